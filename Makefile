@@ -1,0 +1,64 @@
+# Needs Python 3.11+ and make; everything else goes into .venv.  make PYTHON=... chooses the interpreter.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEFAULT_GROUP := not slow and not cuda and not neuron
+# one BLAS thread per test process: the processes already fill the cores
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
+
+.PHONY: help demo test test-all setup check format bench docs clean
+.NOTPARALLEL:
+
+help:
+	@echo "make demo       plan a calculation, run it on PyTorch and on the simulator, compare with float64"
+	@echo "make test       the default test suite on all cores"
+	@echo "make test-all   also the slow tests, and those of whatever device this machine has"
+	@echo "make check      linters, types, import contracts, and the docs build without a broken link"
+	@echo "make bench      every op beside its peers; predicted cycles against their baselines"
+	@echo "make docs       build the site into site/"
+	@echo "make setup      only set up $(VENV); the targets above do it by themselves"
+	@echo "make format     let ruff fix and format"
+	@echo "make clean      remove caches and build products (not $(VENV))"
+
+INSTALL = PYTHON="$(PYTHON)" sh tools/find_python.sh tools/setup_venv.py $(VENV)
+INPUTS := pyproject.toml constraints.txt tools/setup_venv.py tools/find_python.sh
+
+$(VENV)/.ready-demo: $(INPUTS)
+	@$(INSTALL) cli
+	@touch $@
+
+$(VENV)/.ready-dev: $(INPUTS)
+	@$(INSTALL) dev
+	@touch $@ $(VENV)/.ready-demo
+
+setup: $(VENV)/.ready-dev
+
+demo: $(VENV)/.ready-demo
+	@$(BIN)/trnsci demo
+
+test: $(VENV)/.ready-dev
+	$(PYTEST) -m "$(DEFAULT_GROUP)"
+
+test-all: $(VENV)/.ready-dev
+	$(PYTEST)
+
+check: $(VENV)/.ready-dev docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/sizes.py
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-dev
+	$(BIN)/python -m benchmarks.run --write
+
+docs: $(VENV)/.ready-dev
+	$(BIN)/zensical build --clean --strict
+
+clean:
+	rm -rf build dist site .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,87 @@
+"""Predicted cycles of every registered kernel, and the record they are compared with, exactly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import trnsim
+from benchmarks.registry import Bench
+from trnsim.targets import TARGETS
+
+FOLDER = Path(__file__).parent / "baselines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """One kernel on one target. ``cycles`` are of the Tensor Engine's clock; ``busy`` is the busiest engine's share."""
+
+    kernel: str
+    target: str
+    cycles: int
+    seconds: float
+    binding: str
+    busy: float
+    hbm_bytes: int
+
+
+def predict(bench: Bench) -> Iterator[Predicted]:
+    """Follow every kernel of a benchmark through the time model, without its arithmetic."""
+    for kernel in bench.kernels:
+        for target in kernel.targets:
+            run = trnsim.profile(kernel.kernel, target=target, numerics=False)
+            _, report = run(*kernel.inputs(), **kernel.options)
+            binding = max(report.busy_s, key=lambda queue: report.busy_s[queue])
+            yield Predicted(
+                kernel=kernel.name,
+                target=target,
+                cycles=round(report.total_s * TARGETS[target].clock_ghz["tensor"] * 1e9),
+                seconds=report.total_s,
+                binding=binding,
+                busy=report.busy_s[binding] / report.total_s,
+                hbm_bytes=sum(core.read_bytes + core.written_bytes for core in report.schedules),
+            )
+
+
+def path(op: str) -> Path:
+    """Where the baseline of an op is kept."""
+    return FOLDER / f"{op}.json"
+
+
+def record(op: str, predicted: Iterable[Predicted]) -> Path:
+    """Accept these predictions as the baseline."""
+    kept: dict[str, dict[str, dict[str, object]]] = {}
+    for each in predicted:
+        facts = asdict(each)
+        kept.setdefault(facts.pop("kernel"), {})[facts.pop("target")] = {
+            "cycles": facts["cycles"],
+            "binding": facts["binding"],
+            "hbm_bytes": facts["hbm_bytes"],
+        }
+    path(op).write_text(json.dumps(kept, indent=1) + "\n")
+    return path(op)
+
+
+def compare(op: str, predicted: Iterable[Predicted]) -> list[str]:
+    """Every way the predictions differ from the baseline, as sentences; empty when they agree."""
+    now = {(each.kernel, each.target): each for each in predicted}
+    if not now:
+        return []
+    if not path(op).exists():
+        return [f"{op} has no baseline yet"]
+    kept = {
+        (kernel, target): facts
+        for kernel, targets in json.loads(path(op).read_text()).items()
+        for target, facts in targets.items()
+    }
+    lines = [f"{op} {' '.join(key)}: recorded, but no longer registered" for key in sorted(kept.keys() - now.keys())]
+    for key, each in now.items():
+        before = kept.get(key)
+        if before is None:
+            lines.append(f"{op} {' '.join(key)}: registered, but not recorded")
+        elif before["cycles"] != each.cycles:
+            change = each.cycles / before["cycles"] - 1
+            lines.append(f"{op} {' '.join(key)}: {before['cycles']} cycles recorded, {each.cycles} now ({change:+.2%})")
+    return lines

@@ -1,0 +1,181 @@
+"""Benchmark results as values, as terminal text, as JSON and as docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from benchmarks.predictions import Predicted
+from benchmarks.registry import ROOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """One peer in one row: its time, our time over its, our time minus its; or why it is absent."""
+
+    name: str
+    seconds: float | None = None
+    ratio: float | None = None
+    difference: float | None = None
+    absent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRow:
+    """One case on the machine at hand: measured."""
+
+    case: str
+    overhead: bool
+    flops: int
+    bytes: int
+    seconds: float
+    spread: float
+    against: tuple[Against, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpReport:
+    """Everything found out about one op. A red op has no rows."""
+
+    op: str
+    tests: str
+    green: bool
+    notes: str
+    timed: tuple[TimedRow, ...]
+    predicted: tuple[Predicted, ...]
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def _bytes(count: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count} B"
+
+
+def _cell(against: Against, overhead: bool) -> str:
+    if against.seconds is None or against.ratio is None or against.difference is None:
+        return against.absent or ""
+    return f"{against.difference * 1e6:+.1f} µs" if overhead else f"{against.ratio:.2f}"
+
+
+def _timed_table(report: OpReport) -> list[list[str]]:
+    peers = [a.name for a in report.timed[0].against]
+    rows = [["case", "ours", "spread", "GFLOP/s", "GB/s", *(f"ours / {name}" for name in peers)]]
+    for row in report.timed:
+        rate, traffic = row.flops / row.seconds / 1e9, row.bytes / row.seconds / 1e9
+        cells = [_cell(a, row.overhead) for a in row.against]
+        rows.append([row.case, _time(row.seconds), f"{row.spread:.0%}", f"{rate:.3g}", f"{traffic:.3g}", *cells])
+    return rows
+
+
+def _predicted_table(report: OpReport) -> list[list[str]]:
+    rows = [["kernel", "target", "cycles", "time", "busiest", "busy", "HBM traffic"]]
+    for p in report.predicted:
+        figures = [f"{p.cycles:,}", _time(p.seconds), p.binding, f"{p.busy:.0%}", _bytes(p.hbm_bytes)]
+        rows.append([p.kernel, p.target, *figures])
+    return rows
+
+
+def _plain(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def text(reports: Iterable[OpReport]) -> str:
+    """The tables for a terminal."""
+    parts = ["Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead."]
+    for report in reports:
+        parts.append(f"{report.op}: {report.tests}")
+        if not report.green:
+            parts.append("  tests are red: no speed is reported")
+            continue
+        if report.timed:
+            parts.append("measured\n" + _plain(_timed_table(report)))
+        if report.predicted:
+            parts.append("predicted\n" + _plain(_predicted_table(report)))
+        if report.notes:
+            parts.append(report.notes)
+    return "\n\n".join(parts)
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def machine(device: str) -> dict[str, str]:
+    """What the figures depend on."""
+    facts = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "processor": f"{_cpu()}, {torch.get_num_threads()} threads",
+        "Python": platform.python_version(),
+    }
+    if device == "cuda":
+        facts["GPU"] = torch.cuda.get_device_name()
+    for name in ("trnsci", "torch", "numpy", "scipy", "pyscf", "opt_einsum"):
+        try:
+            facts[name] = version(name)
+        except PackageNotFoundError:
+            facts[name] = "not installed"
+    return facts
+
+
+def _page(reports: Iterable[OpReport], facts: dict[str, str]) -> str:
+    parts = [
+        "# Benchmarks",
+        "Written by `make bench`. *Measured* times are medians of interleaved runs on the machine below, ours and every peer in"
+        " the same process, and are never a gate. *Predicted* figures come from the simulator's time model, are"
+        " deterministic, and are compared exactly with the recorded baselines in CI.",
+        "Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead. Spread is"
+        " the distance between the quartiles over the median. An op whose tests fail has no figures.",
+        _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),
+    ]
+    for report in reports:
+        parts.append(f"## {report.op}")
+        if not report.green:
+            parts.append("Its tests fail, so no speed is reported.")
+            continue
+        if report.timed:
+            parts += ["Measured:", _markdown(_timed_table(report))]
+        if report.predicted:
+            parts += ["Predicted:", _markdown(_predicted_table(report))]
+        if report.notes:
+            parts.append(report.notes)
+    return "\n\n".join(parts) + "\n"
+
+
+def write(reports: Sequence[OpReport], *, device: str) -> list[Path]:
+    """Keep the results: JSON for programs; on the CPU also the page for people."""
+    facts = machine(device)
+    results = ROOT / "benchmarks" / "results"
+    results.mkdir(exist_ok=True)
+    data = {"machine": facts, "ops": [asdict(report) for report in reports]}
+    written = [results / f"{device}.json"]
+    written[0].write_text(json.dumps(data, indent=1) + "\n")
+    if device == "cpu":
+        written.append(ROOT / "docs" / "benchmarks.md")
+        written[1].write_text(_page(reports, facts))
+    return [path.relative_to(ROOT) for path in written]

@@ -1,0 +1,163 @@
+"""Each op beside its peers in one run, and each kernel's predicted cycles beside its baseline.
+
+``python -m benchmarks.run [OP ...]`` prints the tables; ``--write`` also keeps them as JSON and as docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import predictions, registry, report, verify
+from benchmarks.report import Against, OpReport, TimedRow
+from benchmarks.timing import interleave
+
+
+class Disagreement(RuntimeError):
+    """Ours and a peer do not compute the same thing, so comparing their speed says nothing."""
+
+
+def _place(inputs: tuple[Any, ...], device: str) -> tuple[Any, ...]:
+    return tuple(x.to(device) if isinstance(x, torch.Tensor) else x for x in inputs)
+
+
+def _array(value: Any) -> np.ndarray:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        value = (value if value.is_complex() else value.double()).numpy()
+    return np.asarray(value)
+
+
+def _missing(peer: registry.Peer, device: str) -> str | None:
+    """Why a peer does not take part, or None."""
+    if device not in peer.devices:
+        return f"not on {device}"
+    if peer.requires and importlib.util.find_spec(peer.requires) is None:
+        return "not installed"
+    return None
+
+
+def _check_agreement(bench: registry.Bench, case: str, peer: str, ours: Any, theirs: Any) -> None:
+    if bench.comparable is None:
+        return
+    a, b = _array(bench.comparable(ours)), _array(bench.comparable(theirs))
+    if a.shape != b.shape:
+        raise Disagreement(f"{bench.op} {case}: our result has shape {a.shape}, {peer} gives {b.shape}.")
+    scale = float(np.abs(b).max(initial=0.0)) or 1.0
+    error = float(np.abs(a - b).max(initial=0.0)) / scale
+    # written so that a NaN fails
+    if not error <= bench.tolerance:
+        raise Disagreement(
+            f"{bench.op} {case}: we differ from {peer} by {error:.1e}, allowed is {bench.tolerance:.1e}."
+        )
+
+
+def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds: int) -> TimedRow:
+    """Time one case on one device, ours and every peer in turn.
+
+    Raises:
+        Disagreement: If a peer's result is not ours within the benchmark's tolerance.
+    """
+    inputs = _place(case.inputs(), device)
+    contenders = {"ours": functools.partial(bench.run, *inputs)}
+    absent: dict[str, str] = {}
+    ours = contenders["ours"]()
+    for peer in bench.peers:
+        why = _missing(peer, device)
+        if why:
+            absent[peer.name] = why
+            continue
+        call = functools.partial(peer.run, *(peer.prepare(*inputs) if peer.prepare else inputs))
+        _check_agreement(bench, case.name, peer.name, ours, call())
+        contenders[peer.name] = call
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    samples = interleave(contenders, rounds=rounds, wait=wait)
+    mine = samples["ours"]
+    against = tuple(
+        Against(name=p.name, absent=absent[p.name])
+        if p.name in absent
+        else Against(
+            name=p.name,
+            seconds=samples[p.name].median,
+            ratio=mine.over(samples[p.name]),
+            difference=mine.minus(samples[p.name]),
+        )
+        for p in bench.peers
+    )
+    return TimedRow(
+        case=case.name,
+        overhead=case.overhead,
+        flops=case.flops,
+        bytes=case.bytes,
+        seconds=mine.median,
+        spread=mine.spread,
+        against=against,
+    )
+
+
+def measure(op: str, *, device: str, rounds: int) -> OpReport:
+    """Verify, time and predict one op; a red gate leaves the report without a single figure."""
+    bench = registry.load(op)
+    say(f"{op}: running {bench.tests}")
+    verdict = verify.verify(bench)
+    say(f"{op}: {verdict.line}")
+    if not verdict.green:
+        return OpReport(op=op, tests=verdict.line, green=False, notes=bench.notes, timed=(), predicted=())
+    timed = []
+    for case in bench.cases:
+        say(f"{op}: timing {case.name}")
+        timed.append(time_case(bench, case, device=device, rounds=rounds))
+    say(f"{op}: predicting {len(bench.kernels)} kernels")
+    predicted = tuple(predictions.predict(bench))
+    return OpReport(op=op, tests=verdict.line, green=True, notes=bench.notes, timed=tuple(timed), predicted=predicted)
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr, so that the tables can be piped."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; the exit status is one when an op is red or a prediction left its baseline."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__.splitlines()[0])
+    parser.add_argument("ops", nargs="*", metavar="OP", help="e.g. trnblas.gemm; all when left out")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--rounds", type=int, default=15, help="samples per contender (default 15)")
+    parser.add_argument("--record", action="store_true", help="accept today's predictions as the new baselines")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results and docs/benchmarks.md")
+    args = parser.parse_args(argv)
+    unknown = sorted(set(args.ops) - set(registry.names()))
+    if unknown:
+        parser.error(f"no benchmark for {', '.join(unknown)}; there are: {', '.join(registry.names())}")
+    if args.rounds < 2:
+        parser.error(f"--rounds is {args.rounds}; the spread needs at least 2")
+    if args.write and args.ops:
+        parser.error("--write keeps the whole table, so it cannot be given with a choice of ops")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: PyTorch finds no NVIDIA GPU on this machine")
+
+    reports = [measure(op, device=args.device, rounds=args.rounds) for op in args.ops or registry.names()]
+    print(report.text(reports))
+    if args.record:
+        for each in reports:
+            if each.green and each.predicted:
+                say(f"recorded {predictions.record(each.op, each.predicted).relative_to(registry.ROOT)}")
+    if args.write:
+        for path in report.write(reports, device=args.device):
+            say(f"wrote {path}")
+    drift = [line for each in reports if each.green for line in predictions.compare(each.op, each.predicted)]
+    for line in drift:
+        say(f"baseline: {line}")
+    if drift:
+        say("A wanted change is accepted with: python -m benchmarks.run --record OP, committed with its reason.")
+    return int(bool(drift) or any(not each.green for each in reports))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""The gate: an op's tests run first, and while they are red there is no speed to report.
+
+``python -m benchmarks.verify [OP ...]`` runs the gate alone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from benchmarks import registry
+
+GROUP = "not slow and not cuda and not neuron"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an op may be reported, and pytest's closing line."""
+
+    op: str
+    green: bool
+    line: str
+
+
+def verify(bench: registry.Bench) -> Verdict:
+    """Run the tests of one op in a process of their own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8", "-m", GROUP, bench.tests]
+    one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=registry.ROOT, env=os.environ | one_thread, capture_output=True, text=True, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if line.strip()] or done.stderr.splitlines() or ["no output"]
+    return Verdict(op=bench.op, green=done.returncode == 0, line=lines[-1].strip("= "))
+
+
+def main(ops: list[str]) -> int:
+    """Print one verdict per op; the exit status is one if any is red."""
+    red = False
+    for op in ops or registry.names():
+        verdict = verify(registry.load(op))
+        red |= not verdict.green
+        print(f"{op}: {'green' if verdict.green else 'RED'}: {verdict.line}", flush=True)
+    return int(red)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

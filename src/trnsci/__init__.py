@@ -1,0 +1,78 @@
+"""trnsci: scientific computing on AWS Trainium. The suite's runtime: backends, dispatch, plans, residency, errors.
+
+| name | what it does |
+|---|---|
+| `backend`, `set_backend`, `get_backend` | choose where work runs, per block, per library, for all |
+| `plan`, `explain`, `plans`, `clear_plans` | what a call would do, which backends take it, what is cached |
+| `ledger` | record what ran, why, what moved, how long it took |
+| `to_device`, `from_device`, `is_resident` | keep operands in device memory |
+| `Op`, `Cost`, `check`, `array_function` | build a library on the runtime |
+"""
+
+from trnsci import check
+from trnsci.arrays import array_function, merge_complex, split_complex
+from trnsci.backends import backend, get_backend, library_functions, set_backend
+from trnsci.config import BackendName, TargetName
+from trnsci.errors import (
+    ArgumentError,
+    BackendUnavailable,
+    CapacityError,
+    DtypeError,
+    KernelError,
+    NotConverged,
+    NotPositiveDefinite,
+    NumericalError,
+    Singular,
+    TrnError,
+    UnsupportedError,
+)
+from trnsci.explain import Explanation, explain, plan
+from trnsci.ledger import Ledger, ledger
+from trnsci.neuron import from_device, from_xla, to_device, to_xla
+from trnsci.nki import HAS_NKI
+from trnsci.ops import Op
+from trnsci.plans import Cost, Plan, Step, clear_plans, plans
+from trnsci.specs import is_resident
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "HAS_NKI",
+    "ArgumentError",
+    "BackendName",
+    "BackendUnavailable",
+    "CapacityError",
+    "Cost",
+    "DtypeError",
+    "Explanation",
+    "KernelError",
+    "Ledger",
+    "NotConverged",
+    "NotPositiveDefinite",
+    "NumericalError",
+    "Op",
+    "Plan",
+    "Singular",
+    "Step",
+    "TargetName",
+    "TrnError",
+    "UnsupportedError",
+    "array_function",
+    "backend",
+    "check",
+    "clear_plans",
+    "explain",
+    "from_device",
+    "from_xla",
+    "get_backend",
+    "is_resident",
+    "ledger",
+    "library_functions",
+    "merge_complex",
+    "plan",
+    "plans",
+    "set_backend",
+    "split_complex",
+    "to_device",
+    "to_xla",
+]

@@ -1,0 +1,117 @@
+"""Arrays at the door: NumPy in, NumPy out; torch in, torch out; anything else with ``__dlpack__`` is taken as torch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, ParamSpec, TypeVar
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnsci.errors import DtypeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Types that pass through untouched; a call made of these alone pays for the look-ups and nothing else.
+_NATIVE = frozenset({Tensor, torch.nn.Parameter, float, int, bool, str, complex, NoneType, torch.dtype})
+
+
+def array_function(fn: Callable[P, R]) -> Callable[P, R]:
+    """Let a function written for tensors take NumPy arrays and DLPack objects, and answer in kind.
+
+    The result is NumPy when arrays were NumPy and none was a tensor. An ``out=`` array is written in place.
+    """
+
+    @functools.wraps(fn)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        for value in args:
+            if type(value) not in _NATIVE:
+                return _converted(fn, args, kwargs)
+        for value in kwargs.values():
+            if type(value) not in _NATIVE:
+                return _converted(fn, args, kwargs)
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    seen: set[type] = set()
+    converted = [_to_torch(value, seen) for value in args]
+    named = {name: _to_torch(value, seen) for name, value in kwargs.items()}
+    result = fn(*converted, **named)
+    if np.ndarray not in seen or Tensor in seen:
+        return result
+    out = kwargs.get("out")
+    if isinstance(out, np.ndarray):
+        # Where the array's memory could not be shared with torch, a copy was written.
+        if not np.shares_memory(out, to_numpy(named["out"])):
+            out[...] = to_numpy(named["out"])
+        return out  # type: ignore[return-value]
+    return _to_numpy_nested(result)  # type: ignore[no-any-return]
+
+
+def _to_torch(value: Any, seen: set[type]) -> Any:
+    if isinstance(value, Tensor):
+        seen.add(Tensor)
+        return value
+    if isinstance(value, np.ndarray):
+        seen.add(np.ndarray)
+        return from_numpy(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list):
+        return [_to_torch(item, seen) for item in value]
+    if type(value) is tuple:
+        return tuple(_to_torch(item, seen) for item in value)
+    if hasattr(value, "__dlpack__"):
+        seen.add(Tensor)
+        return torch.utils.dlpack.from_dlpack(value)
+    return value
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """Return a tensor on the array's memory; arrays torch cannot address (read-only, negative strides) are copied."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if not array.flags.writeable or any(stride < 0 or stride % array.itemsize for stride in array.strides):
+        array = array.copy()
+    try:
+        return torch.from_numpy(array)
+    except TypeError:
+        raise DtypeError(op="from_numpy", argument="dtype", got=array.dtype, expected="a dtype PyTorch has") from None
+
+
+def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """Return the tensor's data as NumPy; bfloat16 becomes ``ml_dtypes.bfloat16``."""
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _to_numpy_nested(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return to_numpy(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_to_numpy_nested, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(_to_numpy_nested, value))
+    return value
+
+
+def split_complex(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the real and imaginary planes, contiguous: how complex numbers travel to a device that has none."""
+    return tensor.real.contiguous(), tensor.imag.contiguous()
+
+
+def merge_complex(real: Tensor, imag: Tensor) -> Tensor:
+    """Return the complex tensor with these planes."""
+    return torch.complex(real, imag)

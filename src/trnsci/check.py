@@ -1,0 +1,177 @@
+"""Argument checks: each raises a typed error with both values, or returns quietly. Public functions start with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from trnsci.errors import ArgumentError, DtypeError
+
+T = TypeVar("T")
+
+
+def tensor(op: str, **values: Any) -> None:
+    """Every value is a tensor."""
+    for name, value in values.items():
+        if not isinstance(value, Tensor):
+            raise DtypeError(
+                op=op,
+                argument=name,
+                got=type(value),
+                expected="a tensor",
+                hint="Wrap lists and scalars with torch.as_tensor or numpy.asarray",
+            )
+
+
+def floating(op: str, **values: Any) -> torch.dtype:
+    """Every value is a real or complex floating-point tensor, all of one dtype, which is returned."""
+    first: torch.dtype | None = None
+    for name, value in values.items():
+        if not isinstance(value, Tensor):
+            tensor(op, **{name: value})
+        dtype = value.dtype
+        if dtype is first:
+            continue
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise DtypeError(
+                op=op,
+                argument=f"dtype of {name}",
+                got=dtype,
+                expected="a real or complex floating-point dtype",
+                hint=f"Convert with {name}.double() to keep integers up to 2**53 exact",
+            )
+        if first is not None:
+            raise DtypeError(
+                op=op,
+                argument="dtype",
+                got={n: v.dtype for n, v in values.items()},
+                hint="Convert one side; nothing is promoted silently",
+            )
+        first = dtype
+    assert first is not None
+    return first
+
+
+def same_device(op: str, **values: Tensor) -> None:
+    """All tensors live on one device."""
+    devices = {name: value.device for name, value in values.items()}
+    if len(set(devices.values())) > 1:
+        raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
+
+
+def equal(op: str, dimension: str, hint: str = "", **sizes: Any) -> None:
+    """All sizes are equal: ``check.equal("gemm", "K", a=3, b=4)`` says that K differs and shows both."""
+    if len(set(sizes.values())) > 1:
+        raise ArgumentError(op=op, argument=dimension, got=sizes, hint=hint)
+
+
+def ndim(op: str, at_least: int, **values: Tensor) -> None:
+    """Every tensor has at least this many dimensions."""
+    for name, value in values.items():
+        if value.ndim < at_least:
+            raise ArgumentError(
+                op=op,
+                argument=f"shape of {name}",
+                got=tuple(value.shape),
+                expected=f"at least {at_least} dimensions",
+            )
+
+
+def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
+    """``value`` is one of the accepted ones; it is returned."""
+    choices = tuple(accepted)
+    if value not in choices:
+        raise ArgumentError(op=op, argument=argument, got=value, expected="one of " + ", ".join(map(repr, choices)))
+    return value
+
+
+def number(op: str, argument: str, value: Any) -> int | float | complex:
+    """A Python number, or a 0-d tensor without gradient, as a Python number."""
+    if isinstance(value, int | float | complex):
+        return value
+    if isinstance(value, Tensor) and value.ndim == 0:
+        if value.requires_grad:
+            raise ArgumentError(
+                op=op,
+                argument=argument,
+                got="a tensor that requires grad",
+                expected="a number",
+                hint="Multiply the result by the tensor to differentiate with respect to it",
+            )
+        scalar: int | float | complex = value.item()
+        return scalar
+    raise DtypeError(op=op, argument=argument, got=type(value), expected="a number")
+
+
+def broadcast(op: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the common shape of leading (batch) dimensions under NumPy's rules."""
+    common = broadcast_shape(*shapes.values())
+    if common is None:
+        got = {name: tuple(shape) for name, shape in shapes.items()}
+        expected = "shapes that broadcast against each other"
+        raise ArgumentError(op=op, argument="batch shape", got=got, expected=expected)
+    return common
+
+
+def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return what shapes broadcast to under NumPy's rules, or ``None`` where they do not."""
+    common = [1] * max([0, *[len(shape) for shape in shapes]])
+    for shape in shapes:
+        for axis in range(-len(shape), 0):
+            size = shape[axis]
+            if size != 1 and size != common[axis]:
+                if common[axis] != 1:
+                    return None
+                common[axis] = size
+    return tuple(common)
+
+
+def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **inputs: Tensor | None) -> None:
+    """``target`` can take the result: a tensor of that shape and dtype that shares no memory with an input."""
+    tensor(op, out=target)
+    if tuple(target.shape) != shape:
+        raise ArgumentError(op=op, argument="shape of out", got=tuple(target.shape), expected=str(shape))
+    if target.dtype != dtype:
+        raise DtypeError(op=op, argument="dtype of out", got=target.dtype, expected=str(dtype).removeprefix("torch."))
+    for name, value in inputs.items():
+        if value is None:
+            continue
+        if value.device != target.device:
+            raise ArgumentError(op=op, argument="device", got={name: value.device, "out": target.device})
+        if overlap(target, value):
+            raise ArgumentError(
+                op=op,
+                argument="out",
+                got=f"memory shared with {name}",
+                expected="memory of its own",
+                hint=f"Leave out= away, or pass {name}.clone()",
+            )
+        if torch.is_grad_enabled() and (value.requires_grad or target.requires_grad):
+            raise ArgumentError(
+                op=op,
+                argument="out",
+                got=f"a tensor while {name if value.requires_grad else 'out'} requires grad",
+                expected="None",
+                hint="Writing into out= cannot be differentiated; leave it away or use torch.no_grad()",
+            )
+    if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape, strict=True)):
+        raise ArgumentError(
+            op=op, argument="out", got="an expanded tensor", expected="a tensor whose elements are distinct memory"
+        )
+
+
+def overlap(x: Tensor, y: Tensor) -> bool:
+    """Whether the address ranges of two tensors meet. Interleaved views count as overlapping."""
+    if x.device != y.device or x.numel() == 0 or y.numel() == 0 or x.is_meta:
+        return False
+    (x_lo, x_hi), (y_lo, y_hi) = _extent(x), _extent(y)
+    return x_lo < y_hi and y_lo < x_hi
+
+
+def _extent(x: Tensor) -> tuple[int, int]:
+    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    start = x.data_ptr()
+    return start, start + (last + 1) * x.element_size()

@@ -1,0 +1,229 @@
+"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``bench``."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import trnsci
+from trnsci import config, show
+from trnsci.errors import ArgumentError, TrnError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        status: int = args.run(args)
+    except TrnError as error:
+        print(f"trnsci {args.command}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # the reader of the pipe has seen enough
+        sys.stderr.close()
+        return 0
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="trnsci", description="Scientific computing on AWS Trainium.")
+    parser.add_argument("--version", action="version", version=f"trnsci {trnsci.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    info = _command(commands, "info", _info, "what this machine has and what the suite would do on it")
+    info.add_argument("--json", action="store_true", help="print JSON")
+
+    explain = _command(commands, "explain", _explain, "which backends take a call, why not, and the plan")
+    explain.add_argument("op", metavar="OP", help="a public function, e.g. trnblas.gemm")
+    explain.add_argument(
+        "--shapes", required=True, help="shapes of the array arguments in order, e.g. 512x256,256x512 (scalar: -)"
+    )
+    explain.add_argument("--dtype", default="float32", help="of every array (default float32)")
+    explain.add_argument("--backend", choices=config.BACKENDS, help="ask as if this backend had been chosen")
+    explain.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other argument, e.g. precision=fast; numbers the function requires count as 1 when left out",
+    )
+    explain.add_argument("--json", action="store_true", help="print JSON")
+
+    demo = _command(commands, "demo", _demo, "plan and run a calculation on PyTorch and on the simulator")
+    demo.add_argument("--json", action="store_true", help="print JSON")
+
+    bench = _command(commands, "bench", _bench, "every op beside its peers (from a source checkout)")
+    bench.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to python -m benchmarks.run")
+    return parser
+
+
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    made.set_defaults(run=run)
+    return made
+
+
+def _info(args: argparse.Namespace) -> int:
+    from trnsci.info import info
+
+    found = info()
+    if args.json:
+        show.as_json(found.to_dict())
+    else:
+        show.tables(*found.tables())
+    return 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    function = _function(args.op)
+    given = dict(_setting(text) for text in args.set)
+    arrays = [torch.empty(shape, dtype=_dtype(args.dtype), device="meta") for shape in _shapes(args.shapes)]
+    arguments = _arguments(args.op, function, arrays, given)
+    if args.backend:
+        with trnsci.backend(args.backend):
+            return _explained(function, arguments, args.json)
+    return _explained(function, arguments, args.json)
+
+
+def _explained(function: Callable[..., Any], arguments: dict[str, Any], as_json: bool) -> int:
+    explanation = trnsci.explain(function, **arguments)
+    admitted = all(call.chosen != "none" for call in explanation.calls)
+    plan = trnsci.plan(function, **arguments) if admitted else None
+    if as_json:
+        calls = [
+            {
+                "op": call.op,
+                "operands": call.operands,
+                "chosen": call.chosen,
+                "reason": call.reason,
+                "backends": {v.backend: {"takes": v.takes, "refusal": v.refusal} for v in call.verdicts},
+            }
+            for call in explanation.calls
+        ]
+        show.as_json({"calls": calls, "plan": None if plan is None else _plan_dict(plan)})
+    else:
+        print(explanation)
+        if plan is not None:
+            print(f"\n{plan}")
+    return 0 if admitted else 1
+
+
+def _plan_dict(plan: trnsci.Plan) -> dict[str, Any]:
+    return {
+        "op": plan.op,
+        "backend": plan.backend,
+        "reason": plan.reason,
+        "flops": plan.flops,
+        "bytes_read": plan.bytes_read,
+        "bytes_written": plan.bytes_written,
+        "peak_bytes": plan.peak_bytes,
+        "predicted_seconds": plan.predicted,
+        "steps": [{"op": step.op, "operands": step.operands, "backend": step.backend} for step in plan.steps],
+    }
+
+
+def _wrong(argument: str, got: object, expected: str, hint: str = "") -> ArgumentError:
+    return ArgumentError(op="explain", argument=argument, got=got, expected=expected, hint=hint)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    library, _, stem = name.partition(".")
+    if library not in config.LIBRARIES or not stem:
+        raise _wrong("OP", name, f"LIBRARY.FUNCTION with one of {', '.join(config.LIBRARIES)}")
+    try:
+        module = importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        raise _wrong("OP", name, "a library that is installed", f"{library} is not") from None
+    public = [n for n in getattr(module, "__all__", ()) if inspect.isfunction(getattr(module, n))]
+    if stem not in public:
+        raise _wrong("OP", name, f"one of {', '.join(f'{library}.{n}' for n in public)}")
+    found: Callable[..., Any] = getattr(module, stem)
+    return found
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise _wrong("--dtype", name, "a torch dtype such as float32, bfloat16, float64 or complex64")
+    return dtype
+
+
+def _shapes(text: str) -> list[tuple[int, ...]]:
+    shapes = []
+    for part in text.split(","):
+        sizes = [] if part == "-" else part.split("x")
+        if not all(size.isdecimal() for size in sizes):
+            raise _wrong("--shapes", text, "sizes joined by x, shapes by commas: 512x256,256x512")
+        shapes.append(tuple(map(int, sizes)))
+    return shapes
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise _wrong("--set", text, "NAME=VALUE")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        # a bare word is a string: precision=fast
+        return name, value
+
+
+def _arguments(
+    op: str, function: Callable[..., Any], arrays: Sequence[torch.Tensor], given: dict[str, Any]
+) -> dict[str, Any]:
+    """Give the arrays to the array parameters in order, the named values to theirs, and 1 to numbers still required."""
+    parameters = inspect.signature(function).parameters
+    unknown = sorted(set(given) - set(parameters))
+    if unknown:
+        raise _wrong("--set", unknown[0], f"a parameter of {op}: {', '.join(parameters)}")
+    values, left = dict(given), list(arrays)
+    for name, parameter in parameters.items():
+        kind = str(parameter.annotation)
+        if name in given or name == "out":
+            continue
+        if "Tensor" in kind and left:
+            values[name] = left.pop(0)
+        elif parameter.default is parameter.empty and ("float" in kind or "complex" in kind):
+            values[name] = 1.0
+        elif parameter.default is parameter.empty:
+            raise _wrong(
+                "--shapes" if "Tensor" in kind else "--set", f"without {name}", f"every required argument of {op}"
+            )
+    if left:
+        raise _wrong("--shapes", f"{len(arrays)} shapes", f"at most {len(arrays) - len(left)}, the arrays {op} takes")
+    return values
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from trnsci.demo import demo
+
+    return demo(as_json=args.json)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "benchmarks" / "run.py").is_file():
+        print(
+            "trnsci bench: the benchmarks are part of the source tree, not of the installed package. Clone it and run"
+            " make bench.",
+            file=sys.stderr,
+        )
+        return 1
+    return subprocess.run([sys.executable, "-m", "benchmarks.run", *args.arguments], cwd=root, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

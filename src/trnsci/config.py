@@ -1,0 +1,151 @@
+"""Every environment variable the suite reads, as data. No other module reads the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+from trnsci.errors import ArgumentError
+
+T_co = TypeVar("T_co", covariant=True)
+
+BackendName = Literal["auto", "nki", "simulator", "pytorch"]
+TargetName = Literal["trn1", "trn2", "trn3"]
+
+BACKENDS: tuple[BackendName, ...] = ("auto", "nki", "simulator", "pytorch")
+TARGETS: tuple[TargetName, ...] = ("trn1", "trn2", "trn3")
+LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(Generic[T_co]):
+    """One variable: its name, accepted values in words, default and meaning; ``get()`` reads it now."""
+
+    name: str
+    accepts: str
+    default: T_co
+    meaning: str
+    parse: Callable[[str], T_co | None]
+
+    def get(self) -> T_co:
+        """Return the value in the environment, or the default when the variable is unset or empty."""
+        text = os.environ.get(self.name, "").strip()
+        if not text:
+            return self.default
+        value = self.parse(text)
+        if value is None:
+            raise ArgumentError(op="trnsci.config", argument=self.name, got=text, expected=self.accepts)
+        return value
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the environment says anything."""
+        return bool(os.environ.get(self.name, "").strip())
+
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def _flag(text: str) -> bool | None:
+    word = text.lower()
+    return True if word in _TRUE else False if word in _FALSE else None
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser()
+
+
+def _backend(text: str) -> BackendName | None:
+    return next((name for name in BACKENDS if name == text), None)
+
+
+def _target(text: str) -> TargetName | None:
+    return next((name for name in TARGETS if name == text), None)
+
+
+def _flag_setting(name: str, meaning: str, *, default: bool = False) -> Setting[bool]:
+    return Setting(name=name, accepts="0 or 1", default=default, meaning=meaning, parse=_flag)
+
+
+def _count_setting(name: str, default: int, meaning: str) -> Setting[int]:
+    return Setting(name=name, accepts="a non-negative integer", default=default, meaning=meaning, parse=_count)
+
+
+BACKEND: Setting[BackendName] = Setting(
+    name="TRNSCI_BACKEND",
+    accepts=" | ".join(BACKENDS),
+    default="auto",
+    meaning="Backend of every library that is not told otherwise.",
+    parse=_backend,
+)
+TARGET: Setting[TargetName] = Setting(
+    name="TRNSCI_TARGET",
+    accepts=" | ".join(TARGETS),
+    default="trn2",
+    meaning="Hardware generation the simulator imitates; on a Neuron host the one found is used for predictions.",
+    parse=_target,
+)
+CACHE_DIR: Setting[Path] = Setting(
+    name="TRNSCI_CACHE_DIR",
+    accepts="a directory",
+    default=Path("~/.cache/trnsci").expanduser(),
+    meaning="Where the host calibration is kept between processes.",
+    parse=_path,
+)
+PLAN_CACHE_COUNT = _count_setting("TRNSCI_PLAN_CACHE_COUNT", 1024, "Plans kept at most.")
+PLAN_CACHE_BYTES = _count_setting("TRNSCI_PLAN_CACHE_BYTES", 256 << 20, "Bytes the kept plans may hold at most.")
+NATIVE = _flag_setting(
+    "TRNSCI_NATIVE", "Compile the small C helpers of host loops; 0 takes the pure-torch paths.", default=True
+)
+KERNEL_CACHE_COUNT = _count_setting("TRNSCI_KERNEL_CACHE_COUNT", 256, "Compiled kernels kept at most.")
+
+
+@dataclass(frozen=True, slots=True)
+class LibrarySettings:
+    """The three variables every library has."""
+
+    force_backend: Setting[BackendName | None]
+    require_nki: Setting[bool]
+    use_simulator: Setting[bool]
+
+
+def _library(name: str) -> LibrarySettings:
+    prefix = name.upper()
+    force: Setting[BackendName | None] = Setting(
+        name=f"{prefix}_FORCE_BACKEND",
+        accepts=" | ".join(BACKENDS),
+        default=None,
+        meaning=f"Backend of {name}; wins over TRNSCI_BACKEND.",
+        parse=_backend,
+    )
+    return LibrarySettings(
+        force,
+        _flag_setting(
+            f"{prefix}_REQUIRE_NKI", f"{name}: every call must run its NKI kernel; a call it cannot take is an error."
+        ),
+        _flag_setting(f"{prefix}_USE_SIMULATOR", f"{name}: run NKI kernels on the simulator."),
+    )
+
+
+LIBRARY_SETTINGS = {name: _library(name) for name in LIBRARIES}
+
+SETTINGS: tuple[Setting[object], ...] = (
+    *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, NATIVE),
+    *(
+        setting
+        for one in LIBRARY_SETTINGS.values()
+        for setting in (one.force_backend, one.require_nki, one.use_simulator)
+    ),
+)
+
+
+def library_settings(name: str) -> LibrarySettings:
+    """Return the settings of ``name``, which need not be one of the six (``trnchem``, a user's own library)."""
+    return LIBRARY_SETTINGS.get(name) or _library(name)

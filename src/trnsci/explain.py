@@ -1,0 +1,128 @@
+"""Plans and explanations of public functions, found by running them on shapes alone."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from trnsci import neuron
+from trnsci.backends import SCOPE, Scope, entered, settings
+from trnsci.ops import Op, Verdict, find
+from trnsci.plans import CACHE, Plan, Step
+from trnsci.specs import TensorSpec, freeze, tensors_in, thaw
+
+
+@dataclass(frozen=True, slots=True)
+class CallExplanation:
+    """The verdict of every backend on one call of one op, and the choice with its reason."""
+
+    op: str
+    operands: str
+    verdicts: tuple[Verdict, ...]
+    chosen: str
+    reason: str
+
+    def __str__(self) -> str:
+        lines = [f"{self.op} {self.operands} runs on {self.chosen}: {self.reason}"]
+        lines += [f"  {v.backend:<10} {'yes' if v.takes else f'no: {v.refusal}'}" for v in self.verdicts]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Every op a function would call, in order. Indexed by backend it gives the first refusal, if there is one."""
+
+    calls: tuple[CallExplanation, ...]
+
+    def __getitem__(self, backend: str) -> Verdict:
+        verdicts = [v for call in self.calls for v in call.verdicts if v.backend == backend]
+        return next((v for v in verdicts if not v.takes), verdicts[0])
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.calls))
+
+
+class Recorder:
+    """Collects the steps of a function run on shapes alone, and the bytes alive at its worst moment."""
+
+    def __init__(self, inputs: Iterable[Any], *, decides: bool) -> None:
+        self.decides = decides
+        self.steps: list[Step] = []
+        self.live = sum(freeze(x).nbytes for x in inputs)
+        self.peak = self.live
+
+    def call(self, op: Op[Any, Any], args: tuple[Any, ...]) -> Any:
+        """Note one step; its results count as live until they are garbage."""
+        step = op.step(args, *(op.decide(args) if self.decides else ("", "")))
+        result = op.fake(*args)
+        self.steps.append(step)
+        self.peak = max(self.peak, self.live + step.cost.written + step.cost.workspace)
+        for tensor in tensors_in(result):
+            size = freeze(tensor).nbytes
+            self.live += size
+            weakref.finalize(tensor, self._release, size)
+        return result
+
+    def _release(self, size: int) -> None:
+        self.live -= size
+
+
+def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Plan:
+    """Return what a call of a public function or op would do, without doing it.
+
+    The function runs on shapes alone, so data that steers its control flow is not seen. Plans are cached by function,
+    by arguments without their data, and by the backends asked for.
+
+    Example:
+        >>> print(trnsci.plan(trnblas.gemm, 1.0, a, b))
+    """
+    if isinstance(function, Op):
+        return function.plan(*args, **kwargs)
+    shapes = freeze([_shape_only(value) for value in args])
+    named = tuple((name, freeze(_shape_only(value))) for name, value in sorted(kwargs.items()))
+
+    def build() -> Plan:
+        recorder = _trace(function, args, kwargs, decides=True)
+        return Plan(op=_name(function), steps=tuple(recorder.steps), peak_bytes=recorder.peak)
+
+    return CACHE.get((function, shapes, named, settings(), neuron.why_no_device()), build)
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Return, for every op a call would run, which backends take it and why the others do not."""
+    if isinstance(function, Op):
+        return Explanation((_explained(function, args, kwargs),))
+    recorder = _trace(function, args, kwargs, decides=False)
+    return Explanation(tuple(_explained(find(step.op), thaw(step.args), {}) for step in recorder.steps))
+
+
+def _explained(op: Op[..., Any], args: Any, kwargs: Any) -> CallExplanation:
+    verdicts, chosen, reason = op.verdicts(*args, **kwargs)
+    operands = " ".join(str(spec) for spec in tensors_in(freeze(args)))
+    return CallExplanation(op.name, operands, verdicts, chosen, reason)
+
+
+def _trace(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, decides: bool) -> Recorder:
+    shapes = [_shape_only(value) for value in args]
+    named = {name: _shape_only(value) for name, value in kwargs.items()}
+    recorder = Recorder(tensors_in([shapes, list(named.values())]), decides=decides)
+    with torch.no_grad(), entered(replace(SCOPE.get() or Scope(), interceptor=recorder)):
+        function(*shapes, **named)
+    return recorder
+
+
+def _shape_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        spec = TensorSpec(value.shape, torch.from_numpy(np.empty(0, value.dtype)).dtype)
+        return spec.meta()
+    return thaw(freeze(value)) if any(True for _ in tensors_in(value)) else value
+
+
+def _name(function: Callable[..., Any]) -> str:
+    module = getattr(function, "__module__", "").split(".")[0]
+    return f"{module}.{getattr(function, '__name__', repr(function))}"

@@ -1,0 +1,191 @@
+"""What this machine has and what the suite would do on it: the facts behind ``trnsci info``."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import trnsci
+from trnsci import backends, config, neuron
+from trnsci.errors import ArgumentError
+from trnsci.plans import CACHE, quantity
+from trnsci.show import Table
+from trnsim.targets import TARGETS
+
+PACKAGES = ("torch", "numpy", "ml_dtypes", "opt_einsum", "scipy", "pyscf", "h5py", "cotengra", "perfetto", "rich")
+NEURON_PACKAGES = ("nki", "neuronxcc", "torch_neuronx", "torch_xla")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One backend of this machine; ``detail`` says what it runs on, or why it cannot."""
+
+    name: str
+    available: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """One importable library of the suite and the backend its calls ask for, with who asked."""
+
+    name: str
+    backend: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One environment variable; ``value`` is what is in force, ``problem`` why the text in the environment is refused."""
+
+    name: str
+    value: str
+    is_set: bool
+    accepts: str
+    meaning: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """Everything ``trnsci info`` prints, as values."""
+
+    versions: dict[str, str]
+    targets: dict[str, dict[str, object]]
+    backends: list[Backend]
+    libraries: list[Library]
+    caches: dict[str, str]
+    settings: list[Variable]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the facts as plain dicts and lists."""
+        return asdict(self)
+
+    def tables(self) -> list[Table]:
+        """Return the facts as tables."""
+        return [
+            Table("Versions", ("package", "version"), list(self.versions.items())),
+            Table(
+                "Backends",
+                ("backend", "here", "detail"),
+                [(b.name, "yes" if b.available else "no", b.detail) for b in self.backends],
+            ),
+            Table(
+                "Libraries", ("library", "backend", "set by"), [(x.name, x.backend, x.source) for x in self.libraries]
+            ),
+            Table(
+                "Targets the simulator knows",
+                ("target", *next(iter(self.targets.values()))),
+                [(name, *map(str, facts.values())) for name, facts in self.targets.items()],
+            ),
+            Table("Caches", ("cache", "state"), list(self.caches.items())),
+            Table(
+                "Settings",
+                ("variable", "value", "from", "accepts", "meaning"),
+                [
+                    (s.name, s.value, "environment" if s.is_set else "default", s.accepts, s.problem or s.meaning)
+                    for s in self.settings
+                ],
+            ),
+        ]
+
+
+def info() -> Info:
+    """Look at this machine and this process."""
+    return Info(
+        versions=_versions(),
+        targets=_targets(),
+        backends=_backends(),
+        libraries=_libraries(),
+        caches=_caches(),
+        settings=[_variable(setting) for setting in config.SETTINGS],
+    )
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _versions() -> dict[str, str]:
+    found = {"trnsci": trnsci.__version__, "Python": f"{platform.python_version()} on {platform.platform(terse=True)}"}
+    found |= {name: _installed(name) for name in PACKAGES + NEURON_PACKAGES}
+    return found
+
+
+def _targets() -> dict[str, dict[str, object]]:
+    return {
+        name: {
+            "cores": target.cores,
+            "HBM": f"{target.hbm_bytes / 2**30:g} GiB",
+            "SBUF per core": f"{target.sbuf_partition_bytes * target.partitions / 2**20:g} MiB",
+            "PSUM per core": f"{target.psum_partition_bytes * target.partitions / 2**20:g} MiB",
+            "clock (GHz)": ", ".join(f"{engine} {clock:g}" for engine, clock in target.clock_ghz.items()),
+        }
+        for name, target in TARGETS.items()
+    }
+
+
+def _backends() -> list[Backend]:
+    import torch
+
+    cuda = f" and {torch.cuda.get_device_name()}" if torch.cuda.is_available() else "; no NVIDIA GPU"
+    target = _variable(config.TARGET).value
+    found = neuron.device()
+    return [
+        Backend(name="pytorch", available=True, detail=f"CPU, {torch.get_num_threads()} threads{cuda}"),
+        Backend(name="simulator", available=True, detail=f"trnsim, imitating {target}"),
+        Backend(
+            name="nki",
+            available=found is not None,
+            detail=f"{found.target} as a {found.kind} device" if found else neuron.why_no_device(),
+        ),
+    ]
+
+
+def _libraries() -> list[Library]:
+    present = []
+    for name in config.LIBRARIES:
+        if importlib.util.find_spec(name) is None:
+            continue
+        importlib.import_module(name)
+        try:
+            choice = backends.library(name).choice()
+        except ArgumentError as error:
+            present.append(Library(name=name, backend="error", source=str(error)))
+            continue
+        present.append(Library(name=name, backend=choice.name, source=choice.source))
+    return present
+
+
+def _caches() -> dict[str, str]:
+    folder = config.CACHE_DIR.get()
+    kept = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    size = sum(path.stat().st_size for path in kept)
+    return {
+        "plans": f"{len(CACHE.list())} plans, {quantity(CACHE.nbytes, 'B')} in this process",
+        "kernels": f"{len(neuron.KERNELS)} prepared in this process",
+        str(folder): f"{len(kept)} files, {quantity(size, 'B')}" if kept else "empty",
+    }
+
+
+def _variable(setting: config.Setting[Any]) -> Variable:
+    problem = ""
+    try:
+        value = setting.get()
+    except ArgumentError as error:
+        value, problem = error.got, str(error)
+    shown = "" if value is None else str(int(value)) if isinstance(value, bool) else str(value)
+    return Variable(
+        name=setting.name,
+        value=shown,
+        is_set=setting.is_set,
+        accepts=setting.accepts,
+        meaning=setting.meaning,
+        problem=problem,
+    )

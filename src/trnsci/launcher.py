@@ -1,0 +1,171 @@
+"""How a kernel runs: on the simulator, on the device, or on the timing model alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+import trnsim
+from trnsci import config, neuron
+from trnsci.config import TargetName
+from trnsci.errors import BackendUnavailable
+from trnsci.neuron import KERNELS
+from trnsci.specs import ResidentTensor, freeze, is_resident, map_tensors, tensors_in
+
+
+class Launcher:
+    """One dispatch's way of running kernels, with the bytes it moved."""
+
+    backend: str
+
+    def __init__(self, target: TargetName) -> None:
+        self.target: TargetName = target
+        self.bytes_to_device = 0
+        self.bytes_from_device = 0
+
+    def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+        """Run one kernel."""
+        raise NotImplementedError
+
+    def _account(self, tensors: Any, results: Any, stays: bool) -> None:
+        self.bytes_to_device += sum(t.nbytes for t in tensors_in(tensors) if not is_resident(t))
+        if not stays:
+            self.bytes_from_device += sum(t.nbytes for t in tensors_in(results))
+
+
+class Simulator(Launcher):
+    """The kernel on ``trnsim``. Transfers are counted as a device would make them."""
+
+    backend = "simulator"
+
+    def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+        """Simulate on the CPU; results go back to the operands' device."""
+        home = next((t.device for t in tensors_in(tensors)), torch.device("cpu"))
+        stays = any(is_resident(t) for t in tensors_in(tensors))
+        key = ("simulator", kernel, grid, self.target)
+        run = KERNELS.get(key, lambda: trnsim.simulate(_on_grid(simulated(kernel), grid), target=self.target))
+        results = run(*map_tensors(tensors, _plain), **static)
+        self._account(tensors, results, stays)
+        return map_tensors(results, lambda t: t.to(home).as_subclass(ResidentTensor) if stays else t.to(home))
+
+
+class OnDevice(Launcher):
+    """The kernel on Trainium, or on its stand-in."""
+
+    backend = "nki"
+
+    def __init__(self, device: neuron.Device) -> None:
+        super().__init__(device.target)
+        self.device = device
+
+    def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+        """Move what is not resident, run, and move results back unless an operand was resident."""
+        stays = any(is_resident(t) for t in tensors_in(tensors))
+        moved = map_tensors(tensors, lambda t: t if is_resident(t) else self.device.put(t.contiguous()))
+        key = ("nki", kernel, grid, freeze(moved), tuple(sorted(static.items())))
+        run = KERNELS.get(key, lambda: _on_grid(kernel, grid))
+        results = self.device.run(run, *moved, **static)
+        self._account(tensors, results, stays)
+        return results if stays else map_tensors(results, self.device.fetch)
+
+
+class Predictor(Launcher):
+    """The kernel on the timing model: shapes in, shapes out, seconds added up."""
+
+    backend = "predictor"
+
+    def __init__(self, target: TargetName) -> None:
+        super().__init__(target)
+        self.seconds = 0.0
+
+    def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+        """Cost one kernel without its arithmetic."""
+        costed = trnsim.profile(_on_grid(simulated(kernel), grid), target=self.target, numerics=False)
+        results, report = costed(*tensors, **static)
+        self.seconds += report.total_s
+        return results
+
+
+def _on_grid(kernel: Any, grid: int) -> Any:
+    return kernel if grid == 1 else kernel[grid]
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().as_subclass(Tensor).cpu() if not tensor.is_meta else tensor
+
+
+L = TypeVar("L", bound=Launcher)
+
+_CURRENT: ContextVar[Launcher | None] = ContextVar("trnsci.launcher", default=None)
+
+
+def current() -> Launcher:
+    """Return the launcher of the dispatch under way; outside one, the device if there is one, else the simulator."""
+    return _CURRENT.get() or launcher("nki" if neuron.device() else "simulator")
+
+
+@contextmanager
+def using(launcher: L) -> Iterator[L]:
+    """Let kernels started inside the block run through ``launcher``."""
+    token = _CURRENT.set(launcher)
+    try:
+        yield launcher
+    finally:
+        _CURRENT.reset(token)
+
+
+def launcher(backend: str) -> Launcher:
+    """Return a launcher for ``simulator`` or ``nki``; raise when this machine has no such backend."""
+    if backend == "simulator":
+        return Simulator(config.TARGET.get())
+    device = neuron.device()
+    if device is None:
+        raise BackendUnavailable(
+            backend="nki",
+            reason=neuron.why_no_device(),
+            how='Run the same kernels here with backend "simulator", or use a Trainium instance with the Neuron SDK',
+        )
+    return OnDevice(device)
+
+
+_twins: dict[str, ModuleType] = {}
+
+
+def simulated(kernel: Any) -> Any:
+    """Return the kernel bound to ``trnsim``: where AWS's ``nki`` is installed, its twin from a copy of its module."""
+    from trnsci import nki
+
+    if not nki.HAS_NKI:
+        return kernel
+    function = getattr(kernel, "func", kernel)
+    return getattr(_twin(function.__module__), function.__name__)
+
+
+def _twin(name: str) -> ModuleType:
+    """Import a module once more with ``trnsci.nki`` standing on the simulator."""
+    if name not in _twins:
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        spec = importlib.util.spec_from_file_location(f"{name} on trnsim", found.origin)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        kept = sys.modules.get("trnsci.nki")
+        if name != "trnsci.nki":
+            sys.modules["trnsci.nki"] = _twin("trnsci.nki")
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            if kept is not None:
+                sys.modules["trnsci.nki"] = kept
+        _twins[name] = module
+    return _twins[name]

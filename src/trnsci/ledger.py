@@ -1,0 +1,159 @@
+"""The ledger: what ran, where, why, what moved, and how long it took, for whoever listens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from trnsci.backends import SCOPE, Scope, entered
+from trnsci.config import TargetName
+from trnsci.plans import Step, quantity, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One dispatch.
+
+    Attributes:
+        step: the op, its arguments without data, its cost, the backend and the reason.
+        measured: wall-clock seconds here; on the simulator that is what simulating took.
+        bytes_to_device, bytes_from_device: what the dispatch itself moved.
+        depth: 0 for a call of the user's, 1 for an op that such an op called, and so on.
+    """
+
+    step: Step
+    measured: float
+    bytes_to_device: int = 0
+    bytes_from_device: int = 0
+    depth: int = 0
+
+    def predicted(self, target: TargetName) -> float | None:
+        """Predicted seconds on the device, without transfers."""
+        return self.step.predicted(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """An explicit move between host and device memory, by ``to_device`` or ``from_device``."""
+
+    direction: str
+    nbytes: int
+
+
+class Ledger:
+    """A list of entries and transfers that grows while its block runs."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.transfers: list[Transfer] = []
+        self._lock = threading.Lock()
+
+    def record(self, item: Entry | Transfer) -> None:
+        """Append one entry or transfer."""
+        with self._lock:
+            if isinstance(item, Entry):
+                self.entries.append(item)
+            else:
+                self.transfers.append(item)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self.entries))
+
+    @property
+    def measured(self) -> float:
+        """Seconds spent in ops, each counted once however they nest."""
+        return sum(entry.measured for entry in self if entry.depth == 0)
+
+    @property
+    def bytes_to_device(self) -> int:
+        """Bytes moved to the device, by dispatches and explicitly."""
+        explicit = sum(t.nbytes for t in self.transfers if t.direction == "to")
+        return explicit + sum(entry.bytes_to_device for entry in self.entries)
+
+    @property
+    def bytes_from_device(self) -> int:
+        """Bytes moved back to the host, by dispatches and explicitly."""
+        explicit = sum(t.nbytes for t in self.transfers if t.direction == "from")
+        return explicit + sum(entry.bytes_from_device for entry in self.entries)
+
+    def __str__(self) -> str:
+        rows = [("op", "operands", "backend", "calls", "measured", "to device", "from device", "reason")]
+        groups: dict[tuple[str, str, str, str], list[Entry]] = {}
+        for entry in self:
+            step = entry.step
+            key = ("  " * entry.depth + step.op, step.operands, step.backend, step.reason)
+            groups.setdefault(key, []).append(entry)
+        for (op, operands, backend, reason), entries in groups.items():
+            measured = seconds(sum(entry.measured for entry in entries))
+            to_device = quantity(sum(entry.bytes_to_device for entry in entries), "B")
+            from_device = quantity(sum(entry.bytes_from_device for entry in entries), "B")
+            rows.append((op, operands, backend, str(len(entries)), measured, to_device, from_device, reason))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        if self.transfers:
+            lines.append(
+                f"{len(self.transfers)} explicit transfers; in all {quantity(self.bytes_to_device, 'B')} to "
+                f"the device and {quantity(self.bytes_from_device, 'B')} back"
+            )
+        return "\n".join(lines)
+
+
+# Ledgers that hear every thread. Dispatch looks at this list on each call, so it stays a plain list.
+EVERYWHERE: list[Ledger] = []
+
+
+@contextmanager
+def ledger(*, everywhere: bool = False) -> Iterator[Ledger]:
+    """Record every dispatch inside the block.
+
+    Example:
+        >>> with trnsci.ledger() as led:
+        ...     trnblas.gemm(1.0, a, b)
+        >>> print(led)
+
+    Args:
+        everywhere: also record threads and tasks that were not started from inside this block's context.
+    """
+    book = Ledger()
+    if everywhere:
+        EVERYWHERE.append(book)
+        try:
+            yield book
+        finally:
+            EVERYWHERE.remove(book)
+        return
+    outer = SCOPE.get() or Scope()
+    with entered(replace(outer, ledgers=(*outer.ledgers, book))):
+        yield book
+
+
+_depth: ContextVar[int] = ContextVar("trnsci.depth", default=0)
+
+
+@contextmanager
+def nested() -> Iterator[int]:
+    """Yield how many dispatches enclose this one, and count it for those inside."""
+    depth = _depth.get()
+    token = _depth.set(depth + 1)
+    try:
+        yield depth
+    finally:
+        _depth.reset(token)
+
+
+def listeners() -> tuple[Ledger, ...]:
+    """Return the ledgers that hear the current context."""
+    scope = SCOPE.get()
+    return (*EVERYWHERE, *scope.ledgers) if scope is not None else tuple(EVERYWHERE)
+
+
+def record(item: Entry | Transfer) -> None:
+    """Tell every listener."""
+    for book in listeners():
+        book.record(item)

@@ -1,0 +1,71 @@
+"""Small C helpers for host loops that torch cannot express in one pass.
+
+A source file shipped with a library is compiled once with the machine's C compiler into the cache directory and loaded
+with ctypes. Without a compiler, or with ``TRNSCI_NATIVE=0``, `load` returns ``None`` and the caller takes its pure-torch
+path, which gives the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from trnsci import config
+
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-ffp-contract=off", "-fPIC", "-shared", "-pthread")
+
+
+@functools.cache
+def compiler() -> str | None:
+    """The C compiler used, or ``None``."""
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def why_not() -> str | None:
+    """Why helpers are not compiled here, or ``None`` when they are."""
+    if not config.NATIVE.get():
+        return f"{config.NATIVE.name}=0"
+    return None if compiler() else "no C compiler (cc, gcc or clang) on this machine"
+
+
+def load(source: Path) -> ctypes.CDLL | None:
+    """The compiled form of a C file, or ``None`` where helpers cannot be or are not to be compiled."""
+    return None if why_not() else _load(source)
+
+
+@functools.cache
+def _load(source: Path) -> ctypes.CDLL | None:
+    found = compiler()
+    assert found is not None
+    text = source.read_bytes()
+    key = hashlib.sha256(b"\0".join([text, _version(found), platform.processor().encode(), _cpu(), *map(str.encode, FLAGS)]))
+    folder = config.CACHE_DIR.get() / "native"
+    built = folder / f"{source.stem}-{key.hexdigest()[:20]}.so"
+    if not built.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / built.name
+            subprocess.run([found, *FLAGS, "-o", str(made), str(source), "-lm"], check=True, capture_output=True, text=True)
+            # a rename is atomic, so processes that build at the same time both end with a whole file
+            os.replace(made, built)
+    return ctypes.CDLL(str(built))
+
+
+def _version(found: str) -> bytes:
+    return subprocess.run([found, "--version"], check=True, capture_output=True).stdout
+
+
+def _cpu() -> bytes:
+    """What ``-march=native`` depends on, so that a cache shared between machines never serves foreign instructions."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return platform.machine().encode()
+    lines = info.read_bytes().split(b"\n")
+    return next((line for line in lines if line.startswith((b"flags", b"Features"))), b"")

@@ -1,0 +1,270 @@
+"""The device: finding it, moving tensors to it and back, and keeping compiled kernels.
+
+Neuron exposes Trainium to PyTorch in two ways: as an XLA device (``torch_xla``), and as a native device named
+``neuron`` (``torch_neuronx``). Both are supported behind `Device`. On a machine with neither, `to_device` marks tensors
+as resident and counts the transfer, so that a program written with residency runs anywhere and its ledger tells the
+same story.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from trnsci import check, config
+from trnsci.config import TargetName
+from trnsci.errors import DtypeError
+from trnsci.ledger import Transfer, record
+from trnsci.specs import ResidentTensor, is_resident, map_tensors
+
+
+class Device(Protocol):
+    """A place kernels run on."""
+
+    kind: str
+    target: TargetName
+
+    def put(self, tensor: Tensor) -> Tensor:
+        """Copy a host tensor to the device."""
+
+    def fetch(self, tensor: Tensor) -> Tensor:
+        """Copy a device tensor to the host, waiting for it."""
+
+    def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """Call a kernel with tensors on the device; results are on the device."""
+
+    def synchronize(self) -> None:
+        """Wait until everything launched has finished."""
+
+
+class XlaDevice:
+    """Trainium as an XLA device of ``torch_xla``."""
+
+    kind = "xla"
+
+    def __init__(self, target: TargetName) -> None:
+        self.target = target
+        self._xm = importlib.import_module("torch_xla.core.xla_model")
+        self._device = self._xm.xla_device()
+
+    def put(self, tensor: Tensor) -> Tensor:
+        """Copy a host tensor to the device."""
+        return tensor.to(self._device)
+
+    def fetch(self, tensor: Tensor) -> Tensor:
+        """Copy a device tensor to the host; XLA runs what is pending first."""
+        return tensor.cpu()
+
+    def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """Call the kernel; its own decorator compiles it for these operands and keeps the program."""
+        return kernel(*args, **static)
+
+    def synchronize(self) -> None:
+        """Run the pending graph and wait for it."""
+        self._xm.mark_step()
+        self._xm.wait_device_ops()
+
+
+class NativeDevice:
+    """Trainium as torch's own device type ``neuron``, registered by ``torch_neuronx``."""
+
+    kind = "neuron"
+
+    def __init__(self, target: TargetName) -> None:
+        self.target = target
+        self._device = torch.device("neuron")
+
+    def put(self, tensor: Tensor) -> Tensor:
+        """Copy a host tensor to the device."""
+        return tensor.to(self._device)
+
+    def fetch(self, tensor: Tensor) -> Tensor:
+        """Copy a device tensor to the host."""
+        return tensor.cpu()
+
+    def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """Call the kernel; its own decorator compiles it for these operands and keeps the program."""
+        return kernel(*args, **static)
+
+    def synchronize(self) -> None:
+        """Wait for the device's stream."""
+        torch.accelerator.synchronize()
+
+
+class StandIn:
+    """Device memory imitated in host memory: the marks and the accounting without the hardware."""
+
+    kind = "stand-in"
+
+    def __init__(self, target: TargetName | None = None) -> None:
+        self.target = target or config.TARGET.get()
+
+    def put(self, tensor: Tensor) -> Tensor:
+        """Mark a copy as resident."""
+        return tensor.clone().as_subclass(ResidentTensor)
+
+    def fetch(self, tensor: Tensor) -> Tensor:
+        """Return a copy without the mark."""
+        return tensor.as_subclass(Tensor).clone()
+
+    def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
+        """Call the kernel on the memory behind the marks, and mark its results."""
+        results = kernel(*map_tensors(args, lambda t: t.detach().as_subclass(Tensor)), **static)
+        return map_tensors(results, lambda t: t.as_subclass(ResidentTensor))
+
+    def synchronize(self) -> None:
+        """Nothing runs asynchronously here."""
+
+
+_found: tuple[Device | None, str] | None = None
+
+
+def device() -> Device | None:
+    """Return the Neuron device of this machine, if there is one. Looked for once."""
+    return _detected()[0]
+
+
+def why_no_device() -> str:
+    """Return why `device` is ``None``; empty when there is a device."""
+    return _detected()[1]
+
+
+def _detected() -> tuple[Device | None, str]:
+    global _found
+    if _found is None:
+        _found = _detect()
+    return _found
+
+
+def _detect() -> tuple[Device | None, str]:
+    if not _device_nodes():
+        return None, "no Neuron device"
+    target = _target()
+    reasons = []
+    for package, open_device in (("torch_neuronx", _open_native), ("torch_xla", _open_xla)):
+        try:
+            found = open_device(target)
+        except ImportError as error:
+            reasons.append(f"{package} does not import ({error})")
+            continue
+        if found is not None:
+            return found, ""
+        reasons.append(f"{package} reports no Neuron device")
+    return None, "the machine has a Neuron device, but " + " and ".join(reasons)
+
+
+def _device_nodes() -> list[Path]:
+    """What the Neuron driver puts into ``/dev``. Looking there first keeps other machines from importing anything."""
+    return sorted(Path("/dev").glob("neuron[0-9]*"))
+
+
+def _open_native(target: TargetName) -> Device | None:
+    importlib.import_module("torch_neuronx")
+    accelerator = torch.accelerator.current_accelerator()
+    return NativeDevice(target) if accelerator is not None and accelerator.type == "neuron" else None
+
+
+def _open_xla(target: TargetName) -> Device | None:
+    xm = importlib.import_module("torch_xla.core.xla_model")
+    return XlaDevice(target) if xm.xla_device_hw(xm.xla_device()) == "NEURON" else None
+
+
+def _target(product: Path = Path("/sys/devices/virtual/dmi/id/product_name")) -> TargetName:
+    """The generation from the instance type EC2 writes into the machine's DMI table, else the configured one."""
+    name = product.read_text().strip() if product.exists() else ""
+    return next((target for target in config.TARGETS if name.startswith(target)), config.TARGET.get())
+
+
+@contextmanager
+def stand_in(device: Device | None = None) -> Iterator[Device]:
+    """Pretend, inside the block, that this machine has a Trainium: the device path runs, on the simulator."""
+    global _found
+    from trnsci import backends
+
+    before, pretended = _found, device or StandIn()
+    _found = (pretended, "")
+    backends.forget_direct()
+    try:
+        yield pretended
+    finally:
+        _found = before
+        backends.forget_direct()
+
+
+def to_device(tensor: Tensor) -> Tensor:
+    """Copy a tensor to device memory. Ops on resident operands skip the transfer, and their results are resident.
+
+    Gradients flow back through the copy. Without a Trainium the tensor is marked and the transfer counted.
+    """
+    check.tensor("to_device", tensor=tensor)
+    if is_resident(tensor):
+        return tensor
+    if tensor.is_complex():
+        raise DtypeError(
+            op="to_device",
+            argument="dtype of tensor",
+            got=tensor.dtype,
+            expected="a real dtype, because the device has no complex one",
+            hint="Keep the planes of trnsci.split_complex on the device instead",
+        )
+    record(Transfer("to", tensor.nbytes))
+    return (device() or StandIn()).put(tensor)
+
+
+def from_device(tensor: Tensor) -> Tensor:
+    """Copy a resident tensor to the host; a host tensor is returned as it is."""
+    check.tensor("from_device", tensor=tensor)
+    if not is_resident(tensor):
+        return tensor
+    record(Transfer("from", tensor.nbytes))
+    holder = StandIn() if isinstance(tensor, ResidentTensor) else device() or StandIn()
+    return holder.fetch(tensor)
+
+
+to_xla = to_device
+from_xla = from_device
+
+
+class KernelCache:
+    """Prepared kernels by kernel, shapes, dtypes and static arguments, least recently used first out."""
+
+    def __init__(self) -> None:
+        self._kernels: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, key: Hashable, prepare: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        """Return the kernel kept under ``key``, or prepare and keep it."""
+        with self._lock:
+            if key in self._kernels:
+                self.hits += 1
+                self._kernels.move_to_end(key)
+                return self._kernels[key]
+            self.misses += 1
+        kernel = prepare()
+        with self._lock:
+            self._kernels[key] = kernel
+            while len(self._kernels) > config.KERNEL_CACHE_COUNT.get():
+                self._kernels.popitem(last=False)
+        return kernel
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def clear(self) -> None:
+        """Forget every kernel and the counts."""
+        with self._lock:
+            self._kernels.clear()
+            self.hits = self.misses = 0
+
+
+KERNELS = KernelCache()

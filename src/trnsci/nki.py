@@ -1,0 +1,122 @@
+"""The seam: the one module that imports AWS's ``nki``, and all that kernels import.
+
+Kernels take ``jit``, ``nl``, ``nisa``, the tile sizes and the helpers from here. Where AWS's package is installed they
+are compiled for Trainium; elsewhere the same names come from ``trnsim``. Op files take `launch` from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+P_MAX = 128
+K_TILE = 128
+M_TILE = 128
+N_TILE = 512
+PSUM_BANKS = 8
+PSUM_BANK_BYTES = 2048
+
+
+def _aws() -> Any:
+    """AWS's ``nki``, or ``None``. The one on PyPI is a placeholder that fails to import, so importing is the test."""
+    # The simulator runs kernels from a second copy of this module, under another name; that copy must not see AWS's.
+    if __name__ != "trnsci.nki":
+        return None
+    try:
+        import nki
+    except ImportError:
+        return None
+    import trnsim
+
+    real = hasattr(nki, "jit") and hasattr(nki, "__version__") and nki.jit is not trnsim.jit
+    return nki if real else None
+
+
+_nki = _aws()
+HAS_NKI = _nki is not None
+
+if HAS_NKI:
+    import nki.isa as nisa
+    import nki.language as nl
+    from nki import jit
+else:
+    import trnsim.isa as nisa
+    import trnsim.language as nl
+    from trnsim import jit
+
+__all__ = [
+    "HAS_NKI",
+    "K_TILE",
+    "M_TILE",
+    "N_TILE",
+    "PSUM_BANKS",
+    "PSUM_BANK_BYTES",
+    "P_MAX",
+    "Tile",
+    "jit",
+    "launch",
+    "load",
+    "nisa",
+    "nl",
+    "require",
+    "store",
+    "tiles",
+]
+
+
+class Tile(nl.NKIObject):  # type: ignore[misc]
+    """A piece of one dimension: ``index``, ``start``, ``size``, ``stop`` and ``span``, the slice that selects it."""
+
+    def __init__(self, index: int, start: int, size: int) -> None:
+        self.index = index
+        self.start = start
+        self.size = size
+        self.stop = start + size
+        self.span = slice(start, start + size)
+
+
+def tiles(total: int, size: int) -> list[Tile]:
+    """Cut ``total`` into tiles of ``size``; the last one is smaller when ``size`` does not divide ``total``."""
+    cut = []
+    for index in range((total + size - 1) // size):
+        start = index * size
+        cut.append(Tile(index, start, min(size, total - start)))
+    return cut
+
+
+def load(src_hbm: Any) -> Any:
+    """Copy an HBM view into a new SBUF tile of the same shape."""
+    tile_sb = nl.ndarray(src_hbm.shape, dtype=src_hbm.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile_sb, src=src_hbm)
+    return tile_sb
+
+
+def store(dst_hbm: Any, tile: Any) -> None:
+    """Copy an SBUF or PSUM tile into an HBM view, converting to its dtype on the way."""
+    if tile.buffer == nl.psum:
+        tile_sb = nl.ndarray(tile.shape, dtype=dst_hbm.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=tile_sb, src=tile)
+        nisa.dma_copy(dst=dst_hbm, src=tile_sb)
+    else:
+        nisa.dma_copy(dst=dst_hbm, src=tile)
+
+
+def require(condition: bool, message: str) -> None:
+    """Stop the kernel, or its compilation, unless ``condition`` holds; the message shows both values."""
+    # NKI has no exceptions: an assertion is the one way for a kernel to stop.
+    assert condition, message
+
+
+def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
+    """Run a kernel where the current call was dispatched to: the simulator or the device.
+
+    Operands that are not resident are moved, and moved bytes counted; results are resident when an operand was.
+
+    Args:
+        kernel: a function decorated with `jit`.
+        tensors: its tensor arguments, on the host or resident.
+        grid: logical cores (the ``kernel[grid]`` of NKI).
+        static: compile-time arguments.
+    """
+    from trnsci.launcher import current
+
+    return current().launch(kernel, tensors, grid, static)

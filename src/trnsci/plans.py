@@ -1,0 +1,188 @@
+"""Plans: what will run, where, why, and at what cost, as values that can be printed, compared, pickled and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from trnsci import config
+from trnsci.specs import tensors_in
+
+
+class Cost(NamedTuple):
+    """Floating-point operations and bytes of one call; ``workspace`` is memory needed beyond operands and result."""
+
+    flops: int
+    read: int
+    written: int
+    workspace: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One dispatch: an op, its arguments without data, its cost, and the backend chosen with the reason."""
+
+    op: str
+    args: tuple[Any, ...]
+    cost: Cost
+    backend: str
+    reason: str = field(compare=False)
+
+    @property
+    def operands(self) -> str:
+        """Shapes and dtypes of the operands, for tables."""
+        return " ".join(str(spec) for spec in tensors_in(self.args))
+
+    def predicted(self, target: config.TargetName) -> float | None:
+        """Predicted seconds of the step's kernel on a generation; ``None`` where it has no kernel for this call."""
+        from trnsci.predict import device_seconds
+
+        return device_seconds(self.op, self.args, target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a call will do. Two plans are equal when they would do the same; reasons do not count."""
+
+    op: str
+    steps: tuple[Step, ...]
+    peak_bytes: int
+
+    @property
+    def backend(self) -> str:
+        """The backend of every step, or ``mixed``."""
+        names = {step.backend for step in self.steps}
+        return names.pop() if len(names) == 1 else "mixed" if names else "none"
+
+    @property
+    def reason(self) -> str:
+        """Why: the distinct reasons of the steps, in order."""
+        return "; ".join(dict.fromkeys(step.reason for step in self.steps))
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of all steps."""
+        return sum(step.cost.flops for step in self.steps)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes all steps read."""
+        return sum(step.cost.read for step in self.steps)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes all steps write."""
+        return sum(step.cost.written for step in self.steps)
+
+    @property
+    def predicted(self) -> dict[str, float]:
+        """Predicted seconds per Trainium generation, without transfers; only generations that can take every step."""
+        times: dict[str, float] = {}
+        for target in config.TARGETS:
+            parts = [step.predicted(target) for step in self.steps]
+            known = [part for part in parts if part is not None]
+            if parts and len(known) == len(parts):
+                times[target] = sum(known)
+        return times
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the plan itself holds, for the cache. Plans that keep tables of data add theirs."""
+        return 256 + 512 * len(self.steps)
+
+    def __str__(self) -> str:
+        predicted = "  ".join(f"{target} {seconds(time)}" for target, time in self.predicted.items())
+        lines = [
+            f"{self.op} on {self.backend}: {self.reason}",
+            f"  {quantity(self.flops, 'FLOP')}, {quantity(self.bytes_read, 'B')} read, "
+            f"{quantity(self.bytes_written, 'B')} written, peak {quantity(self.peak_bytes, 'B')}",
+            f"  predicted: {predicted or 'nothing, no kernel takes every step'}",
+        ]
+        for number, step in enumerate(self.steps, 1):
+            lines.append(f"  {number}. {step.op}  {step.operands}  {step.backend}  {quantity(step.cost.flops, 'FLOP')}")
+        return "\n".join(lines)
+
+
+def quantity(value: float, unit: str) -> str:
+    """Three significant digits with an SI prefix: ``4.29 GFLOP``."""
+    for prefix in ("", "k", "M", "G", "T"):
+        if abs(value) < 999.5:
+            return f"{value:.3g} {prefix}{unit}"
+        value /= 1000
+    return f"{value:.3g} P{unit}"
+
+
+def seconds(value: float) -> str:
+    """Three significant digits with the unit that suits: ``568 us``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+P = TypeVar("P", bound=Plan)
+
+
+class PlanCache:
+    """Least-recently-used plans, bounded by count and by bytes; safe to share between threads."""
+
+    def __init__(self, max_count: int | None = None, max_bytes: int | None = None) -> None:
+        self._limits = (max_count, max_bytes)
+        self._plans: OrderedDict[Hashable, Plan] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, build: Callable[[], P]) -> P:
+        """Return the plan kept under ``key``, or build and keep it."""
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is not None:
+                self._plans.move_to_end(key)
+                return plan  # type: ignore[return-value]
+        built = build()
+        with self._lock:
+            if key not in self._plans:
+                self._plans[key] = built
+                self._bytes += built.nbytes
+            self._trim()
+        return built
+
+    def _trim(self) -> None:
+        count, size = self._limits
+        max_count = config.PLAN_CACHE_COUNT.get() if count is None else count
+        max_bytes = config.PLAN_CACHE_BYTES.get() if size is None else size
+        while self._plans and (len(self._plans) > max_count or self._bytes > max_bytes):
+            _, dropped = self._plans.popitem(last=False)
+            self._bytes -= dropped.nbytes
+
+    def list(self) -> tuple[Plan, ...]:
+        """Return the plans kept, least recently used first."""
+        with self._lock:
+            return tuple(self._plans.values())
+
+    def clear(self) -> None:
+        """Forget every plan."""
+        with self._lock:
+            self._plans.clear()
+            self._bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the plans hold."""
+        return self._bytes
+
+
+CACHE = PlanCache()
+
+
+def plans() -> tuple[Plan, ...]:
+    """Return the cached plans of the suite, least recently used first."""
+    return CACHE.list()
+
+
+def clear_plans() -> None:
+    """Forget every cached plan."""
+    CACHE.clear()

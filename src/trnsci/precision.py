@@ -1,0 +1,78 @@
+"""The ``precision=`` vocabulary: what arithmetic a result is computed in, whatever dtype it is stored in."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from trnsci.errors import ArgumentError, DtypeError
+
+Precision = Literal["fast", "fp32", "compensated", "fp64"]
+
+PRECISIONS: tuple[Precision, ...] = ("fast", "fp32", "compensated", "fp64")
+
+_DEFAULT: dict[torch.dtype, Precision] = {
+    torch.float16: "fast",
+    torch.bfloat16: "fast",
+    torch.float32: "fp32",
+    torch.complex64: "fp32",
+    torch.float64: "fp64",
+    torch.complex128: "fp64",
+}
+
+_REAL: dict[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+_COMPLEX: dict[torch.dtype, torch.dtype] = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+
+
+def resolve(op: str, precision: str | None, dtype: torch.dtype) -> Precision:
+    """Return the policy in force: by default (``None``) one that is never less precise than operands of ``dtype``."""
+    if precision is None and dtype in _DEFAULT:
+        return _DEFAULT[dtype]
+    if precision is None:
+        expected = "float16, bfloat16, float32, float64, complex64 or complex128"
+        raise DtypeError(op=op, argument="dtype", got=dtype, expected=expected)
+    for policy in PRECISIONS:
+        if precision == policy:
+            return policy
+    if precision == "kahan":
+        return "compensated"
+    expected = "one of " + ", ".join(map(repr, (*PRECISIONS, "kahan")))
+    raise ArgumentError(op=op, argument="precision", got=precision, expected=expected)
+
+
+def arithmetic(precision: Precision, dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype PyTorch computes in to honour a policy for operands of ``dtype``."""
+    real = _REAL.get(dtype, dtype)
+    if precision == "fp64":
+        chosen = torch.float64
+    elif precision == "fast" and real in (torch.float16, torch.bfloat16):
+        chosen = real
+    else:
+        chosen = torch.float32
+    return _COMPLEX[chosen] if dtype.is_complex else chosen
+
+
+def to_bfloat16_values(x: Tensor) -> Tensor:
+    """Round to the nearest bfloat16 and keep the dtype. The gradient passes unrounded, as it does on the device."""
+    rounded: Tensor = _Round.apply(x)  # type: ignore[no-untyped-call]
+    return rounded
+
+
+class _Round(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        if x.is_complex():
+            return torch.view_as_complex(_Round.forward(torch.view_as_real(x.resolve_conj())))
+        return x.to(torch.bfloat16).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad

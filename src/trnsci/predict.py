@@ -1,0 +1,153 @@
+"""Predicted seconds: of a call's kernel on Trainium, of its transfers, and of the same call on this host."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trnsci import config
+from trnsci.backends import SCOPE, Scope, entered
+from trnsci.config import TargetName
+from trnsci.launcher import Predictor, using
+from trnsci.plans import Cost, seconds
+from trnsci.specs import tensors_in, thaw
+
+if TYPE_CHECKING:
+    from trnsci.ops import Op
+
+
+class _NoKernel(Exception):
+    """An op inside a prediction has no kernel for its arguments."""
+
+
+class _Predicting:
+    """Makes ops inside a prediction run their kernels on the timing model too."""
+
+    def call(self, op: Op[Any, Any], args: tuple[Any, ...]) -> Any:
+        if op.refusal("nki", args) is not None:
+            raise _NoKernel
+        return op.predict(*args)
+
+
+@functools.lru_cache(maxsize=8192)
+def device_seconds(op: str, args: tuple[Any, ...], target: TargetName) -> float | None:
+    """Predicted seconds of an op's kernels, without dispatch and transfers; ``None`` where none takes the call."""
+    from trnsci.ops import find
+
+    predicting = _Predicting()
+    scope = replace(SCOPE.get() or Scope(), interceptor=predicting, ledgers=())
+    with torch.no_grad(), entered(scope), using(Predictor(target)) as predictor:
+        try:
+            predicting.call(find(op), tuple(thaw(args)))
+        except _NoKernel:
+            return None
+    return predictor.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way between host and device: seconds to start a program, and ``scale * bytes ** power`` to move its data."""
+
+    dispatch: float
+    scale: float
+    power: float
+
+    def seconds(self, nbytes: float) -> float:
+        """Estimate starting one program and moving its operands and results."""
+        return self.dispatch + self.scale * float(nbytes**self.power)
+
+
+# Fitted to published times of whole calls on trn1, from 3 MB to 402 MB moved; a byte costs more in larger transfers. No
+# such times are published for the later generations, whose link is assumed to be the same.
+LINKS: dict[str, Link] = {target: Link(0.67e-3, 0.19e-3 * 1e-6**1.15, 1.15) for target in config.TARGETS}
+
+
+def offload_seconds(op: str, args: tuple[Any, ...], cost: Cost, target: TargetName) -> float | None:
+    """Predicted seconds of a call sent to the device: dispatch, operands that are not resident, kernel, result."""
+    kernel = device_seconds(op, args, target)
+    if kernel is None:
+        return None
+    specs = list(tensors_in(args))
+    moved = sum(spec.nbytes for spec in specs if not spec.resident)
+    if not any(spec.resident for spec in specs):
+        moved += cost.written
+    return kernel + LINKS[target].seconds(moved)
+
+
+def cheaper(op: str, args: tuple[Any, ...], cost: Cost, target: TargetName) -> tuple[str, str]:
+    """Return ``nki`` or ``pytorch``, whichever is predicted to finish first, and the comparison in words."""
+    dtype = next((spec.dtype for spec in tensors_in(args)), torch.float32)
+    here = host().seconds(cost, dtype)
+    # The host is done before a program would even start, so there is nothing to predict.
+    start = LINKS[target].dispatch
+    if here <= start:
+        return "pytorch", f"host estimate {seconds(here)}, starting a program on {target} takes {seconds(start)}"
+    there = offload_seconds(op, args, cost, target)
+    if there is None:
+        return "nki", f"nothing predicts its time on {target}, host estimate {seconds(here)}"
+    words = f"predicted {seconds(there)} on {target} with transfers, host estimate {seconds(here)}"
+    return ("nki" if there < here else "pytorch"), words
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """This machine on PyTorch: what a call costs before any work, and the rates of its work."""
+
+    overhead: float
+    float32: float
+    float64: float
+    bandwidth: float
+
+    def seconds(self, cost: Cost, dtype: torch.dtype) -> float:
+        """Estimate a call by the slower of arithmetic and memory."""
+        rate = self.float64 if dtype in (torch.float64, torch.complex128) else self.float32
+        return self.overhead + max(cost.flops / rate, (cost.read + cost.written) / self.bandwidth)
+
+
+@functools.cache
+def host() -> Host:
+    """Return the calibration of this machine, measured once and kept in the cache directory."""
+    path = config.CACHE_DIR.get() / "host.json"
+    machine = f"{platform.node()} {torch.__version__} {torch.get_num_threads()} threads"
+    try:
+        kept = json.loads(path.read_text())
+        if kept["machine"] == machine:
+            return Host(**kept["host"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # No file, or none of ours: measure again.
+        pass
+    measured = _calibrate()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"machine": machine, "host": asdict(measured)}, indent=2))
+    return measured
+
+
+def _calibrate() -> Host:
+    n = 768
+    a32, a64 = torch.ones(n, n), torch.ones(n, n, dtype=torch.float64)
+    small, big = torch.ones(2, 2), torch.ones(1 << 23)
+    flops = 2.0 * n**3
+    return Host(
+        overhead=_best(lambda: small @ small),
+        float32=flops / _best(lambda: a32 @ a32),
+        float64=flops / _best(lambda: a64 @ a64),
+        bandwidth=2.0 * big.nbytes / _best(big.clone),
+    )
+
+
+def _best(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)

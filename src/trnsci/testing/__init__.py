@@ -1,0 +1,41 @@
+"""The test toolkit shipped with the suite: backends, edge sizes, data, stated bounds and independent oracles.
+
+| name | what it is |
+|---|---|
+| `BACKENDS` | what to parametrize over: ``pytorch``, ``simulator``, and ``nki`` on a Neuron host |
+| `EDGES` | sizes around the hardware's tile of 128 |
+| `gaussian`, `ill_scaled` | reproducible data |
+| `assert_within` | compares elementwise with a bound, and reports the first and the worst violation |
+| `unit_roundoff`, `gamma`, `dot_bound`, `gemm_bound` | bounds computed from dtypes and sizes, never tuned |
+| `in_float64`, `exact_dot` | oracles from NumPy and mpmath |
+| `known_answers` | rows of a CSV of published values |
+| `poisoned` | makes fresh memory NaN |
+| `counting_op` | an op that counts which implementation ran |
+"""
+
+from trnsci.testing.backends import BACKENDS, Backend
+from trnsci.testing.bounds import dot_bound, gamma, gemm_bound, unit_roundoff
+from trnsci.testing.compare import assert_within
+from trnsci.testing.data import EDGES, gaussian, ill_scaled, known_answers
+from trnsci.testing.mock import CountingOp, counting_op
+from trnsci.testing.oracles import exact_dot, in_float64
+from trnsci.testing.poison import poisoned
+
+__all__ = [
+    "BACKENDS",
+    "EDGES",
+    "Backend",
+    "CountingOp",
+    "assert_within",
+    "counting_op",
+    "dot_bound",
+    "exact_dot",
+    "gamma",
+    "gaussian",
+    "gemm_bound",
+    "ill_scaled",
+    "in_float64",
+    "known_answers",
+    "poisoned",
+    "unit_roundoff",
+]

@@ -1,0 +1,8 @@
+"""The parts of :mod:`trnsim.lint`: the rules, where source comes from, what names mean, and the walk over a kernel."""
+
+from __future__ import annotations
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of ``text``, to keep long lists of names readable."""
+    return frozenset(text.split())

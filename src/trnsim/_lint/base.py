@@ -1,0 +1,168 @@
+"""State of the walk over one function: findings, scopes, and a small inference of what local names hold."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, ModuleType
+from typing import Literal
+
+from trnsim._lint import words
+from trnsim._lint.names import Names
+from trnsim._lint.source import Unit
+
+Kind = Literal["tensor", "register", "dict", "int", "parameter", "other", "mixed"]
+Role = Literal["fori", "while"]
+
+RANGES = frozenset({"range", "affine_range", "sequential_range", "static_range"})
+_TENSOR_RESULTS = words(
+    "ndarray zeros ones full zeros_like empty_like rand load load_transpose2d gather_flattened "
+    "shared_identity_matrix add subtract multiply divide maximum minimum abs_max abs_min abs square power equal "
+    "not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor invert left_shift "
+    "right_shift logical_and logical_or logical_xor logical_not exp log sqrt rsqrt tanh sigmoid relu gelu silu "
+    "softplus mish erf reciprocal copy sin cos tan arctan ceil floor trunc negative sign fmod mod sum max min "
+    "mean prod var all softmax rms_norm where dropout expand_dims broadcast_to transpose matmul"
+)
+_VIEWS = words(
+    "slice select permute broadcast expand_dim squeeze_dim reshape reshape_dim flatten_dims rearrange view ap "
+    "vector_select indirect"
+)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(slots=True)
+class Frame:
+    """A function being walked: its names and what they hold, the loops open in it, its part in a device loop."""
+
+    code: CodeType | None
+    name: str
+    bound: frozenset[str]
+    kinds: dict[str, Kind]
+    role: Role | None = None
+    roles: dict[str, Role] = field(default_factory=dict)
+    loops: list[bool] = field(default_factory=list)
+    returns_value: bool = False
+
+
+class Base:
+    """Findings and names; the rules are in the classes that derive from it."""
+
+    def __init__(self, unit: Unit, report: Callable[[str, ast.AST, str], None], *, entry: bool) -> None:
+        self.unit = unit
+        self.report = report
+        self.entry = entry
+        self.names = Names(unit.function)
+        self.frames: list[Frame] = []
+        self.induction: frozenset[str] = frozenset()
+        self.no_reorder = 0
+        self.references: list[tuple[FunctionType, ast.AST, Role | None]] = []
+        self.classes: dict[type, ast.AST] = {}
+        self.attributes: set[str] = set()
+        self.legacy: set[ModuleType] = set()
+        self.captured: set[str] = set()
+
+    def visit(self, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def visit_all(self, nodes: list[ast.stmt] | list[ast.expr]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+    def kind_of(self, name: str) -> Kind | None:
+        """What a local name holds, if every assignment to it agrees."""
+        for frame in reversed(self.frames):
+            if name in frame.bound:
+                return frame.kinds.get(name)
+        return None
+
+    def kind(self, node: ast.AST) -> Kind | None:
+        """What an expression holds."""
+        if isinstance(node, ast.Name):
+            return self.kind_of(node.id)
+        if isinstance(node, ast.Subscript):
+            return "tensor" if self.kind(node.value) == "tensor" else "other"
+        if isinstance(node, (ast.Dict, ast.DictComp)):
+            return "dict"
+        if isinstance(node, ast.Constant):
+            return "int" if type(node.value) is int else "other"
+        if isinstance(node, ast.IfExp):
+            one, two = self.kind(node.body), self.kind(node.orelse)
+            return one if one == two else "mixed"
+        if isinstance(node, ast.Call):
+            return self._result(node)
+        return "other"
+
+    def _result(self, node: ast.Call) -> Kind:
+        api = self.names.api(node.func)
+        if api == "register_alloc":
+            return "register"
+        if api in _TENSOR_RESULTS:
+            return "tensor"
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS and self.kind(node.func.value) == "tensor":
+            return "tensor"
+        if isinstance(node.func, ast.Name) and node.func.id == "dict" and not self.names.is_local("dict"):
+            return "dict"
+        return "other"
+
+    def infer(self, frame: Frame, body: list[ast.stmt]) -> None:
+        """Fill in the kinds of the names ``body`` assigns, in order, and which functions are bodies of device loops."""
+        for node in body:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._bind(frame, target, node.value)
+            elif isinstance(node, ast.AnnAssign):
+                if node.value is not None:
+                    self._bind(frame, node.target, node.value)
+            elif isinstance(node, ast.For):
+                self._bind_loop(frame, node)
+                self.infer(frame, node.body)
+                self.infer(frame, node.orelse)
+            elif isinstance(node, (ast.If, ast.While)):
+                self.infer(frame, node.body)
+                self.infer(frame, node.orelse)
+            elif isinstance(node, ast.With):
+                self.infer(frame, node.body)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                self._loop_body(frame, node.value)
+
+    def _bind(self, frame: Frame, target: ast.AST, value: ast.AST) -> None:
+        if isinstance(target, ast.Name):
+            self._hold(frame, target.id, self.kind(value) or "other")
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            for i, element in enumerate(target.elts):
+                same = len(values) == len(target.elts)
+                self._bind(frame, element, values[i] if same else ast.Pass())
+
+    @staticmethod
+    def _hold(frame: Frame, name: str, kind: Kind) -> None:
+        frame.kinds[name] = kind if frame.kinds.get(name, kind) == kind else "mixed"
+
+    def _bind_loop(self, frame: Frame, node: ast.For) -> None:
+        if not isinstance(node.target, ast.Name):
+            self._bind(frame, node.target, ast.Pass())
+            return
+        call = node.iter
+        name = ""
+        if isinstance(call, ast.Call):
+            name = self.names.api(call.func) or (call.func.id if isinstance(call.func, ast.Name) else "")
+        if name != "dynamic_range":
+            self._hold(frame, node.target.id, "int" if name in RANGES else "other")
+
+    def _loop_body(self, frame: Frame, node: ast.Call) -> None:
+        found = self.loop_function(node)
+        if found is not None and isinstance(found[1], ast.Name) and self.names.is_local(found[1].id):
+            frame.roles[found[1].id] = found[0]
+
+    def loop_function(self, node: ast.Call) -> tuple[Role, ast.AST] | None:
+        """The role and the body argument of a call of ``nl.fori_loop`` or ``nl.while_loop``."""
+        api = self.names.api(node.func)
+        if api not in ("fori_loop", "while_loop"):
+            return None
+        role: Role = "fori" if api == "fori_loop" else "while"
+        position = 2 if role == "fori" else 1
+        body: ast.AST | None = next((k.value for k in node.keywords if k.arg == "body_fun"), None)
+        if body is None and len(node.args) > position:
+            body = node.args[position]
+        return None if body is None else (role, body)

@@ -1,0 +1,379 @@
+"""The walk over one function: which node is checked by which rule."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from trnsim._lint import names, words
+from trnsim._lint.base import Frame, Function, Kind, Role
+from trnsim._lint.device import Device
+from trnsim._lint.outside import Outside
+from trnsim._lint.source import inner_code
+
+_DECORATORS = frozenset({"jit", "dataclass", "property", "staticmethod", "classmethod", "setter", "no_type_check"})
+_NO_CHILDREN = words("ctx op ops id attr arg name names kind type_comment conversion annotation returns")
+_ENUM_FREE = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+_FLOAT32_MAX = 3.4028235677973366e38
+_FLOAT32_TINY = 7.006492321624085e-46
+
+
+class Checker(Device, Outside):
+    """Checks one function and the functions defined inside it."""
+
+    def run(self, role: Role | None = None) -> None:
+        """Walk the whole function; ``role`` is set for the body of a device loop."""
+        node = self.unit.node
+        self._check_signature(node)
+        if not self.entry:
+            self._check_decorators(node)
+        if isinstance(node, ast.AsyncFunctionDef):
+            self.report("async", node, "")
+        self._function(node, self.unit.function.__code__, role)
+
+    def visit(self, node: ast.AST) -> None:
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            self._children(node)
+        else:
+            handler(self, node)
+
+    def _children(self, node: ast.AST) -> None:
+        for name in _FIELDS[type(node)]:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        self.visit(item)
+            elif isinstance(value, ast.AST):
+                self.visit(value)
+
+    def _function(self, node: Function, code: CodeType | None, role: Role | None) -> None:
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        kinds: dict[str, Kind] = {a.arg: "parameter" for a in arguments}
+        frame = Frame(code, node.name, _bound(node, code), kinds, role)
+        before, outer_order = self.induction, self.no_reorder
+        self.induction -= frame.kinds.keys()
+        self.no_reorder = 0
+        if frame.role == "fori" and arguments:
+            self.induction |= {arguments[0].arg}
+        elif frame.role == "while" and arguments:
+            frame.kinds[arguments[0].arg] = "register"
+        self.names.enter(frame.bound)
+        self.frames.append(frame)
+        self.infer(frame, node.body)
+        self.visit_all(node.body)
+        if frame.role == "while" and not frame.returns_value:
+            self.report("loop-body-return", node, f"`{node.name}` is a body of nl.while_loop and returns nothing")
+        self.frames.pop()
+        self.names.leave()
+        self.induction, self.no_reorder = before, outer_order
+
+    def _check_signature(self, node: Function) -> None:
+        outermost = self.entry and node is self.unit.node
+        args = node.args
+        if outermost and args.kwonlyargs and args.vararg is None:
+            self.report("keyword-only", args.kwonlyargs[0], f"`{args.kwonlyargs[0].arg}`")
+        if args.vararg is not None:
+            self.report("varargs", args.vararg, f"`*{args.vararg.arg}`")
+        if args.kwarg is not None:
+            self.report("kwargs", args.kwarg, f"`**{args.kwarg.arg}`")
+        for default in [*args.defaults, *(d for d in args.kw_defaults if d is not None)]:
+            if outermost and isinstance(default, (ast.List, ast.ListComp)):
+                self.report("list-argument", default, f"`{ast.unparse(default)}` is the default of a kernel argument")
+        if outermost:
+            for argument in [*args.posonlyargs, *args.args, *args.kwonlyargs]:
+                self._check_annotation(argument)
+
+    def _check_annotation(self, argument: ast.arg) -> None:
+        cls, _ = self.names.resolve(argument.annotation) if argument.annotation else (names.MISSING, "unknown")
+        if names.is_user_class(cls) and (names.derives_from_nki_object(cls) or dataclasses.is_dataclass(cls)):
+            self.check_class(cls, argument)
+
+    def _check_decorators(self, node: Function) -> None:
+        for decorator in node.decorator_list:
+            target = decorator.func if isinstance(decorator, ast.Call) else decorator
+            chain = names.path(target)
+            if chain is None or chain[-1] not in _DECORATORS:
+                self.report("decorator", decorator, f"`@{ast.unparse(decorator)}`")
+
+    def on_function(self, node: ast.FunctionDef) -> None:
+        frame = self.frames[-1]
+        self._check_signature(node)
+        self._check_decorators(node)
+        for default in [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]:
+            self.visit(default)
+        first = node.decorator_list[0] if node.decorator_list else node
+        code = inner_code(frame.code, node.name, self.unit.line(first))
+        self._function(node, code, frame.roles.get(node.name))
+
+    def on_statement(self, node: ast.AST) -> None:
+        """A statement whose mere presence is a finding."""
+        self.report(_STATEMENTS[type(node).__name__], node, "")
+        if not isinstance(node, (ast.ClassDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)):
+            self._children(node)
+
+    def on_with(self, node: ast.With) -> None:
+        item = node.items[0]
+        call = item.context_expr
+        allowed = (
+            len(node.items) == 1
+            and isinstance(call, ast.Call)
+            and "no_reorder" in (self.names.api(call.func), (names.path(call.func) or [""])[-1])
+            and not (call.args or call.keywords or item.optional_vars)
+        )
+        if not allowed:
+            self.report("with", node, f"`with {ast.unparse(item)}`")
+            self._children(node)
+            return
+        self.no_reorder += 1
+        self.visit_all(node.body)
+        self.no_reorder -= 1
+
+    def on_if(self, node: ast.If | ast.IfExp) -> None:
+        self.check_condition(node.test)
+        self._children(node)
+
+    def on_assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._target(target)
+        self.visit(node.value)
+
+    def on_annotated(self, node: ast.AnnAssign) -> None:
+        # annotations are for readers; only the value is compiled
+        self._target(node.target)
+        if node.value is not None:
+            self.visit(node.value)
+
+    def on_augmented(self, node: ast.AugAssign) -> None:
+        self._target(node.target)
+        if isinstance(node.op, ast.MatMult):
+            self.report("matmul-operator", node, "`@=`")
+        self.check_operands(node.value)
+        self.visit(node.value)
+
+    def _target(self, node: ast.AST) -> None:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            for element in node.elts:
+                self._target(element)
+            return
+        if isinstance(node, ast.Starred):
+            self.report("star-unpack", node, f"`{ast.unparse(node)}`")
+        elif isinstance(node, ast.Name):
+            if node.id in self.induction:
+                self.report("induction-write", node, f"`{node.id}`")
+            elif self.frames and not self.names.is_local(node.id):
+                self.report("impure-write", node, f"`{node.id}` lives outside the kernel")
+        else:
+            self.check_target(node)
+            if isinstance(node, ast.Subscript):
+                self.check_index(node)
+                self.visit(node.slice)
+
+    def on_subscript(self, node: ast.Subscript) -> None:
+        self.check_index(node)
+        if self.kind(node.value) == "dict":
+            self.check_key(node.slice)
+        self._children(node)
+
+    def on_compare(self, node: ast.Compare) -> None:
+        operands: list[ast.expr] = [node.left, *node.comparators]
+        for op, left, right in zip(node.ops, operands, operands[1:], strict=False):
+            if isinstance(op, (ast.Is, ast.IsNot)):
+                none = any(isinstance(x, ast.Constant) and x.value is None for x in (left, right))
+                self.report("is-none" if none else "is", node, f"`{ast.unparse(node)}`")
+            elif not isinstance(op, _ENUM_FREE) and (self.is_enum_member(left) or self.is_enum_member(right)):
+                self.report("enum-operator", node, f"`{ast.unparse(node)}`")
+        self.check_comparison(node)
+        self._children(node)
+
+    def on_binary(self, node: ast.BinOp) -> None:
+        # a long sum leans to the left, and would be a deep recursion
+        while True:
+            if isinstance(node.op, ast.MatMult):
+                self.report("matmul-operator", node, "")
+            if self.is_enum_member(node.left) or self.is_enum_member(node.right):
+                self.report("enum-operator", node, f"`{ast.unparse(node)}`")
+            self.check_operands(node.left, node.right)
+            self.visit(node.right)
+            if not isinstance(node.left, ast.BinOp):
+                break
+            node = node.left
+        self.visit(node.left)
+
+    def on_unary(self, node: ast.UnaryOp) -> None:
+        value = node.operand
+        if isinstance(node.op, ast.USub) and isinstance(value, ast.Constant) and type(value.value) is int:
+            self._check_integer(-value.value, node)
+            return
+        if isinstance(node.op, ast.Not):
+            self.check_condition(value)
+        else:
+            self.check_operands(value)
+        self.visit(value)
+
+    def on_constant(self, node: ast.Constant) -> None:
+        value = node.value
+        if type(value) is int:
+            self._check_integer(value, node)
+        elif isinstance(value, float):
+            size = abs(value)
+            if math.isfinite(value) and (size > _FLOAT32_MAX or 0.0 < size < _FLOAT32_TINY):
+                self.report("float-range", node, f"`{value!r}`")
+        elif isinstance(value, (bytes, complex)):
+            self.report("literal", node, f"`{value!r}` is {type(value).__name__}")
+
+    def _check_integer(self, value: int, node: ast.AST) -> None:
+        if not -(2**31) <= value < 2**32:
+            self.report("integer-range", node, f"`{value}`")
+        elif value >= 2**31:
+            self.report("integer-unsigned", node, f"`{value}`")
+
+    def on_dict(self, node: ast.Dict) -> None:
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                self.report("star-unpack", value, f"`**{ast.unparse(value)}`")
+            else:
+                self.check_key(key)
+        self._children(node)
+
+    def on_starred(self, node: ast.Starred) -> None:
+        self.report("star-unpack", node, f"`{ast.unparse(node)}`")
+        self.visit(node.value)
+
+    def on_formatted(self, node: ast.FormattedValue) -> None:
+        if node.format_spec is not None:
+            self.report("format-spec", node.value, f"`{ast.unparse(node.format_spec)[2:-1]}`")
+        self.visit(node.value)
+
+    def on_lambda(self, node: ast.Lambda) -> None:
+        self.report("lambda", node, "")
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        self._inner({a.arg for a in arguments}, [node.body])
+
+    def on_comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        rule = {"SetComp": "set", "GeneratorExp": "generator"}.get(type(node).__name__, "comprehension")
+        self.report(rule, node, "")
+        targets = {x.id for c in node.generators for x in ast.walk(c.target) if isinstance(x, ast.Name)}
+        integers: dict[str, Kind] = {}
+        for clause in node.generators:
+            call = clause.iter.func if isinstance(clause.iter, ast.Call) else None
+            if isinstance(clause.target, ast.Name) and isinstance(call, ast.Name) and call.id == "range":
+                integers[clause.target.id] = "int"
+            if clause.is_async:
+                self.report("async", clause.iter, "")
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        clauses = [x for c in node.generators for x in (c.iter, *c.ifs)]
+        self._inner(targets, [*clauses, *elements], integers, node.key if isinstance(node, ast.DictComp) else None)
+
+    def _inner(
+        self, bound: set[str], body: list[ast.expr], kinds: dict[str, Kind] | None = None, key: ast.AST | None = None
+    ) -> None:
+        """Visit expressions in a scope of their own."""
+        self.names.enter(frozenset(bound))
+        self.frames.append(Frame(None, "", frozenset(bound), kinds or {}))
+        self.check_key(key)
+        self.visit_all(body)
+        self.frames.pop()
+        self.names.leave()
+
+    def on_call(self, node: ast.Call) -> None:
+        api = self.names.api(node.func)
+        self.check_call(node, api)
+        self.check_device_call(node, api)
+        if api in ("fori_loop", "while_loop"):
+            self._follow_body(self.loop_function(node))
+        if any(isinstance(node.func, ast.Name) and node.func.id == f.name for f in self.frames[1:]):
+            self.report("recursion", node, f"`{ast.unparse(node.func)}`")
+        self._children(node)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.report("star-unpack", keyword.value, f"`**{ast.unparse(keyword.value)}`")
+
+    def _follow_body(self, found: tuple[Role, ast.AST] | None) -> None:
+        if found is None:
+            return
+        role, body = found
+        obj, _ = self.names.resolve(body)
+        function = None if obj is names.MISSING else names.user_function(obj)
+        if function is not None:
+            self.references.append((function, body, role))
+
+    def on_walrus(self, node: ast.NamedExpr) -> None:
+        self.report("walrus", node, "")
+        self.visit(node.value)
+
+
+def _bound(node: Function, code: CodeType | None) -> frozenset[str]:
+    """The names a function binds; from its bytecode, or from its tree when the bytecode is not at hand."""
+    if code is not None:
+        return frozenset(code.co_varnames + code.co_cellvars)
+    stores = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    return frozenset(stores | {x.arg for x in ast.walk(node) if isinstance(x, ast.arg)})
+
+
+_STATEMENTS = {
+    "Try": "try",
+    "TryStar": "try",
+    "Raise": "raise",
+    "Match": "match",
+    "Delete": "del",
+    "Import": "import",
+    "ImportFrom": "import",
+    "Global": "global",
+    "Nonlocal": "global",
+    "ClassDef": "class-definition",
+    "TypeAlias": "type-statement",
+    "AsyncFunctionDef": "async",
+    "AsyncFor": "async",
+    "AsyncWith": "async",
+    "Await": "async",
+    "Yield": "generator",
+    "YieldFrom": "generator",
+    "Set": "set",
+}
+
+
+# the fields of a node that can hold statements or expressions
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in _NO_CHILDREN)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+
+_HANDLERS: dict[type[ast.AST], Callable[[Checker, Any], None]] = {
+    **{getattr(ast, name): Checker.on_statement for name in _STATEMENTS if hasattr(ast, name)},
+    ast.AnnAssign: Checker.on_annotated,
+    ast.Assign: Checker.on_assign,
+    ast.Attribute: Checker.on_attribute,
+    ast.AugAssign: Checker.on_augmented,
+    ast.BinOp: Checker.on_binary,
+    ast.Break: Checker.on_jump,
+    ast.Call: Checker.on_call,
+    ast.Compare: Checker.on_compare,
+    ast.Constant: Checker.on_constant,
+    ast.Continue: Checker.on_jump,
+    ast.Dict: Checker.on_dict,
+    ast.DictComp: Checker.on_comprehension,
+    ast.For: Checker.on_for,
+    ast.FormattedValue: Checker.on_formatted,
+    ast.FunctionDef: Checker.on_function,
+    ast.GeneratorExp: Checker.on_comprehension,
+    ast.If: Checker.on_if,
+    ast.IfExp: Checker.on_if,
+    ast.Lambda: Checker.on_lambda,
+    ast.ListComp: Checker.on_comprehension,
+    ast.Name: Checker.on_name,
+    ast.NamedExpr: Checker.on_walrus,
+    ast.Return: Checker.on_return,
+    ast.SetComp: Checker.on_comprehension,
+    ast.Starred: Checker.on_starred,
+    ast.Subscript: Checker.on_subscript,
+    ast.UnaryOp: Checker.on_unary,
+    ast.While: Checker.on_while,
+    ast.With: Checker.on_with,
+}

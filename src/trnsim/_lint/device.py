@@ -1,0 +1,149 @@
+"""Rules about values that exist on the device only: tensors, registers, and the loops that run there."""
+
+from __future__ import annotations
+
+import ast
+
+from trnsim._lint.base import RANGES, Base
+
+_HOST_CONVERSIONS = frozenset({"int", "float", "bool", "min", "max", "abs", "round", "divmod", "sum", "range"})
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_REGISTER_WRITES = frozenset({"register_move", "register_load"})
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+class Device(Base):
+    """Conditions, indices, registers and dynamic loops."""
+
+    def is_register(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and (node.id in self.induction or self.kind_of(node.id) == "register")
+
+    def check_condition(self, node: ast.AST) -> None:
+        """The test of an if, a while or a conditional expression."""
+        if isinstance(node, ast.BoolOp):
+            for value in node.values:
+                self.check_condition(value)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            self.check_condition(node.operand)
+        elif isinstance(node, ast.Compare):
+            if self._compares_contents(node):
+                self.report("tensor-condition", node, "")
+        elif self.kind(node) == "tensor":
+            self.report("tensor-condition", node, "")
+        elif self.is_register(node):
+            self.report("register-if", node, "")
+
+    def _compares_contents(self, node: ast.Compare) -> bool:
+        """True for an order of tensors, or a tensor against a number; == of two tensors asks if they are the same."""
+        operands = [node.left, *node.comparators]
+        ordered = any(isinstance(op, _ORDER) for op in node.ops)
+        number = any(isinstance(x, ast.Constant) and isinstance(x.value, (int, float)) for x in operands)
+        return (ordered or number) and any(self.kind(x) == "tensor" for x in operands)
+
+    def check_operands(self, *operands: ast.AST) -> None:
+        """Operands of arithmetic or a comparison."""
+        for node in operands:
+            if self.is_register(node):
+                self.report("register-expression", node, f"`{ast.unparse(node)}`")
+
+    def check_comparison(self, node: ast.Compare) -> None:
+        operands = [node.left, *node.comparators]
+        if not any(_is_none(x) for x in operands) and any(
+            isinstance(op, (*_ORDER, ast.Eq, ast.NotEq)) for op in node.ops
+        ):
+            self.check_operands(*operands)
+
+    def check_index(self, node: ast.Subscript) -> None:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for part in parts:
+            bounds = [x for x in (part.lower, part.upper, part.step) if x] if isinstance(part, ast.Slice) else []
+            for bound in bounds:
+                if self.is_register(bound) or self.kind(bound) == "tensor":
+                    self.report("runtime-index", bound, f"`{ast.unparse(bound)}`")
+            if not bounds and self.kind(part) == "tensor":
+                self.report("runtime-index", part, f"`{ast.unparse(part)}`")
+
+    def check_device_call(self, node: ast.Call, api: str) -> None:
+        """Calls that take registers: conversions, register writes, and the loop functions."""
+        plain = node.func.id if isinstance(node.func, ast.Name) and not self.names.is_local(node.func.id) else ""
+        if (plain in _HOST_CONVERSIONS and not api) or api in RANGES:
+            self.check_operands(*node.args)
+        if api in _REGISTER_WRITES:
+            target = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "dst"), None)
+            if isinstance(target, ast.Name) and target.id in self.induction:
+                self.report("induction-write", target, f"`{target.id}`")
+        if api in ("fori_loop", "while_loop") and self.no_reorder:
+            self.report("no-reorder-dynamic", node, "")
+        if api in ("fori_loop", "dynamic_range"):
+            self._check_step(node, 3 if api == "fori_loop" else 2)
+
+    def _check_step(self, node: ast.Call, position: int) -> None:
+        step: ast.AST | None = next((k.value for k in node.keywords if k.arg == "step"), None)
+        if step is None and len(node.args) > position:
+            step = node.args[position]
+        if step is None:
+            return
+        negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
+        constant = isinstance(step, ast.Constant) and not (type(step.value) is int and step.value > 0)
+        if negative or constant or self.is_register(step) or self.kind(step) == "tensor":
+            self.report("dynamic-step", step, f"`{ast.unparse(step)}`")
+
+    def on_for(self, node: ast.For) -> None:
+        """A loop over anything; ``nl.dynamic_range`` makes it run on the device."""
+        dynamic = isinstance(node.iter, ast.Call) and self.names.api(node.iter.func) == "dynamic_range"
+        self.visit(node.iter)
+        if dynamic:
+            self._enter_dynamic(node.iter)
+        if node.orelse:
+            self.report("loop-else", node.orelse[0], "")
+        before = self.induction
+        names = {x.id for x in ast.walk(node.target) if isinstance(x, ast.Name)}
+        self.induction = before | names if dynamic else before - names
+        self._body(node.body, dynamic=dynamic)
+        self.induction = before
+        self.visit_all(node.orelse)
+
+    def on_while(self, node: ast.While) -> None:
+        """A while loop; a register as its condition makes it run on the device."""
+        dynamic = self.is_register(node.test)
+        if dynamic:
+            self._enter_dynamic(node.test)
+        else:
+            self.check_condition(node.test)
+        self.visit(node.test)
+        if node.orelse:
+            self.report("loop-else", node.orelse[0], "")
+        self._body(node.body, dynamic=dynamic)
+        self.visit_all(node.orelse)
+
+    def _enter_dynamic(self, node: ast.AST) -> None:
+        self.report("deprecated-loop", node, "")
+        if self.no_reorder:
+            self.report("no-reorder-dynamic", node, "")
+        if any(self.frames[-1].loops):
+            self.report("nested-dynamic", node, "")
+
+    def _body(self, body: list[ast.stmt], *, dynamic: bool) -> None:
+        loops = self.frames[-1].loops
+        loops.append(dynamic)
+        self.visit_all(body)
+        loops.pop()
+
+    def on_jump(self, node: ast.Break | ast.Continue) -> None:
+        loops = self.frames[-1].loops
+        if loops and loops[-1]:
+            self.report("dynamic-exit", node, f"`{type(node).__name__.lower()}`")
+
+    def on_return(self, node: ast.Return) -> None:
+        frame = self.frames[-1]
+        valued = node.value is not None and not _is_none(node.value)
+        frame.returns_value |= valued
+        if any(frame.loops):
+            self.report("dynamic-exit", node, "`return`")
+        if frame.role == "fori" and valued:
+            self.report("loop-body-return", node, f"`{frame.name}` is a body of nl.fori_loop and returns a value")
+        if node.value is not None:
+            self.visit(node.value)

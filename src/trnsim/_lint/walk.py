@@ -1,0 +1,109 @@
+"""From a kernel to every function and method it reaches, and the findings of all of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from trnsim._lint import names, words
+from trnsim._lint.base import Role
+from trnsim._lint.check import Checker
+from trnsim._lint.source import Unit, read
+
+Report = Callable[[Unit | None, FunctionType, str, ast.AST | None, str], None]
+Used = tuple[dict[str, Any] | None, str, Any]
+
+_ALWAYS = words(
+    "__init__ __post_init__ __call__ __getitem__ __setitem__ __len__ __add__ __radd__ __sub__ __rsub__ __mul__ "
+    "__rmul__ __truediv__ __floordiv__ __mod__"
+)
+
+
+class Walk:
+    """Breadth first over the functions reached from one kernel."""
+
+    def __init__(self, report: Report, *, follow: bool) -> None:
+        self.report = report
+        self.follow = follow
+        # functions are told apart by the identity of their code: equal code may stand in two files
+        self.seen: dict[int, FunctionType] = {}
+        self.calls: dict[int, dict[int, tuple[Unit, ast.AST, str]]] = {}
+        self.pending: list[tuple[FunctionType, Role | None]] = []
+        self.classes: set[type] = set()
+        self.attributes: set[str] = set()
+        self.used: list[Used] = []
+
+    def run(self, kernel: FunctionType) -> None:
+        queue: list[tuple[FunctionType, Role | None]] = [(kernel, None)]
+        entry = True
+        while queue:
+            for function, role in queue:
+                if id(function.__code__) not in self.seen:
+                    self.seen[id(function.__code__)] = function
+                    self._check(function, role, entry=entry)
+                entry = False
+            queue = self._next() if self.follow else []
+        self._recursion()
+
+    def _check(self, function: FunctionType, role: Role | None, *, entry: bool) -> None:
+        unit = read(function)
+        if unit is None:
+            self.report(None, function, "source-unavailable", None, f"`{function.__qualname__}`")
+            return
+        checker = Checker(unit, lambda rule, node, detail: self.report(unit, function, rule, node, detail), entry=entry)
+        try:
+            checker.run(role)
+        except RecursionError:
+            self.report(
+                unit, function, "source-unavailable", unit.node, f"`{function.__qualname__}` is nested too deeply"
+            )
+        self.classes |= checker.classes.keys()
+        self.attributes |= checker.attributes
+        self.used += checker.names.used
+        edges = self.calls.setdefault(id(function.__code__), {})
+        for target, node, part in checker.references:
+            self.pending.append((target, part))
+            edges.setdefault(id(target.__code__), (unit, node, target.__name__))
+
+    def _next(self) -> list[tuple[FunctionType, Role | None]]:
+        """Functions and methods reached but not yet checked."""
+        found, self.pending = self.pending, []
+        for cls in self.classes:
+            if not names.derives_from_nki_object(cls):
+                continue
+            # of a method defined twice, the one an instance would call
+            members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
+            for name, member in members.items():
+                function = _method(member)
+                if function is not None and (name in _ALWAYS or name in self.attributes):
+                    found.append((function, None))
+        return [(f, role) for f, role in found if id(f.__code__) not in self.seen]
+
+    def _recursion(self) -> None:
+        """Report the call that closes each cycle of the call graph."""
+        done: set[int] = set()
+
+        def descend(code: int, above: list[int]) -> None:
+            done.add(code)
+            for target, (unit, node, name) in self.calls.get(code, {}).items():
+                if target in above:
+                    self.report(unit, unit.function, "recursion", node, f"`{name}`")
+                elif target not in done:
+                    descend(target, [*above, target])
+
+        for code in list(self.calls):
+            if code not in done:
+                descend(code, [code])
+
+
+def _method(member: Any) -> FunctionType | None:
+    """The user's function behind a member of a class; what a dataclass writes has no source and is left out."""
+    if isinstance(member, property):
+        member = member.fget
+    if isinstance(member, (staticmethod, classmethod)):
+        member = member.__func__
+    if not isinstance(member, FunctionType) or member.__code__.co_filename == "<string>":
+        return None
+    return names.user_function(member)

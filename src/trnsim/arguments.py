@@ -1,0 +1,243 @@
+"""What crosses a kernel's edge: arguments become HBM tensors, results become arrays, written inputs are written back.
+
+A kernel that fails leaves its inputs as they were.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from trnsim.arrays import dtype_of, is_array, is_torch, to_numpy, to_torch, without_values
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
+from trnsim.language.dtypes import as_dtype
+from trnsim.language.objects import NKIObject
+from trnsim.language.tensor import NkiTensor
+from trnsim.memory import HBM, Storage
+from trnsim.session import Session
+
+
+class UnwrittenOutput(RuntimeWarning):
+    """A kernel returned memory it did not write."""
+
+
+class PrivateOutput(RuntimeWarning):
+    """A kernel returned a tensor that is not in ``shared_hbm``, which the NKI compiler refuses since 0.3."""
+
+
+class Arguments:
+    """The arguments of one launch as its cores see them."""
+
+    def __init__(self, session: Session, *, shared: bool) -> None:
+        self.session = session
+        self.shared = shared
+        self.kernel = session.kernel
+        self.storages: list[Storage] = []
+        self.torch_device: Any = None
+        self._known: dict[Any, Any] = {}
+        self._kept: list[Any] = []
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def wrap(self, value: Any, name: str) -> Any:
+        """``value`` as the kernel sees it; arrays inside containers and ``NKIObject`` fields too. One array is one tensor."""
+        if is_array(value):
+            return self._tensor(value, name)
+        if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
+            return as_dtype(value)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self.wrap(v, f"{name}.{f}") for f, v in zip(value._fields, value, strict=True)))
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.wrap(v, f"{name}[{i}]") for i, v in enumerate(value))
+        if isinstance(value, dict):
+            return {k: self.wrap(v, f"{name}[{k!r}]") for k, v in value.items()}
+        if isinstance(value, NKIObject) and not isinstance(value, NkiTensor):
+            # the kernel gets an object of its own, made from the dictionary of the caller's
+            return self._once(id(value), value, lambda: copied(value, lambda k, v: self.wrap(v, f"{name}.{k}")))
+        return value
+
+    def _once(self, key: Any, value: Any, make: Any) -> Any:
+        if key not in self._known:
+            self._kept.append(value)
+            self._known[key] = make()
+        return self._known[key]
+
+    def _tensor(self, value: Any, name: str) -> NkiTensor:
+        dtype = dtype_of(value, name)
+        if 0 in value.shape:
+            raise WrongShape(
+                f"argument {name} has shape {tuple(value.shape)}", rule="argument-shape", got=tuple(value.shape), hint="a tensor has at least one element; do not launch the kernel for an empty one"
+            )
+        if is_torch(value) and self.torch_device is None:
+            self.torch_device = value.device
+        if not self.session.numerics:
+            array = np.broadcast_to(np.zeros((), dtype), tuple(value.shape))
+            key: Any = id(value)
+        else:
+            array = to_numpy(value, name)
+            key = (array.ctypes.data, array.shape, array.strides, array.dtype)
+        storage: Storage = self._once(key, (value, array), lambda: self._storage(value, array, name))
+        return NkiTensor(storage.shape, storage.dtype, storage, "shared_hbm" if self.shared else "private_hbm")
+
+    def _storage(self, value: Any, array: np.ndarray, name: str) -> Storage:
+        if self.session.numerics and not (array.flags.c_contiguous and array.flags.writeable):
+            array = np.array(array, order="C")
+        storage: Any = self.session.wrap(array, name, shared=self.shared).storage
+        storage.user = value
+        if self.session.numerics:
+            for other in self.storages:
+                # a snapshot taken after a write through an overlapping argument would come too late
+                if np.may_share_memory(other.arena.data, array):
+                    for s in (other, storage):
+                        s.snapshot = s.arena.data.copy() if s.snapshot is None else s.snapshot
+        self.storages.append(storage)
+        return storage
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def unwrap(self, value: Any) -> Any:
+        """What the kernel returned, as the caller's kind of array."""
+        if isinstance(value, NkiTensor):
+            return self._array(value)
+        if hasattr(value, "__nki_register__"):
+            raise WrongArgument(
+                "the kernel returns a register", rule="return-register", hint="store it with nisa.register_store and copy the tile to HBM", kernel=self.kernel
+            )
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self.unwrap(v) for v in value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.unwrap(v) for v in value)
+        if isinstance(value, dict):
+            return {k: self.unwrap(v) for k, v in value.items()}
+        if isinstance(value, NKIObject):
+            return copied(value, lambda _, v: self.unwrap(v))
+        return value
+
+    def _array(self, t: NkiTensor) -> Any:
+        storage: Any = t.storage
+        self._check_place(t)
+        if not self.session.numerics:
+            return without_values(t.shape, storage.physical, torch=self.torch_device is not None)
+        if storage.user is not None and t._is_whole() and t.shape == storage.shape and _mutable(storage):
+            return storage.user
+        poison(t, self.session)
+        array = t.array if storage.user is None else t.array.copy()
+        return array if self.torch_device is None else to_torch(array, self.torch_device)
+
+    def _check_place(self, t: NkiTensor) -> None:
+        storage: Any = t.storage
+        if t.on_chip:
+            raise WrongBuffer(
+                f"the kernel returns {t.name}, which is in {t.buffer}",
+                rule="return-on-chip",
+                got=str(t.buffer),
+                limit="shared_hbm",
+                hint="copy it to a tensor made with buffer=nl.shared_hbm and return that",
+                kernel=self.kernel,
+                line=storage.line,
+                target=self.session.target.name,
+            )
+        if storage.buffer != HBM or storage.user is not None or not self.session.checks:
+            return
+        if self.shared:
+            raise WrongBuffer(
+                f"the kernel returns {t.name}, which is in {t.buffer} of one core",
+                rule="return-private",
+                got=str(t.buffer),
+                limit="shared_hbm",
+                hint="results of a kernel on two cores are made with buffer=nl.shared_hbm",
+                kernel=self.kernel,
+                line=storage.line,
+                target=self.session.target.name,
+            )
+        warnings.warn(
+            f"{self.kernel} returns {t.name}, which is in nl.hbm ({storage.line}). The NKI compiler wants results in nl.shared_hbm.",
+            PrivateOutput,
+            stacklevel=5,
+        )
+
+    # -- afterwards ---------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Give the inputs back as they were."""
+        for storage in self.storages:
+            if storage.snapshot is not None:
+                storage.arena.data[...] = storage.snapshot
+
+    def check_write_back(self, returned: Any) -> None:
+        """Refuse a write to an input that cannot change, unless the kernel also returns it."""
+        for storage in self.storages:
+            if storage.snapshot is None or _mutable(storage) or _holds(returned, storage):
+                continue
+            kind = "read-only" if isinstance(storage.user, np.ndarray) else f"a {type(storage.user).__name__}, which cannot change"
+            raise WrongArgument(
+                f"the kernel writes its argument {storage.name}, which is {kind}",
+                rule="read-only",
+                got=storage.name,
+                hint="pass a writable array, or return the tensor from the kernel",
+                kernel=self.kernel,
+            )
+
+    def write_back(self) -> None:
+        """Bring what the kernel wrote into inputs that were copied on the way in."""
+        for storage in self.storages:
+            if storage.snapshot is None or not _mutable(storage):
+                continue
+            data, user = storage.arena.data, storage.user
+            if isinstance(user, np.ndarray):
+                if not np.shares_memory(user, data):
+                    user[...] = data.reshape(user.shape)
+            else:
+                made = to_torch(data.reshape(tuple(user.shape)), "cpu")
+                if made.data_ptr() != user.data_ptr():
+                    user.detach().copy_(made)
+
+
+def copied(value: Any, change: Any) -> Any:
+    """A copy of an ``NKIObject`` with every field changed by ``change(name, value)``."""
+    made = object.__new__(type(value))
+    for k, v in vars(value).items():
+        object.__setattr__(made, k, change(k, v))
+    return made
+
+
+def tensors_in(value: Any) -> list[NkiTensor]:
+    """Every tensor of a result, in order."""
+    if isinstance(value, NkiTensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in tensors_in(v)]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in tensors_in(v)]
+    if isinstance(value, NKIObject):
+        return [t for v in vars(value).values() for t in tensors_in(v)]
+    return []
+
+
+def _mutable(storage: Storage) -> bool:
+    user = storage.user
+    return bool(user.flags.writeable) if isinstance(user, np.ndarray) else is_torch(user)
+
+
+def _holds(returned: Any, storage: Storage) -> bool:
+    return any(t.storage is storage for t in tensors_in(returned))
+
+
+def poison(t: NkiTensor, session: Session) -> None:
+    """Elements of a result that were never written come back as NaN (floats) or all ones (integers), with a warning."""
+    marks = t.marks(t.offset)
+    if not session.checks or (isinstance(marks, int) and marks) or (not isinstance(marks, int) and marks.all()):
+        return
+    missing = np.ones(t.shape, bool) if isinstance(marks, int) else (marks.reshape(*t.shape, -1) == 0).any(axis=-1)
+    array = t.array
+    bits = array.view(f"u{array.dtype.itemsize}")
+    bits[missing] = np.iinfo(bits.dtype).max
+    where = tuple(int(i) for i in np.argwhere(missing)[0])
+    warnings.warn(
+        f"{session.kernel} returns {t.name}{list(t.shape)}, of which {int(missing.sum())} elements were never written; "
+        f"the first is {where}. They come back as NaN (integers: all bits set).",
+        UnwrittenOutput,
+        stacklevel=6,
+    )

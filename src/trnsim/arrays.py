@@ -1,0 +1,86 @@
+"""The door of the simulator: NumPy in, NumPy out; torch in, torch out. torch is never imported here unless it already is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongDtype
+from trnsim.language.dtypes import ExtraDtype, as_dtype
+
+_SAME_SIZE = {1: np.uint8, 2: np.int16}
+
+
+def is_torch(value: Any) -> bool:
+    """True for a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: Any) -> bool:
+    """True for what becomes an HBM tensor: NumPy arrays, torch tensors, anything with ``__array__`` and a shape."""
+    if isinstance(value, np.ndarray) or is_torch(value):
+        return True
+    if isinstance(value, (type, np.generic)):
+        return False
+    return hasattr(value, "__array__") and hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def dtype_of(value: Any, name: str) -> np.dtype[Any]:
+    """NumPy dtype of an array argument; refuses what Trainium has not."""
+    dtype = value.dtype
+    kind = str(dtype).rpartition(".")[2]
+    try:
+        made = as_dtype(kind if is_torch(value) else dtype)
+    except WrongDtype as error:
+        wide = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex64": "two float32 arrays", "complex128": "two float32 arrays"}
+        hint = f"pass {wide[kind]}" if kind in wide else "convert it before the call"
+        raise WrongDtype(
+            f"argument {name} is {kind}, which Trainium has not", rule="argument-dtype", got=kind, limit=error.limit, hint=hint
+        ) from None
+    return made.dtype if isinstance(made, ExtraDtype) else made
+
+
+def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
+    """``value`` as a NumPy array, sharing memory where that is possible."""
+    if isinstance(value, np.ndarray):
+        return value
+    if not is_torch(value):
+        return np.asarray(value)
+    torch = sys.modules["torch"]
+    value = value.detach()
+    if value.layout is not torch.strided or value.is_quantized:
+        raise WrongArgument(f"argument {name} is a {value.layout} tensor", rule="argument", got=str(value.layout), limit="dense", hint="call to_dense() first")
+    if value.is_meta:
+        raise WrongArgument(f"argument {name} is on the meta device and has no values", rule="argument", got="meta", hint="meta tensors can be profiled with numerics=False only")
+    value = value.cpu().resolve_conj().resolve_neg()
+    kind = str(value.dtype).rpartition(".")[2]
+    if hasattr(ml_dtypes, kind):
+        bits = value.view({1: torch.uint8, 2: torch.int16}[value.element_size()])
+        return bits.numpy().view(getattr(ml_dtypes, kind))
+    return value.numpy()
+
+
+def to_torch(array: np.ndarray, device: Any = "cpu") -> Any:
+    """A torch tensor on ``array``'s memory. ``float8_e4m3``, which torch has not, becomes float32."""
+    torch = sys.modules["torch"]
+    kind = array.dtype.name
+    if not array.flags.writeable:
+        array = array.copy()
+    if not hasattr(torch, kind):
+        return torch.from_numpy(array.astype(np.float32)).to(device)
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(array).to(device)
+    bits = array.view(_SAME_SIZE[array.dtype.itemsize])
+    return torch.from_numpy(bits).view(getattr(torch, kind)).to(device)
+
+
+def without_values(shape: tuple[int, ...], dtype: np.dtype[Any], *, torch: bool = False) -> Any:
+    """An array of the right kind, shape and dtype that holds no values and takes no memory."""
+    if torch:
+        kind = dtype.name if hasattr(sys.modules["torch"], dtype.name) else "float32"
+        return sys.modules["torch"].empty(shape, dtype=getattr(sys.modules["torch"], kind), device="meta")
+    return np.broadcast_to(np.full((), -1, np.int64).astype(dtype) if dtype.kind in "iu" else np.array(np.nan).astype(dtype), shape)

@@ -1,0 +1,108 @@
+"""Collectives whose sizes are known when the kernel is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from trnsim.collectives import checks
+from trnsim.collectives.groups import members
+from trnsim.collectives.world import Offer, Work, World
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import Session, instruction
+
+Moves = Iterator[tuple[Offer, NkiTensor, np.ndarray]]
+
+
+def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **cost: Any) -> None:
+    """Meet the other ranks, let the transfer be done, and record it."""
+    world = World() if s.machine is None else s.machine.world
+    sync = world.meet(offer, ranks, work)
+    s.done("cc", tuple(offer.dsts), tuple(offer.srcs), kind=offer.kind, bytes=offer.nbytes, ranks=len(ranks), sync=sync, **cost)
+
+
+def offered(s: Session, kind: str, srcs: Any, dsts: Any, *, sbuf: bool = True, most: int | None = None, **terms: Any) -> Offer:
+    """The operands of a collective, checked."""
+    a, b = checks.tensors(s, srcs, dsts, sbuf=sbuf, most=most)
+    return Offer(s, kind, a, b, terms)
+
+
+@instruction
+def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any = None, name: Any = None) -> None:
+    """``dsts[i]`` of every rank becomes the ``op`` (add, minimum, maximum) of all ranks' ``srcs[i]``. HBM, or one SBUF tile."""
+    checks.priority_ok(s, priority)
+    ranks, fold = members(s, replica_group), checks.reduction(op)
+    offer = offered(s, "all_reduce", srcs, dsts, op=fold)
+    checks.summable(offer.srcs)
+    for x, y in zip(offer.srcs, offer.dsts, strict=True):
+        checks.sized("all_reduce", x.shape, x, y, len(ranks))
+
+    def work(offers: dict[int, Offer]) -> Moves:
+        totals = [checks.reduced([o.values[i] for o in offers.values()], fold) for i in range(len(offer.srcs))]
+        for o in offers.values():
+            yield from ((o, dst, total) for dst, total in zip(o.dsts, totals, strict=True))
+
+    take_part(s, offer, ranks, work, op=fold, priority=priority)
+
+
+@instruction
+def all_gather(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None) -> None:
+    """``dsts[i]`` of every rank becomes all ranks' ``srcs[i]`` one after the other along ``collective_dim`` (0; SBUF: 0 or 1)."""
+    checks.priority_ok(s, priority)
+    ranks = members(s, replica_group)
+    offer = offered(s, "all_gather", srcs, dsts, collective_dim=collective_dim)
+    dim = checks.dimension(collective_dim, offer.srcs, sbuf=(0, 1))
+    for x, y in zip(offer.srcs, offer.dsts, strict=True):
+        checks.sized("all_gather", tuple(n * len(ranks) if d == dim else n for d, n in enumerate(x.shape)), x, y, len(ranks))
+
+    def work(offers: dict[int, Offer]) -> Moves:
+        wholes = [np.concatenate([o.values[i] for o in offers.values()], axis=dim) for i in range(len(offer.srcs))]
+        for o in offers.values():
+            yield from ((o, dst, whole) for dst, whole in zip(o.dsts, wholes, strict=True))
+
+    take_part(s, offer, ranks, work, priority=priority)
+
+
+@instruction
+def reduce_scatter(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, op: Any, priority: Any = None, name: Any = None) -> None:
+    """Rank r of the group gets the r-th part, along dimension 0, of the ``op`` of all ranks' ``srcs[i]``."""
+    checks.priority_ok(s, priority)
+    ranks, fold = members(s, replica_group), checks.reduction(op)
+    offer = offered(s, "reduce_scatter", srcs, dsts, collective_dim=collective_dim, op=fold)
+    checks.summable(offer.srcs)
+    dim = checks.dimension(collective_dim, offer.srcs)
+    for x, y in zip(offer.srcs, offer.dsts, strict=True):
+        checks.divides("reduce_scatter", x, dim, len(ranks))
+        checks.sized("reduce_scatter", (x.shape[0] // len(ranks), *x.shape[1:]), x, y, len(ranks))
+
+    def work(offers: dict[int, Offer]) -> Moves:
+        for i in range(len(offer.srcs)):
+            parts = np.split(checks.reduced([o.values[i] for o in offers.values()], fold), len(ranks))
+            yield from ((o, o.dsts[i], part) for o, part in zip(offers.values(), parts, strict=True))
+
+    take_part(s, offer, ranks, work, op=fold, priority=priority)
+
+
+@instruction
+def all_to_all(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None) -> None:
+    """Part j of rank i's ``srcs[k]`` becomes part i of rank j's ``dsts[k]``, along dimension 0. HBM only."""
+    checks.priority_ok(s, priority)
+    ranks = members(s, replica_group)
+    offer = offered(s, "all_to_all", srcs, dsts, sbuf=False, collective_dim=collective_dim)
+    dim = checks.dimension(collective_dim, offer.srcs)
+    for x, y in zip(offer.srcs, offer.dsts, strict=True):
+        checks.divides("all_to_all", x, dim, len(ranks))
+        checks.sized("all_to_all", x.shape, x, y, len(ranks))
+
+    def work(offers: dict[int, Offer]) -> Moves:
+        for i in range(len(offer.srcs)):
+            parts = [np.split(o.values[i], len(ranks)) for o in offers.values()]
+            made = [np.concatenate(mine) for mine in zip(*parts, strict=True)]
+            yield from ((o, o.dsts[i], values) for o, values in zip(offers.values(), made, strict=True))
+
+    take_part(s, offer, ranks, work, priority=priority)
+
+
+__all__ = ["all_gather", "all_reduce", "all_to_all", "reduce_scatter"]

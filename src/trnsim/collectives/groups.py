@@ -1,0 +1,70 @@
+"""Who takes part in a collective."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnsim.errors import WrongArgument
+from trnsim.language.objects import NKIObject
+from trnsim.session import Session
+
+
+class ReplicaGroup(NKIObject):
+    """Lists of ranks; each list is one group that communicates. No rank is in two of them."""
+
+    def __init__(self, groups: Any = None, *, replica_groups: Any = None) -> None:
+        lists = groups if replica_groups is None else replica_groups
+        try:
+            made = tuple(tuple(int(r.__index__()) for r in ranks) for ranks in lists)
+        except (TypeError, AttributeError):
+            made = ()
+        if not made or not all(made):
+            raise WrongArgument(f"replica group {lists!r}", rule="replica-group", got=lists, hint="give lists of ranks: ReplicaGroup([[0, 1], [2, 3]])")
+        seen = [r for ranks in made for r in ranks]
+        twice = sorted({r for r in seen if seen.count(r) > 1})
+        if twice:
+            raise WrongArgument(f"replica group {lists!r} has rank {twice[0]} twice", rule="replica-group-overlap", got=twice, hint="groups do not overlap")
+        if min(seen) < 0:
+            raise WrongArgument(f"replica group {lists!r} has rank {min(seen)}", rule="replica-group", got=min(seen), limit=0, hint="ranks are counted from 0")
+        self.groups = made
+
+    def __repr__(self) -> str:
+        return f"ReplicaGroup({[list(g) for g in self.groups]})"
+
+
+def members(s: Session, group: Any) -> tuple[int, ...]:
+    """The ranks that communicate with this one, in the order of the group's list."""
+    if not isinstance(group, ReplicaGroup):
+        # AWS's own class, or a plain list of lists
+        group = ReplicaGroup(getattr(group, "groups", group))
+    in_world(s, (r for g in group.groups for r in g))
+    for ranks in group.groups:
+        if s.rank in ranks:
+            return ranks
+    raise WrongArgument(
+        f"rank {s.rank} calls a collective of {group!r} and is in none of its lists",
+        rule="replica-group-member",
+        got=s.rank,
+        limit=group.groups,
+        hint="every rank that runs the instruction is in one list; a list of one rank does nothing",
+    )
+
+
+def in_world(s: Session, ranks: Any) -> None:
+    """Refuse ranks that are not simulated."""
+    size = world_size(s)
+    highest = max(ranks, default=0)
+    if highest >= size:
+        raise WrongArgument(
+            f"rank {highest} takes part and {size} rank{'s are' if size > 1 else ' is'} simulated",
+            rule="world-size",
+            got=highest,
+            limit=size - 1,
+            hint=f"run it with trnsim.simulate_ranks(kernel, {highest + 1})",
+        )
+
+
+def world_size(s: Session) -> int:
+    """Ranks of this run."""
+    world = None if s.machine is None else s.machine.world
+    return 1 if world is None else world.size

@@ -1,0 +1,164 @@
+"""The ranks of one run: where they meet for a collective, and who does the work.
+
+Every participant leaves its offer and waits; the last one to come does the transfer for all, while nobody else runs. With
+two cores in a rank, a collective on shared HBM is one operation of both cores; on private tensors each core has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from trnsim.crew import Crew
+from trnsim.errors import Deadlock, KernelError, WrongArgument
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import Session
+
+
+class Offer:
+    """What one rank (or one core of it) brings to a collective.
+
+    Attributes:
+        kind: name of the instruction.
+        terms: what all participants must agree on.
+        srcs, dsts: its operands.
+        values: what the sources hold once everybody is there.
+    """
+
+    __slots__ = ("dsts", "kind", "line", "session", "srcs", "terms", "values")
+
+    def __init__(self, session: Session, kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor], terms: dict[str, Any]) -> None:
+        self.session = session
+        self.kind = kind
+        self.srcs = srcs
+        self.dsts = dsts
+        shapes = {"shapes": [t.shape for t in srcs], "dtypes": [str(t.dtype) for t in srcs]}
+        self.terms = {**shapes, **terms}
+        self.values: list[np.ndarray] = []
+        self.line = session.line()
+
+    def read(self) -> None:
+        """Take the values of the sources."""
+        self.values = [self._at_home(self.session.read, t, f"srcs[{i}]") for i, t in enumerate(self.srcs)]
+
+    def write(self, dst: NkiTensor, values: np.ndarray) -> None:
+        """Store into a destination, or a part of one."""
+        self._at_home(self.session.write, dst, values, "dsts")
+
+    def _at_home(self, act: Callable[..., Any], t: NkiTensor, *rest: Any) -> Any:
+        # the thread that does the work is another rank's, the mistake is this one's
+        try:
+            return act(t, *rest, where=(t.buffer.value,), compute=False)
+        except KernelError as error:
+            session = self.session
+            error.locate(kernel=session.kernel, instruction=self.kind, line=self.line, target=session.target.name)
+            raise
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes this offer brings."""
+        return sum(t.size * t.itemsize for t in self.srcs)
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{k}={v}' for k, v in self.terms.items())}) at {self.line}"
+
+
+Work = Callable[[dict[int, Offer]], Iterable[tuple[Offer, NkiTensor, np.ndarray]]]
+Meeting = dict[tuple[int, int], Offer]
+
+
+class World:
+    """``size`` ranks, ``per_node`` of them on each instance."""
+
+    def __init__(self, size: int = 1, crew: Crew | None = None, per_node: int | None = None) -> None:
+        self.size = size
+        self.crew = crew
+        self.per_node = per_node or size
+        self._counts: dict[Any, int] = {}
+        self._meetings: dict[Any, Meeting] = {}
+
+    def meet(self, offer: Offer, ranks: tuple[int, ...], work: Work) -> tuple[Any, ...]:
+        """Bring ``offer`` to the next collective of ``ranks``; returns what identifies it."""
+        session = offer.session
+        cores = 1 if session.machine is None else session.machine.cores
+        joint = cores > 1 and all(t.storage is not None and t.storage.shared for t in (*offer.srcs, *offer.dsts) if not t.on_chip)
+        joint = joint and not offer.dsts[0].on_chip
+        taking = tuple(range(cores)) if joint else (session.core,)
+        place = (ranks, taking)
+        mine = (*place, session.rank, session.core)
+        k = self._counts.get(mine, 0)
+        self._counts[mine] = k + 1
+        here = self._meetings.setdefault((*place, k), {})
+        self._agree(offer, here)
+        here[session.rank, session.core] = offer
+        wanted = {(r, c) for r in ranks for c in taking}
+        if len(here) == len(wanted):
+            del self._meetings[(*place, k)]
+            self._transfer({r: here[r, taking[0]] for r in ranks}, list(here.values()) if joint else [], work)
+        if self.crew is not None:
+            missing = [f"rank {r}" for r in ranks if r != session.rank] or ["its other core"]
+            self.crew.wait(session, lambda: len(here) == len(wanted), f"{offer.kind} with {', '.join(missing)}")
+        return (offer.kind, *place, k)
+
+    def _transfer(self, offers: dict[int, Offer], joint: list[Offer], work: Work) -> None:
+        _met(joint)
+        for offer in offers.values():
+            offer.read()
+        if next(iter(offers.values())).session.numerics:
+            for offer, dst, values in work(offers):
+                offer.write(dst, values)
+                if dst.on_chip:
+                    _mirror(offer, dst, values, joint)
+        else:
+            for offer in offers.values():
+                for dst in offer.dsts:
+                    offer.write(dst, offer.values[0])
+        _met(joint)
+
+    @staticmethod
+    def _agree(offer: Offer, here: Meeting) -> None:
+        for other in here.values():
+            a, b = sorted((other, offer), key=lambda o: (o.session.rank, o.session.core))
+            if (a.kind, a.terms) != (b.kind, b.terms):
+                raise Deadlock(
+                    f"ranks disagree: {_who(a)} calls {a}, {_who(b)} calls {b}",
+                    rule="collective-mismatch",
+                    got=[(o.session.rank, o.kind, o.terms, o.line) for o in (a, b)],
+                    hint="all ranks of a group call the same collectives in the same order, with the same shapes",
+                )
+            if a.session.rank == b.session.rank and [_place(t) for t in a.dsts] != [_place(t) for t in b.dsts]:
+                raise WrongArgument(
+                    f"{_who(a)} and {_who(b)} call {a.kind} with different tensors ({a.line}, {b.line})",
+                    rule="collective-cores",
+                    got=[t.name for t in (*a.dsts, *b.dsts)],
+                    hint="a collective on shared HBM is one operation of both cores",
+                )
+
+
+def _mirror(offer: Offer, dst: NkiTensor, values: np.ndarray, joint: list[Offer]) -> None:
+    """What is written into SBUF of one core of a joint collective goes to the same place of the other."""
+    for other in joint:
+        if other is not offer and other.session.rank == offer.session.rank:
+            mine = next(t for t in offer.dsts if t.storage is dst.storage)
+            twin = other.dsts[offer.dsts.index(mine)]
+            view = twin._view(dst.shape, dst.strides, twin.offset + dst.offset - mine.offset)
+            other.write(view, values)
+
+
+def _met(offers: list[Offer]) -> None:
+    """Both cores of a rank are stopped while shared tensors change."""
+    for offer in offers:
+        over: Any = tuple(t.storage for t in (*offer.srcs, *offer.dsts))
+        offer.session.machine.watch.met(over)
+
+
+def _who(offer: Offer) -> str:
+    machine = offer.session.machine
+    core = f" core {offer.session.core}" if machine is not None and machine.cores > 1 else ""
+    return f"rank {offer.session.rank}{core}"
+
+
+def _place(t: NkiTensor) -> tuple[Any, ...]:
+    return (None if t.on_chip else id(t.storage), t.offset, t.shape, t.strides)

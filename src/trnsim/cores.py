@@ -1,0 +1,201 @@
+"""A logical core: the two NeuronCores that run one program, what they share and how they meet.
+
+Each core has a session of its own with private SBUF, PSUM and ``private_hbm``. Kernel arguments are shared, and so are
+``shared_hbm`` tensors: the k-th one a core allocates is the k-th one of the other (or the one of the same name), because both run
+the same program. `Device` is what the sessions know as ``machine``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.crew import Crew
+from trnsim.errors import Deadlock, HardwareLimit, WrongArgument, WrongShape
+from trnsim.language.tensor import NkiTensor
+from trnsim.memory import Storage
+from trnsim.races import Watch
+from trnsim.session import Session
+from trnsim.targets import Target
+
+
+class Post:
+    """One core's half of a ``sendrecv``."""
+
+    __slots__ = ("dst", "line", "receive", "send", "values")
+
+    def __init__(self, values: np.ndarray, dst: NkiTensor, send: int, receive: int, line: str) -> None:
+        self.values = values
+        self.dst = dst
+        self.send = send
+        self.receive = receive
+        self.line = line
+
+
+class Device:
+    """The cores of one launch. Sessions call `note` for every touch of a tensor marked shared."""
+
+    def __init__(self, crew: Crew | None, cores: int, rank: int = 0, world: Any = None) -> None:
+        self.crew = crew
+        self.cores = cores
+        self.rank = rank
+        self.world = world
+        self.sessions: list[Session] = []
+        self.watch = Watch()
+        self._shared: dict[tuple[str, int], Storage] = {}
+        self._counts: dict[Any, int] = {}
+        self._barriers: dict[int, dict[int, tuple[Storage, str]]] = {}
+        self._posts: dict[tuple[int, int], dict[int, Post]] = {}
+        self._inbox: dict[int, list[tuple[int, int]]] = {}
+
+    def _count(self, *key: Any) -> int:
+        n = self._counts.get(key, 0)
+        self._counts[key] = n + 1
+        return n
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def share(self, session: Session, storage: Storage, name: str) -> Storage:
+        """The tensor both cores mean by this ``shared_hbm`` allocation, called ``name`` or the next without a name."""
+        if self.cores == 1:
+            return storage
+        first = self._shared.setdefault((name, self._count("shared", session.core, name)), storage)
+        first.shared = True
+        if (first.shape, first.dtype) != (storage.shape, storage.dtype):
+            raise WrongShape(
+                f"core {session.core} allocates {storage.name}{list(storage.shape)} {storage.dtype} where core {1 - session.core} "
+                f"allocated {first.name}{list(first.shape)} {first.dtype} ({first.line})",
+                rule="shared-hbm",
+                got=(storage.shape, str(storage.dtype)),
+                limit=(first.shape, str(first.dtype)),
+                hint="both cores run the same program: allocate shared_hbm tensors in the same order on both, or use private_hbm",
+            )
+        return first
+
+    def note(self, session: Session, t: NkiTensor, write: bool) -> None:
+        """An instruction touches ``t``, which is shared or still to be received."""
+        storage: Any = t.storage
+        if storage.on_chip:
+            self._receive(session, storage)
+        elif session.checks and session.numerics:
+            self.watch.note(session, t, write)
+
+    # -- meeting ------------------------------------------------------------------------------------------------------
+
+    def barrier(self, session: Session, data: NkiTensor) -> int:
+        """Wait until both cores have come to their k-th barrier; returns k."""
+        storage: Any = data.storage
+        k = self._count("barrier", session.core)
+        here = self._barriers.setdefault(k, {})
+        here[session.core] = (storage, session.line())
+        if len(here) == self.cores:
+            (a, line_a), (b, line_b) = here[0], here[1]
+            if a is not b:
+                raise WrongArgument(
+                    f"core 0 synchronises on {a.name} ({line_a}) and core 1 on {b.name} ({line_b})",
+                    rule="barrier-data",
+                    got=(a.name, b.name),
+                    hint="both cores name the tensor they have written and will read",
+                )
+            self.watch.met((storage,))
+        self._wait(session, lambda: len(here) == self.cores, f"core_barrier on {data.name}: core {1 - session.core}")
+        return k
+
+    def exchange(self, session: Session, post: Post, pipe: int) -> int:
+        """Hand over one half of a ``sendrecv`` and take the other; returns how many this pipe has carried before."""
+        k = self._count("pipe", session.core, pipe)
+        posts = self._posts.setdefault((pipe, k), {})
+        posts[session.core] = post
+        if len(posts) == self.cores:
+            self.watch.met()
+        what = f"sendrecv on pipe {pipe}: core {1 - session.core}"
+        self._inbox.setdefault(session.core, []).append((pipe, k))
+        if self._wait(session, lambda: len(posts) == self.cores, what, optional=True):
+            self._deliver(session, (pipe, k))
+        else:
+            # other pipes go on; whoever touches dst before the data is there waits then
+            storage: Any = post.dst.storage
+            for other in session.lifetimes.storages():
+                if other.arena is storage.arena:
+                    other.shared = True
+        return k
+
+    def finish(self, session: Session) -> None:
+        """The core's program has ended: take in what is still under way."""
+        for key in list(self._inbox.get(session.core, ())):
+            self._complete(session, key)
+
+    def _receive(self, session: Session, storage: Storage) -> None:
+        for key in list(self._inbox.get(session.core, ())):
+            dst: Any = self._posts[key][session.core].dst.storage
+            if dst.arena is storage.arena:
+                self._complete(session, key)
+        storage.shared = False
+
+    def _complete(self, session: Session, key: tuple[int, int]) -> None:
+        posts = self._posts[key]
+        line = posts[session.core].line
+        self._wait(session, lambda: len(posts) == self.cores, f"what sendrecv on pipe {key[0]} ({line}) brings: core {1 - session.core}")
+        self._deliver(session, key)
+
+    def _deliver(self, session: Session, key: tuple[int, int]) -> None:
+        me = session.core
+        posts = self._posts[key]
+        post = posts[me]
+        self._inbox[me].remove(key)
+        sender = posts.get(post.receive)
+        if sender is None or sender.send != me or sum(p.send == me for p in posts.values()) != 1:
+            told = "; ".join(f"core {c} sends to {p.send} and receives from {p.receive} ({p.line})" for c, p in sorted(posts.items()))
+            raise Deadlock(
+                f"sendrecv on pipe {key[0]}: {told}",
+                rule="sendrecv-partner",
+                got=[(c, p.send, p.receive) for c, p in sorted(posts.items())],
+                hint="what one core sends to another, that one receives from it",
+            )
+        dst, sent = post.dst, sender.values
+        if session.numerics and sent.shape != dst.shape:
+            raise WrongShape(
+                f"sendrecv on pipe {key[0]}: core {post.receive} sends {sent.shape} ({sender.line}) and core {me} receives {dst.shape} ({post.line})",
+                rule="sendrecv-shape",
+                got=sent.shape,
+                limit=dst.shape,
+                hint="both cores exchange tiles of one shape",
+            )
+        storage: Any = dst.storage
+        storage.shared = False
+        session.write(dst, sent, "dst", compute=False)
+
+    def _wait(self, session: Session, ready: Any, what: str, *, optional: bool = False) -> bool:
+        assert self.crew is not None
+        return self.crew.wait(session, ready, what, optional=optional)
+
+
+def logical_cores(target: Target) -> int:
+    """NeuronCores that can run one kernel together."""
+    return 2 if target.generation >= 3 else 1
+
+
+def check_grid(grid: tuple[int, ...], target: Target) -> int:
+    """Cores a launch grid asks for; raises when ``target`` has no such logical core."""
+    if len(grid) > 1:
+        raise WrongArgument(
+            f"launch grid {list(grid)} has {len(grid)} dimensions",
+            rule="grid",
+            got=grid,
+            limit=1,
+            hint="the bracket holds one number, the cores of a logical core: kernel[2](…); loop over the rest inside the kernel",
+            target=target.name,
+        )
+    cores = grid[0] if grid else 1
+    limit = logical_cores(target)
+    if cores > limit:
+        raise HardwareLimit(
+            f"launch grid [{cores}] and a logical core of {target.name} has {limit} NeuronCore{'s' if limit > 1 else ''}",
+            rule="grid",
+            got=cores,
+            limit=limit,
+            hint="launch with kernel[1] or kernel[2]" if limit > 1 else "trn1 runs a kernel on one core: launch without a grid",
+            target=target.name,
+        )
+    return cores

@@ -1,0 +1,193 @@
+"""The root of the error tree, and the branch a kernel can raise.
+
+Fields are attributes, the text is built from them in one place (``_text``), and every error pickles with its fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TrnError(Exception):
+    """Every error this suite raises on purpose."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        return str(self.__dict__.get("message", type(self).__name__))
+
+    def __str__(self) -> str:
+        return self._text()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), dict(self.__dict__)))
+
+
+def _rebuild(cls: type[TrnError], fields: dict[str, Any]) -> TrnError:
+    return cls(**fields)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if not text or text[-1] in ".?!" else text + "."
+
+
+class CapacityError(TrnError, MemoryError):
+    """A memory is too small: ``where`` (SBUF, PSUM, HBM, host), ``required`` and ``available`` bytes, ``hint``."""
+
+    where: str
+    required: int
+    available: int
+    hint: str
+
+    def __init__(self, *, where: str, required: int, available: int, hint: str = "", **more: Any) -> None:
+        super().__init__(where=where, required=required, available=available, hint=hint, **more)
+
+    def _text(self) -> str:
+        unit = " per partition" if self.where in ("SBUF", "PSUM") else ""
+        text = f"{self.where}: {self.required} bytes{unit} are needed and {self.available} are available."
+        return f"{text} {_sentence(self.hint)}".strip()
+
+
+class KernelError(TrnError, RuntimeError):
+    """A kernel did what the machine does not allow.
+
+    Attributes:
+        rule: name of the broken rule (``partition-limit``, ``psum-accumulate`` …).
+        message: what is wrong, with both values.
+        hint: what to do.
+        got, limit: the offending value and what the rule admits.
+        target: ``trn1``, ``trn2`` or ``trn3``.
+        kernel, instruction, line: where (``line`` is ``file:number``).
+    """
+
+    message: str
+    rule: str
+    hint: str
+    got: Any
+    limit: Any
+    target: str | None
+    kernel: str | None
+    instruction: str | None
+    line: str | None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        rule: str = "",
+        hint: str = "",
+        got: Any = None,
+        limit: Any = None,
+        target: str | None = None,
+        kernel: str | None = None,
+        instruction: str | None = None,
+        line: str | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(
+            message=message,
+            rule=rule,
+            hint=hint,
+            got=got,
+            limit=limit,
+            target=target,
+            kernel=kernel,
+            instruction=instruction,
+            line=line,
+            **more,
+        )
+
+    def locate(self, *, kernel: str | None, instruction: str | None, line: str | None, target: str | None) -> None:
+        """Fill in the place where the error happened; what is already known stays."""
+        self.kernel = self.kernel or kernel
+        self.instruction = self.instruction or instruction
+        self.line = self.line or line
+        self.target = self.target or target
+
+    def _text(self) -> str:
+        head = f"{self.instruction}: " if self.instruction else ""
+        parts = [head + _sentence(self.message)]
+        if self.hint:
+            parts.append(_sentence(self.hint))
+        where = [str(x) for x in (self.kernel, self.line, self.target) if x]
+        if self.rule:
+            where.append(f"rule {self.rule}")
+        return " ".join(parts) + (f" [{', '.join(where)}]" if where else "")
+
+
+class OutOfBounds(KernelError, IndexError):
+    """An index or access pattern leaves its tensor or its memory."""
+
+
+class ReadUninitialized(KernelError):
+    """Memory was read that nothing had written."""
+
+
+class Race(KernelError):
+    """Two cores touched the same memory, one of them writing, without a barrier between."""
+
+
+class Deadlock(KernelError):
+    """Cores or ranks wait for each other for ever."""
+
+
+class HardwareLimit(KernelError):
+    """A documented limit of the hardware: sizes, partitions, alignment, operand counts."""
+
+
+class WrongBuffer(HardwareLimit):
+    """An operand lives in a memory this instruction cannot reach."""
+
+
+class WrongDtype(HardwareLimit, TypeError):
+    """An operand has a dtype, or a mix of dtypes, this instruction cannot take."""
+
+
+class WrongShape(HardwareLimit, ValueError):
+    """Operand shapes do not fit each other or the instruction."""
+
+
+class WrongEngine(HardwareLimit):
+    """The engine or the hardware generation lacks this operation."""
+
+
+class WrongArgument(HardwareLimit, ValueError):
+    """An option has a value this instruction does not know."""
+
+
+class PsumRule(HardwareLimit):
+    """A rule of PSUM accumulation was broken."""
+
+
+class NotModelled(KernelError, NotImplementedError):
+    """The reference does not say what the hardware does here, so the simulator refuses."""
+
+
+class NotNki(KernelError, SyntaxError):
+    """Python the NKI compiler refuses; ``findings`` lists every place."""
+
+    def __str__(self) -> str:
+        return self._text()
+
+
+__all__ = [
+    "CapacityError",
+    "Deadlock",
+    "HardwareLimit",
+    "KernelError",
+    "NotModelled",
+    "NotNki",
+    "OutOfBounds",
+    "PsumRule",
+    "Race",
+    "ReadUninitialized",
+    "TrnError",
+    "WrongArgument",
+    "WrongBuffer",
+    "WrongDtype",
+    "WrongEngine",
+    "WrongShape",
+]

@@ -1,0 +1,170 @@
+"""``import nki``, answered by the simulator when AWS's package is not there."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from trnsim.errors import NotModelled
+
+VERSION = "0.6.0"
+_replaced: dict[str, ModuleType | None] = {}
+
+
+def install(*, force: bool = False) -> ModuleType:
+    """Make ``import nki`` give the simulator, unless AWS's package is installed; calling again changes nothing.
+
+    The ``nki`` on PyPI is a placeholder that fails to import, and counts as absent.
+
+    Args:
+        force: stand in even for AWS's package, until `uninstall`.
+
+    Returns:
+        The module ``import nki`` gives from now on.
+    """
+    found = sys.modules.get("nki")
+    if found is not None and is_ours(found):
+        return found
+    if not force:
+        theirs = _aws()
+        if theirs is not None:
+            return theirs
+    for name in [n for n in sys.modules if n == "nki" or n.startswith("nki.")]:
+        _replaced[name] = sys.modules.pop(name)
+    for name, module in modules().items():
+        _replaced.setdefault(name, None)
+        sys.modules[name] = module
+    return sys.modules["nki"]
+
+
+def uninstall() -> None:
+    """Undo `install`: what ``import nki`` meant before, it means again."""
+    for name, before in _replaced.items():
+        if before is None:
+            sys.modules.pop(name, None)
+        else:
+            sys.modules[name] = before
+    _replaced.clear()
+
+
+def is_ours(module: ModuleType) -> bool:
+    """True for the simulator's ``nki``."""
+    return module is _tree.get("nki")
+
+
+def _aws() -> ModuleType | None:
+    try:
+        module = importlib.import_module("nki")
+    except ImportError:
+        return None
+    return module if hasattr(module, "jit") else None
+
+
+_tree: dict[str, ModuleType] = {}
+
+
+def modules() -> dict[str, ModuleType]:
+    """Every module of ``nki`` by name, made on first use."""
+    if not _tree:
+        _grow()
+    return _tree
+
+
+def _module(name: str, text: str, **contents: Any) -> ModuleType:
+    module = ModuleType(name, text)
+    module.__dict__.update(contents)
+    parent, _, last = name.rpartition(".")
+    if parent:
+        setattr(_tree[parent], last, module)
+    _tree[name] = module
+    return module
+
+
+def _adopted(name: str, module: ModuleType) -> None:
+    _tree[name] = module
+    parent, _, last = name.rpartition(".")
+    setattr(_tree[parent], last, module)
+
+
+def _grow() -> None:
+    from trnsim import collectives, isa, language, program
+    from trnsim import typing as annotations
+    from trnsim.isa import enums
+    from trnsim.language import dtypes
+
+    top = _module(
+        "nki",
+        "The Neuron Kernel Interface, as trnsim runs it.",
+        __version__=VERSION,
+        __path__=[],
+        jit=program.jit,
+        simulate=program.simulate,
+        simulate_kernel=simulate_kernel,
+        Kernel=program.Kernel,
+        trace=program.jit,
+        tensor=annotations.tensor,
+        benchmark=_absent("nki.benchmark", "trnsim.profile(kernel)(…) predicts the time on trn1, trn2 and trn3"),
+        profile=_absent("nki.profile", "trnsim.profile(kernel)(…) predicts the time and writes a timeline"),
+        baremetal=_absent("nki.baremetal", "call the kernel: it runs on the simulator"),
+    )
+    _adopted("nki.language", language)
+    _adopted("nki.isa", isa)
+    _adopted("nki.collectives", collectives)
+    _adopted("nki.typing", annotations)
+    names = {n: v for n, v in vars(enums).items() if isinstance(v, type) and v.__module__ == enums.__name__}
+    constants = _module("nki.isa.constants", "Enumerations of nki.isa.", **names)
+    constants.__dict__.update({n: getattr(isa, n) for n in vars(isa) if isinstance(getattr(isa, n), type)})
+    _module("nki.dtype", "The data types of NKI.", **dtypes.NAMES)
+    _module("nki.simulator", "The simulator.", simulate=program.simulate, simulate_kernel=simulate_kernel)
+    _module("nki.meta", "Descriptions of tensors.", tensor=annotations.tensor)
+    _module("nki.experimental", "Names that moved into nki.language.", while_loop=language.while_loop, fori_loop=language.fori_loop)
+    _module("nki.compiler", "What stands in for the NKI compiler.", __path__=[])
+    _module("nki.compiler.kernel_builder", "Building a kernel from a function.", compile_kernel=compile_kernel)
+    _module("nki.framework", "Integrations with frameworks.", __path__=[])
+    for name, module in _tree.items():
+        if name not in ("nki.language", "nki.isa", "nki.collectives", "nki.typing"):
+            module.__dict__["__getattr__"] = functools.partial(_unknown, name)
+    top.__dict__["__all__"] = ["jit", "simulate"]
+
+
+def _unknown(module: str, name: str) -> Any:
+    if not name.startswith("__"):
+        raise AttributeError(f"{module} has no {name!r} in trnsim, which speaks NKI 0.3 to 0.6")
+    raise AttributeError(name)
+
+
+def _absent(name: str, instead: str) -> Callable[..., Any]:
+    """A name that can be imported and says, when it is used, what to use here."""
+
+    def absent(*args: Any, **kwargs: Any) -> Any:
+        raise NotModelled(f"{name} measures a device, and this is the simulator", rule="no-device", got=name, hint=instead)
+
+    absent.__name__ = absent.__qualname__ = name.rpartition(".")[2]
+    absent.__doc__ = f"Not here: {instead}."
+    return absent
+
+
+def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run ``kernel`` on the simulator (the older name; `simulate` is the newer)."""
+    from trnsim.program import simulate
+
+    return simulate(kernel)(*args, **kwargs)
+
+
+def compile_kernel(
+    kernel: Any, inputs: dict[str, Any] | None = None, outputs: dict[str, Any] | None = None, compile_opts: Any = None, **hyperparameters: Any
+) -> dict[str, Any]:
+    """Run a kernel that takes its inputs and outputs by name; the output arrays are filled in place and returned.
+
+    ``compile_opts`` speaks to AWS's compiler; here only its ``target``, when it has one, picks the generation.
+    """
+    from trnsim.program import simulate
+
+    outputs = dict(outputs or {})
+    target = getattr(compile_opts, "target", None)
+    result = simulate(kernel, target=target)(**(inputs or {}), **outputs, **hyperparameters)
+    return outputs if result is None else {**outputs, "return": result}

@@ -1,0 +1,248 @@
+"""The function table of the Scalar Engine: what ``op=`` of an activation computes, and where the hardware's fit holds.
+
+Inside its valid range every function here is the mathematical one, rounded to fp32; the engine's own piecewise
+polynomials differ from it by their fitting error. Outside the range:
+
+- ``sin`` extrapolates the cubic fitted at ±π: with ``t = |x| - π`` it gives ``sign(x)·(t³/6 - t)``, so that sin(9)
+  is 27.65 and not 0.41.
+- ``arctan``, ``log``, ``sqrt``, ``rsqrt`` and ``reciprocal`` keep the mathematical function (NaN and infinities
+  included) and raise an `OutOfRange` warning, because hardware gives something else there.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trnsim.errors import WrongArgument
+from trnsim.isa.alu import name_of
+
+F32 = np.float32
+Array = np.ndarray
+
+
+class OutOfRange(RuntimeWarning):
+    """An activation function got values outside the range for which hardware has a fit."""
+
+
+class Activation(NamedTuple):
+    """One function of the table: ``fn`` on fp32 arrays, and the valid range of ``x`` (of ``|x|`` when symmetric).
+
+    ``slack`` is how far outside the range the result is still right to fp32.
+    """
+
+    name: str
+    fn: Callable[..., Array]
+    low: float = -math.inf
+    high: float = math.inf
+    symmetric: bool = False
+    slack: float = 0.0
+
+    @property
+    def narrow(self) -> bool:
+        """True when the hardware's fit does not cover all of fp32."""
+        return self.high != math.inf
+
+    def range_text(self) -> str:
+        """The valid range as the reference writes it."""
+        return f"{'±' if self.symmetric else ''}[{self.low:.6g}, {self.high:.6g}]"
+
+
+def _wide(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """``fn`` evaluated in float64 and rounded once, for formulas that cancel in fp32."""
+
+    @functools.wraps(fn)
+    def rounded(x: Array) -> Array:
+        return fn(x.astype(np.float64)).astype(F32)
+
+    return rounded
+
+
+def _sigmoid64(x: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+# grid of the Taylor expansion of erfc: spacing 1/64 up to 11, where erfc is below the smallest fp32
+_STEPS, _END, _ORDER = 64, 11.0, 8
+
+
+@functools.cache
+def _erfc_table() -> list[Array]:
+    """Taylor coefficients of erfc on the grid; the n-th derivative is a Hermite polynomial times exp(-x²)."""
+    grid = np.arange(int(_END * _STEPS) + 1) / _STEPS
+    slope = -2.0 / math.sqrt(math.pi) * np.exp(-grid * grid)
+    table = [np.array([math.erfc(x) for x in grid])]
+    hermite, following = np.ones_like(grid), 2.0 * grid
+    for n in range(_ORDER):
+        table.append(slope * (-1.0) ** n * hermite / math.factorial(n + 1))
+        hermite, following = following, 2.0 * grid * following - 2.0 * (n + 1) * hermite
+    return table
+
+
+def erfc64(x: Array) -> Array:
+    """Complementary error function of float64 values, to a relative error of 1e-12."""
+    table = _erfc_table()
+    nan = np.isnan(x)
+    distance = np.minimum(np.abs(np.where(nan, 0.0, x)), _END)
+    index = np.rint(distance * _STEPS).astype(np.intp)
+    distance -= index / _STEPS
+    result = table[_ORDER][index]
+    for n in range(_ORDER - 1, -1, -1):
+        result *= distance
+        result += table[n][index]
+    return np.where(nan, x, np.where(x < 0, 2.0 - result, result))
+
+
+def _erf(x: Array) -> Array:
+    # near zero 1 - erfc cancels, and the series is exact to fp32 after three terms
+    small = np.abs(x) < 0.01
+    series = x * (2.0 / math.sqrt(math.pi)) * (1.0 - x * x / 3.0 + x**4 / 10.0)
+    return np.where(small, series, 1.0 - erfc64(x))
+
+
+def _normal_cdf(x: Array) -> Array:
+    return 0.5 * erfc64(x * -math.sqrt(0.5))
+
+
+def _normal_pdf(x: Array) -> Array:
+    return np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+
+# far beyond this every gate is 0 or 1; clipping keeps inf * 0 out of the products
+_FAR = 1e4
+
+
+def _left(x: Array) -> Array:
+    return np.maximum(x, -_FAR)
+
+
+def _both(x: Array) -> Array:
+    return np.clip(x, -_FAR, _FAR)
+
+
+def _gated_tanh(x: Array) -> Array:
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _sigmoid_gate_dx(x: Array, k: float) -> Array:
+    x = _both(x)
+    gate = _sigmoid64(k * x)
+    return gate + k * x * gate * _sigmoid64(-k * x)
+
+
+def _sin(x: Array) -> Array:
+    y = np.sin(x)
+    far = np.abs(x) > F32(math.pi)
+    if far.any():
+        t = np.abs(x.astype(np.float64)) - math.pi
+        with np.errstate(over="ignore"):
+            y = np.where(far, (np.sign(x) * (t * t * t / 6.0 - t)).astype(F32), y)
+    return y
+
+
+def _prelu(x: Array, slope: Any = F32(0)) -> Array:
+    return np.where(x >= 0, x, x * slope).astype(F32, copy=False)
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, F32(0))
+
+
+def _rsqrt(x: Array) -> Array:
+    return F32(1) / np.sqrt(x)
+
+
+def _reciprocal(x: Array) -> Array:
+    return F32(1) / x
+
+
+def _identity(x: Array) -> Array:
+    return x
+
+
+FUNCTIONS: dict[str, Activation] = {
+    f.name: f
+    for f in (
+        Activation("copy", _identity),
+        Activation("square", np.square),
+        Activation("sigmoid", _wide(_sigmoid64)),
+        Activation("relu", _relu),
+        Activation("prelu", _prelu),
+        Activation("gelu", _wide(lambda x: _left(x) * _normal_cdf(x))),
+        Activation("gelu_dx", _wide(lambda x: _normal_cdf(x) + _both(x) * _normal_pdf(x))),
+        Activation("gelu_apprx_tanh", _wide(lambda x: _gated_tanh(_left(x)))),
+        Activation("gelu_apprx_sigmoid", _wide(lambda x: _left(x) * _sigmoid64(1.702 * x))),
+        Activation("gelu_apprx_sigmoid_dx", _wide(lambda x: _sigmoid_gate_dx(x, 1.702))),
+        Activation("silu", _wide(lambda x: _left(x) * _sigmoid64(x))),
+        Activation("silu_dx", _wide(lambda x: _sigmoid_gate_dx(x, 1.0))),
+        Activation("tanh", np.tanh),
+        Activation("softplus", _wide(lambda x: np.logaddexp(0.0, x))),
+        Activation("mish", _wide(lambda x: _left(x) * np.tanh(np.logaddexp(0.0, x)))),
+        Activation("erf", _wide(_erf)),
+        Activation("erf_dx", _wide(lambda x: 2.0 / math.sqrt(math.pi) * np.exp(-x * x))),
+        Activation("exp", np.exp),
+        Activation("log", np.log, 2.0**-64, 2.0**64),
+        # the cubic's error is t⁵/120, below fp32's rounding up to here
+        Activation("sin", _sin, -math.pi, math.pi, slack=0.08),
+        Activation("arctan", np.arctan, -math.pi / 2, math.pi / 2),
+        Activation("sqrt", np.sqrt, 2.0**-116, 2.0**118),
+        Activation("rsqrt", _rsqrt, 2.0**-87, 2.0**97),
+        Activation("reciprocal", _reciprocal, 2.0**-42, 2.0**42, symmetric=True),
+        Activation("sign", np.sign),
+        Activation("abs", np.abs),
+    )
+}
+_ALIASES = {"identity": "copy", "absolute": "abs", "fabs": "abs"}
+_HINTS = {
+    "cos": "use nl.cos, or sin with bias=π/2 and arguments reduced to [-π, π]",
+    "tan": "use nl.tan",
+    "divide": "multiply by the reciprocal",
+    "add": "add a constant with bias=",
+    "multiply": "multiply with scale=",
+    "maximum": "use tensor_scalar on the Vector Engine",
+    "log1p": "use log with bias=1.0",
+    "softmax": "use exp with reduce_op=nl.add, then multiply by the reciprocal of the sum",
+    "power": "use tensor_tensor or tensor_scalar with nl.power",
+}
+
+
+_seen: dict[Any, Activation] = {}
+
+
+def activation_named(op: Any) -> Activation:
+    """The entry meant by ``op``: a function of ``nki.language`` or NumPy, or its name."""
+    known = _seen.get(op) if callable(op) else None
+    if known is not None:
+        return known
+    name = name_of(op)
+    found = FUNCTIONS.get(_ALIASES.get(name, name))
+    if found is None:
+        raise WrongArgument(
+            f"op is {'None' if op is None else name}, which is no activation function of the Scalar Engine",
+            rule="activation-function",
+            got=name,
+            limit=sorted(FUNCTIONS),
+            hint=_HINTS.get(name, f"use one of {', '.join('nl.' + n for n in FUNCTIONS)}"),
+        )
+    if callable(op):
+        _seen[op] = found
+    return found
+
+
+def warn_out_of_range(function: Activation, x: Array, line: str) -> None:
+    """Warn when ``x`` leaves the range for which hardware has a fit. NaN counts as inside: nothing is lost there."""
+    values = np.abs(x) if function.symmetric else x
+    with np.errstate(invalid="ignore"):
+        if not ((values < F32(function.low - function.slack)) | (values > F32(function.high + function.slack))).any():
+            return
+    gives = "a cubic" if function.name == "sin" else "invalid results"
+    warnings.warn(
+        f"activation {function.name}: values outside {function.range_text()}, where hardware gives {gives} ({line})",
+        OutOfRange,
+        stacklevel=4,
+    )

@@ -1,0 +1,401 @@
+"""The operators instructions take as ``op=``: what each computes, on which engine, since which generation.
+
+*Arithmetic* operators work on fp32, whatever the operands' dtypes. *Bitvec* operators work on integer bit patterns and
+never round. GpSimd has native 32-bit integers, which wrap like any two's-complement machine.
+
+`binary`, `unary` and `reduction` turn what a kernel passes (``nl.add``, ``np.add``, ``"add"``) into an `Alu`;
+`apply` computes one, `reduce` folds an axis with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongDtype, WrongEngine
+from trnsim.isa.words import bits, resize, shift_ok
+from trnsim.language.dtypes import INTEGERS, PACKED, DType, int32, to_f32, uint32
+
+Fn = Callable[..., np.ndarray]
+F32 = np.float32
+
+
+class Alu:
+    """One operator.
+
+    Attributes:
+        name: as ``nki.language`` spells it.
+        kind: ``"arithmetic"`` (fp32) or ``"bitvec"`` (integer bit patterns).
+        arity: 2, or 1 for operators that ignore their scalar operand.
+        fn: the meaning, on fp32 arrays (arithmetic) or unsigned integer arrays (bitvec).
+        ufunc: NumPy's ufunc when the operator may reduce, else ``None``.
+        identity: value the accumulator starts from, when the operator may accumulate.
+        since: first generation that has it (2 is trn1, 3 trn2, 4 trn3).
+        integer: exact meaning on 64-bit integers for GpSimd's native arithmetic, or ``None``.
+    """
+
+    __slots__ = ("arity", "bitvec", "fn", "identity", "integer", "kind", "name", "since", "ufunc")
+
+    def __init__(
+        self,
+        name: str,
+        fn: Fn,
+        *,
+        kind: str = "arithmetic",
+        arity: int = 2,
+        ufunc: np.ufunc | None = None,
+        identity: float | None = None,
+        since: int = 2,
+        integer: Fn | None = None,
+    ) -> None:
+        self.name = name
+        self.fn = fn
+        self.kind = kind
+        self.bitvec = kind == "bitvec"
+        self.arity = arity
+        self.ufunc = ufunc
+        self.identity = identity
+        self.since = since
+        self.integer = integer
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+
+def _truth(ufunc: np.ufunc) -> Fn:
+    def compare(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        made: np.ndarray = ufunc(x, y).astype(F32)
+        return made
+
+    return compare
+
+
+def _abs_max(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) > np.abs(y), x, y)
+
+
+def _abs_min(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < np.abs(y), x, y)
+
+
+def _rsqrt(x: np.ndarray) -> np.ndarray:
+    made: np.ndarray = (1.0 / np.sqrt(x.astype(np.float64))).astype(F32)
+    return made
+
+
+def _relu(x: np.ndarray) -> np.ndarray:
+    made: np.ndarray = np.maximum(x, F32(0))
+    return made
+
+
+def _reciprocal(x: np.ndarray) -> np.ndarray:
+    made: np.ndarray = np.divide(F32(1), x)
+    return made
+
+
+_INF = float("inf")
+_COMPARISONS = ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
+_LOGICAL = ("logical_and", "logical_or", "logical_xor")
+
+OPERATORS: dict[str, Alu] = {
+    alu.name: alu
+    for alu in (
+        Alu("invert", np.invert, kind="bitvec", arity=1),
+        Alu("bitwise_and", np.bitwise_and, kind="bitvec", ufunc=np.bitwise_and),
+        Alu("bitwise_or", np.bitwise_or, kind="bitvec", ufunc=np.bitwise_or),
+        Alu("bitwise_xor", np.bitwise_xor, kind="bitvec", ufunc=np.bitwise_xor),
+        Alu("left_shift", np.left_shift, kind="bitvec"),
+        Alu("right_shift", np.right_shift, kind="bitvec"),
+        Alu("add", np.add, ufunc=np.add, identity=0.0, integer=np.add),
+        Alu("subtract", np.subtract, ufunc=np.subtract, identity=0.0, integer=np.subtract),
+        Alu("multiply", np.multiply, ufunc=np.multiply, identity=1.0, integer=np.multiply),
+        Alu("maximum", np.maximum, ufunc=np.maximum, identity=-_INF, integer=np.maximum),
+        Alu("minimum", np.minimum, ufunc=np.minimum, identity=_INF, integer=np.minimum),
+        *(Alu(name, _truth(getattr(np, name)), integer=getattr(np, name)) for name in _COMPARISONS),
+        *(
+            Alu(name, _truth(getattr(np, name)), ufunc=getattr(np, name), integer=getattr(np, name))
+            for name in _LOGICAL
+        ),
+        Alu("power", np.power),
+        Alu("abs_max", _abs_max, since=4),
+        Alu("abs_min", _abs_min, since=4),
+        Alu("abs", np.abs, arity=1),
+        Alu("square", np.square, arity=1, since=4),
+        Alu("relu", _relu, arity=1, since=4),
+        Alu("rsqrt", _rsqrt, arity=1),
+        Alu("reciprocal", _reciprocal, arity=1),
+    )
+}
+
+# spellings of NumPy, Python's operator module and older NKI
+_ALIASES = {
+    "absolute": "abs",
+    "fabs": "abs",
+    "amax": "maximum",
+    "max": "maximum",
+    "fmax": "maximum",
+    "amin": "minimum",
+    "min": "minimum",
+    "fmin": "minimum",
+    "sum": "add",
+    "prod": "multiply",
+    "all": "logical_and",
+    "any": "logical_or",
+    "mul": "multiply",
+    "mult": "multiply",
+    "sub": "subtract",
+    "pow": "power",
+    "float_power": "power",
+    "bitwise_not": "invert",
+    "bitwise_invert": "invert",
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+    "inv": "invert",
+    "and_": "bitwise_and",
+    "or_": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "logical_shift_left": "left_shift",
+    "logical_shift_right": "right_shift",
+    "eq": "equal",
+    "ne": "not_equal",
+    "ge": "greater_equal",
+    "gt": "greater",
+    "le": "less_equal",
+    "lt": "less",
+}
+_HINTS = {
+    "divide": "no engine divides: multiply by nisa.reciprocal of the divisor",
+    "true_divide": "no engine divides: multiply by nisa.reciprocal of the divisor",
+    "truediv": "no engine divides: multiply by nisa.reciprocal of the divisor",
+    "mod": "no engine has a remainder: build it from reciprocal, multiply and subtract",
+    "fmod": "no engine has a remainder: build it from reciprocal, multiply and subtract",
+    "remainder": "no engine has a remainder: build it from reciprocal, multiply and subtract",
+    "logical_not": "use nl.logical_xor with 1.0, or nl.equal with 0.0",
+    "negative": "multiply by -1.0, or subtract from 0.0 with reverse0=True",
+    "arithmetic_shift_right": "hardware shifts right logically (nl.right_shift); it has no arithmetic right shift",
+    "exp": "activation functions run on the Scalar Engine: nisa.activation",
+    "copy": "use nisa.tensor_copy",
+}
+_seen: dict[Any, Alu] = {}
+
+
+def name_of(op: Any) -> str:
+    """The bare name of whatever a kernel passes as an operator."""
+    text = op if isinstance(op, str) else getattr(op, "__name__", None) or getattr(op, "name", None) or repr(op)
+    return str(text).rpartition(".")[2]
+
+
+def operator(op: Any, role: str = "op") -> Alu:
+    """The `Alu` meant by ``op``: one of ours, a function of ``nki.language`` or NumPy, or a name."""
+    try:
+        found = _seen.get(op)
+    except TypeError:
+        found = None
+    if found is not None:
+        return found
+    if isinstance(op, Alu):
+        return op
+    name = name_of(op)
+    found = OPERATORS.get(_ALIASES.get(name, name))
+    if found is None:
+        raise WrongArgument(
+            f"{role} is {'None' if op is None else name}, which is no operator of the compute engines",
+            rule="operator",
+            got=name,
+            limit=sorted(OPERATORS),
+            hint=_HINTS.get(name, f"use one of {', '.join('nl.' + n for n in OPERATORS)}"),
+        )
+    if isinstance(op, str) or callable(op):
+        _seen[op] = found
+    return found
+
+
+def binary(op: Any, role: str = "op") -> Alu:
+    """``op`` as an operator of two operands."""
+    found = operator(op, role)
+    if found.arity != 2:
+        raise WrongArgument(
+            f"{role} is {found!r}, which takes one operand; this instruction combines two",
+            rule="operator-arity",
+            got=found.name,
+            limit=[n for n, a in OPERATORS.items() if a.arity == 2],
+            hint="apply it with tensor_scalar(op0=…, operand0=None)",
+        )
+    return found
+
+
+def unary(op: Any, role: str = "op") -> Alu:
+    """``op`` as an operator of one operand."""
+    found = operator(op, role)
+    if found.arity != 1:
+        raise WrongArgument(
+            f"{role} is {found!r}, which takes two operands",
+            rule="operator-arity",
+            got=found.name,
+            limit=[n for n, a in OPERATORS.items() if a.arity == 1],
+        )
+    return found
+
+
+def reduction(op: Any, role: str = "op", allowed: tuple[str, ...] | None = None) -> Alu:
+    """``op`` as a legal reduction (one of ``allowed``, when an instruction knows fewer)."""
+    found = operator(op, role)
+    if found.ufunc is None or (allowed is not None and found.name not in allowed):
+        legal = list(allowed) if allowed is not None else [n for n, a in OPERATORS.items() if a.ufunc is not None]
+        raise WrongArgument(
+            f"{role} is {found!r}, which {'cannot reduce' if found.ufunc is None else 'does not reduce here'}",
+            rule="reduction-operator",
+            got=found.name,
+            limit=legal,
+            hint=f"use one of {', '.join('nl.' + n for n in legal)}",
+        )
+    return found
+
+
+def arithmetic(alu: Alu, role: str) -> Alu:
+    """Refuse bitvec operators where an instruction is fp32 only."""
+    if alu.bitvec:
+        raise WrongArgument(
+            f"{role} is {alu!r}, a bitvec operator; this instruction computes in fp32",
+            rule="operator-kind",
+            got=alu.name,
+            limit="arithmetic",
+            hint="use tensor_tensor, tensor_scalar or tensor_reduce for bit patterns",
+        )
+    return alu
+
+
+def generation(alu: Alu, target: Any, role: str) -> Alu:
+    """Refuse an operator the target is too old for."""
+    if target.generation < alu.since:
+        raise WrongEngine(
+            f"{role} is {alu!r}, which {target.name} lacks",
+            rule="generation",
+            got=target.name,
+            limit={3: "trn2", 4: "trn3"}[alu.since],
+            hint={
+                "square": "multiply the tile by itself with tensor_tensor, or use activation(op=nl.square)",
+                "relu": "use nl.maximum with 0.0, or activation(op=nl.relu)",
+            }.get(alu.name, "compare absolute values (nl.abs) and select"),
+        )
+    return alu
+
+
+def dtypes(alu: Alu, *tensors: tuple[Any, str]) -> None:
+    """Check operand dtypes: bitvec operators take integers, arithmetic ones anything but packed types."""
+    for t, role in tensors:
+        dtype = t.dtype
+        if alu.bitvec:
+            if dtype not in INTEGERS:
+                raise WrongDtype(
+                    f"{role} ({t.name}) is {dtype}, and {alu!r} works on integer bit patterns",
+                    rule="bitvec-dtype",
+                    got=str(dtype),
+                    limit=sorted(str(d) for d in INTEGERS),
+                    hint=f"look at the bits as an integer: {role}.view(nl.uint{8 * int(dtype.itemsize)})",
+                )
+        elif dtype in PACKED:
+            raise packed(t, role)
+
+
+def packed(t: Any, role: str) -> WrongDtype:
+    """The error for arithmetic on an x4 type."""
+    return WrongDtype(
+        f"{role} ({t.name}) is {t.dtype}, four packed elements no engine computes on",
+        rule="packed-dtype",
+        got=str(t.dtype),
+        limit="an unpacked dtype",
+        hint="packed types are for quantize_mx and nc_matmul_mx; view the bits as nl.uint8 to move them",
+    )
+
+
+_WORDS = frozenset({int32, uint32})
+
+
+def native(alu: Alu, *all_dtypes: DType) -> bool:
+    """True when GpSimd computes ``alu`` in 32-bit integers: every input and output is int32 or uint32."""
+    if alu.integer is None:
+        return False
+    return all(d in _WORDS for d in all_dtypes)
+
+
+def bitvec(alu: Alu, x: np.ndarray, y: np.ndarray | None, dtype: Any, role: str = "operand") -> np.ndarray:
+    """A bitvec operator on integer arrays, as bits of ``dtype``. Shifts keep ``x``'s width, the rest the wider one."""
+    if y is None:
+        return resize(alu.fn(bits(x)), x.dtype, dtype)
+    width = x.dtype.itemsize
+    if alu.name.endswith("_shift"):
+        shift_ok(y if y.dtype.kind == "u" else bits(y), width, role)
+    else:
+        width = max(width, y.dtype.itemsize)
+    return resize(alu.fn(bits(x, width), bits(y, width)), x.dtype, dtype)
+
+
+def integer(alu: Alu, x: np.ndarray, y: np.ndarray, dtype: Any) -> np.ndarray:
+    """GpSimd's native arithmetic on 32-bit integers: exact, modulo 2^32."""
+    assert alu.integer is not None
+    if x.dtype == y.dtype:
+        made = alu.integer(x, y)
+        return made.astype(dtype) if made.dtype.kind == "b" else made.view(dtype)
+    # mixed signedness: low words agree for + - *, comparisons need the true values
+    made = alu.integer(x.astype(np.int64), y.astype(np.int64))
+    return made.astype(dtype) if made.dtype.kind == "b" else made.astype(np.uint32).view(dtype)
+
+
+def apply(
+    alu: Alu, x: np.ndarray, y: np.ndarray | None = None, engine: str = "vector", out_dtype: Any = None
+) -> np.ndarray:
+    """``x op y`` as ``engine`` computes it.
+
+    Bitvec operators give bits of ``out_dtype`` (``x``'s own without one). Arithmetic gives fp32, to be converted by the
+    write, unless ``engine`` is GpSimd and every dtype is a 32-bit integer: that gives ``out_dtype`` exactly.
+    """
+    if alu.bitvec:
+        return bitvec(alu, x, y, x.dtype if out_dtype is None else out_dtype)
+    if y is None or alu.arity == 1:
+        with np.errstate(all="ignore"):
+            return alu.fn(to_f32(x))
+    if engine == "gpsimd" and native(alu, x.dtype, y.dtype, x.dtype if out_dtype is None else out_dtype):
+        with np.errstate(all="ignore"):
+            return integer(alu, x, y, x.dtype if out_dtype is None else out_dtype)
+    with np.errstate(all="ignore"):
+        return alu.fn(to_f32(x), to_f32(y))
+
+
+def reduce(alu: Alu, x: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
+    """Fold ``axis`` of ``x`` in order: fp32 for arithmetic, bit patterns (unsigned words) for bitvec."""
+    ufunc = alu.ufunc
+    assert ufunc is not None
+    made: np.ndarray
+    if alu.bitvec:
+        made = ufunc.reduce(bits(x), axis=axis)
+        return made
+    with np.errstate(all="ignore"):
+        made = ufunc.reduce(to_f32(x), axis=axis)
+    return made if made.dtype == F32 else made.astype(F32)
+
+
+__all__ = [
+    "OPERATORS",
+    "Alu",
+    "apply",
+    "arithmetic",
+    "binary",
+    "bits",
+    "bitvec",
+    "dtypes",
+    "generation",
+    "integer",
+    "name_of",
+    "native",
+    "operator",
+    "packed",
+    "reduce",
+    "reduction",
+    "resize",
+    "unary",
+]

@@ -1,0 +1,46 @@
+"""Names NKI has retired since 0.3. They work as they did, with a warning that says what replaced them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from trnsim.isa.enums import engine as eng
+from trnsim.isa.vector import tensor_copy
+from trnsim.session import NkiInstruction
+
+_ENGINES = {f"{e.name}_engine": e for e in (eng.tensor, eng.vector, eng.scalar, eng.gpsimd, eng.unknown)}
+
+
+def __getattr__(name: str) -> Any:
+    """``vector_engine`` and its siblings, now members of ``nki.isa.engine``."""
+    found = _ENGINES.get(name)
+    if found is None:
+        raise AttributeError(f"module 'nki.isa' has no attribute {name!r}")
+    warnings.warn(f"nki.isa.{name} is now nki.isa.engine.{found.name}", DeprecationWarning, stacklevel=2)
+    return found
+
+
+def _renamed(old: str, operand: str) -> None:
+    warnings.warn(
+        f"nki.isa.{old} is gone from NKI 0.4 on: use tensor_copy with {operand}=tile.ap(…, scalar_offset=…)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+
+
+def tensor_copy_dynamic_src(dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+    """``tensor_copy`` from a run-time offset within each partition (retired name)."""
+    _renamed("tensor_copy_dynamic_src", "src")
+    made: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
+    return made
+
+
+def tensor_copy_dynamic_dst(dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+    """``tensor_copy`` to a run-time offset within each partition (retired name)."""
+    _renamed("tensor_copy_dynamic_dst", "dst")
+    made: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
+    return made
+
+
+__all__ = ["tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"]

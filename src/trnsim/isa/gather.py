@@ -1,0 +1,300 @@
+"""GpSimd Engine, instructions that pick elements: gathers, nonzero positions, the K largest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, WrongShape
+from trnsim.isa.gpsimd import as_int32
+from trnsim.isa.operands import direct, flat, partitions, same_dtype
+from trnsim.language.dtypes import bfloat16, float32, int32, uint16, uint32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import SBUF, NkiInstruction, Session, instruction
+
+Array = np.ndarray
+# partitions wired to one of the eight GpSimd processors
+GROUP = 16
+
+
+def _dtype(t: NkiTensor, role: str, *allowed: Any) -> None:
+    if not any(same_dtype(t.dtype, d) for d in allowed):
+        raise WrongDtype(
+            f"{role} ({t.name}) is {t.dtype} and must be {' or '.join(str(d) for d in allowed)}",
+            rule="operand-dtype",
+            got=str(t.dtype),
+            limit=[str(d) for d in allowed],
+            hint="allocate the tile with that dtype, or convert it with tensor_copy",
+        )
+
+
+def _same_dtype(dst: NkiTensor, data: NkiTensor, role: str) -> None:
+    if not same_dtype(dst.dtype, data.dtype):
+        raise WrongDtype(
+            f"dst ({dst.name}) is {dst.dtype} and {role} ({data.name}) is {data.dtype}; a gather moves bits and converts nothing",
+            rule="same-dtype",
+            got=str(dst.dtype),
+            limit=str(data.dtype),
+            hint="gather into a tile of the same dtype, then convert it with tensor_copy",
+        )
+
+
+def _groups(t: NkiTensor, role: str) -> None:
+    if t.shape[0] % GROUP:
+        raise WrongShape(
+            f"{role} ({t.name}) has {t.shape[0]} partitions, which is no multiple of {GROUP}",
+            rule="partition-group",
+            got=t.shape[0],
+            limit=GROUP,
+            hint="each GpSimd processor works on 16 whole partitions: pad to a multiple of 16",
+        )
+
+
+def _free(t: NkiTensor, role: str, wanted: int, what: str) -> None:
+    if t.free_size != wanted:
+        raise WrongShape(
+            f"{role} ({t.name}) has {t.free_size} elements per partition {t.shape} and {what} asks for {wanted}",
+            rule="free-size-mismatch",
+            got=t.free_size,
+            limit=wanted,
+            hint=f"allocate {role} with {wanted} elements per partition",
+        )
+
+
+def _snake(s: Session, t: NkiTensor, n: int, role: str) -> Array:
+    """The first ``n`` elements of each group of 16 partitions, partition first, as ``[groups, n]``; no others are read."""
+    whole, rest = divmod(n, GROUP)
+    if t.ndim != 2 or n == t.free_size * GROUP:
+        values = flat(s.read(t, role, (SBUF,)))
+    else:
+        s.operand(t, role, (SBUF,))
+        values = np.zeros((t.shape[0], whole + (rest > 0)), s.physical(t.dtype))
+        if whole:
+            values[:, :whole] = s.read(t[:, :whole], role, (SBUF,))
+        if rest:
+            for start in range(0, t.shape[0], GROUP):
+                # the processor reads its sixteen partitions, not the engines' quadrants
+                values[start : start + rest, whole:] = s.read(
+                    t[start : start + rest, whole : whole + 1], role, (SBUF,), compute=False
+                )
+    if not s.numerics:
+        return values
+    return values.reshape(-1, GROUP, values.shape[1]).transpose(0, 2, 1).reshape(-1, values.shape[1] * GROUP)[:, :n]
+
+
+_PER_INDEX = (1, 2, 4, 8, 16, 32)
+_MOST_INDICES = 4096
+
+
+@instruction
+def local_gather(
+    s: Session,
+    dst: Any,
+    src_buffer: Any,
+    index: Any,
+    num_elem_per_idx: int = 1,
+    num_valid_indices: int | None = None,
+    name: Any = None,
+) -> NkiInstruction:
+    """Each group of 16 partitions gathers columns of ``src_buffer`` by its own list of indices.
+
+    A group's list is ``index[16 partitions]`` read partition first (``indices[i] = index[i % 16, i // 16]``), cut to
+    ``num_valid_indices``. Every partition of the group takes ``num_elem_per_idx`` (1, 2, 4, 8, 16 or 32) contiguous
+    elements of its flattened row from each index on. All tiles are in SBUF with the same multiple of 16 partitions;
+    ``index`` is uint16, at most 4096 a group; ``dst`` has ``src_buffer``'s dtype and
+    ``num_valid_indices * num_elem_per_idx`` elements per partition.
+    """
+    values = s.read(src_buffer, "src_buffer", (SBUF,))
+    s.operand(index, "index", (SBUF,))
+    s.operand(dst, "dst", (SBUF,))
+    each = int(num_elem_per_idx)
+    most = index.free_size * GROUP
+    count = most if num_valid_indices is None else int(num_valid_indices)
+    if s.checks:
+        _dtype(index, "index", uint16)
+        _same_dtype(dst, src_buffer, "src_buffer")
+        _groups(src_buffer, "src_buffer")
+        partitions(index, "index", src_buffer, "src_buffer")
+        partitions(dst, "dst", src_buffer, "src_buffer")
+        direct((dst, "dst"), (src_buffer, "src_buffer"), (index, "index"))
+        _check_counts(each, count, most)
+        _free(dst, "dst", count * each, f"num_valid_indices * num_elem_per_idx = {count} * {each}")
+    wanted = _snake(s, index, count, "index")
+    if s.numerics:
+        values = _gather_groups(flat(values), wanted.astype(np.int64), each)
+    s.write(dst, values, "dst", (SBUF,))
+    return s.done("gpsimd", (dst,), (src_buffer, index), indices=count, per_index=each)
+
+
+def _check_counts(each: int, count: int, most: int) -> None:
+    if each not in _PER_INDEX:
+        raise WrongArgument(
+            f"num_elem_per_idx is {each}",
+            rule="num-elem-per-idx",
+            got=each,
+            limit=list(_PER_INDEX),
+            hint=f"use one of {', '.join(map(str, _PER_INDEX))}",
+        )
+    if not 1 <= count <= most:
+        raise WrongArgument(
+            f"num_valid_indices is {count} and a group of 16 partitions of index holds {most}",
+            rule="num-valid-indices",
+            got=count,
+            limit=most,
+            hint="leave it out to use every index",
+        )
+    if count > _MOST_INDICES:
+        raise HardwareLimit(
+            f"{count} indices per GpSimd processor, which takes at most {_MOST_INDICES}",
+            rule="num-valid-indices",
+            got=count,
+            limit=_MOST_INDICES,
+            hint="gather in several instructions, or use nc_n_gather within partitions",
+        )
+
+
+def _gather_groups(rows: Array, indices: Array, each: int) -> Array:
+    out = np.empty((rows.shape[0], indices.shape[1] * each), rows.dtype)
+    for group, first in enumerate(indices):
+        span = slice(group * GROUP, (group + 1) * GROUP)
+        columns = (first[:, None] + np.arange(each)).reshape(-1)
+        if columns.max() >= rows.shape[1]:
+            at = int(np.argmax(columns >= rows.shape[1])) // each
+            raise OutOfBounds(
+                f"index {int(first[at])} (number {at} of partitions {span.start}..{span.stop}) with {each} elements leaves a row of {rows.shape[1]}",
+                rule="gather-index",
+                got=int(first[at]),
+                limit=rows.shape[1] - each,
+                hint="indices count elements of the flattened row; hardware does not check them",
+            )
+        out[span] = rows[span, columns]
+    return out
+
+
+@instruction
+def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any, name: Any = None) -> NkiInstruction:
+    """``dst[p, i] = data[p, indices[p, i]]`` with free dimensions flattened; every partition on its own.
+
+    All tiles are in SBUF with the same partitions; ``indices`` is uint32 and has ``dst``'s elements; ``dst`` has
+    ``data``'s dtype.
+    """
+    values = s.read(data, "data", (SBUF,))
+    wanted = s.read(indices, "indices", (SBUF,))
+    s.operand(dst, "dst", (SBUF,))
+    if s.checks:
+        _dtype(indices, "indices", uint32)
+        _same_dtype(dst, data, "data")
+        partitions(indices, "indices", data, "data")
+        partitions(dst, "dst", data, "data")
+        _free(dst, "dst", indices.free_size, "indices")
+        direct((dst, "dst"), (data, "data"), (indices, "indices"))
+    if s.numerics:
+        rows, columns = flat(values), flat(wanted).astype(np.int64)
+        if columns.max() >= rows.shape[1]:
+            p, i = (int(n) for n in np.argwhere(columns >= rows.shape[1])[0])
+            raise OutOfBounds(
+                f"indices[{p}, {i}] is {int(columns[p, i])} and data has {rows.shape[1]} elements per partition",
+                rule="gather-index",
+                got=int(columns[p, i]),
+                limit=rows.shape[1] - 1,
+                hint="indices address the flattened free dimensions of their own partition",
+            )
+        values = np.take_along_axis(rows, columns, axis=1)
+    s.write(dst, values, "dst", (SBUF,))
+    return s.done("gpsimd", (dst,), (data, indices), n=-(-indices.free_size // 512))
+
+
+@instruction(since=3, hint="compare and scan on the Vector Engine, or find them on the host")
+def nonzero_with_count(
+    s: Session, dst: Any, src: Any, index_offset: Any = 0, padding_val: Any = -1, name: Any = None
+) -> NkiInstruction:
+    """Positions of nonzero elements, padding, and their number, in partitions 0, 16, 32, …; trn2 on.
+
+    ``src [P, T]`` is fp32 or int32, ``dst [P, T + 1]`` int32, both in SBUF. Only the first partition of each group of
+    16 is read and written: ``dst = [positions + index_offset …, padding_val …, count]``.
+    """
+    s.operand(src, "src", (SBUF,))
+    s.operand(dst, "dst", (SBUF,))
+    offset, padding = as_int32(index_offset, "index_offset"), as_int32(padding_val, "padding_val")
+    if s.checks:
+        _dtype(src, "src", float32, int32)
+        _dtype(dst, "dst", int32)
+        partitions(dst, "dst", src, "src")
+        _free(dst, "dst", src.free_size + 1, f"src with {src.free_size} elements and the count")
+        direct((dst, "dst"), (src, "src"))
+    read, written = (t if t.shape[0] == 1 else t.slice(0, 0, t.shape[0], GROUP) for t in (src, dst))
+    values = s.read(read, "src", (SBUF,))
+    if s.numerics:
+        rows = flat(values)
+        found = np.full((rows.shape[0], rows.shape[1] + 1), padding, np.int32)
+        for p, row in enumerate(rows):
+            (at,) = np.nonzero(row)
+            found[p, : at.size] = at + offset
+            found[p, -1] = at.size
+        values = found
+    s.write(written, values, "dst", (SBUF,))
+    return s.done("gpsimd", (written,), (read,))
+
+
+@instruction
+def topk(s: Session, val_dst: Any, idx_dst: Any, src: Any, n: int, name: Any = None) -> NkiInstruction:
+    """The K largest of ``n`` bf16 values held by each group of 16 partitions, in ascending order, with their positions.
+
+    Element ``i`` of a group is ``src[i % 16, i // 16]``. ``val_dst [P, K]`` (bf16) and ``idx_dst [P, K]`` (uint32) get
+    the same K values and positions in all 16 partitions of the group; of equal values the earlier positions are kept,
+    the earliest last. ``8 <= n < 65536``, ``1 <= K < 32768``, ``K <= n``; P is a multiple of 16; all in SBUF.
+    """
+    s.operand(src, "src", (SBUF,))
+    s.operand(val_dst, "val_dst", (SBUF,))
+    s.operand(idx_dst, "idx_dst", (SBUF,))
+    k = val_dst.free_size
+    if s.checks:
+        _check_topk(val_dst, idx_dst, src, n, k)
+    values = indices = _snake(s, src, int(n), "src")
+    if s.numerics:
+        # stable, so that the earliest of equal values comes first and, reversed, last
+        order = np.argsort(-values.astype(np.float32), axis=1, kind="stable")[:, :k][:, ::-1]
+        values = np.take_along_axis(values, order, axis=1).repeat(GROUP, axis=0)
+        indices = order.astype(np.uint32).repeat(GROUP, axis=0)
+    s.write(val_dst, values, "val_dst", (SBUF,))
+    s.write(idx_dst, indices, "idx_dst", (SBUF,))
+    return s.done("gpsimd", (val_dst, idx_dst), (src,), n=int(n), k=k)
+
+
+def _check_topk(val_dst: NkiTensor, idx_dst: NkiTensor, src: NkiTensor, n: Any, k: int) -> None:
+    _dtype(src, "src", bfloat16)
+    _dtype(val_dst, "val_dst", bfloat16)
+    _dtype(idx_dst, "idx_dst", uint32)
+    _groups(src, "src")
+    partitions(val_dst, "val_dst", src, "src")
+    partitions(idx_dst, "idx_dst", src, "src")
+    _free(idx_dst, "idx_dst", k, "val_dst")
+    direct((val_dst, "val_dst"), (idx_dst, "idx_dst"), (src, "src"))
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 8 <= n < 65536:
+        raise WrongArgument(
+            f"n is {n!r}",
+            rule="topk-n",
+            got=n,
+            limit=(8, 65535),
+            hint="n counts the elements of 16 partitions, from 8 to 65535",
+        )
+    if not 1 <= k < 32768 or k > n:
+        raise WrongArgument(
+            f"K is {k} (the elements per partition of val_dst) and n is {n}",
+            rule="topk-k",
+            got=k,
+            limit=min(n, 32767),
+            hint="K is at most n and below 32768",
+        )
+    if src.free_size * GROUP < n:
+        raise WrongShape(
+            f"src has {src.free_size} columns, {src.free_size * GROUP} elements in 16 partitions, and n is {n}",
+            rule="topk-n",
+            got=src.free_size,
+            limit=-(-n // GROUP),
+            hint="src needs ceil(n / 16) columns",
+        )
+
+
+__all__ = ["local_gather", "nc_n_gather", "nonzero_with_count", "topk"]

@@ -1,0 +1,209 @@
+"""GpSimd Engine: eight processors with native 32-bit integers, each wired to sixteen SBUF partitions; none reaches PSUM."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongDtype, WrongShape
+from trnsim.isa.alu import OPERATORS, dtypes, name_of, native, operator, resize
+from trnsim.isa.alu import reduce as fold
+from trnsim.isa.operands import alike, direct, flat, number, same_dtype, unpacked
+from trnsim.language.dtypes import cast, to_f32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import SBUF, NkiInstruction, Session, instruction
+
+Array = np.ndarray
+_INT32 = (-(2**31), 2**31 - 1)
+
+
+def as_int32(value: Any, role: str) -> int:
+    """A 32-bit integer: a number, or a register."""
+    if hasattr(value, "__nki_register__"):
+        return int(value.value)
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise WrongDtype(
+            f"{role} is {value!r} ({type(value).__name__})",
+            rule="int32",
+            got=type(value).__name__,
+            limit="int32",
+            hint="pass an integer",
+        )
+    if not _INT32[0] <= int(value) <= _INT32[1]:
+        raise WrongArgument(f"{role} is {value}, which is no int32", rule="int32", got=int(value), limit=_INT32)
+    return int(value)
+
+
+def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, checks: bool, numerics: bool) -> Array:
+    """``offset + channel · channel_multiplier + Σ index · step`` as ``[P, F]``, in 32-bit integers that wrap."""
+    try:
+        steps = [
+            (as_int32(step, "a step of pattern"), as_int32(count, "a count of pattern")) for step, count in pattern
+        ]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, (WrongArgument, WrongDtype)):
+            raise
+        raise WrongArgument(
+            f"pattern is {pattern!r}",
+            rule="pattern",
+            got=repr(pattern),
+            limit="[[step, count], …]",
+            hint="give one [step, count] per dimension",
+        ) from None
+    total = math.prod(count for _, count in steps)
+    if checks:
+        if len(steps) > 4:
+            raise WrongArgument(
+                f"pattern has {len(steps)} dimensions",
+                rule="pattern",
+                got=len(steps),
+                limit=4,
+                hint="merge dimensions that are evenly spaced",
+            )
+        if any(count < 1 for _, count in steps):
+            raise WrongArgument(
+                f"pattern {pattern!r} has an empty dimension", rule="pattern", got=repr(pattern), limit=1
+            )
+        if total != dst.free_size:
+            raise WrongShape(
+                f"pattern {[list(p) for p in steps]} has {total} elements and dst has {dst.free_size} per partition {dst.shape}",
+                rule="pattern",
+                got=total,
+                limit=dst.free_size,
+                hint="the counts' product is the number of elements per partition",
+            )
+    start, by = as_int32(offset, "offset"), as_int32(channel_multiplier, "channel_multiplier")
+    if not numerics:
+        return np.zeros((1, 1), np.int32)
+    row = np.zeros(1, np.int64)
+    for step, count in steps:
+        row = (row[:, None] + np.arange(count, dtype=np.int64) * step).reshape(-1)
+    values = row + (start + by * np.arange(dst.shape[0], dtype=np.int64)[:, None])
+    return values.astype(np.uint32).view(np.int32)
+
+
+@instruction
+def iota(
+    s: Session, dst: Any, pattern: Any, offset: Any = 0, channel_multiplier: Any = 0, name: Any = None
+) -> NkiInstruction:
+    """``dst[c, w, z, y, x] = offset + c·channel_multiplier + w·step_w + z·step_z + y·step_y + x·step_x``.
+
+    ``pattern`` is up to four ``[step, count]``, outermost first; its counts multiply to the elements per partition of
+    ``dst``, a tile in SBUF of any dtype. Arithmetic is 32-bit integer; ``offset`` may be a register.
+    """
+    s.operand(dst, "dst", (SBUF,))
+    if s.checks:
+        unpacked((dst, "dst"))
+        direct((dst, "dst"))
+    s.write(dst, _affine(pattern, offset, channel_multiplier, dst, s.checks, s.numerics), "dst", (SBUF,))
+    return s.done("gpsimd", (dst,), ())
+
+
+_COMPARE = ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
+
+
+@instruction
+def affine_select(
+    s: Session,
+    dst: Any,
+    pattern: Any,
+    channel_multiplier: Any,
+    on_true_tile: Any,
+    on_false_value: Any,
+    cmp_op: Any = OPERATORS["equal"],
+    offset: Any = 0,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst = on_true_tile`` where ``cmp_op(affine, 0)`` holds, else ``on_false_value``; affine as in `iota`.
+
+    Both tiles are in SBUF with the same number of elements; different dtypes convert through fp32. ``on_false_value`` is
+    an fp32 number.
+    """
+    values = s.read(on_true_tile, "on_true_tile", (SBUF,))
+    s.operand(dst, "dst", (SBUF,))
+    compare = operator(cmp_op, "cmp_op")
+    if s.checks:
+        if compare.name not in _COMPARE:
+            raise WrongArgument(
+                f"cmp_op is {compare!r}, which compares nothing",
+                rule="compare-operator",
+                got=compare.name,
+                limit=list(_COMPARE),
+                hint=f"use one of {', '.join('nl.' + n for n in _COMPARE)}",
+            )
+        alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
+        unpacked((dst, "dst"), (on_true_tile, "on_true_tile"))
+        direct((dst, "dst"), (on_true_tile, "on_true_tile"))
+    otherwise = number(on_false_value, "on_false_value")
+    affine = _affine(pattern, offset, channel_multiplier, dst, s.checks, s.numerics)
+    if s.numerics:
+        keep = getattr(np, compare.name)(affine, 0)
+        values = flat(values)
+        if not same_dtype(on_true_tile.dtype, dst.dtype):
+            values = np.where(keep, to_f32(values), otherwise)
+        else:
+            # equal dtypes pass unconverted, so that int32 keeps all its bits
+            values = np.where(keep, values, cast(np.asarray(otherwise), dst.dtype))
+    s.write(dst, values, "dst", (SBUF,))
+    return s.done("gpsimd", (dst,), (on_true_tile,), op=compare.name)
+
+
+_REDUCE = ("add", "average", "maximum", "bitwise_or", "bitwise_and")
+
+
+@instruction
+def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any, name: Any = None) -> NkiInstruction:
+    """``dst[0, …] = op`` over the partitions of ``data``; add, average, maximum, bitwise_or or bitwise_and.
+
+    ``dst`` has one partition and ``data``'s free elements; both are in SBUF. All-int32 (or uint32) sums and maxima are
+    exact modulo 2^32, bitwise operators take integers, everything else is fp32.
+    """
+    values = s.read(data, "data", (SBUF,))
+    s.operand(dst, "dst", (SBUF,))
+    average = name_of(op) in ("average", "mean")
+    alu = OPERATORS["add"] if average else operator(op, "op")
+    if s.checks:
+        if alu.name not in _REDUCE:
+            raise WrongArgument(
+                f"op is {alu!r}, which GpSimd does not reduce partitions with",
+                rule="reduction-operator",
+                got=alu.name,
+                limit=list(_REDUCE),
+                hint=f"use one of {', '.join('nl.' + n for n in _REDUCE)}",
+            )
+        if dst.shape[0] != 1:
+            raise WrongShape(
+                f"dst has {dst.shape[0]} partitions {dst.shape}, and the reduction leaves one",
+                rule="partition-reduce",
+                got=dst.shape[0],
+                limit=1,
+                hint=f"allocate dst as (1, {data.free_size})",
+            )
+        if dst.free_size != data.free_size:
+            raise WrongShape(
+                f"dst has {dst.free_size} elements per partition {dst.shape} and data has {data.free_size} {data.shape}",
+                rule="free-size-mismatch",
+                got=dst.free_size,
+                limit=data.free_size,
+                hint="the free dimensions stay as they are",
+            )
+        dtypes(alu, (data, "data"), (dst, "dst"))
+        direct((dst, "dst"), (data, "data"))
+    if s.numerics:
+        values = flat(values)
+        if average:
+            values = (np.add.reduce(to_f32(values), axis=0, dtype=np.float32) / np.float32(values.shape[0]))[None]
+        elif alu.bitvec:
+            values = resize(fold(alu, values, 0), data.dtype, dst.dtype)[None]
+        elif native(alu, data.dtype, dst.dtype):
+            wide = alu.ufunc.reduce(values.astype(np.int64), axis=0)[None]
+            values = wide.astype(np.uint32).view(dst.dtype)
+        else:
+            values = fold(alu, values, 0)[None]
+    s.write(dst, values, "dst", (SBUF,))
+    return s.done("gpsimd", (dst,), (data,), op="average" if average else alu.name, partitions=data.shape[0])
+
+
+__all__ = ["affine_select", "as_int32", "iota", "tensor_partition_reduce"]

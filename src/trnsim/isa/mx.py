@@ -1,0 +1,366 @@
+"""Microscaling (MX) on trn3: quantising by the Vector Engine, products by the Tensor Engine.
+
+A group is 8 partitions × 4 consecutive elements; its 32 elements share one scale, a power of two stored as its biased
+exponent (e8m0). Four elements of a partition are packed into one element of an x4 dtype, the first in the lowest bits.
+The scales of 32 partitions fill 4 partitions of the same quadrant: a tile of P > 32 partitions has scales in partitions
+0–3, 32–35, … of its scale tile, which may start 0, 4, 8 or 12 partitions into a quadrant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongShape
+from trnsim.isa import matmul_rules as rules
+from trnsim.isa import psum
+from trnsim.language.dtypes import (
+    PACKED,
+    ExtraDtype,
+    bfloat16,
+    float4_e2m1fn_x4,
+    float8_e4m3fn_x4,
+    float8_e5m2_x4,
+    float8_e8m0fnu,
+    float16,
+    float32,
+    to_f32,
+    uint8,
+)
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
+
+# largest exponent and value of the elements quantize_mx makes
+_EMAX = {float8_e4m3fn_x4: 8, float8_e5m2_x4: 15}
+_MOST = {float8_e4m3fn_x4: 448.0, float8_e5m2_x4: 57344.0}
+_BIAS = 127
+
+
+@instruction(since=4, hint="convert to float8 with tensor_copy and use nc_matmul")
+def quantize_mx(s: Session, dst: Any, src: Any, dst_scale: Any, name: Any = None) -> NkiInstruction:
+    """Quantise ``src`` [P, F] to fp8: ``dst`` [P, F/4] packed by four, ``dst_scale`` one exponent per group of 8×4.
+
+    With ``a`` the largest magnitude of a group and E the largest exponent of the element type (8 for e4m3fn, 15 for
+    e5m2) the scale is 2^(⌊log2 a⌋ − (E − 1)), at least 2^−127, which is also the scale of zeros. Elements are divided by
+    it and rounded to nearest even. Infinities saturate and NaNs stay; both count as exponent 128.
+
+    Args:
+        s: supplied by the machine.
+        dst: SBUF tile of ``float8_e4m3fn_x4`` or ``float8_e5m2_x4``.
+        src: SBUF tile of bf16 or fp16, P a multiple of 32, F of 4.
+        dst_scale: SBUF tile of ``float8_e8m0fnu`` or ``uint8``, [P, F/4] ([4, F/4] will do for P = 32).
+        name: for traces.
+    """
+    values = s.read(src, "src", (SBUF,))
+    s.operand(dst, "dst", (SBUF,))
+    s.operand(dst_scale, "dst_scale", (SBUF,), compute=False)
+    p, f = src.shape[0], src.free_size
+    if s.checks:
+        _check_quantize(dst, src)
+        _check_scale(dst_scale, "dst_scale", src, f // 4, exact=True)
+    if not s.numerics:
+        s.write(dst, values, "dst", (SBUF,))
+        s.write(dst_scale, values, "dst_scale", (SBUF,), compute=False)
+    else:
+        packed, scales = _quantize(to_f32(values).reshape(p, f), dst.dtype)
+        s.write(dst, packed, "dst", (SBUF,))
+        bits = scales.view(float8_e8m0fnu) if dst_scale.dtype == float8_e8m0fnu else scales
+        for q in range(p // 32):
+            s.write(dst_scale.slice(0, 32 * q, 32 * q + 4), bits[4 * q : 4 * q + 4], "dst_scale", (SBUF,), compute=False)
+    return s.done("vector", (dst, dst_scale), (src,), n=f)
+
+
+@instruction(since=4, hint="use nc_matmul, with perf_mode double_row for fp8")
+def nc_matmul_mx(
+    s: Session,
+    dst: Any,
+    stationary: Any,
+    moving: Any,
+    stationary_scale: Any,
+    moving_scale: Any,
+    tile_position: Any = None,
+    tile_size: Any = None,
+    accumulate: Any = None,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst (+)= dequantised stationary.T @ dequantised moving``: [M, N] from x4 tiles [K, M] and [K, N].
+
+    The contraction runs over the partitions and the four packed elements of each. K is a multiple of 32 up to 128, M is
+    even and at most 128, N at most 4096 (fp32 ``dst``) or 8192 (bf16).
+
+    Args:
+        s: supplied by the machine.
+        dst: PSUM tile, fp32 or bf16.
+        stationary: SBUF tile of an x4 dtype.
+        moving: SBUF tile of an x4 dtype, not necessarily the same.
+        stationary_scale: SBUF tile of ``float8_e8m0fnu`` or ``uint8``, laid out as `quantize_mx` does.
+        moving_scale: the same for moving.
+        tile_position: first row of the array used, and 0.
+        tile_size: rows used (32, 64 or 128), and 128.
+        accumulate: as in `nc_matmul`.
+        name: for traces.
+    """
+    adds = psum.flag(accumulate)
+    a = s.read(stationary, "stationary", (SBUF,))
+    b = s.read(moving, "moving", (SBUF,))
+    s.operand(dst, "dst", (PSUM,))
+    for t, role in ((stationary_scale, "stationary_scale"), (moving_scale, "moving_scale")):
+        s.operand(t, role, (SBUF,), compute=False)
+    k, m, n = stationary.shape[0], stationary.free_size, moving.free_size
+    tile = rules.tiling(s, tile_position, tile_size) if tile_position or tile_size else None
+    if s.checks:
+        _check_matmul(s, dst, stationary, moving, tile, k, m, n)
+        _check_scale(stationary_scale, "stationary_scale", stationary, m)
+        _check_scale(moving_scale, "moving_scale", moving, n)
+        _check_pair(stationary, stationary_scale, "stationary")
+        _check_pair(moving, moving_scale, "moving")
+        rules.check_indirection(dst, stationary, moving, tile, False, packed=True)
+    exponents = [
+        _read_scale(s, scale, f"{role}_scale", data)
+        for scale, data, role in ((stationary_scale, stationary, "stationary"), (moving_scale, moving, "moving"))
+    ]
+    if not s.numerics:
+        added = psum.store(s, dst, a, adds)
+    else:
+        left, right = unpack(a.reshape(k, m), stationary.dtype), unpack(b.reshape(k, n), moving.dtype)
+        with np.errstate(all="ignore"):
+            added = psum.store(s, dst, _product(left, right, *exponents), adds)
+    return s.done(
+        "tensor",
+        (dst,),
+        (stationary, moving, stationary_scale, moving_scale),
+        k=k,
+        m=m,
+        n=n,
+        mx=True,
+        is_transpose=False,
+        accumulate=added,
+        tile_position=tile[0] if tile else None,
+        tile_size=tile[1] if tile else None,
+    )
+
+
+def unpack(x: np.ndarray, dtype: ExtraDtype) -> np.ndarray:
+    """The elements of an x4 tile [P, F] as fp32 [P, F, 4], lowest bits first."""
+    element = dtype.element
+    assert element is not None
+    if dtype is float4_e2m1fn_x4:
+        nibbles = (x[..., None] >> np.arange(0, 16, 4, dtype=np.uint16)) & np.uint16(15)
+        return _table(element)[nibbles]
+    return _table(element)[np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, 4)]
+
+
+_tables: dict[Any, np.ndarray] = {}
+
+
+def _table(element: Any) -> np.ndarray:
+    found = _tables.get(element)
+    if found is None:
+        count = 16 if element.name == "float4_e2m1fn" else 256
+        found = _tables[element] = np.arange(count, dtype=np.uint8).view(element).astype(np.float32)
+    return found
+
+
+def _quantize(x: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Packed elements [P, F/4] and biased scale exponents [P/8, F/4] of fp32 values [P, F]."""
+    p, f = x.shape
+    groups = np.abs(x).reshape(p // 8, 8, f // 4, 4)
+    largest = groups.max(axis=(1, 3))
+    # ⌊log2⌋ exactly: frexp's mantissa is in [½, 1)
+    floor = np.where(np.isfinite(largest), np.frexp(largest)[1] - 1, 128)
+    exponent = np.where(largest == 0, -_BIAS, np.maximum(floor - (_EMAX[dtype] - 1), -_BIAS))
+    each = np.repeat(np.repeat(exponent, 8, axis=0), 4, axis=1)
+    with np.errstate(all="ignore"):
+        divided = np.clip(np.ldexp(x, -each), -_MOST[dtype], _MOST[dtype])
+    packed = divided.astype(dtype.element).view(np.uint8).reshape(p, f // 4, 4)
+    return packed.view(np.uint32)[..., 0], (exponent + _BIAS).astype(np.uint8)
+
+
+def _product(left: np.ndarray, right: np.ndarray, left_scale: np.ndarray, right_scale: np.ndarray) -> np.ndarray:
+    """[M, N] from elements [K, M, 4] and [K, N, 4] and exponents [K/8, M] and [K/8, N]."""
+    # fp32 holds every scaled element unless scales are extreme; fp64 always does
+    safe = all(x.min() >= 40 and x.max() <= 200 for x in (left_scale, right_scale))
+    wide = np.float32 if safe else np.float64
+    scaled = []
+    for values, exponents in ((left, left_scale), (right, right_scale)):
+        factor = np.ldexp(wide(1), exponents.astype(np.int32) - _BIAS)
+        factor[exponents == 255] = np.nan
+        full = values * np.repeat(factor, 8, axis=0)[..., None]
+        # [K, F, 4] as [4K, F]
+        scaled.append(np.ascontiguousarray(full.transpose(0, 2, 1)).reshape(-1, full.shape[1]))
+    return np.matmul(scaled[0].T, scaled[1]).astype(np.float32)
+
+
+def _read_scale(s: Session, scale: NkiTensor, role: str, data: NkiTensor) -> np.ndarray:
+    """Biased exponents [K/8, F] of a scale tile: 4 partitions of each quadrant, as many columns as the data."""
+    if not s.numerics:
+        return s.read(scale, role, (SBUF,), compute=False)
+    columns = None
+    tile = scale
+    if scale.dynamic is not None:
+        tile, columns = s._gather_columns(scale, role)
+    elif scale.ndim == 2:
+        tile = scale.slice(1, 0, data.free_size)
+    rows = []
+    for q in range(data.shape[0] // 32):
+        part = s.read(tile.slice(0, 32 * q, 32 * q + 4), role, (SBUF,), compute=False).view(np.uint8).reshape(4, -1)
+        if columns is not None:
+            part = np.take_along_axis(part, columns[32 * q : 32 * q + 4], axis=1)
+        rows.append(part[:, : data.free_size])
+    return np.concatenate(rows)
+
+
+def _check_quantize(dst: NkiTensor, src: NkiTensor) -> None:
+    p, f = src.shape[0], src.free_size
+    if src.dtype != bfloat16 and src.dtype != float16:
+        raise WrongDtype(
+            f"src ({src.name}) is {src.dtype}",
+            rule="mx-dtype",
+            got=str(src.dtype),
+            limit=("bfloat16", "float16"),
+            hint="convert it with tensor_copy",
+        )
+    if dst.dtype not in _EMAX:
+        raise WrongDtype(
+            f"dst ({dst.name}) is {dst.dtype}",
+            rule="mx-dtype",
+            got=str(dst.dtype),
+            limit=[str(d) for d in _EMAX],
+            hint="quantize_mx makes fp8; fp4 tiles are quantised before the kernel",
+        )
+    if p % 32 or p > 128:
+        raise WrongShape(
+            f"src ({src.name}) has {p} partitions",
+            rule="mx-partitions",
+            got=p,
+            limit=(32, 64, 96, 128),
+            hint="pad the partitions to a multiple of 32 with zeros",
+        )
+    if f % 4:
+        raise WrongShape(
+            f"src ({src.name}) has {f} elements per partition",
+            rule="mx-free",
+            got=f,
+            limit=4,
+            hint="four elements are packed into one: pad to a multiple of 4",
+        )
+    if (dst.shape[0], dst.free_size) != (p, f // 4):
+        raise WrongShape(
+            f"dst ({dst.name}) is [{dst.shape[0]}, {dst.free_size}], and src [{p}, {f}] packs into [{p}, {f // 4}]",
+            rule="mx-dst",
+            got=(dst.shape[0], dst.free_size),
+            limit=(p, f // 4),
+            hint="dst has the partitions of src and a quarter of its elements",
+        )
+
+
+def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, exact: bool = False) -> None:
+    if scale.dtype != uint8 and scale.dtype != float8_e8m0fnu:
+        raise WrongDtype(
+            f"{role} ({scale.name}) is {scale.dtype}",
+            rule="mx-scale-dtype",
+            got=str(scale.dtype),
+            limit=("float8_e8m0fnu", "uint8"),
+            hint="scales are biased exponents of 8 bits",
+        )
+    needed = data.shape[0] - 28
+    if scale.shape[0] < needed:
+        raise WrongShape(
+            f"{role} ({scale.name}) has {scale.shape[0]} partitions, and {data.shape[0]} partitions of data have scales in {needed}",
+            rule="mx-scale-layout",
+            got=scale.shape[0],
+            limit=needed,
+            hint="scales lie in 4 partitions of each quadrant of 32 (0–3, 32–35, …): allocate as many partitions as the data has",
+        )
+    if scale.free_size < columns or (exact and scale.free_size != columns):
+        raise WrongShape(
+            f"{role} ({scale.name}) has {scale.free_size} scales per partition, and the data needs {columns}",
+            rule="mx-scale-layout",
+            got=scale.free_size,
+            limit=columns,
+            hint="one scale for each packed element: slice the scale tile to match",
+        )
+    start = scale.partition_start
+    if start % 32 not in (0, 4, 8, 12):
+        raise HardwareLimit(
+            f"{role} ({scale.name}) starts {start % 32} partitions into a quadrant",
+            rule="mx-scale-start",
+            got=start % 32,
+            limit=(0, 4, 8, 12),
+            hint="four scale tiles fit into a quadrant, at offsets 0, 4, 8 and 12",
+        )
+    # a tile the compiler places itself goes to the quadrant it is needed in
+    if _fixed(scale) and _fixed(data) and start // 32 != data.partition_start // 32:
+        raise HardwareLimit(
+            f"{role} ({scale.name}) starts in quadrant {start // 32} and its data ({data.name}) in {data.partition_start // 32}",
+            rule="mx-scale-quadrant",
+            got=start // 32,
+            limit=data.partition_start // 32,
+            hint="scales are in the quadrants of their data",
+        )
+
+
+def _fixed(t: NkiTensor) -> bool:
+    return t.storage.address is not None or t.storage.rows > 64
+
+
+def _check_pair(data: NkiTensor, scale: NkiTensor, role: str) -> None:
+    first = data.dynamic.index if data.dynamic is not None else None
+    second = scale.dynamic.index if scale.dynamic is not None else None
+    if first is not second:
+        raise WrongArgument(
+            f"{role} and {role}_scale differ in .indirect()",
+            rule="indirect-pair",
+            got=(first is not None, second is not None),
+            limit="both with one index, or neither",
+            hint="data and scales are one tensor: gather both by the same index tile",
+        )
+
+
+def _check_matmul(
+    s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, tile: Any, k: int, m: int, n: int
+) -> None:
+    for t, role in ((stationary, "stationary"), (moving, "moving")):
+        if t.dtype not in PACKED:
+            raise WrongDtype(
+                f"{role} ({t.name}) is {t.dtype}",
+                rule="mx-dtype",
+                got=str(t.dtype),
+                limit=sorted(str(d) for d in PACKED),
+                hint="view packed bits as an x4 dtype, or use nc_matmul",
+            )
+    if dst.dtype != float32 and dst.dtype != bfloat16:
+        raise WrongDtype(
+            f"dst ({dst.name}) is {dst.dtype}",
+            rule="matmul-dst-dtype",
+            got=str(dst.dtype),
+            limit=("float32", "bfloat16"),
+            hint="allocate dst as float32 or bfloat16",
+        )
+    if tile and (tile[1][1] != 128 or tile[0][1] != 0):
+        raise HardwareLimit(
+            f"tile_position {tile[0]} and tile_size {tile[1]}: MX products use all columns of the array",
+            rule="mx-tiling",
+            got=(tile[0][1], tile[1][1]),
+            limit=(0, 128),
+            hint="divide rows only: tile_position=(row, 0), tile_size=(rows, 128)",
+        )
+    rules.check_operands(s, stationary, moving, k, m, tile)
+    if k % 32:
+        raise WrongShape(
+            f"the operands have {k} partitions",
+            rule="mx-partitions",
+            got=k,
+            limit=(32, 64, 96, 128),
+            hint="pad the partitions to a multiple of 32 with zeros",
+        )
+    if m % 2:
+        raise WrongShape(
+            f"stationary has {m} columns",
+            rule="mx-even",
+            got=m,
+            limit=2,
+            hint="pad stationary to an even number of columns",
+        )
+    psum.check_dst(s, dst, m, n)

@@ -1,0 +1,343 @@
+"""Rules several engines share: who may run an instruction, which tiles fit together, scalar operands, indirection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
+from trnsim.isa.alu import packed
+from trnsim.isa.enums import engine as eng
+from trnsim.isa.enums import member
+from trnsim.language.dtypes import PACKED, float32, int8, int16, int32, to_f32, uint8, uint16, uint32
+from trnsim.language.objects import MemoryRegion
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import PSUM, SBUF, Session
+
+Named = tuple[Any, str]
+F32 = np.float32
+SBUF_ELEMENTS = 65536
+PSUM_ELEMENTS = 4096
+INT_RANGE = {d: (int(np.iinfo(d).min), int(np.iinfo(d).max)) for d in (int8, int16, int32, uint8, uint16, uint32)}
+
+
+def pick(s: Session, engine: Any, allowed: tuple[str, ...], default: str) -> str:
+    """Name of the engine that runs this instruction: the kernel's choice, or ``default`` when it leaves it open."""
+    if engine is eng.unknown:
+        return default
+    name = member(eng, engine, "engine").name
+    if name == "unknown":
+        return default
+    if name not in allowed and s.checks:
+        raise WrongEngine(
+            f"engine.{name} does not run {s.instr} on {s.target.name}",
+            rule="engine",
+            got=name,
+            limit=list(allowed),
+            hint=f"use {' or '.join('nisa.engine.' + a for a in allowed)}, or leave the choice to the compiler",
+        )
+    return name
+
+
+def needs(s: Session, generation: int, what: str, hint: str = "") -> None:
+    """Refuse an instruction the target is too old for."""
+    if s.target.generation < generation and s.checks:
+        first = {3: "trn2", 4: "trn3"}[generation]
+        raise WrongEngine(
+            f"{what} needs {first}, and the target is {s.target.name}",
+            rule="generation",
+            got=s.target.name,
+            limit=first,
+            hint=hint,
+        )
+
+
+def no_psum(engine: str, *tensors: Named) -> None:
+    """GpSimd cannot reach PSUM."""
+    if engine != "gpsimd":
+        return
+    for t, role in tensors:
+        if type(t) is NkiTensor and t.buffer is MemoryRegion.psum:
+            raise WrongBuffer(
+                f"{role} ({t.name}) is in psum, which the GpSimd Engine cannot reach",
+                rule="gpsimd-psum",
+                got=PSUM,
+                limit=SBUF,
+                hint="copy it to SBUF first with tensor_copy on the Vector or Scalar Engine, or use another engine",
+            )
+
+
+def one_psum(a: NkiTensor, a_role: str, b: Any, b_role: str) -> None:
+    """Two tile inputs of one instruction cannot both come from PSUM."""
+    if a.buffer is MemoryRegion.psum and type(b) is NkiTensor and b.buffer is MemoryRegion.psum:
+        raise WrongBuffer(
+            f"{a_role} ({a.name}) and {b_role} ({b.name}) are both in psum; an instruction reads one tile from there",
+            rule="psum-inputs",
+            got=(PSUM, PSUM),
+            limit=[(SBUF, SBUF), (SBUF, PSUM), (PSUM, SBUF)],
+            hint=f"copy {a_role} or {b_role} to SBUF first with tensor_copy",
+        )
+
+
+def element_limit(s: Session, t: NkiTensor) -> int:
+    """Most elements of a partition one instruction streams from ``t``'s memory."""
+    if t.buffer is not MemoryRegion.psum:
+        return SBUF_ELEMENTS
+    return PSUM_ELEMENTS if s.target.generation < 4 else max(PSUM_ELEMENTS, s.target.psum_partition_bytes // t.itemsize)
+
+
+def reachable(s: Session, t: NkiTensor, role: str, n: int) -> None:
+    """Check that an access pattern of ``n`` elements a partition is one the engines can stream."""
+    limit = element_limit(s, t)
+    if n > limit:
+        raise HardwareLimit(
+            f"{role} ({t.name}) has {n} elements per partition; an instruction streams at most {limit} from {t.buffer}",
+            rule="free-size",
+            got=n,
+            limit=limit,
+            hint="split the free dimension",
+        )
+    if len(t.shape) > 5:
+        rank = pattern_rank(t)
+        if rank > 4:
+            raise HardwareLimit(
+                f"{role} ({t.name}) needs {rank} strides per partition, and an access pattern has at most 4",
+                rule="access-pattern",
+                got=rank,
+                limit=4,
+                hint="copy it in pieces, or choose a layout whose inner dimensions are contiguous",
+            )
+
+
+def pattern_rank(t: NkiTensor) -> int:
+    """Free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
+    rank, step = 0, -1
+    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
+        if n == 1:
+            continue
+        if rank == 0 or stride != step:
+            rank += 1
+        step = stride * n
+    return rank
+
+
+def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
+    """Check that tiles have the same partitions and the same number of elements in each; ranks may differ."""
+    shape = dst.shape
+    n = 1
+    for extent in shape[1:]:
+        n *= extent
+    if n > PSUM_ELEMENTS or len(shape) > 5:
+        reachable(s, dst, dst_role, n)
+    for t, role in others:
+        if t.shape == shape:
+            if n > PSUM_ELEMENTS or len(shape) > 5:
+                reachable(s, t, role, n)
+            continue
+        partitions(t, role, dst, dst_role)
+        size = t.free_size
+        if size != n:
+            raise WrongShape(
+                f"{role} ({t.name}) {t.shape} has {size} elements per partition "
+                f"and {dst_role} ({dst.name}) {shape} has {n}",
+                rule="free-size-mismatch",
+                got=size,
+                limit=n,
+                hint="broadcast a [P, 1] tile with tensor_scalar, or a view with .broadcast()"
+                if 1 in (size, n)
+                else "slice both to the same extent",
+            )
+        reachable(s, t, role, size)
+
+
+def partitions(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
+    """Check that two tiles have the same number of partitions."""
+    if a.shape[0] != b.shape[0]:
+        raise WrongShape(
+            f"{a_role} ({a.name}) has {a.shape[0]} partitions and {b_role} ({b.name}) has {b.shape[0]}",
+            rule="partition-mismatch",
+            got=a.shape[0],
+            limit=b.shape[0],
+            hint="engines work partition by partition: slice dimension 0 of both alike",
+        )
+
+
+def column(t: NkiTensor, role: str, like: NkiTensor, like_role: str) -> None:
+    """Check that ``t`` has one element for each partition of ``like``."""
+    partitions(t, role, like, like_role)
+    if t.free_size != 1:
+        raise WrongShape(
+            f"{role} ({t.name}) has shape {t.shape}, and must have one element per partition",
+            rule="vector-operand",
+            got=t.shape,
+            limit=(like.shape[0], 1),
+            hint=f"pass a [{like.shape[0]}, 1] tile",
+        )
+
+
+def only_f32(t: NkiTensor, role: str) -> None:
+    """Check that a per-partition operand is float32."""
+    if t.dtype != float32:
+        raise WrongDtype(
+            f"{role} ({t.name}) is {t.dtype}, and a per-partition operand must be float32",
+            rule="operand-dtype",
+            got=str(t.dtype),
+            limit="float32",
+            hint="convert it first: tensor_copy into a float32 tile",
+        )
+
+
+def unpacked(*tensors: Named) -> None:
+    """Refuse arithmetic on x4 types."""
+    for t, role in tensors:
+        if t.dtype in PACKED:
+            raise packed(t, role)
+
+
+def number(value: Any, role: str) -> Any:
+    """A compile-time constant as fp32."""
+    if isinstance(value, (int, float, np.number, np.bool_)):
+        if -3e38 < value < 3e38:
+            return F32(value)
+        with np.errstate(over="ignore"):
+            return F32(value)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return F32(value)
+    raise WrongArgument(
+        f"{role} is {value!r} ({type(value).__name__})",
+        rule="scalar-operand",
+        got=type(value).__name__,
+        limit=("number", "NkiTensor"),
+        hint="pass a Python number or a [P, 1] tile"
+        if not hasattr(value, "__nki_register__")
+        else "a register is no operand: store it into a [1, 1] tile with register_store",
+    )
+
+
+def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *, f32: bool = True) -> Any:
+    """A scalar operand in fp32: a number, or a [P, 1] tile (of float32 when ``f32``) read as a column."""
+    if type(value) is not NkiTensor:
+        return number(value, role)
+    read = s.read(value, role)
+    if s.checks:
+        column(value, role, like, like_role)
+        if f32:
+            only_f32(value, role)
+        elif value.dtype in PACKED:
+            raise packed(value, role)
+        if value.dynamic is not None:
+            direct((value, role))
+    if not s.numerics:
+        return read
+    return to_f32(read).reshape(read.shape[0], 1)
+
+
+def gathers(t: NkiTensor) -> bool:
+    """True for a view made by ``.indirect()``."""
+    return t.dynamic is not None and t.dynamic.kind == "tensor"
+
+
+def direct(*tensors: Named) -> None:
+    """Refuse tensor indirection on operands that have none."""
+    for t, role in tensors:
+        if type(t) is NkiTensor and gathers(t):
+            raise WrongArgument(
+                f"{role} ({t.name}) uses .indirect(), which this operand does not support",
+                rule="indirect-operand",
+                got=role,
+                hint="gather it into a tile first: tensor_copy(dst, src=….indirect(index))",
+            )
+
+
+def indirect(s: Session, dst: NkiTensor, data: NkiTensor, data_role: str, engine: str = "vector") -> None:
+    """Rules of tensor indirection (trn3) for the output and the main input of an instruction."""
+    into, out_of = gathers(dst), gathers(data)
+    if not (into or out_of):
+        return
+    needs(s, 4, ".indirect()", "gather with nc_n_gather or dma_copy instead")
+    if into and engine == "scalar" and dst.buffer is MemoryRegion.psum:
+        raise WrongBuffer(
+            f"dst ({dst.name}) is scattered into psum by the Scalar Engine",
+            rule="indirect-scalar-psum",
+            got=PSUM,
+            limit=SBUF,
+            hint="scatter with the Vector Engine, or into SBUF",
+        )
+    if into:
+        to = _index(dst, "dst")
+        if data.buffer is MemoryRegion.sbuf:
+            _same_start(to, "dst's index", data, data_role)
+        elif out_of:
+            _same_start(to, "dst's index", _index(data, data_role), f"{data_role}'s index")
+    if out_of:
+        _same_start(data, data_role, _index(data, data_role), f"{data_role}'s index")
+
+
+def _index(t: NkiTensor, role: str) -> NkiTensor:
+    """The index tile of an indirect view, which starts on a quadrant."""
+    assert t.dynamic is not None
+    index: NkiTensor = t.dynamic.index
+    if index.partition_start % 32:
+        raise HardwareLimit(
+            f"the index of {role} ({index.name}) starts at partition {index.partition_start}",
+            rule="indirect-start",
+            got=index.partition_start,
+            limit=(0, 32, 64, 96),
+            hint="an index tile starts at partition 0, 32, 64 or 96",
+        )
+    return index
+
+
+def _same_start(a: NkiTensor, a_role: str, b: NkiTensor, b_role: str) -> None:
+    # the compiler aligns tiles it places itself
+    if a.storage.address is None or b.storage.address is None:
+        return
+    if a.partition_start != b.partition_start:
+        raise HardwareLimit(
+            f"{a_role} ({a.name}) starts at partition {a.partition_start}, {b_role} ({b.name}) at {b.partition_start}",
+            rule="indirect-start",
+            got=a.partition_start,
+            limit=b.partition_start,
+            hint="allocate both at the same first partition",
+        )
+
+
+def same_dtype(a: Any, b: Any) -> bool:
+    """True for one and the same dtype (a float32 is no tfloat32, although NumPy can take one for the other)."""
+    return a is b or (type(a) is type(b) and bool(a == b))
+
+
+def flat(x: np.ndarray) -> np.ndarray:
+    """``x`` as [partitions, elements]."""
+    return x if x.ndim == 2 else x.reshape(x.shape[0], -1)
+
+
+def count(value: Any) -> int:
+    """1 for a tile operand fetched through a pointer, 0 for an immediate: the cost law's input."""
+    return 1 if type(value) is NkiTensor else 0
+
+
+__all__ = [
+    "INT_RANGE",
+    "PSUM_ELEMENTS",
+    "SBUF_ELEMENTS",
+    "alike",
+    "column",
+    "count",
+    "direct",
+    "flat",
+    "gathers",
+    "indirect",
+    "needs",
+    "no_psum",
+    "number",
+    "one_psum",
+    "only_f32",
+    "partitions",
+    "pick",
+    "reachable",
+    "same_dtype",
+    "scalar",
+    "unpacked",
+]

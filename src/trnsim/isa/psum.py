@@ -1,0 +1,221 @@
+"""PSUM as the Tensor Engine writes it: one bank, overwriting or accumulating element by element.
+
+What wrote each byte is marked (`UNWRITTEN`, `WRITTEN` by another engine, `MATMUL`), so that a matmul knows whether it
+starts an accumulation or continues one, and accumulation that hardware leaves undefined is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import NotModelled, PsumRule, WrongArgument, WrongShape
+from trnsim.language.dtypes import bfloat16, float32, to_f32
+from trnsim.language.layout import overlaps_itself
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session
+
+
+def check_dst(s: Session, dst: NkiTensor, m: int, n: int) -> None:
+    """Shape [m, n], the largest n, one bank before trn3, and no element written twice."""
+    if dst.shape[0] != m or dst.free_size != n:
+        raise WrongShape(
+            f"dst ({dst.name}) has shape {dst.shape}, and the product is [{m}, {n}]",
+            rule="matmul-dst",
+            got=(dst.shape[0], dst.free_size),
+            limit=(m, n),
+            hint="dst has a partition for each column of stationary, and an element there for each column of moving",
+        )
+    target = s.target
+    most = target.moving_max
+    if target.generation >= 4:
+        most = target.psum_partition_bytes // (2 if dst.dtype == bfloat16 else 4)
+    if n > most:
+        raise WrongShape(
+            f"moving has {n} columns, and {target.name} takes {most} with a {dst.dtype} dst",
+            rule="moving-limit",
+            got=n,
+            limit=most,
+            hint=f"loop over tiles of at most {most} columns",
+        )
+    if target.generation < 4:
+        _one_bank(s, dst)
+    if dst.ndim > 2 and overlaps_itself(dst.shape, dst.strides):
+        raise NotModelled(
+            f"dst ({dst.name}) names some addresses twice (shape {dst.shape}, strides {dst.strides})",
+            rule="dst-overlap",
+            got=dst.strides,
+            hint="the order in which one matmul writes them is not documented: write each element once",
+        )
+
+
+def _one_bank(s: Session, dst: NkiTensor) -> None:
+    item = int(dst.dtype.itemsize)
+    storage = dst.storage
+    bank = s.target.psum_bank_bytes
+    if storage.address is None and storage.partition_bytes <= bank:
+        return
+    base = storage.address[1] if storage.address is not None else 0
+    first = base + dst.offset % dst.row * item
+    last = first + item - 1
+    for stride, count in zip(dst.strides[1:], dst.shape[1:], strict=True):
+        last += stride * (count - 1) * item
+    if first // bank != last // bank:
+        raise PsumRule(
+            f"dst ({dst.name}) covers bytes {first}..{last} of its partitions, which are in PSUM banks "
+            f"{first // bank} and {last // bank}",
+            rule="psum-bank",
+            got=(first, last),
+            limit=bank,
+            hint=f"a matmul writes one bank of {bank} bytes on {s.target.name}: split dst at multiples of {bank // item} elements",
+        )
+
+
+def flag(accumulate: Any) -> bool | None:
+    """The ``accumulate`` option: True, False or None."""
+    if accumulate is None or accumulate is True or accumulate is False:
+        return accumulate
+    if isinstance(accumulate, (int, np.bool_)) and accumulate in (0, 1):
+        return bool(accumulate)
+    raise WrongArgument(
+        f"accumulate is {accumulate!r}",
+        rule="accumulate",
+        got=repr(accumulate),
+        limit=(True, False, None),
+        hint="pass accumulate=(i > 0) in a loop, or leave it out",
+    )
+
+
+def store(s: Session, dst: NkiTensor, product: Any, accumulate: bool | None) -> bool:
+    """Write or add ``product`` [m, n] to ``dst``; True when (part of) it was added.
+
+    Without ``accumulate`` each element is decided by itself: what a matmul wrote before is added to, the rest is
+    overwritten. So overlapping destinations, as a convolution has them, accumulate where they overlap.
+    """
+    if not s.numerics:
+        s.write(dst, product, "dst", (PSUM,), code=MATMUL)
+        return bool(accumulate)
+    if accumulate is False:
+        s.write(dst, product, "dst", (PSUM,), code=MATMUL)
+        return False
+    marks = _marks(s, dst)
+    if type(marks) is int and marks == MATMUL:
+        return _add(s, dst, product)
+    if accumulate:
+        # trn3 accumulates on anything that holds a value; before, only a matmul starts an accumulation
+        least = MATMUL if s.target.generation < 4 else WRITTEN
+        if s.checks and (marks if type(marks) is int else int(marks.min())) < least:
+            raise _not_started(s, dst, marks, least)
+        return _add(s, dst, product)
+    return _infer(s, dst, product, marks)
+
+
+def _marks(s: Session, dst: NkiTensor) -> int | np.ndarray:
+    """One code for all of ``dst``, or an array of codes in its shape."""
+    if dst.dynamic is not None:
+        return _indirect_marks(s, dst)
+    marks = dst.storage.arena.marks
+    if type(marks) is int:
+        return marks
+    return _one_code(dst.mark_window(dst.offset), dst.ndim)
+
+
+def _one_code(codes: np.ndarray, ndim: int) -> int | np.ndarray:
+    first = int(codes.flat[0])
+    if codes.ndim > ndim:
+        # the codes of an element's bytes compared as one word
+        per = codes.shape[-1]
+        words = codes.view(f"u{per}")[..., 0]
+        return first if (words == first * (2 ** (8 * per) // 255)).all() else codes.min(axis=-1)
+    return first if (codes == first).all() else codes
+
+
+def _indirect_marks(s: Session, dst: NkiTensor) -> int | np.ndarray:
+    dynamic = dst.dynamic
+    assert dynamic is not None
+    if dynamic.kind == "tensor":
+        base, columns = s._gather_columns(dst, "dst")
+        marks = base.marks(base.offset)
+        if isinstance(marks, int):
+            return marks
+        return _one_code(np.take_along_axis(marks.reshape(*base.shape, -1).min(axis=-1), columns, axis=1), 2)
+    marks = dst.marks(s.resolve(dst, "dst"))
+    return marks if isinstance(marks, int) else _one_code(marks, dst.ndim)
+
+
+def _infer(s: Session, dst: NkiTensor, product: np.ndarray, marks: int | np.ndarray) -> bool:
+    if type(marks) is int:
+        if marks == UNWRITTEN or not _holds_values(s, dst, None):
+            s.write(dst, product, "dst", (PSUM,), code=MATMUL)
+            return False
+        return _add(s, dst, product)
+    codes = np.asarray(marks)
+    added = codes == MATMUL
+    others = codes == WRITTEN
+    if others.any() and _holds_values(s, dst, others):
+        added |= others
+    product = product.reshape(dst.shape)
+    held = _current(s, dst)
+    total = np.add(held, product, out=product.copy(), where=added)
+    s.write(dst, total, "dst", (PSUM,), code=MATMUL)
+    return bool(added.any())
+
+
+def _holds_values(s: Session, dst: NkiTensor, where: np.ndarray | None) -> bool:
+    """Whether what another engine put into ``dst`` counts.
+
+    trn3 adds to it. Earlier generations cannot, so zeros (``nl.zeros``, a common way to declare a sum) are overwritten
+    and anything else is refused, because it would be lost.
+    """
+    if s.target.generation >= 4:
+        return True
+    if s.checks:
+        held = _current(s, dst)
+        if np.any((held if where is None else held[where]) != 0):
+            raise PsumRule(
+                f"dst ({dst.name}) holds values another engine wrote, to which {s.target.name} cannot add a product",
+                rule="psum-accumulate",
+                got="written by another engine",
+                limit="written by a matmul",
+                hint="pass accumulate=False to overwrite them, or add them afterwards with tensor_tensor",
+            )
+    return False
+
+
+def _current(s: Session, dst: NkiTensor) -> np.ndarray:
+    """What ``dst`` holds, in fp32; unwritten elements are whatever is there."""
+    if dst.dynamic is None:
+        return to_f32(dst.array)
+    if dst.dynamic.kind == "tensor":
+        base, columns = s._gather_columns(dst, "dst")
+        return to_f32(np.take_along_axis(base.array, columns, axis=1))
+    return to_f32(dst.window(s.resolve(dst, "dst")))
+
+
+def _add(s: Session, dst: NkiTensor, product: np.ndarray) -> bool:
+    if dst.dynamic is None and dst.array.dtype == float32:
+        window = dst.array
+        np.add(window, product.reshape(window.shape), out=window)
+        s.operand(dst, "dst", (PSUM,))
+        s.touch(dst)
+        s.mark(dst, MATMUL)
+        return True
+    s.write(dst, _current(s, dst) + product.reshape(dst.shape), "dst", (PSUM,), code=MATMUL)
+    return True
+
+
+def _not_started(s: Session, dst: NkiTensor, marks: int | np.ndarray, least: int) -> PsumRule:
+    codes = np.broadcast_to(np.asarray(marks), dst.shape)
+    at = tuple(int(i) for i in np.argwhere(codes < least)[0])
+    count = int((codes < least).sum())
+    by_other = int(codes[at]) == WRITTEN
+    what = "was written by another engine" if by_other else "was never written"
+    return PsumRule(
+        f"accumulate=True, and element {at} of dst ({dst.name}) {what} ({count} of {dst.size} such)",
+        rule="psum-accumulate",
+        got=what,
+        limit="started by a matmul with accumulate=False",
+        hint="overwrite with the first matmul of the sum: accumulate=(k > 0)"
+        + (f"; on {s.target.name} memset and tensor_copy do not start an accumulation" if by_other else ""),
+    )

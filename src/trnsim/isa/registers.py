@@ -1,0 +1,97 @@
+"""Registers: 32-bit scalars of an engine's sequencer, for loop bounds, conditions and run-time addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongShape
+from trnsim.language.objects import NKIObject
+from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
+
+
+class VirtualRegister(NKIObject):
+    """A scalar that exists at run time. The simulator knows its ``value``; a frozen one is a loop counter."""
+
+    __nki_register__ = True
+
+    def __init__(self, state: Any = None, frozen: bool = False) -> None:
+        self.value: int | float = 0 if state is None else state
+        self.frozen = frozen
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    __index__ = __int__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"VirtualRegister({self.value}{', frozen' if self.frozen else ''})"
+
+
+def _register(x: Any, role: str, *, write: bool = False) -> VirtualRegister:
+    if not isinstance(x, VirtualRegister):
+        raise WrongArgument(f"{role} is {type(x).__name__}", rule="register", got=type(x).__name__, limit="VirtualRegister", hint="make one with nisa.register_alloc()")
+    if write and x.frozen:
+        raise WrongArgument(f"{role} is the counter of a dynamic loop", rule="frozen-register", hint="copy it into a register of your own")
+    return x
+
+
+def _wrap32(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(np.float32(value))
+    return ((int(value) + 2**31) % 2**32) - 2**31 if not 0 <= int(value) < 2**32 else int(value)
+
+
+@instruction
+def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
+    """A new register holding ``x`` (0 by default; a 1x1 tensor loads it)."""
+    if x is not None and not isinstance(x, (int, float, np.integer, VirtualRegister)):
+        register = VirtualRegister()
+        _load(s, register, x)
+        return register
+    value = x.value if isinstance(x, VirtualRegister) else 0 if x is None else x
+    s.done("sync", (), (), op="register_alloc")
+    return VirtualRegister(_wrap32(value))
+
+
+@instruction
+def register_move(s: Session, dst: Any, imm: Any) -> NkiInstruction:
+    """``dst = imm``: a 32-bit constant, or another register."""
+    _register(dst, "dst", write=True).value = imm.value if isinstance(imm, VirtualRegister) else _wrap32(imm)
+    return s.done("sync", (), (), op="register_move")
+
+
+def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
+    values = s.read(src, "src", (SBUF, PSUM), compute=False)
+    if src.size != 1:
+        raise WrongShape(f"src has shape {src.shape}", rule="register", got=src.shape, limit=(1, 1), hint="a register holds one element")
+    if s.numerics:
+        dst.value = values.reshape(-1)[0].item() if values.dtype.kind in "iub" else float(values.reshape(-1)[0])
+    else:
+        dst.value = s.state.get("register_value", 0)
+    return s.done("sync", (), (src,), op="register_load")
+
+
+@instruction
+def register_load(s: Session, dst: Any, src: Any) -> NkiInstruction:
+    """``dst = src``, a 1x1 tile."""
+    return _load(s, _register(dst, "dst", write=True), src)
+
+
+@instruction
+def register_store(s: Session, dst: Any, src: Any) -> NkiInstruction:
+    """``dst = src``: a register into a 1x1 tile."""
+    register = _register(src, "src")
+    if s.operand(dst, "dst", (SBUF, PSUM), compute=False).size != 1:
+        raise WrongShape(f"dst has shape {dst.shape}", rule="register", got=dst.shape, limit=(1, 1))
+    s.write(dst, np.array([[register.value]]), "dst", compute=False)
+    return s.done("sync", (dst,), (), op="register_store")

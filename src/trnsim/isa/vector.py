@@ -1,0 +1,339 @@
+"""Vector Engine: moving data. Copies, constants, predicated copies and the shuffle across partitions.
+
+The engine has 128 lanes, one per partition; each reads a stream of elements, computes in fp32 and writes a stream.
+Arithmetic is in `vector_math`, reductions in `vector_reduce`, selection and search in `vector_select`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype, WrongEngine, WrongShape
+from trnsim.isa.enums import engine as eng
+from trnsim.isa.operands import (
+    INT_RANGE,
+    alike,
+    direct,
+    flat,
+    gathers,
+    indirect,
+    no_psum,
+    one_psum,
+    pick,
+    reachable,
+    same_dtype,
+    unpacked,
+)
+from trnsim.language.dtypes import PACKED, bool_, cast, float32, to_f32, uint8, uint16, uint32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import WRITTEN, NkiInstruction, Session, instruction
+
+
+@instruction
+def tensor_copy(s: Session, dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+    """``dst = src`` within SBUF and PSUM, on the Vector (default), Scalar or GpSimd Engine.
+
+    ``dst`` and ``src`` have the same partitions and elements per partition. Equal dtypes copy bits; different dtypes go
+    through fp32. GpSimd cannot reach PSUM; trn1's Scalar Engine has no copy.
+    """
+    where = "vector" if engine is eng.unknown else _copy_engine(s, engine)
+    values = s.read(src, "src")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (src, "src"))
+        if where == "gpsimd":
+            no_psum(where, (src, "src"), (dst, "dst"))
+        if src.dynamic is not None or dst.dynamic is not None:
+            _copy_indirect(s, dst, src, where)
+    same = same_dtype(src.dtype, dst.dtype)
+    if not same:
+        if s.checks:
+            unpacked((src, "src"), (dst, "dst"))
+        if s.numerics:
+            values = to_f32(values)
+    s.write(dst, values, "dst")
+    return s.done(where, (dst,), (src,), op="copy", cast=not same, free=engine is eng.unknown)
+
+
+def _copy_engine(s: Session, engine: Any) -> str:
+    where = pick(s, engine, ("vector", "scalar", "gpsimd"), "vector")
+    if where == "scalar" and s.target.generation < 3 and s.checks:
+        raise WrongEngine(
+            f"the Scalar Engine of {s.target.name} does not run tensor_copy",
+            rule="engine",
+            got="scalar",
+            limit=["vector", "gpsimd"],
+            hint="use nisa.activation(op=nl.copy) there, which goes through fp32",
+        )
+    return where
+
+
+def _copy_indirect(s: Session, dst: NkiTensor, src: NkiTensor, where: str) -> None:
+    if where == "gpsimd" and (gathers(src) or gathers(dst)):
+        raise WrongEngine(
+            "the GpSimd Engine does not run tensor_copy with .indirect()",
+            rule="engine",
+            got="gpsimd",
+            limit=["vector", "scalar"],
+            hint="use nisa.engine.vector or nisa.engine.scalar",
+        )
+    indirect(s, dst, src, "src", where)
+
+
+def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
+    """A compile-time constant that a tile of ``dtype`` can hold; ``strict`` wants integers written as integers."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, (bool, int, float, np.number, np.bool_)):
+        raise WrongArgument(
+            f"{role} is {value!r} ({type(value).__name__}), not a constant",
+            rule="constant",
+            got=type(value).__name__,
+            limit="number",
+            hint="copy a tile with tensor_copy" if type(value) is NkiTensor else "pass a Python number",
+        )
+    if dtype in PACKED:
+        if value != 0:
+            raise WrongArgument(
+                f"{role} is {value!r}, and a tile of {dtype} can only be set to 0",
+                rule="packed-constant",
+                got=value,
+                limit=0,
+            )
+        return np.zeros((), dtype.dtype)
+    limits = INT_RANGE.get(dtype)
+    if limits is not None:
+        exact = value == value and abs(value) != float("inf") and value == int(value)
+        if not exact or (strict and isinstance(value, (float, np.floating)) and value != 0):
+            raise WrongDtype(
+                f"{role} is {value!r} and the tile is {dtype}",
+                rule="constant-dtype",
+                got=repr(value),
+                limit=str(dtype),
+                hint=f"write {int(value)}" if exact else "integer tiles take integers",
+            )
+        value = int(value)
+        if not limits[0] <= value <= limits[1]:
+            raise WrongArgument(
+                f"{role} is {value}, outside the range of {dtype} ({limits[0]} to {limits[1]})",
+                rule="constant-range",
+                got=value,
+                limit=limits,
+                hint="use a wider dtype"
+                if value > limits[1]
+                else f"for the same bits write {value % (1 << (8 * int(dtype.itemsize)))}",
+            )
+    return np.asarray(value)
+
+
+@instruction
+def memset(s: Session, dst: Any, value: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
+    """Fill ``dst`` with the constant ``value``, on the Vector (default) or GpSimd Engine.
+
+    Integer tiles take integers (and 0.0); the packed x4 types take only 0.
+    """
+    where = "vector" if engine is eng.unknown else pick(s, engine, ("vector", "gpsimd"), "vector")
+    s.operand(dst, "dst")
+    made = constant(value, dst.dtype, "value", strict=True)
+    if s.checks:
+        no_psum(where, (dst, "dst"))
+        direct((dst, "dst"))
+        reachable(s, dst, "dst", dst.free_size)
+    s.write(dst, made, "dst")
+    return s.done(where, (dst,), (), op="memset", zero=not value)
+
+
+_PREDICATES = frozenset({uint8, uint16, uint32, bool_})
+
+
+@instruction
+def tensor_copy_predicated(
+    s: Session, dst: Any, src: Any, predicate: Any, reverse_pred: bool = False, name: Any = None
+) -> NkiInstruction:
+    """Where ``predicate`` is nonzero (zero with ``reverse_pred``), ``dst = src``; the rest of ``dst`` stays.
+
+    ``src`` is a tile of ``dst``'s dtype or a number; ``predicate`` is uint8, uint16 or uint32. All have the same
+    partitions and elements per partition. ``src`` and ``predicate`` are not both in PSUM.
+    """
+    tile = type(src) is NkiTensor
+    s.operand(dst, "dst")
+    values = s.read(src, "src") if tile else constant(src, dst.dtype, "src", strict=False)
+    chosen = s.read(predicate, "predicate")
+    if s.checks:
+        alike(s, dst, "dst", (predicate, "predicate"), *([(src, "src")] if tile else ()))
+        if predicate.dtype not in _PREDICATES:
+            raise WrongDtype(
+                f"predicate ({predicate.name}) is {predicate.dtype}",
+                rule="predicate-dtype",
+                got=str(predicate.dtype),
+                limit=["uint8", "uint16", "uint32"],
+                hint="compare into a uint8 tile",
+            )
+        if tile:
+            if not same_dtype(src.dtype, dst.dtype):
+                raise WrongDtype(
+                    f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}; nothing is converted here",
+                    rule="same-dtype",
+                    got=str(src.dtype),
+                    limit=str(dst.dtype),
+                    hint="convert with tensor_copy first, or use select_reduce",
+                )
+            one_psum(src, "src", predicate, "predicate")
+            direct((src, "src"))
+        if dst.dynamic is not None or predicate.dynamic is not None:
+            indirect(s, dst, predicate, "predicate")
+    if s.numerics:
+        mask = (chosen == 0) if reverse_pred else (chosen != 0)
+        write_where(s, dst, values, mask)
+    else:
+        s.write(dst, values, "dst")
+    reads = (src, predicate, dst) if tile else (predicate, dst)
+    return s.done("vector", (dst,), reads, op="copy_predicated", scalar=not tile)
+
+
+def write_where(s: Session, dst: NkiTensor, values: np.ndarray, mask: np.ndarray) -> None:
+    """Write ``values`` to the elements of ``dst`` chosen by ``mask``; only those count as written."""
+    s.touch(dst)
+    shape = dst.shape
+    mask = mask if mask.shape == shape else mask.reshape(shape)
+    storage = dst.storage
+    assert storage is not None
+    physical = storage.physical
+    if values.dtype != physical:
+        values = cast(values, dst.dtype if physical.itemsize == storage.itemsize else float32)
+    values = np.broadcast_to(values if values.ndim == 0 or values.shape == shape else values.reshape(shape), shape)
+    if gathers(dst):
+        base: Any
+        base, columns = s._gather_columns(dst, "dst")
+        rows, at = np.nonzero(mask)
+        base.array[rows, columns[rows, at]] = values[rows, at]
+        if s.checks:
+            base.mark_window(base.offset)[rows, columns[rows, at]] = WRITTEN
+        return
+    offset = dst.offset if dst.dynamic is None else s.resolve(dst, "dst")
+    np.copyto(dst.window(offset), values, where=mask)
+    if s.checks:
+        marks = storage.arena.marks
+        if not (type(marks) is int and marks == WRITTEN):
+            if dst.dynamic is None and mask.all():
+                s.mark(dst)
+            else:
+                dst.mark_window(offset)[mask] = WRITTEN
+
+
+KEEP = 255
+
+
+@instruction
+def nc_stream_shuffle(s: Session, dst: Any, src: Any, shuffle_mask: Any, name: Any = None) -> NkiInstruction:
+    """Move rows within every quadrant of 32 partitions: row ``i`` of ``dst`` gets row ``shuffle_mask[i]`` of ``src``.
+
+    A mask entry of 255 leaves that row of ``dst`` alone. ``dst`` and ``src`` have one dtype and the same elements per
+    partition, may be the same tile, and start where their (rounded up) number of partitions allows.
+    """
+    values = s.read(src, "src", compute=False)
+    s.operand(dst, "dst", compute=False)
+    mask = _shuffle_mask(shuffle_mask)
+    if s.checks:
+        _shuffle_rules(s, dst, src)
+    rows = dst.shape[0]
+    limit = src.shape[0]
+    moved, origin = _moves(mask, rows)
+    if moved.size and int(origin.max()) >= limit:
+        at = int(np.argmax(origin >= limit))
+        to, source = int(moved[at]), int(origin[at])
+        raise OutOfBounds(
+            f"shuffle_mask[{to % 32}] is {mask[to % 32]}: partition {to} of dst would come from partition {source} "
+            f"of src ({src.name}), which has {limit}",
+            rule="shuffle-bounds",
+            got=source,
+            limit=limit,
+            hint="pass all the partitions the mask names, or 255 for rows that stay",
+        )
+    if s.numerics:
+        taken = flat(values)[origin]
+        if len(moved) == rows:
+            s.write(dst, taken, "dst", compute=False)
+        elif moved.size:
+            whole = np.zeros((rows, dst.free_size), taken.dtype)
+            whole[moved] = taken
+            chosen = np.zeros((rows, 1), bool)
+            chosen[moved] = True
+            write_where(s, dst, whole, np.broadcast_to(chosen, whole.shape))
+    else:
+        s.write(dst, values, "dst", compute=False)
+    reads = (src,) if len(moved) == rows else (src, dst)
+    return s.done("vector", (dst,), reads, op="shuffle")
+
+
+@functools.lru_cache(maxsize=256)
+def _moves(mask: tuple[int, ...], rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of ``rows`` partitions are written, and the partition each comes from."""
+    lanes = np.arange(rows)
+    picked = np.array(mask)[lanes % 32]
+    moved = lanes[picked != KEEP]
+    return moved, (lanes - lanes % 32 + picked)[moved]
+
+
+def _shuffle_mask(mask: Any) -> tuple[int, ...]:
+    try:
+        made = tuple(int(m.__index__()) for m in mask)
+    except (TypeError, AttributeError):
+        raise WrongArgument(
+            f"shuffle_mask is {mask!r}",
+            rule="shuffle-mask",
+            got=repr(mask),
+            limit=32,
+            hint="pass a list of 32 integers",
+        ) from None
+    if len(made) != 32:
+        raise WrongArgument(
+            f"shuffle_mask has {len(made)} entries and needs 32", rule="shuffle-mask", got=len(made), limit=32
+        )
+    for i, m in enumerate(made):
+        if m != KEEP and not 0 <= m < 32:
+            raise WrongArgument(
+                f"shuffle_mask[{i}] is {m}",
+                rule="shuffle-mask",
+                got=m,
+                limit=(0, 31, KEEP),
+                hint="name a partition of the quadrant (0 to 31), or 255 to keep the row",
+            )
+    return made
+
+
+_STARTS = {32: (0, 32, 64, 96), 64: (0, 64), 96: (0,), 128: (0,)}
+
+
+def _shuffle_rules(s: Session, dst: NkiTensor, src: NkiTensor) -> None:
+    direct((dst, "dst"), (src, "src"))
+    if not same_dtype(dst.dtype, src.dtype):
+        raise WrongDtype(
+            f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}",
+            rule="same-dtype",
+            got=str(dst.dtype),
+            limit=str(src.dtype),
+            hint="convert with tensor_copy before or after",
+        )
+    if dst.free_size != src.free_size:
+        raise WrongShape(
+            f"src ({src.name}) has {src.free_size} elements per partition and dst ({dst.name}) has {dst.free_size}",
+            rule="free-size-mismatch",
+            got=dst.free_size,
+            limit=src.free_size,
+        )
+    reachable(s, src, "src", src.free_size)
+    active = -(-max(src.shape[0], dst.shape[0]) // 32) * 32
+    for t, role in ((src, "src"), (dst, "dst")):
+        if t.partition_start not in _STARTS[active]:
+            raise HardwareLimit(
+                f"{role} ({t.name}) starts at partition {t.partition_start}, "
+                f"and a shuffle of {active} partitions starts at {' or '.join(map(str, _STARTS[active]))}",
+                rule="start-partition",
+                got=t.partition_start,
+                limit=_STARTS[active],
+                hint="shuffle fewer partitions at a time, or move the tile with dma_copy",
+            )

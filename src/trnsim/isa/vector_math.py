@@ -1,0 +1,268 @@
+"""Vector Engine: element-wise arithmetic and bit operations, with the engines that share them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongEngine
+from trnsim.isa import alu as ops
+from trnsim.isa.alu import Alu
+from trnsim.isa.enums import engine as eng
+from trnsim.isa.operands import (
+    alike,
+    count,
+    direct,
+    flat,
+    indirect,
+    no_psum,
+    number,
+    one_psum,
+    pick,
+    scalar,
+    unpacked,
+)
+from trnsim.language.dtypes import to_f32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import NkiInstruction, Session, instruction
+
+F32 = np.float32
+
+
+@instruction
+def tensor_tensor(
+    s: Session, dst: Any, data1: Any, data2: Any, op: Any, engine: Any = eng.unknown, name: Any = None
+) -> NkiInstruction:
+    """``dst = data1 op data2``, element by element, on the Vector or GpSimd Engine.
+
+    All three have the same partitions and elements per partition; ``data1`` and ``data2`` are not both in PSUM.
+    Bitvec operators take integers and run on the Vector Engine. Arithmetic is fp32, except that GpSimd computes exactly
+    (modulo 2^32) when every tile is int32 or uint32; left open, the engine is GpSimd for those (unless a tile is in
+    PSUM) and for ``nl.power``, else Vector.
+    """
+    alu = ops.binary(op, "op")
+    x = s.read(data1, "data1")
+    y = s.read(data2, "data2")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (data1, "data1"), (data2, "data2"))
+        if alu.since > 2:
+            ops.generation(alu, s.target, "op")
+        ops.dtypes(alu, (data1, "data1"), (data2, "data2"), (dst, "dst"))
+        one_psum(data1, "data1", data2, "data2")
+        if data2.dynamic is not None:
+            direct((data2, "data2"))
+    native = ops.native(alu, data1.dtype, data2.dtype, dst.dtype)
+    where = _pair_engine(s, alu, native, engine, dst, data1, data2)
+    if s.checks and (data1.dynamic is not None or dst.dynamic is not None):
+        indirect(s, dst, data1, "data1", where)
+    if s.numerics:
+        if x.shape != y.shape:
+            x, y = flat(x), flat(y)
+        if alu.bitvec:
+            made = ops.bitvec(alu, x, y, dst.dtype, "data2")
+        else:
+            with np.errstate(all="ignore"):
+                made = (
+                    ops.integer(alu, x, y, dst.dtype) if native and where == "gpsimd" else alu.fn(to_f32(x), to_f32(y))
+                )
+        s.write(dst, made, "dst")
+    else:
+        s.write(dst, x, "dst")
+    return s.done(where, (dst,), (data1, data2), op=alu.name)
+
+
+def _pair_engine(
+    s: Session, alu: Alu, native: bool, engine: Any, dst: NkiTensor, data1: NkiTensor, data2: NkiTensor
+) -> str:
+    tiles = ((data1, "data1"), (data2, "data2"), (dst, "dst"))
+    psum = any(t.buffer.value == "psum" for t, _ in tiles)
+    default = "gpsimd" if alu.name == "power" or (native and not psum) else "vector"
+    where = pick(s, engine, ("vector", "gpsimd"), default)
+    if not s.checks:
+        return where
+    if alu.bitvec and where == "gpsimd":
+        raise only_vector(alu, "op", where)
+    if alu.name == "power" and where == "vector":
+        raise WrongEngine(
+            "op is nl.power, which runs on the GpSimd Engine",
+            rule="engine",
+            got="vector",
+            limit=["gpsimd"],
+            hint="leave engine open, or raise to a constant power with tensor_scalar",
+        )
+    no_psum(where, *tiles)
+    return where
+
+
+def only_vector(alu: Alu, role: str, got: str) -> WrongEngine:
+    """The error for a bitvec operator on another engine."""
+    return WrongEngine(
+        f"{role} is {alu!r}, a bitvec operator, which only the Vector Engine runs, and engine is {got}",
+        rule="engine",
+        got=got,
+        limit=["vector"],
+        hint="leave engine open or pass nisa.engine.vector",
+    )
+
+
+def step(alu: Alu, x: np.ndarray, operand: Any, reverse: bool = False) -> np.ndarray:
+    """One fp32 stage of an instruction: ``x op operand``, reversed on request, or ``op x``."""
+    if alu.arity == 1:
+        return alu.fn(x)
+    return alu.fn(operand, x) if reverse else alu.fn(x, operand)
+
+
+def unary_operand(alu: Alu, role: str, value: Any, value_role: str, reverse: bool) -> None:
+    """Unary operators take ``None`` or 0, binary ones a value."""
+    if alu.arity == 2:
+        if value is None:
+            raise WrongArgument(
+                f"{role} is {alu!r} and {value_role} is None",
+                rule="missing-operand",
+                got=None,
+                limit="number or [P, 1] tile",
+                hint=f"pass {value_role}=",
+            )
+        return
+    if value is not None and (type(value) is NkiTensor or not isinstance(value, (int, float, np.number)) or value != 0):
+        shown = f"tile {value.name}" if type(value) is NkiTensor else repr(value)
+        raise WrongArgument(
+            f"{role} is {alu!r}, which takes no operand, and {value_role} is {shown}",
+            rule="unary-operand",
+            got=shown,
+            limit=(None, 0),
+            hint=f"pass {value_role}=None",
+        )
+    if reverse:
+        raise WrongArgument(
+            f"{role} is {alu!r}, which has one operand; there is nothing to reverse",
+            rule="unary-operand",
+            got=True,
+            limit=False,
+        )
+
+
+@instruction
+def scalar_tensor_tensor(
+    s: Session,
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    op1: Any,
+    operand1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst = (data op0 operand0) op1 operand1`` on the Vector Engine: a scalar stage, then a tile stage, in fp32.
+
+    ``operand0`` is a number or a [P, 1] tile, ``operand1`` a tile as large as ``data``; ``data`` and ``operand1`` are
+    not both in PSUM. Both operators are arithmetic.
+    """
+    first = ops.arithmetic(ops.operator(op0, "op0"), "op0")
+    second = ops.arithmetic(ops.binary(op1, "op1"), "op1")
+    x = s.read(data, "data")
+    y = s.read(operand1, "operand1")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (data, "data"), (operand1, "operand1"))
+        unary_operand(first, "op0", operand0, "operand0", reverse0)
+        for alu, role in ((first, "op0"), (second, "op1")):
+            ops.generation(alu, s.target, role)
+        unpacked((data, "data"), (operand1, "operand1"), (dst, "dst"))
+        one_psum(data, "data", operand1, "operand1")
+        direct((dst, "dst"), (data, "data"), (operand1, "operand1"))
+    a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data", f32=False)
+    if s.numerics:
+        with np.errstate(all="ignore"):
+            made = step(first, to_f32(flat(x)), a, reverse0)
+            made = step(second, made, to_f32(flat(y)), reverse1)
+    else:
+        made = x
+    s.write(dst, made, "dst")
+    reads = (data, operand1, operand0) if type(operand0) is NkiTensor else (data, operand1)
+    return s.done("vector", (dst,), reads, op0=first.name, op1=second.name, pointers=count(operand0))
+
+
+@instruction
+def reciprocal(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction:
+    """``dst = 1 / data`` in fp32 on the Vector Engine."""
+    x = s.read(data, "data")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (data, "data"))
+        unpacked((data, "data"), (dst, "dst"))
+        direct((data, "data"), (dst, "dst"))
+    if s.numerics:
+        with np.errstate(all="ignore"):
+            x = np.divide(F32(1), to_f32(x))
+    s.write(dst, x, "dst")
+    return s.done("vector", (dst,), (data,), op="reciprocal")
+
+
+@instruction
+def tensor_tensor_scan(
+    s: Session,
+    dst: Any,
+    data0: Any,
+    data1: Any,
+    initial: Any,
+    op0: Any,
+    op1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    name: Any = None,
+) -> NkiInstruction:
+    """``state = (data0[i] op0 state) op1 data1[i]; dst[i] = state`` along the free dimensions, on the Vector Engine.
+
+    The state is fp32 and begins as ``initial``, a number or a [P, 1] tile. ``reverse0`` puts the state on the left of
+    ``op0``, ``reverse1`` puts ``data1`` on the left of ``op1``. ``data0`` and ``data1`` are not both in PSUM.
+    """
+    first = ops.arithmetic(ops.binary(op0, "op0"), "op0")
+    second = ops.arithmetic(ops.binary(op1, "op1"), "op1")
+    x = s.read(data0, "data0")
+    y = s.read(data1, "data1")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (data0, "data0"), (data1, "data1"))
+        for alu, role in ((first, "op0"), (second, "op1")):
+            ops.generation(alu, s.target, role)
+        unpacked((data0, "data0"), (data1, "data1"), (dst, "dst"))
+        one_psum(data0, "data0", data1, "data1")
+        direct((dst, "dst"), (data0, "data0"), (data1, "data1"))
+    if type(initial) is NkiTensor:
+        state = scalar(s, initial, "initial", data0, "data0", f32=False)
+    else:
+        state = number(initial, "initial")
+    made = _scan(first, second, to_f32(flat(x)), to_f32(flat(y)), state, reverse0, reverse1) if s.numerics else x
+    s.write(dst, made, "dst")
+    reads = (data0, data1, initial) if type(initial) is NkiTensor else (data0, data1)
+    return s.done("vector", (dst,), reads, op0=first.name, op1=second.name, pointers=count(initial))
+
+
+def _scan(
+    first: Alu, second: Alu, x: np.ndarray, y: np.ndarray, state: Any, reverse0: bool, reverse1: bool
+) -> np.ndarray:
+    # one row per step, so that each step runs over contiguous memory
+    x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
+    made = np.empty(x.shape, F32)
+    state = np.broadcast_to(np.asarray(state, F32).reshape(-1), x.shape[1:])
+    f, g = first.fn, second.fn
+    with np.errstate(all="ignore"):
+        for i in range(x.shape[0]):
+            mixed = f(state, x[i]) if reverse0 else f(x[i], state)
+            made[i] = state = g(y[i], mixed) if reverse1 else g(mixed, y[i])
+    return made.T
+
+
+__all__ = [
+    "reciprocal",
+    "scalar_tensor_tensor",
+    "step",
+    "tensor_tensor",
+    "tensor_tensor_scan",
+    "unary_operand",
+]

@@ -1,0 +1,363 @@
+"""Vector Engine: reductions along the free dimensions, running and final, and batch-norm statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongShape
+from trnsim.isa import accumulator
+from trnsim.isa import alu as ops
+from trnsim.isa.alu import Alu
+from trnsim.isa.enums import reduce_cmd as cmds
+from trnsim.isa.operands import alike, column, count, direct, flat, indirect, partitions, reachable, scalar, unpacked
+from trnsim.isa.vector_math import step, unary_operand
+from trnsim.language.dtypes import FP8, bfloat16, bool_, float16, float32, int8, int16, to_f32, uint8, uint16
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import NkiInstruction, Session, instruction
+
+F32 = np.float32
+
+
+@instruction
+def tensor_reduce(
+    s: Session, dst: Any, op: Any, data: Any, axis: Any, negate: bool = False, keepdims: bool = False, name: Any = None
+) -> NkiInstruction:
+    """Fold the last free dimensions of ``data`` (``axis``) into ``dst`` on the Vector Engine.
+
+    ``axis`` is an int or a sequence that ends at the last dimension without gaps and leaves out 0, the partitions.
+    ``dst`` has one element for each that is left. Arithmetic folds in fp32 and may ``negate``; bitvec folds integers.
+    """
+    alu = ops.reduction(op, "op")
+    x = s.read(data, "data")
+    first = _trailing(axis, data)
+    left = 1
+    for n in data.shape[1:first]:
+        left *= n
+    if s.checks:
+        s.operand(dst, "dst")
+        partitions(dst, "dst", data, "data")
+        reachable(s, data, "data", data.free_size)
+        if dst.free_size != left:
+            raise WrongShape(
+                f"dst ({dst.name}) {dst.shape} has {dst.free_size} elements per partition; "
+                f"reducing axis {_shown(axis)} of {data.shape} leaves {left}",
+                rule="reduce-shape",
+                got=dst.free_size,
+                limit=left,
+                hint=f"make dst {_kept(data, first, keepdims)}",
+            )
+        ops.dtypes(alu, (data, "data"), (dst, "dst"))
+        if negate and alu.bitvec:
+            raise WrongArgument(
+                f"negate is set and op is {alu!r}, a bitvec operator",
+                rule="negate",
+                got=True,
+                limit=False,
+                hint="negate works on fp32 results",
+            )
+        if data.dynamic is not None or dst.dynamic is not None:
+            indirect(s, dst, data, "data")
+    if s.numerics:
+        made = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
+        if alu.bitvec:
+            made = ops.resize(made, data.dtype, dst.dtype)
+        elif negate:
+            made = -made
+        s.write(dst, made, "dst")
+    else:
+        s.write(dst, x, "dst")
+    return s.done("vector", (dst,), (data,), op=alu.name, negate=bool(negate), keepdims=bool(keepdims))
+
+
+def _shown(axis: Any) -> str:
+    return str(tuple(axis) if isinstance(axis, (tuple, list)) else axis)
+
+
+def _kept(data: NkiTensor, first: int, keepdims: bool) -> list[int]:
+    kept = [*data.shape[:first], *([1] * (data.ndim - first) if keepdims else [])]
+    return kept if len(kept) > 1 else [*kept, 1]
+
+
+def _trailing(axis: Any, data: NkiTensor) -> int:
+    """First of the reduced dimensions, which must be the last ones of ``data``."""
+    ndim = data.ndim
+    try:
+        wanted = sorted(int(a.__index__()) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    except AttributeError:
+        raise WrongArgument(
+            f"axis is {axis!r}", rule="reduce-axis", got=repr(axis), limit="int or sequence of ints"
+        ) from None
+    found = [a + ndim if a < 0 else a for a in wanted]
+    found.sort()
+    if not found or found != list(range(ndim - len(found), ndim)) or found[0] < 1:
+        legal = [tuple(range(k, ndim)) for k in range(ndim - 1, 0, -1)]
+        hint = "use one of " + ", ".join(map(str, legal))
+        if 0 in found:
+            hint = (
+                "dimension 0 is the partitions: use nc_transpose first, or multiply by a column of ones with nc_matmul"
+            )
+        raise WrongArgument(
+            f"axis {_shown(axis)} of data ({data.name}) {data.shape}: reduce the last dimensions, without gaps",
+            rule="reduce-axis",
+            got=tuple(found),
+            limit=legal,
+            hint=hint,
+        )
+    return found[0]
+
+
+_CUMULATIVE = ("add", "subtract", "multiply", "maximum", "minimum")
+_CUMULATIVE_DTYPES = FP8 | {bfloat16, float16, float32, uint8, uint16, int8, int16, bool_}
+_CHAIN = (cmds.reset_reduce, cmds.reduce, cmds.load_reduce)
+
+
+@instruction
+def tensor_scalar_cumulative(
+    s: Session,
+    dst: Any,
+    src: Any,
+    op0: Any,
+    op1: Any,
+    imm0: Any,
+    imm1: Any = None,
+    reduce_cmd: Any = cmds.reset_reduce,
+    name: Any = None,
+) -> NkiInstruction:
+    """``reg = (src[i] op0 imm0) op1 reg; dst[i] = reg`` along the free dimensions, on the Vector Engine.
+
+    The accumulator ``reg`` starts from ``op1``'s identity (``reset_reduce``), from ``imm1`` (``load_reduce``) or where
+    the last accumulating instruction left it (``reduce``). ``op1`` is add, subtract, multiply, maximum or minimum.
+    32-bit integers are no input or output.
+    """
+    first = ops.arithmetic(ops.operator(op0, "op0"), "op0")
+    second = ops.reduction(op1, "op1", _CUMULATIVE)
+    cmd = accumulator.command(s, reduce_cmd, _CHAIN)
+    x = s.read(src, "src")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (src, "src"))
+        unary_operand(first, "op0", imm0, "imm0", False)
+        ops.generation(first, s.target, "op0")
+        for t, role in ((src, "src"), (dst, "dst")):
+            if t.dtype not in _CUMULATIVE_DTYPES:
+                raise WrongDtype(
+                    f"{role} ({t.name}) is {t.dtype}",
+                    rule="cumulative-dtype",
+                    got=str(t.dtype),
+                    limit=sorted(str(d) for d in _CUMULATIVE_DTYPES),
+                    hint="convert to float32 with tensor_copy",
+                )
+        _initial(cmd, imm1, "imm1")
+        if src.dynamic is not None or dst.dynamic is not None:
+            indirect(s, dst, src, "src")
+    a = None if first.arity == 1 else scalar(s, imm0, "imm0", src, "src")
+    b = scalar(s, imm1, "imm1", src, "src") if cmd is cmds.load_reduce else None
+    held = accumulator.start(s, cmd, second, src, b)
+    if s.numerics:
+        with np.errstate(all="ignore"):
+            made = _running(second, step(first, to_f32(flat(x)), a), held)
+        accumulator.store(s, src, made[:, -1:])
+        s.write(dst, made, "dst")
+    else:
+        accumulator.store(s, src, held)
+        s.write(dst, x, "dst")
+    reads = (src, *(t for t in (imm0, imm1) if type(t) is NkiTensor))
+    return s.done(
+        "vector", (dst,), reads, op0=first.name, op1=second.name, command=cmd.name, pointers=count(imm0) + count(imm1)
+    )
+
+
+def _initial(cmd: cmds, value: Any, role: str) -> None:
+    if (cmd is cmds.load_reduce) != (value is not None):
+        raise WrongArgument(
+            f"reduce_cmd is {cmd.name} and {role} is {'missing' if value is None else 'given'}",
+            rule="reduce-init",
+            got=cmd.name,
+            limit="load_reduce",
+            hint=f"load_reduce starts from {role}; the other commands do not read it",
+        )
+
+
+def _running(alu: Alu, x: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """All states of ``reg = x[i] op reg``, from ``held``, each rounded to fp32."""
+    assert alu.ufunc is not None
+    if alu.name == "subtract":
+        # x[i] - reg alternates: with every other sign flipped (which rounds nothing) it is a running sum
+        sign = np.where(np.arange(x.shape[1]) % 2, F32(-1), F32(1))
+        sums = np.concatenate([-held, sign * x], axis=1)
+        return np.add.accumulate(sums, axis=1, dtype=F32)[:, 1:] * sign
+    return alu.ufunc.accumulate(np.concatenate([held, x], axis=1), axis=1, dtype=F32)[:, 1:]
+
+
+@instruction
+def tensor_scalar_reduce(
+    s: Session,
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reduce_op: Any,
+    reduce_res: Any = None,
+    reverse0: bool = False,
+    reduce_cmd: Any = cmds.reset_reduce,
+    reduce_init: Any = None,
+    reduce_res_negate: bool = False,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst = data op0 operand0`` and a reduction of it into the accumulator, on the Vector Engine.
+
+    ``reduce_op`` is add, multiply, maximum or minimum, over all free dimensions. The accumulator starts as
+    ``reduce_cmd`` says and is written to ``reduce_res`` [P, 1], negated on request; ``None`` keeps it for the next
+    instruction of the chain.
+    """
+    first = ops.arithmetic(ops.operator(op0, "op0"), "op0")
+    fold = ops.reduction(reduce_op, "reduce_op", ("add", "multiply", "maximum", "minimum"))
+    cmd = accumulator.command(s, reduce_cmd, _CHAIN)
+    x = s.read(data, "data")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (data, "data"))
+        unary_operand(first, "op0", operand0, "operand0", False)
+        ops.generation(first, s.target, "op0")
+        unpacked((data, "data"), (dst, "dst"))
+        _initial(cmd, reduce_init, "reduce_init")
+        if reverse0:
+            raise WrongArgument(
+                "reverse0 is set, which this instruction does not support yet",
+                rule="reverse",
+                got=True,
+                limit=False,
+                hint="use tensor_scalar and tensor_reduce",
+            )
+        if reduce_res is not None:
+            result_column(s, reduce_res, data, "data")
+        elif reduce_res_negate:
+            raise WrongArgument(
+                "reduce_res_negate is set and there is no reduce_res to negate",
+                rule="negate",
+                got=True,
+                limit=False,
+                hint="pass reduce_res=, or leave the flag out",
+            )
+        if data.dynamic is not None or dst.dynamic is not None:
+            indirect(s, dst, data, "data")
+    a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
+    b = scalar(s, reduce_init, "reduce_init", data, "data") if cmd is cmds.load_reduce else None
+    made = total = x
+    if s.numerics:
+        with np.errstate(all="ignore"):
+            made = step(first, to_f32(flat(x)), a)
+        total = ops.reduce(fold, made, 1)[:, None]
+    held = accumulator.fold(s, cmd, fold, data, total, b)
+    s.write(dst, made, "dst")
+    if reduce_res is not None:
+        s.write(reduce_res, -held if reduce_res_negate else held, "reduce_res")
+    reads = (data, *(t for t in (operand0, reduce_init) if type(t) is NkiTensor))
+    writes = (dst,) if reduce_res is None else (dst, reduce_res)
+    return s.done(
+        "vector",
+        writes,
+        reads,
+        op0=first.name,
+        reduce=fold.name,
+        command=cmd.name,
+        read_accumulator=reduce_res is not None,
+        pointers=count(operand0) + count(reduce_init),
+    )
+
+
+def result_column(s: Session, reduce_res: Any, like: NkiTensor, like_role: str) -> None:
+    """Rules of the [P, 1] tile that receives an accumulator."""
+    s.operand(reduce_res, "reduce_res")
+    column(reduce_res, "reduce_res", like, like_role)
+    unpacked((reduce_res, "reduce_res"))
+    direct((reduce_res, "reduce_res"))
+
+
+@instruction
+def bn_stats(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction:
+    """Count, mean and variance·count of the even and of the odd elements of each partition, on the Vector Engine.
+
+    ``dst`` has 6 elements per partition; ``data`` at most 512 (``nl.tile_size.bn_stats_fmax``).
+    """
+    x = s.read(data, "data")
+    if s.checks:
+        s.operand(dst, "dst")
+        partitions(dst, "dst", data, "data")
+        n, limit = data.free_size, s.target.bn_stats_max
+        if n > limit:
+            raise HardwareLimit(
+                f"data ({data.name}) has {n} elements per partition, and bn_stats takes {limit}",
+                rule="bn-stats-size",
+                got=n,
+                limit=limit,
+                hint=f"run it on pieces of {limit} into a [P, 6·pieces] tile and join them with bn_aggr",
+            )
+        _width(dst, 6, "bn_stats")
+        unpacked((data, "data"), (dst, "dst"))
+        direct((data, "data"), (dst, "dst"))
+    if s.numerics:
+        values = to_f32(flat(x))
+        made = np.zeros((values.shape[0], 6), F32)
+        for k in (0, 1):
+            half = values[:, k::2]
+            if half.shape[1]:
+                mean = half.mean(axis=1, dtype=F32, keepdims=True)
+                made[:, 3 * k] = half.shape[1]
+                made[:, 3 * k + 1] = mean[:, 0]
+                made[:, 3 * k + 2] = np.square(half - mean).sum(axis=1, dtype=F32)
+        s.write(dst, made, "dst")
+    else:
+        s.write(dst, x, "dst")
+    return s.done("vector", (dst,), (data,), op="bn_stats")
+
+
+def _width(dst: NkiTensor, n: int, what: str) -> None:
+    if dst.free_size != n:
+        raise WrongShape(
+            f"dst ({dst.name}) has {dst.free_size} elements per partition, and {what} writes {n}",
+            rule="result-size",
+            got=dst.free_size,
+            limit=n,
+            hint=f"make dst [P, {n}]",
+        )
+
+
+@instruction
+def bn_aggr(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction:
+    """Mean and variance of each partition from the triples of ``bn_stats``, on the Vector Engine.
+
+    A triple is (count, mean, variance·count). ``data`` has a multiple of 3 elements per partition, ``dst`` has 2.
+    """
+    x = s.read(data, "data")
+    if s.checks:
+        s.operand(dst, "dst")
+        partitions(dst, "dst", data, "data")
+        if data.free_size % 3:
+            raise WrongShape(
+                f"data ({data.name}) has {data.free_size} elements per partition, which is no multiple of 3",
+                rule="bn-aggr-size",
+                got=data.free_size,
+                limit=3,
+                hint="bn_stats writes 6 elements: two triples of count, mean and variance·count",
+            )
+        reachable(s, data, "data", data.free_size)
+        _width(dst, 2, "bn_aggr")
+        unpacked((data, "data"), (dst, "dst"))
+        direct((data, "data"), (dst, "dst"))
+    if s.numerics:
+        triples = to_f32(flat(x)).reshape(x.shape[0], -1, 3)
+        n, mean, spread = triples[..., 0], triples[..., 1], triples[..., 2]
+        with np.errstate(all="ignore"):
+            whole = n.sum(axis=1, dtype=F32, keepdims=True)
+            centre = (n * mean).sum(axis=1, dtype=F32, keepdims=True) / whole
+            variance = (spread + n * np.square(mean - centre)).sum(axis=1, dtype=F32, keepdims=True) / whole
+        s.write(dst, np.concatenate([centre, variance], axis=1), "dst")
+    else:
+        s.write(dst, x, "dst")
+    return s.done("vector", (dst,), (data,), op="bn_aggr")
+
+
+__all__ = ["bn_aggr", "bn_stats", "result_column", "tensor_reduce", "tensor_scalar_cumulative", "tensor_scalar_reduce"]

@@ -1,0 +1,229 @@
+"""Vector, Scalar and GpSimd Engines: ``tensor_scalar``, one or two operators with per-partition operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongDtype, WrongEngine
+from trnsim.isa import alu as ops
+from trnsim.isa.alu import Alu
+from trnsim.isa.enums import engine as eng
+from trnsim.isa.operands import alike, column, count, direct, flat, gathers, indirect, no_psum, pick, scalar
+from trnsim.isa.vector_math import only_vector, step, unary_operand
+from trnsim.isa.words import bits, immediate_bits, resize, shift_ok
+from trnsim.language.dtypes import to_f32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import NkiInstruction, Session, instruction
+
+
+@instruction
+def tensor_scalar(
+    s: Session,
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reverse0: bool = False,
+    op1: Any = None,
+    operand1: Any = None,
+    reverse1: bool = False,
+    engine: Any = eng.unknown,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst = (data op0 operand0) op1 operand1`` on the Vector (default), Scalar or GpSimd Engine.
+
+    An operand is a number or a [P, 1] tile broadcast along the free dimensions; ``reverse`` puts it on the left. Unary
+    operators take ``None`` or 0. Both operators are arithmetic (fp32 throughout, tile operands float32) or both bitvec
+    (integers, exact, Vector Engine only). GpSimd runs only ``rsqrt`` and ``power``; trn2's Scalar Engine multiply,
+    multiply-add and add; trn1's Scalar Engine none.
+    """
+    first = ops.operator(op0, "op0")
+    second = None if op1 is None else ops.operator(op1, "op1")
+    x = s.read(data, "data")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (data, "data"))
+        _scalar_rules(s, first, operand0, reverse0, second, operand1, reverse1)
+        ops.dtypes(first, (data, "data"), (dst, "dst"))
+    where = _scalar_engine(s, first, second, engine)
+    if s.checks:
+        no_psum(where, (data, "data"), (dst, "dst"), (operand0, "operand0"), (operand1, "operand1"))
+        if data.dynamic is not None or dst.dynamic is not None:
+            _no_address_arithmetic(first, dst, data)
+            indirect(s, dst, data, "data", where)
+    if first.bitvec:
+        stages = ((first, operand0, reverse0, "operand0"), (second, operand1, reverse1, "operand1"))
+        made = _bit_chain(s, x, data, dst, stages)
+    else:
+        a = _operand(s, first, operand0, "operand0", data)
+        b = None if second is None else _operand(s, second, operand1, "operand1", data)
+        if s.numerics:
+            with np.errstate(all="ignore"):
+                made = step(first, to_f32(flat(x)), a, reverse0)
+                if second is not None:
+                    made = step(second, made, b, reverse1)
+        else:
+            made = x
+    s.write(dst, made, "dst")
+    reads = (data, *(t for t in (operand0, operand1) if type(t) is NkiTensor))
+    return s.done(
+        where,
+        (dst,),
+        reads,
+        op0=first.name,
+        op1=None if second is None else second.name,
+        pointers=count(operand0) + count(operand1),
+        free=engine is eng.unknown,
+    )
+
+
+def _operand(s: Session, alu: Alu, value: Any, role: str, data: NkiTensor) -> Any:
+    return None if alu.arity == 1 else scalar(s, value, role, data, "data")
+
+
+_FIRST_ONLY = ("abs_max", "abs_min", "square", "relu")
+
+
+def _scalar_rules(
+    s: Session, first: Alu, operand0: Any, reverse0: bool, second: Alu | None, operand1: Any, reverse1: bool
+) -> None:
+    unary_operand(first, "op0", operand0, "operand0", reverse0)
+    if first.since > 2:
+        ops.generation(first, s.target, "op0")
+    if second is None:
+        if operand1 is not None or reverse1:
+            raise WrongArgument(
+                f"op1 is None, but {'operand1' if operand1 is not None else 'reverse1'} is given",
+                rule="unused-operand",
+                got="operand1" if operand1 is not None else "reverse1",
+                limit=None,
+                hint="pass op1=, or leave operand1 and reverse1 out",
+            )
+        return
+    unary_operand(second, "op1", operand1, "operand1", reverse1)
+    if second.since > 2:
+        ops.generation(second, s.target, "op1")
+    if second.name in _FIRST_ONLY:
+        raise WrongArgument(
+            f"op1 is {second!r}, which only op0 can be",
+            rule="first-operator",
+            got=second.name,
+            limit="op0",
+            hint="swap the order, or use a second instruction",
+        )
+    if first.bitvec != second.bitvec:
+        raise WrongArgument(
+            f"op0 is {first!r} ({first.kind}) and op1 is {second!r} ({second.kind}); one instruction does not mix them",
+            rule="operator-kind",
+            got=(first.kind, second.kind),
+            limit="both bitvec or both arithmetic",
+            hint="use two instructions",
+        )
+
+
+def _no_address_arithmetic(alu: Alu, dst: NkiTensor, data: NkiTensor) -> None:
+    if (gathers(dst) or gathers(data)) and ops.native(alu, data.dtype, dst.dtype):
+        raise WrongArgument(
+            f"data ({data.name}) and dst ({dst.name}) are 32-bit integers, which exclude .indirect() here",
+            rule="indirect-address",
+            got=(str(data.dtype), str(dst.dtype)),
+            hint="gather with tensor_copy first",
+        )
+
+
+_SCALAR_TRN2 = {("multiply", "add"), ("multiply", None), ("add", None)}
+
+
+def _scalar_engine(s: Session, first: Alu, second: Alu | None, engine: Any) -> str:
+    names = (first.name, None if second is None else second.name)
+    slow = "rsqrt" in names
+    if engine is eng.unknown and not slow:
+        return "vector"
+    where = pick(s, engine, ("vector", "scalar", "gpsimd"), "gpsimd" if slow else "vector")
+    if not s.checks:
+        return where
+    if first.bitvec and where != "vector":
+        raise only_vector(first, "op0", where)
+    if where == "vector" and slow:
+        raise WrongEngine(
+            "rsqrt does not run on the Vector Engine",
+            rule="engine",
+            got="vector",
+            limit=["gpsimd"],
+            hint="leave engine open (GpSimd), or use nisa.activation(op=nl.rsqrt) on the Scalar Engine",
+        )
+    if where == "gpsimd" and not slow and "power" not in names:
+        raise WrongEngine(
+            f"the GpSimd Engine runs tensor_scalar only for rsqrt and power, not {' and '.join(n for n in names if n)}",
+            rule="engine",
+            got="gpsimd",
+            limit=["rsqrt", "power"],
+            hint="use the Vector Engine, or tensor_tensor for exact 32-bit integers",
+        )
+    if where == "scalar":
+        _on_scalar(s, names)
+    return where
+
+
+def _on_scalar(s: Session, names: tuple[str, str | None]) -> None:
+    if s.target.generation < 3:
+        raise WrongEngine(
+            f"the Scalar Engine of {s.target.name} does not run tensor_scalar",
+            rule="engine",
+            got="scalar",
+            limit=["vector", "gpsimd"],
+            hint="use nisa.activation with scale= and bias=",
+        )
+    if s.target.generation == 3 and names not in _SCALAR_TRN2:
+        shown = " and ".join("nl." + n for n in names if n)
+        raise WrongEngine(
+            f"the Scalar Engine of trn2 does not run tensor_scalar with {shown}",
+            rule="scalar-operators",
+            got=names,
+            limit=sorted(_SCALAR_TRN2, key=str),
+            hint="it knows multiply, multiply then add, and add; use the Vector Engine for others",
+        )
+
+
+def _bit_chain(s: Session, x: np.ndarray, data: NkiTensor, dst: NkiTensor, stages: Any) -> np.ndarray:
+    """Both bitvec stages at ``data``'s width, as bits of ``dst``."""
+    made = bits(flat(x)) if s.numerics else x
+    for alu, value, reverse, role in stages:
+        if alu is None:
+            continue
+        other = None if alu.arity == 1 else _bit_operand(s, alu, value, role, data)
+        if not s.numerics:
+            continue
+        if other is None:
+            made = alu.fn(made)
+            continue
+        left, right = (other, made) if reverse else (made, other)
+        if alu.name.endswith("_shift"):
+            shift_ok(right, data.itemsize, "data" if reverse else role)
+        made = alu.fn(left, right)
+    return resize(made, data.dtype, dst.dtype) if s.numerics else made
+
+
+def _bit_operand(s: Session, alu: Alu, value: Any, role: str, data: NkiTensor) -> np.ndarray:
+    width = data.itemsize
+    if type(value) is not NkiTensor:
+        return immediate_bits(value, width, role)
+    read = s.read(value, role)
+    if s.checks:
+        column(value, role, data, "data")
+        ops.dtypes(alu, (value, role))
+        direct((value, role))
+        if value.itemsize > width:
+            raise WrongDtype(
+                f"{role} ({value.name}) is {value.dtype}, wider than data ({data.name}), which is {data.dtype}",
+                rule="bitvec-width",
+                got=str(value.dtype),
+                limit=str(data.dtype),
+                hint="bit patterns are not converted: use the same width for both",
+            )
+    return bits(read.reshape(read.shape[0], 1), width) if s.numerics else read
+
+
+__all__ = ["tensor_scalar"]

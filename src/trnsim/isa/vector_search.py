@@ -1,0 +1,180 @@
+"""Vector Engine: the eight largest values of each partition, where they are, and taking them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, WrongDtype, WrongShape
+from trnsim.isa.operands import alike, direct, flat, number, partitions, same_dtype, unpacked
+from trnsim.language.dtypes import cast, int16, int32, to_f32, uint16, uint32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import NkiInstruction, Session, instruction
+
+F32 = np.float32
+MOST = 16384
+_FOUND = frozenset({uint16, uint32})
+
+
+def _sizes(t: NkiTensor, role: str, least: int, rank: int | None) -> None:
+    n = t.free_size
+    if not least <= n <= MOST:
+        raise HardwareLimit(
+            f"{role} ({t.name}) has {n} elements per partition, and must have {least} to {MOST}",
+            rule="search-size",
+            got=n,
+            limit=(least, MOST),
+            hint="pad it with the least value" if n < least else "search pieces and merge their results",
+        )
+    if rank is not None and t.ndim > rank:
+        raise HardwareLimit(
+            f"{role} ({t.name}) has {t.ndim} dimensions, and must have at most {rank}",
+            rule="search-rank",
+            got=t.ndim,
+            limit=rank,
+            hint="merge free dimensions with reshape or flatten_dims",
+        )
+
+
+def _eight(t: NkiTensor, role: str, like: NkiTensor, rank: int) -> None:
+    partitions(t, role, like, "data")
+    if t.free_size != 8 or t.ndim > rank:
+        raise WrongShape(
+            f"{role} ({t.name}) has shape {t.shape}; it needs 8 elements per partition in at most {rank} dimensions",
+            rule="eight",
+            got=t.shape,
+            limit=(like.shape[0], 8),
+            hint=f"make it [{like.shape[0]}, 8]",
+        )
+
+
+@instruction
+def max8(s: Session, dst: Any, src: Any, name: Any = None) -> NkiInstruction:
+    """The 8 largest values of each partition, descending, on the Vector Engine (compared in fp32).
+
+    ``src`` has at most 3 dimensions and 8 to 16384 elements per partition; ``dst`` is [P, 8].
+    """
+    x = s.read(src, "src")
+    if s.checks:
+        s.operand(dst, "dst")
+        _sizes(src, "src", 8, 3)
+        _eight(dst, "dst", src, 2)
+        unpacked((src, "src"), (dst, "dst"))
+        direct((src, "src"), (dst, "dst"))
+    if s.numerics:
+        values = to_f32(flat(x))
+        n = values.shape[1]
+        top = values if n == 8 else np.partition(values, n - 8, axis=1)[:, n - 8 :]
+        x = np.sort(top, axis=1)[:, ::-1]
+    s.write(dst, x, "dst")
+    return s.done("vector", (dst,), (src,), op="max8")
+
+
+def _match(data: np.ndarray, vals: np.ndarray, order: range) -> tuple[np.ndarray, np.ndarray]:
+    """Index in ``data`` [P, n] of each of ``vals`` [P, 8], and which were found; a position is given out once.
+
+    Equal values take successive positions in the order the slots are served.
+    """
+    left = data.copy()
+    rows = np.arange(data.shape[0])
+    index = np.zeros(vals.shape, np.int64)
+    found = np.zeros(vals.shape, bool)
+    for j in order:
+        equal = left == vals[:, j : j + 1]
+        at = equal.argmax(axis=1)
+        hit = equal[rows, at]
+        index[:, j], found[:, j] = at, hit
+        # a NaN equals nothing, so this position is out of the search
+        left[rows[hit], at[hit]] = np.nan
+    return index, found
+
+
+def _indices(index: np.ndarray, found: np.ndarray, dtype: Any) -> np.ndarray:
+    """Indices with the all-ones word where nothing was found."""
+    words = np.where(found, index, -1)
+    return words.astype(f"i{dtype.itemsize}").view(dtype)
+
+
+@instruction
+def nc_find_index8(s: Session, dst: Any, data: Any, vals: Any, name: Any = None) -> NkiInstruction:
+    """Index of the first occurrence in ``data`` of each of 8 values per partition, on the Vector Engine.
+
+    Equal values take successive occurrences in ascending order; a value that does not occur gives all ones. ``data``
+    has at most 3 dimensions and 8 to 16384 elements per partition, ``dst`` is [P, 8] of uint16 or uint32.
+    """
+    x = s.read(data, "data")
+    v = s.read(vals, "vals")
+    if s.checks:
+        s.operand(dst, "dst")
+        _sizes(data, "data", 8, 3)
+        _eight(vals, "vals", data, 3)
+        _eight(dst, "dst", data, 2)
+        unpacked((data, "data"), (vals, "vals"))
+        direct((data, "data"), (vals, "vals"), (dst, "dst"))
+        if dst.dtype not in _FOUND:
+            raise WrongDtype(
+                f"dst ({dst.name}) is {dst.dtype}, and indices are uint16 or uint32",
+                rule="index-dtype",
+                got=str(dst.dtype),
+                limit=["uint16", "uint32"],
+            )
+    if s.numerics:
+        index, found = _match(to_f32(flat(x)), to_f32(flat(v)), range(8))
+        x = _indices(index, found, dst.dtype)
+    s.write(dst, x, "dst")
+    return s.done("vector", (dst,), (data, vals), op="find_index8")
+
+
+_INDEX_DTYPES = frozenset({uint16, uint32, int16, int32})
+
+
+@instruction
+def nc_match_replace8(
+    s: Session, dst: Any, data: Any, vals: Any, imm: Any, dst_idx: Any = None, name: Any = None
+) -> NkiInstruction:
+    """``dst = data`` with the first occurrence of each of 8 values per partition replaced by ``imm``.
+
+    Vector Engine. Slots are served from 7 down to 0, so of equal values the highest slot gets the first occurrence.
+    ``dst_idx`` (8 elements per partition) receives the positions, all ones for a value that does not occur. ``data``
+    has at most 16384 elements per partition.
+    """
+    x = s.read(data, "data")
+    v = s.read(vals, "vals")
+    value = number(imm, "imm")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (data, "data"))
+        _sizes(data, "data", 1, None)
+        _eight(vals, "vals", data, 3)
+        unpacked((data, "data"), (vals, "vals"), (dst, "dst"))
+        direct((data, "data"), (vals, "vals"), (dst, "dst"))
+        if dst_idx is not None:
+            s.operand(dst_idx, "dst_idx")
+            _eight(dst_idx, "dst_idx", data, 3)
+            direct((dst_idx, "dst_idx"))
+            if dst_idx.dtype not in _INDEX_DTYPES:
+                raise WrongDtype(
+                    f"dst_idx ({dst_idx.name}) is {dst_idx.dtype}, and indices are 16 or 32-bit integers",
+                    rule="index-dtype",
+                    got=str(dst_idx.dtype),
+                    limit=["uint16", "uint32"],
+                    hint="make it uint32",
+                )
+    places: Any = x
+    if s.numerics:
+        index, found = _match(to_f32(flat(x)), to_f32(flat(v)), range(7, -1, -1))
+        # untouched elements keep their bits when no conversion is asked for
+        same = same_dtype(data.dtype, dst.dtype)
+        x = flat(x).copy() if same else to_f32(flat(x)).copy()
+        rows, slots = np.nonzero(found)
+        x[rows, index[rows, slots]] = cast(np.asarray(value), dst.dtype) if same and x.dtype.kind != "f" else value
+        places = None if dst_idx is None else _indices(index, found, dst_idx.dtype)
+    s.write(dst, x, "dst")
+    if dst_idx is not None:
+        s.write(dst_idx, places, "dst_idx")
+    writes = (dst,) if dst_idx is None else (dst, dst_idx)
+    return s.done("vector", writes, (data, vals), op="match_replace8", indices=dst_idx is not None)
+
+
+__all__ = ["max8", "nc_find_index8", "nc_match_replace8"]

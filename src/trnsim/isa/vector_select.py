@@ -1,0 +1,332 @@
+"""Vector Engine: choosing elements by predicate or by index, with the running maximum attention needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongShape
+from trnsim.isa import accumulator
+from trnsim.isa import alu as ops
+from trnsim.isa.enums import reduce_cmd as cmds
+from trnsim.isa.operands import (
+    alike,
+    column,
+    count,
+    direct,
+    flat,
+    no_psum,
+    number,
+    one_psum,
+    only_f32,
+    scalar,
+    unpacked,
+)
+from trnsim.isa.vector_reduce import result_column
+from trnsim.language.dtypes import FLOATS, bool_, float32, int8, int16, int32, tfloat32, to_f32, uint8, uint16, uint32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import NkiInstruction, Session, instruction
+
+F32 = np.float32
+FP32_MIN = float(np.finfo(F32).min)
+_PREDICATES = frozenset({int8, uint8, int16, uint16, bool_})
+_NOT_SELECTED = frozenset({tfloat32, int32, uint32})
+_IDS = frozenset({float32, int32})
+
+
+@instruction
+def select_reduce(
+    s: Session,
+    dst: Any,
+    predicate: Any,
+    on_true: Any,
+    on_false: Any,
+    reduce_res: Any = None,
+    reduce_cmd: Any = cmds.idle,
+    reduce_op: Any = "maximum",
+    reverse_pred: bool = False,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst = on_true where predicate else on_false``, and optionally the running maximum of it, on the Vector Engine.
+
+    ``on_false`` is a number or a [P, 1] tile; ``predicate`` is an 8 or 16-bit integer tile; ``on_true`` is no 32-bit
+    integer and no tfloat32, and not in PSUM together with ``predicate``. With ``reduce_cmd`` the maximum of each
+    partition goes into the accumulator and, given ``reduce_res`` [P, 1] of a float dtype, out of it.
+    """
+    fold = ops.reduction(reduce_op, "reduce_op", ("maximum",))
+    cmd = accumulator.command(s, reduce_cmd, (cmds.idle, cmds.reset_reduce, cmds.reduce))
+    chosen = s.read(predicate, "predicate")
+    x = s.read(on_true, "on_true")
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (on_true, "on_true"), (predicate, "predicate"))
+        _select_dtypes(predicate, on_true)
+        unpacked((on_true, "on_true"), (dst, "dst"))
+        one_psum(on_true, "on_true", predicate, "predicate")
+        direct((dst, "dst"), (predicate, "predicate"), (on_true, "on_true"))
+        if cmd is cmds.idle:
+            accumulator.idle_result(reduce_res)
+        elif reduce_res is not None:
+            result_column(s, reduce_res, on_true, "on_true")
+            _float_result(reduce_res)
+    other = scalar(s, on_false, "on_false", on_true, "on_true", f32=False)
+    made = total = x
+    if s.numerics:
+        picked = flat(chosen) == 0 if reverse_pred else flat(chosen) != 0
+        made = np.where(picked, to_f32(flat(x)), other)
+        total = np.maximum.reduce(made, axis=1, keepdims=True)
+    return _finish(
+        s,
+        cmd,
+        fold,
+        dst,
+        on_true,
+        made,
+        total,
+        reduce_res,
+        (on_true, predicate, on_false),
+        op="select",
+        pointers=count(on_false),
+    )
+
+
+def _finish(
+    s: Session,
+    cmd: cmds,
+    fold: ops.Alu,
+    dst: NkiTensor,
+    data: NkiTensor,
+    made: np.ndarray,
+    total: np.ndarray,
+    reduce_res: Any,
+    inputs: tuple[Any, ...],
+    **cost: Any,
+) -> NkiInstruction:
+    if cmd is cmds.idle:
+        accumulator.forget(s)
+    else:
+        held = accumulator.fold(s, cmd, fold, data, total)
+    s.write(dst, made, "dst")
+    if reduce_res is not None:
+        s.write(reduce_res, held, "reduce_res")
+    writes = (dst,) if reduce_res is None else (dst, reduce_res)
+    reads = tuple(t for t in inputs if type(t) is NkiTensor)
+    return s.done(
+        "vector", writes, reads, reduce=fold.name, command=cmd.name, read_accumulator=reduce_res is not None, **cost
+    )
+
+
+def _select_dtypes(predicate: NkiTensor, on_true: NkiTensor) -> None:
+    if predicate.dtype not in _PREDICATES:
+        raise WrongDtype(
+            f"predicate ({predicate.name}) is {predicate.dtype}",
+            rule="predicate-dtype",
+            got=str(predicate.dtype),
+            limit=["int8", "uint8", "int16", "uint16"],
+            hint="compare into a uint8 tile",
+        )
+    if on_true.dtype in _NOT_SELECTED:
+        raise WrongDtype(
+            f"on_true ({on_true.name}) is {on_true.dtype}",
+            rule="select-dtype",
+            got=str(on_true.dtype),
+            limit="any dtype but tfloat32, int32 and uint32",
+            hint="use tensor_copy_predicated for 32-bit integers",
+        )
+
+
+def _float_result(reduce_res: NkiTensor) -> None:
+    if reduce_res.dtype not in FLOATS:
+        raise WrongDtype(
+            f"reduce_res ({reduce_res.name}) is {reduce_res.dtype}",
+            rule="reduce-dtype",
+            got=str(reduce_res.dtype),
+            limit=sorted(str(d) for d in FLOATS),
+            hint="make it float32",
+        )
+
+
+_COMPARE = ("equal", "less", "less_equal", "greater", "greater_equal")
+
+
+@instruction(since=3, hint="use affine_select or select_reduce")
+def range_select(
+    s: Session,
+    dst: Any,
+    on_true_tile: Any,
+    comp_op0: Any,
+    comp_op1: Any,
+    bound0: Any,
+    bound1: Any,
+    reduce_cmd: Any = cmds.reset_reduce,
+    reduce_res: Any = None,
+    reduce_op: Any = "maximum",
+    range_start: Any = 0,
+    on_false_value: Any = FP32_MIN,
+    name: Any = None,
+) -> NkiInstruction:
+    """Keep element ``i`` where ``i + range_start`` compares true with both bounds; the rest becomes the least fp32.
+
+    ``on_true_tile`` is of a float dtype, the bounds are float32 [P, 1] tiles, comparisons are fp32 (indices stay below
+    2^24). The maximum of each partition goes into the accumulator as ``reduce_cmd`` says and, given ``reduce_res``, out
+    of it, before ``dst`` is rounded. Vector Engine of trn2 and newer.
+    """
+    compare = (_comparison(comp_op0, "comp_op0"), _comparison(comp_op1, "comp_op1"))
+    fold = ops.reduction(reduce_op, "reduce_op", ("maximum",))
+    cmd = accumulator.command(s, reduce_cmd, (cmds.idle, cmds.reset_reduce, cmds.reduce))
+    start = _range_start(range_start)
+    x = s.read(on_true_tile, "on_true_tile")
+    bounds = [s.read(b, role) for b, role in ((bound0, "bound0"), (bound1, "bound1"))]
+    if s.checks:
+        s.operand(dst, "dst")
+        alike(s, dst, "dst", (on_true_tile, "on_true_tile"))
+        for b, role in ((bound0, "bound0"), (bound1, "bound1")):
+            column(b, role, on_true_tile, "on_true_tile")
+            only_f32(b, role)
+        _range_rules(on_true_tile, start, on_false_value)
+        unpacked((dst, "dst"))
+        direct((dst, "dst"), (on_true_tile, "on_true_tile"), (bound0, "bound0"), (bound1, "bound1"))
+        if cmd is cmds.idle:
+            accumulator.idle_result(reduce_res)
+        elif reduce_res is not None:
+            result_column(s, reduce_res, on_true_tile, "on_true_tile")
+    made = total = x
+    if s.numerics:
+        values = to_f32(flat(x))
+        index = np.arange(start, start + values.shape[1]).astype(F32)[None, :]
+        keep = compare[0](index, bounds[0].reshape(-1, 1)) & compare[1](index, bounds[1].reshape(-1, 1))
+        made = np.where(keep, values, F32(FP32_MIN))
+        total = np.maximum.reduce(made, axis=1, keepdims=True)
+    return _finish(
+        s,
+        cmd,
+        fold,
+        dst,
+        on_true_tile,
+        made,
+        total,
+        reduce_res,
+        (on_true_tile, bound0, bound1),
+        op="range_select",
+        pointers=2,
+    )
+
+
+def _comparison(op: Any, role: str) -> np.ufunc:
+    found = ops.operator(op, role)
+    if found.name not in _COMPARE:
+        raise WrongArgument(
+            f"{role} is {found!r}",
+            rule="comparison",
+            got=found.name,
+            limit=list(_COMPARE),
+            hint=f"use one of {', '.join('nl.' + n for n in _COMPARE)}",
+        )
+    compare: np.ufunc = getattr(np, found.name)
+    return compare
+
+
+def _range_start(value: Any) -> int:
+    if isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and float(value).is_integer()):
+        return int(value)
+    raise WrongArgument(
+        f"range_start is {value!r}",
+        rule="range-start",
+        got=repr(value),
+        limit="int",
+        hint="it is a compile-time integer; put a run-time offset into the bounds",
+    )
+
+
+def _range_rules(tile: NkiTensor, start: int, fill: Any) -> None:
+    if tile.dtype not in FLOATS:
+        raise WrongDtype(
+            f"on_true_tile ({tile.name}) is {tile.dtype}",
+            rule="range-dtype",
+            got=str(tile.dtype),
+            limit=sorted(str(d) for d in FLOATS),
+            hint="convert it with tensor_copy",
+        )
+    last = start + tile.free_size - 1
+    if max(abs(start), abs(last)) > 1 << 24:
+        raise HardwareLimit(
+            f"indices run from {start} to {last}, and fp32 counts exactly to {1 << 24}",
+            rule="range-limit",
+            got=last,
+            limit=1 << 24,
+            hint="subtract a base from range_start and from the bounds",
+        )
+    if number(fill, "on_false_value") != F32(FP32_MIN):
+        raise WrongArgument(
+            f"on_false_value is {fill!r}, and hardware fills with the least fp32, {FP32_MIN:.8g}",
+            rule="range-fill",
+            got=fill,
+            limit=FP32_MIN,
+            hint="leave on_false_value out, and use select_reduce for another value",
+        )
+
+
+@instruction
+def sequence_bounds(s: Session, dst: Any, segment_ids: Any, name: Any = None) -> NkiInstruction:
+    """First index and end (one past the last) of the run of equal ids each element belongs to, on the GpSimd Engine.
+
+    ``segment_ids`` is [1, n], non-negative; ``dst`` is [1, 2, n], starts then ends. Padding (id 0) gets n and -1. Both
+    are float32 or int32 and in SBUF.
+    """
+    ids = s.read(segment_ids, "segment_ids")
+    if s.checks:
+        s.operand(dst, "dst")
+        _sequence_rules(dst, segment_ids)
+    if s.numerics:
+        row = flat(ids)[0]
+        if s.checks and bool(((row < 0) | (row != np.floor(row))).any()):
+            bad = row[(row < 0) | (row != np.floor(row))][0]
+            raise WrongArgument(
+                f"segment_ids has {bad}, and ids are non-negative integers", rule="segment-ids", got=float(bad), limit=0
+            )
+        s.write(dst, _bounds(row)[None], "dst")
+    else:
+        s.write(dst, ids, "dst")
+    return s.done("gpsimd", (dst,), (segment_ids,), op="sequence_bounds")
+
+
+def _bounds(row: np.ndarray) -> np.ndarray:
+    n = row.size
+    cuts = np.flatnonzero(row[1:] != row[:-1]) + 1
+    edges = np.concatenate([[0], cuts, [n]])
+    lengths = np.diff(edges)
+    padding = row == 0
+    starts = np.where(padding, n, np.repeat(edges[:-1], lengths))
+    ends = np.where(padding, -1, np.repeat(edges[1:], lengths))
+    return np.stack([starts, ends]).astype(np.int32)
+
+
+def _sequence_rules(dst: NkiTensor, segment_ids: NkiTensor) -> None:
+    no_psum("gpsimd", (segment_ids, "segment_ids"), (dst, "dst"))
+    direct((segment_ids, "segment_ids"), (dst, "dst"))
+    for t, role in ((segment_ids, "segment_ids"), (dst, "dst")):
+        if t.dtype not in _IDS:
+            raise WrongDtype(
+                f"{role} ({t.name}) is {t.dtype}", rule="sequence-dtype", got=str(t.dtype), limit=["float32", "int32"]
+            )
+        if t.shape[0] != 1:
+            raise WrongShape(
+                f"{role} ({t.name}) has {t.shape[0]} partitions, and must have 1",
+                rule="sequence-partitions",
+                got=t.shape[0],
+                limit=1,
+                hint="run it once per row",
+            )
+    n = segment_ids.free_size
+    if dst.free_size != 2 * n:
+        raise WrongShape(
+            f"dst ({dst.name}) has {dst.free_size} elements {dst.shape} and {n} ids need {2 * n}",
+            rule="result-size",
+            got=dst.free_size,
+            limit=2 * n,
+            hint=f"make dst [1, 2, {n}]",
+        )
+
+
+__all__ = ["FP32_MIN", "range_select", "select_reduce", "sequence_bounds"]

@@ -1,0 +1,71 @@
+"""Integers as the bit patterns bitvec operators see: unsigned words of 8, 16 or 32 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import NotModelled, WrongArgument, WrongDtype
+
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32}
+
+
+def bits(x: np.ndarray, width: int | None = None) -> np.ndarray:
+    """``x`` (integers or bool) as unsigned words of ``width`` bytes; a signed value is extended by its sign."""
+    item = x.dtype.itemsize
+    if width is not None and width != item:
+        x = x.astype(_SIGNED[width] if x.dtype.kind == "i" else _UNSIGNED[width])
+    elif item not in _UNSIGNED:
+        raise WrongDtype(f"{x.dtype} has no bit pattern of 8, 16 or 32 bits", rule="bitvec-dtype", got=str(x.dtype))
+    return x.view(_UNSIGNED[x.dtype.itemsize])
+
+
+def immediate_bits(value: Any, width: int, role: str) -> np.ndarray:
+    """A Python integer as an unsigned word of ``width`` bytes."""
+    if isinstance(value, (float, np.floating)) or not isinstance(value, (int, np.integer, np.bool_)):
+        raise WrongDtype(
+            f"{role} is {value!r} ({type(value).__name__}), and bitvec operators take integers",
+            rule="bitvec-dtype",
+            got=type(value).__name__,
+            limit="int",
+            hint="write an integer literal such as 0xFF",
+        )
+    number = int(value)
+    if not -(1 << (8 * width - 1)) <= number < 1 << (8 * width):
+        raise WrongArgument(
+            f"{role} is {number:#x}, which does not fit the {8 * width} bits of the data",
+            rule="bitvec-immediate",
+            got=number,
+            limit=8 * width,
+            hint="use a wider dtype, or keep the low bits",
+        )
+    return np.asarray(number & ((1 << (8 * width)) - 1), _UNSIGNED[width])
+
+
+def shift_ok(amount: np.ndarray, width: int, role: str) -> None:
+    """Shifts by the word size or more are not documented."""
+    if amount.size and int(amount.max()) >= 8 * width:
+        raise NotModelled(
+            f"{role} shifts by {int(amount.max())}, and the data has {8 * width} bits",
+            rule="shift-amount",
+            got=int(amount.max()),
+            limit=8 * width - 1,
+            hint="the reference does not say what a shift by the word size gives; mask the amount or select zero",
+        )
+
+
+def resize(words: np.ndarray, source: Any, dtype: Any) -> np.ndarray:
+    """Unsigned results of a computation on ``source`` integers as bits of ``dtype``: cut, or extended by sign."""
+    if dtype.kind == "b":
+        truth: np.ndarray = words != 0
+        return truth
+    if words.dtype.itemsize == dtype.itemsize:
+        return words.view(dtype)
+    if source.kind == "i":
+        words = words.view(_SIGNED[words.dtype.itemsize])
+    return words.astype(_UNSIGNED[dtype.itemsize]).view(dtype)
+
+
+__all__ = ["bits", "immediate_bits", "resize", "shift_ok"]

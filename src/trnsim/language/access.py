@@ -1,0 +1,255 @@
+"""Addresses the hardware understands: explicit access patterns, and offsets that are known only at run time."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from trnsim.errors import OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.language.dtypes import as_dtype, int32, uint32
+from trnsim.language.layout import Dynamic, Layout, as_index, merge
+from trnsim.language.objects import MemoryRegion
+from trnsim.language.views import Views, run_time_scalar
+
+
+class Access(Views):
+    """Access methods of ``NkiTensor``."""
+
+    __slots__ = ()
+
+    def vector_select(self, dim: int, vector_offset: Any) -> Self:
+        """Row ``vector_offset[p]`` for each partition ``p``: a gather or scatter by DMA."""
+        if dim != 0:
+            raise WrongArgument(
+                f"vector_select: dim {dim}", rule="indirect", got=dim, limit=0, hint="only dimension 0 can be gathered"
+            )
+        if self.on_chip:
+            raise WrongBuffer(
+                f"vector_select: {self.name} is in {self.buffer}",
+                rule="indirect",
+                got=str(self.buffer),
+                limit="hbm",
+                hint="gather and scatter address rows of HBM; within a partition use nc_n_gather",
+            )
+        self._once("vector_select")
+        index = run_time_rows(vector_offset, "vector_select")
+        if index.shape[1] != 1:
+            raise WrongShape(
+                f"vector_select: vector_offset has shape {index.shape}",
+                rule="indirect",
+                got=index.shape,
+                limit=(index.shape[0], 1),
+                hint="one row number per partition: a [P, 1] tile",
+            )
+        dynamic = Dynamic("vector", index, self.strides[0], 0, self.shape[0])
+        return self._view((index.shape[0], *self.shape[1:]), self.strides, self.offset, dynamic=dynamic)
+
+    def indirect(self, index: Any, num_elem: int | None = None) -> Self:
+        """Tensor indirection of trn3: columns of the free dimension picked by ``index``, shape [P, K].
+
+        Offset ``i`` is ``index[i % G, i // G]`` within each group of G partitions (32 for the Tensor Engine, 16 for the
+        others); ``num_elem`` of them are used.
+        """
+        if not self.on_chip:
+            raise WrongBuffer(
+                f"indirect: {self.name} is in {self.buffer}",
+                rule="indirect",
+                got=str(self.buffer),
+                limit="sbuf or psum",
+                hint="gather rows of HBM with dma_copy and vector_select",
+            )
+        self._once("indirect")
+        if not isinstance(index, Layout) or index.buffer is not MemoryRegion.sbuf:
+            where = index.buffer if isinstance(index, Layout) else type(index).__name__
+            raise WrongBuffer(
+                f"indirect: the index is in {where}",
+                rule="indirect",
+                got=str(where),
+                limit="sbuf",
+                hint="pass an SBUF tile of free-dimension offsets",
+            )
+        if index.dtype.kind not in "iu":
+            raise WrongDtype(
+                f"indirect: the index is {index.dtype}",
+                rule="indirect",
+                got=str(index.dtype),
+                limit="an integer dtype",
+                hint="offsets are integers",
+            )
+        if index.shape[0] != self.shape[0]:
+            raise WrongShape(
+                f"indirect: index has {index.shape[0]} partitions and {self.name} has {self.shape[0]}",
+                rule="indirect",
+                got=index.shape[0],
+                limit=self.shape[0],
+                hint="the index tile spans the partitions it serves",
+            )
+        count = index.size if num_elem is None else as_index(num_elem)
+        if not 1 <= count <= index.size:
+            raise WrongArgument(
+                f"indirect: num_elem is {count} and the index holds {index.size} offsets",
+                rule="indirect",
+                got=count,
+                limit=index.size,
+                hint="num_elem is how many offsets of the index are used",
+            )
+        stride = merge(self.shape[1:], self.strides[1:])
+        if stride is None:
+            raise WrongShape(
+                f"indirect: the free dimensions of {self.name} are not contiguous (shape {self.shape}, strides {self.strides})",
+                rule="contiguous",
+                got=self.strides,
+                hint="offsets count elements of one evenly spaced free dimension: copy the tensor first",
+            )
+        dynamic = Dynamic("tensor", index, stride, 1, self.free_size, count)
+        return self._view((self.shape[0], count), (self.strides[0], stride), self.offset, dynamic=dynamic)
+
+    def ap(
+        self,
+        pattern: Any,
+        offset: Any = None,
+        scalar_offset: Any = None,
+        vector_offset: Any = None,
+        indirect_dim: int = 0,
+        dtype: Any = None,
+    ) -> Self:
+        """An explicit access pattern ``[[stride, count], …]`` over the storage, from this view's offset on.
+
+        Args:
+            pattern: steps and counts in elements of ``dtype``; on chip the first is the partition, stepping by the row.
+            offset: elements to add to the offset of this view.
+            scalar_offset: a register or [1, 1] SBUF tile: run-time offset along ``indirect_dim``.
+            vector_offset: an SBUF tile of row numbers along dimension 0 of an HBM tensor, one for each row of the pattern.
+            indirect_dim: dimension of this view whose stride scales the run-time offset.
+            dtype: reinterpret the storage.
+        """
+        new = self.dtype if dtype is None else as_dtype(dtype)
+        old_size, new_size = self.itemsize, int(new.itemsize)
+        shape, strides = _pattern(pattern)
+        start = self.offset * old_size // new_size + (0 if offset is None else as_index(offset))
+        row = self.storage.row * self.storage.itemsize // new_size
+        if self.on_chip:
+            if len(shape) < 2:
+                shape, strides = [*shape, 1], [*strides, 1]
+            if shape[0] > 1 and strides[0] != row:
+                raise WrongShape(
+                    f"ap: the partition step of {self.name} must be its row of {row} elements, not {strides[0]}",
+                    rule="partition-step",
+                    got=strides[0],
+                    limit=row,
+                    hint="every partition does the same access; pick partitions with the offset and the count",
+                )
+            strides[0] = row
+        dynamic = None
+        if scalar_offset is not None or vector_offset is not None:
+            dynamic = self._run_time(scalar_offset, vector_offset, indirect_dim, old_size, new_size, row)
+            if dynamic.kind == "vector":
+                strides[0] = dynamic.stride
+        made = self._view(shape, strides, start, new)
+        made.dynamic = dynamic
+        made._check_extent()
+        return made
+
+    def _run_time(
+        self, scalar_offset: Any, vector_offset: Any, indirect_dim: int, old_size: int, new_size: int, row: int
+    ) -> Dynamic:
+        if scalar_offset is not None and vector_offset is not None:
+            raise WrongArgument(
+                "ap: scalar_offset and vector_offset exclude each other",
+                rule="indirect",
+                got=("scalar_offset", "vector_offset"),
+                hint="pass one of them",
+            )
+        dim = self._dim(indirect_dim, "ap: indirect_dim")
+        step = self.strides[dim] * old_size // new_size
+        bound = self.storage.rows * row // max(step, 1)
+        if scalar_offset is not None:
+            return Dynamic("scalar", run_time_scalar(scalar_offset, "ap: scalar_offset"), step, -1, bound)
+        if self.on_chip or dim != 0:
+            raise WrongBuffer(
+                f"ap: vector_offset on {self.name} in {self.buffer}, indirect_dim {dim}",
+                rule="indirect",
+                got=(str(self.buffer), dim),
+                limit=("hbm", 0),
+                hint="gather and scatter address the first dimension of an HBM tensor",
+            )
+        return Dynamic("vector", run_time_rows(vector_offset, "ap: vector_offset"), step, 0, bound)
+
+    def _check_extent(self) -> None:
+        whole = self.storage.rows * self.row
+        skip = 0 if self.dynamic is None or self.dynamic.kind != "vector" else 1
+        reach = [s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True)]
+        last = self.offset + sum(reach[skip:])
+        if self.offset < 0 or last >= whole:
+            raise OutOfBounds(
+                f"ap: elements {self.offset}..{last} of {self.name}, which has {whole}",
+                rule="bounds",
+                got=(self.offset, last),
+                limit=whole,
+                hint="offset + Σ step·(count − 1) must stay below the tensor's size",
+            )
+        if self.on_chip:
+            free = self.offset % self.row + sum(reach[1:])
+            if free >= self.row:
+                raise OutOfBounds(
+                    f"ap: element {free} of a partition of {self.name}, which has {self.row}",
+                    rule="bounds",
+                    got=free,
+                    limit=self.row,
+                    hint="a pattern stays within its partitions",
+                )
+
+
+def _pattern(pattern: Any) -> tuple[list[int], list[int]]:
+    """Counts and steps of an access pattern."""
+    try:
+        pairs = [(as_index(step), as_index(count)) for step, count in pattern]
+    except (TypeError, ValueError):
+        raise WrongArgument(
+            f"ap: pattern {pattern!r}",
+            rule="view",
+            got=repr(pattern),
+            limit="[[step, count], …]",
+            hint="give a list of [step, count] pairs, outermost first",
+        ) from None
+    if not pairs or any(count < 1 or step < 0 for step, count in pairs):
+        raise WrongArgument(
+            f"ap: pattern {pattern}", rule="view", got=pattern, hint="counts are at least 1, steps at least 0"
+        )
+    return [count for _, count in pairs], [step for step, _ in pairs]
+
+
+def run_time_rows(index: Any, what: str) -> Any:
+    """Check a vector of row numbers: 32-bit integers in SBUF, two-dimensional."""
+    if not isinstance(index, Layout):
+        raise WrongArgument(
+            f"{what}: {index!r} ({type(index).__name__})",
+            rule="indirect",
+            got=type(index).__name__,
+            limit="[P, 1] SBUF tile",
+            hint="pass a tile of row numbers",
+        )
+    if index.buffer is not MemoryRegion.sbuf:
+        raise WrongBuffer(
+            f"{what}: the index {index.name} is in {index.buffer}",
+            rule="indirect",
+            got=str(index.buffer),
+            limit="sbuf",
+            hint="load the row numbers into SBUF with dma_copy",
+        )
+    if index.dtype != int32 and index.dtype != uint32:
+        raise WrongDtype(
+            f"{what}: the index {index.name} is {index.dtype}",
+            rule="indirect",
+            got=str(index.dtype),
+            limit=("int32", "uint32"),
+            hint="row numbers are 32-bit integers",
+        )
+    if index.ndim != 2:
+        raise WrongShape(
+            f"{what}: the index {index.name} has shape {index.shape}",
+            rule="indirect",
+            got=index.shape,
+            limit=2,
+            hint="an index tile is [P, n]",
+        )
+    return index

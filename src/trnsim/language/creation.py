@@ -1,0 +1,97 @@
+"""Making tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import KernelError, WrongArgument
+from trnsim.language.dtypes import uint8
+from trnsim.language.objects import is_on_chip, sbuf, shared_hbm
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import WRITTEN, Session, require_session
+
+
+def _located(s: Session, error: KernelError, what: str) -> KernelError:
+    error.locate(kernel=s.kernel, instruction=s.instr or what, line=s.line(), target=s.target.name)
+    return error
+
+
+def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
+    """Memory for a tensor; nothing is in it until written. ``address=(partition, byte)`` places it by hand."""
+    s = require_session("nl.ndarray")
+    try:
+        return s.allocate(shape, dtype, buffer, name or "", address)
+    except KernelError as error:
+        raise _located(s, error, "nl.ndarray") from None
+
+
+def _fill(t: NkiTensor, value: Any) -> NkiTensor:
+    from trnsim import isa
+
+    if is_on_chip(t.buffer):
+        isa.memset(dst=t, value=value)
+        return t
+    # HBM cannot be memset: a constant of the program is placed there
+    s = require_session("nl.full")
+    if s.numerics:
+        from trnsim.language.dtypes import cast
+
+        t.array[...] = cast(np.asarray(value), t.dtype)
+        t.storage.arena.marks = WRITTEN
+    return t
+
+
+def zeros(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    """A tensor of zeros."""
+    return _fill(ndarray(shape, dtype, buffer, name), 0)
+
+
+def ones(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    """A tensor of ones."""
+    return _fill(ndarray(shape, dtype, buffer, name), 1)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    """A tensor filled with ``fill_value``."""
+    return _fill(ndarray(shape, dtype, buffer, name), fill_value)
+
+
+def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
+    """A tensor of ``x``'s shape, dtype and memory."""
+    return ndarray(x.shape, dtype or x.dtype, x.buffer if buffer is None else buffer, name)
+
+
+def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
+    """Zeros of ``x``'s shape, dtype and memory."""
+    return _fill(empty_like(x, dtype, buffer, name), 0)
+
+
+def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
+    """An HBM tensor with constant data: an array, or the path of an ``.npy`` file."""
+    s = require_session("nl.shared_constant")
+    array = np.load(constant, allow_pickle=False) if isinstance(constant, (str, bytes)) or hasattr(constant, "__fspath__") else np.asarray(constant)
+    if dtype is not None:
+        from trnsim.language.dtypes import as_dtype, cast
+
+        array = cast(array, as_dtype(dtype))
+    try:
+        made = s.wrap(np.array(array, order="C"), "shared_constant", shared=False)
+    except KernelError as error:
+        raise _located(s, error, "nl.shared_constant") from None
+    made.buffer = shared_hbm
+    return made
+
+
+def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
+    """The n×n identity in SBUF (into ``dst`` when given)."""
+    from trnsim import isa
+
+    s = require_session("nl.shared_identity_matrix")
+    if not 1 <= n <= s.target.partitions:
+        raise _located(s, WrongArgument(f"an identity of {n} rows", rule="partition-limit", got=n, limit=s.target.partitions), "nl.shared_identity_matrix")
+    source = shared_constant(np.eye(n, dtype=np.float32), dtype)
+    out = ndarray((n, n), dtype, sbuf, "identity") if dst is None else dst
+    isa.dma_copy(dst=out, src=source)
+    return out

@@ -1,0 +1,164 @@
+"""The data types of NKI, and the two conversions hardware makes: to fp32 on the way in, rounding on the way out.
+
+Types NumPy knows (through ``ml_dtypes``) *are* NumPy dtypes, so ``np.dtype(nl.bfloat16)``, ``nl.float32.itemsize`` and
+``str(nl.float32) == "float32"`` work. ``tfloat32`` and the packed x4 types have no NumPy twin and are `ExtraDtype`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class ExtraDtype:
+    """A hardware type that NumPy lacks; ``dtype`` is the NumPy type its bits are kept in."""
+
+    __slots__ = ("dtype", "element", "name")
+
+    def __init__(self, name: str, storage: Any, element: Any = None) -> None:
+        self.name = name
+        self.dtype = np.dtype(storage)
+        self.element = None if element is None else np.dtype(element)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def kind(self) -> str:
+        return self.dtype.kind
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+DType = np.dtype[Any] | ExtraDtype
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32 = np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32)
+uint8, uint16, uint32 = np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32)
+float16, float32 = np.dtype(np.float16), np.dtype(np.float32)
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+float8_e4m3 = np.dtype(ml_dtypes.float8_e4m3)
+float8_e4m3fn = np.dtype(ml_dtypes.float8_e4m3fn)
+float8_e5m2 = np.dtype(ml_dtypes.float8_e5m2)
+float8_e8m0fnu = np.dtype(ml_dtypes.float8_e8m0fnu)
+tfloat32 = ExtraDtype("tfloat32", np.float32)
+float8_e5m2_x4 = ExtraDtype("float8_e5m2_x4", np.uint32, ml_dtypes.float8_e5m2)
+float8_e4m3fn_x4 = ExtraDtype("float8_e4m3fn_x4", np.uint32, ml_dtypes.float8_e4m3fn)
+float4_e2m1fn_x4 = ExtraDtype("float4_e2m1fn_x4", np.uint16, ml_dtypes.float4_e2m1fn)
+
+NAMES: dict[str, DType] = {
+    "bool": bool_,
+    "bool_": bool_,
+    "int8": int8,
+    "int16": int16,
+    "int32": int32,
+    "uint8": uint8,
+    "uint16": uint16,
+    "uint32": uint32,
+    "float16": float16,
+    "float32": float32,
+    "bfloat16": bfloat16,
+    "tfloat32": tfloat32,
+    "float8_e4m3": float8_e4m3,
+    "float8_e4m3fn": float8_e4m3fn,
+    "float8_e5m2": float8_e5m2,
+    "float8_e8m0fnu": float8_e8m0fnu,
+    "float8_e5m2_x4": float8_e5m2_x4,
+    "float8_e4m3fn_x4": float8_e4m3fn_x4,
+    "float4_e2m1fn_x4": float4_e2m1fn_x4,
+}
+_KNOWN = set(NAMES.values())
+LOW_PRECISION = frozenset({float16, bfloat16, float8_e4m3, float8_e4m3fn, float8_e5m2})
+FLOATS = LOW_PRECISION | {float32, tfloat32}
+FP8 = frozenset({float8_e4m3, float8_e4m3fn, float8_e5m2})
+INTEGERS = frozenset({int8, int16, int32, uint8, uint16, uint32, bool_})
+PACKED = frozenset({float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4})
+
+
+def as_dtype(dtype: Any) -> DType:
+    """The NKI dtype meant by ``dtype``: one of ours, a name, a NumPy or ml_dtypes type, a torch dtype."""
+    if isinstance(dtype, ExtraDtype):
+        return dtype
+    if isinstance(dtype, str):
+        found = NAMES.get(dtype.rpartition(".")[2])
+        if found is not None:
+            return found
+    elif type(dtype).__module__ == "torch":
+        return as_dtype(str(dtype))
+    try:
+        made = np.dtype(dtype)
+    except TypeError:
+        made = None
+    if made is None or made not in _KNOWN:
+        from trnsim.errors import WrongDtype
+
+        raise WrongDtype(
+            f"{dtype!r} is not a data type of NKI",
+            rule="dtype",
+            got=str(dtype),
+            limit=sorted(NAMES),
+            hint="Trainium has no 64-bit types: pass float32 or int32, or split the value into two words"
+            if made is not None and made.itemsize == 8
+            else "",
+        )
+    return made
+
+
+def to_f32(x: np.ndarray) -> np.ndarray:
+    """What the engines compute on: ``x`` in float32 (no copy when it is already)."""
+    dtype = x.dtype
+    if dtype == float32:
+        return x
+    if dtype == bfloat16:
+        # twice as quick as ml_dtypes' own cast
+        wide = x.view(np.uint16).astype(np.uint32)
+        wide <<= 16
+        return wide.view(np.float32)
+    return x.astype(np.float32)
+
+
+_INT_RANGE = {d: (np.iinfo(d).min, np.iinfo(d).max) for d in (int8, int16, int32, uint8, uint16, uint32)}
+
+
+def round_tf32(x: np.ndarray) -> np.ndarray:
+    """Round fp32 to the 10 mantissa bits of tfloat32, ties to even."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+    rounded &= np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(x), rounded.view(np.float32), x)
+
+
+def cast(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """Convert a result to ``dtype`` as a write does: nearest even, integers saturate, NaN becomes integer 0."""
+    if dtype is tfloat32:
+        return round_tf32(x)
+    target = dtype.dtype if isinstance(dtype, ExtraDtype) else dtype
+    if x.dtype == target:
+        return x
+    if target == bool_:
+        return x != 0
+    if target.kind in "iu":
+        low, high = _INT_RANGE[target]
+        if x.dtype.kind in "iub":
+            return np.clip(x.astype(np.int64, copy=False), low, high).astype(target)
+        wide = np.rint(x.astype(np.float64))
+        return np.clip(np.nan_to_num(wide, nan=0.0, posinf=high, neginf=low), low, high).astype(target)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if x.dtype.kind in "iub" and target != float32:
+            x = x.astype(np.float32)
+        return x.astype(target)

@@ -1,0 +1,264 @@
+"""Where the elements of a tensor are: shape, strides and offset over a storage, and the algebra views are made of.
+
+Element ``(i0, i1, …)`` of a view sits at ``offset + Σ strides[k]·i_k`` of its storage, counted in elements of the
+view's dtype. On chip, dimension 0 is the partition and its stride is a multiple of the storage's row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongShape
+from trnsim.language.dtypes import DType
+from trnsim.language.objects import MemoryRegion, NKIObject
+from trnsim.memory import Storage
+
+
+class Dynamic:
+    """Run-time addressing of a view.
+
+    Attributes:
+        kind: ``scalar`` (one offset for the whole view), ``vector`` (a row for each partition, by DMA) or ``tensor``
+            (columns of the free dimension, on trn3).
+        index: register or tensor that holds the offsets.
+        stride: elements an offset of one moves.
+        dim: dimension the offsets address; -1 when it has gone from the view.
+        bound: offsets stay below this.
+        count: elements picked per partition (``tensor``).
+    """
+
+    __slots__ = ("bound", "count", "dim", "index", "kind", "stride")
+
+    def __init__(self, kind: str, index: Any, stride: int, dim: int, bound: int, count: int = 0) -> None:
+        self.kind = kind
+        self.index = index
+        self.stride = stride
+        self.dim = dim
+        self.bound = bound
+        self.count = count
+
+    def moved(self, dim: int) -> Dynamic:
+        """The same addressing after its dimension has become ``dim``."""
+        return Dynamic(self.kind, self.index, self.stride, dim, self.bound, self.count)
+
+
+class Layout(NKIObject):
+    """Fields and queries of a tensor; see the module text."""
+
+    __slots__ = ("_array", "buffer", "dtype", "dynamic", "offset", "shape", "storage", "strides")
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: DType
+    buffer: MemoryRegion
+    storage: Storage
+    dynamic: Dynamic | None
+    _array: np.ndarray | None
+
+    @property
+    def name(self) -> str:
+        """Debug name of the storage."""
+        return self.storage.name if self.storage is not None else ""
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for s in self.shape:
+            n *= s
+        return n
+
+    @property
+    def itemsize(self) -> int:
+        return int(self.dtype.itemsize)
+
+    @property
+    def on_chip(self) -> bool:
+        return self.buffer is MemoryRegion.sbuf or self.buffer is MemoryRegion.psum
+
+    @property
+    def row(self) -> int:
+        """Elements (of this view's dtype) of one partition of the storage."""
+        storage = self.storage
+        return storage.row * storage.itemsize // int(self.dtype.itemsize)
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition."""
+        n = 1
+        for s in self.shape[1:]:
+            n *= s
+        return n
+
+    @property
+    def partition_start(self) -> int:
+        """First partition of an on-chip view, as the hardware counts."""
+        return self.storage.partition + self.offset // self.row
+
+    def is_contiguous(self) -> bool:
+        """True when the view is dense and row-major (on chip: within each partition)."""
+        expected = 1
+        low = 1 if self.on_chip else 0
+        for k in range(self.ndim - 1, low - 1, -1):
+            if self.shape[k] != 1:
+                if self.strides[k] != expected:
+                    return False
+                expected *= self.shape[k]
+        return True
+
+    def get_pattern(self) -> list[list[int]]:
+        """The access pattern ``[[stride, count], …]``."""
+        return [[stride, count] for stride, count in zip(self.strides, self.shape, strict=True)]
+
+    def is_indirect(self) -> bool:
+        """True when part of the address is known only at run time."""
+        return self.dynamic is not None
+
+    def _is_whole(self) -> bool:
+        return (
+            self.storage is not None
+            and self.offset == 0
+            and self.dynamic is None
+            and self.size * self.itemsize == self.storage.nbytes
+            and self.is_contiguous()
+        )
+
+    def _view(
+        self, shape: Any, strides: Any, offset: int, dtype: Any = None, dynamic: Dynamic | None = None
+    ) -> Self:
+        made = object.__new__(type(self))
+        made.shape = tuple(shape)
+        made.strides = tuple(strides)
+        made.offset = offset
+        made.dtype = self.dtype if dtype is None else dtype
+        made.storage = self.storage
+        made.buffer = self.buffer
+        made.dynamic = self.dynamic if dynamic is None else dynamic
+        made._array = None
+        return made
+
+
+def is_register(value: Any) -> bool:
+    """True for a scalar that exists at run time only."""
+    return hasattr(value, "__nki_register__")
+
+
+def as_index(value: Any) -> int:
+    """``value`` as a Python int; registers give their value."""
+    if type(value) is int:
+        return value
+    if is_register(value):
+        return int(value.value)
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise WrongArgument(
+            f"{value!r} ({type(value).__name__}) is no index",
+            rule="index",
+            got=repr(value),
+            hint="indices are integers, slices, nl.ds or registers",
+        ) from None
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a dense tensor."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def without(items: Any, at: int) -> tuple[int, ...]:
+    """``items`` less the one at ``at``."""
+    return (*items[:at], *items[at + 1 :])
+
+
+def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
+    """``shape`` with its one -1 replaced so that it has ``size`` elements."""
+    known = 1
+    for n in shape:
+        if n < 1 and n != -1:
+            raise WrongShape(
+                f"{what}: {shape} has an entry of {n}", rule="view", got=n, limit=1, hint="sizes are at least 1, one may be -1"
+            )
+        known *= n if n != -1 else 1
+    if shape.count(-1) == 1 and size % known == 0:
+        shape = tuple(size // known if n == -1 else n for n in shape)
+        known = size
+    if known != size or -1 in shape:
+        raise WrongShape(
+            f"{what}: {shape} does not have {size} elements",
+            rule="view",
+            got=shape,
+            limit=size,
+            hint="a view keeps every element: the product of the sizes must not change",
+        )
+    return shape
+
+
+def merge(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
+    """Stride of the merged dimension, or ``None`` when the elements are not evenly spaced."""
+    stride: int | None = None
+    span = 1
+    for n, s in zip(reversed(shape), reversed(strides), strict=True):
+        if n == 1:
+            continue
+        if stride is None:
+            stride = s
+        elif s != stride * span:
+            return None
+        span *= n
+    return 1 if stride is None else stride
+
+
+def reshape_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Strides that show ``shape`` as ``new`` without a copy, or ``None``."""
+    runs: list[tuple[int, int]] = []
+    for n, s in zip(shape, strides, strict=True):
+        if n == 1:
+            continue
+        if runs and runs[-1][1] == s * n:
+            runs[-1] = (runs[-1][0] * n, s)
+        else:
+            runs.append((n, s))
+    out: list[int] = []
+    at = 0
+    left, stride = runs[0] if runs else (1, 1)
+    for n in new:
+        if n == 1:
+            out.append(left * stride)
+            continue
+        if left == 1 and at + 1 < len(runs):
+            at += 1
+            left, stride = runs[at]
+        if left % n:
+            return None
+        left //= n
+        out.append(left * stride)
+    return tuple(out)
+
+
+def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """True when two elements of a view share an address."""
+    dims = sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1)
+    span = 1
+    for s, n in dims:
+        if s < span:
+            break
+        span += s * (n - 1)
+    else:
+        return False
+    # steps that interleave can still miss each other
+    at = np.zeros(1, np.int64)
+    for s, n in dims:
+        at = (at[:, None] + np.arange(n) * s).ravel()
+    return bool(np.unique(at).size != at.size)

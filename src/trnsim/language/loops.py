@@ -1,0 +1,123 @@
+"""Loops and the launch grid. Static ranges unroll; dynamic loops run on the device with a register as counter."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trnsim.errors import WrongArgument
+from trnsim.session import require_session
+
+
+def _static(name: str, start: Any, stop: Any, step: Any) -> range:
+    warnings.warn(f"nl.{name} is an alias of range, which NKI prefers", DeprecationWarning, stacklevel=3)
+    return range(start) if stop is None else range(start, stop, step)
+
+
+def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    """``range``, unrolled (deprecated name)."""
+    return _static("affine_range", start, stop, step)
+
+
+def sequential_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    """``range``, unrolled (deprecated name)."""
+    return _static("sequential_range", start, stop, step)
+
+
+def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    """``range``, unrolled (deprecated name)."""
+    return _static("static_range", start, stop, step)
+
+
+def _value(x: Any) -> int:
+    return int(x.value) if hasattr(x, "__nki_register__") else int(x)
+
+
+def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+    from trnsim.isa.registers import VirtualRegister
+
+    session = require_session(what)
+    if hasattr(step, "__nki_register__") or int(step) < 1:
+        raise WrongArgument(f"{what}: step {step!r}", rule="dynamic-step", got=repr(step), limit=1, hint="the step is a positive compile-time integer")
+    if session.state.get("no_reorder"):
+        raise WrongArgument(f"{what} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
+    depth = session.state.get("dynamic_depth", 0)
+    session.state["dynamic_depth"] = depth + 1
+    try:
+        for i in range(_value(start), _value(stop), int(step)):
+            yield VirtualRegister(i, frozen=True)
+    finally:
+        session.state["dynamic_depth"] = depth
+
+
+def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
+    """A loop that runs on the device; bounds may be registers, the counter is a frozen register."""
+    if stop is None:
+        start, stop = 0, start
+    return _dynamic("nl.dynamic_range", start, stop, step)
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> None:
+    """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, on the device; ``i`` is a register passed by value."""
+    from trnsim.isa.registers import VirtualRegister
+
+    for i in _dynamic("nl.fori_loop", lower, upper, step):
+        body_fun(VirtualRegister(i.value))
+
+
+def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
+    """While the register is nonzero, ``body_fun`` gets its value and returns the register to test next."""
+    from trnsim.isa.registers import VirtualRegister
+
+    session = require_session("nl.while_loop")
+    if not hasattr(init, "__nki_register__"):
+        raise WrongArgument(f"nl.while_loop: init is {type(init).__name__}", rule="register", got=type(init).__name__, limit="VirtualRegister", hint="load the condition with nisa.register_load")
+    if session.state.get("no_reorder"):
+        raise WrongArgument("nl.while_loop inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
+    register = init
+    while register.value != 0:
+        register = body_fun(VirtualRegister(register.value))
+        if not hasattr(register, "__nki_register__"):
+            raise WrongArgument(f"nl.while_loop: the body returned {type(register).__name__}", rule="register", got=type(register).__name__, limit="VirtualRegister")
+
+
+class no_reorder:
+    """``with nl.no_reorder():`` keeps program order; the simulator always does, the schedule model listens."""
+
+    def __enter__(self) -> None:
+        self.session = require_session("nl.no_reorder")
+        self.outer = self.session.state.get("no_reorder", False)
+        self.session.state["no_reorder"] = True
+
+    def __exit__(self, *exc: object) -> None:
+        self.session.state["no_reorder"] = self.outer
+
+
+def program_id(axis: int = 0) -> int:
+    """Index of this core along ``axis`` of the launch grid."""
+    session = require_session("nl.program_id")
+    if not session.program:
+        return 0
+    if not 0 <= axis < len(session.program):
+        raise WrongArgument(f"program_id: axis {axis} of a grid with {len(session.program)}", rule="grid", got=axis, limit=len(session.program))
+    return session.program[axis]
+
+
+def num_programs(axes: Any = None) -> int:
+    """Cores along ``axes`` of the launch grid (all of them by default)."""
+    grid = require_session("nl.num_programs").grid
+    if not grid:
+        return 1
+    picked = range(len(grid)) if axes is None else (axes if isinstance(axes, (tuple, list)) else (axes,))
+    total = 1
+    for a in picked:
+        if not 0 <= a < len(grid):
+            raise WrongArgument(f"num_programs: axis {a} of a grid with {len(grid)}", rule="grid", got=a, limit=len(grid))
+        total *= grid[a]
+    return total
+
+
+def program_ndim() -> int:
+    """Dimensions of the launch grid; 0 without one."""
+    return len(require_session("nl.program_ndim").grid)

@@ -1,0 +1,305 @@
+"""Element-wise functions of two operands, which are also operators: ``nl.add(x, y)`` and ``op=nl.add``.
+
+Operands are tiles or one tile and a number; a ``[P, 1]`` tile, or size-1 free dimensions, broadcast. The result is a new
+SBUF tile. Its dtype is ``dtype``, else the tile's (with two tiles of different dtypes, the wider one's).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+import trnsim.isa as nisa
+from trnsim.errors import WrongArgument, WrongShape
+from trnsim.language.dtypes import float32, to_f32
+from trnsim.language.results import Operator, dtype_or, function, promote, same, tile
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import NkiInstruction, Session, instruction
+
+
+class SimulationOnly(UserWarning):
+    """A function that no engine has; a kernel that calls it does not compile for hardware."""
+
+
+def _broadcast(x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
+    """Views of ``x`` and ``y`` with one shape."""
+    if x.ndim != y.ndim:
+        # a column fits any rank
+        if x.free_size == 1:
+            x = x.reshape((x.shape[0],) + (1,) * (y.ndim - 1))
+        elif y.free_size == 1:
+            y = y.reshape((y.shape[0],) + (1,) * (x.ndim - 1))
+    fits = (
+        x.ndim == y.ndim
+        and x.shape[0] == y.shape[0]
+        and all(m == n or 1 in (m, n) for m, n in zip(x.shape, y.shape, strict=True))
+    )
+    if not fits:
+        rows = x.ndim == y.ndim and x.shape[0] != y.shape[0] and 1 in (x.shape[0], y.shape[0])
+        raise WrongShape(
+            f"x has shape {x.shape} and y has shape {y.shape}",
+            rule="broadcast",
+            got=x.shape,
+            limit=y.shape,
+            hint="engines do not broadcast across partitions: use nl.broadcast_to first"
+            if rows
+            else "free dimensions must be equal or 1",
+        )
+    for dim, (m, n) in enumerate(zip(x.shape, y.shape, strict=True)):
+        if m < n:
+            x = x.broadcast(dim, n)
+        elif n < m:
+            y = y.broadcast(dim, m)
+    return x, y
+
+
+_BITVEC = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"})
+
+
+def combine(op: str, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x op y`` into a new tile, with the instruction that fits the operands."""
+    x_tile, y_tile = isinstance(x, NkiTensor), isinstance(y, NkiTensor)
+    if not (x_tile and y_tile):
+        data = x if x_tile else y
+        if not isinstance(data, NkiTensor):
+            raise WrongArgument(
+                f"x is {type(x).__name__} and y is {type(y).__name__}; one must be a tile",
+                rule="operand",
+                got=(type(x).__name__, type(y).__name__),
+                limit="NkiTensor",
+                hint="compute with Python numbers directly",
+            )
+        dst = tile(data.shape, dtype_or(dtype, data.dtype))
+        nisa.tensor_scalar(dst, data, op, y if x_tile else x, reverse0=not x_tile)
+        return dst
+    made = dtype_or(dtype, promote(x.dtype, y.dtype))
+    if x.free_size != y.free_size and x.shape[0] == y.shape[0]:
+        for data, column, reverse in ((x, y, False), (y, x, True)):
+            if column.free_size == 1 and (op in _BITVEC or same(column.dtype, float32)):
+                dst = tile(data.shape, made)
+                nisa.tensor_scalar(dst, data, op, column, reverse0=reverse)
+                return dst
+    if x.shape != y.shape:
+        x, y = _broadcast(x, y)
+    dst = tile(x.shape, made)
+    nisa.tensor_tensor(dst, x, y, op)
+    return dst
+
+
+@function
+def add(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x + y``."""
+    return combine("add", x, y, dtype)
+
+
+@function
+def subtract(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x - y``."""
+    return combine("subtract", x, y, dtype)
+
+
+@function
+def multiply(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x * y``."""
+    return combine("multiply", x, y, dtype)
+
+
+@function
+def maximum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """The larger of ``x`` and ``y``."""
+    return combine("maximum", x, y, dtype)
+
+
+@function
+def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """The smaller of ``x`` and ``y``."""
+    return combine("minimum", x, y, dtype)
+
+
+@function
+def abs_max(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x`` where ``|x| > |y|``, else ``y``, with its sign; trn3."""
+    return combine("abs_max", x, y, dtype)
+
+
+@function
+def abs_min(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x`` where ``|x| < |y|``, else ``y``, with its sign; trn3."""
+    return combine("abs_min", x, y, dtype)
+
+
+abs_max.__nki_since__ = abs_min.__nki_since__ = 4  # type: ignore[attr-defined]
+
+
+@function
+def power(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x`` to the power ``y``."""
+    return combine("power", x, y, dtype)
+
+
+@function
+def equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where ``x == y``, else 0."""
+    return combine("equal", x, y, dtype)
+
+
+@function
+def not_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where ``x != y``, else 0."""
+    return combine("not_equal", x, y, dtype)
+
+
+@function
+def less(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where ``x < y``, else 0."""
+    return combine("less", x, y, dtype)
+
+
+@function
+def less_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where ``x <= y``, else 0."""
+    return combine("less_equal", x, y, dtype)
+
+
+@function
+def greater(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where ``x > y``, else 0."""
+    return combine("greater", x, y, dtype)
+
+
+@function
+def greater_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where ``x >= y``, else 0."""
+    return combine("greater_equal", x, y, dtype)
+
+
+@function
+def logical_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where both are nonzero, else 0."""
+    return combine("logical_and", x, y, dtype)
+
+
+@function
+def logical_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where at least one is nonzero, else 0."""
+    return combine("logical_or", x, y, dtype)
+
+
+@function
+def logical_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """1 where exactly one is nonzero, else 0."""
+    return combine("logical_xor", x, y, dtype)
+
+
+@function
+def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
+    """``x`` xor 1: the negation of values that are 0 or 1."""
+    return combine("logical_xor", x, 1.0, dtype)
+
+
+@function
+def bitwise_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Bits set in both integers."""
+    return combine("bitwise_and", x, y, dtype)
+
+
+@function
+def bitwise_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Bits set in at least one integer."""
+    return combine("bitwise_or", x, y, dtype)
+
+
+@function
+def bitwise_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Bits set in exactly one integer."""
+    return combine("bitwise_xor", x, y, dtype)
+
+
+@function
+def left_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Bits of ``x`` moved ``y`` places up."""
+    return combine("left_shift", x, y, dtype)
+
+
+@function
+def right_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Bits of ``x`` moved ``y`` places down; zeros come in."""
+    return combine("right_shift", x, y, dtype)
+
+
+@function
+def invert(x: Any, dtype: Any = None) -> NkiTensor:
+    """All bits of an integer flipped."""
+    dst = tile(x.shape, dtype_or(dtype, x.dtype))
+    nisa.tensor_scalar(dst, x, "invert", None)
+    return dst
+
+
+def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    whole = all(v.dtype.kind in "iub" for v in (x, y))
+    with np.errstate(all="ignore"):
+        if name != "divide" and whole:
+            return getattr(np, name)(x.astype(np.int64), y.astype(np.int64))
+        return getattr(np, name)(to_f32(x), to_f32(y))
+
+
+def _no_hardware(name: str) -> Any:
+    """An instruction hardware lacks, recorded as the ``tensor_tensor`` it resembles."""
+
+    def emulated(s: Session, dst: NkiTensor, x: Any, y: Any) -> NkiInstruction:
+        left, right = (
+            (s.read(v, role).reshape(v.shape[0], -1) if isinstance(v, NkiTensor) else np.asarray(v))
+            for v, role in ((x, "x"), (y, "y"))
+        )
+        values = _quotient(name, left, right) if s.numerics else left
+        s.write(dst, values, "dst")
+        return s.done("vector", (dst,), (x, y), op=name)
+
+    emulated.__name__ = "tensor_tensor"
+    return instruction(emulated)
+
+
+_EMULATED = {name: _no_hardware(name) for name in ("divide", "fmod", "mod")}
+
+
+def _emulate(name: str, x: Any, y: Any, dtype: Any, instead: str) -> NkiTensor:
+    tiles = [v for v in (x, y) if isinstance(v, NkiTensor)]
+    if not tiles:
+        raise WrongArgument(
+            f"x is {type(x).__name__} and y is {type(y).__name__}; one must be a tile",
+            rule="operand",
+            got=(type(x).__name__, type(y).__name__),
+            limit="NkiTensor",
+        )
+    warnings.warn(f"nl.{name} works in simulation only: no engine has it. {instead}", SimulationOnly, stacklevel=4)
+    made = tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)
+    if len(tiles) == 2 and x.shape != y.shape:
+        x, y = _broadcast(x, y)
+    dst = tile((x if isinstance(x, NkiTensor) else y).shape, dtype_or(dtype, made))
+    _EMULATED[name](dst, x, y)
+    return dst
+
+
+@function
+def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x / y``; simulation only, hardware has no division."""
+    return _emulate("divide", x, y, dtype, "Multiply by nl.reciprocal(y)")
+
+
+@function
+def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Remainder of ``x / y`` with ``x``'s sign; simulation only, hardware has no remainder."""
+    return _emulate("fmod", x, y, dtype, "Build it from reciprocal, trunc, multiply and subtract")
+
+
+@function
+def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Remainder of ``x / y`` with ``y``'s sign; simulation only, hardware has no remainder."""
+    return _emulate("mod", x, y, dtype, "Build it from reciprocal, floor, multiply and subtract")
+
+
+average = Operator("average", "pass it as op= to nisa.tensor_partition_reduce; nl.mean averages free dimensions")
+prelu = Operator("prelu", "pass it as op= to nisa.activate2, with relu_param= for the slope")
+bypass = Operator("bypass", "pass it as op0= or op1= to nisa.activate2 to skip a stage")

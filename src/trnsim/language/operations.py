@@ -1,0 +1,291 @@
+"""Moving, shaping and picking: loads and stores, products and transposes, selection, gathers, random tiles, printing."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+import trnsim.isa as nisa
+from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
+from trnsim.language.dtypes import as_dtype, float32, int32, uint8, uint32
+from trnsim.language.functions import copy
+from trnsim.language.objects import MemoryRegion, as_region
+from trnsim.language.results import as_tile, dtype_or, function, promote, same, tile
+from trnsim.language.tensor import NkiTensor
+from trnsim.memory import HBM, SBUF, SHARED_HBM
+from trnsim.session import Session, instruction, require_session
+
+psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
+
+
+def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
+    t = as_tile(t, role)
+    if t.on_chip:
+        raise WrongBuffer(
+            f"{role} ({t.name}) is in {t.buffer}, and {what} HBM",
+            rule="buffer",
+            got=str(t.buffer),
+            limit="hbm",
+            hint="move tiles on chip with nl.copy or nisa.tensor_copy",
+        )
+    return t
+
+
+@function
+def load(src: Any, dtype: Any = None) -> NkiTensor:
+    """A new SBUF tile with the values of an HBM tensor, whose first dimension becomes the partitions."""
+    src = _in_hbm(src, "src", "nl.load reads")
+    dst = tile(src.shape, dtype_or(dtype, src.dtype))
+    nisa.dma_copy(dst, src)
+    return dst
+
+
+@function
+def store(dst: Any, value: Any) -> None:
+    """Write an SBUF tile into an HBM tensor of as many elements."""
+    nisa.dma_copy(_in_hbm(dst, "dst", "nl.store writes"), as_tile(value, "value"))
+
+
+@function
+def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
+    """A new SBUF tile with a 2-D HBM tensor transposed on the way."""
+    src = _in_hbm(src, "src", "nl.load_transpose2d reads")
+    if src.ndim != 2:
+        raise WrongShape(
+            f"src has shape {src.shape}",
+            rule="two-dimensional",
+            got=src.ndim,
+            limit=2,
+            hint="reshape it to two dimensions",
+        )
+    dst = tile((src.shape[1], src.shape[0]), dtype_or(dtype, src.dtype))
+    nisa.dma_copy(dst, src.permute((1, 0)))
+    return dst
+
+
+@function
+def transpose(x: Any, dtype: Any = None) -> NkiTensor:
+    """A 2-D tile with partitions and free dimension swapped, in PSUM (Tensor Engine)."""
+    x = as_tile(x, "x")
+    if x.ndim != 2:
+        raise WrongShape(
+            f"x has shape {x.shape}",
+            rule="two-dimensional",
+            got=x.ndim,
+            limit=2,
+            hint="flatten the free dimensions with reshape",
+        )
+    swapped = tile((x.shape[1], x.shape[0]), x.dtype, psum)
+    nisa.nc_transpose(swapped, x, engine=nisa.engine.tensor)
+    wanted = dtype_or(dtype, x.dtype)
+    if same(wanted, x.dtype):
+        return swapped
+    converted = tile(swapped.shape, wanted, psum)
+    nisa.tensor_copy(converted, swapped)
+    return converted
+
+
+@function
+def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
+    """``x @ y`` (``x.T @ y`` with ``transpose_x``) as an fp32 tile in PSUM.
+
+    The Tensor Engine computes ``x.T @ y``; without ``transpose_x`` the left operand is transposed first.
+    """
+    x, y = as_tile(x, "x"), as_tile(y, "y")
+    for t, role in ((x, "x"), (y, "y")):
+        if t.ndim != 2:
+            raise WrongShape(
+                f"{role} has shape {t.shape}",
+                rule="two-dimensional",
+                got=t.ndim,
+                limit=2,
+                hint="flatten the free dimensions with reshape",
+            )
+    inner = x.shape[0] if transpose_x else x.shape[1]
+    if inner != y.shape[0]:
+        raise WrongShape(
+            f"x {x.shape} contracts over {inner} and y {y.shape} over {y.shape[0]}",
+            rule="matmul-shape",
+            got=inner,
+            limit=y.shape[0],
+            hint="set transpose_x=True when x is stored as [K, M]"
+            if x.shape[0] == y.shape[0]
+            else "the contracted dimensions must be equal",
+        )
+    left = x if transpose_x else copy(transpose(x))
+    dst = tile((left.shape[1], y.shape[1]), float32, psum)
+    nisa.nc_matmul(dst, left, y, accumulate=False)
+    return dst
+
+
+@function
+def expand_dims(x: Any, axis: int) -> NkiTensor:
+    """A view of ``x`` with a dimension of size 1 at ``axis``."""
+    x = as_tile(x, "x")
+    if not -x.ndim - 1 <= axis <= x.ndim:
+        raise WrongArgument(f"axis is {axis} and x has {x.ndim} dimensions", rule="axis", got=axis, limit=x.ndim)
+    return x.expand_dim(axis + x.ndim + 1 if axis < 0 else axis)
+
+
+def _rows(x: NkiTensor, partitions: int) -> NkiTensor:
+    """One partition repeated over many. Engines cannot, so DMA writes it to HBM and reads it back for every partition."""
+    x = x if x.buffer is sbuf else copy(x)
+    scratch = tile(x.shape, x.dtype, MemoryRegion.private_hbm)
+    nisa.dma_copy(scratch, x)
+    dst = tile((partitions, *x.shape[1:]), x.dtype)
+    nisa.dma_copy(dst, scratch.broadcast(0, partitions))
+    return dst
+
+
+@function
+def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
+    """``x`` repeated to ``shape``: of the same rank, each dimension equal or grown from 1. ``x`` itself if nothing changes."""
+    x = as_tile(x, "x")
+    wanted = dtype_or(dtype, x.dtype)
+    shape = tuple(int(n) for n in shape)
+    if len(shape) != x.ndim or any(m != n and m != 1 for m, n in zip(x.shape, shape, strict=True)):
+        raise WrongShape(
+            f"x has shape {x.shape} and cannot be broadcast to {shape}",
+            rule="broadcast",
+            got=x.shape,
+            limit=shape,
+            hint="the rank must be the same and every dimension equal or 1",
+        )
+    if x.shape == shape:
+        return x if same(x.dtype, wanted) else copy(x, wanted)
+    view = _rows(x, shape[0]) if x.shape[0] != shape[0] else x
+    if view.shape == shape and same(view.dtype, wanted):
+        return view
+    for dim in range(1, view.ndim):
+        if view.shape[dim] != shape[dim]:
+            view = view.broadcast(dim, shape[dim])
+    return copy(view, wanted)
+
+
+@function
+def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """``x`` where ``condition`` is nonzero, else ``y``; ``x`` and ``y`` are tiles of the condition's shape or numbers."""
+    condition = as_tile(condition, "condition")
+    tiles = [t for t in (x, y) if isinstance(t, NkiTensor)]
+    default = condition.dtype if not tiles else tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)
+    wanted = dtype_or(dtype, default)
+    for t in tiles:
+        if t.shape != condition.shape:
+            raise WrongShape(
+                f"condition has shape {condition.shape} and a choice has {t.shape}",
+                rule="where-shape",
+                got=t.shape,
+                limit=condition.shape,
+                hint="repeat the smaller tile with nl.broadcast_to",
+            )
+    chosen = tile(condition.shape, uint8)
+    nisa.tensor_scalar(chosen, condition, "not_equal", 0.0)
+    dst = tile(condition.shape, wanted)
+    if isinstance(y, NkiTensor):
+        nisa.tensor_copy(dst, y)
+    else:
+        nisa.memset(dst, y)
+    if isinstance(x, NkiTensor) and not same(x.dtype, wanted):
+        x = copy(x, wanted)
+    nisa.tensor_copy_predicated(dst, x, chosen)
+    return dst
+
+
+@function
+def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
+    """``out[p, i…] = data[p].flat[indices[p, i…]]``: a gather within partitions, shaped like ``indices``."""
+    data, indices = as_tile(data, "data"), as_tile(indices, "indices")
+    if axis != 0:
+        raise WrongArgument(
+            f"axis is {axis}",
+            rule="gather-axis",
+            got=axis,
+            limit=0,
+            hint="free dimensions are always flattened; leave axis at 0",
+        )
+    if same(indices.dtype, int32):
+        indices = indices.view(uint32)
+    dst = tile(indices.shape, data.dtype)
+    nisa.nc_n_gather(dst, data, indices)
+    wanted = dtype_or(dtype, data.dtype)
+    return dst if same(wanted, data.dtype) else copy(dst, wanted)
+
+
+@function
+def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
+    """``x`` with elements replaced by zero with probability ``rate``, a number or a ``(P, 1)`` tile."""
+    x = as_tile(x, "x")
+    dst = tile(x.shape, x.dtype)
+    nisa.dropout(dst, x, rate)
+    wanted = dtype_or(dtype, x.dtype)
+    return dst if same(wanted, x.dtype) else copy(dst, wanted)
+
+
+@function
+def random_seed(seed: Any) -> None:
+    """Seed `rand` and `dropout` with a ``[1, 1]`` tile that holds a 32-bit value."""
+    if not isinstance(seed, NkiTensor):
+        raise WrongArgument(
+            f"seed is {seed!r} ({type(seed).__name__}), and must be a [1, 1] tile",
+            rule="seed",
+            got=type(seed).__name__,
+            limit="NkiTensor",
+            hint="use nl.full((1, 1), seed, dtype=nl.int32, buffer=nl.sbuf)",
+        )
+    nisa.set_rng_seed(seed)
+
+
+def _fill_random(dst: NkiTensor) -> None:
+    """Uniform numbers from 0 to 1 into an on-chip tile."""
+    s = require_session("nl.rand")
+    if s.target.generation >= 4:
+        nisa.rand2(dst, 0.0, 1.0)
+        return
+    words = tile(dst.shape, uint32)
+    nisa.rng(words, engine=nisa.engine.vector)
+    # 24 bits convert to fp32 without rounding, so that 1.0 never comes out
+    nisa.tensor_scalar(words, words, "right_shift", 8)
+    nisa.tensor_scalar(dst, words, "multiply", 2.0**-24)
+
+
+@function
+def rand(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
+    """A tensor of uniform random numbers from 0 to 1, drawn on the Vector Engine."""
+    s = require_session("nl.rand")
+    region = as_region(buffer)
+    dst = s.allocate(shape, as_dtype(dtype), region, name)
+    if dst.on_chip:
+        _fill_random(dst)
+        return dst
+    flat = dst.reshape((math.prod(dst.shape),))
+    # HBM is filled in tiles: as many whole rows of 128 as fit, then what is left
+    width, partitions = 512, s.target.partitions
+    start = 0
+    while start < flat.shape[0]:
+        left = flat.shape[0] - start
+        rows, columns = (min(partitions, left // width), width) if left >= width else (1, left)
+        made = tile((rows, columns), dst.dtype)
+        _fill_random(made)
+        nisa.dma_copy(flat[start : start + rows * columns].reshape((rows, columns)), made)
+        start += rows * columns
+    return dst
+
+
+@instruction
+def device_print(s: Session, print_prefix: str, tensor: Any) -> None:
+    """Print ``print_prefix`` and the values of a tensor in SBUF or HBM, at once."""
+    if not isinstance(print_prefix, str):
+        raise WrongArgument(
+            f"print_prefix is {print_prefix!r} ({type(print_prefix).__name__})",
+            rule="print-prefix",
+            got=type(print_prefix).__name__,
+            limit="str",
+            hint="the prefix is a constant string",
+        )
+    values = s.read(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
+    shown: Any = np.array2string(values) if s.numerics else "values are not computed in timing-only mode"
+    sys.stdout.write(f"{print_prefix} {tensor.name}{list(tensor.shape)} {tensor.dtype}\n{shown}\n")
+    s.done("sync", (), (tensor,), op="print")

@@ -1,0 +1,118 @@
+"""``NkiTensor.rearrange``: split, reorder and merge dimensions by name, in the manner of einops."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from trnsim.errors import WrongArgument, WrongShape
+from trnsim.language.views import Views
+
+T = TypeVar("T", bound=Views)
+
+
+def rearrange(t: T, src_pattern: Any, dst_pattern: Any, fixed_sizes: dict[str, int]) -> T:
+    """``t`` with the dimensions named by ``src_pattern`` arranged as ``dst_pattern`` says.
+
+    A pattern is a tuple with one entry per dimension: a name, or a tuple of names whose product is the dimension.
+    ``fixed_sizes`` gives the sizes the shape alone does not determine.
+    """
+    fixed_sizes = {name: int(n) for name, n in fixed_sizes.items() if n != -1}
+    source, target = _groups(src_pattern, "src_pattern"), _groups(dst_pattern, "dst_pattern")
+    names = [name for group in source for name in group]
+    wanted = [name for group in target for name in group]
+    _same_names(names, wanted, fixed_sizes)
+    if len(source) != t.ndim:
+        raise WrongShape(
+            f"rearrange: src_pattern {src_pattern} names {len(source)} dimensions and {t.name} {t.shape} has {t.ndim}",
+            rule="rearrange",
+            got=len(source),
+            limit=t.ndim,
+            hint="give one entry per dimension",
+        )
+    split = t
+    for dim in range(t.ndim - 1, -1, -1):
+        group = source[dim]
+        if len(group) > 1:
+            split = split.reshape_dim(dim, _sizes(t, dim, group, fixed_sizes))
+        elif fixed_sizes.get(group[0], t.shape[dim]) != t.shape[dim]:
+            raise _disagree(t, dim, group, (fixed_sizes[group[0]],))
+    merged = split.permute(tuple(names.index(name) for name in wanted))
+    for dim, group in enumerate(target):
+        if len(group) > 1:
+            merged = merged.flatten_dims(dim, dim + len(group) - 1)
+    return merged
+
+
+def _groups(pattern: Any, role: str) -> list[tuple[str, ...]]:
+    groups: list[tuple[str, ...]] = []
+    for entry in pattern if isinstance(pattern, (tuple, list)) else (pattern,):
+        names = (entry,) if isinstance(entry, str) and pattern is not entry else entry
+        if not isinstance(names, (tuple, list)) or not names or not all(isinstance(name, str) for name in names):
+            raise WrongArgument(
+                f"rearrange: {role} has the entry {entry!r}",
+                rule="rearrange",
+                got=repr(entry),
+                limit="a name or a tuple of names",
+                hint="a pattern is a tuple with one entry per dimension: ('b', ('h', 'w'))",
+            )
+        groups.append(tuple(names))
+    return groups
+
+
+def _same_names(names: list[str], wanted: list[str], fixed_sizes: dict[str, int]) -> None:
+    for given in (names, wanted):
+        twice = sorted({name for name in given if given.count(name) > 1})
+        if twice:
+            raise WrongArgument(
+                f"rearrange: {', '.join(twice)} is named twice",
+                rule="rearrange",
+                got=twice,
+                hint="every dimension has a name of its own",
+            )
+    missing = sorted(set(names) ^ set(wanted))
+    if missing:
+        raise WrongArgument(
+            f"rearrange: {', '.join(missing)} is on one side only (source {names}, destination {wanted})",
+            rule="rearrange",
+            got=missing,
+            hint="both patterns name the same dimensions; a view neither sums nor repeats",
+        )
+    unknown = sorted(set(fixed_sizes) - set(names))
+    if unknown:
+        raise WrongArgument(
+            f"rearrange: fixed_sizes names {', '.join(unknown)}, which no pattern has",
+            rule="rearrange",
+            got=unknown,
+            limit=names,
+            hint="give sizes of named dimensions only",
+        )
+
+
+def _sizes(t: Views, dim: int, group: tuple[str, ...], fixed_sizes: dict[str, int]) -> tuple[int, ...]:
+    sizes = tuple(fixed_sizes.get(name, -1) for name in group)
+    if sizes.count(-1) > 1:
+        open_names = [name for name in group if name not in fixed_sizes]
+        raise WrongArgument(
+            f"rearrange: dimension {dim} of {t.name} has {t.shape[dim]} elements, which does not say the sizes of {', '.join(open_names)}",
+            rule="rearrange",
+            got=open_names,
+            limit=1,
+            hint="give all but one in fixed_sizes",
+        )
+    known = 1
+    for n in sizes:
+        known *= n if n != -1 else 1
+    if known < 1 or t.shape[dim] % known or (-1 not in sizes and known != t.shape[dim]):
+        raise _disagree(t, dim, group, sizes)
+    return sizes
+
+
+def _disagree(t: Views, dim: int, group: tuple[str, ...], sizes: tuple[int, ...]) -> WrongShape:
+    told = ", ".join(f"{name}={n}" for name, n in zip(group, sizes, strict=True) if n != -1)
+    return WrongShape(
+        f"rearrange: dimension {dim} of {t.name} has {t.shape[dim]} elements and fixed_sizes says {told}",
+        rule="rearrange",
+        got=sizes,
+        limit=t.shape[dim],
+        hint="the sizes of a group multiply to its dimension",
+    )

@@ -1,0 +1,125 @@
+"""What the functions of ``nki.language`` share: new tiles, result dtypes, and errors that say where they happened."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from trnsim.errors import KernelError, WrongArgument
+from trnsim.language.dtypes import (
+    FP8,
+    DType,
+    ExtraDtype,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    tfloat32,
+    uint8,
+)
+from trnsim.language.objects import MemoryRegion
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import current, require_session
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def function(fn: F) -> F:
+    """Make ``fn`` a function of ``nki.language``: its errors say which kernel, line and function they come from."""
+    label = f"nl.{fn.__name__}"
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except KernelError as error:
+            s = current()
+            if s is not None:
+                error.locate(kernel=s.kernel, instruction=label, line=s.line(), target=s.target.name)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def tile(shape: tuple[int, ...], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf) -> NkiTensor:
+    """A fresh on-chip tile."""
+    return require_session("nki.language").allocate(shape, dtype, buffer)
+
+
+def as_tile(x: Any, role: str) -> NkiTensor:
+    """``x``, which must be a tensor."""
+    if not isinstance(x, NkiTensor):
+        raise WrongArgument(
+            f"{role} is {x!r} ({type(x).__name__}), not a tile",
+            rule="operand",
+            got=type(x).__name__,
+            limit="NkiTensor",
+            hint="load the data with nl.load first",
+        )
+    return x
+
+
+def dtype_or(dtype: Any, default: DType) -> DType:
+    """The dtype asked for, else ``default``."""
+    return default if dtype is None else as_dtype(dtype)
+
+
+def same(a: DType, b: DType) -> bool:
+    """True for one dtype (NumPy alone would take tfloat32 for float32)."""
+    return a is b or (type(a) is type(b) and bool(a == b))
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype that holds results of mixing ``a`` and ``b``: a float beats integers, the wider of a kind wins."""
+    if same(a, b):
+        return a
+    float_a, float_b = _is_float(a), _is_float(b)
+    if float_a != float_b:
+        return a if float_a else b
+    if float_a:
+        return _wider_float(a, b)
+    made = np.result_type(*(uint8 if d == bool_ else d for d in (a, b)))
+    # int32 with uint32 would need 64 bits, which hardware lacks
+    return made if made.itemsize <= 4 else float32
+
+
+def _is_float(d: DType) -> bool:
+    return isinstance(d, ExtraDtype) or d in FP8 or d in (float16, bfloat16, float32) or d.kind not in "iub"
+
+
+def _wider_float(a: DType, b: DType) -> DType:
+    for wide in (float32, tfloat32):
+        if same(a, wide) or same(b, wide):
+            return wide
+    halves = {d for d in (a, b) if d in (float16, bfloat16)}
+    if len(halves) == 2:
+        return float32
+    return halves.pop() if halves else bfloat16
+
+
+class Operator:
+    """An operator constant that has no function of its own: ``nl.average``, ``nl.prelu``, ``nl.bypass``."""
+
+    __slots__ = ("__name__", "hint")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self.__name__ = name
+        self.hint = hint
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise WrongArgument(
+            f"nl.{self.__name__} is an operator, not a function",
+            rule="operator-constant",
+            got=self.__name__,
+            hint=self.hint,
+        )
+
+    def __repr__(self) -> str:
+        return f"nl.{self.__name__}"
+
+
+__all__ = ["Operator", "as_tile", "dtype_or", "function", "promote", "same", "tile"]

@@ -1,0 +1,269 @@
+"""``NkiTensor``: storage in one of the machine's memories, seen through a strided view.
+
+`trnsim.language.layout` says where elements are, `trnsim.language.views` and `trnsim.language.access` make other views;
+here are indexing and `array`, the NumPy window an instruction reads or writes through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import NotModelled, OutOfBounds, WrongArgument
+from trnsim.language.access import Access
+from trnsim.language.dtypes import ExtraDtype, as_dtype
+from trnsim.language.layout import Dynamic, as_index, row_major
+from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region
+from trnsim.language.views import run_time_scalar
+from trnsim.memory import Storage
+
+
+class NkiTensor(Access):
+    """A tensor of a kernel; see the module text. Made by ``nl.ndarray``, never by hand."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: Any,
+        storage: Storage | None = None,
+        buffer: Any = MemoryRegion.sbuf,
+        name: str = "",
+    ) -> None:
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype = as_dtype(dtype)
+        self.storage = storage  # type: ignore[assignment]
+        self.buffer = as_region(buffer)
+        self.strides = row_major(self.shape)
+        self.offset = 0
+        self.dynamic = None
+        self._array = None
+        if storage is not None and name:
+            storage.name = name
+
+    def __repr__(self) -> str:
+        where = f", offset={self.offset}, strides={self.strides}" if not self._is_whole() else ""
+        text = f"NkiTensor({self.name}, shape={self.shape}, dtype={self.dtype}, buffer={self.buffer}{where})"
+        if self.storage is not None and self.storage.arena.data is not None and self.dynamic is None:
+            with np.printoptions(threshold=64):
+                text += f"\n{self.written()}"
+        return text
+
+    def written(self) -> np.ndarray:
+        """This view's elements for printing: what was never written is masked."""
+        marks = self.marks(self.offset)
+        if isinstance(marks, int):
+            missing = np.full(self.shape, marks == 0)
+        else:
+            missing = (marks.reshape(*self.shape, -1) == 0).any(axis=-1)
+        values = self.array.astype(np.float32) if self.array.dtype.kind == "V" else self.array
+        return np.ma.masked_array(values, missing) if missing.any() else values
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        raise WrongArgument(
+            "a tensor cannot be iterated",
+            rule="iterate",
+            got=self.shape,
+            hint="loop over range(t.shape[0]) and index",
+        )
+
+    def __bool__(self) -> bool:
+        """True when every element is nonzero (as in ``assert nl.equal(a, b)``); only the simulator knows values."""
+        return bool(np.all(self.array != 0))
+
+    # -- the window -----------------------------------------------------------------------------------------------
+
+    @property
+    def array(self) -> np.ndarray:
+        """This view's elements as a NumPy window onto the machine's memory (static addressing)."""
+        if self._array is None:
+            self._array = self.window(self.offset)
+        return self._array
+
+    def window(self, offset: int) -> np.ndarray:
+        """The window with another element offset (for run-time addressing)."""
+        storage = self.storage
+        if storage is None or storage.arena.data is None:
+            raise NotModelled(f"{self.name or 'tensor'} has no values in timing-only mode", rule="timing-only")
+        dtype = self.dtype
+        physical = storage.physical
+        if dtype is not storage.dtype and dtype != storage.dtype:
+            if physical.itemsize != storage.itemsize:
+                raise NotModelled(
+                    "bits cannot be reinterpreted while low precision is kept as float32",
+                    rule="precise-fp",
+                    hint="unset NKI_PRECISE_FP=0",
+                )
+            physical = dtype.dtype if isinstance(dtype, ExtraDtype) else dtype
+        item = physical.itemsize
+        if storage.on_chip:
+            row = self.row
+            start, free = divmod(offset, row)
+            where = storage.base + start * storage.pitch + free * item
+            strides = (self.strides[0] // row * storage.pitch, *(s * item for s in self.strides[1:]))
+        else:
+            where = storage.base + offset * item
+            strides = tuple(s * item for s in self.strides)
+        return np.ndarray(self.shape, physical, storage.arena.data, where, strides)
+
+    def marks(self, offset: int) -> np.ndarray | int:
+        """Write marks of this view's elements: one code, or an array of codes (last axis added for wide elements)."""
+        marks = self.storage.arena.marks
+        return marks if isinstance(marks, int) else self.mark_window(offset)
+
+    def mark_window(self, offset: int, arena: Any = None) -> np.ndarray:
+        """The marks of this view as an array that can be written (those of ``arena`` when given)."""
+        storage = self.storage
+        arena = storage.arena if arena is None else arena
+        item = int(self.dtype.itemsize)
+        marks = arena.marks_for(item)
+        unit = arena.unit
+        # bytes of the address space the reference describes; equal to the physical ones unless NKI_PRECISE_FP=0
+        scale = storage.physical.itemsize // storage.itemsize if storage.physical.itemsize > storage.itemsize else 1
+        per = item // unit
+        if storage.on_chip:
+            row = self.row
+            start, free = divmod(offset, row)
+            pitch = storage.pitch // scale // unit
+            where = (storage.base // scale) // unit + start * pitch + free * per
+            strides = (self.strides[0] // row * pitch, *(s * per for s in self.strides[1:]))
+        else:
+            where = storage.base // unit + offset * per
+            strides = tuple(s * per for s in self.strides)
+        if per == 1:
+            return np.ndarray(self.shape, np.uint8, marks, where, strides)
+        return np.ndarray((*self.shape, per), np.uint8, marks, where, (*strides, 1))
+
+    # -- indexing -------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> NkiTensor:
+        """Integers, slices, ``...``, ``None``, ``nl.ds`` and one run-time index.
+
+        An integer drops its dimension, except the partition dimension of an on-chip tensor, and except where the result
+        would have fewer than two dimensions on chip or one in HBM: there the last one is kept with size 1.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        ndim = self.ndim
+        count = sum(1 for k in keys if k is not None and k is not Ellipsis)
+        if count > ndim:
+            raise OutOfBounds(
+                f"{count} indices for {self.name}, which has {ndim} dimensions",
+                rule="bounds",
+                got=count,
+                limit=ndim,
+                hint="give at most one index per dimension",
+            )
+        if any(k is Ellipsis for k in keys):
+            at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+            if any(k is Ellipsis for k in keys[at + 1 :]):
+                raise WrongArgument("an index has one '...' only", rule="index", got=repr(key), limit=1)
+            keys = (*keys[:at], *([slice(None)] * (ndim - count)), *keys[at + 1 :])
+        shape: list[int] = []
+        strides: list[int] = []
+        dropped: list[int] = []
+        offset = self.offset
+        dynamic = self.dynamic
+        dim = 0
+        for k in keys:
+            if k is None:
+                self._keep_partition(dim, "None as an index", "insert it after the partition dimension")
+                self._whole_view("None as an index")
+                shape.append(1)
+                strides.append(0)
+                continue
+            n, step = self.shape[dim], self.strides[dim]
+            if type(k) is slice:
+                low, high, by = self._bounds(k, dim, n)
+                if low or high != n or by != 1:
+                    self._not_dynamic(dim, "a slice")
+                offset += low * step
+                shape.append((high - low + by - 1) // by)
+                strides.append(step * by)
+            elif isinstance(k, DynamicSlice):
+                low, high = as_index(k.start), as_index(k.start) + as_index(k.size)
+                self._in_range(low, high, dim, n)
+                self._not_dynamic(dim, "nl.ds")
+                offset += low * step
+                shape.append(high - low)
+                strides.append(step)
+            elif isinstance(k, NkiTensor):
+                if dynamic is not None:
+                    raise self._second("a tensor index", dynamic)
+                self._keep_partition(dim, "a tensor index", "copy across partitions with dma_copy")
+                dynamic = Dynamic("scalar", run_time_scalar(k, "a tensor index"), step, -1, n)
+                dropped.append(len(shape))
+                shape.append(1)
+                strides.append(step)
+            else:
+                index = as_index(k)
+                index += n if index < 0 else 0
+                self._in_range(index, index + 1, dim, n)
+                self._not_dynamic(dim, "an integer index")
+                offset += index * step
+                if not (self.on_chip and dim == 0):
+                    dropped.append(len(shape))
+                shape.append(1)
+                strides.append(step)
+            dim += 1
+        shape.extend(self.shape[dim:])
+        strides.extend(self.strides[dim:])
+        least = 2 if self.on_chip else 1
+        gone = 0
+        for at in dropped:
+            if len(shape) <= least:
+                break
+            del shape[at - gone], strides[at - gone]
+            gone += 1
+        made = self._view(shape, strides, offset)
+        made.dynamic = dynamic
+        return made
+
+    def _bounds(self, k: slice, dim: int, n: int) -> tuple[int, int, int]:
+        by = 1 if k.step is None else as_index(k.step)
+        low = 0 if k.start is None else as_index(k.start)
+        high = n if k.stop is None else as_index(k.stop)
+        low += n if low < 0 else 0
+        high += n if high < 0 else 0
+        if by < 1:
+            raise WrongArgument(
+                f"step {by} of dimension {dim} of {self.name}", rule="view", got=by, limit=1, hint="steps are at least 1"
+            )
+        self._in_range(low, high, dim, n)
+        return low, high, by
+
+    def _in_range(self, low: int, high: int, dim: int, n: int) -> None:
+        if not 0 <= low < high <= n:
+            raise OutOfBounds(
+                f"{low}:{high} leaves dimension {dim} of {self.name}, which has {n} elements",
+                rule="bounds",
+                got=(low, high),
+                limit=n,
+                hint="make the last tile smaller: its end is min(stop, size)"
+                if low < high
+                else "a view has at least one element",
+            )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """``t[key] = value``: a copy by the Vector Engine on chip, by DMA otherwise; a number fills."""
+        from trnsim import isa
+
+        dst = self if key is Ellipsis else self[key]
+        if not isinstance(value, NkiTensor):
+            isa.memset(dst=dst, value=value)
+        elif dst.on_chip and value.on_chip:
+            isa.tensor_copy(dst=dst, src=value)
+        else:
+            isa.dma_copy(dst=dst, src=value)
+
+
+__all__ = ["Dynamic", "NkiTensor"]

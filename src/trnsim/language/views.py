@@ -1,0 +1,386 @@
+"""The views of a tensor: other shapes, orders and parts of the same storage. They cost nothing and copy nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from trnsim.errors import OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.language.dtypes import as_dtype
+from trnsim.language.layout import Dynamic, Layout, as_index, infer, is_register, merge, reshape_strides, row_major, without
+from trnsim.language.objects import MemoryRegion
+
+
+class Views(Layout):
+    """View methods of ``NkiTensor``."""
+
+    __slots__ = ()
+
+    # -- what a view may not do -----------------------------------------------------------------------------------
+
+    def _dim(self, dim: Any, what: str) -> int:
+        n = self.ndim
+        at = as_index(dim)
+        if not -n <= at < n:
+            raise OutOfBounds(
+                f"{what}: dimension {dim} of a tensor with {n} dimensions",
+                rule="view",
+                got=dim,
+                limit=n,
+                hint="count dimensions from 0",
+            )
+        return at % n
+
+    def _keep_partition(self, dim: int, what: str, hint: str) -> None:
+        gathered = self.dynamic is not None and self.dynamic.kind == "vector"
+        if dim == 0 and (self.on_chip or gathered):
+            raise WrongShape(
+                f"{what} would change the partition dimension (0) of {self.name}",
+                rule="partition-dim",
+                got=0,
+                limit=1,
+                hint=hint,
+            )
+
+    def _keep_two(self, ndim: int, what: str) -> None:
+        least = 2 if self.on_chip else 1
+        if ndim < least:
+            raise WrongShape(
+                f"{what} would leave {self.name} with {ndim} dimensions",
+                rule="two-dimensional",
+                got=ndim,
+                limit=least,
+                hint="on-chip tensors keep a partition and a free dimension" if self.on_chip else "a tensor has a dimension",
+            )
+
+    def _not_dynamic(self, dim: int, what: str) -> None:
+        dynamic = self.dynamic
+        if dynamic is not None and (dynamic.dim == dim or dynamic.kind == "tensor"):
+            raise WrongArgument(
+                f"{what} on dimension {dim}, which {self.name} already addresses at run time",
+                rule="indirect",
+                got=dim,
+                hint="slice, reshape and permute first, then select",
+            )
+
+    def _second(self, what: str, first: Dynamic) -> WrongArgument:
+        return WrongArgument(
+            f"{what}: {self.name} already has a run-time index",
+            rule="indirect",
+            got=first.kind,
+            hint="one run-time index per view; is_indirect() tells",
+        )
+
+    def _once(self, what: str) -> None:
+        if self.dynamic is not None:
+            raise self._second(what, self.dynamic)
+
+    def _whole_view(self, what: str) -> None:
+        if self.dynamic is not None and self.dynamic.kind == "tensor":
+            self._not_dynamic(1, what)
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> Self:
+        """Elements ``start:end:step`` of dimension ``dim``."""
+        dim = self._dim(dim, "slice")
+        start, end, step = as_index(start), as_index(end), as_index(step)
+        if step < 1:
+            raise WrongArgument(
+                f"slice: step {step} of {self.name}", rule="view", got=step, limit=1, hint="steps are at least 1"
+            )
+        if not 0 <= start < end <= self.shape[dim]:
+            raise OutOfBounds(
+                f"slice {start}:{end} leaves dimension {dim} of {self.name}, which has {self.shape[dim]} elements",
+                rule="bounds",
+                got=(start, end),
+                limit=self.shape[dim],
+                hint="make the last tile smaller: its end is min(stop, size)"
+                if start < end
+                else "a view has at least one element",
+            )
+        if start or end != self.shape[dim] or step != 1:
+            self._not_dynamic(dim, "slice")
+        shape = list(self.shape)
+        strides = list(self.strides)
+        shape[dim] = (end - start + step - 1) // step
+        offset = self.offset + start * strides[dim]
+        strides[dim] *= step
+        return self._view(shape, strides, offset)
+
+    def select(self, dim: int, index: Any) -> Self:
+        """One element of dimension ``dim``, which goes away; ``index`` is an int, or a tensor or register for run time.
+
+        On chip the partition dimension stays with size 1, and so does the last free dimension.
+        """
+        dim = self._dim(dim, "select")
+        shape, strides = list(self.shape), list(self.strides)
+        keep = (self.on_chip and (dim == 0 or self.ndim <= 2)) or self.ndim == 1
+        if isinstance(index, Layout) or is_register(index):
+            self._once("select")
+            self._keep_partition(dim, "a dynamic select", "copy across partitions with dma_copy")
+            dynamic = Dynamic("scalar", run_time_scalar(index, "select"), strides[dim], -1, shape[dim])
+            shape[dim] = 1
+            if not keep:
+                del shape[dim], strides[dim]
+            return self._view(shape, strides, self.offset, dynamic=dynamic)
+        index = as_index(index)
+        if not 0 <= index < shape[dim]:
+            raise OutOfBounds(
+                f"select: index {index} of dimension {dim} of {self.name}, which has {shape[dim]} elements",
+                rule="bounds",
+                got=index,
+                limit=shape[dim],
+                hint=f"indices run from 0 to {shape[dim] - 1}",
+            )
+        self._not_dynamic(dim, "select")
+        offset = self.offset + index * strides[dim]
+        if keep:
+            shape[dim] = 1
+            return self._view(shape, strides, offset)
+        return self._view(without(shape, dim), without(strides, dim), offset, dynamic=_shift(self.dynamic, dim, -1))
+
+    # -- other orders and shapes ----------------------------------------------------------------------------------
+
+    def permute(self, dims: tuple[int, ...]) -> Self:
+        """The same elements with dimensions in the order ``dims``."""
+        dims = tuple(as_index(d) for d in dims)
+        if sorted(dims) != list(range(self.ndim)):
+            raise WrongArgument(
+                f"permute: {dims} is no permutation of {self.ndim} dimensions",
+                rule="view",
+                got=dims,
+                limit=tuple(range(self.ndim)),
+                hint="name every dimension once",
+            )
+        self._whole_view("permute")
+        if dims[0] != 0:
+            self._keep_partition(0, "permute", "transpose across partitions with nc_transpose or dma_transpose")
+        dynamic = self.dynamic
+        if dynamic is not None and dynamic.dim >= 0:
+            dynamic = dynamic.moved(dims.index(dynamic.dim))
+        return self._view(
+            [self.shape[d] for d in dims], [self.strides[d] for d in dims], self.offset, dynamic=dynamic
+        )
+
+    def broadcast(self, dim: int, size: int) -> Self:
+        """Repeat a dimension of size 1 ``size`` times."""
+        dim = self._dim(dim, "broadcast")
+        self._keep_partition(dim, "broadcast", "broadcast across partitions with a matmul or dma_copy")
+        self._not_dynamic(dim, "broadcast")
+        if self.shape[dim] != 1:
+            raise WrongShape(
+                f"broadcast: dimension {dim} of {self.name} has {self.shape[dim]} elements",
+                rule="view",
+                got=self.shape[dim],
+                limit=1,
+                hint="only a dimension of size 1 can be repeated: insert one with expand_dim",
+            )
+        if as_index(size) < 1:
+            raise WrongArgument(
+                f"broadcast: size {size}", rule="view", got=size, limit=1, hint="a view has at least one element"
+            )
+        shape, strides = list(self.shape), list(self.strides)
+        shape[dim], strides[dim] = as_index(size), 0
+        return self._view(shape, strides, self.offset)
+
+    def expand_dim(self, dim: int) -> Self:
+        """A new dimension of size 1 at ``dim``."""
+        dim = as_index(dim)
+        if not 0 <= dim <= self.ndim:
+            raise OutOfBounds(
+                f"expand_dim: position {dim} of {self.ndim} dimensions",
+                rule="view",
+                got=dim,
+                limit=self.ndim,
+                hint=f"positions run from 0 to {self.ndim}",
+            )
+        self._keep_partition(dim, "expand_dim", "insert it after the partition dimension")
+        self._whole_view("expand_dim")
+        shape, strides = list(self.shape), list(self.strides)
+        stride = shape[dim] * strides[dim] if dim < self.ndim else 1
+        shape.insert(dim, 1)
+        strides.insert(dim, stride)
+        return self._view(shape, strides, self.offset, dynamic=_shift(self.dynamic, dim, 1))
+
+    def squeeze_dim(self, dim: int) -> Self:
+        """Without dimension ``dim``, whose size is 1."""
+        dim = self._dim(dim, "squeeze_dim")
+        self._keep_partition(dim, "squeeze_dim", "the partition dimension stays")
+        self._not_dynamic(dim, "squeeze_dim")
+        if self.shape[dim] != 1:
+            raise WrongShape(
+                f"squeeze_dim: dimension {dim} of {self.name} has {self.shape[dim]} elements",
+                rule="view",
+                got=self.shape[dim],
+                limit=1,
+                hint="pick an element with select",
+            )
+        self._keep_two(self.ndim - 1, "squeeze_dim")
+        return self._view(
+            without(self.shape, dim), without(self.strides, dim), self.offset, dynamic=_shift(self.dynamic, dim, -1)
+        )
+
+    def reshape_dim(self, dim: int, shape: tuple[int, ...]) -> Self:
+        """Split dimension ``dim`` into ``shape`` (one entry may be -1)."""
+        dim = self._dim(dim, "reshape_dim")
+        parts = infer(tuple(as_index(n) for n in shape), self.shape[dim], f"reshape_dim of {self.name}")
+        if len(parts) == 1:
+            return self
+        self._keep_partition(dim, "reshape_dim", "only free dimensions split")
+        self._not_dynamic(dim, "reshape_dim")
+        self._keep_two(self.ndim - 1 + len(parts), "reshape_dim")
+        inner = [self.strides[dim] * n for n in row_major(parts)]
+        return self._view(
+            (*self.shape[:dim], *parts, *self.shape[dim + 1 :]),
+            (*self.strides[:dim], *inner, *self.strides[dim + 1 :]),
+            self.offset,
+            dynamic=_shift(self.dynamic, dim, len(parts) - 1),
+        )
+
+    def flatten_dims(self, start_dim: int, end_dim: int) -> Self:
+        """Merge dimensions ``start_dim`` to ``end_dim``, which must be contiguous with each other."""
+        start_dim, end_dim = self._dim(start_dim, "flatten_dims"), self._dim(end_dim, "flatten_dims")
+        if end_dim < start_dim:
+            raise WrongArgument(
+                f"flatten_dims: from {start_dim} to {end_dim}",
+                rule="view",
+                got=(start_dim, end_dim),
+                hint="give the first dimension first",
+            )
+        if end_dim > start_dim:
+            self._keep_partition(start_dim, "flatten_dims", "start after the partition dimension")
+            self._whole_view("flatten_dims")
+        shape = self.shape[start_dim : end_dim + 1]
+        merged = merge(shape, self.strides[start_dim : end_dim + 1])
+        if merged is None:
+            raise WrongShape(
+                f"flatten_dims: dimensions {start_dim}..{end_dim} of {self.name} are not contiguous "
+                f"(shape {self.shape}, strides {self.strides})",
+                rule="contiguous",
+                got=self.strides,
+                hint="copy the tensor first",
+            )
+        size = 1
+        for n in shape:
+            size *= n
+        return self._view(
+            (*self.shape[:start_dim], size, *self.shape[end_dim + 1 :]),
+            (*self.strides[:start_dim], merged, *self.strides[end_dim + 1 :]),
+            self.offset,
+        )
+
+    def reshape(self, *shape: Any) -> Self:
+        """The same elements, row-major, in another shape; the layout must allow it without a copy."""
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        wanted = infer(tuple(as_index(n) for n in given), self.size, f"reshape of {self.name} {self.shape}")
+        self._keep_two(len(wanted), "reshape")
+        gathered = self.dynamic is not None and self.dynamic.kind == "vector"
+        if wanted != self.shape:
+            self._whole_view("reshape")
+        if self.on_chip or gathered:
+            if wanted[0] != self.shape[0]:
+                raise WrongShape(
+                    f"reshape: partition dimension of {self.name} is {self.shape[0]} and would become {wanted[0]}",
+                    rule="partition-dim",
+                    got=wanted[0],
+                    limit=self.shape[0],
+                    hint="move data across partitions with dma_copy or a transpose",
+                )
+            free = reshape_strides(self.shape[1:], self.strides[1:], wanted[1:])
+            strides = None if free is None else (self.strides[0], *free)
+        else:
+            strides = reshape_strides(self.shape, self.strides, wanted)
+        if strides is None:
+            raise WrongShape(
+                f"reshape: {self.shape} with strides {self.strides} cannot be seen as {wanted}",
+                rule="contiguous",
+                got=self.shape,
+                limit=wanted,
+                hint="copy the tensor first",
+            )
+        return self._view(wanted, strides, self.offset)
+
+    def rearrange(
+        self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
+    ) -> Self:
+        """Split, reorder and merge dimensions by name, as einops does."""
+        from trnsim.language.rearrange import rearrange
+
+        return rearrange(self, src_pattern, dst_pattern, fixed_sizes or {})
+
+    def view(self, dtype: Any) -> Self:
+        """The same bits read as ``dtype``; the last dimension is scaled by the ratio of sizes."""
+        new = as_dtype(dtype)
+        self._once("view")
+        old_size, new_size = self.itemsize, int(new.itemsize)
+        if old_size == new_size:
+            return self._view(self.shape, self.strides, self.offset, new)
+        if self.strides[-1] != 1 and self.shape[-1] != 1:
+            raise WrongShape(
+                f"view: the last dimension of {self.name} has stride {self.strides[-1]}",
+                rule="contiguous",
+                got=self.strides[-1],
+                limit=1,
+                hint="take the view first and slice afterwards, or copy the tensor",
+            )
+        scaled = [self.offset, *self.strides[:-1], self.shape[-1]]
+        if any(n * old_size % new_size for n in scaled):
+            raise WrongShape(
+                f"view: {self.name} {self.shape} of {self.dtype} does not divide into {new}",
+                rule="view",
+                got=self.shape[-1] * old_size,
+                limit=new_size,
+                hint=f"the last dimension, every stride and the offset must be multiples of {new_size} bytes",
+            )
+        offset, *strides, last = (n * old_size // new_size for n in scaled)
+        return self._view((*self.shape[:-1], last), (*strides, 1), offset, new)
+
+    reinterpret_cast = view
+
+    def bitcast(self, dtype: Any) -> Self:
+        """Older name of `view`."""
+        return self.view(dtype)
+
+def _shift(dynamic: Dynamic | None, dim: int, by: int) -> Dynamic | None:
+    if dynamic is None or dynamic.dim < dim:
+        return dynamic
+    return dynamic.moved(dynamic.dim + by)
+
+
+def run_time_scalar(index: Any, what: str) -> Any:
+    """Check a run-time offset: a register, or one integer in SBUF."""
+    if is_register(index):
+        return index
+    if not isinstance(index, Layout):
+        raise WrongArgument(
+            f"{what}: {index!r} ({type(index).__name__})",
+            rule="indirect",
+            got=type(index).__name__,
+            limit="register or [1, 1] SBUF tile",
+            hint="a compile-time offset goes into offset=",
+        )
+    if index.buffer is not MemoryRegion.sbuf:
+        raise WrongBuffer(
+            f"{what}: the index {index.name} is in {index.buffer}",
+            rule="indirect",
+            got=str(index.buffer),
+            limit="sbuf",
+            hint="load it into SBUF with dma_copy, or into a register with register_load",
+        )
+    if index.size != 1:
+        raise WrongShape(
+            f"{what}: the index {index.name} has shape {index.shape}",
+            rule="indirect",
+            got=index.shape,
+            limit=(1, 1),
+            hint="a run-time index is one element",
+        )
+    if index.dtype.kind not in "iu":
+        raise WrongDtype(
+            f"{what}: the index {index.name} is {index.dtype}",
+            rule="indirect",
+            got=str(index.dtype),
+            limit="an integer dtype",
+            hint="convert it with tensor_copy into an int32 tile",
+        )
+    return index

@@ -1,0 +1,258 @@
+"""Which Python the NKI compiler accepts.
+
+``lint(kernel)`` reads the source of a kernel, and of every function and class it reaches, and says what the compiler
+would refuse before the kernel runs. It never calls the kernel. What the reference says is refused is an ``error``; what
+it discourages, deprecates or leaves open is a ``warning``: refusing a kernel that compiles is worse than missing one
+that does not. The rules, with the passage each stands on, are in ``docs/concepts/lint.md``.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any, overload
+
+from trnsim._lint.rules import RULES, Rule, Severity
+from trnsim._lint.source import Unit, unwrap
+from trnsim._lint.walk import Used, Walk
+from trnsim.errors import NotNki
+
+_CACHE_SIZE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place the compiler would refuse, or might.
+
+    Attributes:
+        file, line, column: where; lines and columns are counted from one.
+        rule: the rule's stable name, such as ``dict-key``.
+        severity: ``error`` or ``warning``.
+        message: what is wrong.
+        rewrite: what to write instead.
+        function: the function the line belongs to.
+        source: the line itself.
+        width: how many characters of it are meant.
+    """
+
+    file: str
+    line: int
+    column: int
+    rule: str
+    severity: Severity
+    message: str
+    rewrite: str
+    function: str = ""
+    source: str = field(default="", compare=False, repr=False)
+    width: int = field(default=1, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message} [{self.rule}]"
+        text = self.source.expandtabs(4)
+        shift = len(self.source[: self.column - 1].expandtabs(4))
+        mark = f"\n    {text}\n    {' ' * shift}{'^' * self.width}" if text.strip() else ""
+        return f"{head}{mark}\n    rewrite: {self.rewrite}."
+
+
+class LintReport(Sequence[Finding]):
+    """Findings in the order of the source, the kernel's own first; empty when there is nothing to say.
+
+    Compares equal to any sequence of the same findings.
+    """
+
+    __slots__ = ("_errors", "_findings")
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        self._findings = tuple(findings)
+        self._errors = tuple(f for f in self._findings if f.severity == "error")
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """What the compiler refuses."""
+        return self._errors
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What the reference discourages or leaves open."""
+        return tuple(f for f in self._findings if f.severity == "warning")
+
+    def __len__(self) -> int:
+        return len(self._findings)
+
+    @overload
+    def __getitem__(self, index: int) -> Finding: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Finding, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Finding | tuple[Finding, ...]:
+        return self._findings[index]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self._findings)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and not isinstance(other, str) and self._findings == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._findings)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (LintReport, (self._findings,))
+
+    def __str__(self) -> str:
+        if not self._findings:
+            return "no findings"
+        count = f"{_count('error', self.errors)}, {_count('warning', self.warnings)}"
+        return "\n".join([*map(str, self._findings), count])
+
+    def __repr__(self) -> str:
+        return f"LintReport({list(self._findings)!r})"
+
+
+def _count(word: str, of: Sequence[object]) -> str:
+    return f"{len(of)} {word}" if len(of) == 1 else f"{len(of)} {word}s"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """A report, and what must be unchanged for it to hold: the code, and the outside names it resolved."""
+
+    code: CodeType
+    globals: tuple[tuple[dict[str, Any], str, Any], ...]
+    cells: tuple[tuple[int, Any], ...]
+    report: LintReport
+
+    def holds(self, function: FunctionType) -> bool:
+        for space, name, obj in self.globals:
+            if space.get(name) is not obj:
+                return False
+        if self.cells:
+            closure = function.__closure__ or ()
+            return all(_identity(closure[i].cell_contents) is known for i, known in self.cells)
+        return True
+
+
+def _identity(obj: Any) -> Any:
+    # kernels made by one factory share their code, and so do the helpers they capture
+    return obj.__code__ if isinstance(obj, FunctionType) else obj
+
+
+_cache: dict[tuple[int, bool], _Cached] = {}
+
+
+def lint(kernel: Callable[..., Any], follow: bool = True) -> LintReport:
+    """Say what the NKI compiler would refuse in ``kernel``.
+
+    Args:
+        kernel: a function, a method, or what ``nki.jit`` makes of one.
+        follow: check the functions and the ``NKIObject`` methods the kernel reaches as well, except those of NKI,
+            of the standard library and of array libraries, and those marked ``function.__nki_builtin__ = True``
+            because something else takes their place on the device.
+
+    Returns:
+        The findings. A kernel without readable source gives a single warning, ``source-unavailable``.
+
+    A report is kept with the kernel's code, so that asking again costs less than a microsecond; redefining a helper
+    the kernel calls makes it anew.
+    """
+    function = kernel if type(kernel) is FunctionType else getattr(kernel, "__wrapped__", None)
+    if type(function) is not FunctionType or "__wrapped__" in function.__dict__:
+        function = unwrap(kernel)
+    if function is None:
+        return LintReport([_unreadable(repr(kernel))])
+    key = (id(function.__code__), follow)
+    known = _cache.get(key)
+    if known is not None and known.holds(function):
+        return known.report
+    report, used = _run(function, follow=follow)
+    if len(_cache) >= _CACHE_SIZE:
+        _cache.pop(next(iter(_cache)))
+    _cache[key] = _cached(function, report, used)
+    return report
+
+
+def require_nki(kernel: Callable[..., Any], follow: bool = True) -> LintReport:
+    """Return the report of ``kernel``, or raise ``NotNki`` with it as ``findings`` if it contains an error."""
+    report = lint(kernel, follow)
+    if report.errors:
+        raise _refusal(kernel, report)
+    return report
+
+
+class LintWarning(UserWarning):
+    """A kernel contains Python the NKI compiler refuses, and runs all the same."""
+
+
+def apply_lint(kernel: Callable[..., Any], mode: str) -> None:
+    """If the compiler would refuse ``kernel``: raise (mode ``error``), warn (``warn``) or do nothing (``off``)."""
+    if mode == "error":
+        require_nki(kernel)
+    elif mode == "warn":
+        report = lint(kernel)
+        if report.errors:
+            warnings.warn(_refusal(kernel, report).message, LintWarning, stacklevel=2)
+
+
+def _refusal(kernel: Callable[..., Any], report: LintReport) -> NotNki:
+    first = report.errors[0]
+    count = len(report.errors)
+    places = "one place" if count == 1 else f"{count} places"
+    listed = "\n".join(str(f) for f in report.errors)
+    error = NotNki(
+        f"the NKI compiler refuses {places}:\n{listed}",
+        rule=first.rule,
+        kernel=getattr(unwrap(kernel), "__name__", None),
+        line=f"{first.file}:{first.line}",
+        findings=report,
+    )
+    # a SyntaxError is printed from these
+    error.msg, error.filename, error.lineno, error.offset = str(error), first.file, first.line, first.column
+    error.text = first.source
+    return error
+
+
+def _run(function: FunctionType, *, follow: bool) -> tuple[LintReport, list[Used]]:
+    found: dict[tuple[str, int, int, str], Finding] = {}
+
+    def report(unit: Unit | None, owner: FunctionType, rule: str, node: ast.AST | None, detail: str) -> None:
+        finding = _finding(RULES[rule], unit, owner, node, detail)
+        found.setdefault((finding.file, finding.line, finding.column, rule), finding)
+
+    walk = Walk(report, follow=follow)
+    walk.run(function)
+    owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in found.values()))}
+    ordered = sorted(found.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))
+    return LintReport(ordered), walk.used
+
+
+def _finding(rule: Rule, unit: Unit | None, owner: FunctionType, node: ast.AST | None, detail: str) -> Finding:
+    message = f"{detail}: {rule.reason}" if detail else rule.reason
+    code = owner.__code__
+    if unit is None or node is None:
+        line, column, width, source = code.co_firstlineno, 1, 1, ""
+    else:
+        line = unit.line(node)
+        column, width = unit.span(node, line)
+        source = unit.text(line)
+    return Finding(
+        code.co_filename, line, column, rule.id, rule.severity, message, rule.rewrite, owner.__qualname__, source, width
+    )
+
+
+def _unreadable(name: str) -> Finding:
+    rule = RULES["source-unavailable"]
+    return Finding("<unknown>", 1, 1, rule.id, rule.severity, f"`{name}`: {rule.reason}", rule.rewrite)
+
+
+def _cached(function: FunctionType, report: LintReport, used: list[Used]) -> _Cached:
+    outside = {(id(space), name): (space, name, obj) for space, name, obj in used if space is not None}
+    free = function.__code__.co_freevars
+    cells = {free.index(name): _identity(obj) for space, name, obj in used if space is None and name in free}
+    return _Cached(function.__code__, tuple(outside.values()), tuple(cells.items()), report)
+
+
+__all__ = ["RULES", "Finding", "LintReport", "LintWarning", "Rule", "apply_lint", "lint", "require_nki"]

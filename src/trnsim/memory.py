@@ -1,0 +1,259 @@
+"""Memory as hardware has it: bytes in partitions, addresses that may overlap, poison until written, real capacity.
+
+A `Storage` is what one allocation names. Its bytes live in an `Arena`: a private one for a tensor the compiler would
+place, the core's SBUF or PSUM for a tensor with an explicit address, so that overlapping addresses share bytes.
+The arena knows what was written (``UNWRITTEN``, ``WRITTEN``, ``MATMUL``: by a matmul into PSUM).
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trnsim.errors import CapacityError
+from trnsim.targets import Target
+
+SBUF, PSUM, HBM, SHARED_HBM = "sbuf", "psum", "private_hbm", "shared_hbm"
+UNWRITTEN, WRITTEN, MATMUL = 0, 1, 2
+
+_uids = itertools.count()
+
+
+class Arena:
+    """Bytes with a row pitch, and how far they have been written.
+
+    ``marks`` is one code when all bytes are alike, else an array with a code for every ``unit`` bytes.
+    """
+
+    __slots__ = ("data", "marks", "nbytes", "unit")
+
+    def __init__(self, nbytes: int, *, data: Any = None, marks: int = UNWRITTEN, unit: int = 4) -> None:
+        self.nbytes = nbytes
+        self.data = data
+        self.marks: int | np.ndarray = marks
+        self.unit = unit
+
+    def marks_for(self, itemsize: int) -> np.ndarray:
+        """``marks`` as an array fine enough to address elements of ``itemsize`` bytes."""
+        marks, unit = self.marks, self.unit
+        if isinstance(marks, int):
+            if itemsize % unit:
+                unit = self.unit = 1
+            marks = self.marks = np.full(self.nbytes // unit, marks, np.uint8)
+        elif itemsize % unit:
+            marks = self.marks = np.repeat(marks, unit)
+            self.unit = 1
+        return marks
+
+
+class Storage:
+    """One allocation: where its bytes are, how they are laid out, when it was used.
+
+    Attributes:
+        row: elements of a partition row (on chip) or of the whole tensor (HBM), in units of ``itemsize`` bytes.
+        pitch: bytes from one partition to the next in the arena.
+        base: byte of the first element in the arena.
+        partition: first partition (0 when the compiler places the tensor).
+        first, last: instruction numbers of the first write and the last access.
+    """
+
+    __slots__ = (
+        "address",
+        "arena",
+        "base",
+        "buffer",
+        "dtype",
+        "first",
+        "itemsize",
+        "last",
+        "line",
+        "log",
+        "name",
+        "partition",
+        "physical",
+        "pitch",
+        "row",
+        "rows",
+        "shape",
+        "shared",
+        "snapshot",
+        "uid",
+        "user",
+        "__weakref__",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: Any,
+        physical: np.dtype[Any],
+        buffer: str,
+        arena: Arena,
+        pitch: int,
+        base: int = 0,
+        partition: int = 0,
+        address: tuple[int, int] | None = None,
+        line: str | None = None,
+    ) -> None:
+        self.uid = next(_uids)
+        self.name = name or f"t{self.uid}"
+        self.shape = shape
+        self.dtype = dtype
+        self.physical = physical
+        self.itemsize = int(dtype.itemsize)
+        self.buffer = buffer
+        self.arena = arena
+        self.pitch = pitch
+        self.base = base
+        self.partition = partition
+        self.address = address
+        self.line = line
+        self.first = self.last = -1
+        self.log: list[Span] | None = None
+        self.snapshot: np.ndarray | None = None
+        self.user: Any = None
+        self.shared = False
+        size = 1
+        for n in shape[1:]:
+            size *= n
+        self.rows = shape[0] if shape else 1
+        self.row = size
+
+    @property
+    def on_chip(self) -> bool:
+        return self.buffer in (SBUF, PSUM)
+
+    @property
+    def partition_bytes(self) -> int:
+        """Bytes this tensor takes in each partition."""
+        return self.row * self.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * self.row * self.itemsize
+
+    def span(self) -> Span:
+        """What the lifetime of this tensor is, without its bytes."""
+        return Span(
+            self.name, self.shape, str(self.dtype), self.buffer, self.partition_bytes, self.itemsize, self.first, self.last, self.address, self.line
+        )
+
+    def __del__(self) -> None:
+        # the bytes go when the last view does; the lifetime is still needed when capacity is checked
+        if self.log is not None and self.last >= 0:
+            self.log.append(self.span())
+
+    def __repr__(self) -> str:
+        return f"{self.name}{list(self.shape)} {self.dtype} in {self.buffer}"
+
+
+class Span(NamedTuple):
+    """When a tensor was alive, and how much of each partition it took."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    buffer: str
+    partition_bytes: int
+    itemsize: int
+    first: int
+    last: int
+    address: tuple[int, int] | None
+    line: str | None
+
+
+class Lifetimes:
+    """Which tensors are on chip together, seen as a compiler does: from the first write to the last access."""
+
+    def __init__(self) -> None:
+        self.ended: list[Span] = []
+        self.live: list[weakref.ref[Storage]] = []
+        self._sweep = 1024
+
+    def add(self, storage: Storage) -> None:
+        """Follow an on-chip tensor."""
+        storage.log = self.ended
+        self.live.append(weakref.ref(storage))
+        if len(self.live) > self._sweep:
+            self.live = [r for r in self.live if r() is not None]
+            self._sweep = 1024 + 2 * len(self.live)
+
+    def storages(self) -> list[Storage]:
+        """The tensors Python can still reach."""
+        return [s for s in (r() for r in self.live) if s is not None]
+
+    def spans(self, buffer: str) -> list[Span]:
+        """Lifetimes of every used tensor of a memory."""
+        running = [s.span() for s in self.storages() if s.last >= 0]
+        return [s for s in (*self.ended, *running) if s.buffer == buffer]
+
+    def peak(self, buffer: str) -> tuple[int, list[Span]]:
+        """Most bytes a partition holds at any instruction, and the tensors alive then."""
+        used = self.spans(buffer)
+        events = [(s.first, 0, i) for i, s in enumerate(used)] + [(s.last, 1, i) for i, s in enumerate(used)]
+        events.sort()
+        fixed: dict[int, Span] = {}
+        placed = fixed_bytes = best = 0
+        when = -1
+        for time, ends, i in events:
+            s = used[i]
+            if s.address is None:
+                placed += -s.partition_bytes if ends else s.partition_bytes
+            else:
+                if ends:
+                    del fixed[i]
+                else:
+                    fixed[i] = s
+                fixed_bytes = _union(fixed.values())
+            if placed + fixed_bytes > best:
+                best, when = placed + fixed_bytes, time
+        return best, [s for s in used if s.first <= when <= s.last]
+
+    def check(self, target: Target) -> dict[str, int]:
+        """High-water marks by memory; raises `CapacityError` when one exceeds the target's."""
+        marks = {}
+        for buffer, limit in ((SBUF, target.sbuf_partition_bytes), (PSUM, target.psum_partition_bytes)):
+            best, alive = self.peak(buffer)
+            marks[buffer] = best
+            if best > limit:
+                raise too_much(buffer, best, limit, alive, target)
+        return marks
+
+
+def _union(storages: Any) -> int:
+    total, end = 0, -1
+    for s in sorted(storages, key=lambda s: s.address[1]):
+        start, stop = s.address[1], s.address[1] + s.partition_bytes
+        total += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return total
+
+
+def too_much(buffer: str, need: int, limit: int, alive: list[Span], target: Target) -> CapacityError:
+    """The error that names what is alive, where it was made and what tile would fit."""
+    alive = sorted(alive, key=lambda s: -s.partition_bytes)
+    rows = [f"{s.name}{list(s.shape)} {s.dtype}: {s.partition_bytes} bytes ({s.line})" for s in alive[:8]]
+    if len(alive) > 8:
+        rows.append(f"and {len(alive) - 8} more")
+    hint = f"{len(alive)} tensors are alive together: " + "; ".join(rows)
+    if alive:
+        biggest = alive[0]
+        others = need - biggest.partition_bytes
+        fits = max(0, limit - others) // max(1, biggest.itemsize)
+        if fits:
+            hint += f". A {biggest.name} of at most {fits} elements per partition would fit"
+        else:
+            hint += f". Tiles with 1/{-(-need // limit)} of the free size would fit; or finish with one before the next is written"
+    return CapacityError(
+        where=buffer.upper(),
+        required=need,
+        available=limit,
+        hint=hint,
+        target=target.name,
+        live=[(s.name, s.shape, s.dtype, s.partition_bytes, s.line) for s in alive],
+    )

@@ -1,0 +1,166 @@
+"""Races on shared HBM: two cores touch the same element, one of them writing, and nothing orders the two.
+
+Each shared tensor has a shadow with one byte per element: who wrote and who read it since the last barrier. Views mark
+their own elements, so interleaved rows or columns of two cores do not meet. A barrier on a tensor wipes its shadow. A
+barrier on another tensor, or a ``sendrecv``, stops both cores too, but the compiler orders only what an instruction names:
+such accesses are kept as *loosely* ordered and warned about.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trnsim.errors import Race
+from trnsim.language.tensor import NkiTensor
+from trnsim.memory import Arena, Storage
+from trnsim.session import Session
+
+_LOOSE = 4
+
+
+class RaceWarning(RuntimeWarning):
+    """Accesses of two cores that only a synchronisation on something else keeps apart."""
+
+
+class Access(NamedTuple):
+    """One instruction's touch of a shared tensor."""
+
+    core: int
+    write: bool
+    view: NkiTensor
+    offsets: list[int]
+    line: str
+
+    @property
+    def verb(self) -> str:
+        return "writes" if self.write else "reads"
+
+
+class Shadow:
+    """Who touched a tensor: bits 0 and 1 of a byte are writes of cores 0 and 1, bits 2 and 3 reads; 4 to 7 the same, loosely ordered."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.bits = Arena(storage.arena.nbytes, unit=storage.itemsize)
+        self.fresh: list[Access] = []
+        self.loose: list[Access] = []
+
+    def windows(self, access: Access) -> list[np.ndarray]:
+        """The bytes of the shadow that belong to an access."""
+        return [access.view.mark_window(offset, self.bits) for offset in access.offsets]
+
+    def note(self, session: Session, access: Access) -> None:
+        """Check an access against the other core's and remember it."""
+        core = access.core
+        other = 1 - core
+        against = (1 << other) | ((4 << other) if access.write else 0)
+        mine = np.uint8((1 if access.write else 4) << core)
+        for window in self.windows(access):
+            if window.any():
+                if (window & np.uint8(against)).any():
+                    raise self._race(session, access, window, against)
+                if (window & np.uint8(against << _LOOSE)).any():
+                    self._warn(access, window, against << _LOOSE)
+            window |= mine
+        self.fresh.append(access)
+
+    def loosen(self) -> None:
+        """Both cores met over something else."""
+        for access in self.fresh:
+            for window in self.windows(access):
+                window |= (window & np.uint8(15)) << np.uint8(_LOOSE)
+                window &= np.uint8(240)
+        self.loose += self.fresh
+        self.fresh = []
+
+    def clear(self) -> None:
+        """Both cores met over this tensor."""
+        for access in (*self.fresh, *self.loose):
+            for window in self.windows(access):
+                window[...] = 0
+        self.fresh, self.loose = [], []
+
+    def _culprit(self, access: Access, window: np.ndarray, against: int, log: list[Access]) -> tuple[Access, tuple[int, ...]]:
+        """The other core's access that meets ``window``, and the first element (of this view) where they meet."""
+        at = tuple(int(i) for i in np.argwhere(window & np.uint8(against))[0])
+        marks = self.bits.marks_for(self.bits.unit)
+        byte = window.ctypes.data - marks.ctypes.data + sum(i * s for i, s in zip(at, window.strides, strict=True))
+        blank = Arena(self.bits.nbytes, unit=self.bits.unit)
+        for other in reversed(log):
+            if other.core == access.core or not (other.write or access.write):
+                continue
+            for offset in other.offsets:
+                other.view.mark_window(offset, blank)[...] = 1
+            if blank.marks_for(blank.unit)[byte]:
+                return other, at[: access.view.ndim]
+        raise AssertionError("a mark without an access")
+
+    def _race(self, session: Session, access: Access, window: np.ndarray, against: int) -> Race:
+        other, at = self._culprit(access, window, against, self.fresh)
+        view = access.view
+        return Race(
+            f"core {access.core} {access.verb} {view.name}{list(view.shape)} at {access.line}, core {other.core} {other.verb} the same elements "
+            f"at {other.line}, and no barrier lies between; element {at} of the view is one of them",
+            rule="race",
+            got=(access.line, other.line),
+            limit="a core_barrier between the two",
+            hint=f"call nisa.core_barrier(data={view.name}, cores=(0, 1)) on both cores between the two, or give each core its own part",
+            tensor=view.name,
+            lines=(other.line, access.line),
+            line=access.line,
+        )
+
+    def _warn(self, access: Access, window: np.ndarray, against: int) -> None:
+        other, at = self._culprit(access, window, against, self.loose)
+        name = access.view.name
+        warnings.warn(
+            f"core {access.core} {access.verb} {name} at {access.line} after core {other.core} {other.verb} the same elements at {other.line} "
+            f"(element {at} of the view). The cores met in between, but not over {name}, so nothing orders these two on the hardware; "
+            f"call nisa.core_barrier(data={name}, cores=(0, 1)) between them.",
+            RaceWarning,
+            stacklevel=2,
+        )
+
+
+def access_of(session: Session, t: NkiTensor, write: bool) -> Access:
+    """What an operand touches: one place, or one per gathered row. Indices out of bounds are the instruction's business."""
+    dynamic = t.dynamic
+    if dynamic is None:
+        return Access(session.core, write, t, [t.offset], session.line())
+    if dynamic.kind == "vector":
+        rows = session.read(dynamic.index, "index", compute=False).reshape(-1).astype(np.int64)
+        view = t._view(t.shape[1:] or (1,), t.strides[1:] or (1,), t.offset)
+    else:
+        rows = np.array([session.scalar(dynamic.index, "index")])
+        view = t._view(t.shape, t.strides, t.offset)
+    view.dynamic = None
+    storage: Any = t.storage
+    last = storage.rows * t.row - 1 - sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))
+    starts = (t.offset + int(i) * dynamic.stride for i in rows)
+    return Access(session.core, write, view, [o for o in starts if 0 <= o <= last], session.line())
+
+
+class Watch:
+    """The shadows of one logical core's shared tensors."""
+
+    def __init__(self) -> None:
+        self.shadows: dict[int, tuple[Arena, Shadow]] = {}
+
+    def note(self, session: Session, t: NkiTensor, write: bool) -> None:
+        """An instruction of ``session`` touches ``t``."""
+        storage: Any = t.storage
+        found = self.shadows.get(id(storage.arena))
+        if found is None:
+            found = self.shadows[id(storage.arena)] = (storage.arena, Shadow(storage))
+        found[1].note(session, access_of(session, t, write))
+
+    def met(self, over: tuple[Storage, ...] = ()) -> None:
+        """Both cores have met over the tensors ``over``."""
+        named = {id(s.arena) for s in over}
+        for key, (_, shadow) in self.shadows.items():
+            if key in named:
+                shadow.clear()
+            else:
+                shadow.loosen()

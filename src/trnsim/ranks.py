@@ -1,0 +1,150 @@
+"""A kernel on several ranks at once: each has its own device memory, and ``nki.collectives`` connects them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trnsim.arrays import is_array, is_torch, to_numpy
+from trnsim.collectives.world import World
+from trnsim.crew import Crew
+from trnsim.errors import WrongArgument
+from trnsim.lint import apply_lint
+from trnsim.program import Launch, as_kernel, params_of
+from trnsim.session import Record
+
+
+class PerRank:
+    """An argument that differs from rank to rank."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = list(values)
+
+    def __repr__(self) -> str:
+        return f"per_rank({self.values!r})"
+
+
+def per_rank(values: Sequence[Any]) -> PerRank:
+    """Mark a list as one value for each rank: ``simulate_ranks(kernel, 4)(per_rank(shards), weights)``."""
+    return PerRank(values)
+
+
+def simulate_ranks(
+    kernel: Any,
+    ranks: int,
+    *,
+    ranks_per_node: int | None = None,
+    target: Any = None,
+    checks: bool = True,
+    numerics: bool = True,
+    lint: str | None = None,
+    seed: int = 0,
+    trace: list[Record] | None = None,
+) -> Callable[..., list[Any]]:
+    """A callable that runs ``kernel`` on ``ranks`` ranks and returns their results in a list.
+
+    Arguments marked with `per_rank` are dealt out; any other goes to every rank, arrays as copies. An array given to all ranks
+    is changed in place only if every rank leaves the same in it.
+
+    Args:
+        kernel: as in `simulate`; ``kernel[2]`` gives every rank two cores.
+        ranks: how many.
+        ranks_per_node: ranks of one instance, for collectives that care (default: all are on one).
+        target: as in `simulate`, like all that follow.
+        checks: enforce the hardware's rules.
+        numerics: compute values.
+        lint: what to do with Python the NKI compiler refuses.
+        seed: initial state of the random-number instructions.
+        trace: receives the instruction streams of all ranks.
+    """
+    made = as_kernel(kernel)
+    if not isinstance(ranks, int) or ranks < 1:
+        raise WrongArgument(f"{ranks!r} ranks", rule="ranks", got=ranks, limit=1, hint="give the number of ranks")
+    if ranks_per_node is not None and (ranks_per_node < 1 or ranks % ranks_per_node):
+        raise WrongArgument(f"{ranks} ranks with {ranks_per_node} on a node", rule="ranks-per-node", got=ranks_per_node, limit=ranks, hint="nodes are full")
+    params = params_of(made, target=target, checks=checks, numerics=numerics, lint=lint, seed=seed)
+
+    def run(*args: Any, **kwargs: Any) -> list[Any]:
+        if params.lint != "off":
+            apply_lint(made.function, params.lint)
+        dealt = Deal(ranks)
+        crew = Crew()
+        world = World(ranks, crew, ranks_per_node)
+        launches = [Launch(made, params, trace, rank=r, world=world, crew=crew) for r in range(ranks)]
+        try:
+            for rank, launch in enumerate(launches):
+                own = tuple(dealt.take(a, rank) for a in args), {k: dealt.take(v, rank) for k, v in kwargs.items()}
+                for session, body in zip(launch.sessions, launch.bodies(*own), strict=True):
+                    label = f"rank {rank}" if launch.cores == 1 else f"rank {rank} core {session.core}"
+                    crew.add(session, label, body)
+            raw = crew.run()
+            results = [launch.results(raw[i * launch.cores : (i + 1) * launch.cores]) for i, launch in enumerate(launches)]
+            if numerics:
+                dealt.check()
+        except BaseException:
+            for launch in launches:
+                launch.arguments.restore()
+            raise
+        for launch in launches:
+            launch.arguments.write_back()
+        dealt.gather()
+        return results
+
+    return run
+
+
+class Deal:
+    """Arguments handed out to ranks. An array that several ranks get is copied for each."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self._given: dict[int, tuple[Any, list[Any]]] = {}
+
+    def take(self, value: Any, rank: int) -> Any:
+        """The part of ``rank``."""
+        if isinstance(value, PerRank):
+            if len(value.values) != self.ranks:
+                raise WrongArgument(
+                    f"per_rank has {len(value.values)} values for {self.ranks} ranks", rule="per-rank", got=len(value.values), limit=self.ranks, hint="give one value for each rank"
+                )
+            part = value.values[rank]
+            shared = sum(v is part for v in value.values) > 1
+            return self._copied(part) if shared else part
+        return self._copied(value)
+
+    def _copied(self, value: Any) -> Any:
+        if is_array(value):
+            copies = self._given.setdefault(id(value), (value, []))[1]
+            meta = is_torch(value) and value.is_meta
+            copies.append(value if meta else value.detach().clone() if is_torch(value) else np.array(to_numpy(value), copy=True))
+            return copies[-1]
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self._copied, value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(self._copied, value))
+        if isinstance(value, dict):
+            return {k: self._copied(v) for k, v in value.items()}
+        return value
+
+    def check(self) -> None:
+        """Refuse different writes to an array that all ranks were given."""
+        for _, copies in self._given.values():
+            first = to_numpy(copies[0])
+            if any(to_numpy(c).tobytes() != first.tobytes() for c in copies[1:]):
+                raise WrongArgument(
+                    "ranks wrote different values into an array that all of them were given",
+                    rule="per-rank-write",
+                    got=first.shape,
+                    hint="mark the argument with trnsim.per_rank, one array for each rank",
+                )
+
+    def gather(self) -> None:
+        """Bring what all ranks wrote alike into the caller's array."""
+        for value, copies in self._given.values():
+            if is_torch(value):
+                if not value.is_meta:
+                    value.detach().copy_(copies[0])
+            elif isinstance(value, np.ndarray) and value.flags.writeable:
+                value[...] = copies[0]

@@ -1,0 +1,92 @@
+"""``kernel.with_schedule``: dependencies between named instructions, added to those the data makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnsim.errors import WrongArgument
+from trnsim.session import NkiInstruction, Operand, Record
+
+Edges = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def as_edges(edges: Any) -> Edges:
+    """``[(name, name or names), …]`` in one form."""
+    made = []
+    for edge in edges:
+        if not (isinstance(edge, (tuple, list)) and len(edge) == 2 and isinstance(edge[0], str)):
+            raise WrongArgument(f"{edge!r} is no dependency", rule="schedule", got=edge, limit="(name, name or names)", hint='write ("later", "earlier")')
+        later, earlier = edge
+        made.append((later, (earlier,) if isinstance(earlier, str) else tuple(earlier)))
+    return tuple(made)
+
+
+class Named:
+    """The instructions of a run that have a ``name=``, and the dependencies between them."""
+
+    def __init__(self, edges: Edges) -> None:
+        self.edges = edges
+        self.found: dict[str, list[Record]] = {}
+
+    def note(self, name: Any, made: Any) -> None:
+        """An instruction called ``name`` was issued."""
+        if isinstance(made, NkiInstruction) and made.record is not None:
+            self.found.setdefault(str(name), []).append(made.record)
+
+    def check(self, trace: list[Record]) -> None:
+        """Add the dependencies to the stream; refuse names that are unknown or not unique, and cycles."""
+        for core in sorted({r.core for r in trace}):
+            own = [r for r in trace if r.core == core]
+            for later, earliers in self.edges:
+                for earlier in earliers:
+                    self._add(self._one(later, core), self._one(earlier, core), own)
+
+    def _one(self, name: str, core: int) -> Record:
+        found = [r for r in self.found.get(name, ()) if r.core == core]
+        if len(found) != 1:
+            raise WrongArgument(
+                f"the schedule speaks of {name!r}, and {len(found) or 'no'} instructions have that name",
+                rule="schedule-name",
+                got=name,
+                limit=sorted(self.found),
+                hint="give one instruction name=" + repr(name) if not found else f"number the names: {name}0, {name}1, …",
+            )
+        return found[0]
+
+    def _add(self, later: Record, earlier: Record, own: list[Record]) -> None:
+        if later is earlier or (later.index < earlier.index and _needs(earlier, later, own)):
+            raise WrongArgument(
+                f"instruction {earlier.index} ({earlier.name}, {earlier.line}) needs what {later.index} ({later.name}, {later.line}) writes, and is scheduled before it",
+                rule="schedule-cycle",
+                got=(later.index, earlier.index),
+                hint="turn the pair round: the first name is the one that comes later",
+            )
+        later.after.append(earlier.index)
+
+
+def _needs(last: Record, first: Record, stream: list[Record]) -> bool:
+    """True when data or an added dependency leads from ``first`` to ``last``."""
+    reached = [first]
+    for record in stream:
+        if not first.index < record.index <= last.index:
+            continue
+        if any(_conflict(earlier, record) for earlier in reached) or any(i in record.after for i in (r.index for r in reached)):
+            if record is last:
+                return True
+            reached.append(record)
+    return False
+
+
+def _conflict(a: Record, b: Record) -> bool:
+    pairs = [(w, x) for w in a.writes for x in (*b.reads, *b.writes)] + [(r, w) for r in a.reads for w in b.writes]
+    return any(_overlap(x, y) for x, y in pairs)
+
+
+def _overlap(x: Operand, y: Operand) -> bool:
+    return (
+        x.key == y.key
+        and x.first_partition < y.end_partition
+        and y.first_partition < x.end_partition
+        and x.first_byte < y.end_byte
+        and y.first_byte < x.end_byte
+    )

@@ -1,0 +1,127 @@
+"""What a DMA costs: descriptors, packets and the sixteen engines that move them.
+
+A transfer is cut into descriptors of contiguous bytes on both sides. Engine ``e`` of a core serves SBUF partitions
+``8e`` to ``8e + 7``; transfers within HBM are dealt to all engines. A packet costs ``dma_packet + bytes / dma_rate`` on
+its engine. Who writes the descriptors decides what issuing costs and when data starts to move:
+
+* ``static``: prepared before launch; trn1's only way for addresses known at compile time.
+* ``swdge``: written by GpSimd while the kernel runs; what trn2's compiler does for kernel arguments and results.
+* ``hwdge``: written by a hardware block that Sync or Scalar commands; constants and HBM scratch on trn2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnsim.memory import PSUM, SBUF
+from trnsim.targets import Target
+from trnsim.timing.costs import Call, Layout, itemsize
+
+DMA_NAMES = frozenset(("dma_copy", "dma_transpose", "dma_compute"))
+
+
+class Transfer(NamedTuple):
+    """One DMA: bytes, descriptors, (engine, nanoseconds, packets) for each engine, and what the kernel said of issuing it."""
+
+    nbytes: int
+    read: int
+    written: int
+    descriptors: int
+    work: tuple[tuple[int, float, float], ...]
+    load: bool
+    mode: str
+    trigger: str
+
+
+def run_bytes(operand: Layout) -> int:
+    """Bytes that lie together: within a partition on chip, anywhere in HBM."""
+    expected = 1
+    low = 1 if operand.buffer in (SBUF, PSUM) else 0
+    for extent, stride in zip(reversed(operand.shape[low:]), reversed(operand.strides[low:]), strict=True):
+        if extent == 1:
+            continue
+        if stride != expected:
+            break
+        expected *= extent
+    return expected * itemsize(operand.dtype)
+
+
+def _elements(operand: Layout) -> int:
+    size = 1
+    for extent in operand.shape:
+        size *= extent
+    return size
+
+
+def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
+    """The work a DMA instruction asks for. ``first_partition`` is that of its on-chip side."""
+    time = target.timing
+    dst = call.writes[0]
+    srcs = [o for o in call.reads if _elements(o) >= _elements(dst)] or list(call.reads[:1]) or [dst]
+    src = srcs[0]
+    nbytes = max(_elements(dst) * itemsize(dst.dtype), _elements(src) * itemsize(src.dtype))
+    chip = dst if dst.buffer in (SBUF, PSUM) else src if src.buffer in (SBUF, PSUM) else None
+    to_chip = dst.buffer in (SBUF, PSUM)
+    from_chip = src.buffer in (SBUF, PSUM)
+    gathered = bool(call.info.get("indirect"))
+
+    run = min(run_bytes(src), run_bytes(dst))
+    if chip is not None:
+        run = min(run, chip.n * itemsize(chip.dtype))
+    if call.name == "dma_transpose":
+        run = _transposed(src, dst)
+    run = max(1, run)
+    descriptors = max(1, -(-nbytes // run))
+    # rows that lie together in HBM travel together up to 4 KiB, longer ones are cut
+    together = run
+    if not gathered and chip is not None:
+        together = max(run, min(time.dma_packet_bytes, run_bytes(dst if from_chip else src)))
+    together = min(together, time.dma_packet_bytes)
+    packets = run / together
+    packet = packets * _packet(together, target)
+    if not to_chip and run < 512:
+        # P: a short HBM write is a read-modify-write
+        packet = max(packet, 41.0) if run_bytes(dst) == run else packet
+    packets *= descriptors
+    total = descriptors * packet
+    if call.name == "dma_transpose":
+        total /= 0.5 if from_chip and to_chip else 0.9
+    if call.name == "dma_compute":
+        total *= max(2, len(srcs)) / (2 if target.generation >= 4 else 1)
+    work = _spread(total, packets, chip, first_partition, time.dma_engines)
+    read = 0 if from_chip else sum(_elements(o) * itemsize(o.dtype) for o in srcs)
+    written = 0 if to_chip else _elements(dst) * itemsize(dst.dtype)
+    return Transfer(
+        nbytes,
+        read,
+        written,
+        descriptors,
+        work,
+        not from_chip,
+        "swdge" if gathered else str(call.info.get("dge", "unknown")),
+        str(call.info.get("engine", "unknown")),
+    )
+
+
+def _transposed(src: Layout, dst: Layout) -> int:
+    """A3: transposes move [128, 16] tiles whose 16 elements are contiguous."""
+    return min(run_bytes(src), 16 * itemsize(dst.dtype) * 16)
+
+
+def _packet(nbytes: int, target: Target) -> float:
+    time = target.timing
+    return min(time.dma_packet + nbytes / time.dma_short_rate, time.dma_base + nbytes / time.dma_rate)
+
+
+def _spread(total: float, packets: float, chip: Layout | None, first: int, engines: int) -> tuple[tuple[int, float, float], ...]:
+    """Deal work to the engines that serve the partitions touched."""
+    if chip is None:
+        return tuple((e, total / engines, packets / engines) for e in range(engines))
+    rows = chip.shape[0]
+    each = 128 // engines
+    last = min(first + rows, 128)
+    work = []
+    for e in range(first // each, (max(last, first + 1) - 1) // each + 1):
+        share = max(1, min(last, (e + 1) * each) - max(first, e * each)) / rows
+        work.append((e % engines, total * share, packets * share))
+    return tuple(work)

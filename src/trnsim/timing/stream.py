@@ -1,0 +1,150 @@
+"""The instruction stream of one core in a compact form: costs and operands interned, one small entry per instruction."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+from trnsim.memory import PSUM, SBUF
+from trnsim.session import Operand, Record
+from trnsim.targets import Target
+from trnsim.timing.costs import Call, Cost, Layout, Uncosted, cost_of
+from trnsim.timing.dma import DMA_NAMES, Transfer, transfer_of
+
+
+class Kind:
+    """All instructions that cost the same: instruction, engine, operand layouts, options."""
+
+    __slots__ = ("call", "cost", "count", "number", "transfer")
+
+    def __init__(self, number: int, call: Call, cost: Cost | Uncosted, transfer: Transfer | None) -> None:
+        self.number = number
+        self.call = call
+        self.cost = cost
+        self.transfer = transfer
+        self.count = 0
+
+
+class Region:
+    """Bytes an operand touches, as dependencies see them."""
+
+    __slots__ = ("key", "layout", "number", "operand", "uid")
+
+    def __init__(self, number: int, operand: Operand, layout: int) -> None:
+        self.number = number
+        self.operand = operand
+        self.key = operand.key
+        self.uid = operand.uid
+        self.layout = layout
+
+
+class Stream:
+    """Listens to a session (``trace=``) and keeps what the schedule needs.
+
+    Instruction ``i`` is of kind ``kinds[kind[i]]``, reads and writes the regions ``reads[i]`` and ``writes[i]``, and
+    stands on source line ``lines[line[i]]``. ``last[uid]`` is the last instruction that touches a tensor.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.kinds: list[Kind] = []
+        self.regions: list[Region] = []
+        self.lines: list[str] = []
+        self.kind: list[int] = []
+        self.line: list[int] = []
+        self.reads: list[tuple[int, ...]] = []
+        self.writes: list[tuple[int, ...]] = []
+        self.index: list[int] = []
+        self.after: list[list[int]] = []
+        self.last: dict[int, int] = {}
+        self._layouts: dict[Layout, int] = {}
+        self._regions: dict[Operand, int] = {}
+        self._kinds: dict[Any, Kind] = {}
+        self._lines: dict[str, int] = {}
+        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def append(self, record: Record) -> None:
+        """Take one instruction."""
+        index = len(self.kind)
+        known = self._regions
+        writes, reads = [], []
+        for operand in record.writes:
+            number = known.get(operand)
+            writes.append(self._region(operand) if number is None else number)
+        for operand in record.reads:
+            number = known.get(operand)
+            reads.append(self._region(operand) if number is None else number)
+        regions = self.regions
+        last = self.last
+        key: list[Any] = [record.name, record.engine]
+        for number in writes:
+            region = regions[number]
+            last[region.uid] = index
+            key.append(region.layout)
+        key.append(None)
+        for number in reads:
+            region = regions[number]
+            last[region.uid] = index
+            key.append(region.layout)
+        if record.engine == "dma":
+            key.append(_first_partition(record))
+        key.extend(record.cost.values())
+        try:
+            kind = self._kinds.get(tuple(key))
+        except TypeError:
+            key = [repr(part) for part in key]
+            kind = self._kinds.get(tuple(key))
+        if kind is None:
+            kind = self._kinds[tuple(key)] = self._new_kind(record)
+        kind.count += 1
+        line = self._lines.get(record.line)
+        if line is None:
+            line = self._lines[record.line] = len(self.lines)
+            self.lines.append(record.line)
+        self.kind.append(kind.number)
+        self.line.append(line)
+        pool = self._tuples
+        w, r = tuple(writes), tuple(reads)
+        self.writes.append(pool.setdefault(w, w))
+        self.reads.append(pool.setdefault(r, r))
+        # handles may still grow this list: depends_on, with_schedule
+        self.index.append(record.index)
+        self.after.append(record.after)
+
+    def position(self, index: int) -> int:
+        """Where the instruction a record calls ``index`` stands in the stream."""
+        return bisect.bisect_left(self.index, index)
+
+    def _region(self, operand: Operand) -> int:
+        layout = Layout(operand.buffer, operand.dtype, operand.shape, operand.strides)
+        number = self._regions[operand] = len(self.regions)
+        self.regions.append(Region(number, operand, self._layouts.setdefault(layout, len(self._layouts))))
+        return number
+
+    def _new_kind(self, record: Record) -> Kind:
+        call = Call(
+            record.name,
+            record.engine,
+            tuple(Layout(o.buffer, o.dtype, o.shape, o.strides) for o in record.writes),
+            tuple(Layout(o.buffer, o.dtype, o.shape, o.strides) for o in record.reads),
+            dict(record.cost),
+        )
+        transfer = None
+        if record.name in DMA_NAMES and call.writes:
+            transfer = transfer_of(call, _first_partition(record), self.target)
+            cost: Cost | Uncosted = Cost("dma", 0.0, 0.0)
+        else:
+            cost = cost_of(call, self.target)
+        kind = Kind(len(self.kinds), call, cost, transfer)
+        self.kinds.append(kind)
+        return kind
+
+
+def _first_partition(record: Record) -> int:
+    for operand in (*record.writes, *record.reads):
+        if operand.buffer in (SBUF, PSUM):
+            return operand.first_partition
+    return 0

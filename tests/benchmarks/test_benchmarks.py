@@ -1,0 +1,207 @@
+"""The benchmark driver: what it refuses, what it computes, what it writes."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import predictions, registry, report, run, timing, verify
+from benchmarks.registry import Bench, Case, Kernel, Peer
+
+
+def make(**changes):
+    fields = {
+        "op": "trnblas.gemm",
+        "run": lambda a: a + a,
+        "tests": "tests/conftest.py",
+        "cases": (Case(name="4", inputs=lambda: (torch.ones(4),), flops=4, bytes=32),),
+        "peers": (Peer(name="torch.mul", run=lambda a: 2 * a),),
+    }
+    return Bench(**(fields | changes))
+
+
+def test_every_benchmark_file_declares_its_own_op():
+    names = registry.names()
+    assert "trnblas.gemm" in names
+    for op in names:
+        bench = registry.load(op)
+        assert bench.tests.startswith(f"tests/{op.split('.')[0]}/")
+
+
+def test_a_benchmark_without_tests_is_refused():
+    with pytest.raises(ValueError, match=r"tests are missing: tests/nowhere\.py does not exist"):
+        make(tests="tests/nowhere.py")
+
+
+def test_names_must_be_unique():
+    with pytest.raises(ValueError, match="peer names must be unique, these occur twice: torch"):
+        make(peers=(Peer(name="torch", run=abs), Peer(name="torch", run=abs)))
+
+
+def test_a_row_has_ratio_difference_and_rates():
+    row = run.time_case(make(), make().cases[0], device="cpu", rounds=3)
+    (peer,) = row.against
+    assert row.seconds > 0
+    assert peer.ratio == pytest.approx(row.seconds / peer.seconds, rel=2)
+    assert peer.absent is None
+
+
+def test_a_peer_that_computes_something_else_stops_the_run():
+    wrong = make(peers=(Peer(name="torch.mul", run=lambda a: 3 * a),))
+    with pytest.raises(run.Disagreement, match=r"we differ from torch\.mul by 3\.3e-01, allowed is 1\.0e-03"):
+        run.time_case(wrong, wrong.cases[0], device="cpu", rounds=2)
+
+
+def test_a_peer_with_another_shape_stops_the_run():
+    wrong = make(peers=(Peer(name="sum", run=lambda a: a.sum()),))
+    with pytest.raises(run.Disagreement, match=r"our result has shape \(4,\), sum gives \(\)"):
+        run.time_case(wrong, wrong.cases[0], device="cpu", rounds=2)
+
+
+def test_nan_is_a_disagreement():
+    wrong = make(run=lambda a: a * float("nan"))
+    with pytest.raises(run.Disagreement):
+        run.time_case(wrong, wrong.cases[0], device="cpu", rounds=2)
+
+
+def test_absent_peers_are_named_not_dropped():
+    bench = make(peers=(Peer(name="x", run=abs, requires="no_such_module"), Peer(name="y", run=abs, devices=("cuda",))))
+    row = run.time_case(bench, bench.cases[0], device="cpu", rounds=2)
+    assert [(a.name, a.absent) for a in row.against] == [("x", "not installed"), ("y", "not on cpu")]
+
+
+def test_preparation_is_outside_the_clock():
+    prepared = []
+
+    def to_numpy(a):
+        prepared.append(1)
+        return (a.numpy(),)
+
+    bench = make(peers=(Peer(name="numpy", run=lambda a: np.add(a, a), prepare=to_numpy),))
+    run.time_case(bench, bench.cases[0], device="cpu", rounds=2)
+    assert prepared == [1]
+
+
+def test_contenders_take_turns(monkeypatch):
+    monkeypatch.setattr(timing, "_calibrate", lambda call, wait: 1)
+    order = []
+    contenders = {name: lambda name=name: order.append(name) for name in "abc"}
+    timing.interleave(contenders, rounds=3)
+    assert "".join(order) == "abcbcacab"
+
+
+def test_ratios_are_medians_of_neighbouring_samples():
+    ours = timing.Samples(seconds=(1.0, 10.0, 3.0), calls=1)
+    peer = timing.Samples(seconds=(2.0, 20.0, 3.0), calls=1)
+    assert ours.over(peer) == 0.5
+    assert ours.minus(peer) == -1.0
+    assert ours.median == 3.0
+
+
+def test_short_calls_are_timed_in_batches(monkeypatch):
+    clock = [0.0]
+
+    def call():
+        clock[0] += 1e-4
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    samples = timing.interleave({"x": call}, rounds=2)["x"]
+    assert samples.calls == 32
+    assert samples.median == pytest.approx(1e-4)
+
+
+def test_a_red_gate_reports_no_speed(monkeypatch):
+    monkeypatch.setattr(registry, "load", lambda op: make())
+    monkeypatch.setattr(verify, "verify", lambda bench: verify.Verdict(bench.op, False, "1 failed, 3 passed"))
+    found = run.measure("trnblas.gemm", device="cpu", rounds=2)
+    assert (found.green, found.timed, found.predicted) == (False, (), ())
+    printed = report.text([found])
+    assert "1 failed, 3 passed" in printed
+    assert "no speed is reported" in printed
+
+
+def test_the_gate_reads_pytest(tmp_path, monkeypatch):
+    (tmp_path / "test_red.py").write_text("def test_red():\n    assert 1 == 2\n")
+    (tmp_path / "test_green.py").write_text("def test_green():\n    pass\n")
+    monkeypatch.setattr(registry, "ROOT", tmp_path)
+    assert not verify.verify(make(tests="test_red.py")).green
+    verdict = verify.verify(make(tests="test_green.py"))
+    assert verdict.green
+    assert "1 passed" in verdict.line
+
+
+def prediction(cycles, kernel="64x64", target="trn2"):
+    return predictions.Predicted(
+        kernel=kernel, target=target, cycles=cycles, seconds=cycles / 2.4e9, binding="tensor", busy=0.9, hbm_bytes=49152
+    )
+
+
+def test_a_recorded_prediction_agrees_with_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictions, "FOLDER", tmp_path)
+    predictions.record("trnblas.gemm", [prediction(1000)])
+    assert predictions.compare("trnblas.gemm", [prediction(1000)]) == []
+
+
+def test_one_cycle_is_a_difference(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictions, "FOLDER", tmp_path)
+    predictions.record("trnblas.gemm", [prediction(1000)])
+    (line,) = predictions.compare("trnblas.gemm", [prediction(1001)])
+    assert line == "trnblas.gemm 64x64 trn2: 1000 cycles recorded, 1001 now (+0.10%)"
+
+
+def test_baselines_and_registry_must_list_the_same_kernels(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictions, "FOLDER", tmp_path)
+    assert predictions.compare("trnblas.gemm", [prediction(1)]) == ["trnblas.gemm has no baseline yet"]
+    predictions.record("trnblas.gemm", [prediction(1, "old")])
+    assert predictions.compare("trnblas.gemm", [prediction(1, "new")]) == [
+        "trnblas.gemm old trn2: recorded, but no longer registered",
+        "trnblas.gemm new trn2: registered, but not recorded",
+    ]
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("op", registry.names())
+def test_predicted_cycles_are_those_recorded(op):
+    assert predictions.compare(op, list(predictions.predict(registry.load(op)))) == []
+
+
+def test_results_are_written_for_programs_and_people(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "docs").mkdir()
+    overhead = Case(name="overhead", inputs=lambda: (torch.ones(4),), flops=4, bytes=32, overhead=True)
+    bench = make(cases=(*make().cases, overhead))
+    rows = tuple(run.time_case(bench, case, device="cpu", rounds=2) for case in bench.cases)
+    found = report.OpReport(
+        op="trnblas.gemm", tests="1 passed", green=True, notes="Why.", timed=rows, predicted=(prediction(2400),)
+    )
+    written = report.write([found], device="cpu")
+    assert [str(path) for path in written] == ["benchmarks/results/cpu.json", "docs/benchmarks.md"]
+    data = json.loads((tmp_path / written[0]).read_text())
+    assert data["ops"][0]["timed"][0]["case"] == "4"
+    assert data["machine"]["torch"] == torch.__version__
+    page = (tmp_path / written[1]).read_text()
+    assert "| 64x64 | trn2 | 2,400 | 1 µs | tensor | 90% | 49.2 kB |" in page
+    assert "| overhead |" in page
+    assert " µs |" in page
+    assert "Why." in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trnblas.gem"], "no benchmark for trnblas.gem; there are: "),
+        (["--rounds", "1"], "--rounds is 1; the spread needs at least 2"),
+        (["--write", "trnblas.gemm"], "--write keeps the whole table"),
+    ],
+)
+def test_the_command_says_no_in_one_sentence(capsys, arguments, sentence):
+    with pytest.raises(SystemExit):
+        run.main(arguments)
+    assert sentence in capsys.readouterr().err
+
+
+def test_kernels_default_to_every_target():
+    kernel = Kernel(name="x", kernel=abs, inputs=tuple)
+    assert kernel.targets == ("trn1", "trn2", "trn3")

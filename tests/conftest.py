@@ -1,0 +1,20 @@
+"""Suite-wide: backends as markers, poisoned memory, and devices this machine does not have."""
+
+import pytest
+import torch
+
+from trnsci import neuron
+
+pytest_plugins = ["trnsci.testing.plugin"]
+
+
+def pytest_collection_modifyitems(items):
+    absent = {}
+    if not torch.cuda.is_available():
+        absent["cuda"] = "needs an NVIDIA GPU, and PyTorch finds none here"
+    if neuron.device() is None:
+        absent["neuron"] = f"needs a Trainium: {neuron.why_no_device()}"
+    for item in items:
+        for name, reason in absent.items():
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))

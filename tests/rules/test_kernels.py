@@ -1,0 +1,89 @@
+"""How a kernel is written: a reader, the NKI compiler and the simulator must all agree on it."""
+
+import ast
+import importlib
+import io
+import re
+import tokenize
+
+from trnsim.lint import lint
+
+HARDWARE_SIZES = (128, 512, 2048)
+
+
+def test_kernels_import_only_the_seam(tree):
+    offenders = []
+    for module in tree.kernels:
+        library = module.parts[1]
+        allowed = re.compile(rf"__future__|trnsci\.nki(\..*)?|{library}\.kernels(\..*)?")
+        for node in ast.walk(module.ast):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = ["." * node.level + (node.module or "")]
+            offenders += [f"{module.at(node)}: {name}" for name in names if not allowed.fullmatch(name)]
+    tree.refuse(offenders)
+
+
+def test_hardware_sizes_come_from_the_seam(tree):
+    offenders = [
+        f"{module.at(node)}: {node.value}"
+        for module in tree.kernels
+        for node in ast.walk(module.ast)
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value in HARDWARE_SIZES
+    ]
+    tree.refuse(offenders)
+
+
+def test_instructions_name_their_operands(tree):
+    offenders = [
+        f"{module.at(node)}: {ast.unparse(node)[:80]}"
+        for module in tree.kernels
+        for node in ast.walk(module.ast)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("nisa.") and node.args
+    ]
+    tree.refuse(offenders)
+
+
+def _is_entry(function):
+    return any(ast.unparse(d).split("(")[0].split(".")[-1] == "jit" for d in function.decorator_list)
+
+
+def test_one_entry_per_file_and_private_parts(tree):
+    offenders = []
+    for module in tree.kernels:
+        functions = [node for node in module.ast.body if isinstance(node, ast.FunctionDef)]
+        entries = [f.name for f in functions if _is_entry(f)]
+        if len(entries) > 1 or (not entries and not module.path.stem.startswith("_")):
+            offenders.append(f"{module.name}: one @jit entry per kernel file, found {entries}")
+        offenders += [
+            f"{module.at(f)}: {f.name} is not an entry and not private"
+            for f in functions
+            if not _is_entry(f) and not f.name.startswith("_")
+        ]
+    tree.refuse(offenders)
+
+
+def test_only_shapes_trail_a_line(tree):
+    offenders = []
+    for module in tree.kernels:
+        lines = module.text.splitlines()
+        for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+            if token.type != tokenize.COMMENT:
+                continue
+            row, column = token.start
+            alone = not lines[row - 1][:column].strip()
+            if not alone and not re.match(r"# (\[|noqa|fmt:|type:)", token.string):
+                offenders.append(f"{module.name}:{row}: {token.string}")
+    tree.refuse(offenders)
+
+
+def test_the_nki_compiler_would_accept_every_kernel(tree):
+    findings = []
+    for module in tree.kernels:
+        name = ".".join(module.parts[1:]).removesuffix(".py")
+        for function in (node for node in module.ast.body if isinstance(node, ast.FunctionDef) and _is_entry(node)):
+            kernel = getattr(importlib.import_module(name), function.name)
+            findings += [str(finding) for finding in lint(kernel) if finding.severity == "error"]
+    tree.refuse(findings)

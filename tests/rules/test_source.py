@@ -1,0 +1,61 @@
+"""What no source file does."""
+
+import ast
+import re
+import subprocess
+
+
+def test_only_config_reads_the_environment(tree):
+    # the simulator stands below config and honours NKI's own two variables
+    readers = ("src/trnsci/config.py", "src/trnsim/targets.py", "src/trnsim/session.py")
+    offenders = [
+        module.at(node)
+        for module in tree.sources
+        if module.name not in readers
+        for node in ast.walk(module.ast)
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb")
+    ]
+    tree.refuse(offenders)
+
+
+def test_nothing_catches_everything(tree):
+    broad = ("Exception", "BaseException")
+    offenders = [
+        module.at(node)
+        for module in tree.sources
+        for node in ast.walk(module.ast)
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or any(isinstance(n, ast.Name) and n.id in broad for n in ast.walk(node.type)))
+        # catching in order to add to the error and raise it again swallows nothing
+        and not any(isinstance(n, ast.Raise) for n in node.body[-1:])
+    ]
+    tree.refuse(offenders)
+
+
+def test_every_module_says_what_it_is(tree):
+    offenders = [m.name for m in tree.sources if m.text.strip() and not ast.get_docstring(m.ast)]
+    tree.refuse(offenders)
+
+
+def _texts(tree):
+    """Every text file that git keeps or would keep; without git, every one in the usual folders."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=tree.root, capture_output=True, text=True)
+    if listed.returncode == 0:
+        paths = [tree.root / name for name in listed.stdout.splitlines()]
+    else:
+        paths = [p for top in ("src", "tests", "docs", "benchmarks", "tools") for p in (tree.root / top).rglob("*.*")]
+    kinds = (".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".json", ".cff", ".sh", ".csv")
+    return [path for path in paths if path.suffix in kinds and path.is_file()]
+
+
+def test_text_points_nowhere_outside_the_project(tree):
+    # home paths of one machine, and marks of unfinished work
+    forbidden = re.compile(r"(?<![\w.])/(work|root|home/\w+)/|\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    offenders = [
+        f"{path.relative_to(tree.root)}:{number}: {line.strip()[:80]}"
+        for path in _texts(tree)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if forbidden.search(line)
+    ]
+    tree.refuse(offenders)

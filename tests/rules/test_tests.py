@@ -1,0 +1,32 @@
+"""How tests are written: nothing is skipped without a reason a user would accept."""
+
+import ast
+
+REASONED = {"skip", "skipif", "xfail", "importorskip"}
+
+
+def _reason(call):
+    """The reason given to a skip or xfail, or None."""
+    name = ast.unparse(call.func)
+    for keyword in call.keywords:
+        if keyword.arg in ("reason", "msg"):
+            return ast.unparse(keyword.value).strip("'\" ")
+    if call.args and name in ("pytest.skip", "pytest.xfail"):
+        return ast.unparse(call.args[0]).strip("'\" ")
+    return None
+
+
+def test_every_skip_has_a_reason(tree):
+    offenders = []
+    for module in tree.modules("tests/**/*.py"):
+        called = set()
+        for node in ast.walk(module.ast):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in REASONED:
+                called.add(id(node.func))
+                if ast.unparse(node.func).startswith("pytest.") and not _reason(node):
+                    offenders.append(f"{module.at(node)}: {ast.unparse(node)[:80]}")
+        for node in ast.walk(module.ast):
+            bare = isinstance(node, ast.Attribute) and ast.unparse(node) in ("pytest.mark.skip", "pytest.mark.xfail")
+            if bare and id(node) not in called:
+                offenders.append(f"{module.at(node)}: {ast.unparse(node)} without a reason")
+    tree.refuse(offenders)

@@ -1,0 +1,105 @@
+from collections import namedtuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from trnsci import DtypeError, array_function, merge_complex, split_complex
+from trnsci.arrays import from_numpy, to_numpy
+
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+@array_function
+def twice(x, *, out=None):
+    """Double it."""
+    if out is not None:
+        return torch.mul(x, 2, out=out)
+    return x * 2
+
+
+@array_function
+def nested(xs, scale):
+    return Pair(xs[0] * scale, [x + scale for x in xs])
+
+
+def test_torch_in_torch_out_untouched():
+    x = torch.ones(2)
+    assert isinstance(twice(x), torch.Tensor)
+    assert array_function(lambda x: x)(x) is x
+    assert twice.__doc__ == "Double it."
+
+
+def test_numpy_in_numpy_out_nested():
+    result = nested([np.ones(2), np.zeros(2)], np.float32(3.0))
+    assert isinstance(result, Pair)
+    assert isinstance(result.first, np.ndarray)
+    assert [x.tolist() for x in result.second] == [[4.0, 4.0], [3.0, 3.0]]
+
+
+def test_memory_is_shared_where_torch_can():
+    x = np.ones(3)
+    from_numpy(x)[0] = 7
+    assert x[0] == 7
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0)[::-1],
+        np.arange(6.0).astype(">f8"),
+        np.broadcast_to(np.float32(2.0), (3, 2)),
+        np.arange(4).astype(ml_dtypes.bfloat16),
+        np.zeros((2, 0)),
+        np.array(3.0),
+        np.rec.array([(1.0, 2)], dtype=[("x", "f4"), ("y", "i2")])["x"],
+    ],
+    ids=["reversed", "big-endian", "read-only", "bfloat16", "empty", "0-d", "unaligned stride"],
+)
+def test_awkward_arrays(array):
+    got = twice(array)
+    assert got.dtype == array.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(got.astype(float), 2 * array.astype(float))
+
+
+@pytest.mark.parametrize("view", [slice(None), slice(None, None, -1)])
+def test_out_arrays_are_written_whatever_their_strides(view):
+    out = np.zeros(3)
+    assert np.shares_memory(twice(np.arange(3.0), out=out[view]), out)
+    assert out[view].tolist() == [0.0, 2.0, 4.0]
+
+
+def test_a_tensor_wins_over_arrays():
+    assert isinstance(array_function(lambda x, y: x + y)(np.ones(2), torch.ones(2)), torch.Tensor)
+
+
+def test_dlpack_is_taken_as_torch():
+    class Foreign:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+        def __dlpack__(self, **options):
+            return self.tensor.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.tensor.__dlpack_device__()
+
+    got = twice(Foreign(torch.ones(2)))
+    assert isinstance(got, torch.Tensor)
+    assert got.tolist() == [2.0, 2.0]
+
+
+def test_arrays_torch_has_no_dtype_for():
+    with pytest.raises(DtypeError) as caught:
+        twice(np.array(["a"]))
+    assert "expected a dtype PyTorch has" in str(caught.value)
+
+
+def test_complex_planes():
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    real, imag = split_complex(z.conj())
+    assert (real.tolist(), imag.tolist()) == ([1.0, 3.0], [-2.0, 4.0])
+    assert real.is_contiguous()
+    assert torch.equal(merge_complex(real, imag), z.conj().resolve_conj())
+    assert to_numpy(z.conj()).tolist() == [1 - 2j, 3 + 4j]

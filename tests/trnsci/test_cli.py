@@ -1,0 +1,166 @@
+"""The command line: what it prints, as text and as JSON, and how it says no."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import trnsci
+from trnsci import cli, config
+from trnsci.show import Table, plain
+
+EXPLAIN = ["explain", "trnblas.gemm", "--shapes", "64x32,32x16"]
+
+
+def run(capsys, *arguments):
+    status = cli.main(arguments)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_info_names_versions_backends_and_every_setting(capsys):
+    status, out, _ = run(capsys, "info")
+    assert status == 0
+    assert trnsci.__version__ in out
+    for setting in config.SETTINGS:
+        assert setting.name in out
+    for target in config.TARGETS:
+        assert target in out
+
+
+def test_info_as_json_has_the_same_facts(capsys):
+    _, out, _ = run(capsys, "info", "--json")
+    facts = json.loads(out)
+    assert facts["versions"]["trnsci"] == trnsci.__version__
+    assert {b["name"] for b in facts["backends"]} == {"pytorch", "simulator", "nki"}
+    assert {s["name"] for s in facts["settings"]} == {s.name for s in config.SETTINGS}
+    assert [x for x in facts["libraries"] if x["name"] == "trnblas"][0]["backend"] == "auto"
+
+
+def test_info_says_why_a_backend_is_missing(capsys, monkeypatch):
+    monkeypatch.setattr("trnsci.neuron._found", (None, "no Neuron device"))
+    _, out, _ = run(capsys, "info", "--json")
+    (nki,) = (b for b in json.loads(out)["backends"] if b["name"] == "nki")
+    assert nki == {"name": "nki", "available": False, "detail": "no Neuron device"}
+
+
+def test_info_shows_a_setting_and_where_it_comes_from(capsys, monkeypatch):
+    monkeypatch.setenv("TRNSCI_TARGET", "trn1")
+    _, out, _ = run(capsys, "info", "--json")
+    (target,) = (s for s in json.loads(out)["settings"] if s["name"] == "TRNSCI_TARGET")
+    assert (target["value"], target["is_set"]) == ("trn1", True)
+
+
+def test_info_survives_a_bad_setting_and_says_what_is_wrong(capsys, monkeypatch):
+    monkeypatch.setenv("TRNBLAS_FORCE_BACKEND", "cuda")
+    status, out, _ = run(capsys, "info", "--json")
+    assert status == 0
+    (bad,) = (s for s in json.loads(out)["settings"] if s["name"] == "TRNBLAS_FORCE_BACKEND")
+    assert bad["value"] == "cuda"
+    assert "auto | nki | simulator | pytorch" in bad["problem"]
+
+
+def test_explain_gives_every_backend_and_the_plan(capsys):
+    status, out, _ = run(capsys, *EXPLAIN, "--json")
+    facts = json.loads(out)
+    (call,) = facts["calls"]
+    assert status == 0
+    assert call["backends"]["pytorch"] == {"takes": True, "refusal": None}
+    assert set(call["backends"]) == {"pytorch", "simulator", "nki"}
+    assert facts["plan"]["flops"] == 2 * 64 * 32 * 16
+
+
+@pytest.mark.sim
+def test_explain_as_if_a_backend_had_been_chosen(capsys):
+    _, out, _ = run(capsys, *EXPLAIN, "--backend", "simulator", "--json")
+    assert json.loads(out)["plan"]["backend"] == "simulator"
+
+
+def test_explain_ends_with_one_when_nobody_takes_the_call(capsys):
+    status, out, _ = run(capsys, *EXPLAIN, "--dtype", "float64", "--backend", "simulator")
+    assert status == 1
+    assert "runs on none" in out
+    assert "fp64" in out
+
+
+def test_explain_passes_other_arguments_by_name(capsys):
+    status, out, _ = run(
+        capsys, "explain", "trnblas.gemm", "--shapes", "32x64,32x16", "--set", "trans_a=True", "--set", "precision=fast"
+    )
+    assert status == 0
+    assert "trnblas::gemm" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["explain", "trnblas.gem", "--shapes", "2x2,2x2"], "OP is 'trnblas.gem', expected one of trnblas."),
+        (["explain", "gemm", "--shapes", "2x2,2x2"], "OP is 'gemm', expected LIBRARY.FUNCTION"),
+        (["explain", "trnblas.gemm", "--shapes", "2by2"], "--shapes is '2by2', expected sizes joined by x"),
+        (["explain", "trnblas.gemm", "--shapes", "2x2"], "--shapes is 'without b'"),
+        (["explain", "trnblas.gemm", "--shapes", "2x2,2x2,2x2,2x2"], "--shapes is '4 shapes', expected at most 3"),
+        ([*EXPLAIN, "--dtype", "float33"], "--dtype is 'float33'"),
+        ([*EXPLAIN, "--set", "trans_a"], "--set is 'trans_a', expected NAME=VALUE"),
+        ([*EXPLAIN, "--set", "uplo=l"], "--set is 'uplo', expected a parameter of trnblas.gemm: alpha, a, b"),
+        (["explain", "trnblas.gemm", "--shapes", "2x3,4x5"], "a has K=3, b has K=4"),
+    ],
+)
+def test_explain_says_no_in_one_sentence(capsys, arguments, sentence):
+    status, out, err = run(capsys, *arguments)
+    assert status == 1
+    assert out == ""
+    assert err.startswith("trnsci explain: ")
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.sim
+def test_demo_holds_both_backends_to_their_bound(capsys):
+    status, out, _ = run(capsys, "demo", "--json")
+    facts = json.loads(out)
+    assert status == 0
+    assert facts["within"] is True
+    assert [outcome["backend"] for outcome in facts["outcomes"]] == ["pytorch", "simulator"]
+    assert all(0 < outcome["worst"] <= 1 for outcome in facts["outcomes"])
+
+
+@pytest.mark.sim
+def test_demo_fails_when_a_result_leaves_its_bound(capsys, monkeypatch):
+    import trnblas
+
+    monkeypatch.setattr(trnblas, "gemm", lambda alpha, a, b: (a @ b) * 1.01)
+    monkeypatch.setattr(trnsci, "plan", lambda *args: "plan")
+    status, out, _ = run(capsys, "demo")
+    assert status == 1
+    assert "left the bound gemm states" in out
+
+
+def test_bench_outside_a_checkout_says_where_benchmarks_are(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "lib" / "trnsci" / "cli.py"))
+    status, _, err = run(capsys, "bench")
+    assert status == 1
+    assert "part of the source tree" in err
+
+
+def test_the_reader_of_a_pipe_may_leave():
+    command = f"{sys.executable} -m trnsci.cli info | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout == "Versions\n"
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_a_plain_table_is_aligned():
+    table = Table("Title", ("name", "n"), [("long name", "1"), ("x", "22")], note="A note.")
+    assert plain(table) == "Title\n  name       n\n  long name  1\n  x          22\n  A note."
+
+
+def test_in_a_terminal_tables_are_drawn(monkeypatch, capsys):
+    pytest.importorskip("rich", reason="the tables of a terminal need the extra cli")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    from trnsci.show import tables
+
+    tables(Table("Title", ("name", "value"), [("x", "[bold]not markup[/bold]")]))
+    out = capsys.readouterr().out
+    assert "Title" in out
+    assert "[bold]not markup[/bold]" in out

@@ -1,0 +1,201 @@
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+import trnblas
+import trnsci
+from trnsci import DtypeError, neuron
+from trnsci.neuron import KERNELS, KernelCache, NativeDevice, StandIn, XlaDevice, stand_in
+from trnsci.testing import assert_within, gaussian, gemm_bound
+
+A, B = gaussian((130, 40), 1), gaussian((40, 20), 2)
+
+
+@pytest.fixture
+def undetected(monkeypatch):
+    """A machine on which nothing was looked for yet, with a Neuron driver."""
+    monkeypatch.setattr(neuron, "_found", None)
+    monkeypatch.setattr(neuron, "_device_nodes", lambda: ["/dev/neuron0"])
+    for name in ("torch_xla", "torch_xla.core", "torch_xla.core.xla_model", "torch_neuronx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    return monkeypatch
+
+
+def fake_xla(monkeypatch, hardware):
+    calls = []
+    model = ModuleType("torch_xla.core.xla_model")
+    model.xla_device = lambda: torch.device("cpu")
+    model.xla_device_hw = lambda device: hardware
+    model.mark_step = lambda: calls.append("mark_step")
+    model.wait_device_ops = lambda: calls.append("wait_device_ops")
+    for name, module in (("torch_xla", ModuleType("torch_xla")), ("torch_xla.core", ModuleType("torch_xla.core"))):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "torch_xla.core.xla_model", model)
+    return calls
+
+
+# Finding the device
+
+
+def test_no_driver_no_device(monkeypatch):
+    monkeypatch.setattr(neuron, "_found", None)
+    monkeypatch.setattr(neuron, "_device_nodes", list)
+    assert neuron.device() is None
+    assert neuron.why_no_device() == "no Neuron device"
+
+
+def test_a_device_without_its_packages_says_which_are_missing(undetected):
+    assert neuron.device() is None
+    assert "torch_neuronx does not import" in neuron.why_no_device()
+    assert "torch_xla does not import" in neuron.why_no_device()
+
+
+def test_an_xla_device_is_found(undetected):
+    calls = fake_xla(undetected, "NEURON")
+    device = neuron.device()
+    assert isinstance(device, XlaDevice)
+    assert neuron.why_no_device() == ""
+    assert torch.equal(device.fetch(device.put(A)), A)
+    assert device.run(lambda x, k: x * k, A, k=2).equal(A * 2)
+    device.synchronize()
+    assert calls == ["mark_step", "wait_device_ops"]
+
+
+def test_an_xla_device_of_another_kind_is_not_ours(undetected):
+    fake_xla(undetected, "TPU")
+    assert neuron.device() is None
+    assert "torch_xla reports no Neuron device" in neuron.why_no_device()
+
+
+def test_a_native_device_is_found_first(undetected):
+    fake_xla(undetected, "NEURON")
+    undetected.setitem(sys.modules, "torch_neuronx", ModuleType("torch_neuronx"))
+    waited = []
+    undetected.setattr(torch.accelerator, "current_accelerator", lambda: SimpleNamespace(type="neuron"))
+    undetected.setattr(torch.accelerator, "synchronize", lambda: waited.append(True))
+    undetected.setattr(torch, "device", lambda name: {"neuron": "cpu"}[name])
+    device = neuron.device()
+    assert isinstance(device, NativeDevice)
+    assert torch.equal(device.fetch(device.put(A)), A)
+    device.synchronize()
+    assert waited == [True]
+
+
+@pytest.mark.parametrize(
+    ("product", "target"), [("trn1.2xlarge", "trn1"), ("trn3.48xlarge\n", "trn3"), ("m7i", "trn2")]
+)
+def test_the_generation_is_read_from_the_instance_type(tmp_path, product, target):
+    (tmp_path / "product_name").write_text(product)
+    assert neuron._target(tmp_path / "product_name") == target
+    assert neuron._target(tmp_path / "missing") == "trn2"
+
+
+# Residency
+
+
+def test_marks_survive_torch_and_views_and_end_with_from_device():
+    x = trnsci.to_device(A)
+    assert trnsci.is_resident(x)
+    assert not trnsci.is_resident(A)
+    assert trnsci.is_resident(x.mT[:3] * 2 + A.mT[:3])
+    back = trnsci.from_device(x)
+    assert type(back) is torch.Tensor
+    assert torch.equal(back, A)
+    assert trnsci.to_device(x) is x
+    assert trnsci.from_device(A) is A
+
+
+def test_a_copy_is_made_as_a_device_would():
+    host = torch.ones(2)
+    x = trnsci.to_device(host)
+    host.zero_()
+    assert trnsci.from_device(x).tolist() == [1.0, 1.0]
+
+
+def test_gradients_flow_through_transfers():
+    x = A.clone().requires_grad_()
+    trnsci.from_device(trnsci.to_device(x) * 2).sum().backward()
+    assert torch.equal(x.grad, torch.full_like(A, 2.0))
+
+
+def test_seed_names():
+    assert trnsci.to_xla is trnsci.to_device
+    assert trnsci.from_xla is trnsci.from_device
+
+
+def test_complex_tensors_cannot_be_resident():
+    with pytest.raises(DtypeError) as caught:
+        trnsci.to_device(torch.ones(2, dtype=torch.complex64))
+    assert "split_complex" in str(caught.value)
+
+
+def test_not_a_tensor():
+    with pytest.raises(DtypeError, match="to_device: tensor is int, expected a tensor"):
+        trnsci.to_device(3)
+
+
+# The device path, on a stand-in
+
+
+@pytest.mark.sim
+def test_the_device_path_moves_operands_and_results():
+    with stand_in(), trnsci.backend("nki"), trnsci.ledger() as book:
+        result = trnblas.gemm(1.0, A, B)
+    assert type(result) is torch.Tensor
+    assert_within(result, A.double() @ B.double(), gemm_bound(A, B))
+    (entry,) = book
+    assert entry.step.backend == "nki"
+    assert (entry.bytes_to_device, entry.bytes_from_device) == (A.nbytes + B.nbytes, result.nbytes)
+
+
+@pytest.mark.sim
+def test_a_resident_operand_skips_its_transfer_and_the_result_stays():
+    with stand_in(), trnsci.backend("nki"), trnsci.ledger() as book:
+        a = trnsci.to_device(A)
+        once = trnblas.gemm(1.0, a, B)
+        twice = trnblas.gemm(1.0, once, B.mT.contiguous())
+    assert trnsci.is_resident(twice)
+    assert [(e.bytes_to_device, e.bytes_from_device) for e in book] == [(B.nbytes, 0), (B.nbytes, 0)]
+    assert book.bytes_to_device == A.nbytes + 2 * B.nbytes
+
+
+@pytest.mark.sim
+def test_gradients_on_the_device_path():
+    a = A.clone().requires_grad_()
+    with stand_in(), trnsci.backend("nki"):
+        trnblas.gemm(1.0, a, B).sum().backward()
+    assert_within(a.grad, torch.ones(130, 20).double() @ B.mT.double(), gemm_bound(torch.ones(130, 20), B.mT))
+
+
+def test_the_stand_in_ends_with_its_block():
+    with stand_in(StandIn("trn1")) as device:
+        assert neuron.device() is device
+        assert device.target == "trn1"
+        device.synchronize()
+    assert neuron.device() is None
+
+
+# Kernels kept
+
+
+@pytest.mark.sim
+def test_kernels_are_kept_by_shape_and_dtype():
+    KERNELS.clear()
+    with stand_in(), trnsci.backend("nki"):
+        for a, b in [(A, B), (A + 1, B), (A[:3], B)]:
+            trnblas.gemm(1.0, a, b)
+    assert (KERNELS.misses, KERNELS.hits, len(KERNELS)) == (2, 1, 2)
+
+
+def test_the_kernel_cache_is_bounded(monkeypatch):
+    monkeypatch.setenv("TRNSCI_KERNEL_CACHE_COUNT", "2")
+    cache = KernelCache()
+    for key in "abca":
+        cache.get(key, lambda: print)
+    assert (len(cache), cache.misses, cache.hits) == (2, 4, 0)
+    cache.get("a", lambda: print)
+    assert cache.hits == 1
+    cache.clear()
+    assert (len(cache), cache.hits) == (0, 0)

@@ -1,0 +1,142 @@
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import trnsci
+import trnsim
+from trnsci import launcher, nki
+from trnsci.nki import N_TILE, P_MAX, jit, launch, load, nisa, nl, require, store, tiles
+from trnsci.testing import gaussian
+
+
+@given(st.integers(0, 2000), st.integers(1, 700))
+def test_tiles_cover_a_dimension_once_and_in_order(total, size):
+    cut = tiles(total, size)
+    assert [x for tile in cut for x in range(total)[tile.span]] == list(range(total))
+    assert all(tile.stop - tile.start == tile.size for tile in cut)
+    assert all(tile.size == size for tile in cut[:-1])
+    assert [tile.index for tile in cut] == list(range(len(cut)))
+
+
+@jit
+def copy(x_hbm, out_dtype=None):
+    M, N = x_hbm.shape
+    out_hbm = nl.ndarray((M, N), dtype=out_dtype or x_hbm.dtype, buffer=nl.shared_hbm)
+    for m in tiles(M, P_MAX):
+        for n in tiles(N, N_TILE):
+            store(out_hbm[m.span, n.span], load(x_hbm[m.span, n.span]))
+    return out_hbm
+
+
+@jit
+def through_psum(x_hbm):
+    M, N = x_hbm.shape
+    require(M <= P_MAX, f"M is {M}, at most {P_MAX}")
+    out_hbm = nl.ndarray((M, N), dtype=nl.bfloat16, buffer=nl.shared_hbm)
+    x_ps = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.psum)
+    nisa.tensor_copy(dst=x_ps, src=load(x_hbm))
+    store(out_hbm, x_ps)
+    return out_hbm
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("shape", [(1, 1), (128, 512), (129, 513), (300, 7)])
+def test_load_and_store_round_trip(shape):
+    x = gaussian(shape)
+    assert torch.equal(launch(copy, x), x)
+
+
+@pytest.mark.sim
+def test_store_takes_psum_and_converts():
+    x = gaussian((5, 7))
+    assert torch.equal(launch(through_psum, x), x.bfloat16())
+
+
+@pytest.mark.sim
+def test_require_stops_a_kernel_with_both_values():
+    with pytest.raises(AssertionError) as caught:
+        launch(through_psum, torch.ones(129, 1))
+    assert "M is 129, at most 128" in str(caught.value)
+
+
+@pytest.mark.sim
+def test_launch_outside_an_op_keeps_residency():
+    x = trnsci.to_device(torch.ones(3, 3))
+    assert trnsci.is_resident(launch(copy, x))
+    assert not trnsci.is_resident(launch(copy, torch.ones(3, 3)))
+
+
+def test_without_awss_package_the_simulator_is_the_seam():
+    assert not nki.HAS_NKI
+    assert not trnsci.HAS_NKI
+    assert nki.jit is trnsim.jit
+
+
+def fake_nki(monkeypatch, **attributes):
+    """An installed ``nki``: trnsim's language under another name, with a decorator that is not trnsim's."""
+    import trnsim.isa
+    import trnsim.language
+
+    package = ModuleType("nki")
+    for name, value in attributes.items():
+        setattr(package, name, value)
+    monkeypatch.setitem(sys.modules, "nki", package)
+    monkeypatch.setitem(sys.modules, "nki.language", trnsim.language)
+    monkeypatch.setitem(sys.modules, "nki.isa", trnsim.isa)
+    package.language, package.isa = trnsim.language, trnsim.isa
+    return package
+
+
+def reloaded():
+    """A fresh copy of the seam, as an interpreter with that ``nki`` would import it."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("trnsci.nki")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_awss_package_is_recognised(monkeypatch):
+    class Compiled:
+        def __init__(self, func):
+            self.func = func
+
+    fake_nki(monkeypatch, __version__="0.6.0", jit=Compiled)
+    seam = reloaded()
+    assert seam.HAS_NKI
+    assert seam.jit is Compiled
+    with pytest.raises(AssertionError, match="both values"):
+        seam.require(False, "both values")
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"jit": object}, {"__version__": "0.6.0"}, {"__version__": "0.6.0", "jit": trnsim.jit}],
+    ids=["empty", "no version", "no jit", "trnsim installed as nki"],
+)
+def test_placeholders_are_not_awss_package(monkeypatch, attributes):
+    fake_nki(monkeypatch, **attributes)
+    assert not reloaded().HAS_NKI
+
+
+@pytest.mark.sim
+def test_kernels_compiled_by_awss_package_still_simulate(monkeypatch):
+    """The simulator takes the twin: the kernel's module, imported once more on trnsim."""
+    monkeypatch.setattr(nki, "HAS_NKI", True)
+    monkeypatch.setattr(launcher, "_twins", {})
+    import trnblas.kernels.gemm as module
+
+    class Compiled:
+        func = staticmethod(module.gemm.func)
+
+    twin = launcher.simulated(Compiled())
+    assert twin is not module.gemm
+    a, b = gaussian((4, 3), 1), gaussian((4, 5), 2)
+    got = trnsim.simulate(twin)(a[None], b[None])[0]
+    torch.testing.assert_close(got, a.mT @ b)
+    assert sys.modules["trnsci.nki"] is nki

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+from trnsci.testing import (
+    BACKENDS,
+    Backend,
+    assert_within,
+    dot_bound,
+    exact_dot,
+    gamma,
+    gaussian,
+    gemm_bound,
+    ill_scaled,
+    in_float64,
+    known_answers,
+    poisoned,
+    unit_roundoff,
+)
+
+
+def test_backends_are_blocks_that_can_be_reused_and_nested():
+    assert [str(b) for b in BACKENDS][:2] == ["pytorch", "simulator"]
+    block = Backend("simulator")
+    with block:
+        assert trnsci.get_backend() == "simulator"
+        with Backend("pytorch"), block:
+            assert trnsci.get_backend() == "simulator"
+    assert trnsci.get_backend() == "auto"
+    with block:
+        assert trnsci.get_backend() == "simulator"
+
+
+def test_assert_within_passes_on_the_bound_and_on_equal_specials():
+    assert_within(torch.tensor([1.5]), torch.tensor([1.0]), 0.5)
+    specials = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    assert_within(specials, specials, 0.0)
+    assert_within(np.float32([1.0]), np.float64([1.0]), 0.0)
+    assert_within(torch.zeros(0, 3), torch.zeros(0, 3), 0.0)
+    assert_within(torch.tensor(1j), torch.tensor(1j), 0.0)
+
+
+def test_assert_within_tells_the_first_and_the_worst():
+    with pytest.raises(AssertionError) as caught:
+        assert_within(torch.tensor([[1.0, 2.5], [3.0, 9.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.25, what="c")
+    text = str(caught.value).splitlines()
+    assert text[0] == "c: 2 of 4 elements exceed the bound"
+    assert text[1] == "  first at (0, 1): got 2.5, expected 2.0, error 0.5, bound 0.25, ratio 2"
+    assert text[2] == "  worst at (1, 1): got 9.0, expected 4.0, error 5, bound 0.25, ratio 20"
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "bound", "text"),
+    [
+        ([1.0], [1.0, 2.0], 1.0, "shape is (1,), expected (2,)"),
+        ([torch.nan], [1.0], 1e9, "got nan"),
+        ([1.0], [torch.inf], 1e300, "expected inf"),
+        ([1.0], [1.0], torch.inf, "the bound itself is negative, infinite or NaN"),
+        ([torch.inf], [1.0], 1e300, "got inf"),
+        ([1.0], [1.0], torch.nan, "the bound itself is negative, infinite or NaN"),
+        ([1.0], [1.0], -1.0, "the bound itself is negative, infinite or NaN"),
+    ],
+)
+def test_assert_within_can_fail(got, expected, bound, text):
+    with pytest.raises(AssertionError, match=text.replace("(", r"\(").replace(")", r"\)")):
+        assert_within(torch.tensor(got), torch.tensor(expected), bound)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_unit_roundoff_is_half_of_eps(dtype):
+    assert unit_roundoff(dtype) == torch.finfo(dtype).eps / 2
+
+
+def test_gamma_has_a_limit():
+    assert gamma(10, torch.float64) == pytest.approx(10 * 2.0**-53)
+    with pytest.raises(ValueError, match="no meaning"):
+        gamma(256, torch.bfloat16)
+
+
+def test_bounds_hold_for_the_worst_order_and_are_not_idle():
+    """A running sum in float32 errs by a good part of the bound on data chosen to hurt."""
+    n = 4096
+    x = torch.full((n,), 1 + 2.0**-12)
+    running = torch.zeros(())
+    for value in x:
+        running = running + value * value
+    error = abs(running.double() - (x.double() ** 2).sum())
+    bound = dot_bound(n, (x.double() ** 2).sum(), torch.float32)
+    assert error <= bound
+    assert error > bound / 5000
+
+
+def test_gemm_bound_grows_with_every_source_of_error():
+    a, b, c = gaussian((3, 8)), gaussian((8, 2)), gaussian((3, 2))
+    plain = gemm_bound(a, b)
+    assert (gemm_bound(a, b, c, beta=2.0) > plain).all()
+    assert (gemm_bound(a, b, operands=torch.bfloat16) > 1000 * plain).all()
+    assert (gemm_bound(a, b, arithmetic=torch.float64) < plain).all()
+
+
+def test_data_is_reproducible_and_spread():
+    assert gaussian((2,), 7).tolist() == gaussian((2,), 7).tolist() != gaussian((2,), 8).tolist()
+    assert gaussian((3,), 1, torch.complex64).imag.abs().min() > 0
+    values = ill_scaled((1000,), 1, torch.float64).abs()
+    assert values.max() / values.median() > 1e2
+
+
+def test_oracles():
+    x, y = ill_scaled((200,), 1, torch.float64), ill_scaled((200,), 2, torch.float64)
+    assert_within(
+        torch.dot(x, y),
+        torch.tensor(exact_dot(x, y), dtype=x.dtype),
+        dot_bound(200, torch.dot(x.abs(), y.abs()), x.dtype),
+    )
+    assert exact_dot(torch.tensor([1e16, 1.0, -1e16], dtype=torch.float64), torch.ones(3)) == 1.0
+    assert exact_dot(torch.tensor([1j, 2.0]), torch.tensor([1j, 1.0])) == 1 + 0j
+    assert in_float64(np.add, torch.ones(2), torch.ones(2)).dtype == torch.float64
+
+
+def test_known_answers(tmp_path):
+    (tmp_path / "x.csv").write_text("# source: somewhere\nseed,value\n1,0x12\n")
+    assert known_answers(tmp_path / "x.csv") == [{"seed": "1", "value": "0x12"}]
+
+
+def test_fresh_memory_is_poison():
+    with poisoned():
+        assert torch.empty(4).isnan().all()
+        assert torch.ones(3).new_empty(2, dtype=torch.float64).isnan().all()

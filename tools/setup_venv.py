@@ -1,0 +1,140 @@
+"""Make the virtual environment that every ``make`` target uses: ``setup_venv.py VENV EXTRAS``.
+
+Needs only the standard library. Each way it can fail ends in one sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED_GB = 3
+# PyTorch's default Linux wheel brings the CUDA libraries along
+COMFORTABLE_GB = 12
+
+NETWORK_SIGNS = (
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Failed to establish a new connection",
+    "Network is unreachable",
+    "Connection refused",
+    "timed out",
+    "getaddrinfo failed",
+    "nodename nor servname",
+)
+CAUSES = (
+    (("No space left on device", "Errno 28"), "the disk is full. Free some space and run the same command again."),
+    (
+        NETWORK_SIGNS,
+        "the package index cannot be reached. Check the network (or proxy: HTTPS_PROXY, PIP_INDEX_URL) and run the"
+        " same command again.",
+    ),
+    (("CERTIFICATE_VERIFY_FAILED",), "the index's certificate is not trusted. Point PIP_CERT at your CA bundle."),
+    (
+        ("No matching distribution found", "Could not find a version"),
+        "a pinned package has no build for this Python or platform. Python 3.11 and 3.12 are tested:"
+        " make PYTHON=/path/to/python3.11 ...",
+    ),
+    (("Permission denied", "Errno 13"), "a file could not be written. Check who owns this folder."),
+)
+
+
+def stop(sentence: str) -> None:
+    """End with a sentence on stderr."""
+    sys.exit(f"set-up: {sentence}")
+
+
+def say(step: int, text: str) -> None:
+    """Print one numbered step."""
+    print(f"[{step}/4] {text}", flush=True)
+
+
+def check_disk(folder: Path) -> None:
+    """Refuse to start an installation that cannot end."""
+    free_gb = shutil.disk_usage(folder).free / 1e9
+    if free_gb < NEEDED_GB:
+        stop(f"{folder} has {free_gb:.1f} GB free and the packages need {NEEDED_GB} GB. Free some space and try again.")
+    note = "" if free_gb >= COMFORTABLE_GB else "; a PyTorch build with CUDA needs about 8 GB"
+    say(2, f"disk: {free_gb:.0f} GB free{note}")
+
+
+def works(python: Path) -> bool:
+    """Whether a virtual environment's interpreter still runs, has pip, and is new enough."""
+    if not python.exists():
+        return False
+    probe = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
+    return subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0
+
+
+def create(venv: Path) -> Path:
+    """Create the environment, or keep the one that is there and works."""
+    python = venv / "bin" / "python"
+    if works(python):
+        say(3, f"virtual environment: {venv} is there")
+        return python
+    if venv.exists() and not (venv / "pyvenv.cfg").exists() and any(venv.iterdir()):
+        stop(f"{venv} exists and is not a virtual environment. Move it away or choose another: make VENV=... ")
+    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        stop(f"{sys.executable} has no venv module. On Debian or Ubuntu: apt install python{version}-venv.")
+    say(3, f"virtual environment: creating {venv}")
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", str(venv)], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        stop(f"python -m venv failed: {(made.stderr or made.stdout).strip().splitlines()[-1]}")
+    return python
+
+
+def install(python: Path, venv: Path, extras: str) -> None:
+    """Install the project in editable form with the pinned versions, showing progress, keeping a log."""
+    command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command += ["--constraint", "constraints.txt", "--editable", f".[{extras}]"]
+    say(4, f"packages: trnsci[{extras}] with the versions of constraints.txt (torch is the large one)")
+    log = venv / "setup.log"
+    tail: deque[str] = deque(maxlen=200)
+    live = sys.stdout.isatty()
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            command,
+            stdout=None if live else subprocess.PIPE,
+            stderr=subprocess.PIPE if live else subprocess.STDOUT,
+            text=True,
+            cwd=ROOT,
+        ) as pip,
+    ):
+        stream = pip.stderr if live else pip.stdout
+        assert stream is not None
+        for line in stream:
+            file.write(line)
+            tail.append(line)
+            words = line.split()
+            if words[:1] in (["Downloading"], ["Installing"]) and "metadata" not in line.partition("(")[0]:
+                print("      " + line.strip()[:110], flush=True)
+    if pip.returncode:
+        text = "".join(tail)
+        print("".join(list(tail)[-12:]), file=sys.stderr, end="")
+        for signs, sentence in CAUSES:
+            if any(sign in text for sign in signs):
+                stop(f"pip failed: {sentence} (log: {log})")
+        stop(f"pip failed, the lines above say why. (log: {log})")
+
+
+def main(venv: Path, extras: str) -> None:
+    """Run the four steps."""
+    start = time.monotonic()
+    say(1, f"Python {sys.version.split()[0]} at {sys.executable}")
+    check_disk(ROOT)
+    install(create(venv), venv, extras)
+    print(f"set-up done in {time.monotonic() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
