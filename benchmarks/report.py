@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +14,8 @@ import torch
 
 from benchmarks.predictions import Predicted
 from benchmarks.registry import ROOT
+
+STEADY = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,18 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def text(reports: Iterable[OpReport]) -> str:
+def _unsteady(reports: Sequence[OpReport]) -> list[str]:
+    """A sentence for figures that somebody else's work disturbed, or nothing."""
+    rows = [row for report in reports for row in report.timed]
+    wild = sum(row.spread > STEADY for row in rows)
+    if not wild:
+        return []
+    return [
+        f"{wild} of {len(rows)} rows vary by more than {STEADY:.0%}: the machine was busy, run it again when it is not."
+    ]
+
+
+def text(reports: Sequence[OpReport]) -> str:
     """The tables for a terminal."""
     parts = ["Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead."]
     for report in reports:
@@ -115,7 +128,7 @@ def text(reports: Iterable[OpReport]) -> str:
             parts.append("predicted\n" + _plain(_predicted_table(report)))
         if report.notes:
             parts.append(report.notes)
-    return "\n\n".join(parts)
+    return "\n\n".join(parts + _unsteady(reports))
 
 
 def _cpu() -> str:
@@ -143,15 +156,16 @@ def machine(device: str) -> dict[str, str]:
     return facts
 
 
-def _page(reports: Iterable[OpReport], facts: dict[str, str]) -> str:
+def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
     parts = [
         "# Benchmarks",
-        "Written by `make bench`. *Measured* times are medians of interleaved runs on the machine below, ours and every peer in"
-        " the same process, and are never a gate. *Predicted* figures come from the simulator's time model, are"
+        "Written by `make bench`. *Measured* times are medians of interleaved runs on the machine below, ours and every"
+        " peer in the same process, and are never a gate. *Predicted* figures come from the simulator's time model, are"
         " deterministic, and are compared exactly with the recorded baselines in CI.",
-        "Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead. Spread is"
-        " the distance between the quartiles over the median. An op whose tests fail has no figures.",
+        "Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead. Spread"
+        " is the distance between the quartiles over the median. An op whose tests fail has no figures.",
         _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),
+        *_unsteady(reports),
     ]
     for report in reports:
         parts.append(f"## {report.op}")

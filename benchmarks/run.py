@@ -53,9 +53,8 @@ def _check_agreement(bench: registry.Bench, case: str, peer: str, ours: Any, the
     error = float(np.abs(a - b).max(initial=0.0)) / scale
     # written so that a NaN fails
     if not error <= bench.tolerance:
-        raise Disagreement(
-            f"{bench.op} {case}: we differ from {peer} by {error:.1e}, allowed is {bench.tolerance:.1e}."
-        )
+        allowed = f"allowed is {bench.tolerance:.1e}"
+        raise Disagreement(f"{bench.op} {case}: we differ from {peer} by {error:.1e}, {allowed}.")
 
 
 def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds: int) -> TimedRow:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from benchmarks import registry
 
 GROUP = "not slow and not cuda and not neuron"
+WORKERS = ("-n", "auto", "--maxprocesses", "8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Verdict:
 
 def verify(bench: registry.Bench) -> Verdict:
     """Run the tests of one op in a process of their own."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--maxprocesses", "8", "-m", GROUP, bench.tests]
+    command = [sys.executable, "-m", "pytest", "-q", *WORKERS, "-m", GROUP, bench.tests]
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=registry.ROOT, env=os.environ | one_thread, capture_output=True, text=True, check=False

@@ -38,8 +38,8 @@ CAUSES = (
     (("CERTIFICATE_VERIFY_FAILED",), "the index's certificate is not trusted. Point PIP_CERT at your CA bundle."),
     (
         ("No matching distribution found", "Could not find a version"),
-        "a pinned package has no build for this Python or platform. Python 3.11 and 3.12 are tested:"
-        " make PYTHON=/path/to/python3.11 ...",
+        "the package index offers no suitable build: it is out of reach, or has none for this Python or platform."
+        " Python 3.11 and 3.12 are tested: make PYTHON=/path/to/python3.11 ...",
     ),
     (("Permission denied", "Errno 13"), "a file could not be written. Check who owns this folder."),
 )

@@ -17,9 +17,8 @@ def main() -> None:
         if count > LONG:
             print(f"{count:6d}  {path.relative_to(root)}")
     ninth = statistics.quantiles(counts, n=10)[-1]
-    print(
-        f"{len(sizes)} files, {sum(counts)} lines; median {statistics.median(counts):.0f}, p90 {ninth:.0f}, longest {counts[-1]}"
-    )
+    middle = statistics.median(counts)
+    print(f"{len(sizes)} files, {sum(counts)} lines; median {middle:.0f}, p90 {ninth:.0f}, longest {counts[-1]}")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.registry import Bench, Case, Kernel, Peer
 from scipy.linalg import blas
 
+from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnblas import gemm
 from trnblas.kernels import gemm as kernels
 from trnsci.testing import gaussian

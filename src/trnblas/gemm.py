@@ -37,7 +37,7 @@ def gemm(
     """Multiply matrices: ``alpha * op(a) @ op(b) + beta * c``.
 
     Args:
-        alpha: a number. When it is 0, ``a`` and ``b`` are not read.
+        alpha: a number. When it is 0, ``a`` and ``b`` are not read and get no gradient.
         a: [..., M, K], or [..., K, M] when transposed.
         b: [..., K, N], or [..., N, K] when transposed.
         beta: a number. When it is 0, ``c`` is not read.
@@ -234,7 +234,9 @@ def _nki(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, 
         a, batch = a.reshape(-1, a.shape[-1]), torch.Size()
     aT_hbm = _stacked(a.mT, batch).to(operand).contiguous()  # [B or 1, K, M]
     b_hbm = _stacked(b, batch).to(operand).contiguous()  # [B or 1, K, N]
-    c_hbm = None if c is None else _stacked(c.expand_as(result), batch).contiguous()  # [B, M, N]
+    c_hbm = None
+    if c is not None:
+        c_hbm = _stacked(c.expand_as(result), batch).to(c.dtype if half else torch.float32).contiguous()  # [B, M, N]
     scale_hbm = None
     if alpha != 1 or c is not None:
         scale_hbm = torch.tensor([alpha, beta], device=a.device).float().expand(P_MAX, 2).contiguous()  # [p, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -69,12 +70,10 @@ def demo(*, as_json: bool = False) -> int:
         for o in outcomes
     ]
     show.tables(Table("Against NumPy in float64", ("backend", "time on this machine", "largest error", "worst"), rows))
-    print(
-        "\nBoth are within the bound gemm states."
-        if within
-        else "\nA result left the bound gemm states: please report this."
-    )
-    print("Next: trnsci info, trnsci explain trnblas.gemm --shapes 512x512,512x512, docs/tour.md")
+    verdict = "Both are within" if within else "Not both are within"
+    print(f"\n{verdict} the error bound that gemm states.")
+    command = "trnsci" if shutil.which("trnsci") else sys.argv[0]
+    print(f"Next: {command} info; {command} explain trnblas.gemm --shapes 512x512,512x512; docs/tour.md")
     return int(not within)
 
 

@@ -39,7 +39,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One environment variable; ``value`` is what is in force, ``problem`` why the text in the environment is refused."""
+    """One environment variable: the ``value`` in force, or the text refused and the ``problem`` with it."""
 
     name: str
     value: str

@@ -35,6 +35,9 @@ class Launcher:
         """Run one kernel."""
         raise NotImplementedError
 
+    def wait(self) -> None:
+        """Return when everything launched has finished."""
+
     def _account(self, tensors: Any, results: Any, stays: bool) -> None:
         self.bytes_to_device += sum(t.nbytes for t in tensors_in(tensors) if not is_resident(t))
         if not stays:
@@ -75,6 +78,10 @@ class OnDevice(Launcher):
         results = self.device.run(run, *moved, **static)
         self._account(tensors, results, stays)
         return results if stays else map_tensors(results, self.device.fetch)
+
+    def wait(self) -> None:
+        """Wait for the device."""
+        self.device.synchronize()
 
 
 class Predictor(Launcher):

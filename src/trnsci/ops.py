@@ -208,7 +208,9 @@ class Op(Generic[P, R]):
         with nested() as depth:
             start = time.perf_counter()
             result = work()
-            if any(tensor.is_cuda for tensor in tensors_in(result)):
+            if used is not None:
+                used.wait()
+            elif any(tensor.is_cuda for tensor in tensors_in(result)):
                 torch.cuda.synchronize()
             measured = time.perf_counter() - start
         moved = (used.bytes_to_device, used.bytes_from_device) if used else (0, 0)

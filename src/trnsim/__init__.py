@@ -1,12 +1,14 @@
 """trnsim: an NKI machine on a CPU."""
 
-from trnsim.debug import Comparison, Difference, Probe, compare, probe
+from trnsim.compare import Comparison, Difference, compare
+from trnsim.debug import Probe, probe
 from trnsim.install import install, uninstall
 from trnsim.lint import lint
 from trnsim.program import Kernel, PrivateOutput, UnwrittenOutput, jit, simulate
 from trnsim.races import RaceWarning
 from trnsim.ranks import per_rank, simulate_ranks
 from trnsim.targets import TARGETS, Target
+from trnsim.timing import Report, profile
 
 __all__ = [
     "TARGETS",
@@ -16,6 +18,7 @@ __all__ = [
     "PrivateOutput",
     "Probe",
     "RaceWarning",
+    "Report",
     "Target",
     "UnwrittenOutput",
     "compare",
@@ -24,6 +27,7 @@ __all__ = [
     "lint",
     "per_rank",
     "probe",
+    "profile",
     "simulate",
     "simulate_ranks",
     "uninstall",

@@ -1,8 +1,8 @@
 """Kernels written against AWS's own ``nki`` package, run here: their names for it are read as ours.
 
 The function keeps its code; it gets a view of its globals in which ``nki`` and everything that came from it is the
-simulator's. Helpers, closures and ``NKIObject`` classes it reaches are seen the same way. Nothing is imported twice, and AWS's package
-is not touched.
+simulator's. Helpers, closures and ``NKIObject`` classes it reaches are seen the same way. Nothing is imported twice,
+and AWS's package is not touched.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from types import CellType, FunctionType, ModuleType
@@ -19,7 +20,9 @@ from trnsim.arrays import is_array
 from trnsim.errors import NotModelled
 
 # what no kernel function lives in
-_OTHERS = frozenset({"numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "trnsim", *sys.stdlib_module_names}) - {"__main__"}
+_OTHERS = frozenset({"numpy", "torch", "jax", "jaxlib", "ml_dtypes", "scipy", "trnsim", *sys.stdlib_module_names}) - {
+    "__main__"
+}
 _PLAIN = (int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 
 
@@ -28,11 +31,10 @@ def adopt(function: Callable[..., Any]) -> Callable[..., Any]:
     from trnsim.install import is_ours
 
     theirs = sys.modules.get("nki")
-    if theirs is None or is_ours(theirs):
+    if theirs is None or is_ours(theirs) or not _speaks_nki(function):
         return function
     reader = _Reader()
-    made = reader.value(function)
-    assert callable(made)
+    made: Callable[..., Any] = reader.value(function)
     if isinstance(made, FunctionType):
         made.__dict__["__nki_reader__"] = reader
     return made
@@ -44,8 +46,14 @@ def adopt_argument(function: Callable[..., Any], value: Any) -> Any:
     return value if reader is None or is_array(value) else reader.value(value)
 
 
-def _top(name: str | None) -> str:
-    return (name or "").partition(".")[0]
+def _speaks_nki(function: Callable[..., Any]) -> bool:
+    """True when a name the function can see comes from AWS's package."""
+    space = getattr(inspect.unwrap(function), "__globals__", {})
+    return any(_top(getattr(v, "__module__", None) or getattr(v, "__name__", "")) == "nki" for v in space.values())
+
+
+def _top(name: Any) -> str:
+    return name.partition(".")[0] if isinstance(name, str) else ""
 
 
 class _Space(dict[str, Any]):
@@ -119,7 +127,9 @@ class _Reader:
         if isinstance(obj, type):
             return self._class(obj)
         if isinstance(obj, functools.partial):
-            return functools.partial(self.value(obj.func), *map(self.value, obj.args), **{k: self.value(v) for k, v in obj.keywords.items()})
+            return functools.partial(
+                self.value(obj.func), *map(self.value, obj.args), **{k: self.value(v) for k, v in obj.keywords.items()}
+            )
         if type(obj) in (list, tuple, set):
             return type(obj)(map(self.value, obj))
         if type(obj) is dict:
@@ -145,23 +155,45 @@ class _Reader:
     def _ours(self, name: str) -> ModuleType:
         found = self.ours.get(name)
         if found is None:
-            raise NotModelled(f"the kernel uses {name}, which the simulator has not", rule="nki-module", got=name, limit=sorted(self.ours))
+            raise NotModelled(
+                f"the kernel uses {name}, which the simulator has not",
+                rule="nki-module",
+                got=name,
+                limit=sorted(self.ours),
+            )
         return found
 
     def _counterpart(self, obj: Any) -> Any:
         if isinstance(obj, enum.Enum):
             return getattr(self.value(type(obj)), obj.name)
-        inner = next((f for f in (getattr(obj, n, None) for n in ("func", "function", "fn", "_func", "__wrapped__")) if isinstance(f, FunctionType)), None)
+        inner = next(
+            (
+                f
+                for f in (getattr(obj, n, None) for n in ("func", "function", "fn", "_func", "__wrapped__"))
+                if isinstance(f, FunctionType)
+            ),
+            None,
+        )
         if inner is not None and _top(inner.__module__) != "nki":
             from trnsim.program import as_kernel
 
             return as_kernel(self.value(inner))
-        place, name = self.theirs.get(id(obj), (getattr(obj, "__module__", "nki"), getattr(obj, "__name__", type(obj).__name__)))
+        place, name = self.theirs.get(
+            id(obj), (getattr(obj, "__module__", "nki"), getattr(obj, "__name__", type(obj).__name__))
+        )
         homes = [self.ours[place]] if place in self.ours else []
-        for home in (*homes, self.ours["nki.language"], self.ours["nki.isa"], self.ours["nki.collectives"], self.ours["nki"]):
+        for home in (
+            *homes,
+            self.ours["nki.language"],
+            self.ours["nki.isa"],
+            self.ours["nki.collectives"],
+            self.ours["nki"],
+        ):
             if hasattr(home, name):
                 return getattr(home, name)
-        raise NotModelled(f"the kernel uses {place}.{name}, which the simulator has not", rule="nki-name", got=f"{place}.{name}")
+        raise NotModelled(
+            f"the kernel uses {place}.{name}, which the simulator has not", rule="nki-name", got=f"{place}.{name}"
+        )
 
     def _function(self, function: FunctionType) -> FunctionType:
         space = self.spaces.get(id(function.__globals__))
@@ -170,7 +202,9 @@ class _Reader:
         defaults = None if function.__defaults__ is None else tuple(map(self.value, function.__defaults__))
         made = FunctionType(function.__code__, space, function.__name__, defaults, self._cells(function))
         self.known[id(function)] = made
-        made.__kwdefaults__ = None if function.__kwdefaults__ is None else {k: self.value(v) for k, v in function.__kwdefaults__.items()}
+        made.__kwdefaults__ = (
+            None if function.__kwdefaults__ is None else {k: self.value(v) for k, v in function.__kwdefaults__.items()}
+        )
         made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
         made.__annotations__ = {k: self.value(v) for k, v in function.__annotations__.items()}
         return made
@@ -192,4 +226,6 @@ class _Reader:
         if not any(_top(base.__module__) == "nki" for base in cls.__mro__) or issubclass(cls, enum.Enum):
             return cls
         space = {k: self.value(v) for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
-        return type(cls)(cls.__name__, tuple(map(self.value, cls.__bases__)), space)
+        metaclass: Any = type(cls)
+        made: type = metaclass(cls.__name__, tuple(map(self.value, cls.__bases__)), space)
+        return made

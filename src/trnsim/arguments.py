@@ -42,7 +42,10 @@ class Arguments:
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def wrap(self, value: Any, name: str) -> Any:
-        """``value`` as the kernel sees it; arrays inside containers and ``NKIObject`` fields too. One array is one tensor."""
+        """``value`` as the kernel sees it; arrays inside containers and ``NKIObject`` fields too.
+
+        One array is one tensor.
+        """
         if is_array(value):
             return self._tensor(value, name)
         if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
@@ -68,7 +71,10 @@ class Arguments:
         dtype = dtype_of(value, name)
         if 0 in value.shape:
             raise WrongShape(
-                f"argument {name} has shape {tuple(value.shape)}", rule="argument-shape", got=tuple(value.shape), hint="a tensor has at least one element; do not launch the kernel for an empty one"
+                f"argument {name} has shape {tuple(value.shape)}",
+                rule="argument-shape",
+                got=tuple(value.shape),
+                hint="a tensor has at least one element; do not launch the kernel for an empty one",
             )
         if is_torch(value) and self.torch_device is None:
             self.torch_device = value.device
@@ -84,7 +90,7 @@ class Arguments:
     def _storage(self, value: Any, array: np.ndarray, name: str) -> Storage:
         if self.session.numerics and not (array.flags.c_contiguous and array.flags.writeable):
             array = np.array(array, order="C")
-        storage: Any = self.session.wrap(array, name, shared=self.shared).storage
+        storage = self.session.wrap(array, name, shared=self.shared).storage
         storage.user = value
         if self.session.numerics:
             for other in self.storages:
@@ -103,7 +109,10 @@ class Arguments:
             return self._array(value)
         if hasattr(value, "__nki_register__"):
             raise WrongArgument(
-                "the kernel returns a register", rule="return-register", hint="store it with nisa.register_store and copy the tile to HBM", kernel=self.kernel
+                "the kernel returns a register",
+                rule="return-register",
+                hint="store it with nisa.register_store and copy the tile to HBM",
+                kernel=self.kernel,
             )
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*(self.unwrap(v) for v in value))
@@ -153,7 +162,8 @@ class Arguments:
                 target=self.session.target.name,
             )
         warnings.warn(
-            f"{self.kernel} returns {t.name}, which is in nl.hbm ({storage.line}). The NKI compiler wants results in nl.shared_hbm.",
+            f"{self.kernel} returns {t.name}, which is in nl.hbm ({storage.line}). The NKI compiler wants results "
+            "in nl.shared_hbm.",
             PrivateOutput,
             stacklevel=5,
         )
@@ -171,7 +181,11 @@ class Arguments:
         for storage in self.storages:
             if storage.snapshot is None or _mutable(storage) or _holds(returned, storage):
                 continue
-            kind = "read-only" if isinstance(storage.user, np.ndarray) else f"a {type(storage.user).__name__}, which cannot change"
+            kind = (
+                "read-only"
+                if isinstance(storage.user, np.ndarray)
+                else f"a {type(storage.user).__name__}, which cannot change"
+            )
             raise WrongArgument(
                 f"the kernel writes its argument {storage.name}, which is {kind}",
                 rule="read-only",

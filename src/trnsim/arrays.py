@@ -1,4 +1,7 @@
-"""The door of the simulator: NumPy in, NumPy out; torch in, torch out. torch is never imported here unless it already is."""
+"""The door of the simulator: NumPy in, NumPy out; torch in, torch out.
+
+torch is never imported here unless it already is.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,20 @@ def dtype_of(value: Any, name: str) -> np.dtype[Any]:
     try:
         made = as_dtype(kind if is_torch(value) else dtype)
     except WrongDtype as error:
-        wide = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex64": "two float32 arrays", "complex128": "two float32 arrays"}
+        wide = {
+            "float64": "float32",
+            "int64": "int32",
+            "uint64": "uint32",
+            "complex64": "two float32 arrays",
+            "complex128": "two float32 arrays",
+        }
         hint = f"pass {wide[kind]}" if kind in wide else "convert it before the call"
         raise WrongDtype(
-            f"argument {name} is {kind}, which Trainium has not", rule="argument-dtype", got=kind, limit=error.limit, hint=hint
+            f"argument {name} is {kind}, which Trainium has not",
+            rule="argument-dtype",
+            got=kind,
+            limit=error.limit,
+            hint=hint,
         ) from None
     return made.dtype if isinstance(made, ExtraDtype) else made
 
@@ -53,15 +66,27 @@ def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
     torch = sys.modules["torch"]
     value = value.detach()
     if value.layout is not torch.strided or value.is_quantized:
-        raise WrongArgument(f"argument {name} is a {value.layout} tensor", rule="argument", got=str(value.layout), limit="dense", hint="call to_dense() first")
+        raise WrongArgument(
+            f"argument {name} is a {value.layout} tensor",
+            rule="argument",
+            got=str(value.layout),
+            limit="dense",
+            hint="call to_dense() first",
+        )
     if value.is_meta:
-        raise WrongArgument(f"argument {name} is on the meta device and has no values", rule="argument", got="meta", hint="meta tensors can be profiled with numerics=False only")
+        raise WrongArgument(
+            f"argument {name} is on the meta device and has no values",
+            rule="argument",
+            got="meta",
+            hint="meta tensors can be profiled with numerics=False only",
+        )
     value = value.cpu().resolve_conj().resolve_neg()
     kind = str(value.dtype).rpartition(".")[2]
-    if hasattr(ml_dtypes, kind):
-        bits = value.view({1: torch.uint8, 2: torch.int16}[value.element_size()])
-        return bits.numpy().view(getattr(ml_dtypes, kind))
-    return value.numpy()
+    foreign = hasattr(ml_dtypes, kind)
+    if foreign:
+        value = value.view({1: torch.uint8, 2: torch.int16}[value.element_size()])
+    array: np.ndarray = value.numpy()
+    return array.view(getattr(ml_dtypes, kind)) if foreign else array
 
 
 def to_torch(array: np.ndarray, device: Any = "cpu") -> Any:
@@ -83,4 +108,6 @@ def without_values(shape: tuple[int, ...], dtype: np.dtype[Any], *, torch: bool 
     if torch:
         kind = dtype.name if hasattr(sys.modules["torch"], dtype.name) else "float32"
         return sys.modules["torch"].empty(shape, dtype=getattr(sys.modules["torch"], kind), device="meta")
-    return np.broadcast_to(np.full((), -1, np.int64).astype(dtype) if dtype.kind in "iu" else np.array(np.nan).astype(dtype), shape)
+    return np.broadcast_to(
+        np.full((), -1, np.int64).astype(dtype) if dtype.kind in "iu" else np.array(np.nan).astype(dtype), shape
+    )

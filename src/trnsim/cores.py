@@ -1,8 +1,8 @@
 """A logical core: the two NeuronCores that run one program, what they share and how they meet.
 
 Each core has a session of its own with private SBUF, PSUM and ``private_hbm``. Kernel arguments are shared, and so are
-``shared_hbm`` tensors: the k-th one a core allocates is the k-th one of the other (or the one of the same name), because both run
-the same program. `Device` is what the sessions know as ``machine``.
+``shared_hbm`` tensors: the k-th one a core allocates is the k-th one of the other (or the one of the same name),
+because both run the same program. `Device` is what the sessions know as ``machine``.
 """
 
 from __future__ import annotations
@@ -64,22 +64,24 @@ class Device:
         first.shared = True
         if (first.shape, first.dtype) != (storage.shape, storage.dtype):
             raise WrongShape(
-                f"core {session.core} allocates {storage.name}{list(storage.shape)} {storage.dtype} where core {1 - session.core} "
+                f"core {session.core} allocates {storage.name}{list(storage.shape)} {storage.dtype} where core "
+                f"{1 - session.core} "
                 f"allocated {first.name}{list(first.shape)} {first.dtype} ({first.line})",
                 rule="shared-hbm",
                 got=(storage.shape, str(storage.dtype)),
                 limit=(first.shape, str(first.dtype)),
-                hint="both cores run the same program: allocate shared_hbm tensors in the same order on both, or use private_hbm",
+                hint="both cores run the same program: allocate shared_hbm tensors in the same order on both, or "
+                "use private_hbm",
             )
         return first
 
-    def note(self, session: Session, t: NkiTensor, write: bool) -> None:
-        """An instruction touches ``t``, which is shared or still to be received."""
+    def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
+        """An instruction touches ``t``, or ``rows`` of it, which is shared or still to be received."""
         storage: Any = t.storage
         if storage.on_chip:
             self._receive(session, storage)
         elif session.checks and session.numerics:
-            self.watch.note(session, t, write)
+            self.watch.note(session, t, write, rows)
 
     # -- meeting ------------------------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class Device:
                     hint="both cores name the tensor they have written and will read",
                 )
             self.watch.met((storage,))
-        self._wait(session, lambda: len(here) == self.cores, f"core_barrier on {data.name}: core {1 - session.core}")
+        self._wait(session, lambda: len(here) == self.cores, f"core_barrier on {data.name}")
         return k
 
     def exchange(self, session: Session, post: Post, pipe: int) -> int:
@@ -109,7 +111,7 @@ class Device:
         posts[session.core] = post
         if len(posts) == self.cores:
             self.watch.met()
-        what = f"sendrecv on pipe {pipe}: core {1 - session.core}"
+        what = f"sendrecv on pipe {pipe}"
         self._inbox.setdefault(session.core, []).append((pipe, k))
         if self._wait(session, lambda: len(posts) == self.cores, what, optional=True):
             self._deliver(session, (pipe, k))
@@ -136,7 +138,7 @@ class Device:
     def _complete(self, session: Session, key: tuple[int, int]) -> None:
         posts = self._posts[key]
         line = posts[session.core].line
-        self._wait(session, lambda: len(posts) == self.cores, f"what sendrecv on pipe {key[0]} ({line}) brings: core {1 - session.core}")
+        self._wait(session, lambda: len(posts) == self.cores, f"sendrecv on pipe {key[0]}", line=line)
         self._deliver(session, key)
 
     def _deliver(self, session: Session, key: tuple[int, int]) -> None:
@@ -146,7 +148,9 @@ class Device:
         self._inbox[me].remove(key)
         sender = posts.get(post.receive)
         if sender is None or sender.send != me or sum(p.send == me for p in posts.values()) != 1:
-            told = "; ".join(f"core {c} sends to {p.send} and receives from {p.receive} ({p.line})" for c, p in sorted(posts.items()))
+            told = "; ".join(
+                f"core {c} sends to {p.send} and receives from {p.receive} ({p.line})" for c, p in sorted(posts.items())
+            )
             raise Deadlock(
                 f"sendrecv on pipe {key[0]}: {told}",
                 rule="sendrecv-partner",
@@ -156,7 +160,8 @@ class Device:
         dst, sent = post.dst, sender.values
         if session.numerics and sent.shape != dst.shape:
             raise WrongShape(
-                f"sendrecv on pipe {key[0]}: core {post.receive} sends {sent.shape} ({sender.line}) and core {me} receives {dst.shape} ({post.line})",
+                f"sendrecv on pipe {key[0]}: core {post.receive} sends {sent.shape} ({sender.line}) and core {me} "
+                f"receives {dst.shape} ({post.line})",
                 rule="sendrecv-shape",
                 got=sent.shape,
                 limit=dst.shape,
@@ -166,9 +171,9 @@ class Device:
         storage.shared = False
         session.write(dst, sent, "dst", compute=False)
 
-    def _wait(self, session: Session, ready: Any, what: str, *, optional: bool = False) -> bool:
+    def _wait(self, session: Session, ready: Any, what: str, **how: Any) -> bool:
         assert self.crew is not None
-        return self.crew.wait(session, ready, what, optional=optional)
+        return self.crew.wait(session, ready, lambda: f"core {1 - session.core} in {what}", **how)
 
 
 def logical_cores(target: Target) -> int:
@@ -184,18 +189,22 @@ def check_grid(grid: tuple[int, ...], target: Target) -> int:
             rule="grid",
             got=grid,
             limit=1,
-            hint="the bracket holds one number, the cores of a logical core: kernel[2](…); loop over the rest inside the kernel",
+            hint="the bracket holds one number, the cores of a logical core: kernel[2](…); loop over the rest "
+            "inside the kernel",
             target=target.name,
         )
     cores = grid[0] if grid else 1
     limit = logical_cores(target)
     if cores > limit:
         raise HardwareLimit(
-            f"launch grid [{cores}] and a logical core of {target.name} has {limit} NeuronCore{'s' if limit > 1 else ''}",
+            f"launch grid [{cores}] and a logical core of {target.name} has {limit} "
+            f"NeuronCore{'s' if limit > 1 else ''}",
             rule="grid",
             got=cores,
             limit=limit,
-            hint="launch with kernel[1] or kernel[2]" if limit > 1 else "trn1 runs a kernel on one core: launch without a grid",
+            hint="launch with kernel[1] or kernel[2]"
+            if limit > 1
+            else "trn1 runs a kernel on one core: launch without a grid",
             target=target.name,
         )
     return cores

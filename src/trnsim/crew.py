@@ -1,7 +1,8 @@
 """Taking turns: cores and ranks are threads of which exactly one runs, so that every run is the same run.
 
-A hand keeps its turn until it has to wait for another. Then the next hand whose wait is over goes on, counted from the one
-that stopped. When nobody can go on the program is deadlocked, and the error says who waits for what, at which line.
+A hand keeps its turn until it has to wait for another. Then the next hand whose wait is over goes on, counted from
+the one that stopped. When nobody can go on the program is deadlocked, and the error says who waits for what, at which
+line.
 """
 
 from __future__ import annotations
@@ -23,7 +24,19 @@ class Stopped(BaseException):
 class Hand:
     """One thread of a crew: a core's session and what it runs."""
 
-    __slots__ = ("body", "finished", "gate", "gave_up", "label", "line", "optional", "ready", "result", "session", "what")
+    __slots__ = (
+        "body",
+        "finished",
+        "gate",
+        "gave_up",
+        "label",
+        "line",
+        "optional",
+        "ready",
+        "result",
+        "session",
+        "what",
+    )
 
     def __init__(self, session: Session, label: str, body: Callable[[], Any]) -> None:
         self.session = session
@@ -31,7 +44,7 @@ class Hand:
         self.body = body
         self.gate = threading.Semaphore(0)
         self.ready: Callable[[], bool] | None = None
-        self.what = ""
+        self.what: Callable[[], str] = str
         self.line = ""
         self.optional = False
         self.gave_up = False
@@ -71,13 +84,24 @@ class Crew:
                 raise error
         return [hand.result for hand in self.hands]
 
-    def wait(self, session: Session, ready: Callable[[], bool], what: str, *, optional: bool = False) -> bool:
-        """Let others run until ``ready()``. With ``optional``, ``False`` says that everybody was stuck and this hand goes on."""
+    def wait(
+        self,
+        session: Session,
+        ready: Callable[[], bool],
+        what: Callable[[], str],
+        *,
+        line: str | None = None,
+        optional: bool = False,
+    ) -> bool:
+        """Let others run until ``ready()``; ``what()`` says whom and what for, should it never be.
+
+        With ``optional``, ``False`` says that everybody was stuck and this hand goes on.
+        """
         at = self._of[id(session)]
         hand = self.hands[at]
         if ready():
             return True
-        hand.ready, hand.what, hand.optional, hand.line = ready, what, optional, session.line()
+        hand.ready, hand.what, hand.optional, hand.line = ready, what, optional, line or session.line()
         self._pass_on(at)
         hand.gate.acquire()
         if self._stopped:
@@ -128,14 +152,14 @@ class Crew:
             if hand.ready is None:
                 told.append(f"{hand.label} has finished")
             else:
-                told.append(f"{hand.label} waits for {hand.what} ({hand.line})")
+                told.append(f"{hand.label} waits for {hand.what()} ({hand.line})")
                 first = first or hand
         assert first is not None
         session = self.hands[at].session
         error = Deadlock(
             "nobody can go on: " + "; ".join(told),
             rule="deadlock",
-            got=[(h.label, h.what if h.ready is not None else "finished", h.line) for h in self.hands],
+            got=[(h.label, h.what() if h.ready is not None else "finished", h.line) for h in self.hands],
             hint="every core and rank that takes part must reach the same synchronisations in the same order",
         )
         error.locate(kernel=session.kernel, instruction=session.instr, line=first.line, target=session.target.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -105,11 +104,10 @@ def _grow() -> None:
         simulate=program.simulate,
         simulate_kernel=simulate_kernel,
         Kernel=program.Kernel,
-        trace=program.jit,
         tensor=annotations.tensor,
-        benchmark=_absent("nki.benchmark", "trnsim.profile(kernel)(…) predicts the time on trn1, trn2 and trn3"),
-        profile=_absent("nki.profile", "trnsim.profile(kernel)(…) predicts the time and writes a timeline"),
-        baremetal=_absent("nki.baremetal", "call the kernel: it runs on the simulator"),
+        benchmark=Absent("nki.benchmark", "trnsim.profile(kernel)(…) predicts the time on trn1, trn2 and trn3"),
+        profile=Absent("nki.profile", "trnsim.profile(kernel)(…) predicts the time and writes a timeline"),
+        baremetal=Absent("nki.baremetal", "call the kernel: it runs on the simulator"),
     )
     _adopted("nki.language", language)
     _adopted("nki.isa", isa)
@@ -121,7 +119,12 @@ def _grow() -> None:
     _module("nki.dtype", "The data types of NKI.", **dtypes.NAMES)
     _module("nki.simulator", "The simulator.", simulate=program.simulate, simulate_kernel=simulate_kernel)
     _module("nki.meta", "Descriptions of tensors.", tensor=annotations.tensor)
-    _module("nki.experimental", "Names that moved into nki.language.", while_loop=language.while_loop, fori_loop=language.fori_loop)
+    _module(
+        "nki.experimental",
+        "Names that moved into nki.language.",
+        while_loop=language.while_loop,
+        fori_loop=language.fori_loop,
+    )
     _module("nki.compiler", "What stands in for the NKI compiler.", __path__=[])
     _module("nki.compiler.kernel_builder", "Building a kernel from a function.", compile_kernel=compile_kernel)
     _module("nki.framework", "Integrations with frameworks.", __path__=[])
@@ -137,15 +140,33 @@ def _unknown(module: str, name: str) -> Any:
     raise AttributeError(name)
 
 
-def _absent(name: str, instead: str) -> Callable[..., Any]:
-    """A name that can be imported and says, when it is used, what to use here."""
+class Absent:
+    """A decorator that measures a device.
 
-    def absent(*args: Any, **kwargs: Any) -> Any:
-        raise NotModelled(f"{name} measures a device, and this is the simulator", rule="no-device", got=name, hint=instead)
+    Here it can be imported and applied; calling what it made says what to use instead.
+    """
 
-    absent.__name__ = absent.__qualname__ = name.rpartition(".")[2]
-    absent.__doc__ = f"Not here: {instead}."
-    return absent
+    def __init__(self, name: str, instead: str) -> None:
+        self.name = name
+        self.instead = instead
+
+    def __call__(self, kernel: Any = None, **options: Any) -> Any:
+        if kernel is None:
+            return self
+        if not callable(kernel):
+            self._refuse()
+        return functools.wraps(getattr(kernel, "function", kernel))(lambda *args, **kwargs: self._refuse())
+
+    def _refuse(self) -> None:
+        raise NotModelled(
+            f"{self.name} measures a device, and this is the simulator",
+            rule="no-device",
+            got=self.name,
+            hint=self.instead,
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: not on the simulator; {self.instead}>"
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -156,7 +177,11 @@ def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def compile_kernel(
-    kernel: Any, inputs: dict[str, Any] | None = None, outputs: dict[str, Any] | None = None, compile_opts: Any = None, **hyperparameters: Any
+    kernel: Any,
+    inputs: dict[str, Any] | None = None,
+    outputs: dict[str, Any] | None = None,
+    compile_opts: Any = None,
+    **hyperparameters: Any,
 ) -> dict[str, Any]:
     """Run a kernel that takes its inputs and outputs by name; the output arrays are filled in place and returned.
 

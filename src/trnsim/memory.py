@@ -140,7 +140,16 @@ class Storage:
     def span(self) -> Span:
         """What the lifetime of this tensor is, without its bytes."""
         return Span(
-            self.name, self.shape, str(self.dtype), self.buffer, self.partition_bytes, self.itemsize, self.first, self.last, self.address, self.line
+            self.name,
+            self.shape,
+            self.dtype,
+            self.buffer,
+            self.partition_bytes,
+            self.itemsize,
+            self.first,
+            self.last,
+            self.address,
+            self.line,
         )
 
     def __del__(self) -> None:
@@ -157,7 +166,7 @@ class Span(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    dtype: str
+    dtype: Any
     buffer: str
     partition_bytes: int
     itemsize: int
@@ -182,6 +191,11 @@ class Lifetimes:
         if len(self.live) > self._sweep:
             self.live = [r for r in self.live if r() is not None]
             self._sweep = 1024 + 2 * len(self.live)
+
+    def close(self) -> None:
+        """Stop following: the program has ended."""
+        for storage in self.storages():
+            storage.log = None
 
     def storages(self) -> list[Storage]:
         """The tensors Python can still reach."""
@@ -248,12 +262,12 @@ def too_much(buffer: str, need: int, limit: int, alive: list[Span], target: Targ
         if fits:
             hint += f". A {biggest.name} of at most {fits} elements per partition would fit"
         else:
-            hint += f". Tiles with 1/{-(-need // limit)} of the free size would fit; or finish with one before the next is written"
+            hint += f". Tiles with 1/{-(-need // limit)} of the free size would fit; or finish with one before the next"
     return CapacityError(
         where=buffer.upper(),
         required=need,
         available=limit,
         hint=hint,
         target=target.name,
-        live=[(s.name, s.shape, s.dtype, s.partition_bytes, s.line) for s in alive],
+        live=[(s.name, s.shape, str(s.dtype), s.partition_bytes, s.line) for s in alive],
     )

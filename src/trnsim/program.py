@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from trnsim.adopt import adopt, adopt_argument
-from trnsim.collectives.world import World
 from trnsim.arguments import Arguments, PrivateOutput, UnwrittenOutput, tensors_in
+from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid
 from trnsim.crew import Crew
 from trnsim.debug import active_probes
@@ -27,7 +27,12 @@ class Kernel:
     """A kernel function. Call it with arrays to run it; ``kernel[2]`` launches it on two cores of a logical core."""
 
     def __init__(
-        self, function: Callable[..., Any], *, grid: tuple[int, ...] = (), options: dict[str, Any] | None = None, schedule: Edges = ()
+        self,
+        function: Callable[..., Any],
+        *,
+        grid: tuple[int, ...] = (),
+        options: dict[str, Any] | None = None,
+        schedule: Edges = (),
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -57,7 +62,7 @@ class Kernel:
         return self if instance is None else functools.partial(self, instance)
 
     def with_schedule(self, edges: Any) -> Kernel:
-        """This kernel with dependencies added: pairs of an instruction's ``name=`` and the name, or names, it must follow."""
+        """This kernel with dependencies added: pairs of an instruction's ``name=`` and the name or names it follows."""
         return Kernel(self.function, grid=self.grid, options=self.options, schedule=(*self.schedule, *as_edges(edges)))
 
     def __repr__(self) -> str:
@@ -73,7 +78,9 @@ def as_grid(grid: Any) -> tuple[int, ...]:
     except AttributeError:
         made = ()
     if not made or min(made) < 1:
-        raise WrongArgument(f"launch grid {grid!r}", rule="grid", got=grid, hint="a grid is a number of cores: kernel[2](…)")
+        raise WrongArgument(
+            f"launch grid {grid!r}", rule="grid", got=grid, hint="a grid is a number of cores: kernel[2](…)"
+        )
     return made
 
 
@@ -99,10 +106,18 @@ _DEPRECATED = {
 
 
 def jit(fn: Any = None, **options: Any) -> Any:
-    """Make ``fn`` an NKI kernel. ``platform_target`` picks the generation; options of AWS's compiler are taken and kept."""
+    """Make ``fn`` an NKI kernel.
+
+    ``platform_target`` picks the generation; options of AWS's compiler are taken and kept.
+    """
     unknown = set(options) - _JIT_OPTIONS
     if unknown:
-        raise WrongArgument(f"jit does not know {', '.join(sorted(unknown))}", rule="jit", got=sorted(unknown), limit=sorted(_JIT_OPTIONS))
+        raise WrongArgument(
+            f"jit does not know {', '.join(sorted(unknown))}",
+            rule="jit",
+            got=sorted(unknown),
+            limit=sorted(_JIT_OPTIONS),
+        )
     for name, instead in _DEPRECATED.items():
         if name in options:
             warnings.warn(f"nki.jit({name}=…) is deprecated since NKI 0.3: {instead}", DeprecationWarning, stacklevel=2)
@@ -125,9 +140,14 @@ def as_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, type) or not callable(kernel):
-        raise WrongArgument(f"{kernel!r} is no kernel", rule="kernel", got=type(kernel).__name__, hint="pass a function decorated with nki.jit")
+        raise WrongArgument(
+            f"{kernel!r} is no kernel",
+            rule="kernel",
+            got=type(kernel).__name__,
+            hint="pass a function decorated with nki.jit",
+        )
     if inspect.isfunction(kernel) or inspect.ismethod(kernel):
-        return Kernel(kernel)
+        return Kernel(adopt(kernel))
     for name in ("function", "func", "fn", "_func", "__wrapped__"):
         inner = getattr(kernel, name, None)
         if callable(inner) and not isinstance(kernel, functools.partial):
@@ -142,13 +162,27 @@ def as_kernel(kernel: Any) -> Kernel:
 
 
 def params_of(
-    kernel: Kernel, *, target: Any = None, checks: bool = True, numerics: bool = True, lint: str | None = None, seed: int = 0
+    kernel: Kernel,
+    *,
+    target: Any = None,
+    checks: bool = True,
+    numerics: bool = True,
+    lint: str | None = None,
+    seed: int = 0,
 ) -> SimParams:
     """How ``kernel`` is simulated, from the options of `simulate`."""
     wanted = target if target is not None else kernel.options.get("platform_target")
     if lint not in (None, "error", "warn", "off"):
-        raise WrongArgument(f"lint={lint!r}", rule="lint", got=lint, limit=("error", "warn", "off"), hint='use "error", "warn" or "off"')
-    return SimParams(target=target_named(wanted), checks=checks, numerics=numerics, lint=lint or ("error" if checks else "off"), seed=seed)
+        raise WrongArgument(
+            f"lint={lint!r}", rule="lint", got=lint, limit=("error", "warn", "off"), hint='use "error", "warn" or "off"'
+        )
+    return SimParams(
+        target=target_named(wanted),
+        checks=checks,
+        numerics=numerics,
+        lint=lint or ("error" if checks else "off"),
+        seed=seed,
+    )
 
 
 def simulate(
@@ -168,7 +202,8 @@ def simulate(
         target: ``"trn1"``, ``"trn2"`` or ``"trn3"``; default: ``platform_target``, the environment, then trn2.
         checks: enforce the hardware's rules, poison and capacity.
         numerics: ``False`` follows the program without computing values; results have shapes and no values.
-        lint: ``"error"`` refuses Python the NKI compiler refuses (the default with checks), ``"warn"`` warns, ``"off"`` says nothing.
+        lint: ``"error"`` refuses Python the NKI compiler refuses (the default with checks), ``"warn"`` warns,
+            ``"off"`` says nothing.
         seed: initial state of the random-number instructions.
         trace: a list that receives the instruction stream.
     """
@@ -189,7 +224,14 @@ class Launch:
     """
 
     def __init__(
-        self, kernel: Kernel, params: SimParams, trace: list[Record] | None = None, *, rank: int = 0, world: Any = None, crew: Crew | None = None
+        self,
+        kernel: Kernel,
+        params: SimParams,
+        trace: list[Record] | None = None,
+        *,
+        rank: int = 0,
+        world: Any = None,
+        crew: Crew | None = None,
     ) -> None:
         self.kernel = kernel
         self.params = params
@@ -207,7 +249,15 @@ class Launch:
 
     def _session(self, core: int, rank: int) -> Session:
         grid = self.kernel.grid
-        session = Session(self.params, kernel=self.name, core=core, rank=rank, grid=grid, program=(core,) if grid else (), trace=self.trace)
+        session = Session(
+            self.params,
+            kernel=self.name,
+            core=core,
+            rank=rank,
+            grid=grid,
+            program=(core,) if grid else (),
+            trace=self.trace,
+        )
         if self.cores > 1 or self.device.world is not None:
             session.machine = self.device
         session.probes = active_probes()
@@ -253,12 +303,15 @@ class Launch:
             if session.machine is not None:
                 session.machine.finish(session)
         except KernelError as error:
-            error.locate(kernel=self.name, instruction=None, line=None, target=session.target.name)
+            error.locate(kernel=self.name, instruction=None, line=session.line_of(error), target=session.target.name)
             raise
-        if session.checks:
-            for memory, most in session.lifetimes.check(session.target).items():
-                self.high_water[memory] = max(most, self.high_water.get(memory, 0))
-        return result
+        else:
+            if session.checks:
+                for memory, most in session.lifetimes.check(session.target).items():
+                    self.high_water[memory] = max(most, self.high_water.get(memory, 0))
+            return result
+        finally:
+            session.lifetimes.close()
 
     def results(self, raw: list[Any]) -> Any:
         """One result from those of the cores, as the caller's kind of array."""
@@ -277,7 +330,12 @@ def _parameter_names(function: Callable[..., Any]) -> list[str]:
 
 def _same_results(kernel: str, first: Any, core: int, other: Any) -> None:
     def place(t: NkiTensor) -> tuple[Any, ...]:
-        return (id(t.storage) if not t.on_chip and t.buffer.value == "shared_hbm" else None, t.offset, t.shape, t.strides)
+        return (
+            id(t.storage) if not t.on_chip and t.buffer.value == "shared_hbm" else None,
+            t.offset,
+            t.shape,
+            t.strides,
+        )
 
     one, two = tensors_in(first), tensors_in(other)
     if [place(t) for t in one] == [place(t) for t in two]:

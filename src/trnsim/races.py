@@ -2,14 +2,14 @@
 
 Each shared tensor has a shadow with one byte per element: who wrote and who read it since the last barrier. Views mark
 their own elements, so interleaved rows or columns of two cores do not meet. A barrier on a tensor wipes its shadow. A
-barrier on another tensor, or a ``sendrecv``, stops both cores too, but the compiler orders only what an instruction names:
-such accesses are kept as *loosely* ordered and warned about.
+barrier on another tensor, or a ``sendrecv``, stops both cores too, but the compiler orders only what an instruction
+names: such accesses are kept as *loosely* ordered and warned about.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,10 @@ class Access(NamedTuple):
 
 
 class Shadow:
-    """Who touched a tensor: bits 0 and 1 of a byte are writes of cores 0 and 1, bits 2 and 3 reads; 4 to 7 the same, loosely ordered."""
+    """Who touched a tensor.
+
+    Bits 0 and 1 of a byte are writes of cores 0 and 1, bits 2 and 3 reads; bits 4 to 7 the same, loosely ordered.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self.bits = Arena(storage.arena.nbytes, unit=storage.itemsize)
@@ -82,7 +85,9 @@ class Shadow:
                 window[...] = 0
         self.fresh, self.loose = [], []
 
-    def _culprit(self, access: Access, window: np.ndarray, against: int, log: list[Access]) -> tuple[Access, tuple[int, ...]]:
+    def _culprit(
+        self, access: Access, window: np.ndarray, against: int, log: list[Access]
+    ) -> tuple[Access, tuple[int, ...]]:
         """The other core's access that meets ``window``, and the first element (of this view) where they meet."""
         at = tuple(int(i) for i in np.argwhere(window & np.uint8(against))[0])
         marks = self.bits.marks_for(self.bits.unit)
@@ -101,12 +106,14 @@ class Shadow:
         other, at = self._culprit(access, window, against, self.fresh)
         view = access.view
         return Race(
-            f"core {access.core} {access.verb} {view.name}{list(view.shape)} at {access.line}, core {other.core} {other.verb} the same elements "
+            f"core {access.core} {access.verb} {view.name}{list(view.shape)} at {access.line}, core {other.core} "
+            f"{other.verb} the same elements "
             f"at {other.line}, and no barrier lies between; element {at} of the view is one of them",
             rule="race",
             got=(access.line, other.line),
             limit="a core_barrier between the two",
-            hint=f"call nisa.core_barrier(data={view.name}, cores=(0, 1)) on both cores between the two, or give each core its own part",
+            hint=f"call nisa.core_barrier(data={view.name}, cores=(0, 1)) on both cores between the two, or give "
+            "each core its own part",
             tensor=view.name,
             lines=(other.line, access.line),
             line=access.line,
@@ -116,30 +123,33 @@ class Shadow:
         other, at = self._culprit(access, window, against, self.loose)
         name = access.view.name
         warnings.warn(
-            f"core {access.core} {access.verb} {name} at {access.line} after core {other.core} {other.verb} the same elements at {other.line} "
-            f"(element {at} of the view). The cores met in between, but not over {name}, so nothing orders these two on the hardware; "
+            f"core {access.core} {access.verb} {name} at {access.line} after core {other.core} {other.verb} the "
+            f"same elements at {other.line} "
+            f"(element {at} of the view). The cores met in between, but not over {name}, so nothing orders these "
+            "two on the hardware; "
             f"call nisa.core_barrier(data={name}, cores=(0, 1)) between them.",
             RaceWarning,
             stacklevel=2,
         )
 
 
-def access_of(session: Session, t: NkiTensor, write: bool) -> Access:
-    """What an operand touches: one place, or one per gathered row. Indices out of bounds are the instruction's business."""
+def access_of(session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None) -> Access:
+    """What an operand touches: one place, or one for each gathered row.
+
+    Run-time indices out of bounds are the instruction's business.
+    """
+    line = session.line()
+    if rows is not None:
+        row = t._view(t.shape[1:] or (1,), t.strides[1:] or (1,), t.offset)
+        return Access(session.core, write, row, [t.offset + int(i) * t.strides[0] for i in rows], line)
     dynamic = t.dynamic
     if dynamic is None:
-        return Access(session.core, write, t, [t.offset], session.line())
-    if dynamic.kind == "vector":
-        rows = session.read(dynamic.index, "index", compute=False).reshape(-1).astype(np.int64)
-        view = t._view(t.shape[1:] or (1,), t.strides[1:] or (1,), t.offset)
-    else:
-        rows = np.array([session.scalar(dynamic.index, "index")])
-        view = t._view(t.shape, t.strides, t.offset)
+        return Access(session.core, write, t, [t.offset], line)
+    view = t._view(t.shape, t.strides, t.offset)
     view.dynamic = None
-    storage: Any = t.storage
-    last = storage.rows * t.row - 1 - sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))
-    starts = (t.offset + int(i) * dynamic.stride for i in rows)
-    return Access(session.core, write, view, [o for o in starts if 0 <= o <= last], session.line())
+    start = t.offset + session.scalar(dynamic.index, "index") * dynamic.stride
+    last = t.storage.rows * t.row - 1 - sum(s * (n - 1) for s, n in zip(view.strides, view.shape, strict=True))
+    return Access(session.core, write, view, [start] if 0 <= start <= last else [], line)
 
 
 class Watch:
@@ -148,13 +158,13 @@ class Watch:
     def __init__(self) -> None:
         self.shadows: dict[int, tuple[Arena, Shadow]] = {}
 
-    def note(self, session: Session, t: NkiTensor, write: bool) -> None:
-        """An instruction of ``session`` touches ``t``."""
-        storage: Any = t.storage
+    def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
+        """An instruction of ``session`` touches ``t``, or ``rows`` of it."""
+        storage = t.storage
         found = self.shadows.get(id(storage.arena))
         if found is None:
             found = self.shadows[id(storage.arena)] = (storage.arena, Shadow(storage))
-        found[1].note(session, access_of(session, t, write))
+        found[1].note(session, access_of(session, t, write, rows))
 
     def met(self, over: tuple[Storage, ...] = ()) -> None:
         """Both cores have met over the tensors ``over``."""

@@ -45,8 +45,8 @@ def simulate_ranks(
 ) -> Callable[..., list[Any]]:
     """A callable that runs ``kernel`` on ``ranks`` ranks and returns their results in a list.
 
-    Arguments marked with `per_rank` are dealt out; any other goes to every rank, arrays as copies. An array given to all ranks
-    is changed in place only if every rank leaves the same in it.
+    Arguments marked with `per_rank` are dealt out; any other goes to every rank, arrays as copies. An array given to
+    all ranks is changed in place only if every rank leaves the same in it.
 
     Args:
         kernel: as in `simulate`; ``kernel[2]`` gives every rank two cores.
@@ -60,16 +60,22 @@ def simulate_ranks(
         trace: receives the instruction streams of all ranks.
     """
     made = as_kernel(kernel)
-    if not isinstance(ranks, int) or ranks < 1:
+    if ranks < 1:
         raise WrongArgument(f"{ranks!r} ranks", rule="ranks", got=ranks, limit=1, hint="give the number of ranks")
     if ranks_per_node is not None and (ranks_per_node < 1 or ranks % ranks_per_node):
-        raise WrongArgument(f"{ranks} ranks with {ranks_per_node} on a node", rule="ranks-per-node", got=ranks_per_node, limit=ranks, hint="nodes are full")
+        raise WrongArgument(
+            f"{ranks} ranks with {ranks_per_node} on a node",
+            rule="ranks-per-node",
+            got=ranks_per_node,
+            limit=ranks,
+            hint="nodes are full",
+        )
     params = params_of(made, target=target, checks=checks, numerics=numerics, lint=lint, seed=seed)
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         if params.lint != "off":
             apply_lint(made.function, params.lint)
-        dealt = Deal(ranks)
+        dealt = Deal(ranks, copies=numerics)
         crew = Crew()
         world = World(ranks, crew, ranks_per_node)
         launches = [Launch(made, params, trace, rank=r, world=world, crew=crew) for r in range(ranks)]
@@ -80,9 +86,10 @@ def simulate_ranks(
                     label = f"rank {rank}" if launch.cores == 1 else f"rank {rank} core {session.core}"
                     crew.add(session, label, body)
             raw = crew.run()
-            results = [launch.results(raw[i * launch.cores : (i + 1) * launch.cores]) for i, launch in enumerate(launches)]
-            if numerics:
-                dealt.check()
+            results = [
+                launch.results(raw[i * launch.cores : (i + 1) * launch.cores]) for i, launch in enumerate(launches)
+            ]
+            dealt.check()
         except BaseException:
             for launch in launches:
                 launch.arguments.restore()
@@ -98,8 +105,9 @@ def simulate_ranks(
 class Deal:
     """Arguments handed out to ranks. An array that several ranks get is copied for each."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, *, copies: bool) -> None:
         self.ranks = ranks
+        self.copies = copies
         self._given: dict[int, tuple[Any, list[Any]]] = {}
 
     def take(self, value: Any, rank: int) -> Any:
@@ -107,18 +115,22 @@ class Deal:
         if isinstance(value, PerRank):
             if len(value.values) != self.ranks:
                 raise WrongArgument(
-                    f"per_rank has {len(value.values)} values for {self.ranks} ranks", rule="per-rank", got=len(value.values), limit=self.ranks, hint="give one value for each rank"
+                    f"per_rank has {len(value.values)} values for {self.ranks} ranks",
+                    rule="per-rank",
+                    got=len(value.values),
+                    limit=self.ranks,
+                    hint="give one value for each rank",
                 )
             part = value.values[rank]
-            shared = sum(v is part for v in value.values) > 1
-            return self._copied(part) if shared else part
-        return self._copied(value)
+            if sum(v is part for v in value.values) == 1:
+                return part
+            value = part
+        return self._copied(value) if self.copies else value
 
     def _copied(self, value: Any) -> Any:
         if is_array(value):
             copies = self._given.setdefault(id(value), (value, []))[1]
-            meta = is_torch(value) and value.is_meta
-            copies.append(value if meta else value.detach().clone() if is_torch(value) else np.array(to_numpy(value), copy=True))
+            copies.append(value.detach().clone() if is_torch(value) else np.array(to_numpy(value), copy=True))
             return copies[-1]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self._copied, value))
@@ -144,7 +156,6 @@ class Deal:
         """Bring what all ranks wrote alike into the caller's array."""
         for value, copies in self._given.values():
             if is_torch(value):
-                if not value.is_meta:
-                    value.detach().copy_(copies[0])
+                value.detach().copy_(copies[0])
             elif isinstance(value, np.ndarray) and value.flags.writeable:
                 value[...] = copies[0]

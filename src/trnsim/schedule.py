@@ -15,7 +15,13 @@ def as_edges(edges: Any) -> Edges:
     made = []
     for edge in edges:
         if not (isinstance(edge, (tuple, list)) and len(edge) == 2 and isinstance(edge[0], str)):
-            raise WrongArgument(f"{edge!r} is no dependency", rule="schedule", got=edge, limit="(name, name or names)", hint='write ("later", "earlier")')
+            raise WrongArgument(
+                f"{edge!r} is no dependency",
+                rule="schedule",
+                got=edge,
+                limit="(name, name or names)",
+                hint='write ("later", "earlier")',
+            )
         later, earlier = edge
         made.append((later, (earlier,) if isinstance(earlier, str) else tuple(earlier)))
     return tuple(made)
@@ -35,8 +41,9 @@ class Named:
 
     def check(self, trace: list[Record]) -> None:
         """Add the dependencies to the stream; refuse names that are unknown or not unique, and cycles."""
+        ranks = {r.rank for found in self.found.values() for r in found}
         for core in sorted({r.core for r in trace}):
-            own = [r for r in trace if r.core == core]
+            own = [r for r in trace if r.core == core and r.rank in ranks]
             for later, earliers in self.edges:
                 for earlier in earliers:
                     self._add(self._one(later, core), self._one(earlier, core), own)
@@ -49,14 +56,17 @@ class Named:
                 rule="schedule-name",
                 got=name,
                 limit=sorted(self.found),
-                hint="give one instruction name=" + repr(name) if not found else f"number the names: {name}0, {name}1, …",
+                hint="give one instruction name=" + repr(name)
+                if not found
+                else f"number the names: {name}0, {name}1, …",
             )
         return found[0]
 
     def _add(self, later: Record, earlier: Record, own: list[Record]) -> None:
         if later is earlier or (later.index < earlier.index and _needs(earlier, later, own)):
             raise WrongArgument(
-                f"instruction {earlier.index} ({earlier.name}, {earlier.line}) needs what {later.index} ({later.name}, {later.line}) writes, and is scheduled before it",
+                f"instruction {earlier.index} ({earlier.name}, {earlier.line}) needs what {later.index} "
+                f"({later.name}, {later.line}) writes, and is scheduled before it",
                 rule="schedule-cycle",
                 got=(later.index, earlier.index),
                 hint="turn the pair round: the first name is the one that comes later",
@@ -70,7 +80,9 @@ def _needs(last: Record, first: Record, stream: list[Record]) -> bool:
     for record in stream:
         if not first.index < record.index <= last.index:
             continue
-        if any(_conflict(earlier, record) for earlier in reached) or any(i in record.after for i in (r.index for r in reached)):
+        if any(_conflict(earlier, record) for earlier in reached) or any(
+            i in record.after for i in (r.index for r in reached)
+        ):
             if record is last:
                 return True
             reached.append(record)

@@ -206,6 +206,16 @@ class Session:
             frame = frame.f_back  # type: ignore[assignment]
         return "?"
 
+    def line_of(self, error: BaseException) -> str | None:
+        """``file:number`` of the kernel line an error came from, once it has left the kernel (views are no instructions)."""
+        trace, found = error.__traceback__, None
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            if not code.co_filename.startswith(_HERE) and "__trnsim_helper__" not in trace.tb_frame.f_globals:
+                found = f"{code.co_filename}:{trace.tb_lineno}"
+            trace = trace.tb_next
+        return found
+
     # -- allocation -----------------------------------------------------------------------------------------------
 
     def allocate(self, shape: Any, dtype: Any, buffer: Any = None, name: str = "", address: Any = None) -> NkiTensor:
@@ -225,7 +235,7 @@ class Session:
         if on_chip:
             self._check_on_chip(shape, row * dtype.itemsize, region, name)
         where: tuple[int, int] | None = None
-        line = self.line() if self.checks or self.trace is not None else None
+        line = self.line() if self.checks or self.trace is not None or self.probes is not None else None
         label = name
         if not name and line is not None:
             label = assigned_name(line)
@@ -277,7 +287,7 @@ class Session:
         """NumPy type the bits of ``dtype`` are kept in."""
         if not self.params.precise and dtype in LOW_PRECISION:
             return float32
-        return dtype.dtype if isinstance(dtype, ExtraDtype) else dtype
+        return dtype.storage if isinstance(dtype, ExtraDtype) else dtype
 
     def _fresh(self, elements: int, physical: np.dtype[Any], dtype: DType) -> Arena:
         nbytes = elements * int(dtype.itemsize)

@@ -23,7 +23,9 @@ class tensor:
         """True when ``shape`` has every size given here."""
         if Ellipsis in self.shape or not all(n is None or isinstance(n, (int, str)) for n in self.shape):
             return True
-        return len(shape) == len(self.shape) and all(not isinstance(n, int) or n == m for n, m in zip(self.shape, shape, strict=True))
+        return len(shape) == len(self.shape) and all(
+            not isinstance(n, int) or n == m for n, m in zip(self.shape, shape, strict=True)
+        )
 
     def __repr__(self) -> str:
         return f"tensor{list(self.shape)}"

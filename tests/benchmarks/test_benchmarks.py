@@ -1,5 +1,6 @@
 """The benchmark driver: what it refuses, what it computes, what it writes."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -125,6 +126,7 @@ def test_the_gate_reads_pytest(tmp_path, monkeypatch):
     (tmp_path / "test_red.py").write_text("def test_red():\n    assert 1 == 2\n")
     (tmp_path / "test_green.py").write_text("def test_green():\n    pass\n")
     monkeypatch.setattr(registry, "ROOT", tmp_path)
+    monkeypatch.setattr(verify, "WORKERS", ())
     assert not verify.verify(make(tests="test_red.py")).green
     verdict = verify.verify(make(tests="test_green.py"))
     assert verdict.green
@@ -186,6 +188,18 @@ def test_results_are_written_for_programs_and_people(tmp_path, monkeypatch):
     assert "| overhead |" in page
     assert " µs |" in page
     assert "Why." in page
+
+
+def test_a_busy_machine_is_mentioned():
+    row = run.time_case(make(), make().cases[0], device="cpu", rounds=2)
+    calm, busy = dataclasses.replace(row, spread=0.02), dataclasses.replace(row, spread=0.8)
+
+    def printed(*rows):
+        found = report.OpReport(op="trnblas.gemm", tests="", green=True, notes="", timed=rows, predicted=())
+        return report.text([found])
+
+    assert "busy" not in printed(calm)
+    assert "1 of 2 rows vary by more than 25%: the machine was busy" in printed(calm, busy)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@
 - ``text`` and ``mermaid`` are pictures. Any other language is refused.
 """
 
+import contextlib
 import contextvars
 import doctest
+import importlib
+import io
 import linecache
-import os
 import re
 import shlex
 import subprocess
@@ -97,12 +99,15 @@ def run_console(block):
 
 
 def run_command(block, words, shown):
-    module = [sys.executable] if words[0] == "python" else [sys.executable, "-m", f"{words[0]}.cli"]
-    done = subprocess.run(
-        module + words[1:], cwd=ROOT, capture_output=True, text=True, env=os.environ | {"COLUMNS": "120"}
-    )
-    printed = done.stdout + done.stderr
-    assert done.returncode == 0, f"{block.where}: {shlex.join(words)} failed:\n{printed}"
+    if words[0] == "python":
+        done = subprocess.run([sys.executable, *words[1:]], cwd=ROOT, capture_output=True, text=True)
+        status, printed = done.returncode, done.stdout + done.stderr
+    else:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = importlib.import_module(f"{words[0]}.cli").main(words[1:])
+        printed = out.getvalue()
+    assert status == 0, f"{block.where}: {shlex.join(words)} failed:\n{printed}"
     if shown:
         agrees = doctest.OutputChecker().check_output(shown + "\n", printed, DOCTEST_FLAGS)
         assert agrees, f"{block.where}: {shlex.join(words)} printed\n{printed}\nand the page shows\n{shown}"

@@ -86,7 +86,7 @@ def test_a_folder_that_is_something_else_is_left_alone(setup_venv, tmp_path):
     [
         ("Failed to establish a new connection: Name or service not known", "the package index cannot be reached"),
         ("OSError: [Errno 28] No space left on device", "the disk is full"),
-        ("ERROR: No matching distribution found for torch==2.13.0", "no build for this Python or platform"),
+        ("ERROR: No matching distribution found for torch==2.13.0", "has none for this Python or platform"),
         ("SSL: CERTIFICATE_VERIFY_FAILED", "Point PIP_CERT"),
         ("something new", "the lines above say why"),
     ],

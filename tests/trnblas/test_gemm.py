@@ -151,12 +151,15 @@ def test_fp64_rounds_once(dtype):
     assert_within(got, oracle(a, b), gemm_bound(a, b, arithmetic=C128 if dtype.is_complex else F64))
 
 
-def test_fp32_of_doubles_is_fp32_and_stays_double():
-    a, b = gaussian((20, 50), 1, F64), gaussian((50, 30), 2, F64)
-    got = gemm(1.0, a, b, precision="fp32")
+@on_backends
+def test_fp32_of_doubles_is_fp32_and_stays_double(backend):
+    a, b, c = gaussian((20, 50), 1, F64), gaussian((50, 30), 2, F64), gaussian((20, 30), 3, F64)
+    with backend:
+        got = gemm(1.0, a, b, 0.5, c, precision="fp32")
     assert got.dtype == F64
     assert torch.equal(got, got.float().double())
-    assert_within(got, oracle(a, b), gemm_bound(a, b, arithmetic=F32, operands=F32))
+    bound = gemm_bound(a, b, c, beta=0.5, arithmetic=F32, operands=F32) + 0.5 * 2.0**-24 * c.abs()
+    assert_within(got, oracle(a, b, c, 1.0, 0.5), bound)
 
 
 @on_backends
@@ -208,6 +211,20 @@ def test_any_shape_and_stride(m, k, n, batch, step, flip, seed):
     b = b.mT if flip else b
     assert got.shape == (*batch, m, n)
     assert_within(got, oracle(a, b), gemm_bound(a, b))
+
+
+@pytest.mark.cuda
+@on_backends
+@pytest.mark.parametrize("dtype", [F32, C64, BF16], ids=str)
+def test_results_live_on_the_operands_device(backend, dtype):
+    a, b, c = gaussian((130, 40), 1, dtype), gaussian((40, 70), 2, dtype), gaussian((130, 70), 3, dtype)
+    with backend, trnsci.ledger() as book:
+        got = gemm(1.5, a.cuda(), b.cuda(), 0.5, c.cuda())
+    assert got.is_cuda
+    assert book.measured > 0
+    arithmetic = F32 if dtype is BF16 else dtype
+    bound = gemm_bound(a, b, c, alpha=1.5, beta=0.5, arithmetic=arithmetic)
+    assert_within(got, oracle(a, b, c, 1.5, 0.5), bound)
 
 
 # Gradients

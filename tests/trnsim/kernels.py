@@ -10,8 +10,9 @@ TARGETS = ("trn1", "trn2", "trn3")
 
 
 def run(body, *inputs, out=(), psum=(), target="trn2", **options):
-    """Call ``body(*tiles, *outputs)`` in a kernel; ``out`` lists (shape, dtype[, buffer]), ``psum`` which inputs go there.
+    """Call ``body(*tiles, *outputs)`` in a kernel.
 
+    ``out`` lists (shape, dtype[, buffer]) of the outputs, ``psum`` the positions of inputs that go to PSUM.
     Returns what the output tiles hold, one array or a list.
     """
     results = []

@@ -116,7 +116,14 @@ def test_numpy_and_python_spellings(spelling, name):
 
 @pytest.mark.parametrize(
     ("op", "teaches"),
-    [(np.divide, "reciprocal"), (np.fmod, "remainder"), ("exp", "nisa.activation"), ("logical_not", "logical_xor"), (None, "nl.add"), ("nonsense", "nl.add")],
+    [
+        (np.divide, "reciprocal"),
+        (np.fmod, "remainder"),
+        ("exp", "nisa.activation"),
+        ("logical_not", "logical_xor"),
+        (None, "nl.add"),
+        ("nonsense", "nl.add"),
+    ],
     ids=str,
 )
 def test_what_no_engine_computes_is_refused_with_a_way_out(op, teaches):
@@ -192,7 +199,14 @@ WORDS = st.integers(0, 2**32 - 1)
 
 
 @settings(max_examples=80, deadline=None)
-@given(a=WORDS, b=WORDS, left=st.sampled_from("iu"), right=st.sampled_from("iu"), out=st.sampled_from("iu"), name=st.sampled_from(["add", "subtract", "multiply", "maximum", "less"]))
+@given(
+    a=WORDS,
+    b=WORDS,
+    left=st.sampled_from("iu"),
+    right=st.sampled_from("iu"),
+    out=st.sampled_from("iu"),
+    name=st.sampled_from(["add", "subtract", "multiply", "maximum", "less"]),
+)
 def test_gpsimd_integers_are_exact_modulo_two_to_the_32(a, b, left, right, out, name):
     def value(word, kind):
         return word - 2**32 if kind == "i" and word >= 2**31 else word
@@ -238,7 +252,9 @@ def test_bitvec_works_on_bit_patterns(data, dtype, name):
 
 
 def test_right_shift_is_logical():
-    assert alu.apply(alu.binary("right_shift"), np.array([[-8]], np.int32), np.array([[1]], np.int32)).tolist() == [[0x7FFFFFFC]]
+    assert alu.apply(alu.binary("right_shift"), np.array([[-8]], np.int32), np.array([[1]], np.int32)).tolist() == [
+        [0x7FFFFFFC]
+    ]
 
 
 def test_a_shift_by_the_word_size_is_not_documented():
@@ -249,7 +265,9 @@ def test_a_shift_by_the_word_size_is_not_documented():
 
 def test_words_of_other_widths_extend_by_their_sign_and_are_cut():
     narrow = np.array([[-1]], np.int8)
-    assert alu.apply(alu.binary("bitwise_and"), narrow, np.array([[0x1234]], np.uint16), out_dtype=np.dtype("u4")).tolist() == [[0x1234]]
+    assert alu.apply(
+        alu.binary("bitwise_and"), narrow, np.array([[0x1234]], np.uint16), out_dtype=np.dtype("u4")
+    ).tolist() == [[0x1234]]
     assert resize(np.array([[0x80]], np.uint8), np.dtype("i1"), np.dtype("i4")).tolist() == [[-128]]
     assert resize(np.array([[0x1FF]], np.uint16), np.dtype("u2"), np.dtype("u1")).tolist() == [[0xFF]]
 
@@ -267,7 +285,15 @@ def test_immediates_are_integers_that_fit():
 
 def test_reductions_fold_in_order():
     x = np.array([[10.0, 3.0, 2.0]], np.float32)
-    expected = {"add": 15.0, "subtract": 5.0, "multiply": 60.0, "maximum": 10.0, "minimum": 2.0, "logical_and": 1.0, "logical_xor": 1.0}
+    expected = {
+        "add": 15.0,
+        "subtract": 5.0,
+        "multiply": 60.0,
+        "maximum": 10.0,
+        "minimum": 2.0,
+        "logical_and": 1.0,
+        "logical_xor": 1.0,
+    }
     for name, value in expected.items():
         made = alu.reduce(alu.reduction(name), x)
         assert made.dtype == np.float32

@@ -1,6 +1,4 @@
-"""Vector Engine moves: copies, constants, predicated copies, shuffles, and names NKI has retired."""
-
-import warnings
+"""Vector Engine moves: copies, constants, predicated copies."""
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +8,6 @@ from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
-    OutOfBounds,
     ReadUninitialized,
     WrongArgument,
     WrongBuffer,
@@ -54,7 +51,9 @@ def test_copy_converts_between_all_dtypes(source, target):
 
 def test_copy_of_one_dtype_is_bit_exact_and_of_two_goes_through_fp32():
     x = np.array([[2**24 + 1, -(2**31), 2**31 - 1]], np.int32)
-    same, other = run(lambda a, b, c: (isa.tensor_copy(b, a), isa.tensor_copy(c, a)), x, out=[((1, 3), I32), ((1, 3), np.dtype("u4"))])
+    same, other = run(
+        lambda a, b, c: (isa.tensor_copy(b, a), isa.tensor_copy(c, a)), x, out=[((1, 3), I32), ((1, 3), np.dtype("u4"))]
+    )
     np.testing.assert_array_equal(same, x)
     # rounded to fp32 (ties to even), then clipped to the unsigned range
     assert other.tolist() == [[2**24, 0, 2**31]]
@@ -69,7 +68,12 @@ def test_copy_rounds_to_nearest_even_and_saturates():
 @pytest.mark.parametrize("buffers", [(language.sbuf, language.psum), (language.psum, language.sbuf)])
 def test_copy_between_sbuf_and_psum(buffers):
     x = rng().normal(size=(5, 9)).astype(F32)
-    made = run(lambda a, b: isa.tensor_copy(dst=b, src=a), x, psum=(0,) if buffers[0] is language.psum else (), out=[((5, 9), F32, buffers[1])])
+    made = run(
+        lambda a, b: isa.tensor_copy(dst=b, src=a),
+        x,
+        psum=(0,) if buffers[0] is language.psum else (),
+        out=[((5, 9), F32, buffers[1])],
+    )
     np.testing.assert_array_equal(made, x)
 
 
@@ -97,20 +101,57 @@ def test_copy_runs_where_the_kernel_says():
     x = np.ones((2, 2), F32)
     for name in ("vector", "scalar", "gpsimd"):
         seen = []
-        run(lambda a, b, name=name, seen=seen: seen.append(isa.tensor_copy(b, a, engine=engine[name])), x, out=[((2, 2), F32)], trace=(stream := []))
+        run(
+            lambda a, b, name=name, seen=seen: seen.append(isa.tensor_copy(b, a, engine=engine[name])),
+            x,
+            out=[((2, 2), F32)],
+            trace=(stream := []),
+        )
         assert [r.engine for r in stream if r.name == "tensor_copy"] == [name]
 
 
 def test_copy_refuses():
     x = np.ones((4, 6), F32)
     out = [((4, 6), F32)]
-    error = refused(WrongEngine, "engine", lambda a, b: isa.tensor_copy(b, a, engine=engine.scalar), x, out=out, target="trn1", says=("activation", "trn1"))
+    error = refused(
+        WrongEngine,
+        "engine",
+        lambda a, b: isa.tensor_copy(b, a, engine=engine.scalar),
+        x,
+        out=out,
+        target="trn1",
+        says=("activation", "trn1"),
+    )
     assert (error.got, error.limit) == ("scalar", ["vector", "gpsimd"])
-    error = refused(WrongEngine, "engine", lambda a, b: isa.tensor_copy(b, a, engine=engine.tensor), x, out=out, says="engine.tensor")
+    error = refused(
+        WrongEngine,
+        "engine",
+        lambda a, b: isa.tensor_copy(b, a, engine=engine.tensor),
+        x,
+        out=out,
+        says="engine.tensor",
+    )
     assert error.limit == ["vector", "scalar", "gpsimd"]
-    refused(WrongBuffer, "gpsimd-psum", lambda a, b: isa.tensor_copy(b, a, engine="gpsimd"), x, psum=(0,), out=out, says=("in0", "GpSimd"))
-    refused(WrongBuffer, "gpsimd-psum", lambda a, b: isa.tensor_copy(b, a, engine="gpsimd"), x, out=[((4, 6), F32, language.psum)], says="out0")
-    error = refused(WrongShape, "partition-mismatch", lambda a, b: isa.tensor_copy(b, a), x, out=[((3, 6), F32)], says=("4", "3"))
+    refused(
+        WrongBuffer,
+        "gpsimd-psum",
+        lambda a, b: isa.tensor_copy(b, a, engine="gpsimd"),
+        x,
+        psum=(0,),
+        out=out,
+        says=("in0", "GpSimd"),
+    )
+    refused(
+        WrongBuffer,
+        "gpsimd-psum",
+        lambda a, b: isa.tensor_copy(b, a, engine="gpsimd"),
+        x,
+        out=[((4, 6), F32, language.psum)],
+        says="out0",
+    )
+    error = refused(
+        WrongShape, "partition-mismatch", lambda a, b: isa.tensor_copy(b, a), x, out=[((3, 6), F32)], says=("4", "3")
+    )
     assert (error.got, error.limit) == (4, 3)
     error = refused(WrongShape, "free-size-mismatch", lambda a, b: isa.tensor_copy(b, a), x, out=[((4, 7), F32)])
     assert (error.got, error.limit) == (6, 7)
@@ -118,7 +159,14 @@ def test_copy_refuses():
     refused(WrongArgument, "operand", lambda a, b: isa.tensor_copy(b, 3.0), x, out=out, says="src")
     refused(WrongArgument, "signature", lambda a, b: isa.tensor_copy(b, source=a), x, out=out, says="source")
     refused(WrongArgument, "engine", lambda a, b: isa.tensor_copy(b, a, engine="turbo"), x, out=out, says="turbo")
-    refused(WrongDtype, "packed-dtype", lambda a, b: isa.tensor_copy(b, a), x, out=[((4, 6), language.float8_e5m2_x4)], says="float8_e5m2_x4")
+    refused(
+        WrongDtype,
+        "packed-dtype",
+        lambda a, b: isa.tensor_copy(b, a),
+        x,
+        out=[((4, 6), language.float8_e5m2_x4)],
+        says="float8_e5m2_x4",
+    )
 
 
 def test_copy_cannot_touch_hbm():
@@ -143,7 +191,9 @@ def test_engines_stream_at_most_64k_elements_of_sbuf_and_4k_of_psum():
 
     error = refused(HardwareLimit, "free-size", wide, x, out=[((1, 90000), U8)], says=("90000", "65536"))
     assert (error.got, error.limit) == (90000, 65536)
-    error = refused(HardwareLimit, "free-size", lambda a, b: isa.memset(b, 0), x, out=[((1, 8192), BF16, language.psum)])
+    error = refused(
+        HardwareLimit, "free-size", lambda a, b: isa.memset(b, 0), x, out=[((1, 8192), BF16, language.psum)]
+    )
     assert (error.got, error.limit) == (8192, 4096)
     run(lambda b: isa.memset(b, 0), out=[((1, 8192), BF16, language.psum)], target="trn3")
 
@@ -186,11 +236,15 @@ def test_memset_of_special_values():
 
 def test_memset_refuses():
     out = [((2, 4), I32)]
-    error = refused(WrongDtype, "constant-dtype", lambda b: isa.memset(b, 2.0), out=out, says=("2.0", "int32", "write 2"))
+    error = refused(
+        WrongDtype, "constant-dtype", lambda b: isa.memset(b, 2.0), out=out, says=("2.0", "int32", "write 2")
+    )
     assert error.limit == "int32"
     refused(WrongDtype, "constant-dtype", lambda b: isa.memset(b, 2.5), out=out)
     refused(WrongDtype, "constant-dtype", lambda b: isa.memset(b, float("nan")), out=out)
-    error = refused(WrongArgument, "constant-range", lambda b: isa.memset(b, 300), out=[((2, 4), U8)], says=("300", "255"))
+    error = refused(
+        WrongArgument, "constant-range", lambda b: isa.memset(b, 300), out=[((2, 4), U8)], says=("300", "255")
+    )
     assert (error.got, error.limit) == (300, (0, 255))
     refused(WrongArgument, "constant-range", lambda b: isa.memset(b, -1), out=[((2, 4), U8)], says="write 255")
     refused(WrongArgument, "packed-constant", lambda b: isa.memset(b, 1), out=[((2, 4), language.float4_e2m1fn_x4)])
@@ -267,183 +321,34 @@ def test_predicated_copy_refuses():
     src, mask = np.ones((4, 6), F32), np.ones((4, 6), U8)
     out = [((4, 6), F32)]
     copy = isa.tensor_copy_predicated
-    error = refused(WrongDtype, "predicate-dtype", lambda a, m, b: copy(b, a, m), src, mask.astype(I32), out=out, says="int32")
-    assert error.limit == ["uint8", "uint16", "uint32"]
-    refused(WrongDtype, "same-dtype", lambda a, m, b: copy(b, a, m), src, mask, out=[((4, 6), BF16)], says=("float32", "bfloat16"))
-    refused(WrongShape, "free-size-mismatch", lambda a, m, b: copy(b, a, m), src, mask[:, :5], out=out, says="predicate")
-    refused(WrongShape, "partition-mismatch", lambda a, m, b: copy(b, a, m), src[:3], mask, out=out, says="src")
-    refused(WrongBuffer, "psum-inputs", lambda a, m, b: copy(b, a, m), src, mask, psum=(0, 1), out=out, says=("src", "predicate"))
-    refused(WrongDtype, "constant-dtype", lambda m, b: copy(b, 2.5, m), mask, out=[((4, 6), I32)])
-
-
-# nc_stream_shuffle
-
-
-def shuffled(x, mask, dst):
-    """Row by row, quadrant by quadrant."""
-    made = dst.copy()
-    for i in range(dst.shape[0]):
-        if mask[i % 32] != 255:
-            made[i] = x[i // 32 * 32 + mask[i % 32]]
-    return made
-
-
-@pytest.mark.parametrize("rows", [32, 64, 96, 128])
-def test_shuffle_moves_rows_within_quadrants(rows):
-    r = rng(rows)
-    x, old = r.normal(size=(2, rows, 5)).astype(F32)
-    mask = r.integers(0, 32, 32)
-    mask[r.integers(0, 32, 8)] = 255
-
-    def body(a, d, b):
-        isa.tensor_copy(b, d)
-        isa.nc_stream_shuffle(dst=b, src=a, shuffle_mask=list(mask))
-
-    made = run(body, x, old, out=[((rows, 5), F32)])
-    np.testing.assert_array_equal(made, shuffled(x, mask, old))
-
-
-def test_shuffle_in_place_and_broadcast_of_one_row():
-    x = rng().normal(size=(32, 4)).astype(F32)
-    turn = [(i - 1) % 32 for i in range(32)]
-
-    def body(a, b):
-        isa.nc_stream_shuffle(dst=a, src=a, shuffle_mask=turn)
-        isa.nc_stream_shuffle(dst=b, src=a[0:1, :], shuffle_mask=[0] * 32)
-
-    made = run(body, x, out=[((32, 4), F32)])
-    np.testing.assert_array_equal(made, np.repeat(x[31:32], 32, axis=0))
-
-
-def test_shuffle_leaves_kept_rows_unwritten():
-    mask = [0] * 31 + [255]
-
-    def body(a, b, c):
-        isa.nc_stream_shuffle(dst=b, src=a, shuffle_mask=mask)
-        isa.tensor_copy(dst=c, src=b)
-
-    error = refused(ReadUninitialized, "uninitialized", body, np.ones((32, 2), F32), out=[((32, 2), F32), ((32, 2), F32)])
-    assert error.got == (31, 0)
-
-
-def test_shuffle_refuses():
-    x = np.ones((64, 4), F32)
-    out = [((64, 4), F32)]
-    shuffle, same = isa.nc_stream_shuffle, list(range(32))
-    error = refused(WrongArgument, "shuffle-mask", lambda a, b: shuffle(b, a, same[:31]), x, out=out)
-    assert (error.got, error.limit) == (31, 32)
-    refused(WrongArgument, "shuffle-mask", lambda a, b: shuffle(b, a, [32, *same[1:]]), x, out=out, says="shuffle_mask[0] is 32")
-    refused(WrongArgument, "shuffle-mask", lambda a, b: shuffle(b, a, 7), x, out=out)
-    refused(WrongDtype, "same-dtype", lambda a, b: shuffle(b, a, same), x, out=[((64, 4), BF16)])
-    refused(WrongShape, "free-size-mismatch", lambda a, b: shuffle(b, a, same), x, out=[((64, 5), F32)])
-    error = refused(HardwareLimit, "start-partition", lambda a, b: shuffle(b[0:64, :], a[0:64, :], same), x, out=[((128, 4), F32)]) if False else None
-    error = refused(HardwareLimit, "start-partition", lambda a, b: shuffle(b[32:96, :], a, same), x, out=[((128, 4), F32)], says="0 or 64")
-    assert (error.got, error.limit) == (32, (0, 64))
-    error = refused(OutOfBounds, "shuffle-bounds", lambda a, b: shuffle(b, a[0:16, :], same), x, out=[((32, 4), F32)])
-    assert (error.got, error.limit) == (16, 16)
-
-
-# retired names
-
-
-@pytest.mark.parametrize("name", ["tensor", "vector", "scalar", "gpsimd", "unknown"])
-def test_engine_constants_warn_and_work(name):
-    with pytest.warns(DeprecationWarning, match=f"engine.{name}"):
-        assert getattr(isa, f"{name}_engine") is engine[name]
-
-
-def test_other_names_are_missing_as_usual():
-    with pytest.raises(AttributeError, match="warp_engine"):
-        isa.warp_engine  # noqa: B018
-
-
-def test_dynamic_copies_warn_and_copy():
-    x = np.arange(12, dtype=F32).reshape(2, 6)
-    at = np.array([[3]], I32)
-
-    def body(a, i, b, c):
-        isa.memset(c, 0)
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            isa.tensor_copy_dynamic_src(dst=b, src=a.ap([[6, 2], [1, 2]], scalar_offset=i, indirect_dim=1))
-            isa.tensor_copy_dynamic_dst(dst=c.ap([[6, 2], [1, 2]], scalar_offset=i, indirect_dim=1), src=b)
-        assert [w.category for w in seen] == [DeprecationWarning] * 2
-        assert "tensor_copy" in str(seen[0].message)
-
-    source, dest = run(body, x, at, out=[((2, 2), F32), ((2, 6), F32)])
-    np.testing.assert_array_equal(source, x[:, 3:5])
-    expected = np.zeros((2, 6), F32)
-    expected[:, 3:5] = x[:, 3:5]
-    np.testing.assert_array_equal(dest, expected)
-
-
-# tensor indirection (trn3)
-
-
-def test_copy_gathers_and_scatters_columns_on_trn3():
-    x = rng().normal(size=(32, 8)).astype(F32)
-    # column k of a group of 16 partitions is named by partition k % 16, column k // 16 of the index
-    index = np.zeros((32, 1), np.uint16)
-    picks = [5, 2, 7, 0]
-    index[0:4, 0] = index[16:20, 0] = picks
-
-    def body(a, i, b, c):
-        isa.tensor_copy(dst=b, src=a.indirect(i, num_elem=4))
-        isa.memset(c, 0)
-        isa.tensor_copy(dst=c.indirect(i, num_elem=4), src=b)
-
-    gathered, scattered = run(body, x, index, out=[((32, 4), F32), ((32, 8), F32)], target="trn3")
-    np.testing.assert_array_equal(gathered, x[:, picks])
-    expected = np.zeros((32, 8), F32)
-    expected[:, picks] = x[:, picks]
-    np.testing.assert_array_equal(scattered, expected)
-
-
-def test_predicated_copy_scatters_only_what_it_chooses():
-    x = rng().normal(size=(32, 4)).astype(F32)
-    index = np.zeros((32, 1), np.uint16)
-    picks = [5, 2, 7, 0]
-    index[0:4, 0] = index[16:20, 0] = picks
-    mask = rng(1).integers(0, 2, (32, 4)).astype(U8)
-
-    def body(a, i, m, c):
-        isa.memset(c, 0)
-        isa.tensor_copy_predicated(dst=c.indirect(i, num_elem=4), src=a, predicate=m)
-
-    made = run(body, x, index, mask, out=[((32, 8), F32)], target="trn3")
-    expected = np.zeros((32, 8), F32)
-    expected[:, picks] = np.where(mask, x, 0)
-    np.testing.assert_array_equal(made, expected)
-
-
-def test_indirection_refuses():
-    x = np.ones((32, 8), F32)
-    index = np.zeros((32, 1), np.uint16)
-    out = [((32, 4), F32)]
-
-    def gather(engine_name):
-        return lambda a, i, b: isa.tensor_copy(dst=b, src=a.indirect(i, num_elem=4), engine=engine_name)
-
-    refused(WrongEngine, "generation", gather("vector"), x, index, out=out, says=("trn2", "trn3"))
-    refused(WrongEngine, "engine", gather("gpsimd"), x, index, out=out, target="trn3")
-    mask = np.ones((32, 4), U8)
-    refused(
-        WrongArgument,
-        "indirect-operand",
-        lambda a, i, m, b: (isa.memset(b, 0), isa.tensor_copy_predicated(dst=b, src=a.indirect(i, num_elem=4), predicate=m)),
-        x,
-        index,
-        mask,
-        out=out,
-        target="trn3",
-        says="src",
+    error = refused(
+        WrongDtype, "predicate-dtype", lambda a, m, b: copy(b, a, m), src, mask.astype(I32), out=out, says="int32"
     )
-
-    def scatter(a, i, b):
-        isa.memset(b, 0)
-        isa.tensor_copy(dst=b.indirect(i, num_elem=8), src=a, engine=engine.scalar)
-
-    refused(WrongBuffer, "indirect-scalar-psum", scatter, x, index, out=[((32, 8), F32, language.psum)], target="trn3")
+    assert error.limit == ["uint8", "uint16", "uint32"]
+    refused(
+        WrongDtype,
+        "same-dtype",
+        lambda a, m, b: copy(b, a, m),
+        src,
+        mask,
+        out=[((4, 6), BF16)],
+        says=("float32", "bfloat16"),
+    )
+    refused(
+        WrongShape, "free-size-mismatch", lambda a, m, b: copy(b, a, m), src, mask[:, :5], out=out, says="predicate"
+    )
+    refused(WrongShape, "partition-mismatch", lambda a, m, b: copy(b, a, m), src[:3], mask, out=out, says="src")
+    refused(
+        WrongBuffer,
+        "psum-inputs",
+        lambda a, m, b: copy(b, a, m),
+        src,
+        mask,
+        psum=(0, 1),
+        out=out,
+        says=("src", "predicate"),
+    )
+    refused(WrongDtype, "constant-dtype", lambda m, b: copy(b, 2.5, m), mask, out=[((4, 6), I32)])
 
 
 # timing only
@@ -451,5 +356,12 @@ def test_indirection_refuses():
 
 def test_without_values_the_rules_still_hold():
     x = np.ones((4, 6), F32)
-    run(lambda a, b: (isa.tensor_copy(b, a), isa.memset(b, 0), isa.nc_stream_shuffle(b, a, [0] * 32)), x, out=[((4, 6), F32)], numerics=False)
-    refused(WrongShape, "free-size-mismatch", lambda a, b: isa.tensor_copy(b, a), x, out=[((4, 7), F32)], numerics=False)
+    run(
+        lambda a, b: (isa.tensor_copy(b, a), isa.memset(b, 0), isa.nc_stream_shuffle(b, a, [0] * 32)),
+        x,
+        out=[((4, 6), F32)],
+        numerics=False,
+    )
+    refused(
+        WrongShape, "free-size-mismatch", lambda a, b: isa.tensor_copy(b, a), x, out=[((4, 7), F32)], numerics=False
+    )

@@ -20,18 +20,34 @@ def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **co
     """Meet the other ranks, let the transfer be done, and record it."""
     world = World() if s.machine is None else s.machine.world
     sync = world.meet(offer, ranks, work)
-    s.done("cc", tuple(offer.dsts), tuple(offer.srcs), kind=offer.kind, bytes=offer.nbytes, ranks=len(ranks), sync=sync, **cost)
+    s.done(
+        "cc",
+        tuple(offer.dsts),
+        tuple(offer.srcs),
+        kind=offer.kind,
+        bytes=offer.nbytes,
+        ranks=len(ranks),
+        sync=sync,
+        **cost,
+    )
 
 
-def offered(s: Session, kind: str, srcs: Any, dsts: Any, *, sbuf: bool = True, most: int | None = None, **terms: Any) -> Offer:
+def offered(
+    s: Session, kind: str, srcs: Any, dsts: Any, *, sbuf: bool = True, most: int | None = None, **terms: Any
+) -> Offer:
     """The operands of a collective, checked."""
     a, b = checks.tensors(s, srcs, dsts, sbuf=sbuf, most=most)
     return Offer(s, kind, a, b, terms)
 
 
 @instruction
-def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any = None, name: Any = None) -> None:
-    """``dsts[i]`` of every rank becomes the ``op`` (add, minimum, maximum) of all ranks' ``srcs[i]``. HBM, or one SBUF tile."""
+def all_reduce(
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, priority: Any = None, name: Any = None
+) -> None:
+    """``dsts[i]`` of every rank becomes the ``op`` (add, minimum, maximum) of all ranks' ``srcs[i]``.
+
+    HBM, or one SBUF tile.
+    """
     checks.priority_ok(s, priority)
     ranks, fold = members(s, replica_group), checks.reduction(op)
     offer = offered(s, "all_reduce", srcs, dsts, op=fold)
@@ -48,14 +64,18 @@ def all_reduce(s: Session, srcs: Any, dsts: Any, replica_group: Any, op: Any, pr
 
 
 @instruction
-def all_gather(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None) -> None:
-    """``dsts[i]`` of every rank becomes all ranks' ``srcs[i]`` one after the other along ``collective_dim`` (0; SBUF: 0 or 1)."""
+def all_gather(
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None
+) -> None:
+    """``dsts[i]`` of every rank becomes all ranks' ``srcs[i]``, joined along ``collective_dim`` (0; SBUF: 0 or 1)."""
     checks.priority_ok(s, priority)
     ranks = members(s, replica_group)
     offer = offered(s, "all_gather", srcs, dsts, collective_dim=collective_dim)
     dim = checks.dimension(collective_dim, offer.srcs, sbuf=(0, 1))
     for x, y in zip(offer.srcs, offer.dsts, strict=True):
-        checks.sized("all_gather", tuple(n * len(ranks) if d == dim else n for d, n in enumerate(x.shape)), x, y, len(ranks))
+        checks.sized(
+            "all_gather", tuple(n * len(ranks) if d == dim else n for d, n in enumerate(x.shape)), x, y, len(ranks)
+        )
 
     def work(offers: dict[int, Offer]) -> Moves:
         wholes = [np.concatenate([o.values[i] for o in offers.values()], axis=dim) for i in range(len(offer.srcs))]
@@ -66,7 +86,16 @@ def all_gather(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_
 
 
 @instruction
-def reduce_scatter(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, op: Any, priority: Any = None, name: Any = None) -> None:
+def reduce_scatter(
+    s: Session,
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    collective_dim: Any,
+    op: Any,
+    priority: Any = None,
+    name: Any = None,
+) -> None:
     """Rank r of the group gets the r-th part, along dimension 0, of the ``op`` of all ranks' ``srcs[i]``."""
     checks.priority_ok(s, priority)
     ranks, fold = members(s, replica_group), checks.reduction(op)
@@ -86,7 +115,9 @@ def reduce_scatter(s: Session, srcs: Any, dsts: Any, replica_group: Any, collect
 
 
 @instruction
-def all_to_all(s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None) -> None:
+def all_to_all(
+    s: Session, srcs: Any, dsts: Any, replica_group: Any, collective_dim: Any, priority: Any = None, name: Any = None
+) -> None:
     """Part j of rank i's ``srcs[k]`` becomes part i of rank j's ``dsts[k]``, along dimension 0. HBM only."""
     checks.priority_ok(s, priority)
     ranks = members(s, replica_group)

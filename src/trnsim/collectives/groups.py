@@ -19,13 +19,29 @@ class ReplicaGroup(NKIObject):
         except (TypeError, AttributeError):
             made = ()
         if not made or not all(made):
-            raise WrongArgument(f"replica group {lists!r}", rule="replica-group", got=lists, hint="give lists of ranks: ReplicaGroup([[0, 1], [2, 3]])")
+            raise WrongArgument(
+                f"replica group {lists!r}",
+                rule="replica-group",
+                got=lists,
+                hint="give lists of ranks: ReplicaGroup([[0, 1], [2, 3]])",
+            )
         seen = [r for ranks in made for r in ranks]
         twice = sorted({r for r in seen if seen.count(r) > 1})
         if twice:
-            raise WrongArgument(f"replica group {lists!r} has rank {twice[0]} twice", rule="replica-group-overlap", got=twice, hint="groups do not overlap")
+            raise WrongArgument(
+                f"replica group {lists!r} has rank {twice[0]} twice",
+                rule="replica-group-overlap",
+                got=twice,
+                hint="groups do not overlap",
+            )
         if min(seen) < 0:
-            raise WrongArgument(f"replica group {lists!r} has rank {min(seen)}", rule="replica-group", got=min(seen), limit=0, hint="ranks are counted from 0")
+            raise WrongArgument(
+                f"replica group {lists!r} has rank {min(seen)}",
+                rule="replica-group",
+                got=min(seen),
+                limit=0,
+                hint="ranks are counted from 0",
+            )
         self.groups = made
 
     def __repr__(self) -> str:
@@ -34,18 +50,17 @@ class ReplicaGroup(NKIObject):
 
 def members(s: Session, group: Any) -> tuple[int, ...]:
     """The ranks that communicate with this one, in the order of the group's list."""
-    if not isinstance(group, ReplicaGroup):
-        # AWS's own class, or a plain list of lists
-        group = ReplicaGroup(getattr(group, "groups", group))
-    in_world(s, (r for g in group.groups for r in g))
-    for ranks in group.groups:
+    # AWS's own class, or a plain list of lists, will do
+    known = group if isinstance(group, ReplicaGroup) else ReplicaGroup(getattr(group, "groups", group))
+    in_world(s, (r for g in known.groups for r in g))
+    for ranks in known.groups:
         if s.rank in ranks:
             return ranks
     raise WrongArgument(
-        f"rank {s.rank} calls a collective of {group!r} and is in none of its lists",
+        f"rank {s.rank} calls a collective of {known!r} and is in none of its lists",
         rule="replica-group-member",
         got=s.rank,
-        limit=group.groups,
+        limit=known.groups,
         hint="every rank that runs the instruction is in one list; a list of one rank does nothing",
     )
 

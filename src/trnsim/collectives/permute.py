@@ -10,7 +10,7 @@ from trnsim.collectives.groups import in_world, members
 from trnsim.collectives.world import Offer
 from trnsim.errors import WrongArgument
 from trnsim.isa.registers import VirtualRegister
-from trnsim.language.tensor import as_index
+from trnsim.language.layout import as_index
 from trnsim.session import Session, instruction
 
 
@@ -18,12 +18,22 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
     try:
         pairs = tuple((as_index(a), as_index(b)) for a, b in given)
     except (TypeError, ValueError):
-        raise WrongArgument(f"source_target_pairs is {given!r}", rule="permute-pairs", got=given, hint="give pairs of ranks: [(0, 1), (1, 0)]") from None
+        raise WrongArgument(
+            f"source_target_pairs is {given!r}",
+            rule="permute-pairs",
+            got=given,
+            hint="give pairs of ranks: [(0, 1), (1, 0)]",
+        ) from None
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     for role, ranks in (("source", sources), ("target", targets)):
         twice = sorted({r for r in ranks if ranks.count(r) > 1})
         if twice:
-            raise WrongArgument(f"rank {twice[0]} is a {role} twice in {list(pairs)}", rule="permute-pairs", got=twice, hint="every rank sends once and receives once")
+            raise WrongArgument(
+                f"rank {twice[0]} is a {role} twice in {list(pairs)}",
+                rule="permute-pairs",
+                got=twice,
+                hint="every rank sends once and receives once",
+            )
     if set(sources) != set(targets):
         lone = sorted(set(sources) ^ set(targets))
         raise WrongArgument(
@@ -37,7 +47,9 @@ def _pairs(s: Session, given: Any) -> tuple[tuple[int, int], ...]:
 
 
 @instruction
-def collective_permute(s: Session, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any = None, name: Any = None) -> None:
+def collective_permute(
+    s: Session, srcs: Any, dsts: Any, source_target_pairs: Any, priority: Any = None, name: Any = None
+) -> None:
     """``dsts[0]`` of each pair's target becomes ``srcs[0]`` of its source. Ranks in no pair do nothing. HBM only."""
     checks.priority_ok(s, priority)
     pairs = _pairs(s, source_target_pairs)
@@ -58,20 +70,42 @@ def collective_permute(s: Session, srcs: Any, dsts: Any, source_target_pairs: An
 def _channels(s: Session, ranks: tuple[int, ...], channel_ids: Any, **lists: Any) -> None:
     ids = list(channel_ids)
     if ids != list(range(len(ids))) or not ids:
-        raise WrongArgument(f"channel_ids is {channel_ids}", rule="channels", got=channel_ids, limit="0, 1, …", hint="channels are consecutive and start at 0")
+        raise WrongArgument(
+            f"channel_ids is {channel_ids}",
+            rule="channels",
+            got=channel_ids,
+            limit="0, 1, …",
+            hint="channels are consecutive and start at 0",
+        )
     node = 1 if s.machine is None else s.machine.world.per_node
     first = ranks[0] // node * node
     most = 4 if set(ranks) >= set(range(first, first + node)) else 2
     if len(ids) > most:
         raise WrongArgument(
-            f"{len(ids)} channels, and a ring of ranks {list(ranks)} has {most}", rule="channels", got=len(ids), limit=most, hint="four channels need every rank of the node in the group"
+            f"{len(ids)} channels, and a ring of ranks {list(ranks)} has {most}",
+            rule="channels",
+            got=len(ids),
+            limit=most,
+            hint="four channels need every rank of the node in the group",
         )
     for role, given in lists.items():
         if not isinstance(given, (list, tuple)) or len(given) != len(ids):
-            raise WrongArgument(f"{role} has {len(given)} channels and channel_ids {len(ids)}", rule="channels", got=len(given), limit=len(ids), hint="one list of one tensor for each channel")
+            raise WrongArgument(
+                f"{role} has {len(given)} channels and channel_ids {len(ids)}",
+                rule="channels",
+                got=len(given),
+                limit=len(ids),
+                hint="one list of one tensor for each channel",
+            )
         for c, inner in enumerate(given):
             if not isinstance(inner, (list, tuple)) or len(inner) != 1:
-                raise WrongArgument(f"{role}[{c}] is {type(inner).__name__}", rule="channels", got=repr(type(inner).__name__), limit=1, hint=f"write {role}=[[tensor], …]: one tensor for each channel")
+                raise WrongArgument(
+                    f"{role}[{c}] is {type(inner).__name__}",
+                    rule="channels",
+                    got=repr(type(inner).__name__),
+                    limit=1,
+                    hint=f"write {role}=[[tensor], …]: one tensor for each channel",
+                )
 
 
 def _next(ranks: tuple[int, ...], rank: int) -> int:
@@ -80,9 +114,18 @@ def _next(ranks: tuple[int, ...], rank: int) -> int:
 
 @instruction
 def collective_permute_implicit(
-    s: Session, srcs_by_channel: Any, dsts_by_channel: Any, replica_group: Any, channel_ids: Any = (0,), priority: Any = None, name: Any = None
+    s: Session,
+    srcs_by_channel: Any,
+    dsts_by_channel: Any,
+    replica_group: Any,
+    channel_ids: Any = (0,),
+    priority: Any = None,
+    name: Any = None,
 ) -> None:
-    """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``srcs_by_channel[c][0]``. The ring is the group's list."""
+    """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``srcs_by_channel[c][0]``.
+
+    The ring is the group's list.
+    """
     checks.priority_ok(s, priority)
     ranks = members(s, replica_group)
     _channels(s, ranks, channel_ids, srcs_by_channel=srcs_by_channel, dsts_by_channel=dsts_by_channel)
@@ -112,7 +155,14 @@ def collective_permute_implicit_reduce(
     """Round a ring: ``dsts_by_channel[c][0]`` becomes the predecessor's ``op(srcs0[c][0], srcs1[c][0])``."""
     checks.priority_ok(s, priority)
     ranks, fold = members(s, replica_group), checks.reduction(op)
-    _channels(s, ranks, channel_ids, srcs0_by_channel=srcs0_by_channel, srcs1_by_channel=srcs1_by_channel, dsts_by_channel=dsts_by_channel)
+    _channels(
+        s,
+        ranks,
+        channel_ids,
+        srcs0_by_channel=srcs0_by_channel,
+        srcs1_by_channel=srcs1_by_channel,
+        dsts_by_channel=dsts_by_channel,
+    )
     dsts = [c[0] for c in dsts_by_channel]
     offer = offered(s, "collective_permute_implicit_reduce", [c[0] for c in srcs0_by_channel], dsts, op=fold)
     second = offered(s, "collective_permute_implicit_reduce", [c[0] for c in srcs1_by_channel], dsts, op=fold)
@@ -123,7 +173,10 @@ def collective_permute_implicit_reduce(
     n = len(dsts)
 
     def work(offers: dict[int, Offer]) -> Moves:
-        values = {_next(ranks, r): [checks.reduced([o.values[c], o.values[c + n]], fold) for c in range(n)] for r, o in offers.items()}
+        values = {
+            _next(ranks, r): [checks.reduced([o.values[c], o.values[c + n]], fold) for c in range(n)]
+            for r, o in offers.items()
+        }
         for rank, o in offers.items():
             yield from ((o, dst, v) for dst, v in zip(o.dsts, values[rank], strict=True))
 
@@ -131,12 +184,20 @@ def collective_permute_implicit_reduce(
 
 
 @instruction
-def collective_permute_implicit_current_processing_rank_id(s: Session, iteration_id: Any, replica_group: Any, channel_id: Any = 0, name: Any = None) -> VirtualRegister:
-    """The rank whose data this one holds after ``iteration_id`` steps round the ring, in a register; its own at step 0."""
+def collective_permute_implicit_current_processing_rank_id(
+    s: Session, iteration_id: Any, replica_group: Any, channel_id: Any = 0, name: Any = None
+) -> VirtualRegister:
+    """The rank whose data this one holds after ``iteration_id`` steps round the ring, in a register."""
     ranks = members(s, replica_group)
     step, channel = as_index(iteration_id), as_index(channel_id)
     if not 0 <= channel < 4:
-        raise WrongArgument(f"channel_id is {channel}", rule="channels", got=channel, limit=(0, 3), hint="a ring has at most four channels")
+        raise WrongArgument(
+            f"channel_id is {channel}",
+            rule="channels",
+            got=channel,
+            limit=(0, 3),
+            hint="a ring has at most four channels",
+        )
     s.done("sync", (), (), op="ring_rank")
     return VirtualRegister(ranks[(ranks.index(s.rank) - step) % len(ranks)])
 

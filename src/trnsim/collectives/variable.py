@@ -1,7 +1,7 @@
 """Collectives whose sizes are known at run time: counts and displacements come from a metadata tensor.
 
-Its rows are send counts, send displacements, received counts and, with ``has_rdispls``, receive displacements; its columns
-the ranks of the group.
+Its rows are send counts, send displacements, received counts and, with ``has_rdispls``, receive displacements; its
+columns the ranks of the group.
 """
 
 from __future__ import annotations
@@ -20,15 +20,26 @@ from trnsim.language.tensor import NkiTensor
 from trnsim.session import Session, instruction
 
 
-def _offer(s: Session, kind: str, srcs: Any, dsts: Any, table: Any, ranks: tuple[int, ...], known: bool, displaced: bool) -> Offer:
+def _offer(
+    s: Session, kind: str, srcs: Any, dsts: Any, table: Any, ranks: tuple[int, ...], known: bool, displaced: bool
+) -> Offer:
     offer = offered(s, kind, srcs, dsts, sbuf=False, most=1, recv_counts_known=known, has_rdispls=displaced)
     meta = checks.metadata(s, table, len(ranks), displaced)
     for t in (offer.srcs[0], offer.dsts[0]):
         if not t.is_contiguous():
-            raise WrongShape(f"{t.name} has strides {t.strides}", rule="collective-contiguous", got=t.strides, hint=f"{kind} sees its tensors as flat buffers; pass a contiguous one")
+            raise WrongShape(
+                f"{t.name} has strides {t.strides}",
+                rule="collective-contiguous",
+                got=t.strides,
+                hint=f"{kind} sees its tensors as flat buffers; pass a contiguous one",
+            )
     if not displaced and offer.dsts[0].size % len(ranks):
         raise WrongShape(
-            f"dst has {offer.dsts[0].size} elements for {len(ranks)} ranks", rule="collective-split", got=offer.dsts[0].size, limit=len(ranks), hint="every rank has a slot of the same size"
+            f"dst has {offer.dsts[0].size} elements for {len(ranks)} ranks",
+            rule="collective-split",
+            got=offer.dsts[0].size,
+            limit=len(ranks),
+            hint="every rank has a slot of the same size",
         )
     # ranks may differ in the size of their buffers
     offer.terms = {k: v for k, v in offer.terms.items() if k != "shapes"}
@@ -42,7 +53,8 @@ def _offer(s: Session, kind: str, srcs: Any, dsts: Any, table: Any, ranks: tuple
 def _row(offer: Offer, number: int) -> np.ndarray:
     """Send counts (0), send displacements (1) or receive displacements (3)."""
     values = offer.values[2] if number == 3 else offer.values[1]
-    return values.reshape(-1, values.shape[-1])[number % 3].astype(np.int64)
+    row: np.ndarray = values.reshape(-1, values.shape[-1])[number % 3]
+    return row.astype(np.int64)
 
 
 def _within(offer: Offer, t: NkiTensor, start: int, count: int, limit: int, what: str) -> None:
@@ -96,17 +108,29 @@ def all_gather_v(
     priority: Any = None,
     name: Any = None,
 ) -> None:
-    """Every rank sends ``send_count`` elements of its source to all; the chunk of the i-th rank lands in the i-th slot of ``dst``.
+    """Every rank sends ``send_count`` elements to all; the chunk of the i-th rank lands in the i-th slot of ``dst``.
 
     Two cores and groups of four ranks only; ``has_rdispls`` is not supported by the hardware's library yet.
     """
     checks.priority_ok(s, priority)
     ranks = members(s, replica_group)
     if has_rdispls:
-        raise WrongArgument("all_gather_v with has_rdispls=True", rule="rdispls", got=True, limit=False, hint="chunks are laid out in equal slots; leave has_rdispls out")
+        raise WrongArgument(
+            "all_gather_v with has_rdispls=True",
+            rule="rdispls",
+            got=True,
+            limit=False,
+            hint="chunks are laid out in equal slots; leave has_rdispls out",
+        )
     checks.two_cores(s, "all_gather_v")
     if len(ranks) != 4:
-        raise HardwareLimit(f"all_gather_v over {len(ranks)} ranks", rule="collective-ranks", got=len(ranks), limit=4, hint="each list of the group has the four ranks of one chip")
+        raise HardwareLimit(
+            f"all_gather_v over {len(ranks)} ranks",
+            rule="collective-ranks",
+            got=len(ranks),
+            limit=4,
+            hint="each list of the group has the four ranks of one chip",
+        )
     offer = _offer(s, "all_gather_v", srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), False)
 
     def work(offers: dict[int, Offer]) -> Moves:
@@ -137,7 +161,8 @@ def _fabric_ok(s: Session, ranks: tuple[int, ...]) -> None:
             rule="collective-ranks",
             got=ranks,
             limit="same-indexed ranks of different instances",
-            hint=f"on {s.target.name} a list holds one rank of each instance; simulate_ranks(…, ranks_per_node=…) says how many an instance has",
+            hint=f"on {s.target.name} a list holds one rank of each instance; simulate_ranks(…, ranks_per_node=…) "
+            "says how many an instance has",
         )
 
 
@@ -153,15 +178,22 @@ def all_to_all_v(
     priority: Any = None,
     name: Any = None,
 ) -> None:
-    """Every rank sends ``send_counts[r]`` elements from ``send_displs[r]`` to rank r, where they land in the sender's slot of ``dst``.
+    """Every rank sends ``send_counts[r]`` elements to rank r, where they land in the sender's slot of ``dst``.
 
-    With ``has_rdispls`` (trn3) they land at ``recv_displs[sender]``. Groups are one rank per instance on trn1 and trn2, whole chips on trn3.
+    With ``has_rdispls`` (trn3) they land at ``recv_displs[sender]``. Groups are one rank per instance on trn1 and
+    trn2, whole chips on trn3.
     """
     checks.priority_ok(s, priority)
     ranks = members(s, replica_group)
     displaced = bool(has_rdispls)
     if displaced and s.target.generation < 4:
-        raise WrongEngine(f"has_rdispls=True on {s.target.name}", rule="generation", got=s.target.name, limit="trn3", hint="chunks are laid out in equal slots there")
+        raise WrongEngine(
+            f"has_rdispls=True on {s.target.name}",
+            rule="generation",
+            got=s.target.name,
+            limit="trn3",
+            hint="chunks are laid out in equal slots there",
+        )
     _fabric_ok(s, ranks)
     offer = _offer(s, "all_to_all_v", srcs, dsts, metadata_tensor, ranks, bool(recv_counts_known), displaced)
 

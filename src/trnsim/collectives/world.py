@@ -1,7 +1,8 @@
 """The ranks of one run: where they meet for a collective, and who does the work.
 
-Every participant leaves its offer and waits; the last one to come does the transfer for all, while nobody else runs. With
-two cores in a rank, a collective on shared HBM is one operation of both cores; on private tensors each core has its own.
+Every participant leaves its offer and waits; the last one to come does the transfer for all, while nobody else runs.
+With two cores in a rank, a collective on shared HBM is one operation of both cores; on private tensors each core has
+its own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Offer:
 
     __slots__ = ("dsts", "kind", "line", "session", "srcs", "terms", "values")
 
-    def __init__(self, session: Session, kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor], terms: dict[str, Any]) -> None:
+    def __init__(
+        self, session: Session, kind: str, srcs: list[NkiTensor], dsts: list[NkiTensor], terms: dict[str, Any]
+    ) -> None:
         self.session = session
         self.kind = kind
         self.srcs = srcs
@@ -83,8 +86,8 @@ class World:
         """Bring ``offer`` to the next collective of ``ranks``; returns what identifies it."""
         session = offer.session
         cores = 1 if session.machine is None else session.machine.cores
-        joint = cores > 1 and all(t.storage is not None and t.storage.shared for t in (*offer.srcs, *offer.dsts) if not t.on_chip)
-        joint = joint and not offer.dsts[0].on_chip
+        in_hbm = [t for t in (*offer.srcs, *offer.dsts) if not t.on_chip]
+        joint = cores > 1 and in_hbm != [] and all(t.storage.shared for t in in_hbm)
         taking = tuple(range(cores)) if joint else (session.core,)
         place = (ranks, taking)
         mine = (*place, session.rank, session.core)
@@ -98,8 +101,11 @@ class World:
             del self._meetings[(*place, k)]
             self._transfer({r: here[r, taking[0]] for r in ranks}, list(here.values()) if joint else [], work)
         if self.crew is not None:
-            missing = [f"rank {r}" for r in ranks if r != session.rank] or ["its other core"]
-            self.crew.wait(session, lambda: len(here) == len(wanted), f"{offer.kind} with {', '.join(missing)}")
+            self.crew.wait(
+                session,
+                lambda: len(here) == len(wanted),
+                lambda: f"{_missing(wanted - here.keys(), cores)} in {offer.kind}",
+            )
         return (offer.kind, *place, k)
 
     def _transfer(self, offers: dict[int, Offer], joint: list[Offer], work: Work) -> None:
@@ -152,6 +158,10 @@ def _met(offers: list[Offer]) -> None:
     for offer in offers:
         over: Any = tuple(t.storage for t in (*offer.srcs, *offer.dsts))
         offer.session.machine.watch.met(over)
+
+
+def _missing(absent: set[tuple[int, int]], cores: int) -> str:
+    return ", ".join(f"rank {r} core {c}" if cores > 1 else f"rank {r}" for r, c in sorted(absent))
 
 
 def _who(offer: Offer) -> str:

@@ -2,14 +2,17 @@
 
 from trnsim.errors import HardwareLimit as NkiValidationError
 from trnsim.isa.deprecated import __getattr__, tensor_copy_dynamic_dst, tensor_copy_dynamic_src
-from trnsim.isa.dma import dma_copy
+from trnsim.isa.dma import dma_compute, dma_copy
+from trnsim.isa.dma_transpose import dma_transpose
 from trnsim.isa.enums import dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
 from trnsim.isa.gather import local_gather, nc_n_gather, nonzero_with_count, topk
 from trnsim.isa.gpsimd import affine_select, iota, tensor_partition_reduce
+from trnsim.isa.mx import nc_matmul_mx, quantize_mx
+from trnsim.isa.multicore import core_barrier, sendrecv
 from trnsim.isa.random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from trnsim.isa.registers import VirtualRegister, register_alloc, register_load, register_move, register_store
 from trnsim.isa.scalar import activate2, activation, activation_reduce
-from trnsim.isa.tensor import nc_matmul
+from trnsim.isa.tensor import nc_matmul, nc_transpose
 from trnsim.isa.vector import memset, nc_stream_shuffle, tensor_copy, tensor_copy_predicated
 from trnsim.isa.vector_exp import exponential
 from trnsim.isa.vector_math import reciprocal, scalar_tensor_tensor, tensor_tensor, tensor_tensor_scan

@@ -91,12 +91,12 @@ def forget(s: Session) -> None:
 
 def fold(s: Session, cmd: reduce_cmd, alu: Alu, like: NkiTensor, total: np.ndarray, init: Any = None) -> np.ndarray:
     """Accumulate ``total`` [P, 1], the reduction of this instruction's results, and give the lanes' new contents."""
-    held = start(s, cmd, alu, like, init)
+    held: Any = F32(alu.identity) if cmd is reduce_cmd.reset_reduce else start(s, cmd, alu, like, init)
     if s.numerics:
         with np.errstate(all="ignore"):
             held = alu.fn(held, total)
     store(s, like, held)
-    return held
+    return np.asarray(held)
 
 
 def idle_result(reduce_res: Any) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from trnsim.errors import HardwareLimit, NotModelled, OutOfBounds, WrongArgument, WrongEngine, WrongShape
+from trnsim.errors import NotModelled, OutOfBounds, WrongArgument, WrongEngine, WrongShape
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
-from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.language.dtypes import ExtraDtype, cast, float32
+from trnsim.language.dtypes import cast, float32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
-from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, Session
+from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Session
 
 DEVICE = (SBUF, HBM, SHARED_HBM)
 
@@ -69,6 +69,22 @@ def check_mode(s: Session, mode: dge, tensors: tuple[NkiTensor, ...]) -> None:
         )
 
 
+def check_index(t: NkiTensor, role: str) -> None:
+    """A gather or scatter takes one row number from each partition: [P, 1]."""
+    if not gathers(t):
+        return
+    assert t.dynamic is not None
+    index = t.dynamic.index
+    if index.shape[1] != 1 or index.shape[0] < t.shape[0]:
+        raise WrongShape(
+            f"{role} ({t.name}) has {t.shape[0]} rows and its index {index.name} has shape {index.shape}",
+            rule="indirect",
+            got=index.shape,
+            limit=(t.shape[0], 1),
+            hint="give one row number per partition: a [P, 1] tile with P rows of the pattern",
+        )
+
+
 def check_engine(engine: eng, mode: dge) -> None:
     """The engine that asks for hardware descriptors."""
     if engine is eng.unknown:
@@ -109,11 +125,14 @@ def check_priority(s: Session, priority: Any) -> None:
         )
 
 
-def shift_legacy(priority: Any, first: Any, second: Any, third: Any, enum: type) -> tuple[Any, Any, Any, Any]:
-    """Positional arguments of kernels older than ``priority``: what stands in its place belongs one further on."""
-    if isinstance(priority, enum) or type(priority).__name__ == enum.__name__:
-        return None, priority, first, second
-    return priority, first, second, third
+def legacy_order(*options: Any) -> dict[str, Any] | None:
+    """Options by kind, when a kernel older than ``priority`` passed them by position: the first of a kind counts."""
+    if not isinstance(options[0], Enum):
+        return None
+    found: dict[str, Any] = {}
+    for option in options:
+        found.setdefault(type(option).__name__, option)
+    return found
 
 
 def check_written_once(dst: NkiTensor) -> None:
@@ -127,128 +146,142 @@ def check_written_once(dst: NkiTensor) -> None:
         )
 
 
-class Rows:
-    """Where the rows of a run-time view are: element offsets, and which of them are inside the tensor."""
-
-    __slots__ = ("inside", "offsets", "view")
-
-    def __init__(self, view: NkiTensor, offsets: np.ndarray, inside: np.ndarray) -> None:
-        self.view = view
-        self.offsets = offsets
-        self.inside = inside
-
-
-def rows_of(s: Session, t: NkiTensor, role: str, mode: oob, *, column_major: bool = False) -> Rows:
-    """The rows a run-time view touches.
-
-    A scalar index moves the whole view, which then counts as one row. Out of bounds raises, or with ``oob_mode.skip``
-    leaves the row out.
-    """
+def settled(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:
+    """``t`` with its scalar run-time index applied; ``None`` when that is out of bounds and such transfers are skipped."""
     dynamic = t.dynamic
-    assert dynamic is not None
-    if dynamic.kind == "scalar":
-        value = s.scalar(dynamic.index, f"{role}'s index")
-        view = t._view((1, *t.shape), (0, *t.strides), t.offset)
-        values = np.array([value], np.int64)
-        inside = np.array([not s.outside(t, value)])
-    else:
-        index = s.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False)
-        flat = (index.T if column_major else index).reshape(-1)
-        if flat.size < t.shape[0]:
-            raise WrongShape(
-                f"{role} ({t.name}) has {t.shape[0]} rows and its index {dynamic.index.name} holds {flat.size}",
-                rule="indirect",
-                got=flat.size,
-                limit=t.shape[0],
-                hint="give one row number for each row of the pattern",
-            )
-        values = flat[: t.shape[0]].astype(np.int64)
-        view = t
+    if dynamic is None or dynamic.kind != "scalar":
+        return t
+    value = s.scalar(dynamic.index, f"{role}'s index")
+    if s.outside(t, value):
+        if mode is oob.skip:
+            return None
+        raise _outside(t, role, value, 0, dynamic.bound)
+    made = t._view(t.shape, t.strides, t.offset + value * dynamic.stride)
+    made.dynamic = None
+    return made
+
+
+class Rows:
+    """The rows of an HBM tensor a gather or scatter addresses.
+
+    Attributes:
+        table: every row the index may name: [rows, …].
+        inside: which of the view's rows are in bounds.
+        index: the row numbers that are.
+    """
+
+    __slots__ = ("index", "inside", "table")
+
+    def __init__(self, s: Session, t: NkiTensor, role: str, mode: oob, *, column_major: bool = False) -> None:
+        dynamic = t.dynamic
+        assert dynamic is not None
+        given = s.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False)
+        values = (given.T if column_major else given).reshape(-1)[: t.shape[0]].astype(np.int64)
         reach = sum(n * (c - 1) for n, c in zip(t.strides[1:], t.shape[1:], strict=True))
-        last = t.offset + values * dynamic.stride + reach
-        inside = (values >= 0) & (values < dynamic.bound) & (last < t.storage.rows * t.row)
-    if mode is oob.error and not inside.all():
-        at = int(np.argmin(inside))
-        raise OutOfBounds(
-            f"{role}: run-time index {int(values[at])} (number {at}) leaves {t.name}{list(t.storage.shape)}, "
-            f"where it must stay below {dynamic.bound}",
-            rule="bounds",
-            got=int(values[at]),
-            limit=dynamic.bound,
-            hint="check the indices, or pass oob_mode=nisa.oob_mode.skip to leave such rows out",
-        )
-    return Rows(view, t.offset + values * dynamic.stride, inside)
+        fits = (t.storage.rows * t.row - 1 - t.offset - reach) // max(dynamic.stride, 1) + 1
+        bound = min(dynamic.bound, fits)
+        self.inside = (values >= 0) & (values < bound)
+        if mode is oob.error and not self.inside.all():
+            at = int(np.argmin(self.inside))
+            raise _outside(t, role, int(values[at]), at, bound)
+        self.index = values[self.inside]
+        self.table = t._view((max(bound, 1), *t.shape[1:]), (dynamic.stride, *t.strides[1:]), t.offset)
+        self.table.dynamic = None
+
+    def gather(self, s: Session, role: str) -> np.ndarray:
+        """The rows in bounds: [rows, …]."""
+        table = self.table
+        _note(s, table, False, self.index)
+        if s.checks:
+            marks = table.marks(table.offset)
+            missing = [] if not isinstance(marks, int) or marks != UNWRITTEN else self.index[:1]
+            if not isinstance(marks, int):
+                missing = self.index[(marks[self.index] == UNWRITTEN).reshape(len(self.index), -1).any(axis=1)]
+            if len(missing):
+                row = table.slice(0, int(missing[0]), int(missing[0]) + 1)
+                s._unwritten(row, role, row.mark_window(row.offset))
+        return table.array[self.index]
+
+    def scatter(self, s: Session, values: np.ndarray) -> None:
+        """Store the rows in bounds; of equal rows the last one stays."""
+        table = self.table
+        _note(s, table, True, self.index)
+        table.array[self.index] = stored(table, values).reshape(-1, *table.shape[1:])
+        if s.checks:
+            marks = table.storage.arena.marks
+            if not isinstance(marks, int) or marks == UNWRITTEN:
+                table.mark_window(table.offset)[self.index] = WRITTEN
 
 
-def _elements(rows: Rows, offsets: np.ndarray) -> np.ndarray:
-    """Element numbers of the given rows: [rows, …]."""
-    at = offsets.reshape(-1, *([1] * (rows.view.ndim - 1)))
-    for axis, (stride, count) in enumerate(zip(rows.view.strides[1:], rows.view.shape[1:], strict=True), 1):
-        shape = [1] * rows.view.ndim
-        shape[axis] = count
-        at = at + (np.arange(count) * stride).reshape(shape)
-    return at
+def write_where(s: Session, dst: NkiTensor, inside: np.ndarray, values: np.ndarray) -> None:
+    """Store ``values`` into those of ``dst``'s equal chunks, in element order, for which ``inside`` is true."""
+    _note(s, dst, True)
+    mask = np.repeat(inside, dst.size // inside.size).reshape(dst.shape)
+    dst.array[mask] = stored(dst, values).reshape(-1)
+    if s.checks:
+        marks = dst.storage.arena.marks
+        if not isinstance(marks, int) or marks == UNWRITTEN:
+            dst.mark_window(dst.offset)[mask] = WRITTEN
 
 
-def _flat(t: NkiTensor) -> tuple[np.ndarray, Any]:
-    """All elements of an HBM or SBUF storage in order, and their marks, as flat windows in the view's dtype."""
-    whole = t.row * t.storage.rows
-    line = t._view((t.storage.rows, t.row), (t.row, 1), 0)
-    line.dynamic = None
-    marks = line.marks(0)
-    array = line.array
-    if not t.on_chip:
-        array = array.reshape(whole)
-    return array, marks
-
-
-def gather(s: Session, rows: Rows, role: str) -> np.ndarray:
-    """The rows inside the tensor, in order, in the view's own dtype: [rows inside, …]."""
-    t = rows.view
-    note(s, t, False)
-    at = _elements(rows, rows.offsets[rows.inside])
-    array, marks = _flat(t)
-    values = array[at] if not t.on_chip else array[at // t.row, at % t.row]
-    if s.checks and at.size:
-        if isinstance(marks, int):
-            written = marks != UNWRITTEN
-        else:
-            codes = marks.reshape(t.storage.rows * t.row, -1) if marks.flags.c_contiguous else None
-            picked = codes[at] if codes is not None else marks[at // t.row, at % t.row]
-            written = bool(np.all(picked != UNWRITTEN))
-        if not written:
-            s._unwritten(t, role, None)
-    return values
-
-
-def scatter(s: Session, rows: Rows, values: np.ndarray) -> None:
-    """Store ``values`` [rows inside, …] into the rows inside the tensor; of equal rows the last one stays."""
-    t = rows.view
-    note(s, t, True)
-    at = _elements(rows, rows.offsets[rows.inside])
-    array, marks = _flat(t)
-    values = converted(t, values).reshape(at.shape)
-    place: Any = (at // t.row, at % t.row) if t.on_chip else at
-    array[place] = values
-    if s.checks and not (isinstance(marks, int) and marks != UNWRITTEN):
-        line = t._view((t.storage.rows, t.row), (t.row, 1), 0)
-        line.dynamic = None
-        line.mark_window(0)[at // t.row, at % t.row] = 1
-
-
-def converted(t: NkiTensor, values: np.ndarray) -> np.ndarray:
-    """``values`` as ``t`` stores them."""
-    physical = t.storage.physical
-    if values.dtype == (t.dtype.dtype if isinstance(t.dtype, ExtraDtype) else t.dtype) and physical.itemsize == t.storage.itemsize:
+def stored(t: NkiTensor, values: np.ndarray) -> np.ndarray:
+    """``values`` as ``t`` stores them; equal dtypes keep their bits."""
+    if values.dtype == t.array.dtype:
         return values
-    return cast(values, t.dtype if physical.itemsize == t.storage.itemsize else float32)
+    return cast(values, t.dtype if t.storage.physical.itemsize == t.storage.itemsize else float32)
 
 
-def note(s: Session, t: NkiTensor, write: bool) -> None:
-    """Book-keeping of an access that does not go through ``Session.read`` or ``write``."""
+def check_disjoint(
+    dst: NkiTensor, src: NkiTensor, into: Rows | None = None, out_of: Rows | None = None, *, moves: bool = False
+) -> None:
+    """Refuse a copy onto part of itself; a view onto itself is harmless unless elements move."""
+    if dst.storage.arena is not src.storage.arena:
+        return
+    if into is None and out_of is None:
+        a, b = dst.array, src.array
+        same = dst.offset == src.offset and dst.shape == src.shape and dst.strides == src.strides and a.dtype == b.dtype
+        if same and not moves:
+            return
+        try:
+            shared = np.shares_memory(a, b, max_work=10**5)
+        except np.exceptions.TooHardError:
+            shared = True
+    else:
+        shared = bool(np.intersect1d(_bytes(dst, into), _bytes(src, out_of)).size)
+    if shared:
+        raise NotModelled(
+            f"src and dst are overlapping parts of {dst.name}",
+            rule="dma-overlap",
+            got=(src.offset, dst.offset),
+            hint="DMA engines read and write in no documented order: copy through another tensor",
+        )
+
+
+def _bytes(t: NkiTensor, rows: Rows | None) -> np.ndarray:
+    """First bytes of the words a view touches, in units of the smallest dtype."""
+    item = t.itemsize
+    at = np.array([t.offset]) if rows is None else t.offset + rows.index * rows.table.strides[0]
+    dims = list(zip(t.strides, t.shape, strict=True))[0 if rows is None else 1 :]
+    for stride, count in dims:
+        at = (at[:, None] + np.arange(count) * stride).ravel()
+    return (at[:, None] * item + np.arange(item)).ravel()
+
+
+def _outside(t: NkiTensor, role: str, value: int, at: int, bound: int) -> OutOfBounds:
+    return OutOfBounds(
+        f"{role}: run-time index {value} (number {at}) leaves {t.name}{list(t.storage.shape)}, where it must stay below {bound}",
+        rule="bounds",
+        got=value,
+        limit=bound,
+        hint="check the indices, or pass oob_mode=nisa.oob_mode.skip to leave such rows out",
+    )
+
+
+def _note(s: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
+    """Book-keeping of an access that goes through neither ``Session.read`` nor ``write``."""
     storage = t.storage
     s.touch(t)
     if storage.shared and s.machine is not None:
-        s.machine.note(s, t, write)
+        s.machine.note(s, t, write, rows)
     if write and storage.user is not None and storage.snapshot is None:
         storage.snapshot = storage.arena.data.copy()

@@ -1,18 +1,23 @@
-"""DMA: data movement between HBM and SBUF."""
+"""DMA engines: data movement between HBM and SBUF, conversions and sums on the way. PSUM is out of their reach."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from trnsim.errors import WrongShape
+import numpy as np
+
+from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.isa import dge as descriptors
+from trnsim.isa.alu import reduction
+from trnsim.isa.dge import Rows, gathers
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.language.dtypes import to_f32
-from trnsim.session import HBM, PSUM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
-
-ANY = (SBUF, PSUM, HBM, SHARED_HBM)
+from trnsim.isa.operands import same_dtype
+from trnsim.language.dtypes import PACKED, to_f32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import SBUF, NkiInstruction, Session, instruction
 
 
 @instruction
@@ -26,16 +31,348 @@ def dma_copy(
     engine: Any = eng.unknown,
     name: Any = None,
 ) -> NkiInstruction:
-    """``dst = src``; different dtypes convert through fp32."""
+    """``dst = src``, element by element in row-major order; shapes may differ, element counts may not.
+
+    Equal dtypes keep their bits; others convert to fp32 and on to ``dst``'s dtype. A view with ``scalar_offset`` or a
+    run-time `select` starts where a register or a [1, 1] tile says; one with ``vector_offset`` or `vector_select` takes
+    (``src``) or fills (``dst``) a row of HBM for each row number. Of equal numbers the last row written stays.
+
+    Args:
+        s: supplied by the machine.
+        dst: tensor in SBUF or HBM.
+        src: tensor in SBUF or HBM.
+        priority: class of service 0 (first) to 3, on trn3.
+        oob_mode: ``error`` refuses a run-time index out of bounds, ``skip`` leaves that row (or transfer) out.
+        dge_mode: who makes descriptors: ``none`` (before the launch), ``swdge`` (GpSimd), ``hwdge`` (from trn2 on; equal
+            dtypes, no row numbers), ``unknown`` (the compiler chooses).
+        engine: ``sync`` or ``scalar``, to ask for hardware descriptors.
+        name: for traces.
+    """
+    options = descriptors.legacy_order(priority, oob_mode, dge_mode, engine)
+    if options is not None:
+        priority, oob_mode = None, options.get("oob_mode", oob.error)
+        dge_mode, engine = options.get("dge_mode", dge.unknown), options.get("engine", eng.unknown)
     mode = member(dge, dge_mode, "dge_mode")
-    member(oob, oob_mode, "oob_mode")
-    values = s.read(src, "src", ANY, compute=False)
-    if s.checks and src.size != s.operand(dst, "dst", ANY, compute=False).size:
-        raise WrongShape(f"src has {src.size} elements {src.shape} and dst has {dst.size} {dst.shape}", rule="dma-size", got=src.size, limit=dst.size)
-    if s.numerics:
-        if src.dtype != dst.dtype:
-            values = to_f32(values)
-        s.write(dst, values.reshape(dst.shape), "dst", ANY, compute=False)
+    bounds = member(oob, oob_mode, "oob_mode")
+    asked = member(eng, engine, "engine")
+    descriptors.operand(s, src, "src")
+    descriptors.operand(s, dst, "dst")
+    if s.checks:
+        descriptors.check_mode(s, mode, (dst, src))
+        descriptors.check_engine(asked, mode)
+        descriptors.check_priority(s, priority)
+        _check_copy(dst, src, mode)
+    _copy(s, dst, src, bounds)
+    return s.done(
+        "dma",
+        (dst,),
+        (src,),
+        bytes=dst.size * dst.itemsize,
+        dge=mode.name,
+        engine=asked.name,
+        indirect=gathers(src) or gathers(dst),
+        dynamic=src.dynamic is not None or dst.dynamic is not None,
+        transpose=False,
+        priority=priority,
+    )
+
+
+@instruction
+def dma_compute(
+    s: Session,
+    dst: Any,
+    srcs: Any,
+    reduce_op: Any,
+    scales: Any = None,
+    unique_indices: bool = True,
+    oob_mode: Any = oob.error,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst = srcs[0] + srcs[1] + …`` in fp32 by the DMA engines, up to 16 sources of equal element count.
+
+    With ``vector_offset`` there are two sources, and one repeats ``dst``: rows of HBM are added to (``dst`` and a source
+    in HBM with the same row numbers, the other in SBUF), or added from (``dst`` and a source the same SBUF tile, the
+    other rows of HBM).
+
+    Args:
+        s: supplied by the machine.
+        dst: tensor in SBUF or HBM.
+        srcs: list of tensors in SBUF or HBM.
+        reduce_op: ``nl.add``.
+        scales: ``None``, or 1.0 for each source: the hardware knows no other.
+        unique_indices: row numbers differ from each other; must be True with ``vector_offset``.
+        oob_mode: ``error``, or ``skip`` with ``vector_offset``.
+        name: for traces.
+    """
+    reduction(reduce_op, "reduce_op", ("add",))
+    bounds = member(oob, oob_mode, "oob_mode")
+    if not isinstance(srcs, (list, tuple)) or not 1 <= len(srcs) <= 16:
+        raise WrongArgument(
+            f"srcs is {type(srcs).__name__} of {len(srcs) if isinstance(srcs, (list, tuple)) else 1}",
+            rule="dma-sources",
+            got=len(srcs) if isinstance(srcs, (list, tuple)) else type(srcs).__name__,
+            limit=(1, 16),
+            hint="pass a list of 1 to 16 tensors",
+        )
+    _check_scales(scales, len(srcs))
+    descriptors.operand(s, dst, "dst")
+    for i, src in enumerate(srcs):
+        descriptors.operand(s, src, f"srcs[{i}]")
+    indirect = any(gathers(t) for t in (dst, *srcs))
+    if s.checks:
+        _check_compute(s, dst, srcs, bounds, indirect, unique_indices)
+    _sum(s, dst, srcs, bounds, indirect)
+    return s.done(
+        "dma",
+        (dst,),
+        tuple(srcs),
+        bytes=dst.size * dst.itemsize,
+        dge="swdge" if indirect else "none",
+        engine="unknown",
+        indirect=indirect,
+        dynamic=indirect,
+        transpose=False,
+        priority=None,
+        op="add",
+        sources=len(srcs),
+    )
+
+
+def _copy(s: Session, dst: NkiTensor, src: NkiTensor, bounds: oob) -> None:
+    """Move the elements; row numbers and offsets out of bounds are left out when ``bounds`` says so."""
+    if not s.numerics:
+        s.write(dst, s.read(src, "src", descriptors.DEVICE, compute=False), "dst", descriptors.DEVICE, compute=False)
+        return
+    at, into = descriptors.settled(s, src, "src", bounds), descriptors.settled(s, dst, "dst", bounds)
+    if at is None or into is None:
+        s.touch(dst)
+        s.touch(src)
+        return
+    convert = not same_dtype(src.dtype, dst.dtype)
+    if not convert:
+        into = into.exact()
+    if not gathers(at) and not gathers(into):
+        values = s.read(at, "src", descriptors.DEVICE, compute=False)
+        if s.checks:
+            descriptors.check_disjoint(into, at)
+        s.write(
+            into, (to_f32(values) if convert else values).reshape(into.shape), "dst", descriptors.DEVICE, compute=False
+        )
+        return
+    taken = Rows(s, at, "src", bounds) if gathers(at) else None
+    given = Rows(s, into, "dst", bounds) if gathers(into) else None
+    if s.checks:
+        descriptors.check_disjoint(into, at, given, taken)
+    values = taken.gather(s, "src") if taken is not None else s.read(at, "src", descriptors.DEVICE, compute=False)
+    if convert:
+        values = to_f32(values)
+    if given is None:
+        assert taken is not None
+        if taken.inside.all():
+            s.write(into, values.reshape(into.shape), "dst", descriptors.DEVICE, compute=False)
+        else:
+            descriptors.write_where(s, into, taken.inside, values)
+        return
+    if taken is not None:
+        # rows that are in bounds on both sides
+        both = given.inside & taken.inside
+        values, given.index = values[both[taken.inside]], given.index[both[given.inside]]
     else:
-        s.write(dst, values, "dst", ANY, compute=False)
-    return s.done("dma", (dst,), (src,), bytes=dst.size * dst.itemsize, dge=mode.name)
+        values = values.reshape(into.shape)[given.inside]
+    given.scatter(s, values)
+
+
+def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> None:
+    where = descriptors.DEVICE
+    if not s.numerics:
+        for i, src in enumerate(srcs):
+            s.read(src, f"srcs[{i}]", where, compute=False)
+        s.write(dst, np.zeros((1, 1), np.float32), "dst", where, compute=False)
+        return
+    if not indirect:
+        total = None
+        for i, src in enumerate(srcs):
+            part = to_f32(s.read(src, f"srcs[{i}]", where, compute=False)).reshape(dst.shape)
+            with np.errstate(all="ignore"):
+                total = part if total is None else total + part
+        s.write(dst, total, "dst", where, compute=False)
+        return
+    far = next(i for i, src in enumerate(srcs) if gathers(src))
+    rows = Rows(s, srcs[far], f"srcs[{far}]", bounds)
+    near = to_f32(s.read(srcs[1 - far], f"srcs[{1 - far}]", where, compute=False))
+    count = rows.inside.size
+    if gathers(dst) and s.checks:
+        _check_unique(rows.index)
+    with np.errstate(all="ignore"):
+        total = (
+            to_f32(rows.gather(s, f"srcs[{far}]")).reshape(len(rows.index), -1) + near.reshape(count, -1)[rows.inside]
+        )
+    if gathers(dst):
+        Rows(s, dst, "dst", bounds).scatter(s, total)
+    elif rows.inside.all():
+        s.write(dst, total.reshape(dst.shape), "dst", where, compute=False)
+    else:
+        descriptors.write_where(s, dst, rows.inside, total)
+
+
+def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
+    if src.size != dst.size:
+        raise WrongShape(
+            f"src ({src.name}) has {src.size} elements {src.shape} and dst ({dst.name}) has {dst.size} {dst.shape}",
+            rule="dma-size",
+            got=src.size,
+            limit=dst.size,
+            hint="slice the larger one",
+        )
+    if not same_dtype(src.dtype, dst.dtype):
+        if mode is dge.hwdge:
+            raise WrongDtype(
+                f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}, and hwdge moves bytes",
+                rule="hwdge-dtype",
+                got=str(src.dtype),
+                limit=str(dst.dtype),
+                hint="reinterpret with .view(), or convert with dge_mode.swdge or none",
+            )
+        if src.dtype in PACKED or dst.dtype in PACKED:
+            raise WrongDtype(
+                f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}: DMA does not convert packed types",
+                rule="dma-packed",
+                got=str(src.dtype),
+                limit=str(dst.dtype),
+                hint="view both as the same dtype",
+            )
+    descriptors.check_index(src, "src")
+    descriptors.check_index(dst, "dst")
+    descriptors.check_written_once(dst)
+    if gathers(src) and gathers(dst) and src.shape[0] != dst.shape[0]:
+        raise WrongShape(
+            f"src gathers {src.shape[0]} rows and dst scatters {dst.shape[0]}",
+            rule="dma-size",
+            got=src.shape[0],
+            limit=dst.shape[0],
+            hint="both sides of one transfer have the same rows",
+        )
+
+
+def _check_scales(scales: Any, count: int) -> None:
+    if scales is None:
+        return
+    if not isinstance(scales, (list, tuple)) or len(scales) != count or any(x != 1 for x in scales):
+        raise WrongArgument(
+            f"scales is {scales} for {count} sources",
+            rule="dma-scales",
+            got=scales,
+            limit=[1.0] * count,
+            hint="the DMA engines do not scale: leave scales out, and multiply with tensor_scalar",
+        )
+
+
+def _check_compute(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool, unique_indices: Any) -> None:
+    for i, t in enumerate(srcs):
+        if t.size != dst.size:
+            raise WrongShape(
+                f"srcs[{i}] ({t.name}) has {t.size} elements {t.shape} and dst ({dst.name}) has {dst.size} {dst.shape}",
+                rule="dma-size",
+                got=t.size,
+                limit=dst.size,
+                hint="element counts match exactly",
+            )
+    for t, role in ((dst, "dst"), *((t, f"srcs[{i}]") for i, t in enumerate(srcs))):
+        if t.dtype in PACKED:
+            raise WrongDtype(
+                f"{role} ({t.name}) is {t.dtype}, which DMA does not convert",
+                rule="dma-packed",
+                got=str(t.dtype),
+                limit="an unpacked dtype",
+                hint="sum before quantising",
+            )
+        if t.dynamic is not None and not gathers(t):
+            raise WrongArgument(
+                f"{role} ({t.name}) starts at a run-time offset",
+                rule="dma-static",
+                got="scalar_offset",
+                limit="compile-time addresses, or vector_offset",
+                hint="copy it to a fixed place with dma_copy first",
+            )
+        descriptors.check_index(t, role)
+    descriptors.check_written_once(dst)
+    if bounds is oob.skip and not indirect:
+        raise WrongArgument(
+            "oob_mode skip without a vector_offset",
+            rule="oob-mode",
+            got="skip",
+            limit="error",
+            hint="nothing can be out of bounds at run time: leave oob_mode out",
+        )
+    descriptors.check_mode(s, dge.swdge if indirect else dge.none, (dst, *srcs))
+    if indirect:
+        _check_update(dst, srcs, unique_indices)
+
+
+def _check_update(dst: NkiTensor, srcs: Any, unique_indices: Any) -> None:
+    """Read-modify-write by row numbers: two sources, one of them ``dst`` itself."""
+    if len(srcs) != 2:
+        raise WrongArgument(
+            f"{len(srcs)} sources with a vector_offset",
+            rule="dma-sources",
+            got=len(srcs),
+            limit=2,
+            hint="add one tensor to dst at a time",
+        )
+    if not unique_indices:
+        raise WrongArgument(
+            "unique_indices=False with a vector_offset",
+            rule="unique-indices",
+            got=False,
+            limit=True,
+            hint="the hardware cannot add twice to one row: sum equal rows first",
+        )
+    far = [t for t in srcs if gathers(t)]
+    near = [t for t in srcs if not gathers(t)]
+    if (
+        len(far) != 1
+        or (not gathers(dst) and not _same_place(near[0], dst))
+        or (gathers(dst) and not _same_place(far[0], dst))
+    ):
+        raise WrongArgument(
+            "with a vector_offset one source repeats dst and the other does not: dst[rows] += src, or dst += src[rows]",
+            rule="dma-update",
+            got=[t.name for t in srcs],
+            limit=dst.name,
+            hint=f"pass srcs=[{dst.name} with the same view and index as dst, the other tensor]",
+        )
+    for t, role in ((near[0], "the source without vector_offset"), *(() if gathers(dst) else ((dst, "dst"),))):
+        if t.buffer.value != SBUF:
+            raise WrongBuffer(
+                f"{role} ({t.name}) is in {t.buffer}",
+                rule="buffer",
+                got=str(t.buffer),
+                limit=SBUF,
+                hint="load it into SBUF first",
+            )
+
+
+def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
+    index = [t.dynamic.index if t.dynamic is not None else None for t in (a, b)]
+    same_index = index[0] is index[1] or (index[0] is not None and index[1] is not None and _same_place(*index))
+    return (
+        a.storage is b.storage
+        and a.offset == b.offset
+        and a.size == b.size
+        and same_dtype(a.dtype, b.dtype)
+        and (a.get_pattern() == b.get_pattern() or (a.is_contiguous() and b.is_contiguous()))
+        and same_index
+    )
+
+
+def _check_unique(index: np.ndarray) -> None:
+    values, counts = np.unique(index, return_counts=True)
+    if (counts > 1).any():
+        twice = [int(v) for v in values[counts > 1][:4]]
+        raise WrongArgument(
+            f"row {twice[0]} is updated {int(counts.max())} times, and unique_indices=True promises once",
+            rule="unique-indices",
+            got=twice,
+            limit=1,
+            hint="sum rows with equal numbers first, or update them in separate instructions",
+        )

@@ -224,7 +224,8 @@ def nonzero_with_count(
         _free(dst, "dst", src.free_size + 1, f"src with {src.free_size} elements and the count")
         direct((dst, "dst"), (src, "src"))
     read, written = (t if t.shape[0] == 1 else t.slice(0, 0, t.shape[0], GROUP) for t in (src, dst))
-    values = s.read(read, "src", (SBUF,))
+    # a processor reaches its own partitions, so that the engines' rule of consecutive ones does not apply
+    values = s.read(read, "src", (SBUF,), compute=False)
     if s.numerics:
         rows = flat(values)
         found = np.full((rows.shape[0], rows.shape[1] + 1), padding, np.int32)
@@ -233,7 +234,7 @@ def nonzero_with_count(
             found[p, : at.size] = at + offset
             found[p, -1] = at.size
         values = found
-    s.write(written, values, "dst", (SBUF,))
+    s.write(written, values, "dst", (SBUF,), compute=False)
     return s.done("gpsimd", (written,), (read,))
 
 

@@ -80,8 +80,9 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
     row = np.zeros(1, np.int64)
     for step, count in steps:
         row = (row[:, None] + np.arange(count, dtype=np.int64) * step).reshape(-1)
-    values = row + (start + by * np.arange(dst.shape[0], dtype=np.int64)[:, None])
-    return values.astype(np.uint32).view(np.int32)
+    first = start + by * np.arange(dst.shape[0], dtype=np.int64)
+    # int32 arrays wrap
+    return row.astype(np.int32) + first.astype(np.int32)[:, None]
 
 
 @instruction

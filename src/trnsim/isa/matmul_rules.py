@@ -63,9 +63,7 @@ def tiling(s: Session, tile_position: Any, tile_size: Any) -> tuple[tuple[int, i
     return position, size
 
 
-def check_operands(
-    s: Session, stationary: NkiTensor, moving: NkiTensor, k: int, m: int, tile: Any
-) -> None:
+def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int, m: int, tile: Any) -> None:
     rows, columns = tile[1] if tile else (s.target.partitions, s.target.stationary_max)
     if moving.shape[0] != k:
         raise WrongShape(
@@ -316,7 +314,9 @@ def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wan
         psum.check_dst(s, dst, columns, rows)
     most = 128 if where is eng.tensor else 32
     if rows > most or columns > most:
-        chosen = "" if wanted is not eng.unknown else " (chosen because data and dst are not SBUF and PSUM)" * (most == 32)
+        chosen = (
+            "" if wanted is not eng.unknown else " (chosen because data and dst are not SBUF and PSUM)" * (most == 32)
+        )
         raise WrongShape(
             f"data is [{rows}, {columns}], and the {where.name.capitalize()} Engine{chosen} transposes up to {most}×{most}",
             rule="transpose-limit",

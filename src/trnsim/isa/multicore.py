@@ -9,7 +9,7 @@ from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine,
 from trnsim.isa.enums import dma_engine as dma
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import member
-from trnsim.language.tensor import as_index
+from trnsim.language.layout import as_index
 from trnsim.session import SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 
 # bytes per partition the GpSimd's own DMA moves, by size of an element
@@ -18,7 +18,7 @@ _BARRIER_ENGINES = (eng.tensor, eng.vector, eng.scalar, eng.gpsimd, eng.sync)
 
 
 def _device(s: Session, what: str) -> Device:
-    device = s.machine
+    device: Device | None = s.machine
     if device is None or device.cores < 2:
         raise HardwareLimit(
             f"{what} needs two cores and the kernel runs on one",
@@ -33,7 +33,9 @@ def _device(s: Session, what: str) -> Device:
 def _core(value: Any, role: str) -> int:
     core = as_index(value)
     if core not in (0, 1):
-        raise WrongArgument(f"{role} is {core}", rule="core", got=core, limit=(0, 1), hint="the cores of a logical core are 0 and 1")
+        raise WrongArgument(
+            f"{role} is {core}", rule="core", got=core, limit=(0, 1), hint="the cores of a logical core are 0 and 1"
+        )
     return core
 
 
@@ -50,23 +52,36 @@ def sendrecv(
 ) -> NkiInstruction:
     """Send ``src`` to core ``send_to_rank`` and receive what core ``recv_from_rank`` sends into ``dst``.
 
-    ``src`` and ``dst`` [P, free...] are in SBUF and have one shape and dtype. The k-th call on a pipe meets the other core's k-th call
-    on that pipe; pipes go on independently. ``dma_engine.gpsimd_dma`` moves at most 1024, 512 or 256 bytes per partition of
-    32-, 16- and 8-bit types.
+    ``src`` and ``dst`` [P, free...] are in SBUF and have one shape and dtype. The k-th call on a pipe meets the other
+    core's k-th call on that pipe; pipes go on independently. ``dma_engine.gpsimd_dma`` moves at most 1024, 512 or 256
+    bytes per partition of 32-, 16- and 8-bit types.
     """
     device = _device(s, "sendrecv")
     mode = member(dma, dma_engine, "dma_engine")
-    send, receive, pipe = _core(send_to_rank, "send_to_rank"), _core(recv_from_rank, "recv_from_rank"), as_index(pipe_id)
+    send, receive, pipe = (
+        _core(send_to_rank, "send_to_rank"),
+        _core(recv_from_rank, "recv_from_rank"),
+        as_index(pipe_id),
+    )
     values = s.read(src, "src", (SBUF,), compute=False)
     s.operand(dst, "dst", (SBUF,), compute=False)
     if pipe < 0:
         raise WrongArgument(f"pipe_id is {pipe}", rule="pipe", got=pipe, limit=0, hint="pipes are counted from 0")
     if src.dtype != dst.dtype:
         raise WrongDtype(
-            f"src is {src.dtype} and dst is {dst.dtype}", rule="sendrecv-dtype", got=(str(src.dtype), str(dst.dtype)), hint="sendrecv does not convert; copy src with tensor_copy first"
+            f"src is {src.dtype} and dst is {dst.dtype}",
+            rule="sendrecv-dtype",
+            got=(str(src.dtype), str(dst.dtype)),
+            hint="sendrecv does not convert; copy src with tensor_copy first",
         )
     if src.shape != dst.shape:
-        raise WrongShape(f"src has shape {src.shape} and dst has {dst.shape}", rule="sendrecv-shape", got=src.shape, limit=dst.shape, hint="both tiles have one shape and layout")
+        raise WrongShape(
+            f"src has shape {src.shape} and dst has {dst.shape}",
+            rule="sendrecv-shape",
+            got=src.shape,
+            limit=dst.shape,
+            hint="both tiles have one shape and layout",
+        )
     row = src.free_size * src.itemsize
     if mode is dma.gpsimd_dma and row > _GPSIMD_BYTES[src.itemsize]:
         raise HardwareLimit(
@@ -78,24 +93,44 @@ def sendrecv(
         )
     k = device.exchange(s, Post(values.copy(), dst, send, receive, s.line()), pipe)
     engine = "gpsimd" if mode is dma.gpsimd_dma else "dma"
-    return s.done(engine, (dst,), (src,), bytes=src.size * src.itemsize, peer=receive, pipe=pipe, sync=("sendrecv", s.rank, pipe, k), mode=mode.name)
+    return s.done(
+        engine,
+        (dst,),
+        (src,),
+        bytes=src.size * src.itemsize,
+        peer=receive,
+        pipe=pipe,
+        sync=("sendrecv", s.rank, pipe, k),
+        mode=mode.name,
+    )
 
 
 @instruction(since=3, hint="trn1 runs a kernel on one core")
 def core_barrier(s: Session, data: Any, cores: Any, engine: Any = eng.gpsimd, name: Any = None) -> NkiInstruction:
-    """Wait until both cores are here. What they wrote to ``data``, a ``shared_hbm`` tensor, can then be read by either."""
+    """Wait until both cores are here.
+
+    What they wrote to ``data``, a ``shared_hbm`` tensor, can then be read by either.
+    """
     device = _device(s, "core_barrier")
     on = member(eng, engine, "engine")
     if on is eng.unknown:
         on = eng.gpsimd
     if on not in _BARRIER_ENGINES:
-        raise WrongEngine(f"engine {on.name} cannot wait at a barrier", rule="engine", got=on.name, limit=[e.name for e in _BARRIER_ENGINES], hint="use engine.gpsimd")
+        raise WrongEngine(
+            f"engine {on.name} cannot wait at a barrier",
+            rule="engine",
+            got=on.name,
+            limit=[e.name for e in _BARRIER_ENGINES],
+            hint="use engine.gpsimd",
+        )
     try:
         named = tuple(as_index(c) for c in cores)
     except TypeError:
         named = (cores,)
     if named != (0, 1):
-        raise WrongArgument(f"cores is {cores!r}", rule="cores", got=cores, limit=(0, 1), hint="only cores=(0, 1) is supported")
+        raise WrongArgument(
+            f"cores is {cores!r}", rule="cores", got=cores, limit=(0, 1), hint="only cores=(0, 1) is supported"
+        )
     s.operand(data, "data", (SHARED_HBM,), compute=False)
     k = device.barrier(s, data)
     return s.done(on.name, (data,), (data,), sync=("barrier", s.rank, k))

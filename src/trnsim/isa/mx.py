@@ -67,7 +67,9 @@ def quantize_mx(s: Session, dst: Any, src: Any, dst_scale: Any, name: Any = None
         s.write(dst, packed, "dst", (SBUF,))
         bits = scales.view(float8_e8m0fnu) if dst_scale.dtype == float8_e8m0fnu else scales
         for q in range(p // 32):
-            s.write(dst_scale.slice(0, 32 * q, 32 * q + 4), bits[4 * q : 4 * q + 4], "dst_scale", (SBUF,), compute=False)
+            s.write(
+                dst_scale.slice(0, 32 * q, 32 * q + 4), bits[4 * q : 4 * q + 4], "dst_scale", (SBUF,), compute=False
+            )
     return s.done("vector", (dst, dst_scale), (src,), n=f)
 
 

@@ -15,7 +15,7 @@ from trnsim.isa import matmul_rules as rules
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import matmul_perf_mode, member
-from trnsim.language.dtypes import DType, float32, round_tf32, tfloat32, to_f32
+from trnsim.language.dtypes import DType, round_tf32, tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import MATMUL, PSUM, SBUF, NkiInstruction, Session, instruction
 
@@ -89,7 +89,7 @@ def nc_matmul(
             rules.check_onezero(a if is_stationary_onezero else None, "stationary", stationary)
             rules.check_onezero(b if is_moving_onezero else None, "moving", moving)
         if passes:
-            s.write(_bits(dst), _select_rows(a.reshape(k, m), b.reshape(k, n), moving), "dst", (PSUM,), code=MATMUL)
+            s.write(dst.exact(), _select_rows(a.reshape(k, m), b.reshape(k, n), moving), "dst", (PSUM,), code=MATMUL)
             added = False
         else:
             with np.errstate(all="ignore"):
@@ -135,9 +135,16 @@ def nc_transpose(s: Session, dst: Any, data: Any, engine: Any = eng.unknown, nam
                 with np.errstate(all="ignore"):
                     flipped = np.matmul(wide, np.eye(data.shape[0], dtype=np.float32))
         values = flipped
-    s.write(_bits(dst), values, "dst", code=MATMUL if where is eng.tensor else 1)
+    s.write(dst.exact(), values, "dst", code=MATMUL if where is eng.tensor else 1)
     return s.done(
-        where.name, (dst,), (data,), k=data.shape[0], m=data.free_size, n=data.shape[0], is_transpose=True, requested=wanted.name
+        where.name,
+        (dst,),
+        (data,),
+        k=data.shape[0],
+        m=data.free_size,
+        n=data.shape[0],
+        is_transpose=True,
+        requested=wanted.name,
     )
 
 
@@ -151,11 +158,6 @@ def _matrix(x: np.ndarray, dtype: DType, rows: int) -> np.ndarray:
     if x.strides[1] != 4 or x.strides[0] < x.shape[1] * 4:
         x = np.ascontiguousarray(x)
     return x
-
-
-def _bits(t: NkiTensor) -> NkiTensor:
-    """``t`` so that a write stores bits unchanged: tfloat32 rounds what comes from outside."""
-    return t._view(t.shape, t.strides, t.offset, float32, t.dynamic) if t.dtype is tfloat32 else t
 
 
 def _select_rows(data: np.ndarray, selector: np.ndarray, moving: NkiTensor) -> np.ndarray:

@@ -103,7 +103,7 @@ def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
                 got=value,
                 limit=0,
             )
-        return np.zeros((), dtype.dtype)
+        return np.zeros((), dtype.storage)
     limits = INT_RANGE.get(dtype)
     if limits is not None:
         exact = value == value and abs(value) != float("inf") and value == int(value)
@@ -122,11 +122,17 @@ def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
                 rule="constant-range",
                 got=value,
                 limit=limits,
-                hint="use a wider dtype"
-                if value > limits[1]
-                else f"for the same bits write {value % (1 << (8 * int(dtype.itemsize)))}",
+                hint=_same_bits(value, dtype),
             )
     return np.asarray(value)
+
+
+def _same_bits(value: int, dtype: Any) -> str:
+    """How to write a constant that overflows its dtype, if its bits fit."""
+    width = 8 * int(dtype.itemsize)
+    if not -(1 << (width - 1)) <= value < 1 << width:
+        return "use a wider dtype"
+    return f"for the same bits write {value - (1 << width) if value > 0 else value + (1 << width)}"
 
 
 @instruction

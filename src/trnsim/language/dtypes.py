@@ -13,22 +13,25 @@ import numpy as np
 
 
 class ExtraDtype:
-    """A hardware type that NumPy lacks; ``dtype`` is the NumPy type its bits are kept in."""
+    """A hardware type that NumPy lacks; ``storage`` is the NumPy type its bits are kept in.
 
-    __slots__ = ("dtype", "element", "name")
+    NumPy must not find a ``dtype`` attribute here, or it would call ``float32 == tfloat32`` true.
+    """
+
+    __slots__ = ("element", "name", "storage")
 
     def __init__(self, name: str, storage: Any, element: Any = None) -> None:
         self.name = name
-        self.dtype = np.dtype(storage)
+        self.storage = np.dtype(storage)
         self.element = None if element is None else np.dtype(element)
 
     @property
     def itemsize(self) -> int:
-        return self.dtype.itemsize
+        return self.storage.itemsize
 
     @property
     def kind(self) -> str:
-        return self.dtype.kind
+        return self.storage.kind
 
     def __repr__(self) -> str:
         return self.name
@@ -147,7 +150,7 @@ def cast(x: np.ndarray, dtype: DType) -> np.ndarray:
     """Convert a result to ``dtype`` as a write does: nearest even, integers saturate, NaN becomes integer 0."""
     if dtype is tfloat32:
         return round_tf32(x)
-    target = dtype.dtype if isinstance(dtype, ExtraDtype) else dtype
+    target = dtype.storage if isinstance(dtype, ExtraDtype) else dtype
     if x.dtype == target:
         return x
     if target == bool_:

@@ -129,9 +129,7 @@ class Layout(NKIObject):
             and self.is_contiguous()
         )
 
-    def _view(
-        self, shape: Any, strides: Any, offset: int, dtype: Any = None, dynamic: Dynamic | None = None
-    ) -> Self:
+    def _view(self, shape: Any, strides: Any, offset: int, dtype: Any = None, dynamic: Dynamic | None = None) -> Self:
         made = object.__new__(type(self))
         made.shape = tuple(shape)
         made.strides = tuple(strides)
@@ -186,7 +184,11 @@ def infer(shape: tuple[int, ...], size: int, what: str) -> tuple[int, ...]:
     for n in shape:
         if n < 1 and n != -1:
             raise WrongShape(
-                f"{what}: {shape} has an entry of {n}", rule="view", got=n, limit=1, hint="sizes are at least 1, one may be -1"
+                f"{what}: {shape} has an entry of {n}",
+                rule="view",
+                got=n,
+                limit=1,
+                hint="sizes are at least 1, one may be -1",
             )
         known *= n if n != -1 else 1
     if shape.count(-1) == 1 and size % known == 0:
@@ -218,9 +220,7 @@ def merge(shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
     return 1 if stride is None else stride
 
 
-def reshape_strides(
-    shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]
-) -> tuple[int, ...] | None:
+def reshape_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
     """Strides that show ``shape`` as ``new`` without a copy, or ``None``."""
     runs: list[tuple[int, int]] = []
     for n, s in zip(shape, strides, strict=True):

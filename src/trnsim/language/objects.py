@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from enum import Enum
-from typing import Any
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from trnsim.targets import Target
 
 
-def _fields(cls: type) -> dict[str, Any]:
-    """Field names in order of declaration, with defaults: annotated ones, and plain class attributes beside them."""
-    found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        if base in (object, NKIObject):
-            continue
-        space = vars(base)
-        for name in space.get("__annotations__", {}):
-            found[name] = space.get(name)
-        for name, value in space.items():
-            if name.startswith("_") or callable(value) or isinstance(value, (property, classmethod, staticmethod)):
-                continue
-            found[name] = value
-    return found
+def _is_field(cls: type, name: str, value: Any) -> bool:
+    if name.startswith("_") or isinstance(value, (property, classmethod, staticmethod)):
+        return False
+    if isinstance(value, type):
+        return not value.__qualname__.startswith(f"{cls.__qualname__}.")
+    return not callable(value) or isinstance(value, Enum)
+
+
+def _own_fields(cls: type) -> list[str]:
+    """Names of the fields a class declares itself, in order: annotated ones, and plain attributes beside them."""
+    space = vars(cls)
+    plain = [n for n, v in space.items() if _is_field(cls, n, v)]
+    order: list[str] = []
+    for name in space.get("__annotations__", {}):
+        if name in plain:
+            # attributes written above it come before it
+            order += [n for n in plain[: plain.index(name)] if n not in order]
+        if not name.startswith("_") and name not in order:
+            order.append(name)
+    return order + [n for n in plain if n not in order]
 
 
 class NKIObject:
@@ -28,27 +39,42 @@ class NKIObject:
 
     Fields are the class's attributes, annotated or not; the initialiser takes them in order or by name, leaves the rest
     at their default (``None`` without one) and calls ``__post_init__``. ``@dataclass``, frozen or not, changes nothing.
+    Objects are equal when their classes and fields are.
     """
+
+    __nki_fields__: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # a dataclass without defaults would insist on arguments the NKI compiler lets be None
         own = vars(cls)
-        for name in own.get("__annotations__", {}):
-            if name not in own and not name.startswith("_"):
+        fields = dict(cls.__nki_fields__)
+        for name in _own_fields(cls):
+            if name not in own:
+                # a dataclass would insist on a field without a default
                 setattr(cls, name, None)
+            if not isinstance(own[name], MemberDescriptorType):
+                fields[name] = own[name]
+        cls.__nki_fields__ = fields
+        # the dataclass decorator keeps what the class already has
+        for name in ("__init__", "__eq__", "__hash__", "__repr__"):
+            if name not in own and getattr(cls, name) is getattr(NKIObject, name):
+                setattr(cls, name, getattr(NKIObject, name))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        fields = _fields(type(self))
+        cls = type(self)
+        fields = cls.__nki_fields__
         if len(args) > len(fields):
-            raise TypeError(f"{type(self).__name__} has {len(fields)} fields and got {len(args)} values")
-        values = dict(fields)
-        values.update(zip(fields, args, strict=False))
+            raise TypeError(f"{cls.__name__} has {len(fields)} fields and got {len(args)} values")
+        given = dict(zip(fields, args, strict=False))
         for name, value in kwargs.items():
             if name not in fields:
-                raise TypeError(f"{type(self).__name__} has no field {name!r}; its fields are {', '.join(fields)}")
-            values[name] = value
-        for name, value in values.items():
+                raise TypeError(f"{cls.__name__} has no field {name!r}; its fields are {', '.join(fields)}")
+            if name in given:
+                raise TypeError(f"{cls.__name__} got two values for {name!r}")
+            given[name] = value
+        for name, default in fields.items():
+            value = given[name] if name in given else _default(default)
+            # frozen dataclasses refuse plain assignment
             object.__setattr__(self, name, value)
         self.__post_init__()
 
@@ -56,14 +82,27 @@ class NKIObject:
         """Called after the fields are set."""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
+        return type(self) is type(other) and _state(self) == _state(other)
 
     def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted((k, repr(v)) for k, v in self.__dict__.items()))))
+        return hash((type(self), tuple(sorted((k, repr(v)) for k, v in _state(self).items()))))
 
     def __repr__(self) -> str:
-        inner = ", ".join(f"{k}={v!r}" for k, v in self.__dict__.items())
+        inner = ", ".join(f"{k}={v!r}" for k, v in _state(self).items())
         return f"{type(self).__name__}({inner})"
+
+
+def _state(obj: Any) -> dict[str, Any]:
+    """The fields of an object and whatever else it was given."""
+    return {**{name: getattr(obj, name, None) for name in type(obj).__nki_fields__}, **vars(obj)}
+
+
+def _default(default: Any) -> Any:
+    if not isinstance(default, dataclasses.Field):
+        return default
+    if default.default is not dataclasses.MISSING:
+        return default.default
+    return None if default.default_factory is dataclasses.MISSING else default.default_factory()
 
 
 class MemoryRegion(Enum):
@@ -98,7 +137,11 @@ def as_region(buffer: Any) -> MemoryRegion:
         from trnsim.errors import WrongBuffer
 
         raise WrongBuffer(
-            f"{buffer!r} is no memory", rule="buffer", got=str(buffer), limit=sorted(_REGIONS), hint="use nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm"
+            f"{buffer!r} is no memory",
+            rule="buffer",
+            got=str(buffer),
+            limit=sorted(_REGIONS),
+            hint="use nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm",
         )
     return found
 
@@ -143,7 +186,7 @@ class TileSize(NKIObject):
         pass
 
     @staticmethod
-    def _target() -> Any:
+    def _target() -> Target:
         from trnsim.session import current
         from trnsim.targets import target_named
 

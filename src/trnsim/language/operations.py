@@ -288,4 +288,6 @@ def device_print(s: Session, print_prefix: str, tensor: Any) -> None:
     values = s.read(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
     shown: Any = np.array2string(values) if s.numerics else "values are not computed in timing-only mode"
     sys.stdout.write(f"{print_prefix} {tensor.name}{list(tensor.shape)} {tensor.dtype}\n{shown}\n")
+    for probe in s.probes or ():
+        probe.see(s, print_prefix, tensor)
     s.done("sync", (), (tensor,), op="print")

@@ -12,7 +12,7 @@ import numpy as np
 
 from trnsim.errors import NotModelled, OutOfBounds, WrongArgument
 from trnsim.language.access import Access
-from trnsim.language.dtypes import ExtraDtype, as_dtype
+from trnsim.language.dtypes import ExtraDtype, as_dtype, float32, tfloat32
 from trnsim.language.layout import Dynamic, as_index, row_major
 from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region
 from trnsim.language.views import run_time_scalar
@@ -104,7 +104,7 @@ class NkiTensor(Access):
                     rule="precise-fp",
                     hint="unset NKI_PRECISE_FP=0",
                 )
-            physical = dtype.dtype if isinstance(dtype, ExtraDtype) else dtype
+            physical = dtype.storage if isinstance(dtype, ExtraDtype) else dtype
         item = physical.itemsize
         if storage.on_chip:
             row = self.row
@@ -143,6 +143,12 @@ class NkiTensor(Access):
         if per == 1:
             return np.ndarray(self.shape, np.uint8, marks, where, strides)
         return np.ndarray((*self.shape, per), np.uint8, marks, where, (*strides, 1))
+
+    def exact(self) -> NkiTensor:
+        """This view so that a write stores bits unchanged: tfloat32 rounds what it is given, float32 does not."""
+        if self.dtype is not tfloat32:
+            return self
+        return self._view(self.shape, self.strides, self.offset, float32)
 
     # -- indexing -------------------------------------------------------------------------------------------------
 
@@ -236,7 +242,11 @@ class NkiTensor(Access):
         high += n if high < 0 else 0
         if by < 1:
             raise WrongArgument(
-                f"step {by} of dimension {dim} of {self.name}", rule="view", got=by, limit=1, hint="steps are at least 1"
+                f"step {by} of dimension {dim} of {self.name}",
+                rule="view",
+                got=by,
+                limit=1,
+                hint="steps are at least 1",
             )
         self._in_range(low, high, dim, n)
         return low, high, by

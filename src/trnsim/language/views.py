@@ -6,7 +6,17 @@ from typing import Any, Self
 
 from trnsim.errors import OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape
 from trnsim.language.dtypes import as_dtype
-from trnsim.language.layout import Dynamic, Layout, as_index, infer, is_register, merge, reshape_strides, row_major, without
+from trnsim.language.layout import (
+    Dynamic,
+    Layout,
+    as_index,
+    infer,
+    is_register,
+    merge,
+    reshape_strides,
+    row_major,
+    without,
+)
 from trnsim.language.objects import MemoryRegion
 
 
@@ -49,7 +59,9 @@ class Views(Layout):
                 rule="two-dimensional",
                 got=ndim,
                 limit=least,
-                hint="on-chip tensors keep a partition and a free dimension" if self.on_chip else "a tensor has a dimension",
+                hint="on-chip tensors keep a partition and a free dimension"
+                if self.on_chip
+                else "a tensor has a dimension",
             )
 
     def _not_dynamic(self, dim: int, what: str) -> None:
@@ -158,9 +170,7 @@ class Views(Layout):
         dynamic = self.dynamic
         if dynamic is not None and dynamic.dim >= 0:
             dynamic = dynamic.moved(dims.index(dynamic.dim))
-        return self._view(
-            [self.shape[d] for d in dims], [self.strides[d] for d in dims], self.offset, dynamic=dynamic
-        )
+        return self._view([self.shape[d] for d in dims], [self.strides[d] for d in dims], self.offset, dynamic=dynamic)
 
     def broadcast(self, dim: int, size: int) -> Self:
         """Repeat a dimension of size 1 ``size`` times."""
@@ -340,6 +350,7 @@ class Views(Layout):
     def bitcast(self, dtype: Any) -> Self:
         """Older name of `view`."""
         return self.view(dtype)
+
 
 def _shift(dynamic: Dynamic | None, dim: int, by: int) -> Dynamic | None:
     if dynamic is None or dynamic.dim < dim:

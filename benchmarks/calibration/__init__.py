@@ -1,0 +1,1 @@
+"""Predicted time beside published measurements: kernels restated from their descriptions, and the table of both."""

@@ -1,0 +1,84 @@
+"""Streams: values that name a sequence of random words, and can be split, folded, moved and jumped without drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from trnrand.engines import ENGINES, MASK, PHILOX, WORDS, Engine
+from trnsci import ArgumentError, DtypeError, check
+
+# the high 64 bits of the counter say what a block is for, so that children never meet the words of their parent
+SPLIT, FOLD, SUBSTREAM = 1 << 125, 2 << 125, 3 << 125
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A sequence of 2**66 and more random words: a key, a base counter and a position in words.
+
+    Two streams with the same fields are the same words on every backend. Nothing is consumed by drawing: `at` moves.
+
+    Attributes:
+        key: a non-negative integer of 64 bits (Philox) or 128 bits (Threefry).
+        engine: ``philox4x32`` or ``threefry4x32``.
+        base: 128-bit counter of block 0.
+        position: word at which the next draw begins.
+    """
+
+    key: int
+    engine: str = PHILOX.name
+    base: int = 0
+    position: int = 0
+
+    def __post_init__(self) -> None:
+        check.option("Stream", "engine", self.engine, tuple(ENGINES))
+        bits = 32 * self.kind.key_words
+        for name, value, limit in (("key", self.key, bits), ("base", self.base, 128), ("position", self.position, 130)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise DtypeError(op="Stream", argument=name, got=type(value), expected="an integer")
+            if not 0 <= value < 1 << limit:
+                raise ArgumentError(op="Stream", argument=name, got=value, expected=f"0 <= {name} < 2**{limit}")
+
+    @property
+    def kind(self) -> Engine:
+        """The engine."""
+        return ENGINES[self.engine]
+
+    @property
+    def key_words(self) -> list[int]:
+        """The key as uint32 words, lowest first."""
+        return [self.key >> 32 * i & MASK for i in range(self.kind.key_words)]
+
+    @property
+    def base_words(self) -> list[int]:
+        """The base counter as uint32 words, lowest first."""
+        return [self.base >> 32 * i & MASK for i in range(4)]
+
+    def at(self, position: int) -> Stream:
+        """The same stream, positioned at a word."""
+        return replace(self, position=position)
+
+    def jump(self, times: int = 1) -> Stream:
+        """The same key, ``times`` * 2**64 blocks further: a stream that shares no word with this one for 2**66 words."""
+        return replace(self, base=(self.base + (times << 64)) % (1 << 128))
+
+    def split(self, count: int = 2) -> tuple[Stream, ...]:
+        """``count`` independent streams; child ``i`` is the same whatever ``count`` is."""
+        if not isinstance(count, int) or count < 0:
+            raise ArgumentError(op="Stream.split", argument="count", got=count, expected="a non-negative integer")
+        return tuple(self._child(SPLIT, i) for i in range(count))
+
+    def fold_in(self, data: int) -> Stream:
+        """An independent stream for an integer, a step number for example."""
+        if not isinstance(data, int) or not 0 <= data < 1 << 64:
+            raise ArgumentError(op="Stream.fold_in", argument="data", got=data, expected="0 <= data < 2**64")
+        return self._child(FOLD, data)
+
+    def _child(self, purpose: int, number: int) -> Stream:
+        counter = (self.base ^ purpose) + number
+        words: list[Tensor] = [torch.tensor(counter >> 32 * i & MASK) for i in range(4)]
+        made = WORDS[self.kind](words, self.key_words)
+        key = sum(int(made[i]) << 32 * i for i in range(self.kind.key_words))
+        return Stream(key, self.engine)

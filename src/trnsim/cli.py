@@ -1,0 +1,136 @@
+"""``trnsim``: run a script on the simulator, lint kernels, look names up."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import runpy
+import sys
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from trnsim.errors import TrnError
+from trnsim.install import install, modules
+from trnsim.lint import lint
+from trnsim.program import Kernel
+
+_SPACES = ("nki.isa", "nki.language", "nki.collectives")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="trnsim", description="An NKI machine on a CPU.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a Python script with `import nki` answered by the simulator")
+    run.add_argument("script", help="path of the script")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script gets")
+    check = commands.add_parser("lint", help="say what the NKI compiler would refuse in a file's kernels")
+    check.add_argument("files", nargs="+", metavar="file", help="file.py, or file.py::kernel")
+    api = commands.add_parser("api", help="list the names of nki, or explain one")
+    api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
+    options = parser.parse_args(argv)
+    try:
+        if options.command == "run":
+            return _run(options.script, options.arguments)
+        if options.command == "lint":
+            return max(_lint(name) for name in options.files)
+        return _api(options.name)
+    except (TrnError, OSError) as error:
+        print(f"trnsim: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(script: str, arguments: list[str]) -> int:
+    path = Path(script)
+    if not path.is_file():
+        raise FileNotFoundError(f"no script {script}")
+    install(force=True)
+    before = sys.argv, sys.path[:]
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before
+    return 0
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"no Python file {path}")
+    install(force=True)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _lint(name: str) -> int:
+    file, _, wanted = name.partition("::")
+    module = _load(Path(file))
+    kernels = {
+        k: v for k, v in vars(module).items() if isinstance(v, Kernel) and v.function.__module__ == module.__name__
+    }
+    if wanted:
+        kernel = getattr(module, wanted, None)
+        if kernel is None:
+            raise FileNotFoundError(f"{file} has no {wanted}; its kernels are {', '.join(kernels) or 'none'}")
+        kernels = {wanted: kernel}
+    failed = 0
+    for label, kernel in kernels.items():
+        report = lint(kernel)
+        print(f"{file}::{label}: {report}")
+        failed |= bool(report.errors)
+    if not kernels:
+        print(f"{file}: no kernels")
+    return failed
+
+
+def _api(name: str | None) -> int:
+    spaces = {space: modules()[space] for space in _SPACES}
+    if name is None:
+        for space, module in spaces.items():
+            print(f"{space}: {' '.join(_public(module))}")
+        return 0
+    home, _, short = name.rpartition(".")
+    found = [
+        (space, getattr(module, short))
+        for space, module in spaces.items()
+        if space.endswith(home) and short in _public(module)
+    ]
+    if not found:
+        raise FileNotFoundError(f"nki has no {name}")
+    for space, value in found:
+        print(
+            f"{space}.{short}{_signature(value)}\n    "
+            f"{(inspect.getdoc(value) or '').strip().replace(chr(10), chr(10) + '    ')}"
+        )
+    return 0
+
+
+def _public(module: ModuleType) -> list[str]:
+    names = getattr(module, "__all__", None) or [
+        n for n in vars(module) if not n.startswith("_") and not isinstance(getattr(module, n), ModuleType)
+    ]
+    return sorted(names)
+
+
+def _signature(value: Any) -> str:
+    if isinstance(value, type) or not callable(value):
+        return ""
+    return f"({', '.join(_parameter(p) for p in inspect.signature(value).parameters.values())})"
+
+
+def _parameter(p: inspect.Parameter) -> str:
+    if p.default is inspect.Parameter.empty:
+        return p.name
+    return f"{p.name}={p.default if isinstance(p.default, Enum) else repr(p.default)}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

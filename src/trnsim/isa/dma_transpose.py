@@ -1,0 +1,279 @@
+"""DMA transposes: the last dimension of ``src`` becomes the partition of ``dst``, bits unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import HardwareLimit, WrongArgument, WrongDtype, WrongEngine, WrongShape
+from trnsim.isa import dge as descriptors
+from trnsim.isa.dge import Rows, gathers
+from trnsim.isa.enums import dge_mode as dge
+from trnsim.isa.enums import member
+from trnsim.isa.enums import oob_mode as oob
+from trnsim.isa.operands import same_dtype
+from trnsim.language.dtypes import uint32
+from trnsim.language.tensor import NkiTensor
+from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
+
+_AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+
+
+@instruction
+def dma_transpose(
+    s: Session,
+    dst: Any,
+    src: Any,
+    axes: Any = None,
+    priority: Any = None,
+    dge_mode: Any = dge.unknown,
+    oob_mode: Any = oob.error,
+    name: Any = None,
+) -> NkiInstruction:
+    """``dst = src`` with its dimensions permuted: (1, 0), (2, 1, 0) or (3, 1, 2, 0) for 2, 3 and 4 of them.
+
+    Dtypes of 2 or 4 bytes, equal on both sides; ``dst``'s shape is ``src``'s permuted, rank included. Hardware
+    descriptors take 2 bytes, a last dimension up to 128 and 16 rows (with more dimensions: 1, 2, 4, 8 or 16, a
+    multiple of 16 with the dimension before the last). With ``vector_offset`` on an HBM ``src`` (trn2 on) rows are
+    gathered first, by the numbers of a [16…128, n] uint32 tile read column by column.
+
+    Args:
+        s: supplied by the machine.
+        dst: SBUF tile.
+        src: tensor in HBM or SBUF.
+        axes: the permutation; only the one for the rank exists.
+        priority: class of service 0 (first) to 3, on trn3.
+        dge_mode: ``unknown``, ``hwdge`` or ``none``; ``unknown`` or ``swdge`` with ``vector_offset``.
+        oob_mode: ``skip`` leaves run-time indices out of bounds out.
+        name: for traces.
+    """
+    options = descriptors.legacy_order(priority, dge_mode, oob_mode)
+    if options is not None:
+        priority, dge_mode = None, options.get("dge_mode", dge.unknown)
+        oob_mode = options.get("oob_mode", oob.error)
+    mode = member(dge, dge_mode, "dge_mode")
+    bounds = member(oob, oob_mode, "oob_mode")
+    descriptors.operand(s, src, "src")
+    descriptors.operand(s, dst, "dst", (SBUF,))
+    order = _order(src, axes)
+    if s.checks:
+        descriptors.check_mode(s, mode, (src,))
+        descriptors.check_priority(s, priority)
+        _check(s, dst, src, order, mode, bounds)
+    if not s.numerics:
+        s.write(dst, s.read(src, "src", descriptors.DEVICE, compute=False), "dst", (SBUF,), compute=False)
+    else:
+        _transpose(s, dst, src, order, bounds)
+    return s.done(
+        "dma",
+        (dst,),
+        (src,),
+        bytes=dst.size * dst.itemsize,
+        dge=mode.name,
+        engine="unknown",
+        indirect=gathers(src),
+        dynamic=src.dynamic is not None,
+        transpose=True,
+        priority=priority,
+    )
+
+
+def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], bounds: oob) -> None:
+    into = dst.exact()
+    if gathers(src):
+        rows = Rows(s, src, "src", bounds, column_major=True)
+        values = rows.gather(s, "src").transpose(order)
+        # the gathered dimension is the last one of dst
+        if rows.inside.all():
+            s.write(into, values, "dst", (SBUF,), compute=False)
+        elif rows.inside.any():
+            # columns in bounds, the others stay as they are
+            for run in _runs(rows.inside):
+                done = int(rows.inside[: run.start].sum())
+                part = into.slice(into.ndim - 1, run.start, run.stop)
+                s.write(part, values[..., done : done + run.stop - run.start], "dst", (SBUF,), compute=False)
+        return
+    at = descriptors.settled(s, src, "src", bounds)
+    if at is None:
+        s.touch(dst)
+        s.touch(src)
+        return
+    values = s.read(at, "src", descriptors.DEVICE, compute=False)
+    if s.checks:
+        descriptors.check_disjoint(into, at, moves=True)
+    s.write(into, values.transpose(order), "dst", (SBUF,), compute=False)
+
+
+def _runs(mask: np.ndarray) -> list[slice]:
+    """Maximal runs of true entries."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], mask.astype(np.int8), [0]))))
+    return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+
+def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
+    order = _AXES.get(src.ndim)
+    if order is None:
+        raise WrongShape(
+            f"src ({src.name}) has {src.ndim} dimensions",
+            rule="transpose-rank",
+            got=src.ndim,
+            limit=(2, 3, 4),
+            hint="reshape it to 2, 3 or 4 dimensions",
+        )
+    if axes is not None and tuple(axes) != order:
+        raise WrongArgument(
+            f"axes is {tuple(axes)} for a src of {src.ndim} dimensions",
+            rule="transpose-axes",
+            got=tuple(axes),
+            limit=order,
+            hint=f"the DMA engines know {order} only; permute other dimensions with views",
+        )
+    return order
+
+
+def _check(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], mode: dge, bounds: oob) -> None:
+    if not same_dtype(src.dtype, dst.dtype):
+        raise WrongDtype(
+            f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}: a transpose keeps the dtype",
+            rule="transpose-dtype",
+            got=str(dst.dtype),
+            limit=str(src.dtype),
+            hint="convert before or after",
+        )
+    if src.itemsize not in (2, 4):
+        raise WrongDtype(
+            f"src ({src.name}) is {src.dtype} of {src.itemsize} byte, and the DMA engines transpose words of 2 or 4",
+            rule="transpose-dtype",
+            got=src.itemsize,
+            limit=(2, 4),
+            hint="use nc_transpose, or convert to a 16-bit dtype",
+        )
+    wanted = tuple(src.shape[d] for d in order)
+    if dst.shape != wanted:
+        raise WrongShape(
+            f"src is {src.shape}, which transposes to {wanted}, and dst ({dst.name}) is {dst.shape}",
+            rule="transpose-shape",
+            got=dst.shape,
+            limit=wanted,
+            hint="give dst that shape, rank included",
+        )
+    descriptors.check_written_once(dst)
+    if bounds is oob.skip and src.dynamic is None:
+        raise WrongArgument(
+            "oob_mode skip with a static src",
+            rule="oob-mode",
+            got="skip",
+            limit="error",
+            hint="nothing can be out of bounds at run time: leave oob_mode out",
+        )
+    if gathers(src):
+        _check_gather(s, src)
+    elif mode is dge.swdge and src.dynamic is None:
+        raise WrongArgument(
+            "dge_mode swdge with a static src",
+            rule="dge-transpose",
+            got="swdge",
+            limit=("unknown", "hwdge", "none"),
+            hint="software descriptors transpose gathered rows only",
+        )
+    elif mode is dge.hwdge:
+        _check_hardware(src)
+
+
+def _check_hardware(src: NkiTensor) -> None:
+    if src.itemsize != 2:
+        raise WrongDtype(
+            f"src ({src.name}) is {src.dtype}, and hardware descriptors transpose 2-byte words",
+            rule="hwdge-transpose",
+            got=src.itemsize,
+            limit=2,
+            hint="use a 16-bit dtype, or dge_mode.unknown",
+        )
+    rows = (16,) if src.ndim == 2 else (1, 2, 4, 8, 16)
+    if src.shape[0] not in rows:
+        raise HardwareLimit(
+            f"src ({src.name}) has {src.shape[0]} rows, and hardware descriptors transpose {rows} of {src.ndim} dimensions",
+            rule="hwdge-transpose",
+            got=src.shape[0],
+            limit=rows,
+            hint="tile src to that many rows, or use dge_mode.unknown",
+        )
+    if src.ndim > 2 and src.shape[0] * src.shape[-2] % 16:
+        raise HardwareLimit(
+            f"src ({src.name}) {src.shape} has {src.shape[0]}·{src.shape[-2]} rows, no multiple of 16",
+            rule="hwdge-transpose",
+            got=src.shape[0] * src.shape[-2],
+            limit=16,
+            hint="pad the dimension before the last, or use dge_mode.unknown",
+        )
+    if src.shape[-1] > 128:
+        raise HardwareLimit(
+            f"the last dimension of src ({src.name}) is {src.shape[-1]}",
+            rule="hwdge-transpose",
+            got=src.shape[-1],
+            limit=128,
+            hint="it becomes the partition dimension, of at most 128",
+        )
+
+
+def _check_gather(s: Session, src: NkiTensor) -> None:
+    assert src.dynamic is not None
+    index = src.dynamic.index
+    if src.buffer.value not in (HBM, SHARED_HBM) or s.target.generation < 3:
+        raise WrongEngine(
+            f"a gathering transpose of {src.name} in {src.buffer} on {s.target.name}",
+            rule="gather-transpose",
+            got=(str(src.buffer), s.target.name),
+            limit=("hbm", "trn2"),
+            hint="gather with dma_copy, then transpose",
+        )
+    if src.itemsize != 2:
+        raise WrongDtype(
+            f"src ({src.name}) is {src.dtype}, and gathered rows of 2-byte words transpose",
+            rule="gather-transpose",
+            got=src.itemsize,
+            limit=2,
+            hint="use a 16-bit dtype, or gather with dma_copy and transpose with nc_transpose",
+        )
+    if index.dtype != uint32:
+        raise WrongDtype(
+            f"the index {index.name} is {index.dtype}",
+            rule="gather-transpose",
+            got=str(index.dtype),
+            limit="uint32",
+            hint="make the row numbers uint32",
+        )
+    held = index.shape[0] * index.shape[1]
+    limits = (
+        (
+            src.ndim != 4 or 1 in src.shape[1:3],
+            f"dimensions 1 and 2 of src are {src.shape[1:3]}",
+            src.shape,
+            "one of them 1",
+        ),
+        (src.shape[-1] <= 128, f"the last dimension of src is {src.shape[-1]}", src.shape[-1], 128),
+        (src.shape[0] % 16 == 0, f"src gathers {src.shape[0]} rows", src.shape[0], "a multiple of 16"),
+        (held >= src.shape[0], f"src gathers {src.shape[0]} rows and the index holds {held}", held, src.shape[0]),
+        (
+            16 <= index.shape[0] <= 128 and index.shape[0] % 16 == 0,
+            f"the index has {index.shape[0]} partitions",
+            index.shape[0],
+            "16, 32, …, 128",
+        ),
+        (
+            index.shape[1] == 1 or index.shape[0] == 128,
+            f"the index has {index.shape[1]} columns and {index.shape[0]} partitions",
+            index.shape,
+            "128 partitions with several columns",
+        ),
+    )
+    for holds, what, got, limit in limits:
+        if not holds:
+            raise HardwareLimit(
+                f"{what} ({src.name} by {index.name})",
+                rule="gather-transpose",
+                got=got,
+                limit=limit,
+                hint=f"a gathering transpose wants {limit}",
+            )

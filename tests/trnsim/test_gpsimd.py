@@ -1,0 +1,401 @@
+"""GpSimd Engine: patterns, masks, reductions across partitions, gathers, nonzero positions and top-k."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.trnsim.kernels import TARGETS, refused, rng, run
+from trnsim import isa as nisa
+from trnsim import language as nl
+from trnsim.errors import HardwareLimit, OutOfBounds, ReadUninitialized, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
+
+BF16 = ml_dtypes.bfloat16
+
+
+def affine(pattern, partitions, offset=0, multiplier=0):
+    """The reference's nested loops, in Python integers modulo 2^32."""
+    rows = []
+    for channel in range(partitions):
+        row = []
+        for index in itertools.product(*(range(count) for _, count in pattern)):
+            value = offset + channel * multiplier + sum(i * step for i, (step, _) in zip(index, pattern, strict=True))
+            row.append((value + 2**31) % 2**32 - 2**31)
+        rows.append(row)
+    return np.array(rows)
+
+
+PATTERNS = st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 5)), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(pattern=PATTERNS, offset=st.integers(-(2**31), 2**31 - 1), multiplier=st.integers(-(10**6), 10**6), partitions=st.sampled_from([1, 5, 128]))
+def test_iota_counts_in_wrapping_32_bit_integers(pattern, offset, multiplier, partitions):
+    n = int(np.prod([count for _, count in pattern]))
+
+    def body(out):
+        nisa.iota(dst=out, pattern=[list(p) for p in pattern], offset=offset, channel_multiplier=multiplier)
+
+    got = run(body, out=[((partitions, n), nl.int32)])
+    np.testing.assert_array_equal(got, affine(pattern, partitions, offset, multiplier))
+
+
+@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.int16, nl.uint8, nl.float16, nl.uint32], ids=str)
+def test_iota_converts_to_any_dtype(dtype):
+    got = run(lambda out: nisa.iota(out, [[1, 300]], 5), out=[((3, 300), dtype)])
+    want = np.arange(5, 305)
+    if dtype.kind in "iu":
+        want = np.clip(want, np.iinfo(dtype).min, np.iinfo(dtype).max)
+    np.testing.assert_array_equal(got, np.tile(want.astype(np.float32).astype(dtype), (3, 1)))
+
+
+def test_iota_into_a_view_with_a_register_offset():
+    def body(out):
+        nisa.memset(out, 0)
+        nisa.iota(out[:, 0:12:3], [[10, 2], [1, 2]], offset=nisa.register_alloc(7), channel_multiplier=100)
+
+    got = run(body, out=[((2, 12), nl.int32)])
+    want = np.zeros((2, 12), int)
+    want[:, ::3] = [[7, 8, 17, 18], [107, 108, 117, 118]]
+    np.testing.assert_array_equal(got, want)
+
+
+def test_iota_constraints():
+    def body(*args, **kwargs):
+        return lambda out: nisa.iota(out, *args, **kwargs)
+
+    out = [((4, 6), nl.int32)]
+    found = refused(WrongShape, "pattern", body([[1, 5]]), out=out, says=("5 elements", "6 per partition"))
+    assert (found.got, found.limit) == (5, 6)
+    refused(WrongArgument, "pattern", body([[1, 1]] * 4 + [[1, 6]]), out=out, says="5 dimensions")
+    refused(WrongArgument, "pattern", body([[1, 0]]), out=out, says="empty")
+    refused(WrongArgument, "pattern", body([6]), out=out, says="[step, count]")
+    refused(WrongArgument, "int32", body([[1, 6]], 2**31), out=out, says=str(2**31))
+    refused(WrongDtype, "int32", body([[1, 6]], 1.5), out=out, says="1.5")
+    refused(WrongBuffer, "buffer", body([[1, 6]]), out=[((4, 6), nl.int32, nl.psum)], says="psum")
+    refused(WrongDtype, "packed-dtype", body([[0, 6]]), out=[((4, 6), nl.float4_e2m1fn_x4)], says="x4")
+
+
+COMPARE = {
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+}
+
+
+@pytest.mark.parametrize("op", COMPARE)
+@pytest.mark.parametrize("target", TARGETS)
+def test_affine_select_compares_an_affine_value_with_zero(op, target):
+    x = rng().standard_normal((64, 4, 8)).astype(np.float32)
+    pattern = [[-8, 4], [-1, 8]]
+
+    def body(x, out):
+        nisa.affine_select(out, pattern, 1, x, -3.0e38, cmp_op=getattr(nl, op), offset=-2)
+
+    got = run(body, x, out=[((64, 32), nl.float32)], target=target)
+    keep = COMPARE[op](affine(pattern, 64, -2, 1), 0)
+    np.testing.assert_array_equal(got, np.where(keep, x.reshape(64, 32), np.float32(-3.0e38)))
+
+
+def test_affine_select_makes_a_causal_mask():
+    x = rng().standard_normal((128, 128)).astype(np.float32)
+    lowest = float(np.finfo(np.float32).min)
+
+    def body(x, out):
+        nisa.affine_select(
+            dst=out, pattern=[[-1, 128]], channel_multiplier=1, on_true_tile=x, on_false_value=lowest, cmp_op=nl.greater_equal
+        )
+
+    got = run(body, x, out=[((128, 128), nl.float32)])
+    np.testing.assert_array_equal(got, np.where(np.tri(128, dtype=bool), x, np.float32(lowest)))
+
+
+def test_affine_select_keeps_the_bits_of_equal_dtypes_and_converts_others():
+    x = np.array([[2**31 - 1, -(2**31), 2**24 + 1, 5]], np.int32)
+
+    def body(x, same, other):
+        for out in (same, other):
+            nisa.affine_select(out, [[1, 4]], 0, x, -1.0, cmp_op=nl.less, offset=-3)
+
+    same, other = run(body, x, out=[((1, 4), nl.int32), ((1, 4), nl.float32)])
+    np.testing.assert_array_equal(same, [[2**31 - 1, -(2**31), 2**24 + 1, -1]])
+    np.testing.assert_array_equal(other, [[2.0**31, -(2.0**31), 2.0**24, -1]])
+
+
+def test_affine_select_constraints():
+    x = np.ones((4, 6), np.float32)
+    out = [((4, 6), nl.float32)]
+
+    def body(**more):
+        call = {"pattern": [[1, 6]], "channel_multiplier": 0, "on_false_value": 0.0} | more
+        return lambda x, out: nisa.affine_select(dst=out, on_true_tile=x, **call)
+
+    refused(WrongArgument, "compare-operator", body(cmp_op=nl.add), x, out=out, says=("nl.add", "nl.equal"))
+    refused(WrongShape, "pattern", body(pattern=[[1, 3]]), x, out=out, says="3 elements")
+    refused(WrongArgument, "scalar-operand", body(on_false_value="0"), x, out=out, says="on_false_value")
+    refused(WrongShape, "free-size-mismatch", body(), x[:, :5].copy(), out=out, says="on_true_tile")
+    refused(WrongShape, "partition-mismatch", body(), x[:3].copy(), out=out, says="partitions")
+    refused(WrongBuffer, "buffer", body(), x, out=out, psum=(0,), says="psum")
+
+
+# -- across partitions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("op", "fold"), [("add", np.sum), ("maximum", np.max), ("average", np.mean)])
+@pytest.mark.parametrize("dtype", [np.float32, BF16, np.int16], ids=lambda d: np.dtype(d).name)
+def test_tensor_partition_reduce(op, fold, dtype):
+    x = rng().integers(-50, 50, (96, 3, 7)).astype(dtype)
+
+    def body(x, out):
+        nisa.tensor_partition_reduce(out, getattr(nl, op), x)
+
+    got = run(body, x, out=[((1, 3, 7), nl.float32)])
+    np.testing.assert_allclose(got[0], fold(x.astype(np.float64), axis=0), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["bitwise_or", "bitwise_and"])
+def test_tensor_partition_reduce_of_bits(op):
+    x = rng().integers(0, 2**32, (5, 9), dtype=np.uint32)
+    got = run(lambda x, out: nisa.tensor_partition_reduce(dst=out, op=getattr(nl, op), data=x), x, out=[((1, 9), nl.uint32)])
+    np.testing.assert_array_equal(got[0], getattr(np, op).reduce(x, axis=0))
+
+
+def test_tensor_partition_reduce_of_int32_is_exact_and_wraps():
+    x = rng().integers(-(2**31), 2**31, (7, 5)).astype(np.int32)
+    total, top = run(
+        lambda x, a, b: (nisa.tensor_partition_reduce(a, nl.add, x), nisa.tensor_partition_reduce(b, nl.maximum, x)),
+        x,
+        out=[((1, 5), nl.int32)] * 2,
+    )
+    np.testing.assert_array_equal(total[0], x.astype(np.int64).sum(0).astype(np.uint32).view(np.int32))
+    np.testing.assert_array_equal(top[0], x.max(0))
+
+
+def test_tensor_partition_reduce_constraints():
+    x = np.ones((4, 6), np.float32)
+
+    def body(op):
+        return lambda x, out: nisa.tensor_partition_reduce(out, op, x)
+
+    one = [((1, 6), nl.float32)]
+    refused(WrongArgument, "reduction-operator", body(nl.multiply), x, out=one, says=("nl.multiply", "nl.average"))
+    refused(WrongShape, "partition-reduce", body(nl.add), x, out=[((4, 6), nl.float32)], says=("4 partitions", "(1, 6)"))
+    refused(WrongShape, "free-size-mismatch", body(nl.add), x, out=[((1, 5), nl.float32)], says="5")
+    refused(WrongDtype, "bitvec-dtype", body(nl.bitwise_or), x, out=one, says="float32")
+    refused(WrongBuffer, "buffer", body(nl.add), x, out=one, psum=(0,), says="psum")
+
+
+# -- gathers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("each", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("valid", [None, 17, 5])
+def test_local_gather_per_group_of_sixteen(each, valid):
+    x = rng().standard_normal((48, 64, 2)).astype(np.float32)
+    index = rng(1).integers(0, 128 - each + 1, (48, 2)).astype(np.uint16)
+    count = 32 if valid is None else valid
+
+    def body(x, index, out):
+        nisa.local_gather(out, x, index, each, valid)
+
+    got = run(body, x, index, out=[((48, count, each), nl.float32)])
+    rows = x.reshape(48, 128)
+    for p in range(48):
+        group = index[p // 16 * 16 : p // 16 * 16 + 16]
+        for i in range(count):
+            start = group[i % 16, i // 16]
+            np.testing.assert_array_equal(got[p, i], rows[p, start : start + each])
+
+
+def test_local_gather_into_a_view_reads_only_the_valid_indices():
+    x = rng().standard_normal((16, 20)).astype(BF16)
+
+    def body(x, out):
+        index = nl.ndarray((16, 2), nl.uint16)
+        nisa.iota(index[:, 0:1], [[1, 1]], 0, 1)
+        nisa.memset(out, 0.0)
+        nisa.local_gather(out[:, 0:32:2], x, index, num_valid_indices=16)
+
+    got = run(body, x, out=[((16, 32), nl.bfloat16)])
+    np.testing.assert_array_equal(got[:, ::2], x[:, :16])
+    np.testing.assert_array_equal(got[:, 1::2], 0)
+
+
+def test_local_gather_constraints():
+    x = np.ones((16, 8), np.float32)
+    index = np.zeros((16, 1), np.uint16)
+    out = [((16, 16), nl.float32)]
+
+    def body(each=1, valid=None):
+        return lambda x, index, out: nisa.local_gather(out, x, index, num_elem_per_idx=each, num_valid_indices=valid)
+
+    refused(WrongDtype, "operand-dtype", body(), x, index.astype(np.uint32), out=out, says="uint16")
+    refused(WrongDtype, "same-dtype", body(), x, index, out=[((16, 16), nl.bfloat16)], says=("bfloat16", "float32"))
+    refused(WrongShape, "partition-group", body(), x[:8].copy(), index[:8].copy(), out=[((8, 16), nl.float32)], says="multiple of 16")
+    refused(WrongShape, "partition-mismatch", body(), np.ones((32, 8), np.float32), index, out=out, says="32")
+    refused(WrongArgument, "num-elem-per-idx", body(3), x, index, out=out, says="3")
+    refused(WrongArgument, "num-valid-indices", body(1, 17), x, index, out=out, says=("17", "16"))
+    refused(WrongShape, "free-size-mismatch", body(2), x, index, out=out, says="16 * 2")
+    many = np.zeros((16, 300), np.uint16)
+    refused(HardwareLimit, "num-valid-indices", body(), x, many, out=[((16, 4800), nl.float32)], says="4096")
+    found = refused(OutOfBounds, "gather-index", body(2), x, index + np.uint16(7), out=[((16, 32), nl.float32)], says="row of 8")
+    assert (found.got, found.limit) == (7, 6)
+    refused(WrongBuffer, "buffer", body(), x, index, out=out, psum=(0,), says="psum")
+
+
+@settings(max_examples=25, deadline=None)
+@given(partitions=st.sampled_from([1, 7, 128]), width=st.integers(1, 70), picks=st.integers(1, 600), seed=st.integers(0, 5))
+def test_nc_n_gather_within_partitions(partitions, width, picks, seed):
+    x = rng(seed).standard_normal((partitions, width)).astype(np.float16)
+    index = rng(seed + 1).integers(0, width, (partitions, picks)).astype(np.uint32)
+    got = run(lambda x, i, out: nisa.nc_n_gather(dst=out, data=x, indices=i), x, index, out=[((partitions, picks), nl.float16)])
+    np.testing.assert_array_equal(got, np.take_along_axis(x, index.astype(int), axis=1))
+
+
+def test_nc_n_gather_flattens_free_dimensions():
+    x = np.arange(1.0, 9.0, dtype=np.float32).reshape(2, 2, 2)
+    index = np.array([[[0, 1], [1, 3]], [[3, 3], [1, 0]]], np.uint32)
+    got = run(lambda x, i, out: nisa.nc_n_gather(out, x, i), x, index, out=[((2, 2, 2), nl.float32)])
+    np.testing.assert_array_equal(got, [[[1, 2], [2, 4]], [[8, 8], [6, 5]]])
+
+
+def test_nc_n_gather_constraints():
+    x = np.ones((4, 8), np.float32)
+    index = np.zeros((4, 3), np.uint32)
+    out = [((4, 3), nl.float32)]
+
+    def body(x, index, out):
+        nisa.nc_n_gather(out, x, index)
+
+    refused(WrongDtype, "operand-dtype", body, x, index.astype(np.int32), out=out, says="uint32")
+    refused(WrongDtype, "same-dtype", body, x, index, out=[((4, 3), nl.float16)], says="float16")
+    refused(WrongShape, "partition-mismatch", body, x, index[:2].copy(), out=out, says="partitions")
+    refused(WrongShape, "free-size-mismatch", body, x, index, out=[((4, 4), nl.float32)], says="3")
+    bad = index.copy()
+    bad[2, 1] = 8
+    found = refused(OutOfBounds, "gather-index", body, x, bad, out=out, says=("indices[2, 1] is 8", "8 elements"))
+    assert (found.got, found.limit) == (8, 7)
+    refused(WrongBuffer, "buffer", body, x, index, out=[((4, 3), nl.float32, nl.psum)], says="psum")
+
+
+# -- nonzero_with_count and topk --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("partitions", [1, 16, 40, 128])
+def test_nonzero_with_count_works_on_every_sixteenth_partition(dtype, partitions):
+    x = rng().integers(-1, 2, (partitions, 30)).astype(dtype)
+
+    def body(x, out):
+        nisa.memset(out, 77)
+        nisa.nonzero_with_count(out, x, index_offset=100, padding_val=-5)
+
+    got = run(body, x, out=[((partitions, 31), nl.int32)])
+    for p in range(partitions):
+        if p % 16:
+            np.testing.assert_array_equal(got[p], 77)
+            continue
+        found = [i + 100 for i in range(30) if x[p, i] != 0]
+        np.testing.assert_array_equal(got[p], found + [-5] * (30 - len(found)) + [len(found)])
+
+
+def test_nonzero_with_count_example_of_one_partition():
+    x = np.array([[0, 1, 1, 0, 0, 1, 0, 0]], np.int32)
+    got = run(lambda x, out: nisa.nonzero_with_count(dst=out, src=x, index_offset=16), x, out=[((1, 9), nl.int32)])
+    np.testing.assert_array_equal(got, [[17, 18, 21, -1, -1, -1, -1, -1, 3]])
+
+
+def test_nonzero_with_count_touches_no_other_partition():
+    def read_two_rows(out):
+        x = nl.ndarray((32, 4), nl.float32)
+        row = nl.ndarray((1, 4), nl.float32)
+        nisa.memset(row, 1.0)
+        nisa.dma_copy(dst=x[0:1], src=row)
+        nisa.dma_copy(dst=x[16:17], src=row)
+        made = nl.ndarray((32, 5), nl.int32)
+        nisa.nonzero_with_count(made, x)
+        nisa.dma_copy(dst=out, src=made[16:17])
+
+    np.testing.assert_array_equal(run(read_two_rows, out=[((1, 5), nl.int32)]), [[0, 1, 2, 3, 4]])
+
+    def unread(out):
+        made = nl.ndarray((32, 5), nl.int32)
+        x = nl.ndarray((32, 4), nl.float32)
+        nisa.memset(x, 1.0)
+        nisa.nonzero_with_count(made, x)
+        nisa.tensor_copy(dst=out, src=made)
+
+    refused(ReadUninitialized, "uninitialized", unread, out=[((32, 5), nl.int32)], says="150 of 160")
+
+
+def test_nonzero_with_count_constraints():
+    x = np.ones((16, 4), np.float32)
+    out = [((16, 5), nl.int32)]
+
+    def body(**more):
+        return lambda x, out: nisa.nonzero_with_count(out, x, **more)
+
+    refused(WrongEngine, "generation", body(), x, out=out, target="trn1", says="trn2")
+    refused(WrongDtype, "operand-dtype", body(), x.astype(np.float16), out=out, says="float16")
+    refused(WrongDtype, "operand-dtype", body(), x, out=[((16, 5), nl.uint32)], says="int32")
+    refused(WrongShape, "free-size-mismatch", body(), x, out=[((16, 4), nl.int32)], says="5")
+    refused(WrongArgument, "int32", body(index_offset=2**31), x, out=out, says="index_offset")
+    refused(WrongDtype, "int32", body(padding_val=0.5), x, out=out, says="padding_val")
+
+
+@pytest.mark.parametrize(("n", "k"), [(42, 8), (48, 48), (8, 1), (33, 5)])
+@pytest.mark.parametrize("partitions", [16, 64])
+def test_topk_of_a_snake(n, k, partitions):
+    columns = -(-n // 16)
+    x = rng().permutation(partitions * columns).reshape(partitions, columns).astype(np.float32)
+    x = (x / 4).astype(BF16)
+
+    def body(x, values, indices):
+        nisa.topk(values, indices, x, n)
+
+    values, indices = run(body, x, out=[((partitions, k), nl.bfloat16), ((partitions, k), nl.uint32)])
+    for p in range(partitions):
+        group = x[p // 16 * 16 : p // 16 * 16 + 16]
+        snake = [float(group[i % 16, i // 16]) for i in range(n)]
+        best = sorted(range(n), key=lambda i: (-snake[i], i))[:k][::-1]
+        np.testing.assert_array_equal(indices[p], best)
+        np.testing.assert_array_equal(values[p].astype(np.float32), [snake[i] for i in best])
+
+
+def test_topk_reads_only_n_elements():
+    def body(values, indices):
+        x = nl.ndarray((16, 2), nl.bfloat16)
+        nisa.memset(x[:, 0:1], 1.0)
+        four = nl.ndarray((4, 1), nl.bfloat16)
+        nisa.memset(four, 2.0)
+        nisa.dma_copy(dst=x[0:4, 1:2], src=four)
+        nisa.topk(values, indices, x, 20)
+
+    _, indices = run(body, out=[((16, 4), nl.bfloat16), ((16, 4), nl.uint32)])
+    np.testing.assert_array_equal(indices[0], [19, 18, 17, 16])
+
+
+def test_topk_constraints():
+    x = np.ones((16, 3), BF16)
+    out = [((16, 8), nl.bfloat16), ((16, 8), nl.uint32)]
+
+    def body(n):
+        return lambda x, v, i: nisa.topk(val_dst=v, idx_dst=i, src=x, n=n)
+
+    refused(WrongDtype, "operand-dtype", body(48), x.astype(np.float32), out=out, says="bfloat16")
+    refused(WrongDtype, "operand-dtype", body(48), x, out=[((16, 8), nl.float32), out[1]], says="val_dst")
+    refused(WrongDtype, "operand-dtype", body(48), x, out=[out[0], ((16, 8), nl.int32)], says="idx_dst")
+    refused(WrongArgument, "topk-n", body(7), x, out=out, says="7")
+    refused(WrongArgument, "topk-n", body(65536), x, out=out, says="65536")
+    refused(WrongShape, "topk-n", body(49), x, out=out, says=("48 elements", "49"))
+    refused(WrongArgument, "topk-k", body(9), x, out=[((16, 10), nl.bfloat16), ((16, 10), nl.uint32)], says="10")
+    refused(WrongShape, "free-size-mismatch", body(48), x, out=[out[0], ((16, 7), nl.uint32)], says="8")
+    refused(
+        WrongShape, "partition-group", body(9), x[:8].copy(), out=[((8, 8), nl.bfloat16), ((8, 8), nl.uint32)], says="multiple of 16"
+    )
