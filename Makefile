@@ -6,14 +6,14 @@ DEFAULT_GROUP := not slow and not cuda and not neuron
 # one BLAS thread per test process: the processes already fill the cores
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-all setup check format bench docs clean
+.PHONY: help demo test test-all setup check lint types imports format bench docs clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       plan a calculation, run it on PyTorch and on the simulator, compare with float64"
 	@echo "make test       the default test suite on all cores"
 	@echo "make test-all   also the slow tests, and those of whatever device this machine has"
-	@echo "make check      linters, types, import contracts, and the docs build without a broken link"
+	@echo "make check      lint, types, imports and docs: linters, mypy, import contracts, a site without broken links"
 	@echo "make bench      every op beside its peers; predicted cycles against their baselines"
 	@echo "make docs       build the site into site/"
 	@echo "make setup      only set up $(VENV); the targets above do it by themselves"
@@ -42,12 +42,18 @@ test: $(VENV)/.ready-dev
 test-all: $(VENV)/.ready-dev
 	$(PYTEST)
 
-check: $(VENV)/.ready-dev docs
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+check: lint types imports docs
+	@$(BIN)/python tools/sizes.py
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check --output-format concise .
+	$(BIN)/ruff format --check --output-format concise .
+
+types: $(VENV)/.ready-dev
 	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python tools/sizes.py
+
+imports: $(VENV)/.ready-dev
+	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .

@@ -148,7 +148,8 @@ def machine(device: str) -> dict[str, str]:
     }
     if device == "cuda":
         facts["GPU"] = torch.cuda.get_device_name()
-    for name in ("trnsci", "torch", "numpy", "scipy", "pyscf", "opt_einsum"):
+    facts["torch"] = torch.__version__
+    for name in ("trnsci", "numpy", "scipy", "pyscf", "opt_einsum"):
         try:
             facts[name] = version(name)
         except PackageNotFoundError:

@@ -2,10 +2,15 @@
 
 import pytest
 import torch
+from hypothesis import settings
 
 from trnsci import neuron
 
 pytest_plugins = ["trnsci.testing.plugin"]
+
+# a busy machine is no reason to fail
+settings.register_profile("suite", deadline=None, print_blob=True)
+settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items):

@@ -44,7 +44,8 @@ def load(source: Path) -> ctypes.CDLL | None:
 def _load(source: Path) -> ctypes.CDLL | None:
     found = compiler()
     assert found is not None
-    text = source.read_bytes()
+    # the headers it may include lie beside it
+    text = b"".join(path.read_bytes() for path in [source, *sorted(source.parent.glob("*.h"))])
     key = hashlib.sha256(b"\0".join([text, _version(found), platform.processor().encode(), _cpu(), *map(str.encode, FLAGS)]))
     folder = config.CACHE_DIR.get() / "native"
     built = folder / f"{source.stem}-{key.hexdigest()[:20]}.so"

@@ -247,7 +247,7 @@ def poison(t: NkiTensor, session: Session) -> None:
     missing = np.ones(t.shape, bool) if isinstance(marks, int) else (marks.reshape(*t.shape, -1) == 0).any(axis=-1)
     array = t.array
     bits = array.view(f"u{array.dtype.itemsize}")
-    bits[missing] = np.iinfo(bits.dtype).max
+    bits[missing] = 1 if array.dtype.kind == "b" else np.iinfo(bits.dtype).max
     where = tuple(int(i) for i in np.argwhere(missing)[0])
     warnings.warn(
         f"{session.kernel} returns {t.name}{list(t.shape)}, of which {int(missing.sum())} elements were never written; "

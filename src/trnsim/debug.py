@@ -161,11 +161,10 @@ def active_probes() -> list[Probe] | None:
 
 
 def _filled(t: NkiTensor) -> np.ndarray:
-    shown = t.written()
-    array = np.array(shown, copy=True)
-    if isinstance(shown, np.ma.MaskedArray):
+    array, missing = t.array.copy(), t.missing()
+    if missing.any():
         bits = array.view(f"u{array.dtype.itemsize}")
-        bits[np.ma.getmaskarray(shown)] = 1 if array.dtype.kind == "b" else np.iinfo(bits.dtype).max
+        bits[missing] = 1 if array.dtype.kind == "b" else np.iinfo(bits.dtype).max
     return array
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trnsim.errors import (
+    CapacityError,
     HardwareLimit,
     KernelError,
     OutOfBounds,
@@ -238,7 +239,7 @@ class Session:
         line = self.line() if self.checks or self.trace is not None or self.probes is not None else None
         label = name
         if not name and line is not None:
-            label = assigned_name(line)
+            label = variable_name()
         if address is not None and on_chip:
             where = self._check_address(address, shape, row * dtype.itemsize, region, dtype)
         # with low precision kept as fp32 the bytes of two tensors no longer line up, so addresses cannot alias
@@ -300,7 +301,8 @@ class Session:
 
     def _fixed(self, region: MemoryRegion) -> tuple[Arena, int]:
         """The core's own SBUF or PSUM, for tensors with an address."""
-        pitch = self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        # partitions a multiple of 4 KiB apart would fight for the same cache lines of the host
+        pitch = 128 + (self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes)
         arena = self._arenas.get(region.value)
         if arena is None:
             nbytes = pitch * self.target.partitions
@@ -310,7 +312,10 @@ class Session:
         return arena, pitch
 
     def _check_on_chip(self, shape: tuple[int, ...], row_bytes: int, region: MemoryRegion, name: str) -> None:
-        label = name or "tensor"
+        limit = self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        if len(shape) > 1 and shape[0] <= self.target.partitions and row_bytes <= limit:
+            return
+        label = name or variable_name() or "tensor"
         if len(shape) < 2:
             raise WrongShape(
                 f"{label} in {region} has shape {shape}", rule="two-dimensional", got=len(shape), limit=2, hint=f"on-chip tensors have a partition and a free dimension: use {(shape or (1,))[0], 1}"
@@ -324,18 +329,14 @@ class Session:
                 target=self.target.name,
                 hint="put the first 128 rows in one tile and loop, or fold rows into the free dimension: (128, n, …)",
             )
-        limit = self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
-        if row_bytes > limit:
-            from trnsim.errors import CapacityError
-
-            raise CapacityError(
-                where=region.value.upper(),
-                required=row_bytes,
-                available=limit,
-                hint=f"{label}{list(shape)} alone is too large for {self.target.name} ({self.line()}); split its free dimension",
-                target=self.target.name,
-                live=[(label, shape, "", row_bytes, self.line())],
-            )
+        raise CapacityError(
+            where=region.value.upper(),
+            required=row_bytes,
+            available=limit,
+            hint=f"{label}{list(shape)} alone is too large for {self.target.name} ({self.line()}); split its free dimension",
+            target=self.target.name,
+            live=[(label, shape, "", row_bytes, self.line())],
+        )
 
     def _check_address(self, address: Any, shape: tuple[int, ...], row_bytes: int, region: MemoryRegion, dtype: DType) -> tuple[int, int]:
         try:
@@ -558,7 +559,7 @@ class Session:
             return True
         return t.on_chip and dynamic.stride % row != 0 and t.offset % row + step + sum(reach[1:]) >= row
 
-    def _gather_columns(self, t: NkiTensor, role: str) -> tuple[np.ndarray, np.ndarray]:
+    def _gather_columns(self, t: NkiTensor, role: str) -> tuple[NkiTensor, np.ndarray]:
         """Base window and column numbers of a trn3 tensor-indirect view."""
         dynamic = t.dynamic
         assert dynamic is not None
@@ -659,11 +660,26 @@ _ASSIGNMENT = re.compile(r"\s*(?:\w+\.)*([A-Za-z_]\w*)\s*(?::[^=]+)?(?:=(?!=)|\.
 
 
 @functools.lru_cache(maxsize=4096)
-def assigned_name(line: str) -> str:
-    """The variable a source line (``file:number``) assigns, which names a tensor that has no name of its own."""
-    path, _, number = line.rpartition(":")
-    match = _ASSIGNMENT.match(linecache.getline(path, int(number))) if number.isdigit() else None
+def assigned_name(path: str, number: int) -> str | None:
+    """The variable a source line assigns; ``None`` for a ``return``, whose caller may."""
+    text = linecache.getline(path, number)
+    if text.lstrip().startswith("return "):
+        return None
+    match = _ASSIGNMENT.match(text)
     return match[1] if match else ""
+
+
+def variable_name() -> str:
+    """The variable that gets the tensor being made, which names it when nothing else does."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_HERE):
+            name = assigned_name(code.co_filename, frame.f_lineno)
+            if name is not None:
+                return name
+        frame = frame.f_back
+    return ""
 
 
 def _fit(values: np.ndarray, shape: tuple[int, ...], role: str, t: NkiTensor) -> np.ndarray:

@@ -57,6 +57,8 @@ class Timing:
     semaphore: float
     semaphore_pe: float
     semaphore_dma: float
+    semaphore_swdge: float  # an engine to a DMA that GpSimd issues
+    gpsimd_begin: float  # GpSimd's late start
     # DMA
     dma_engines: int = 16  # A2
     # one packet on one engine: the smaller of packet + bytes / short_rate and base + bytes / rate
@@ -134,6 +136,8 @@ _TRN2_TIMING = Timing(
     semaphore=36.0,  # P: 33 to 39
     semaphore_pe=53.0,  # P
     semaphore_dma=360.0,  # P, Q: 295 to 480
+    semaphore_swdge=950.0,  # P: 880 to 1195
+    gpsimd_begin=1270.0,  # P
     dma_packet=8.0,  # P
     dma_short_rate=24.3,  # C: 27.2 inside a packet (P), 23 practical (D)
     dma_base=8.0,
@@ -142,7 +146,7 @@ _TRN2_TIMING = Timing(
     dma_load=293.0,  # Q
     dma_store=162.0,  # Q
     dma_read_stretch=1.25,  # P, Q: alone 271 GB/s, queued 353
-    static_issue=150.0,  # P: two register writes
+    static_issue=486.0,  # C: transfers of one row
     static_start=760.0,  # P
     hwdge_issue=540.0,  # P: 517 to 542
     hwdge_start=1300.0,  # P: 1.19 to 1.35 us
@@ -185,11 +189,13 @@ TRN1 = Target(
         semaphore=30.0,  # G: dependent ACTIVATEs 189 ns apart, 159 ns long
         semaphore_pe=45.0,  # I
         semaphore_dma=370.0,  # I: as trn2
+        semaphore_swdge=900.0,  # I: as trn2
+        gpsimd_begin=0.0,
         dma_packet=2.0,  # C: 256 B rows 36 ns, 1 KiB rows 161 ns
         dma_short_rate=6.75,  # C
         dma_base=131.0,  # C: 4 KiB rows 249 ns
         dma_rate=34.7,  # C; G: 18.1 over 32 KiB
-        dma_turnaround=95.0,  # C: half reads, half writes take 344 ns a 4 KiB row
+        dma_turnaround=115.0,  # C: half reads, half writes take 370 ns a 4 KiB row
         dma_load=300.0,  # I
         dma_store=162.0,  # I
         dma_read_stretch=1.0,

@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 import trnsci
+import trnsim
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -134,3 +135,4 @@ def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch):
         contextvars.copy_context().run(run_page, page)
     finally:
         trnsci.set_backend(None)
+        trnsim.uninstall()

@@ -108,7 +108,6 @@ def test_functions_and_strings_name_an_operator(name):
         (python.xor, "bitwise_xor"),
         (python.lt, "less"),
     ],
-    ids=str,
 )
 def test_numpy_and_python_spellings(spelling, name):
     assert alu.operator(spelling).name == name

@@ -9,13 +9,15 @@ import re
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import trnsim
 import trnsim.collectives
 from trnsim import isa, language
 from trnsim.errors import HardwareLimit
-from trnsim.language.dtypes import PACKED
+from trnsim.language.dtypes import PACKED, ExtraDtype
+from trnsim.language.results import Operator
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "nki-api.md"
 TARGETS = {"trn1": 2, "trn2": 3, "trn3": 4}
@@ -180,7 +182,7 @@ SINCE = {
 RETIRED = {"tensor_copy_dynamic_src": "dst src", "tensor_copy_dynamic_dst": "dst src"}
 DEPRECATED = {
     *(f"{e}_engine" for e in ("tensor", "vector", "scalar", "gpsimd", "unknown")),
-    *("affine_range", "sequential_range", "static_range", "dynamic_range"),
+    *("affine_range", "sequential_range", "static_range"),
     *("psum_fmax", "total_available_sbuf_size"),
     *RETIRED,
 }
@@ -220,7 +222,13 @@ def generation(name):
 
 def test_the_lists_are_complete():
     counts = {space: sum(1 for s, *_ in ALL if s == space) for space in SPACES}
-    assert counts == {"nki.language": 135, "nki.isa": 68, "nki.collectives": 13, "NkiTensor": 27, "nki.language.tile_size": 14}
+    assert counts == {
+        "nki.language": 135,
+        "nki.isa": 68,
+        "nki.collectives": 13,
+        "NkiTensor": 27,
+        "nki.language.tile_size": 14,
+    }
 
 
 @pytest.mark.parametrize(("space", "name", "version", "kind", "parameters"), ALL, ids=IDS)
@@ -264,6 +272,18 @@ def test_engine_constants_warn(name):
         assert getattr(isa, name) is isa.engine[name.removesuffix("_engine")]
 
 
+def test_other_deprecated_names_warn():
+    with pytest.warns(DeprecationWarning, match="affine_range"):
+        assert list(language.affine_range(3)) == [0, 1, 2]
+    with pytest.warns(DeprecationWarning, match="sequential_range"):
+        assert list(language.sequential_range(1, 5, 2)) == [1, 3]
+    with pytest.warns(DeprecationWarning, match="static_range"):
+        assert list(language.static_range(2)) == [0, 1]
+    for name in ("psum_fmax", "total_available_sbuf_size"):
+        with pytest.warns(DeprecationWarning, match=name):
+            assert getattr(language.tile_size, name) > 0
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_instruction"):
         isa.no_such_instruction  # noqa: B018
@@ -286,8 +306,8 @@ def status(space, name, target):
     """What a kernel gets from ``name`` on ``target``."""
     thing = found(space, name)
     since = getattr(thing, "__nki_since__", 2)
-    if thing in PACKED if type(thing).__name__ == "ExtraDtype" else False:
-        since = TARGETS["trn3"]
+    if isinstance(thing, ExtraDtype) and thing in PACKED and target != "trn3":
+        return "storage only"
     if space == "NkiTensor":
         since = generation(name)
     if TARGETS[target] < since:
@@ -299,13 +319,16 @@ def status(space, name, target):
 
 def meaning(space, name, kind):
     """The first sentence of the docstring, or what kind of constant it is."""
+    thing = found(space, name)
     if kind == "attribute" and space == "NkiTensor":
         return ""
-    thing = found(space, name)
-    doc = inspect.getdoc(thing) if kind != "constant" or callable(thing) else ""
+    if isinstance(thing, Operator):
+        return f"Operator: {thing.hint}."
+    if isinstance(thing, (np.dtype, ExtraDtype)):
+        return f"Data type of {thing.itemsize} byte{'s' * (thing.itemsize > 1)}."
     if kind == "constant" and not callable(thing):
-        return {"MemoryRegion": "memory", "Enum": "engine"}.get(type(thing).__name__, type(thing).__name__.removesuffix("DType").lower())
-    first = (doc or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        return {"MemoryRegion": "Memory.", "engine": "Engine."}.get(type(thing).__name__, "What describes a data type.")
+    first = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
     return first.replace("``", "`")
 
 
@@ -317,10 +340,17 @@ def page():
         "Every name of the NKI reference (0.3 to 0.6) and what the simulator does with it on each target.",
         "*yes* runs with the documented semantics and rules, *–* is refused there with an error that names the first",
         "generation that has it, *deprecated* runs with a warning, *simulation only* runs with a warning because no",
-        "hardware has it. The page is written from the code; a test fails when a name is missing.",
+        "hardware has it, *storage only* can be kept and moved, but no instruction there computes with it.",
+        "The page is written from the code; a test fails when a name is missing.",
     ]
     for space in SPACES:
-        lines += ["", f"## {space}", "", "| name | since NKI | trn1 | trn2 | trn3 | meaning |", "|---|---|---|---|---|---|"]
+        lines += [
+            "",
+            f"## {space}",
+            "",
+            "| name | since NKI | trn1 | trn2 | trn3 | meaning |",
+            "|---|---|---|---|---|---|",
+        ]
         entries = [(n, v, k) for s, n, v, k, _ in ALL if s == space]
         if space == "nki.isa":
             entries += [(n, "retired in 0.4", "function") for n in RETIRED]

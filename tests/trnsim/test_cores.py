@@ -162,7 +162,9 @@ def test_results_are_the_same_shared_tensor_on_both_cores():
             return out
         return None
 
-    refused(WrongArgument, "core-results", one_core, X, says=("core 0 returns out[2, 64, 32]", "core 1 returns nothing"))
+    refused(
+        WrongArgument, "core-results", one_core, X, says=("core 0 returns out[2, 64, 32]", "core 1 returns nothing")
+    )
 
 
 def test_a_failure_of_one_core_stops_both_and_restores_inputs():
@@ -231,7 +233,9 @@ def test_a_barrier_without_partner_deadlocks_and_says_who_waits_where():
             nisa.core_barrier(out, (0, 1))
         return out
 
-    found = refused(Deadlock, "deadlock", kernel, X, says=("core 0 waits for core 1 in core_barrier on out", "core 1 has finished"))
+    found = refused(
+        Deadlock, "deadlock", kernel, X, says=("core 0 waits for core 1 in core_barrier on out", "core 1 has finished")
+    )
     assert found.line.endswith(f"test_cores.py:{kernel.__code__.co_firstlineno + 3}")
     assert found.got[0][0] == "core 0"
     assert found.got[1][1] == "finished"
@@ -287,7 +291,9 @@ def test_wrong_operands_are_refused(error, rule, call):
     refused(error, rule, kernel, X, lint="off")
 
 
-@pytest.mark.parametrize("instruction", [lambda t, o: nisa.core_barrier(o, (0, 1)), lambda t, o: nisa.sendrecv(t, t, 0, 0, 0)])
+@pytest.mark.parametrize(
+    "instruction", [lambda t, o: nisa.core_barrier(o, (0, 1)), lambda t, o: nisa.sendrecv(t, t, 0, 0, 0)]
+)
 def test_meeting_needs_two_cores_and_trn2(instruction):
     def kernel(x):
         out = nl.ndarray((64, 32), x.dtype, nl.shared_hbm)
@@ -373,7 +379,9 @@ def test_a_missing_partner_deadlocks_even_when_the_data_is_never_used():
             nisa.sendrecv(tile, load(x[0]), 1, 1, 7)
 
     line = kernel.__code__.co_firstlineno + 3
-    found = refused(Deadlock, "deadlock", kernel, X, says=("core 0 waits for core 1 in sendrecv on pipe 7", f"test_cores.py:{line}"))
+    found = refused(
+        Deadlock, "deadlock", kernel, X, says=("core 0 waits for core 1 in sendrecv on pipe 7", f"test_cores.py:{line}")
+    )
     assert found.line.endswith(f":{line}")
 
 

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from tests.trnsim.kernels import TARGETS, refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
-from trnsim.errors import HardwareLimit, OutOfBounds, ReadUninitialized, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
+from trnsim.errors import (
+    HardwareLimit,
+    OutOfBounds,
+    ReadUninitialized,
+    WrongArgument,
+    WrongBuffer,
+    WrongDtype,
+    WrongEngine,
+    WrongShape,
+)
 
 BF16 = ml_dtypes.bfloat16
 
@@ -32,7 +41,12 @@ PATTERNS = st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 5)), min_size
 
 
 @settings(max_examples=40, deadline=None)
-@given(pattern=PATTERNS, offset=st.integers(-(2**31), 2**31 - 1), multiplier=st.integers(-(10**6), 10**6), partitions=st.sampled_from([1, 5, 128]))
+@given(
+    pattern=PATTERNS,
+    offset=st.integers(-(2**31), 2**31 - 1),
+    multiplier=st.integers(-(10**6), 10**6),
+    partitions=st.sampled_from([1, 5, 128]),
+)
 def test_iota_counts_in_wrapping_32_bit_integers(pattern, offset, multiplier, partitions):
     n = int(np.prod([count for _, count in pattern]))
 
@@ -109,7 +123,12 @@ def test_affine_select_makes_a_causal_mask():
 
     def body(x, out):
         nisa.affine_select(
-            dst=out, pattern=[[-1, 128]], channel_multiplier=1, on_true_tile=x, on_false_value=lowest, cmp_op=nl.greater_equal
+            dst=out,
+            pattern=[[-1, 128]],
+            channel_multiplier=1,
+            on_true_tile=x,
+            on_false_value=lowest,
+            cmp_op=nl.greater_equal,
         )
 
     got = run(body, x, out=[((128, 128), nl.float32)])
@@ -144,9 +163,6 @@ def test_affine_select_constraints():
     refused(WrongBuffer, "buffer", body(), x, out=out, psum=(0,), says="psum")
 
 
-# -- across partitions ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("op", "fold"), [("add", np.sum), ("maximum", np.max), ("average", np.mean)])
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int16], ids=lambda d: np.dtype(d).name)
 def test_tensor_partition_reduce(op, fold, dtype):
@@ -162,7 +178,9 @@ def test_tensor_partition_reduce(op, fold, dtype):
 @pytest.mark.parametrize("op", ["bitwise_or", "bitwise_and"])
 def test_tensor_partition_reduce_of_bits(op):
     x = rng().integers(0, 2**32, (5, 9), dtype=np.uint32)
-    got = run(lambda x, out: nisa.tensor_partition_reduce(dst=out, op=getattr(nl, op), data=x), x, out=[((1, 9), nl.uint32)])
+    got = run(
+        lambda x, out: nisa.tensor_partition_reduce(dst=out, op=getattr(nl, op), data=x), x, out=[((1, 9), nl.uint32)]
+    )
     np.testing.assert_array_equal(got[0], getattr(np, op).reduce(x, axis=0))
 
 
@@ -185,13 +203,12 @@ def test_tensor_partition_reduce_constraints():
 
     one = [((1, 6), nl.float32)]
     refused(WrongArgument, "reduction-operator", body(nl.multiply), x, out=one, says=("nl.multiply", "nl.average"))
-    refused(WrongShape, "partition-reduce", body(nl.add), x, out=[((4, 6), nl.float32)], says=("4 partitions", "(1, 6)"))
+    refused(
+        WrongShape, "partition-reduce", body(nl.add), x, out=[((4, 6), nl.float32)], says=("4 partitions", "(1, 6)")
+    )
     refused(WrongShape, "free-size-mismatch", body(nl.add), x, out=[((1, 5), nl.float32)], says="5")
     refused(WrongDtype, "bitvec-dtype", body(nl.bitwise_or), x, out=one, says="float32")
     refused(WrongBuffer, "buffer", body(nl.add), x, out=one, psum=(0,), says="psum")
-
-
-# -- gathers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("each", [1, 2, 4, 8, 16, 32])
@@ -237,24 +254,41 @@ def test_local_gather_constraints():
 
     refused(WrongDtype, "operand-dtype", body(), x, index.astype(np.uint32), out=out, says="uint16")
     refused(WrongDtype, "same-dtype", body(), x, index, out=[((16, 16), nl.bfloat16)], says=("bfloat16", "float32"))
-    refused(WrongShape, "partition-group", body(), x[:8].copy(), index[:8].copy(), out=[((8, 16), nl.float32)], says="multiple of 16")
+    refused(
+        WrongShape,
+        "partition-group",
+        body(),
+        x[:8].copy(),
+        index[:8].copy(),
+        out=[((8, 16), nl.float32)],
+        says="multiple of 16",
+    )
     refused(WrongShape, "partition-mismatch", body(), np.ones((32, 8), np.float32), index, out=out, says="32")
     refused(WrongArgument, "num-elem-per-idx", body(3), x, index, out=out, says="3")
     refused(WrongArgument, "num-valid-indices", body(1, 17), x, index, out=out, says=("17", "16"))
     refused(WrongShape, "free-size-mismatch", body(2), x, index, out=out, says="16 * 2")
     many = np.zeros((16, 300), np.uint16)
     refused(HardwareLimit, "num-valid-indices", body(), x, many, out=[((16, 4800), nl.float32)], says="4096")
-    found = refused(OutOfBounds, "gather-index", body(2), x, index + np.uint16(7), out=[((16, 32), nl.float32)], says="row of 8")
+    found = refused(
+        OutOfBounds, "gather-index", body(2), x, index + np.uint16(7), out=[((16, 32), nl.float32)], says="row of 8"
+    )
     assert (found.got, found.limit) == (7, 6)
     refused(WrongBuffer, "buffer", body(), x, index, out=out, psum=(0,), says="psum")
 
 
 @settings(max_examples=25, deadline=None)
-@given(partitions=st.sampled_from([1, 7, 128]), width=st.integers(1, 70), picks=st.integers(1, 600), seed=st.integers(0, 5))
+@given(
+    partitions=st.sampled_from([1, 7, 128]), width=st.integers(1, 70), picks=st.integers(1, 600), seed=st.integers(0, 5)
+)
 def test_nc_n_gather_within_partitions(partitions, width, picks, seed):
     x = rng(seed).standard_normal((partitions, width)).astype(np.float16)
     index = rng(seed + 1).integers(0, width, (partitions, picks)).astype(np.uint32)
-    got = run(lambda x, i, out: nisa.nc_n_gather(dst=out, data=x, indices=i), x, index, out=[((partitions, picks), nl.float16)])
+    got = run(
+        lambda x, i, out: nisa.nc_n_gather(dst=out, data=x, indices=i),
+        x,
+        index,
+        out=[((partitions, picks), nl.float16)],
+    )
     np.testing.assert_array_equal(got, np.take_along_axis(x, index.astype(int), axis=1))
 
 
@@ -282,9 +316,6 @@ def test_nc_n_gather_constraints():
     found = refused(OutOfBounds, "gather-index", body, x, bad, out=out, says=("indices[2, 1] is 8", "8 elements"))
     assert (found.got, found.limit) == (8, 7)
     refused(WrongBuffer, "buffer", body, x, index, out=[((4, 3), nl.float32, nl.psum)], says="psum")
-
-
-# -- nonzero_with_count and topk --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32], ids=lambda d: d.__name__)
@@ -397,5 +428,10 @@ def test_topk_constraints():
     refused(WrongArgument, "topk-k", body(9), x, out=[((16, 10), nl.bfloat16), ((16, 10), nl.uint32)], says="10")
     refused(WrongShape, "free-size-mismatch", body(48), x, out=[out[0], ((16, 7), nl.uint32)], says="8")
     refused(
-        WrongShape, "partition-group", body(9), x[:8].copy(), out=[((8, 8), nl.bfloat16), ((8, 8), nl.uint32)], says="multiple of 16"
+        WrongShape,
+        "partition-group",
+        body(9),
+        x[:8].copy(),
+        out=[((8, 8), nl.bfloat16), ((8, 8), nl.uint32)],
+        says="multiple of 16",
     )

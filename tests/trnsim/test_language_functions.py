@@ -52,7 +52,9 @@ def test_functions_of_any_value(name, target):
     np.testing.assert_allclose(got, want, rtol=5e-7, atol=1e-37)
 
 
-@pytest.mark.parametrize(("name", "reference"), [("log", np.log), ("sqrt", np.sqrt), ("rsqrt", lambda x: 1 / np.sqrt(x))])
+@pytest.mark.parametrize(
+    ("name", "reference"), [("log", np.log), ("sqrt", np.sqrt), ("rsqrt", lambda x: 1 / np.sqrt(x))]
+)
 def test_functions_of_positive_values(name, reference):
     x = rng().uniform(0.01, 50, (128, 9)).astype(np.float32)
     np.testing.assert_allclose(call(getattr(nl, name), x), reference(x.astype(np.float64)), rtol=5e-7, atol=5e-8)
@@ -90,9 +92,12 @@ def test_tan():
 
 ROUNDING = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}
 EDGES = np.array(
-    [[0.0, -0.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.2, -3.7, 1e-30, -1e-30, 8388607.5, -8388607.5, 8388609.0, 3e9, -3e9, 1e38, np.inf, -np.inf, np.nan]],
+    [
+        [0.0, -0.0, 0.5, -0.5, 1.5, -1.5, 2.5, 3.2, -3.7, 1e-30],
+        [-1e-30, 8388607.5, -8388607.5, 8388609.0, 3e9, -3e9, 1e38, np.inf, -np.inf, np.nan],
+    ],
     np.float32,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("name", ROUNDING)
@@ -100,7 +105,9 @@ def test_rounding_of_every_size(name):
     x = np.concatenate([EDGES, rng().uniform(-40, 40, EDGES.shape).astype(np.float32)])
     np.testing.assert_array_equal(call(getattr(nl, name), x), ROUNDING[name](x))
     low = x[:, :9].astype(BF16)
-    np.testing.assert_array_equal(call(getattr(nl, name), low).astype(np.float32), ROUNDING[name](low.astype(np.float32)))
+    np.testing.assert_array_equal(
+        call(getattr(nl, name), low).astype(np.float32), ROUNDING[name](low.astype(np.float32))
+    )
     whole = np.array([[2**31 - 1, -5]], np.int32)
     np.testing.assert_array_equal(call(getattr(nl, name), whole), whole)
     assert call(lambda t: getattr(nl, name)(t, dtype=nl.int32), x[1:]).dtype == np.int32

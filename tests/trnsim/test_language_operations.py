@@ -109,7 +109,8 @@ def test_expand_dims_is_a_view():
 
 
 @pytest.mark.parametrize(
-    ("source", "shape"), [((1, 64), (128, 64)), ((5, 1), (5, 9)), ((1, 1), (30, 7)), ((3, 1, 4), (3, 6, 4)), ((1, 2, 1), (8, 2, 3))]
+    ("source", "shape"),
+    [((1, 64), (128, 64)), ((5, 1), (5, 9)), ((1, 1), (30, 7)), ((3, 1, 4), (3, 6, 4)), ((1, 2, 1), (8, 2, 3))],
 )
 @pytest.mark.parametrize("psum", [(), (0,)])
 def test_broadcast_to(source, shape, psum):
@@ -180,7 +181,9 @@ def test_rand_repeats_after_seeding(target):
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 def test_rand_fills_hbm_of_any_shape(target):
     def kernel():
-        return nl.rand((3, 700, 101), nl.float32, buffer=nl.shared_hbm), nl.rand((5,), nl.bfloat16, buffer=nl.shared_hbm)
+        return nl.rand((3, 700, 101), nl.float32, buffer=nl.shared_hbm), nl.rand(
+            (5,), nl.bfloat16, buffer=nl.shared_hbm
+        )
 
     big, small = simulate(kernel, target=target)
     assert big.shape == (3, 700, 101)

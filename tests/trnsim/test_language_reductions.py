@@ -32,7 +32,9 @@ def test_reductions_of_the_last_dimensions(name, partitions, shape, reduced, kee
     asked = tuple(a - ndim for a in axis) if negative else axis
     x = rng(ndim).uniform(0.5, 1.5, (partitions, *shape)).astype(np.float32)
     got = call(
-        lambda t: getattr(nl, name)(t, asked[0] if len(asked) == 1 else asked, keepdims=keepdims), x, psum=(0,) if psum else ()
+        lambda t: getattr(nl, name)(t, asked[0] if len(asked) == 1 else asked, keepdims=keepdims),
+        x,
+        psum=(0,) if psum else (),
     )
     keep = keepdims or name == "var"
     want = FOLDS[name](x.astype(np.float64), axis=axis, keepdims=keep)
@@ -63,7 +65,9 @@ def test_axes_that_are_not_the_last(axis):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("shape", "axis"), [((128, 50), 1), ((128, 50), -1), ((16, 4, 9), (1, 2)), ((16, 4, 9), 2), ((1, 3, 4, 5), (2, 3))])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((128, 50), 1), ((128, 50), -1), ((16, 4, 9), (1, 2)), ((16, 4, 9), 2), ((1, 3, 4, 5), (2, 3))]
+)
 def test_softmax(target, shape, axis):
     x = rng().uniform(-30, 30, shape).astype(np.float32)
     got = call(lambda t: nl.softmax(t, axis=axis), x, target=target)

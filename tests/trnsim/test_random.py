@@ -12,7 +12,7 @@ M32 = 2**32 - 1
 
 
 def xorwow(state, n):
-    """Marsaglia's generator (Xorshift RNGs, 2003, section 3.1) in Python integers; gives numbers and the state after."""
+    """Marsaglia's generator (Xorshift RNGs, 2003, section 3.1) in Python integers: numbers and the state after."""
     x, y, z, w, v, d = (int(word) for word in state)
     out = []
     for _ in range(n):

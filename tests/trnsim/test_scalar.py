@@ -215,7 +215,9 @@ def test_activation_of_views_in_either_memory(partitions, free, step, psum, op, 
         nisa.memset(dst=out, value=7.0)
         nisa.activation(dst=room, op=op, data=view, scale=scale)
 
-    got = run(body, x, out=[(x.shape, nl.float32, nl.psum if psum else nl.sbuf)], psum=(0,) if psum else (), target=target)
+    got = run(
+        body, x, out=[(x.shape, nl.float32, nl.psum if psum else nl.sbuf)], psum=(0,) if psum else (), target=target
+    )
     want = np.full(x.shape, 7.0)
     want[..., ::step] = REFERENCE[op]((x * np.float32(scale)).astype(np.float64))[..., ::step]
     np.testing.assert_allclose(got, want, rtol=4 * ULP, atol=1e-30)
@@ -223,7 +225,9 @@ def test_activation_of_views_in_either_memory(partitions, free, step, psum, op, 
 
 def test_ranks_may_differ_when_element_counts_agree():
     x = rng().standard_normal((8, 3, 4)).astype(np.float32)
-    np.testing.assert_array_equal(run(activate(nl.relu), x, out=[((8, 12), nl.float32)]), np.maximum(x, 0).reshape(8, 12))
+    np.testing.assert_array_equal(
+        run(activate(nl.relu), x, out=[((8, 12), nl.float32)]), np.maximum(x, 0).reshape(8, 12)
+    )
 
 
 def test_in_place_activation():
@@ -240,9 +244,6 @@ def test_numpy_functions_and_names_are_accepted_as_operators():
     x = np.abs(rng().standard_normal((4, 4)).astype(np.float32)) + 0.5
     for op in (np.exp, np.tanh, np.abs, "sigmoid", nl.exp):
         run(activate(op), x, out=[((4, 4), nl.float32)])
-
-
-# -- accumulators -----------------------------------------------------------------------------------------------------
 
 
 def test_reduction_chain_across_instructions():
@@ -279,7 +280,9 @@ def test_registers_belong_to_lanes():
 
     def body(x, out, scratch):
         nisa.activation(scratch[:64], nl.copy, x[:64], reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
-        nisa.activation(scratch[64:], nl.copy, x[64:], scale=2.0, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+        nisa.activation(
+            scratch[64:], nl.copy, x[64:], scale=2.0, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce
+        )
         nisa.activation(scratch, nl.copy, x, reduce_op=nl.add, reduce_res=out, reduce_cmd=nisa.reduce_cmd.reduce)
 
     got = run(body, x, out=[((128, 1), nl.float32), ((128, 8), nl.float32)])[0][:, 0]
@@ -319,8 +322,6 @@ def test_activation_reduce_sums_all_free_dimensions():
     np.testing.assert_allclose(total[:, 0], want.sum((1, 2)), rtol=1e-5, atol=1e-6)
 
 
-# -- what is refused --------------------------------------------------------------------------------------------------
-
 X = np.ones((8, 4), np.float32)
 OUT = [((8, 4), nl.float32)]
 COLUMN = np.ones((8, 1), np.float32)
@@ -344,11 +345,21 @@ def test_accumulating_on_registers_nobody_reset():
 
 def test_only_add_reduces_and_load_reduce_is_unknown():
     found = refused(
-        WrongArgument, "reduce-op", activate(nl.exp, reduce_op=nl.maximum, reduce_cmd="reset_reduce"), X, out=OUT, says="nl.maximum"
+        WrongArgument,
+        "reduce-op",
+        activate(nl.exp, reduce_op=nl.maximum, reduce_cmd="reset_reduce"),
+        X,
+        out=OUT,
+        says="nl.maximum",
     )
     assert found.limit == ["add"]
     refused(
-        WrongArgument, "reduce-cmd", activate(nl.exp, reduce_op=nl.add, reduce_cmd="load_reduce"), X, out=OUT, says="load_reduce"
+        WrongArgument,
+        "reduce-cmd",
+        activate(nl.exp, reduce_op=nl.add, reduce_cmd="load_reduce"),
+        X,
+        out=OUT,
+        says="load_reduce",
     )
 
 
@@ -423,11 +434,11 @@ def test_misspelt_arguments_show_the_signature():
     def body(x, out):
         nisa.activation(dst=out, op=nl.exp, data=x, reduce=nl.add)
 
-    found = refused(WrongArgument, "signature", body, X, out=OUT, says=("unexpected keyword argument 'reduce'", "reduce_cmd"))
+    found = refused(
+        WrongArgument, "signature", body, X, out=OUT, says=("unexpected keyword argument 'reduce'", "reduce_cmd")
+    )
     assert "(dst" in found.hint
 
-
-# -- trn3: activate2 --------------------------------------------------------------------------------------------------
 
 STAGES = [
     (nl.multiply, nl.add, lambda x, a, b: x * a + b, {}),
@@ -503,14 +514,28 @@ def test_activate2_needs_trn3_and_known_stages():
     def body(op0, op1, **more):
         return lambda x, out: nisa.activate2(out, nl.exp, x, 1.0, 1.0, op0, op1, **more)
 
-    refused(WrongEngine, "generation", body(nl.multiply, nl.add), X, out=OUT, target="trn2", says=("trn3", "activation"))
+    refused(
+        WrongEngine, "generation", body(nl.multiply, nl.add), X, out=OUT, target="trn2", says=("trn3", "activation")
+    )
     for op0, op1 in [(nl.add, nl.add), (nl.bypass, nl.add), (nl.maximum, nl.bypass), (nl.subtract, nl.multiply)]:
         refused(WrongArgument, "activate2-stages", body(op0, op1), X, out=OUT, target="trn3", says="op1 needs op0")
     refused(
-        WrongArgument, "activate2-stages", body(nl.multiply, nl.bypass, reverse1=True), X, out=OUT, target="trn3", says="reverse1"
+        WrongArgument,
+        "activate2-stages",
+        body(nl.multiply, nl.bypass, reverse1=True),
+        X,
+        out=OUT,
+        target="trn3",
+        says="reverse1",
     )
     refused(
-        WrongArgument, "reduce-op", body(nl.multiply, nl.add, reduce_cmd="reduce"), X, out=OUT, target="trn3", says="name the reduction"
+        WrongArgument,
+        "reduce-op",
+        body(nl.multiply, nl.add, reduce_cmd="reduce"),
+        X,
+        out=OUT,
+        target="trn3",
+        says="name the reduction",
     )
     refused(
         WrongArgument,
@@ -525,11 +550,18 @@ def test_activate2_needs_trn3_and_known_stages():
     def mixed(x, a, b, out):
         nisa.activate2(out, nl.exp, x, a, b, nl.multiply, nl.add)
 
-    found = refused(WrongDtype, "operand-dtype", mixed, X, COLUMN, COLUMN.astype(np.float16), out=OUT, target="trn3", says="one with")
+    found = refused(
+        WrongDtype,
+        "operand-dtype",
+        mixed,
+        X,
+        COLUMN,
+        COLUMN.astype(np.float16),
+        out=OUT,
+        target="trn3",
+        says="one with",
+    )
     assert found.got == ("float32", "float16")
-
-
-# -- trn3: exponential ------------------------------------------------------------------------------------------------
 
 
 def test_exponential_is_a_softmax_in_pieces():
@@ -579,7 +611,9 @@ def test_scalar_engine_gathers_and_scatters_on_trn3():
     def body(x, index, out):
         nisa.activation(dst=out, op=nl.square, data=x.indirect(index, num_elem=4))
 
-    np.testing.assert_array_equal(run(body, x, index, out=[((16, 4), nl.float32)], target="trn3"), np.square(x[:, [7, 0, 3, 9]]))
+    np.testing.assert_array_equal(
+        run(body, x, index, out=[((16, 4), nl.float32)], target="trn3"), np.square(x[:, [7, 0, 3, 9]])
+    )
 
     def into_psum(x, index, out):
         nisa.memset(out, 0.0)

@@ -266,7 +266,12 @@ def test_trn3_fills_all_of_psum_with_one_matmul(dst, n):
 
 # -- tiles of the array, double rows, promises --------------------------------------------------------------------
 
-TILES = [("trn1", (0, 0), (64, 64)), ("trn1", (64, 0), (64, 128)), ("trn2", (96, 32), (32, 32)), ("trn3", (64, 96), (64, 32))]
+TILES = [
+    ("trn1", (0, 0), (64, 64)),
+    ("trn1", (64, 0), (64, 128)),
+    ("trn2", (96, 32), (32, 32)),
+    ("trn3", (64, 96), (64, 32)),
+]
 
 
 @pytest.mark.parametrize(("target", "position", "size"), TILES)
@@ -282,7 +287,9 @@ def test_double_row_contracts_twice_the_rows(target, mode):
         a, b = tile((k, 2, m), E4, k), tile((k, 2, n), E5, n)
         got = product(a, b, target=target, perf_mode=mode)
         within(got, a.reshape(2 * k, m), b.reshape(2 * k, n))
-    assert product(tile((64, 2, 4), E5), tile((64, 2, 4), E5), perf_mode=mode, tile_position=(64, 0), tile_size=(64, 128)).any()
+    assert product(
+        tile((64, 2, 4), E5), tile((64, 2, 4), E5), perf_mode=mode, tile_position=(64, 0), tile_size=(64, 128)
+    ).any()
 
 
 def test_onezero_is_a_promise_that_is_kept_or_refused():
@@ -363,7 +370,19 @@ def test_trn1_transposes_by_multiplying():
         assert np.isnan(np.delete(got[3], 2)).all()
 
 
-ALL = ["float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "int8", "int16", "int32", "uint8", "uint16", "uint32"]
+ALL = [
+    "float32",
+    "bfloat16",
+    "float16",
+    "float8_e4m3",
+    "float8_e5m2",
+    "int8",
+    "int16",
+    "int32",
+    "uint8",
+    "uint16",
+    "uint32",
+]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -407,7 +426,9 @@ def records(body, *inputs, **options):
 def test_records_say_what_a_cost_law_needs():
     def body(x, y, eye):
         ps = language.ndarray((16, 32), np.float32, buffer=psum)
-        isa.nc_matmul(dst=ps, stationary=x, moving=y, tile_position=(0, 0), tile_size=(64, 128), is_moving_onezero=False)
+        isa.nc_matmul(
+            dst=ps, stationary=x, moving=y, tile_position=(0, 0), tile_size=(64, 128), is_moving_onezero=False
+        )
         isa.nc_matmul(ps, x, y, False, False)
         ts = language.ndarray((16, 8), np.float32, buffer=psum)
         isa.nc_matmul(dst=ts, stationary=x, moving=eye, is_transpose=True)
@@ -477,7 +498,7 @@ def mm(k=8, m=4, n=6, *, first=F32, second=F32, dst=F32, shape=None, cut=None, *
 
 REFUSED = [
     (mm(cut=7), {}, WrongShape, "contraction", "stationary has 8 partitions and moving has 7"),
-    (mm(m=129), {}, WrongShape, "stationary-limit", "129 columns, and the tile of the array has 128"),
+    (mm(m=129, shape=(128, 6)), {}, WrongShape, "stationary-limit", "129 columns, and the tile of the array has 128"),
     (mm(n=513), {}, WrongShape, "moving-limit", "513 columns, and trn2 takes 512"),
     (mm(n=513), {"target": "trn1"}, WrongShape, "moving-limit", "trn1 takes 512"),
     (mm(n=4097, shape=(4, 4096)), {"target": "trn3"}, WrongShape, "matmul-dst", "[4, 4097]"),
@@ -518,7 +539,16 @@ REFUSED = [
         "(8, 4, 3), and double_row takes [K, 2, …]",
     ),
     (
-        mm(m=(2, 3), n=(2, 3), first=E4, second=E4, shape=(3, 3), perf_mode="double_row", tile_position=(0, 0), tile_size=(128, 64)),
+        mm(
+            m=(2, 3),
+            n=(2, 3),
+            first=E4,
+            second=E4,
+            shape=(3, 3),
+            perf_mode="double_row",
+            tile_position=(0, 0),
+            tile_size=(128, 64),
+        ),
         {},
         HardwareLimit,
         "double-row-tiling",
@@ -609,7 +639,17 @@ TRANSPOSES = [
     ((32, 32), F32, (32, 32), BF16, psum, "unknown", WrongDtype, "transpose-dtype", "keeps the dtype"),
     ((32, 16), F32, (32, 16), F32, psum, "unknown", WrongShape, "transpose-shape", "[32, 16]"),
     ((64, 32), F32, (32, 64), F32, language.sbuf, "unknown", WrongShape, "transpose-limit", "up to 32×32"),
-    ((64, 32), F32, (32, 64), F32, psum, "vector", WrongShape, "transpose-limit", "Vector Engine transposes up to 32×32"),
+    (
+        (64, 32),
+        F32,
+        (32, 64),
+        F32,
+        psum,
+        "vector",
+        WrongShape,
+        "transpose-limit",
+        "Vector Engine transposes up to 32×32",
+    ),
     ((64, 32), F32, (32, 64), F32, language.sbuf, "tensor", WrongBuffer, "buffer", "writes PSUM"),
     ((32, 32), F32, (32, 32), F32, psum, "gpsimd", WrongEngine, "engine", "engine is gpsimd"),
 ]
@@ -632,7 +672,15 @@ def test_nc_transpose_limits_of_the_tensor_engine():
     def from_psum(x, out):
         isa.nc_transpose(dst=out, data=x, engine=engine.tensor)
 
-    refused(WrongBuffer, "buffer", from_psum, np.zeros((8, 8), np.float32), psum=(0,), out=[((8, 8), F32, psum)], says="reads SBUF")
+    refused(
+        WrongBuffer,
+        "buffer",
+        from_psum,
+        np.zeros((8, 8), np.float32),
+        psum=(0,),
+        out=[((8, 8), F32, psum)],
+        says="reads SBUF",
+    )
 
 
 # -- tensor indirection on trn3 -----------------------------------------------------------------------------------
@@ -674,7 +722,14 @@ def test_rules_of_indirect_operands():
     out = [((16, 16), F32, psum)]
     refused(WrongEngine, "generation", body, x, index, out=out, target="trn2", says=".indirect()")
     refused(
-        WrongDtype, "indirect-dtype", lambda *a: body(*a, dtype=F32), x, index, out=out, target="trn3", says="is float32"
+        WrongDtype,
+        "indirect-dtype",
+        lambda *a: body(*a, dtype=F32),
+        x,
+        index,
+        out=out,
+        target="trn3",
+        says="is float32",
     )
     refused(
         HardwareLimit,
@@ -702,7 +757,16 @@ def test_rules_of_indirect_operands():
         isa.memset(dst=far, value=0)
         isa.nc_matmul(dst=out, stationary=data.indirect(far, 16), moving=data)
 
-    refused(HardwareLimit, "indirect-start", placed, x, index, out=out, target="trn3", says="partition 32 and stationary at 0")
+    refused(
+        HardwareLimit,
+        "indirect-start",
+        placed,
+        x,
+        index,
+        out=out,
+        target="trn3",
+        says="partition 32 and stationary at 0",
+    )
 
 
 # -- the documented example, in our own words ---------------------------------------------------------------------

@@ -144,14 +144,21 @@ def test_reshape_and_flatten_succeed_exactly_when_numpy_needs_no_copy(case, data
 
 
 @quick
-@given(st.sampled_from(["float32", "bfloat16", "uint8"]), st.sampled_from(["int32", "float16", "int8", "uint16"]), st.data())
+@given(
+    st.sampled_from(["float32", "bfloat16", "uint8"]),
+    st.sampled_from(["int32", "float16", "int8", "uint16"]),
+    st.data(),
+)
 def test_reinterpreting_bits_is_numpys_view(old, new, data):
     p, f = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 6)) * 4
     t, a = tensor((p, f), old, data.draw(st.sampled_from(MEMORIES)))
     start = data.draw(st.integers(0, f - 1))
     end = data.draw(st.integers(start + 1, f))
     t, a = t[:, start:end], a[:, start:end]
-    fits = all(n * t.itemsize % np.dtype(new).itemsize == 0 for n in (start, end - start, f)) or t.itemsize >= np.dtype(new).itemsize
+    fits = (
+        all(n * t.itemsize % np.dtype(new).itemsize == 0 for n in (start, end - start, f))
+        or t.itemsize >= np.dtype(new).itemsize
+    )
     if fits:
         np.testing.assert_array_equal(t.view(new).array, a.view(new))
         np.testing.assert_array_equal(t.reinterpret_cast(new).array, t.bitcast(new).array)
@@ -255,14 +262,19 @@ def test_rearrange_splits_reorders_and_merges(buffer):
     t, a = tensor((8, 24), "int32", buffer)
     agree(t.rearrange(("b", ("h", "w")), ("b", "w", "h"), {"h": 4}), a.reshape(8, 4, 6).transpose(0, 2, 1))
     agree(t.rearrange(("b", ("h", "w")), ("b", "w", "h"), {"w": 6, "h": -1}), a.reshape(8, 4, 6).transpose(0, 2, 1))
-    agree(t.rearrange(("b", ("x", "y", "z")), ("b", "z", ("x", "y")), {"x": 2, "y": 3}), a.reshape(8, 6, 4).transpose(0, 2, 1))
+    agree(
+        t.rearrange(("b", ("x", "y", "z")), ("b", "z", ("x", "y")), {"x": 2, "y": 3}),
+        a.reshape(8, 6, 4).transpose(0, 2, 1),
+    )
     u, b = tensor((2, 3, 4, 5), "int32", buffer)
     agree(u.rearrange(("a", "b", "c", "d"), ("a", ("b", "c"), "d")), b.reshape(2, 12, 5))
     agree(u.rearrange(["a", "b", "c", "d"], ["a", "d", "b", "c"]), b.transpose(0, 3, 1, 2))
 
 
 @quick
-@given(st.permutations(["a", "b", "c", "d"]), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
+@given(
+    st.permutations(["a", "b", "c", "d"]), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3)
+)
 def test_rearrange_of_hbm_is_reshape_and_transpose(order, a, b, c, d):
     t, x = tensor((a * b, c * d), "int32", hbm)
     made = t.rearrange((("a", "b"), ("c", "d")), tuple(order), {"a": a, "c": c})
@@ -442,7 +454,13 @@ RUN_TIME = [
         "indirect",
         "exclude each other",
     ),
-    (hbm, lambda t: t.ap([[24, 8], [1, 24]], vector_offset=index_tile(), indirect_dim=1), WrongBuffer, "indirect", "first"),
+    (
+        hbm,
+        lambda t: t.ap([[24, 8], [1, 24]], vector_offset=index_tile(), indirect_dim=1),
+        WrongBuffer,
+        "indirect",
+        "first",
+    ),
     (sbuf, lambda t: t.ap([[24, 8], [1, 24]], vector_offset=index_tile()), WrongBuffer, "indirect", "in sbuf"),
     (hbm, lambda t: t.vector_select(1, index_tile()), WrongArgument, "indirect", "dimension 0"),
     (sbuf, lambda t: t.vector_select(0, index_tile()), WrongBuffer, "indirect", "nc_n_gather"),
@@ -454,10 +472,22 @@ RUN_TIME = [
     (hbm, lambda t: t.vector_select(0, index_tile()).slice(0, 0, 4), WrongArgument, "indirect", "already addresses"),
     (hbm, lambda t: t.vector_select(0, index_tile())[2:4], WrongArgument, "indirect", "already addresses"),
     (hbm, lambda t: t.vector_select(0, index_tile())[0], WrongArgument, "indirect", "already addresses"),
-    (hbm, lambda t: t.vector_select(0, index_tile()).select(1, index_tile((1, 1))), WrongArgument, "indirect", "already has"),
+    (
+        hbm,
+        lambda t: t.vector_select(0, index_tile()).select(1, index_tile((1, 1))),
+        WrongArgument,
+        "indirect",
+        "already has",
+    ),
     (hbm, lambda t: t.vector_select(0, index_tile())[:, index_tile((1, 1))], WrongArgument, "indirect", "already has"),
     (hbm, lambda t: t[index_tile((1, 1)), index_tile((1, 1))], WrongArgument, "indirect", "already has"),
-    (hbm, lambda t: t.vector_select(0, index_tile()).vector_select(0, index_tile()), WrongArgument, "indirect", "already"),
+    (
+        hbm,
+        lambda t: t.vector_select(0, index_tile()).vector_select(0, index_tile()),
+        WrongArgument,
+        "indirect",
+        "already",
+    ),
     (hbm, lambda t: t.vector_select(0, index_tile()).permute((1, 0, 2)), WrongShape, "partition-dim", "(0)"),
     (hbm, lambda t: t.vector_select(0, index_tile()).expand_dim(0), WrongShape, "partition-dim", "(0)"),
     (hbm, lambda t: t.vector_select(0, index_tile((1, 1))).squeeze_dim(0), WrongShape, "partition-dim", "(0)"),
@@ -620,7 +650,9 @@ def test_bf16_views_survive_without_precise_fp(monkeypatch):
 
     x = np.arange(32).reshape(4, 8).astype(ml_dtypes.bfloat16)
     out = run(body, x, out=[((4, 8), x.dtype)])
-    np.testing.assert_array_equal(out.astype(np.float32), x.astype(np.float32).reshape(4, 2, 4).transpose(0, 2, 1).reshape(4, 8))
+    np.testing.assert_array_equal(
+        out.astype(np.float32), x.astype(np.float32).reshape(4, 2, 4).transpose(0, 2, 1).reshape(4, 8)
+    )
 
 
 def test_hbm_outputs_can_be_returned_as_views():

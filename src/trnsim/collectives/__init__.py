@@ -10,8 +10,10 @@ from trnsim.collectives.permute import (
     rank_id,
 )
 from trnsim.collectives.variable import all_gather_v, all_to_all_v
+from trnsim.language.objects import NKIObject
 
 __all__ = [
+    "NKIObject",
     "ReplicaGroup",
     "all_gather",
     "all_gather_v",

@@ -1,14 +1,15 @@
 """``nki.isa``: the instructions, one file per engine, and the constants they take."""
 
 from trnsim.errors import HardwareLimit as NkiValidationError
-from trnsim.isa.deprecated import __getattr__, tensor_copy_dynamic_dst, tensor_copy_dynamic_src
+from trnsim.isa.deprecated import __getattr__ as __getattr__
+from trnsim.isa.deprecated import tensor_copy_dynamic_dst, tensor_copy_dynamic_src
 from trnsim.isa.dma import dma_compute, dma_copy
 from trnsim.isa.dma_transpose import dma_transpose
 from trnsim.isa.enums import dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
 from trnsim.isa.gather import local_gather, nc_n_gather, nonzero_with_count, topk
 from trnsim.isa.gpsimd import affine_select, iota, tensor_partition_reduce
-from trnsim.isa.mx import nc_matmul_mx, quantize_mx
 from trnsim.isa.multicore import core_barrier, sendrecv
+from trnsim.isa.mx import nc_matmul_mx, quantize_mx
 from trnsim.isa.random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from trnsim.isa.registers import VirtualRegister, register_alloc, register_load, register_move, register_store
 from trnsim.isa.scalar import activate2, activation, activation_reduce
@@ -23,3 +24,71 @@ from trnsim.isa.vector_select import range_select, select_reduce, sequence_bound
 from trnsim.isa.version import get_nc_sub_version, get_nc_version
 from trnsim.language.objects import NKIObject
 from trnsim.session import NkiInstruction
+
+__all__ = [
+    "NKIObject",
+    "NkiInstruction",
+    "NkiValidationError",
+    "VirtualRegister",
+    "activate2",
+    "activation",
+    "activation_reduce",
+    "affine_select",
+    "bn_aggr",
+    "bn_stats",
+    "core_barrier",
+    "dge_mode",
+    "dma_compute",
+    "dma_copy",
+    "dma_engine",
+    "dma_transpose",
+    "dropout",
+    "engine",
+    "exponential",
+    "get_nc_sub_version",
+    "get_nc_version",
+    "iota",
+    "local_gather",
+    "matmul_perf_mode",
+    "max8",
+    "memset",
+    "nc_find_index8",
+    "nc_match_replace8",
+    "nc_matmul",
+    "nc_matmul_mx",
+    "nc_n_gather",
+    "nc_stream_shuffle",
+    "nc_transpose",
+    "nc_version",
+    "nonzero_with_count",
+    "oob_mode",
+    "quantize_mx",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
+    "range_select",
+    "reciprocal",
+    "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
+    "rng",
+    "scalar_tensor_tensor",
+    "select_reduce",
+    "sendrecv",
+    "sequence_bounds",
+    "set_rng_seed",
+    "tensor_copy",
+    "tensor_copy_dynamic_dst",
+    "tensor_copy_dynamic_src",
+    "tensor_copy_predicated",
+    "tensor_partition_reduce",
+    "tensor_reduce",
+    "tensor_scalar",
+    "tensor_scalar_cumulative",
+    "tensor_scalar_reduce",
+    "tensor_tensor",
+    "tensor_tensor_scan",
+    "topk",
+]

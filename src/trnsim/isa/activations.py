@@ -23,7 +23,8 @@ from trnsim.errors import WrongArgument
 from trnsim.isa.alu import name_of
 
 F32 = np.float32
-Array = np.ndarray
+# arithmetic on arrays is Any to a type checker
+Array = Any
 
 
 class OutOfRange(RuntimeWarning):

@@ -11,7 +11,7 @@ from trnsim.errors import NotModelled, OutOfBounds, WrongArgument, WrongEngine, 
 from trnsim.isa.enums import dge_mode as dge
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import oob_mode as oob
-from trnsim.language.dtypes import cast, float32
+from trnsim.language.dtypes import cast, float32, tfloat32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Session
@@ -19,7 +19,7 @@ from trnsim.session import HBM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Session
 DEVICE = (SBUF, HBM, SHARED_HBM)
 
 
-def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> NkiTensor:
+def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> None:
     """Check that ``t`` is in a memory DMA reaches; PSUM is not."""
     s.operand(t, role, where, compute=False)
     if t.dynamic is not None and t.dynamic.kind == "tensor":
@@ -30,7 +30,6 @@ def operand(s: Session, t: Any, role: str, where: tuple[str, ...] = DEVICE) -> N
             limit="scalar_offset or vector_offset",
             hint="gather rows with vector_select, or copy on chip with tensor_copy",
         )
-    return t
 
 
 def gathers(t: NkiTensor) -> bool:
@@ -147,7 +146,7 @@ def check_written_once(dst: NkiTensor) -> None:
 
 
 def settled(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:
-    """``t`` with its scalar run-time index applied; ``None`` when that is out of bounds and such transfers are skipped."""
+    """``t`` with its scalar run-time index applied; ``None`` when ``mode`` skips it because it is out of bounds."""
     dynamic = t.dynamic
     if dynamic is None or dynamic.kind != "scalar":
         return t
@@ -194,13 +193,14 @@ class Rows:
         _note(s, table, False, self.index)
         if s.checks:
             marks = table.marks(table.offset)
-            missing = [] if not isinstance(marks, int) or marks != UNWRITTEN else self.index[:1]
-            if not isinstance(marks, int):
+            if isinstance(marks, int):
+                missing = self.index[: int(marks == UNWRITTEN)]
+            else:
                 missing = self.index[(marks[self.index] == UNWRITTEN).reshape(len(self.index), -1).any(axis=1)]
-            if len(missing):
+            if missing.size:
                 row = table.slice(0, int(missing[0]), int(missing[0]) + 1)
                 s._unwritten(row, role, row.mark_window(row.offset))
-        return table.array[self.index]
+        return np.asarray(table.array[self.index])
 
     def scatter(self, s: Session, values: np.ndarray) -> None:
         """Store the rows in bounds; of equal rows the last one stays."""
@@ -226,7 +226,7 @@ def write_where(s: Session, dst: NkiTensor, inside: np.ndarray, values: np.ndarr
 
 def stored(t: NkiTensor, values: np.ndarray) -> np.ndarray:
     """``values`` as ``t`` stores them; equal dtypes keep their bits."""
-    if values.dtype == t.array.dtype:
+    if values.dtype == t.array.dtype and t.dtype is not tfloat32:
         return values
     return cast(values, t.dtype if t.storage.physical.itemsize == t.storage.itemsize else float32)
 
@@ -239,11 +239,11 @@ def check_disjoint(
         return
     if into is None and out_of is None:
         a, b = dst.array, src.array
-        same = dst.offset == src.offset and dst.shape == src.shape and dst.strides == src.strides and a.dtype == b.dtype
-        if same and not moves:
+        at = [(t.storage.base, t.offset, t.shape, t.strides, t.itemsize) for t in (dst, src)]
+        if at[0] == at[1] and not moves:
             return
         try:
-            shared = np.shares_memory(a, b, max_work=10**5)
+            shared = np.shares_memory(a, b, max_work=10**5)  # type: ignore[arg-type]
         except np.exceptions.TooHardError:
             shared = True
     else:
@@ -269,7 +269,8 @@ def _bytes(t: NkiTensor, rows: Rows | None) -> np.ndarray:
 
 def _outside(t: NkiTensor, role: str, value: int, at: int, bound: int) -> OutOfBounds:
     return OutOfBounds(
-        f"{role}: run-time index {value} (number {at}) leaves {t.name}{list(t.storage.shape)}, where it must stay below {bound}",
+        f"{role}: run-time index {value} (number {at}) leaves {t.name}{list(t.storage.shape)}, "
+        f"where it must stay below {bound}",
         rule="bounds",
         got=value,
         limit=bound,

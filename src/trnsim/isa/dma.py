@@ -43,8 +43,8 @@ def dma_copy(
         src: tensor in SBUF or HBM.
         priority: class of service 0 (first) to 3, on trn3.
         oob_mode: ``error`` refuses a run-time index out of bounds, ``skip`` leaves that row (or transfer) out.
-        dge_mode: who makes descriptors: ``none`` (before the launch), ``swdge`` (GpSimd), ``hwdge`` (from trn2 on; equal
-            dtypes, no row numbers), ``unknown`` (the compiler chooses).
+        dge_mode: who makes descriptors: ``none`` (before the launch), ``swdge`` (GpSimd), ``hwdge`` (from trn2 on;
+            equal dtypes, no row numbers), ``unknown`` (the compiler chooses).
         engine: ``sync`` or ``scalar``, to ask for hardware descriptors.
         name: for traces.
     """
@@ -90,9 +90,9 @@ def dma_compute(
 ) -> NkiInstruction:
     """``dst = srcs[0] + srcs[1] + …`` in fp32 by the DMA engines, up to 16 sources of equal element count.
 
-    With ``vector_offset`` there are two sources, and one repeats ``dst``: rows of HBM are added to (``dst`` and a source
-    in HBM with the same row numbers, the other in SBUF), or added from (``dst`` and a source the same SBUF tile, the
-    other rows of HBM).
+    With ``vector_offset`` there are two sources, and one repeats ``dst``: rows of HBM are added to (``dst`` and a
+    source in HBM with the same row numbers, the other in SBUF), or added from (``dst`` and a source the same SBUF tile,
+    the other rows of HBM).
 
     Args:
         s: supplied by the machine.
@@ -140,13 +140,13 @@ def dma_compute(
 
 def _copy(s: Session, dst: NkiTensor, src: NkiTensor, bounds: oob) -> None:
     """Move the elements; row numbers and offsets out of bounds are left out when ``bounds`` says so."""
-    if not s.numerics:
-        s.write(dst, s.read(src, "src", descriptors.DEVICE, compute=False), "dst", descriptors.DEVICE, compute=False)
-        return
     at, into = descriptors.settled(s, src, "src", bounds), descriptors.settled(s, dst, "dst", bounds)
     if at is None or into is None:
         s.touch(dst)
         s.touch(src)
+        return
+    if not s.numerics:
+        s.write(into, s.read(at, "src", descriptors.DEVICE, compute=False), "dst", descriptors.DEVICE, compute=False)
         return
     convert = not same_dtype(src.dtype, dst.dtype)
     if not convert:
@@ -193,6 +193,8 @@ def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> 
         total = None
         for i, src in enumerate(srcs):
             part = to_f32(s.read(src, f"srcs[{i}]", where, compute=False)).reshape(dst.shape)
+            if s.checks:
+                descriptors.check_disjoint(dst, src)
             with np.errstate(all="ignore"):
                 total = part if total is None else total + part
         s.write(dst, total, "dst", where, compute=False)
@@ -235,7 +237,8 @@ def _check_copy(dst: NkiTensor, src: NkiTensor, mode: dge) -> None:
             )
         if src.dtype in PACKED or dst.dtype in PACKED:
             raise WrongDtype(
-                f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}: DMA does not convert packed types",
+                f"src ({src.name}) is {src.dtype} and dst ({dst.name}) is {dst.dtype}: "
+                "DMA does not convert packed types",
                 rule="dma-packed",
                 got=str(src.dtype),
                 limit=str(dst.dtype),
@@ -353,8 +356,8 @@ def _check_update(dst: NkiTensor, srcs: Any, unique_indices: Any) -> None:
 
 
 def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
-    index = [t.dynamic.index if t.dynamic is not None else None for t in (a, b)]
-    same_index = index[0] is index[1] or (index[0] is not None and index[1] is not None and _same_place(*index))
+    first, second = (t.dynamic.index if t.dynamic is not None else None for t in (a, b))
+    same_index = first is second or (first is not None and second is not None and _same_place(first, second))
     return (
         a.storage is b.storage
         and a.offset == b.offset

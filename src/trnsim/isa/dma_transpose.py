@@ -61,10 +61,7 @@ def dma_transpose(
         descriptors.check_mode(s, mode, (src,))
         descriptors.check_priority(s, priority)
         _check(s, dst, src, order, mode, bounds)
-    if not s.numerics:
-        s.write(dst, s.read(src, "src", descriptors.DEVICE, compute=False), "dst", (SBUF,), compute=False)
-    else:
-        _transpose(s, dst, src, order, bounds)
+    _transpose(s, dst, src, order, bounds)
     return s.done(
         "dma",
         (dst,),
@@ -81,7 +78,7 @@ def dma_transpose(
 
 def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...], bounds: oob) -> None:
     into = dst.exact()
-    if gathers(src):
+    if gathers(src) and s.numerics:
         rows = Rows(s, src, "src", bounds, column_major=True)
         values = rows.gather(s, "src").transpose(order)
         # the gathered dimension is the last one of dst
@@ -100,9 +97,11 @@ def _transpose(s: Session, dst: NkiTensor, src: NkiTensor, order: tuple[int, ...
         s.touch(src)
         return
     values = s.read(at, "src", descriptors.DEVICE, compute=False)
-    if s.checks:
-        descriptors.check_disjoint(into, at, moves=True)
-    s.write(into, values.transpose(order), "dst", (SBUF,), compute=False)
+    if s.numerics:
+        values = values.transpose(order)
+        if s.checks:
+            descriptors.check_disjoint(into, at, moves=True)
+    s.write(into, values, "dst", (SBUF,), compute=False)
 
 
 def _runs(mask: np.ndarray) -> list[slice]:
@@ -193,7 +192,8 @@ def _check_hardware(src: NkiTensor) -> None:
     rows = (16,) if src.ndim == 2 else (1, 2, 4, 8, 16)
     if src.shape[0] not in rows:
         raise HardwareLimit(
-            f"src ({src.name}) has {src.shape[0]} rows, and hardware descriptors transpose {rows} of {src.ndim} dimensions",
+            f"src ({src.name}) has {src.shape[0]} rows, and hardware descriptors transpose {rows} "
+            f"of {src.ndim} dimensions",
             rule="hwdge-transpose",
             got=src.shape[0],
             limit=rows,

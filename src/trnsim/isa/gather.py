@@ -32,7 +32,7 @@ def _dtype(t: NkiTensor, role: str, *allowed: Any) -> None:
 def _same_dtype(dst: NkiTensor, data: NkiTensor, role: str) -> None:
     if not same_dtype(dst.dtype, data.dtype):
         raise WrongDtype(
-            f"dst ({dst.name}) is {dst.dtype} and {role} ({data.name}) is {data.dtype}; a gather moves bits and converts nothing",
+            f"dst ({dst.name}) is {dst.dtype} and {role} ({data.name}) is {data.dtype}; a gather converts nothing",
             rule="same-dtype",
             got=str(dst.dtype),
             limit=str(data.dtype),
@@ -63,7 +63,7 @@ def _free(t: NkiTensor, role: str, wanted: int, what: str) -> None:
 
 
 def _snake(s: Session, t: NkiTensor, n: int, role: str) -> Array:
-    """The first ``n`` elements of each group of 16 partitions, partition first, as ``[groups, n]``; no others are read."""
+    """The first ``n`` elements of each group of 16 partitions, partition first: ``[groups, n]``. No others are read."""
     whole, rest = divmod(n, GROUP)
     if t.ndim != 2 or n == t.free_size * GROUP:
         values = flat(s.read(t, role, (SBUF,)))
@@ -162,7 +162,8 @@ def _gather_groups(rows: Array, indices: Array, each: int) -> Array:
         if columns.max() >= rows.shape[1]:
             at = int(np.argmax(columns >= rows.shape[1])) // each
             raise OutOfBounds(
-                f"index {int(first[at])} (number {at} of partitions {span.start}..{span.stop}) with {each} elements leaves a row of {rows.shape[1]}",
+                f"index {int(first[at])} (number {at} of partitions {span.start}..{span.stop}) with {each} elements "
+                f"leaves a row of {rows.shape[1]}",
                 rule="gather-index",
                 got=int(first[at]),
                 limit=rows.shape[1] - each,

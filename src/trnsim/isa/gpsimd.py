@@ -1,4 +1,4 @@
-"""GpSimd Engine: eight processors with native 32-bit integers, each wired to sixteen SBUF partitions; none reaches PSUM."""
+"""GpSimd Engine: eight processors with native 32-bit integers, each wired to 16 SBUF partitions; none reaches PSUM."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _affine(pattern: Any, offset: Any, channel_multiplier: Any, dst: NkiTensor, 
             )
         if total != dst.free_size:
             raise WrongShape(
-                f"pattern {[list(p) for p in steps]} has {total} elements and dst has {dst.free_size} per partition {dst.shape}",
+                f"pattern {[list(p) for p in steps]} has {total} elements and dst has {dst.free_size} per partition",
                 rule="pattern",
                 got=total,
                 limit=dst.free_size,
@@ -119,8 +119,8 @@ def affine_select(
 ) -> NkiInstruction:
     """``dst = on_true_tile`` where ``cmp_op(affine, 0)`` holds, else ``on_false_value``; affine as in `iota`.
 
-    Both tiles are in SBUF with the same number of elements; different dtypes convert through fp32. ``on_false_value`` is
-    an fp32 number.
+    Both tiles are in SBUF with the same number of elements; different dtypes convert through fp32.
+    ``on_false_value`` is an fp32 number.
     """
     values = s.read(on_true_tile, "on_true_tile", (SBUF,))
     s.operand(dst, "dst", (SBUF,))
@@ -184,7 +184,7 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any, name: Any 
             )
         if dst.free_size != data.free_size:
             raise WrongShape(
-                f"dst has {dst.free_size} elements per partition {dst.shape} and data has {data.free_size} {data.shape}",
+                f"dst has {dst.free_size} elements per partition and data has {data.free_size}",
                 rule="free-size-mismatch",
                 got=dst.free_size,
                 limit=data.free_size,
@@ -199,8 +199,8 @@ def tensor_partition_reduce(s: Session, dst: Any, op: Any, data: Any, name: Any 
         elif alu.bitvec:
             values = resize(fold(alu, values, 0), data.dtype, dst.dtype)[None]
         elif native(alu, data.dtype, dst.dtype):
-            wide = alu.ufunc.reduce(values.astype(np.int64), axis=0)[None]
-            values = wide.astype(np.uint32).view(dst.dtype)
+            fn: Any = alu.ufunc
+            values = fn.reduce(values.astype(np.int64), axis=0)[None].astype(np.uint32).view(dst.dtype)
         else:
             values = fold(alu, values, 0)[None]
     s.write(dst, values, "dst", (SBUF,))

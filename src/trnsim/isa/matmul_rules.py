@@ -64,6 +64,7 @@ def tiling(s: Session, tile_position: Any, tile_size: Any) -> tuple[tuple[int, i
 
 
 def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int, m: int, tile: Any) -> None:
+    """Equal partitions of both, within the rows and columns of the array or its tile."""
     rows, columns = tile[1] if tile else (s.target.partitions, s.target.stationary_max)
     if moving.shape[0] != k:
         raise WrongShape(
@@ -92,6 +93,7 @@ def check_operands(s: Session, stationary: NkiTensor, moving: NkiTensor, k: int,
 
 
 def check_dtypes(s: Session, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, is_transpose: bool) -> None:
+    """Which dtypes are multiplied, which mix, and what a product is written as."""
     first, second = stationary.dtype, moving.dtype
     for t, role in ((stationary, "stationary"), (moving, "moving")):
         dtype = t.dtype
@@ -143,7 +145,7 @@ def _check_result(s: Session, dst: NkiTensor, stationary: NkiTensor, is_transpos
                 hint=f"allocate dst as {data}, and convert when you copy it out of PSUM",
             )
         return
-    if given == float32 and given is not tfloat32 or (is_transpose and same):
+    if (given == float32 and given is not tfloat32) or (is_transpose and same):
         return
     if given == bfloat16 and s.target.generation >= 4:
         return
@@ -158,6 +160,7 @@ def _check_result(s: Session, dst: NkiTensor, stationary: NkiTensor, is_transpos
 
 
 def check_double_row(s: Session, stationary: NkiTensor, moving: NkiTensor, tile: Any, is_transpose: bool) -> None:
+    """``double_row``: fp8 operands [K, 2, …] on trn2 and trn3, all columns of the array, no transpose."""
     if s.target.generation < 3:
         raise WrongEngine(
             f"perf_mode double_row, which {s.target.name} lacks",
@@ -221,6 +224,7 @@ def check_indirection(
             hint="leave tile_position out",
         )
     for t, role in picked:
+        assert t.dynamic is not None
         index = t.dynamic.index
         if role == "moving" and is_transpose:
             raise WrongArgument(
@@ -251,7 +255,8 @@ def check_indirection(
         placed = index.storage.address is not None and partner.storage.address is not None
         if placed and index.partition_start != partner.partition_start:
             raise HardwareLimit(
-                f"the index of {role} starts at partition {index.partition_start} and {partner_role} at {partner.partition_start}",
+                f"the index of {role} starts at partition {index.partition_start} "
+                f"and {partner_role} at {partner.partition_start}",
                 rule="indirect-start",
                 got=index.partition_start,
                 limit=partner.partition_start,
@@ -260,6 +265,7 @@ def check_indirection(
 
 
 def check_onezero(values: np.ndarray | None, role: str, t: NkiTensor) -> None:
+    """A promise of zeros and ones, which matters for fp32 only."""
     if values is None or t.dtype != float32:
         return
     wrong = (values != 0) & (values != 1)
@@ -275,6 +281,7 @@ def check_onezero(values: np.ndarray | None, role: str, t: NkiTensor) -> None:
 
 
 def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wanted: eng) -> None:
+    """Engines, dtypes, shapes and memories of nc_transpose."""
     given, kept = dst.dtype, data.dtype
     if where not in (eng.tensor, eng.vector):
         raise WrongEngine(
@@ -305,7 +312,8 @@ def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wan
         for t, role, memory in ((data, "data", SBUF), (dst, "dst", PSUM)):
             if t.buffer.value != memory:
                 raise WrongBuffer(
-                    f"{role} ({t.name}) is in {t.buffer}, and the Tensor Engine {'reads SBUF' if memory == SBUF else 'writes PSUM'}",
+                    f"{role} ({t.name}) is in {t.buffer}, and the Tensor Engine "
+                    + ("reads SBUF" if memory == SBUF else "writes PSUM"),
                     rule="buffer",
                     got=str(t.buffer),
                     limit=memory,
@@ -318,7 +326,8 @@ def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wan
             "" if wanted is not eng.unknown else " (chosen because data and dst are not SBUF and PSUM)" * (most == 32)
         )
         raise WrongShape(
-            f"data is [{rows}, {columns}], and the {where.name.capitalize()} Engine{chosen} transposes up to {most}×{most}",
+            f"data is [{rows}, {columns}], and the {where.name.capitalize()} Engine{chosen} "
+            f"transposes up to {most}×{most}",
             rule="transpose-limit",
             got=(rows, columns),
             limit=(most, most),

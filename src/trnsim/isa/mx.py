@@ -42,8 +42,8 @@ def quantize_mx(s: Session, dst: Any, src: Any, dst_scale: Any, name: Any = None
     """Quantise ``src`` [P, F] to fp8: ``dst`` [P, F/4] packed by four, ``dst_scale`` one exponent per group of 8×4.
 
     With ``a`` the largest magnitude of a group and E the largest exponent of the element type (8 for e4m3fn, 15 for
-    e5m2) the scale is 2^(⌊log2 a⌋ − (E − 1)), at least 2^−127, which is also the scale of zeros. Elements are divided by
-    it and rounded to nearest even. Infinities saturate and NaNs stay; both count as exponent 128.
+    e5m2) the scale is 2^(⌊log2 a⌋ − (E − 1)), at least 2^−127, which is also the scale of zeros. Elements are divided
+    by it and rounded to nearest even. Infinities saturate and NaNs stay; both count as exponent 128.
 
     Args:
         s: supplied by the machine.
@@ -149,8 +149,8 @@ def unpack(x: np.ndarray, dtype: ExtraDtype) -> np.ndarray:
     assert element is not None
     if dtype is float4_e2m1fn_x4:
         nibbles = (x[..., None] >> np.arange(0, 16, 4, dtype=np.uint16)) & np.uint16(15)
-        return _table(element)[nibbles]
-    return _table(element)[np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, 4)]
+        return _table(element).take(nibbles)
+    return _table(element).take(np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, 4))
 
 
 _tables: dict[Any, np.ndarray] = {}
@@ -191,7 +191,7 @@ def _product(left: np.ndarray, right: np.ndarray, left_scale: np.ndarray, right_
         full = values * np.repeat(factor, 8, axis=0)[..., None]
         # [K, F, 4] as [4K, F]
         scaled.append(np.ascontiguousarray(full.transpose(0, 2, 1)).reshape(-1, full.shape[1]))
-    return np.matmul(scaled[0].T, scaled[1]).astype(np.float32)
+    return np.asarray(np.matmul(scaled[0].T, scaled[1]), np.float32)
 
 
 def _read_scale(s: Session, scale: NkiTensor, role: str, data: NkiTensor) -> np.ndarray:
@@ -269,11 +269,13 @@ def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, 
     needed = data.shape[0] - 28
     if scale.shape[0] < needed:
         raise WrongShape(
-            f"{role} ({scale.name}) has {scale.shape[0]} partitions, and {data.shape[0]} partitions of data have scales in {needed}",
+            f"{role} ({scale.name}) has {scale.shape[0]} partitions, and {data.shape[0]} partitions of data "
+            f"have scales in {needed}",
             rule="mx-scale-layout",
             got=scale.shape[0],
             limit=needed,
-            hint="scales lie in 4 partitions of each quadrant of 32 (0–3, 32–35, …): allocate as many partitions as the data has",
+            hint="scales lie in 4 partitions of each quadrant of 32 (0–3, 32–35, …): "
+            "allocate as many partitions as the data has",
         )
     if scale.free_size < columns or (exact and scale.free_size != columns):
         raise WrongShape(
@@ -295,7 +297,8 @@ def _check_scale(scale: NkiTensor, role: str, data: NkiTensor, columns: int, *, 
     # a tile the compiler places itself goes to the quadrant it is needed in
     if _fixed(scale) and _fixed(data) and start // 32 != data.partition_start // 32:
         raise HardwareLimit(
-            f"{role} ({scale.name}) starts in quadrant {start // 32} and its data ({data.name}) in {data.partition_start // 32}",
+            f"{role} ({scale.name}) starts in quadrant {start // 32} "
+            f"and its data ({data.name}) in {data.partition_start // 32}",
             rule="mx-scale-quadrant",
             got=start // 32,
             limit=data.partition_start // 32,

@@ -41,7 +41,7 @@ def check_dst(s: Session, dst: NkiTensor, m: int, n: int) -> None:
         )
     if target.generation < 4:
         _one_bank(s, dst)
-    if dst.ndim > 2 and overlaps_itself(dst.shape, dst.strides):
+    if (dst.ndim > 2 or dst.strides[1] == 0) and overlaps_itself(dst.shape, dst.strides):
         raise NotModelled(
             f"dst ({dst.name}) names some addresses twice (shape {dst.shape}, strides {dst.strides})",
             rule="dst-overlap",
@@ -68,7 +68,8 @@ def _one_bank(s: Session, dst: NkiTensor) -> None:
             rule="psum-bank",
             got=(first, last),
             limit=bank,
-            hint=f"a matmul writes one bank of {bank} bytes on {s.target.name}: split dst at multiples of {bank // item} elements",
+            hint=f"a matmul writes one bank of {bank} bytes on {s.target.name}: "
+            f"split dst at multiples of {bank // item} elements",
         )
 
 
@@ -105,7 +106,7 @@ def store(s: Session, dst: NkiTensor, product: Any, accumulate: bool | None) -> 
     if accumulate:
         # trn3 accumulates on anything that holds a value; before, only a matmul starts an accumulation
         least = MATMUL if s.target.generation < 4 else WRITTEN
-        if s.checks and (marks if type(marks) is int else int(marks.min())) < least:
+        if s.checks and int(np.min(marks)) < least:
             raise _not_started(s, dst, marks, least)
         return _add(s, dst, product)
     return _infer(s, dst, product, marks)

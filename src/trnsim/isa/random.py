@@ -51,7 +51,8 @@ from trnsim.language.dtypes import (
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 
-Array = np.ndarray
+# arithmetic on arrays is Any to a type checker
+Array = Any
 U32, U64 = np.uint32, np.uint64
 _WORDS = {"gpsimd": 6, "vector": 24}
 _WEYL = U32(362437)
@@ -245,7 +246,7 @@ def _state_engine(s: Session, engine: Any, t: Any, role: str, where: tuple[str, 
             )
         if t.ndim != 2 or t.free_size != _WORDS[runs_on]:
             raise WrongShape(
-                f"{role} ({t.name}) has shape {t.shape}, and the {runs_on} generator has {_WORDS[runs_on]} words a lane",
+                f"{role} ({t.name}) has shape {t.shape}; the {runs_on} generator has {_WORDS[runs_on]} words a lane",
                 rule="rand-state",
                 got=t.shape,
                 limit=(t.shape[0], _WORDS[runs_on]),
@@ -282,7 +283,7 @@ _UNIFORM = frozenset({float8_e4m3, float8_e5m2, float16, bfloat16, float32, tflo
 
 @instruction(since=4, hint="use rng on an integer tile and scale it, or nl.rand")
 def rand2(s: Session, dst: Any, min: Any, max: Any, name: Any = None) -> NkiInstruction:  # noqa: A002
-    """Uniform fp32 numbers between ``min`` and ``max`` (numbers or fp32 ``[P, 1]`` tiles), converted to ``dst``; trn3."""
+    """Uniform fp32 numbers from ``min`` to ``max`` (numbers or fp32 ``[P, 1]`` tiles), converted to ``dst``; trn3."""
     s.operand(dst, "dst")
     if s.checks:
         direct((dst, "dst"))

@@ -64,9 +64,12 @@ def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
 
 
 @instruction
-def register_move(s: Session, dst: Any, imm: Any) -> NkiInstruction:
-    """``dst = imm``: a 32-bit constant, or another register."""
-    _register(dst, "dst", write=True).value = imm.value if isinstance(imm, VirtualRegister) else _wrap32(imm)
+def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> NkiInstruction:
+    """``dst = src``: a 32-bit constant, or another register. ``imm`` is the name ``src`` had before NKI 0.3."""
+    if (src is None) == (imm is None):
+        raise WrongArgument("one of src and imm is needed", rule="signature", got=(src, imm), hint="register_move(dst, src)")
+    value = imm if src is None else src
+    _register(dst, "dst", write=True).value = value.value if isinstance(value, VirtualRegister) else _wrap32(value)
     return s.done("sync", (), (), op="register_move")
 
 

@@ -21,7 +21,8 @@ from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 
 F32 = np.float32
-Array = np.ndarray
+# arithmetic on arrays is Any to a type checker
+Array = Any
 _COMMANDS = (cmd.idle, cmd.reset, cmd.reduce, cmd.reset_reduce)
 _IDENTITY = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "abs_max": 0.0, "abs_min": np.inf}
 

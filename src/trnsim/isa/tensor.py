@@ -15,7 +15,7 @@ from trnsim.isa import matmul_rules as rules
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import matmul_perf_mode, member
-from trnsim.language.dtypes import DType, round_tf32, tfloat32, to_f32
+from trnsim.language.dtypes import DType, bfloat16, float32, round_tf32, tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import MATMUL, PSUM, SBUF, NkiInstruction, Session, instruction
 
@@ -67,11 +67,11 @@ def nc_matmul(
     passes = is_transpose and s.target.generation >= 3
     tile = rules.tiling(s, tile_position, tile_size) if tile_position or tile_size else None
     if s.checks:
+        if mode is not _NONE:
+            rules.check_double_row(s, stationary, moving, tile, bool(is_transpose))
         rules.check_operands(s, stationary, moving, k, m, tile)
         rules.check_dtypes(s, dst, stationary, moving, bool(is_transpose))
         psum.check_dst(s, dst, m, n)
-        if mode is not _NONE:
-            rules.check_double_row(s, stationary, moving, tile, bool(is_transpose))
         if passes and adds:
             raise WrongArgument(
                 "accumulate=True with is_transpose=True",
@@ -93,7 +93,9 @@ def nc_matmul(
             added = False
         else:
             with np.errstate(all="ignore"):
-                product = np.matmul(_matrix(a, stationary.dtype, k * pair).T, _matrix(b, moving.dtype, k * pair))
+                left = _matrix(s, "matmul left", a, stationary.dtype, k * pair)
+                right = _matrix(s, "matmul right", b, moving.dtype, k * pair)
+                product = np.matmul(left.T, right, out=_scratch(s, "matmul product", (m, n)))
                 added = psum.store(s, dst, product, adds)
     return s.done(
         "tensor",
@@ -148,16 +150,31 @@ def nc_transpose(s: Session, dst: Any, data: Any, engine: Any = eng.unknown, nam
     )
 
 
-def _matrix(x: np.ndarray, dtype: DType, rows: int) -> np.ndarray:
+def _matrix(s: Session, name: str, x: np.ndarray, dtype: DType, rows: int) -> np.ndarray:
     """An operand as an fp32 matrix BLAS can read."""
-    x = to_f32(x)
-    if dtype is tfloat32:
-        x = round_tf32(x)
-    if x.ndim != 2 or x.shape[0] != rows:
-        x = x.reshape(rows, -1)
-    if x.strides[1] != 4 or x.strides[0] < x.shape[1] * 4:
-        x = np.ascontiguousarray(x)
-    return x
+    if x.dtype == float32:
+        if dtype is tfloat32:
+            x = round_tf32(x)
+        if x.ndim == 2 and x.strides[1] == 4 and x.strides[0] >= x.shape[1] * 4:
+            return x
+    elif x.dtype != bfloat16 or not x.flags.c_contiguous:
+        x = to_f32(x)
+        if x.flags.c_contiguous:
+            return x.reshape(rows, -1)
+    out = _scratch(s, name, x.shape)
+    np.copyto(out, x)
+    return out.reshape(rows, -1)
+
+
+def _scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Memory for an intermediate of one instruction: fresh pages cost as much as a small product."""
+    size = 1
+    for n in shape:
+        size *= n
+    held = s.state.get(name)
+    if held is None or held.size < size:
+        held = s.state[name] = np.empty(max(size, 65536), np.float32)
+    return held[:size].reshape(shape)
 
 
 def _select_rows(data: np.ndarray, selector: np.ndarray, moving: NkiTensor) -> np.ndarray:

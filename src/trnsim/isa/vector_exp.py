@@ -65,7 +65,7 @@ def exponential(
     """``dst = exp(src - max_value)`` and, on demand, its sum along the free dimensions in the accumulators; trn3.
 
     ``src`` and ``dst`` are tiles of up to four dimensions with the same elements. ``max_value`` and ``reduce_init`` are
-    numbers or fp32 ``[P, 1]`` tiles; ``reduce_init`` belongs to ``load_reduce``. ``reduce_res [P, 1]`` receives the sum.
+    numbers or fp32 ``[P, 1]`` tiles; ``reduce_init`` belongs to ``load_reduce``. ``reduce_res [P, 1]`` gets the sum.
     """
     values = s.read(src, "src")
     command = accumulator.command(s, reduce_cmd, _COMMANDS)

@@ -32,7 +32,7 @@ from trnsim.language.dtypes import (
     uint32,
 )
 from trnsim.language.functions import (
-    abs,
+    abs,  # noqa: A004
     arctan,
     ceil,
     copy,
@@ -140,11 +140,11 @@ from trnsim.language.operations import (
     transpose,
     where,
 )
-from trnsim.language.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var
+from trnsim.language.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var  # noqa: A004
 from trnsim.language.tensor import NkiTensor
 
 # kernels write nl.bool as well as nl.bool_
-bool = bool_
+bool = bool_  # noqa: A001
 
 __all__ = [
     "DType",

@@ -95,7 +95,8 @@ class Access(Views):
         stride = merge(self.shape[1:], self.strides[1:])
         if stride is None:
             raise WrongShape(
-                f"indirect: the free dimensions of {self.name} are not contiguous (shape {self.shape}, strides {self.strides})",
+                f"indirect: the free dimensions of {self.name} are not contiguous "
+                f"(shape {self.shape}, strides {self.strides})",
                 rule="contiguous",
                 got=self.strides,
                 hint="offsets count elements of one evenly spaced free dimension: copy the tensor first",
@@ -118,7 +119,8 @@ class Access(Views):
             pattern: steps and counts in elements of ``dtype``; on chip the first is the partition, stepping by the row.
             offset: elements to add to the offset of this view.
             scalar_offset: a register or [1, 1] SBUF tile: run-time offset along ``indirect_dim``.
-            vector_offset: an SBUF tile of row numbers along dimension 0 of an HBM tensor, one for each row of the pattern.
+            vector_offset: an SBUF tile of row numbers along dimension 0 of an HBM tensor, one for each row of the
+                pattern.
             indirect_dim: dimension of this view whose stride scales the run-time offset.
             dtype: reinterpret the storage.
         """

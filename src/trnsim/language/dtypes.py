@@ -128,13 +128,21 @@ def to_f32(x: np.ndarray) -> np.ndarray:
     if dtype == float32:
         return x
     if dtype == bfloat16:
-        # twice as quick as ml_dtypes' own cast
-        wide = x.view(np.uint16).astype(np.uint32)
-        wide <<= 16
-        return wide.view(np.float32)
+        # ml_dtypes converts dense arrays at memory speed and strided ones twenty times slower
+        dense = x if x.flags.c_contiguous else np.ascontiguousarray(x.view(np.uint16)).view(dtype)
+        return dense.astype(np.float32)
+    table = _WIDE.get(dtype)
+    if table is not None:
+        # a table of all bit patterns beats the conversion of 8-bit floats tenfold, of float16 twofold
+        return table.take(x.view(_BITS[dtype.itemsize]))
     return x.astype(np.float32)
 
 
+_BITS: dict[int, Any] = {1: np.uint8, 2: np.uint16}
+_WIDE = {
+    d: np.arange(256**d.itemsize, dtype=_BITS[d.itemsize]).view(d).astype(np.float32)
+    for d in (float16, float8_e4m3, float8_e4m3fn, float8_e5m2)
+}
 _INT_RANGE = {d: (np.iinfo(d).min, np.iinfo(d).max) for d in (int8, int16, int32, uint8, uint16, uint32)}
 
 

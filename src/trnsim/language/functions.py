@@ -1,7 +1,7 @@
 """Element-wise functions of one tile. Each gives a new SBUF tile of ``dtype``, or of the input's dtype.
 
-Functions of the Scalar Engine's table are also operators: ``nisa.activation(op=nl.exp)``. ``sin`` and ``cos`` reduce their
-argument to [-π, π] first, which the activation instruction does not; the reduction is accurate to |x| = 4e5.
+Functions of the Scalar Engine's table are also operators: ``nisa.activation(op=nl.exp)``. ``sin`` and ``cos`` reduce
+their argument to [-π, π] first, which the activation instruction does not; the reduction is accurate to |x| = 4e5.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def copy(x: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def exp(x: Any, dtype: Any = None) -> NkiTensor:
-    """E to the power ``x``."""
+    """The exponential function."""
     return activate("exp", x, dtype)
 
 

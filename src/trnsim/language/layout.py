@@ -13,7 +13,6 @@ import numpy as np
 from trnsim.errors import WrongArgument, WrongShape
 from trnsim.language.dtypes import DType
 from trnsim.language.objects import MemoryRegion, NKIObject
-from trnsim.memory import Storage
 
 
 class Dynamic:
@@ -54,7 +53,7 @@ class Layout(NKIObject):
     offset: int
     dtype: DType
     buffer: MemoryRegion
-    storage: Storage
+    storage: Any
     dynamic: Dynamic | None
     _array: np.ndarray | None
 
@@ -86,7 +85,8 @@ class Layout(NKIObject):
     def row(self) -> int:
         """Elements (of this view's dtype) of one partition of the storage."""
         storage = self.storage
-        return storage.row * storage.itemsize // int(self.dtype.itemsize)
+        row: int = storage.row * storage.itemsize // int(self.dtype.itemsize)
+        return row
 
     @property
     def free_size(self) -> int:
@@ -99,7 +99,8 @@ class Layout(NKIObject):
     @property
     def partition_start(self) -> int:
         """First partition of an on-chip view, as the hardware counts."""
-        return self.storage.partition + self.offset // self.row
+        start: int = self.storage.partition + self.offset // self.row
+        return start
 
     def is_contiguous(self) -> bool:
         """True when the view is dense and row-major (on chip: within each partition)."""

@@ -1,7 +1,7 @@
 """Element-wise functions of two operands, which are also operators: ``nl.add(x, y)`` and ``op=nl.add``.
 
-Operands are tiles or one tile and a number; a ``[P, 1]`` tile, or size-1 free dimensions, broadcast. The result is a new
-SBUF tile. Its dtype is ``dtype``, else the tile's (with two tiles of different dtypes, the wider one's).
+Operands are tiles or one tile and a number; a ``[P, 1]`` tile, or size-1 free dimensions, broadcast. The result is a
+new SBUF tile. Its dtype is ``dtype``, else the tile's (with two tiles of different dtypes, the wider one's).
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def invert(x: Any, dtype: Any = None) -> NkiTensor:
     return dst
 
 
-def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> Any:
     whole = all(v.dtype.kind in "iub" for v in (x, y))
     with np.errstate(all="ignore"):
         if name != "divide" and whole:

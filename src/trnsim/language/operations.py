@@ -1,4 +1,4 @@
-"""Moving, shaping and picking: loads and stores, products and transposes, selection, gathers, random tiles, printing."""
+"""Moving, shaping and picking: loads, stores, products, transposes, selection, gathers, random tiles, printing."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 
 
 def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
-    t = as_tile(t, role)
-    if t.on_chip:
+    found = as_tile(t, role)
+    if found.on_chip:
         raise WrongBuffer(
-            f"{role} ({t.name}) is in {t.buffer}, and {what} HBM",
+            f"{role} ({found.name}) is in {found.buffer}, and {what} HBM",
             rule="buffer",
-            got=str(t.buffer),
+            got=str(found.buffer),
             limit="hbm",
             hint="move tiles on chip with nl.copy or nisa.tensor_copy",
         )
-    return t
+    return found
 
 
 @function
@@ -127,11 +127,12 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
     x = as_tile(x, "x")
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise WrongArgument(f"axis is {axis} and x has {x.ndim} dimensions", rule="axis", got=axis, limit=x.ndim)
-    return x.expand_dim(axis + x.ndim + 1 if axis < 0 else axis)
+    view: NkiTensor = x.expand_dim(axis + x.ndim + 1 if axis < 0 else axis)
+    return view
 
 
 def _rows(x: NkiTensor, partitions: int) -> NkiTensor:
-    """One partition repeated over many. Engines cannot, so DMA writes it to HBM and reads it back for every partition."""
+    """One partition repeated over many. Engines cannot, so DMA writes it to HBM and reads it back for each of them."""
     x = x if x.buffer is sbuf else copy(x)
     scratch = tile(x.shape, x.dtype, MemoryRegion.private_hbm)
     nisa.dma_copy(scratch, x)
@@ -142,7 +143,7 @@ def _rows(x: NkiTensor, partitions: int) -> NkiTensor:
 
 @function
 def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` repeated to ``shape``: of the same rank, each dimension equal or grown from 1. ``x`` itself if nothing changes."""
+    """``x`` repeated to ``shape``: same rank, each dimension equal or grown from 1. ``x`` itself if nothing changes."""
     x = as_tile(x, "x")
     wanted = dtype_or(dtype, x.dtype)
     shape = tuple(int(n) for n in shape)
@@ -167,7 +168,7 @@ def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` where ``condition`` is nonzero, else ``y``; ``x`` and ``y`` are tiles of the condition's shape or numbers."""
+    """``x`` where ``condition`` is nonzero, else ``y``: tiles of the condition's shape, or numbers."""
     condition = as_tile(condition, "condition")
     tiles = [t for t in (x, y) if isinstance(t, NkiTensor)]
     default = condition.dtype if not tiles else tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)

@@ -93,7 +93,8 @@ def _sizes(t: Views, dim: int, group: tuple[str, ...], fixed_sizes: dict[str, in
     if sizes.count(-1) > 1:
         open_names = [name for name in group if name not in fixed_sizes]
         raise WrongArgument(
-            f"rearrange: dimension {dim} of {t.name} has {t.shape[dim]} elements, which does not say the sizes of {', '.join(open_names)}",
+            f"rearrange: dimension {dim} of {t.name} has {t.shape[dim]} elements, "
+            f"which does not say the sizes of {', '.join(open_names)}",
             rule="rearrange",
             got=open_names,
             limit=1,

@@ -109,9 +109,9 @@ def softmax(x: Any, axis: Any = -1, dtype: Any = None) -> NkiTensor:
 
 @function
 def rms_norm(
-    x: Any, w: Any, axis: Any, n: int, epsilon: float = 1e-6, dtype: Any = None, compute_dtype: Any = None
+    x: Any, w: Any, axis: Any, n: Any, epsilon: float = 1e-6, dtype: Any = None, compute_dtype: Any = None
 ) -> NkiTensor:
-    """``x / sqrt(Σ x² / n + epsilon) * w`` with the sum along ``axis``; intermediates are of ``compute_dtype`` (fp32)."""
+    """``x / sqrt(Σ x² / n + epsilon) * w`` with the sum along ``axis``; ``compute_dtype`` is that of intermediates."""
     x, w = as_tile(x, "x"), as_tile(w, "w")
     if isinstance(n, bool) or not isinstance(n, (int, float)) or n <= 0:
         raise WrongArgument(

@@ -82,7 +82,8 @@ def promote(a: DType, b: DType) -> DType:
         return a if float_a else b
     if float_a:
         return _wider_float(a, b)
-    made = np.result_type(*(uint8 if d == bool_ else d for d in (a, b)))
+    whole: list[Any] = [uint8 if d == bool_ else d for d in (a, b)]
+    made = np.result_type(*whole)
     # int32 with uint32 would need 64 bits, which hardware lacks
     return made if made.itemsize <= 4 else float32
 

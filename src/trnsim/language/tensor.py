@@ -34,7 +34,7 @@ class NkiTensor(Access):
     ) -> None:
         self.shape = tuple(int(n) for n in shape)
         self.dtype = as_dtype(dtype)
-        self.storage = storage  # type: ignore[assignment]
+        self.storage = storage
         self.buffer = as_region(buffer)
         self.strides = row_major(self.shape)
         self.offset = 0
@@ -51,13 +51,17 @@ class NkiTensor(Access):
                 text += f"\n{self.written()}"
         return text
 
-    def written(self) -> np.ndarray:
-        """This view's elements for printing: what was never written is masked."""
+    def missing(self) -> np.ndarray:
+        """Which of this view's elements were never written."""
         marks = self.marks(self.offset)
         if isinstance(marks, int):
-            missing = np.full(self.shape, marks == 0)
-        else:
-            missing = (marks.reshape(*self.shape, -1) == 0).any(axis=-1)
+            # without checks nothing is marked, and an instruction that used the tensor must do
+            return np.full(self.shape, marks == 0 and self.storage.first < 0)
+        return np.asarray((marks.reshape(*self.shape, -1) == 0).any(axis=-1))
+
+    def written(self) -> np.ndarray:
+        """This view's elements for printing: what was never written is masked."""
+        missing = self.missing()
         values = self.array.astype(np.float32) if self.array.dtype.kind == "V" else self.array
         return np.ma.masked_array(values, missing) if missing.any() else values
 
@@ -224,12 +228,8 @@ class NkiTensor(Access):
         shape.extend(self.shape[dim:])
         strides.extend(self.strides[dim:])
         least = 2 if self.on_chip else 1
-        gone = 0
-        for at in dropped:
-            if len(shape) <= least:
-                break
+        for gone, at in enumerate(dropped[: max(len(shape) - least, 0)]):
             del shape[at - gone], strides[at - gone]
-            gone += 1
         made = self._view(shape, strides, offset)
         made.dynamic = dynamic
         return made

@@ -384,7 +384,7 @@ def run_time_scalar(index: Any, what: str) -> Any:
             rule="indirect",
             got=index.shape,
             limit=(1, 1),
-            hint="a run-time index is one element",
+            hint="a run-time index is one element; rows for many come from vector_select",
         )
     if index.dtype.kind not in "iu":
         raise WrongDtype(

@@ -7,14 +7,19 @@ from trnsim.timing.costs import itemsize
 
 
 class Overlaps:
-    """Overlap and cover relations between the regions of one memory, each pair decided once."""
+    """Overlap and cover relations between the regions of one memory, each pair decided once.
 
-    __slots__ = ("_covers", "_lists", "_operands")
+    Regions are found through a grid: one of length L lies in the one or two cells of width 2^k it touches, with 2^k >= L.
+    """
+
+    __slots__ = ("_cells", "_covers", "_levels", "_lists", "_operands")
 
     def __init__(self) -> None:
         self._operands: dict[int, Operand] = {}
         self._lists: dict[int, list[int]] = {}
         self._covers: set[tuple[int, int]] = set()
+        self._cells: dict[tuple[int, int], list[int]] = {}
+        self._levels: dict[int, int] = {}
 
     def of(self, number: int, operand: Operand) -> list[int]:
         """Known regions that share bytes with ``number``, itself included."""
@@ -22,7 +27,8 @@ class Overlaps:
         if found is None:
             found = self._lists[number] = [number]
             self._covers.add((number, number))
-            for other, box in self._operands.items():
+            for other in self._near(operand):
+                box = self._operands[other]
                 if overlap(operand, box):
                     found.append(other)
                     self._lists[other].append(number)
@@ -31,7 +37,26 @@ class Overlaps:
                     if covers(box, operand):
                         self._covers.add((other, number))
             self._operands[number] = operand
+            self._place(number, operand)
         return found
+
+    def _place(self, number: int, operand: Operand) -> None:
+        level = (operand.end_byte - operand.first_byte).bit_length()
+        self._levels[level] = self._levels.get(level, 0) + 1
+        for cell in range(operand.first_byte >> level, ((operand.end_byte - 1) >> level) + 1):
+            self._cells.setdefault((level, cell), []).append(number)
+
+    def _near(self, operand: Operand) -> list[int]:
+        if len(self._operands) < 32:
+            return list(self._operands)
+        near: set[int] = set()
+        for level in self._levels:
+            first, last = operand.first_byte >> level, (operand.end_byte - 1) >> level
+            if last - first > len(self._operands):
+                return list(self._operands)
+            for cell in range(first, last + 1):
+                near.update(self._cells.get((level, cell), ()))
+        return sorted(near)
 
     def covers(self, number: int, other: int) -> bool:
         """True when writing ``number`` overwrites all of ``other``."""
@@ -53,6 +78,10 @@ def overlap(a: Operand, b: Operand) -> bool:
         return False
     if dense(a) and dense(b):
         return True
+    if a.dtype == b.dtype and a.strides == b.strides:
+        known = _alike(a, b)
+        if known is not None:
+            return known
     mine, theirs = runs(a), runs(b)
     if mine is None or theirs is None:
         return True
@@ -67,14 +96,28 @@ def overlap(a: Operand, b: Operand) -> bool:
     return False
 
 
+def _alike(a: Operand, b: Operand) -> bool | None:
+    """Blocks of one matrix: their innermost runs meet in one row, or nowhere. ``None`` when that does not decide."""
+    item = itemsize(a.dtype)
+    low = 1 if a.buffer in ("sbuf", "psum") else 0
+    if not a.strides or a.strides[-1] != 1:
+        return None
+    pitch = min((s for s, n in zip(a.strides[low:-1], a.shape[low:-1], strict=True) if n > 1), default=0) * item
+    length_a, length_b = a.shape[-1] * item, b.shape[-1] * item
+    apart = b.first_byte - a.first_byte
+    if pitch <= 0 or abs(apart) + max(length_a, length_b) > pitch:
+        return None
+    return -length_b < apart < length_a
+
+
 def covers(a: Operand, b: Operand) -> bool:
     """True when ``a`` is dense and its box contains ``b``'s."""
     return (
-        dense(a)
-        and a.first_partition <= b.first_partition
+        a.first_partition <= b.first_partition
         and a.end_partition >= b.end_partition
         and a.first_byte <= b.first_byte
         and a.end_byte >= b.end_byte
+        and dense(a)
     )
 
 
@@ -91,11 +134,13 @@ def runs(a: Operand, most: int = 4096) -> list[tuple[int, int]] | None:
     """The byte runs of an operand (of one partition on chip), sorted; ``None`` when there are too many."""
     item = itemsize(a.dtype)
     low = 1 if a.buffer in ("sbuf", "psum") else 0
-    dims = sorted(((stride, extent) for extent, stride in zip(a.shape[low:], a.strides[low:], strict=True) if extent > 1), key=lambda d: abs(d[0]))
+    dims = sorted(
+        ((abs(stride), extent) for extent, stride in zip(a.shape[low:], a.strides[low:], strict=True) if extent > 1)
+    )
     length = 1
-    while dims and abs(dims[0][0]) <= length:
+    while dims and dims[0][0] <= length:
         stride, extent = dims.pop(0)
-        length = abs(stride) * (extent - 1) + length
+        length = stride * (extent - 1) + length
     count = 1
     for _, extent in dims:
         count *= extent
@@ -103,6 +148,6 @@ def runs(a: Operand, most: int = 4096) -> list[tuple[int, int]] | None:
         return None
     offsets = [0]
     for stride, extent in dims:
-        offsets = [o + abs(stride) * k for o in offsets for k in range(extent)]
+        offsets = [o + stride * k for o in offsets for k in range(extent)]
     begin = a.first_byte
     return sorted((begin + o * item, begin + (o + length) * item) for o in offsets)

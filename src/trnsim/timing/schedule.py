@@ -1,70 +1,43 @@
-"""When each instruction runs: engines in order of readiness, dependencies, DMA queues, capacity.
+"""When each instruction runs.
 
-The stream of a core is played on its engines. The compiler's freedom is modelled by one rule: an engine takes the
-oldest instruction (in program order) that is ready, looking at most `WINDOW` instructions past the oldest one that has
-not started. Everything else is hardware: an instruction is ready when what it reads was written and what it overwrites
-was read (with semaphore latency), a tensor the compiler places gets memory when memory is free, and a DMA occupies its
-issuing queue, then the engines of the partitions it serves.
+The stream of a core is played on its engines and DMA queues. The compiler's freedom is modelled by one rule: a queue
+takes the instruction that is ready and comes first in the program, looking at most `WINDOW` instructions past the oldest
+one that has not started; loads count as standing where their data is first needed. The rest is hardware: dependencies
+with semaphore latency, engines that take one instruction at a time, the Tensor Engine's clock, function tables, DMA.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from typing import Any
 
-from trnsim.memory import PSUM, SBUF
+from trnsim.memory import HBM, SHARED_HBM
 from trnsim.targets import Target
 from trnsim.timing.costs import Uncosted
-from trnsim.timing.regions import Overlaps
-from trnsim.timing.stream import Stream
+from trnsim.timing.engines import DmaEngines, Throttle
+from trnsim.timing.hazards import BYTES, RESULT, TURN, Gate, Hazards
+from trnsim.timing.stream import Kind, Stream
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma.sync", "dma.scalar")
 TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, DMA_SYNC, DMA_SCALAR = range(7)
 _QUEUE = {name: number for number, name in enumerate(QUEUES)}
 
-# how far past the oldest waiting instruction the compiler's scheduler is assumed to look
 WINDOW = 1000
 
-# why an instruction started when it did
-ENGINE, DATA, MEMORY, ORDER, NOTHING = range(5)
-REASONS = ("engine busy", "waits for data", "waits for memory", "waits in order", "first")
+# why an instruction started when it did: its queue was taken, it waited for data or for memory, or for nothing
+BUSY, DATA, MEMORY, FREE = range(4)
+REASONS = ("engine", "data", "memory", "start")
 
-
-class Track:
-    """Who last wrote and since read the bytes of one memory."""
-
-    __slots__ = ("before", "overlaps", "readers", "writer")
-
-    def __init__(self) -> None:
-        self.overlaps = Overlaps()
-        self.writer: dict[int, int] = {}
-        self.readers: dict[int, list[int]] = {}
-        self.before: list[int] = []
-
-
-class Pool:
-    """One on-chip memory shared by tensors the compiler places: oldest dead tensors give way first."""
-
-    def __init__(self, capacity: int, unit: int) -> None:
-        self.free = capacity
-        self.capacity = capacity
-        self.unit = unit
-        self.dead: deque[tuple[int, int]] = deque()
-        self.peak = 0
-
-    def size(self, nbytes: int) -> int:
-        return -(-nbytes // self.unit) * self.unit
+# who writes a DMA's descriptors
+STATIC, SWDGE, HWDGE = range(3)
+MODES = ("static", "swdge", "hwdge")
 
 
 class Schedule:
     """The schedule of one core's stream. ``start[i]`` and ``end[i]`` are nanoseconds after the preamble."""
 
-    def __init__(self, stream: Stream, *, sizes: dict[int, tuple[str, int]], outside: frozenset[int], window: int = WINDOW) -> None:
+    def __init__(self, stream: Stream, *, given: frozenset[int] = frozenset(), window: int = WINDOW) -> None:
         self.stream = stream
         self.target: Target = stream.target
-        self.sizes = sizes
-        self.outside = outside
         self.window = window
         n = len(stream)
         self.start = [0.0] * n
@@ -72,265 +45,196 @@ class Schedule:
         self.queue = [0] * n
         self.cause = [-1] * n
         self.reason = bytearray(n)
+        self.mode = bytearray(n)
+        self.moving: dict[int, float] = {}
         self.busy = [0.0] * len(QUEUES)
-        self.dma_busy = [0.0] * self.target.timing.dma_engines
+        self.count = [0] * len(QUEUES)
         self.table_loads = 0
-        self.throttled = 0.0
         self.uncosted: dict[str, int] = {}
         self.read_bytes = self.written_bytes = 0
+        self.flops = 0
+        self._outside = given | _results(stream)
+        self._pe = Throttle(self.target.timing)
+        self._dma = DmaEngines(self.target.timing)
+        self._table: str | None = None
+        self._ports = [0.0, 0.0]
+        self._fixed = [self._queue_of(kind) for kind in stream.kinds]
         self._run()
-
-    # -- dependencies -------------------------------------------------------------------------------------------------
-
-    def _deps(self, i: int) -> tuple[dict[int, bool], list[int]]:
-        """Earlier instructions ``i`` waits for (True: their result; False: only their place), and those holding its memory."""
-        stream = self.stream
-        regions = stream.regions
-        tracks = self._tracks
-        deps: dict[int, bool] = {}
-        memory: list[int] = []
-        for number in stream.reads[i]:
-            region = regions[number]
-            track = tracks.get(region.key)
-            if track is None:
-                track = self._open(region, memory)
-            writer = track.writer
-            if not writer:
-                continue
-            for other in track.overlaps.of(number, region.operand):
-                w = writer.get(other)
-                if w is not None:
-                    deps[w] = True
-        for number in stream.writes[i]:
-            region = regions[number]
-            track = tracks.get(region.key)
-            if track is None:
-                track = self._open(region, memory)
-            memory.extend(track.before)
-            writer, readers = track.writer, track.readers
-            for other in track.overlaps.of(number, region.operand):
-                w = writer.get(other)
-                if w is not None and w not in deps:
-                    deps[w] = False
-                found = readers.get(other)
-                if found:
-                    for r in found:
-                        if r not in deps:
-                            deps[r] = False
-        for number in stream.reads[i]:
-            track = tracks[regions[number].key]
-            found = track.readers.get(number)
-            if found is None:
-                track.readers[number] = [i]
-            else:
-                found.append(i)
-        for number in stream.writes[i]:
-            region = regions[number]
-            track = tracks[region.key]
-            writer, readers = track.writer, track.readers
-            for other in track.overlaps.of(number, region.operand):
-                if track.overlaps.covers(number, other):
-                    if other in writer:
-                        del writer[other]
-                    if other in readers:
-                        del readers[other]
-            writer[number] = i
-        for index in stream.after[i]:
-            deps[stream.position(index)] = True
-        deps.pop(i, None)
-        return deps, memory
-
-    def _open(self, region: Any, memory: list[int]) -> Track:
-        """First use of a memory: a tensor the compiler places takes bytes, from dead tensors when none are free."""
-        track = self._tracks[region.key] = Track()
-        found = self.sizes.get(region.uid)
-        if found is None or region.key != region.uid:
-            return track
-        buffer, nbytes = found
-        pool = self._pools[buffer]
-        need = pool.size(nbytes)
-        while pool.free < need and pool.dead:
-            uid, size = pool.dead.popleft()
-            old = self._tracks.pop(uid, None)
-            pool.free += size
-            if old is not None:
-                track.before.extend(old.writer.values())
-                for readers in old.readers.values():
-                    track.before.extend(readers)
-        pool.free -= need
-        pool.peak = max(pool.peak, pool.capacity - pool.free)
-        return track
-
-    def _close(self, i: int) -> None:
-        """Tensors whose last access is ``i`` may give their memory to later ones."""
-        stream = self.stream
-        for number in (*stream.reads[i], *stream.writes[i]):
-            region = stream.regions[number]
-            if region.key == region.uid and stream.last[region.uid] == i:
-                found = self.sizes.get(region.uid)
-                if found is not None and region.uid not in self._dead:
-                    self._dead.add(region.uid)
-                    pool = self._pools[found[0]]
-                    pool.dead.append((region.uid, pool.size(found[1])))
-
-    # -- the clock ----------------------------------------------------------------------------------------------------
+        self.dma_busy = self._dma.busy
+        self.throttled = self._pe.lost
 
     def _run(self) -> None:
-        stream, target, time = self.stream, self.target, self.target.timing
+        stream, time = self.stream, self.target.timing
         n = len(stream)
-        self._tracks: dict[Any, Track] = {}
-        self._pools = {SBUF: Pool(target.sbuf_partition_bytes, 1), PSUM: Pool(target.psum_partition_bytes, target.psum_bank_bytes)}
-        self._dead: set[int] = set()
-        kinds, kind_of = stream.kinds, stream.kind
         start, end, queue_of = self.start, self.end, self.queue
         cause, reason = self.cause, self.reason
+        kind_of = stream.kind
+        fixed = self._fixed
+        place = _places(stream)
+        done = bytearray(n)
+        hazards = Hazards(stream, queue_of, end, done, TENSOR)
         free = [0.0] * len(QUEUES)
         # P: GpSimd begins 1.27 us after the other engines
-        free[GPSIMD] = 1270.0 if target.generation > 2 else 0.0
+        free[GPSIMD] = time.gpsimd_begin
         before = [-1] * len(QUEUES)
-        available: list[list[int]] = [[] for _ in QUEUES]
+        available: list[list[tuple[int, int]]] = [[] for _ in QUEUES]
         future: list[list[tuple[float, int]]] = [[] for _ in QUEUES]
         ready = [0.0] * n
         waits = [0] * n
-        followers: dict[int, list[tuple[int, bool]]] = {}
-        done = bytearray(n)
-        issue = self._issue_table()
-        sem, sem_pe, sem_dma = time.semaphore, time.semaphore_pe, time.semaphore_dma
-        self._engine_free = [0.0] * time.dma_engines
-        self._direction = [(True, 0.0)] * time.dma_engines
-        self._pe = _Throttle(time)
-        self._table: str | None = None
+        followers: dict[int, list[tuple[int, int]]] = {}
+        watched = hazards.watched
+        wake = [time.semaphore] * len(QUEUES)
+        wake[TENSOR] = time.semaphore_pe
+        wake_dma, wake_swdge = time.semaphore_dma, time.semaphore_swdge
+        is_dma = [kind.transfer is not None for kind in stream.kinds]
         heappush, heappop = heapq.heappush, heapq.heappop
+        queues = range(len(QUEUES))
 
-        def seen(p: int, i: int, result: bool) -> float:
+        def seen(p: int, i: int, how: int) -> float:
             """When ``i`` may start as far as ``p`` is concerned."""
-            qp, qi = queue_of[p], queue_of[i]
-            if not result and qp == qi:
+            qi = queue_of[i]
+            if how == TURN or (how == BYTES and queue_of[p] == qi):
                 return start[p]
-            if qp == TENSOR and qi == TENSOR and self._same_psum(p, i):
-                return start[p]
-            t = end[p]
-            if qp >= DMA_SYNC or kinds[kind_of[p]].transfer is not None:
-                return t + sem_dma
-            return t + (sem_pe if qi == TENSOR else sem)
+            if is_dma[kind_of[p]]:
+                return end[p] + wake_dma
+            if qi == GPSIMD and is_dma[kind_of[i]]:
+                return end[p] + wake_swdge
+            return end[p] + wake[qi]
 
-        admitted = 0
-        oldest = 0
+        admitted = oldest = 0
+        stretch = 0
         while oldest < n:
-            limit = min(n, oldest + self.window)
+            limit = oldest + self.window + stretch
+            if limit > n:
+                limit = n
             while admitted < limit:
                 i = admitted
                 admitted += 1
-                queue_of[i] = issue[kind_of[i]](i)
-                deps, memory = self._deps(i)
-                for p in memory:
-                    if p != i and p not in deps:
-                        deps[p] = False
+                q = fixed[kind_of[i]]
+                queue_of[i] = self._dma_queue(i) if q < 0 else q
                 missing = 0
-                for p, result in deps.items():
+                latest = 0.0
+                for p, how in hazards.admit(i).items():
                     if done[p]:
-                        t = seen(p, i, result)
-                        if t > ready[i]:
-                            ready[i] = t
+                        t = seen(p, i, how)
+                        if t > latest:
+                            latest = t
                             cause[i] = p
-                            reason[i] = DATA if result else MEMORY
+                            reason[i] = DATA if how == RESULT else MEMORY
                     else:
-                        followers.setdefault(p, []).append((i, result))
+                        if p in followers:
+                            followers[p].append((i, how))
+                        else:
+                            followers[p] = [(i, how)]
                         missing += 1
+                for gate in hazards.gates:
+                    if gate.left:
+                        gate.waiting.append(i)
+                        missing += 1
+                    elif gate.end + wake[queue_of[i]] > latest:
+                        latest = gate.end + wake[queue_of[i]]
+                        cause[i], reason[i] = gate.last, MEMORY
+                ready[i] = latest
                 waits[i] = missing
-                self._close(i)
                 if not missing:
-                    heappush(future[queue_of[i]], (ready[i], i))
-            best, at = -1, float("inf")
-            for q in range(len(QUEUES)):
-                if available[q]:
-                    t = free[q]
-                elif future[q]:
-                    t = future[q][0][0]
-                    if t < free[q]:
-                        t = free[q]
+                    heappush(future[queue_of[i]], (latest, i))
+            q, at = -1, float("inf")
+            for candidate in queues:
+                if available[candidate]:
+                    t = free[candidate]
+                elif future[candidate]:
+                    t = future[candidate][0][0]
+                    if t < free[candidate]:
+                        t = free[candidate]
                 else:
                     continue
                 if t < at:
-                    best, at = q, t
-            q = best
+                    q, at = candidate, t
+            if q < 0:
+                # everybody waits for an instruction beyond the window
+                stretch += self.window
+                continue
             ahead, now = future[q], available[q]
             while ahead and ahead[0][0] <= at:
-                heappush(now, heappop(ahead)[1])
-            i = heappop(now)
-            if free[q] > ready[i]:
-                cause[i], reason[i] = before[q], ENGINE
+                i = heappop(ahead)[1]
+                heappush(now, (place[i], i))
+            i = heappop(now)[1]
+            if free[q] > ready[i] or (ready[i] <= 0.0 and before[q] >= 0):
+                cause[i], reason[i] = before[q], BUSY
             elif cause[i] < 0:
-                reason[i] = NOTHING
-            free[q] = self._start(i, q, at)
+                reason[i] = FREE
+            free[q] = self._begin(i, q, at)
             before[q] = i
             done[i] = 1
-            for j, result in followers.pop(i, ()):
-                t = seen(i, j, result)
+            for j, how in followers.pop(i, ()):
+                t = seen(i, j, how)
                 if t > ready[j]:
                     ready[j] = t
                     cause[j] = i
-                    reason[j] = DATA if result else MEMORY
+                    reason[j] = DATA if how == RESULT else MEMORY
                 waits[j] -= 1
                 if not waits[j]:
                     heappush(future[queue_of[j]], (ready[j], j))
+            if i in watched:
+                let: list[tuple[int, Gate]] = []
+                hazards.passed(i, let)
+                for j, gate in let:
+                    t = gate.end + wake[queue_of[j]]
+                    if t > ready[j]:
+                        ready[j] = t
+                        cause[j], reason[j] = gate.last, MEMORY
+                    waits[j] -= 1
+                    if not waits[j]:
+                        heappush(future[queue_of[j]], (ready[j], j))
             while oldest < n and done[oldest]:
                 oldest += 1
-        self.sbuf_peak = self._pools[SBUF].peak
-        self.psum_peak = self._pools[PSUM].peak
-        self._tracks.clear()
+                stretch = 0
+        self.sbuf_peak = hazards.pools["sbuf"].peak
+        self.psum_peak = hazards.pools["psum"].peak
 
-    def _same_psum(self, p: int, i: int) -> bool:
-        """Matmuls into one PSUM tile forward to each other inside the engine."""
-        regions = self.stream.regions
-        keys = {regions[number].key for number in self.stream.writes[p]}
-        return any(regions[number].key in keys for number in self.stream.writes[i])
+    # -- queues -------------------------------------------------------------------------------------------------------
 
-    def _issue_table(self) -> list[Any]:
-        """For each kind, a function giving the queue of one of its instructions."""
-        table = []
-        for kind in self.stream.kinds:
-            if kind.transfer is not None:
-                table.append(self._dma_queue)
-                continue
-            cost = kind.cost
-            if isinstance(cost, Uncosted):
-                self.uncosted[cost.name] = self.uncosted.get(cost.name, 0) + kind.count
-                number = _QUEUE.get(kind.call.engine, SYNC)
-            else:
-                number = _QUEUE[cost.engine]
-            table.append(lambda i, number=number: number)
-        return table
-
-    def _mode(self, i: int) -> str:
-        """Who writes the descriptors of DMA ``i``; see `trnsim.timing.dma`."""
-        transfer = self.stream.kinds[self.stream.kind[i]].transfer
-        assert transfer is not None
-        mode = transfer.mode
-        if mode in ("swdge", "hwdge"):
-            return mode
-        if mode == "none" or self.target.generation == 2:
-            return "static"
-        regions = self.stream.regions
-        for number in (*self.stream.writes[i], *self.stream.reads[i]):
-            if regions[number].uid in self.outside:
-                return "swdge"
-        return "hwdge"
+    def _queue_of(self, kind: Kind) -> int:
+        """The queue of a kind's instructions; -1 where each DMA has to be asked."""
+        if kind.transfer is not None:
+            return -1
+        if isinstance(kind.cost, Uncosted):
+            self.uncosted[kind.cost.name] = self.uncosted.get(kind.cost.name, 0) + kind.count
+            return _QUEUE.get(kind.call.engine, SYNC)
+        return _QUEUE[kind.cost.engine]
 
     def _dma_queue(self, i: int) -> int:
-        transfer = self.stream.kinds[self.stream.kind[i]].transfer
+        """Choose who writes the descriptors of DMA ``i``, and the queue that issues it."""
+        stream = self.stream
+        transfer = stream.kinds[stream.kind[i]].transfer
         assert transfer is not None
-        if self._mode(i) == "swdge":
+        mode = transfer.mode
+        if mode == "hwdge":
+            self.mode[i] = HWDGE
+        elif mode == "swdge":
+            self.mode[i] = SWDGE
+        elif mode == "none" or self.target.generation == 2 or len(transfer.work) < 2:
+            self.mode[i] = STATIC
+        else:
+            regions = stream.regions
+            ours = all(regions[number].uid not in self._outside for number in (*stream.writes[i], *stream.reads[i]))
+            self.mode[i] = HWDGE if ours else SWDGE
+        if self.mode[i] == SWDGE:
             return GPSIMD
         if transfer.trigger in ("sync", "scalar"):
             return DMA_SYNC if transfer.trigger == "sync" else DMA_SCALAR
+        if self.mode[i] == STATIC and self.target.generation > 2:
+            return DMA_SYNC
         return DMA_SYNC if transfer.load else DMA_SCALAR
 
-    def _start(self, i: int, q: int, at: float) -> float:
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, i: int, q: int, at: float) -> float:
         """Run instruction ``i`` on queue ``q`` at ``at``; returns when the queue takes the next one."""
         kind = self.stream.kinds[self.stream.kind[i]]
+        self.count[q] += 1
         if kind.transfer is not None:
-            return self._start_dma(i, q, at)
+            return self._begin_dma(i, q, at)
         cost = kind.cost
         self.start[i] = at
         if isinstance(cost, Uncosted):
@@ -339,102 +243,77 @@ class Schedule:
         busy, done = cost.busy, cost.done
         if q == TENSOR:
             busy, done = self._pe.run(at, busy, done)
+            self.flops += cost.flops
         elif cost.table is not None and cost.table != self._table:
             self._table = cost.table
             self.table_loads += 1
-            busy += self.target.timing.act_table
-            done += self.target.timing.act_table
+            load = self.target.timing.act_table
+            busy += load
+            done += load
         self.busy[q] += busy
         self.end[i] = at + done
         return at + busy
 
-    def _start_dma(self, i: int, q: int, at: float) -> float:
+    def _begin_dma(self, i: int, q: int, at: float) -> float:
         time = self.target.timing
         transfer = self.stream.kinds[self.stream.kind[i]].transfer
         assert transfer is not None
-        mode = self._mode(i)
-        if mode == "swdge":
+        mode = self.mode[i]
+        if mode == SWDGE:
             busy, delay = time.swdge_issue + time.swdge_row * transfer.descriptors, time.swdge_start
-        elif mode == "hwdge":
+        elif mode == HWDGE:
             busy, delay = time.hwdge_issue, time.hwdge_start
         else:
             busy, delay = time.static_issue, time.static_start
-        arrive = at + delay
-        finish = arrive
-        engine_free = self._engine_free
-        stretch = time.dma_read_stretch if transfer.load else 1.0
-        direction, turnaround = self._direction, time.dma_turnaround
-        for e, work, packets in transfer.work:
-            begin = engine_free[e]
-            load, before = direction[e]
-            if begin <= arrive:
-                begin = arrive
-            elif load != transfer.load:
-                # queued behind the other direction: the rings alternate packet by packet
-                work += turnaround * (before if before < packets else packets)
-            direction[e] = (transfer.load, packets)
-            engine_free[e] = begin + work
-            self.dma_busy[e] += work
-            stop = begin + work * stretch
-            if stop > finish:
-                finish = stop
         self.start[i] = at
-        self.end[i] = finish + (time.dma_load if transfer.load else time.dma_store)
+        self.end[i] = self._dma.move(transfer, at + delay)
+        self.moving[i] = self._dma.begin
         self.busy[q] += busy
         self.read_bytes += transfer.read
         self.written_bytes += transfer.written
         return at + busy
 
 
-class _Throttle:
-    """P: the Tensor Engine runs at half speed until a window of 3.4 us was busy, and again after an idle one."""
+def _results(stream: Stream) -> frozenset[int]:
+    """HBM tensors a kernel writes without reading: what it returns."""
+    read: set[int] = set()
+    written: set[int] = set()
+    regions = stream.regions
+    for found, each in ((read, set(stream.reads)), (written, set(stream.writes))):
+        for numbers in each:
+            for number in numbers:
+                if regions[number].operand.buffer in (HBM, SHARED_HBM):
+                    found.add(regions[number].uid)
+    return frozenset(written - read)
 
-    def __init__(self, time: Any) -> None:
-        self.time = time
-        self.slow = bool(time.pe_throttle)
-        self.window = 0
-        self.used = 0.0
-        self.until = 0.0
-        self.lost = 0.0
-        self.free = 0.0
 
-    def run(self, at: float, busy: float, done: float) -> tuple[float, float]:
-        time = self.time
-        if time.pe_throttle:
-            self._advance(at)
-        if at > self.free + 1.0:
-            busy += time.pe_stall
-            done += time.pe_stall
-        if self.slow:
-            self.lost += busy
-            busy, done = 2 * busy, 2 * busy + (done - busy) * 1.23
-        self.free = at + busy
-        if time.pe_throttle:
-            self._use(max(at, self.until), at + done)
-            self.until = max(self.until, at + done)
-        return busy, done
-
-    def _use(self, begin: float, stop: float) -> None:
-        """Count busy time, closing the windows it spans."""
-        width = self.time.pe_window
-        while True:
-            edge = (self.window + 1) * width
-            if stop <= edge:
-                self.used += max(0.0, stop - begin)
-                return
-            self.used += max(0.0, edge - begin)
-            begin = max(begin, edge)
-            self._close()
-
-    def _advance(self, at: float) -> None:
-        while at >= (self.window + 1) * self.time.pe_window:
-            self._close()
-
-    def _close(self) -> None:
-        share = self.used / self.time.pe_window
-        if share >= self.time.pe_promote:
-            self.slow = False
-        elif share < self.time.pe_demote:
-            self.slow = True
-        self.used = 0.0
-        self.window += 1
+def _places(stream: Stream) -> list[int]:
+    """Where each instruction stands in the order of issue: loads stand before the first reader of their data."""
+    n = len(stream)
+    place = list(range(n))
+    waiting: dict[int, list[tuple[int, int]]] = {}
+    loads = [kind.transfer is not None and kind.transfer.load for kind in stream.kinds]
+    regions = stream.regions
+    for i in range(n):
+        if waiting:
+            for number in stream.reads[i]:
+                region = regions[number]
+                pending = waiting.get(region.uid)
+                if not pending:
+                    continue
+                box = region.operand
+                left = []
+                for load, other in pending:
+                    made = regions[other].operand
+                    if made.first_byte < box.end_byte and box.first_byte < made.end_byte:
+                        place[load] = i
+                    else:
+                        left.append((load, other))
+                if left:
+                    waiting[region.uid] = left
+                else:
+                    del waiting[region.uid]
+        if loads[stream.kind[i]]:
+            for number in stream.writes[i]:
+                waiting.setdefault(regions[number].uid, []).append((i, number))
+    return place

@@ -15,13 +15,14 @@ from trnsim.timing.dma import DMA_NAMES, Transfer, transfer_of
 class Kind:
     """All instructions that cost the same: instruction, engine, operand layouts, options."""
 
-    __slots__ = ("call", "cost", "count", "number", "transfer")
+    __slots__ = ("call", "cost", "count", "number", "ordered", "transfer")
 
     def __init__(self, number: int, call: Call, cost: Cost | Uncosted, transfer: Transfer | None) -> None:
         self.number = number
         self.call = call
         self.cost = cost
         self.transfer = transfer
+        self.ordered = bool(call.info.get("ordered"))
         self.count = 0
 
 

@@ -1,0 +1,387 @@
+"""Reductions of vectors: dot, dotu, dotc, nrm2, asum, iamax, iamin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas.arguments import HALF, rounds, vectors
+from trnblas.kernels import dot as kernels
+from trnblas.split import compensated_dot, split_gemm
+from trnsci import ArgumentError, Op, array_function, check
+from trnsci.gradient import Saved
+from trnsci.nki import N_TILE, P_MAX, launch
+from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
+
+WIDTH = 4 * N_TILE
+
+
+@array_function
+def dot(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+    """Return ``sum(x * y)`` over the last axis, without conjugation.
+
+    Args:
+        x: [..., N]
+        y: [..., N]; leading axes broadcast.
+        precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
+        out: [...], memory for the result, shared with no operand.
+
+    Returns:
+        [...] in the operands' dtype.
+
+    Error bound:
+        ``g(N) |x| . |y|`` with ``u`` = 2**-24 (fp32, fast) or 2**-53 (fp64). ``compensated`` gives
+        ``u |x . y| + g(N)**2 |x| . |y|``: as if computed in twice the precision and rounded once. ``fast`` rounds the
+        operands to bfloat16 first, which adds ``2**-6.99 |x| . |y|``. Complex vectors count 2N + 1 terms, and sqrt(2).
+
+    Example:
+        >>> dot(torch.ones(3), torch.ones(3))
+        tensor(3.)
+    """
+    return _reduced("dot", x, y, precision, out)
+
+
+@array_function
+def dotu(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+    """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
+    return _reduced("dotu", x, y, precision, out)
+
+
+@array_function
+def dotc(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+    """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
+
+    Example:
+        >>> dotc(torch.tensor([1j]), torch.tensor([1j]))
+        tensor(1.+0.j)
+    """
+    check.tensor("dotc", x=x)
+    return _reduced("dotc", x.conj(), y, precision, out)
+
+
+def _reduced(op: str, x: Tensor, y: Tensor, precision: Precision | None, out: Tensor | None) -> Tensor:
+    dtype = vectors(op, x=x, y=y)
+    check.equal(op, "N", x=x.shape[-1], y=y.shape[-1])
+    batch = check.broadcast(op, x=x.shape[:-1], y=y.shape[:-1])
+    policy = resolve(op, precision, dtype)
+    if out is None:
+        return _dot(x, y, policy)
+    check.out(op, out, shape=batch, dtype=dtype, x=x, y=y)
+    return _dot.write(out, x, y, policy)
+
+
+@array_function
+def asum(x: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+    """Return the sum of ``|x|`` over the last axis; ``|Re| + |Im|`` for complex vectors, as BLAS does.
+
+    Args:
+        x: [..., N]
+        precision: as for `dot`.
+        out: [...], memory for the result, real, shared with no operand.
+
+    Returns:
+        [...], real. ``|error| <= g(N - 1) sum(|x|)``, ``g(2N - 1)`` for complex vectors.
+
+    Example:
+        >>> asum(torch.tensor([1.0, -2.0]))
+        tensor(3.)
+    """
+    return _norm("asum", x, precision, out)
+
+
+@array_function
+def nrm2(x: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+    """Return the Euclidean norm over the last axis, without overflow or harmful underflow.
+
+    Args:
+        x: [..., N]
+        precision: as for `dot`.
+        out: [...], memory for the result, real, shared with no operand.
+
+    Returns:
+        [...], real. ``|error| <= g(N / 2 + 3) norm``, ``g(N + 3)`` for complex vectors.
+
+    Example:
+        >>> nrm2(torch.tensor([3.0, 4.0]))
+        tensor(5.)
+    """
+    return _norm("nrm2", x, precision, out)
+
+
+def _norm(op: str, x: Tensor, precision: Precision | None, out: Tensor | None) -> Tensor:
+    dtype = vectors(op, x=x)
+    policy = resolve(op, precision, dtype)
+    real = dtype.to_real()
+    if policy in ("compensated", "fp64") and arithmetic(policy, dtype) is not dtype or policy == "compensated":
+        result = _by_dot(op, x, policy)
+    elif out is not None:
+        check.out(op, out, shape=tuple(x.shape[:-1]), dtype=real, x=x)
+        return _norms.write(out, x, op, policy)
+    else:
+        return _norms(x, op, policy)
+    if out is None:
+        return result
+    check.out(op, out, shape=tuple(x.shape[:-1]), dtype=real, x=x)
+    return out.copy_(result)
+
+
+def _by_dot(op: str, x: Tensor, policy: Precision) -> Tensor:
+    """The norm from a dot product of higher precision, scaled by a power of two so that no square overflows."""
+    x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
+    if op == "asum":
+        return _dot(x.abs(), torch.ones_like(x), policy)
+    if x.shape[-1] == 0:
+        return x.sum(-1)
+    largest = x.detach().abs().amax(-1, keepdim=True).float()
+    scale = torch.exp2(torch.frexp(torch.where(largest.isfinite() & (largest > 0), largest, 1.0)).exponent.float())
+    scale = scale.clamp(2.0**-100, 2.0**100).to(x.dtype)
+    scaled = x / scale
+    return _dot(scaled, scaled, policy).sqrt() * scale.squeeze(-1)
+
+
+@array_function
+def iamax(x: Tensor) -> Tensor:
+    """Return the position (from 0) of the first element of largest ``|x|``; ``|Re| + |Im|`` for complex vectors.
+
+    Args:
+        x: [..., N], N at least 1. A NaN counts as larger than any number.
+
+    Returns:
+        [...], int64.
+
+    Example:
+        >>> iamax(torch.tensor([1.0, -3.0, 2.0]))
+        tensor(1)
+    """
+    return _position("iamax", x)
+
+
+@array_function
+def iamin(x: Tensor) -> Tensor:
+    """Return the position (from 0) of the first element of smallest ``|x|``; a NaN counts as smaller than any number.
+
+    Example:
+        >>> iamin(torch.tensor([1.0, -3.0, 0.5]))
+        tensor(2)
+    """
+    return _position("iamin", x)
+
+
+def _position(op: str, x: Tensor) -> Tensor:
+    vectors(op, x=x)
+    if x.shape[-1] == 0:
+        raise ArgumentError(op=op, argument="shape of x", got=tuple(x.shape), expected="at least one element")
+    return _extreme(x.detach(), op == "iamax")
+
+
+def _batch(x: Tensor, y: Tensor) -> tuple[int, ...]:
+    return check.broadcast("dot", x=x.shape[:-1], y=y.shape[:-1])
+
+
+def _dot_fake(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
+    return x.new_empty(_batch(x, y))
+
+
+def _dot_cost(x: Tensor, y: Tensor, precision: Precision) -> int:
+    return 2 * x.shape[-1] * _dot_fake(x, y, precision).numel() * (4 if x.is_complex() else 1)
+
+
+_dot = Op("trnblas::dot", fake=_dot_fake, cost=_dot_cost, schema="(Tensor x, Tensor y, str precision) -> Tensor")
+
+
+@_dot.impl("pytorch")
+def _dot_pytorch(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
+    dtype, work = x.dtype, arithmetic(precision, x.dtype)
+    if precision == "compensated":
+        return compensated_dot(x, y)
+    if precision == "fast":
+        work = torch.complex64 if dtype.is_complex else torch.float32
+        if dtype not in HALF:
+            x, y = to_bfloat16_values(x), to_bfloat16_values(y)
+    x, y = x.to(work), y.to(work)
+    if x.ndim == 1 and y.ndim == 1:
+        return torch.dot(x, y).to(dtype)
+    return torch.linalg.vecdot(x.conj(), y).to(dtype)
+
+
+@_dot.vjp(saves=("x", "y"))
+def _dot_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    found = {}
+    if saved.needs("x"):
+        found["x"] = (grad.unsqueeze(-1) * saved.y.conj()).sum_to_size(saved.x.shape)
+    if saved.needs("y"):
+        found["y"] = (grad.unsqueeze(-1) * saved.x.conj()).sum_to_size(saved.y.shape)
+    return found
+
+
+def _dot_limits(x: Tensor, y: Tensor, precision: Precision) -> str | None:
+    if precision == "compensated" and x.dtype not in (torch.float32, torch.complex64):
+        return "the compensated kernel takes float32 and complex64; ask for fp64, or use backend 'pytorch'"
+    return None
+
+
+@_dot.impl("nki", limits=_dot_limits)
+def _dot_nki(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
+    result = _dot_fake(x, y, precision)
+    if result.numel() == 0 or x.shape[-1] == 0:
+        return result.zero_()
+    if x.is_complex():
+        # Four real products of the planes, in one program.
+        real = torch.stack([x.real, x.imag, x.real, x.imag]), torch.stack([y.real, y.imag, y.imag, y.real])
+        shape = (4, *result.shape, x.shape[-1])
+        rr, ii, ri, ir = _dot_nki(
+            *(t.reshape(4, *[1] * (len(shape) - t.ndim), *t.shape[1:]).expand(shape) for t in real), precision
+        )
+        return torch.complex(rr - ii, ri + ir)
+    if precision == "fp64":
+        product = split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())
+        return product[..., 0, 0].to(x.dtype)
+    shape = (*result.shape, x.shape[-1])
+    if precision == "fp32" or precision == "compensated":
+        x, y = x.float(), y.float()
+    elif x.dtype not in HALF:
+        x, y = x.bfloat16(), y.bfloat16()
+    mode = "compensated" if precision == "compensated" else "dot"
+    sums: Tensor = launch(kernels.dot, _spread(x.expand(shape)), _spread(y.expand(shape)), mode=mode)  # [1 or 2, B, 1]
+    return sums.sum(0).reshape(result.shape).to(result.dtype)
+
+
+def _spread(x: Tensor, *, repeat: bool = False) -> Tensor:
+    """Cut each vector over the partitions: [B, p, width], filled up with zeros or with its own first element."""
+    count = x.shape[-1]
+    width = max(8, -(-count // P_MAX))
+    width = width if width <= WIDTH else -(-width // WIDTH) * WIDTH
+    rows = x.reshape(-1, count)
+    if count < width * P_MAX:
+        missing = width * P_MAX - count
+        filler = rows[:, :1].expand(-1, missing) if repeat else rows.new_zeros(()).expand(rows.shape[0], missing)
+        rows = torch.cat([rows, filler], -1)
+    return rows.reshape(-1, P_MAX, width).contiguous()
+
+
+def _norm_fake(x: Tensor, op: str, precision: Precision) -> Tensor:
+    return x.new_empty(x.shape[:-1], dtype=x.dtype.to_real())
+
+
+def _norm_cost(x: Tensor, op: str, precision: Precision) -> int:
+    return 2 * x.numel() * (2 if x.is_complex() else 1)
+
+
+_norms = Op("trnblas::norm", fake=_norm_fake, cost=_norm_cost, schema="(Tensor x, str op, str precision) -> Tensor")
+
+
+@_norms.impl("pytorch")
+def _norm_pytorch(x: Tensor, op: str, precision: Precision) -> Tensor:
+    dtype = x.dtype.to_real()
+    if precision == "fast" and x.dtype not in HALF:
+        x = to_bfloat16_values(x)
+    work = x.to(torch.float32 if x.dtype in HALF or (precision == "fp32" and dtype == torch.float64) else x.dtype)
+    if op == "asum":
+        planes = torch.view_as_real(work.resolve_conj()).flatten(-2) if work.is_complex() else work
+        return planes.abs().sum(-1).to(dtype)
+    found = torch.linalg.vector_norm(work, dim=-1)
+    if work.shape[-1] and not work.is_meta and in_range(found):
+        return found.to(dtype)
+    return _scaled_norm(work).to(dtype)
+
+
+def in_range(norm: Tensor) -> bool:
+    """Whether squares neither overflowed nor lost bits to underflow on the way to these norms."""
+    if torch._C._functorch.peek_interpreter_stack() is not None or norm.numel() == 0:
+        return False
+    info = torch.finfo(norm.dtype)
+    low, high = torch.aminmax(norm.detach())
+    return bool(low > info.tiny**0.5 / info.eps) and bool(high < info.max**0.5)
+
+
+def _scaled_norm(x: Tensor) -> Tensor:
+    if x.shape[-1] == 0:
+        return x.abs().sum(-1)
+    size = torch.maximum(x.real.abs(), x.imag.abs()) if x.is_complex() else x.abs()
+    largest = size.detach().amax(-1, keepdim=True)
+    scale = torch.where(largest.isfinite() & (largest > 0), largest, 1.0)
+    # Halved, the inverse of the smallest subnormal is still finite.
+    return torch.linalg.vector_norm((x * 0.25) / (scale * 0.25).clamp(min=torch.finfo(scale.dtype).tiny), dim=-1) * (
+        (scale * 0.25).clamp(min=torch.finfo(scale.dtype).tiny) * 4
+    ).squeeze(-1)
+
+
+@_norms.vjp(saves=("x", "result"))
+def _norm_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    x, grad = saved.x, grad.unsqueeze(-1)
+    if saved.op == "asum":
+        sign = torch.complex(x.real.sgn(), x.imag.sgn()) if x.is_complex() else x.sgn()
+        return {"x": grad * sign}
+    norm = saved.result.unsqueeze(-1)
+    return {"x": grad * torch.where(norm == 0, 0.0, x / torch.where(norm == 0, 1.0, norm))}
+
+
+def _norm_limits(x: Tensor, op: str, precision: Precision) -> str | None:
+    return None if precision == "fp32" or precision == "fast" else rounds(x)
+
+
+@_norms.impl("nki", limits=_norm_limits)
+def _norm_nki(x: Tensor, op: str, precision: Precision) -> Tensor:
+    result = _norm_fake(x, op, precision)
+    x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
+    if result.numel() == 0 or x.shape[-1] == 0:
+        return result.zero_()
+    operand = x.dtype if x.dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
+    sums: Tensor = launch(kernels.dot, _spread(x.to(operand)), None, mode=op)  # [1 or 3, B, 1]
+    if op == "asum":
+        return sums[0].reshape(result.shape).to(result.dtype)
+    # Sums of squares scaled down, not at all, and up: the one that neither overflowed nor underflowed is accurate.
+    low, plain, high = sums.squeeze(-1).sqrt()
+    norm = torch.where(plain > 2.0**63, low * 2.0**64, torch.where(plain < 2.0**-40, high * 2.0**-64, plain))
+    return torch.where(plain.isnan(), plain, norm).reshape(result.shape).to(result.dtype)
+
+
+def _extreme_fake(x: Tensor, largest: bool) -> Tensor:
+    return x.new_empty(x.shape[:-1], dtype=torch.int64)
+
+
+def _extreme_cost(x: Tensor, largest: bool) -> int:
+    return x.numel()
+
+
+_extreme = Op("trnblas::iamax", fake=_extreme_fake, cost=_extreme_cost)
+
+
+def _sizes(x: Tensor) -> Tensor:
+    return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
+
+
+@_extreme.impl("pytorch")
+def _extreme_pytorch(x: Tensor, largest: bool) -> Tensor:
+    size = _sizes(x)
+    return size.argmax(-1) if largest else size.argmin(-1)
+
+
+def _extreme_limits(x: Tensor, largest: bool) -> str | None:
+    if x.is_complex():
+        return "sums of |Re| and |Im| are compared on the host; pass _.real and _.imag parts, or use backend 'pytorch'"
+    return rounds(x)
+
+
+@_extreme.impl("nki", limits=_extreme_limits)
+def _extreme_nki(x: Tensor, largest: bool) -> Tensor:
+    result = _extreme_fake(x, largest)
+    if result.numel() == 0:
+        return result
+    spread = _spread(x.float(), repeat=True)  # [B, p, width]
+    values, places = launch(kernels.dot, spread, None, mode="iamax" if largest else "iamin")  # [B, p, 2 * T]
+    # Of each tile of each partition: its best value and its best NaN flag, with positions. NaN wins, then size.
+    tiles = values.shape[-1] // 2
+    width = spread.shape[-1] // tiles
+    start = (
+        torch.arange(P_MAX, device=x.device).unsqueeze(-1) * spread.shape[-1]
+        + torch.arange(tiles, device=x.device) * width
+    )  # [p, T]
+    index = places.long() + start.repeat(1, 2)
+    flagged, plain = values[..., tiles:].flatten(1), values[..., :tiles].flatten(1)
+    by_nan = index[..., tiles:].flatten(1).gather(1, flagged.argmax(1, keepdim=True))
+    by_size = index[..., :tiles].flatten(1).gather(1, plain.argmax(1, keepdim=True))
+    return torch.where(flagged.amax(1, keepdim=True) > 0, by_nan, by_size).reshape(result.shape)

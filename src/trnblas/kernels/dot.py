@@ -1,0 +1,187 @@
+"""Sums over vectors cut over the partitions: sum(x y), sum|x|, sum x**2 at three scales, or the place of an extreme.
+
+x and y are [B, P, W]. Partial sums of each partition go to a column; one product with ones adds the partitions.
+Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
+"""
+
+from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+
+WIDTH = 4 * N_TILE
+# Veltkamp's constant for fp32: splits 24 bits into two halves of 12.
+SPLITTER = 4097.0
+DOWN = 2.0**-64
+UP = 2.0**64
+
+
+@jit
+def dot(x_hbm, y_hbm=None, mode="dot"):
+    B, P, W = x_hbm.shape
+    if mode == "iamax" or mode == "iamin":
+        return _extremes(x_hbm, mode == "iamax")
+    S = 3 if mode == "nrm2" else 2 if mode == "compensated" else 1
+    out_hbm = nl.ndarray((S, B, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [S, B, 1]
+    for b in tiles(B, P_MAX):
+        sums_sb = []
+        for s in range(S):
+            sums_sb.append(nl.ndarray((P, b.size), dtype=nl.float32, buffer=nl.sbuf))  # [P, b]
+        for i in range(b.size):
+            _vector(sums_sb, x_hbm, y_hbm, b.start + i, i, mode)
+        if mode == "compensated":
+            total_sb, error_sb = _fold_partitions(sums_sb[0], sums_sb[1])
+            store(out_hbm[0, b.span, 0:1], total_sb[:, 0:1])
+            store(out_hbm[1, b.span, 0:1], error_sb[:, 0:1])
+        else:
+            for s in range(S):
+                store(out_hbm[s, b.span, 0:1], _over_partitions(sums_sb[s]))
+    return out_hbm
+
+
+def _vector(sums_sb, x_hbm, y_hbm, row, column, mode):
+    """One vector's sums over each partition, into one column of every tile of sums."""
+    P, W = x_hbm.shape[1], x_hbm.shape[2]
+    parts = tiles(W, WIDTH)
+    part_sb = []
+    for s in range(len(sums_sb)):
+        part_sb.append(nl.ndarray((P, len(parts)), dtype=nl.float32, buffer=nl.sbuf))  # [P, T]
+    for w in parts:
+        x_sb = load(x_hbm[row, 0:P_MAX, w.span])  # [P, w]
+        into = slice(w.index, w.index + 1)
+        if mode == "dot":
+            y_sb = load(y_hbm[row, 0:P_MAX, w.span])  # [P, w]
+            product_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+            nisa.tensor_tensor(dst=product_sb, data1=x_sb, data2=y_sb, op=nl.multiply)
+            nisa.tensor_reduce(dst=part_sb[0][:, into], op=nl.add, data=product_sb, axis=1)
+        elif mode == "compensated":
+            y_sb = load(y_hbm[row, 0:P_MAX, w.span])  # [P, w]
+            total_sb, error_sb = _two_product(x_sb, y_sb)
+            total_sb, error_sb = _fold(total_sb, error_sb)
+            nisa.tensor_copy(dst=part_sb[0][:, into], src=total_sb)
+            nisa.tensor_copy(dst=part_sb[1][:, into], src=error_sb)
+        else:
+            scales = (1.0,) if mode == "asum" else (DOWN, 1.0, UP)
+            for s in range(len(scales)):
+                scratch_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+                nisa.activation_reduce(
+                    dst=scratch_sb,
+                    op=nl.abs if mode == "asum" else nl.square,
+                    data=x_sb,
+                    scale=scales[s],
+                    reduce_op=nl.add,
+                    reduce_res=part_sb[s][:, into],
+                )
+    column_of = slice(column, column + 1)
+    if mode == "compensated":
+        total_sb, error_sb = _fold(part_sb[0], part_sb[1])
+        nisa.tensor_copy(dst=sums_sb[0][:, column_of], src=total_sb)
+        nisa.tensor_copy(dst=sums_sb[1][:, column_of], src=error_sb)
+    else:
+        for s in range(len(sums_sb)):
+            nisa.tensor_reduce(dst=sums_sb[s][:, column_of], op=nl.add, data=part_sb[s], axis=1)
+
+
+def _over_partitions(column_sb):
+    """Add the partitions: [P, b] to [b, 1], in PSUM."""
+    P, b = column_sb.shape
+    ones_sb = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)  # [P, 1]
+    nisa.memset(dst=ones_sb, value=1.0)
+    sum_ps = nl.ndarray((b, 1), dtype=nl.float32, buffer=nl.psum)  # [b, 1]
+    nisa.nc_matmul(dst=sum_ps, stationary=column_sb, moving=ones_sb, accumulate=False)
+    return sum_ps
+
+
+def _two_sum(a_sb, b_sb):
+    """Knuth: the rounded sum and exactly what rounding lost."""
+    sum_sb = _op(a_sb, b_sb, nl.add)
+    b_part_sb = _op(sum_sb, a_sb, nl.subtract)
+    a_part_sb = _op(sum_sb, b_part_sb, nl.subtract)
+    a_lost_sb = _op(a_sb, a_part_sb, nl.subtract)
+    b_lost_sb = _op(b_sb, b_part_sb, nl.subtract)
+    return sum_sb, _op(a_lost_sb, b_lost_sb, nl.add)
+
+
+def _two_product(x_sb, y_sb):
+    """Dekker: the rounded product and exactly what rounding lost."""
+    product_sb = _op(x_sb, y_sb, nl.multiply)
+    x_high_sb, x_low_sb = _halves(x_sb)
+    y_high_sb, y_low_sb = _halves(y_sb)
+    rest_sb = _op(_op(x_high_sb, y_high_sb, nl.multiply), product_sb, nl.subtract)
+    rest_sb = _op(rest_sb, _op(x_high_sb, y_low_sb, nl.multiply), nl.add)
+    rest_sb = _op(rest_sb, _op(x_low_sb, y_high_sb, nl.multiply), nl.add)
+    return product_sb, _op(rest_sb, _op(x_low_sb, y_low_sb, nl.multiply), nl.add)
+
+
+def _halves(x_sb):
+    big_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+    nisa.tensor_scalar(dst=big_sb, data=x_sb, op0=nl.multiply, operand0=SPLITTER)
+    high_sb = _op(big_sb, _op(big_sb, x_sb, nl.subtract), nl.subtract)
+    return high_sb, _op(x_sb, high_sb, nl.subtract)
+
+
+def _op(a_sb, b_sb, op):
+    dst_sb = nl.ndarray(a_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+    nisa.tensor_tensor(dst=dst_sb, data1=a_sb, data2=b_sb, op=op)
+    return dst_sb
+
+
+def _fold(total_sb, error_sb):
+    """Add up the free dimension by halves, keeping what every sum loses."""
+    width = total_sb.shape[1]
+    while width > 1:
+        half = width // 2
+        odd = width - 2 * half
+        sum_sb, lost_sb = _two_sum(total_sb[:, 0:half], total_sb[:, half : 2 * half])
+        errors_sb = _op(_op(error_sb[:, 0:half], error_sb[:, half : 2 * half], nl.add), lost_sb, nl.add)
+        if odd == 1:
+            # The one left over joins the first.
+            last = slice(2 * half, width)
+            first_sb, lost_sb = _two_sum(sum_sb[:, 0:1], total_sb[:, last])
+            more_sb = _op(_op(errors_sb[:, 0:1], error_sb[:, last], nl.add), lost_sb, nl.add)
+            nisa.tensor_copy(dst=sum_sb[:, 0:1], src=first_sb)
+            nisa.tensor_copy(dst=errors_sb[:, 0:1], src=more_sb)
+        total_sb, error_sb, width = sum_sb, errors_sb, half
+    return total_sb, error_sb
+
+
+def _fold_partitions(total_sb, error_sb):
+    """The same over the partitions: vectors become partitions by a transpose, which moves bits as they are."""
+    turned = []
+    for part_sb in (total_sb, error_sb):
+        P, b = part_sb.shape
+        turned_ps = nl.ndarray((b, P), dtype=nl.float32, buffer=nl.psum)  # [b, P]
+        nisa.nc_transpose(dst=turned_ps, data=part_sb)
+        turned_sb = nl.ndarray((b, P), dtype=nl.float32, buffer=nl.sbuf)  # [b, P]
+        nisa.tensor_copy(dst=turned_sb, src=turned_ps)
+        turned.append(turned_sb)
+    return _fold(turned[0], turned[1])
+
+
+def _extremes(x_hbm, largest):
+    """Of every tile of every partition, the best |x| and the best NaN flag, and where they first occur."""
+    B, P, W = x_hbm.shape
+    parts = tiles(W, WIDTH)
+    T = len(parts)
+    value_hbm = nl.ndarray((B, P, 2 * T), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, 2T]
+    place_hbm = nl.ndarray((B, P, 2 * T), dtype=nl.int32, buffer=nl.shared_hbm)  # [B, P, 2T]
+    for i in range(B):
+        value_sb = nl.ndarray((P, 2 * T), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2T]
+        place_sb = nl.ndarray((P, 2 * T), dtype=nl.int32, buffer=nl.sbuf)  # [P, 2T]
+        for w in parts:
+            x_sb = load(x_hbm[i, 0:P_MAX, w.span])  # [P, w]
+            flag_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+            nisa.tensor_tensor(dst=flag_sb, data1=x_sb, data2=x_sb, op=nl.not_equal)
+            size_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+            nisa.activation(dst=size_sb, op=nl.abs, data=x_sb)
+            # A NaN is found by its flag; here it must not hide the numbers. Comparing drops it.
+            nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.maximum, operand0=0.0)
+            if not largest:
+                nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.multiply, operand0=-1.0)
+            for column, data_sb in ((w.index, size_sb), (T + w.index, flag_sb)):
+                best_sb = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)  # [P, 8]
+                nisa.max8(dst=best_sb, src=data_sb)
+                where_sb = nl.ndarray((P, 8), dtype=nl.uint32, buffer=nl.sbuf)  # [P, 8]
+                nisa.nc_find_index8(dst=where_sb, data=data_sb, vals=best_sb)
+                nisa.tensor_copy(dst=value_sb[:, column : column + 1], src=best_sb[:, 0:1])
+                nisa.tensor_copy(dst=place_sb[:, column : column + 1], src=where_sb[:, 0:1])
+        store(value_hbm[i, 0:P_MAX, 0 : 2 * T], value_sb)
+        store(place_hbm[i, 0:P_MAX, 0 : 2 * T], place_sb)
+    return value_hbm, place_hbm

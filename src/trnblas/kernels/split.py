@@ -1,0 +1,72 @@
+"""planes[G, B, M, N]: sums of products of integer slices aT[S, B, K, M] and b[S, B, K, N], exact in fp32 PSUM.
+
+``layout`` lists, most significant first, ``(diagonal, pairs of slices)``: the pairs of one entry share one PSUM sum.
+Entries of diagonals below ``exact`` become a plane each; the rest are so small that they are added up in fp32, weighted
+relative to diagonal ``exact``, into one last plane. Bound by the Tensor Engine: one pass a pair, where fp32 takes four.
+"""
+
+from trnsci.nki import K_TILE, M_TILE, N_TILE, jit, load, nisa, nl, require, store, tiles
+
+# One digit of 7 bits further down.
+STEP = 2.0**-7
+ROW_TILES = 4
+
+
+@jit
+def split(aT_hbm, b_hbm, layout=(), exact=1):
+    S_a, B, K, M = aT_hbm.shape
+    S_b, B_b, K_b, N = b_hbm.shape
+    require(K == K_b and B == B_b, f"aT and b disagree on K or the batch: {K}, {B} and {K_b}, {B_b}")
+    E = 0
+    for entry in layout:
+        E = E + (1 if entry[0] < exact else 0)
+    G = E + (1 if E < len(layout) else 0)
+    out_hbm = nl.ndarray((G, B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [G, B, M, N]
+    for i in range(B):
+        for n in tiles(N, N_TILE):
+            b_sb = []
+            for t in range(S_b):
+                b_sb.append(_slice(b_hbm, t, i, n))
+            for rows in tiles(M, ROW_TILES * M_TILE):
+                aT_sb = []
+                for s in range(S_a):
+                    aT_sb.append(_slice(aT_hbm, s, i, rows))
+                for m in tiles(rows.size, M_TILE):
+                    _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n)
+    return out_hbm
+
+
+def _slice(x_hbm, s, i, columns):
+    """All of K of one slice: a list of SBUF tiles."""
+    found = []
+    for k in tiles(x_hbm.shape[2], K_TILE):
+        found.append(load(x_hbm[s, i, k.span, columns.span]))  # [k, columns]
+    return found
+
+
+def _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n):
+    """Every plane of one tile of the result."""
+    here = slice(rows.start + m.start, rows.start + m.stop)
+    rest_sb = None
+    for g in range(len(layout)):
+        sum_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+        first = True
+        for pair in layout[g][1]:
+            left, right = aT_sb[pair[0]], b_sb[pair[1]]
+            for k in range(len(left)):
+                nisa.nc_matmul(dst=sum_ps, stationary=left[k][:, m.span], moving=right[k], accumulate=not first)
+                first = False
+        if g < E:
+            store(out_hbm[g, i, here, n.span], sum_ps)
+        else:
+            next_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+            weight = STEP ** (layout[g][0] - exact)
+            if rest_sb is None:
+                nisa.tensor_scalar(dst=next_sb, data=sum_ps, op0=nl.multiply, operand0=weight)
+            else:
+                nisa.scalar_tensor_tensor(
+                    dst=next_sb, data=sum_ps, op0=nl.multiply, operand0=weight, op1=nl.add, operand1=rest_sb
+                )
+            rest_sb = next_sb
+    if rest_sb is not None:
+        store(out_hbm[E, i, here, n.span], rest_sb)

@@ -1,0 +1,91 @@
+"""out[B, M, N] = a[B, M, M] b[B, M, N] with a symmetric and its lower triangle stored.  Bound by the Tensor Engine.
+
+The stationary operand is wanted transposed, and the transpose of a tile below the diagonal is what belongs above it:
+tiles below the diagonal serve as they lie for the columns they stand in, and are transposed once for their own rows.
+"""
+
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, store, tiles
+
+ROW_TILES = PSUM_BANKS // 2
+
+
+@jit
+def symm(a_hbm, b_hbm):
+    B_a, M, M_a = a_hbm.shape
+    B, K, N = b_hbm.shape
+    out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
+    for i in range(B):
+        i_a = min(i, B_a - 1)
+        for rows in tiles(M, ROW_TILES * M_TILE):
+            a_sb = []
+            for m in tiles(rows.size, M_TILE):
+                a_sb.append(_row_tile(a_hbm, i_a, rows.start + m.start, rows.start + m.stop))
+            for n in tiles(N, N_TILE):
+                _columns(out_hbm, a_sb, b_hbm, i, rows, n)
+    return out_hbm
+
+
+def _row_tile(a_hbm, i, start, stop):
+    """Rows ``start`` to ``stop`` of the whole matrix, transposed: a list of [k, m] tiles."""
+    M = a_hbm.shape[1]
+    strip_sb = load(a_hbm[i, start:stop, 0:stop])  # [m, stop]
+    found = []
+    for k in tiles(M, K_TILE):
+        if k.start >= stop:
+            found.append(load(a_hbm[i, k.span, start:stop]))  # [k, m]
+        elif k.start < start:
+            found.append(_transposed(strip_sb[:, k.span]))
+        else:
+            found.append(_whole(strip_sb[:, k.span]))
+    return found
+
+
+def _transposed(x_sb):
+    rows, columns = x_sb.shape
+    turned_ps = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.psum)  # [k, m]
+    nisa.nc_transpose(dst=turned_ps, data=x_sb)
+    turned_sb = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.tensor_copy(dst=turned_sb, src=turned_ps)
+    return turned_sb
+
+
+def _whole(x_sb):
+    """A tile on the diagonal: its lower triangle and the mirror image of what lies strictly below."""
+    m = x_sb.shape[0]
+    lower_sb = _lower(x_sb, 0)
+    mirrored_sb = _transposed(_lower(x_sb, -1))
+    whole_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
+    nisa.tensor_tensor(dst=whole_sb, data1=lower_sb, data2=mirrored_sb, op=nl.add)
+    return whole_sb
+
+
+def _lower(x_sb, offset):
+    """Zeros where row + offset < column."""
+    m = x_sb.shape[0]
+    kept_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
+    nisa.affine_select(
+        dst=kept_sb,
+        pattern=[[-1, m]],
+        channel_multiplier=1,
+        offset=offset,
+        on_true_tile=x_sb,
+        on_false_value=0.0,
+        cmp_op=nl.greater_equal,
+    )
+    return kept_sb
+
+
+def _columns(out_hbm, a_sb, b_hbm, i, rows, n):
+    """One column tile of the result, for all row tiles of a block."""
+    out_ps = []
+    for m in tiles(rows.size, M_TILE):
+        out_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
+    for k in tiles(b_hbm.shape[1], K_TILE):
+        b_sb = load(b_hbm[i, k.span, n.span])  # [k, n]
+        for m in tiles(rows.size, M_TILE):
+            nisa.nc_matmul(
+                dst=out_ps[m.index], stationary=a_sb[m.index][k.index], moving=b_sb, accumulate=k.index > 0
+            )
+    for m in tiles(rows.size, M_TILE):
+        here = slice(rows.start + m.start, rows.start + m.stop)
+        store(out_hbm[i, here, n.span], out_ps[m.index])

@@ -1,0 +1,175 @@
+"""Plane rotations: rot and rotm apply one to two vectors, rotg and rotmg make one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from trnblas.arguments import coefficient, real, vectors
+from trnblas.axpy import combine, same_shape
+from trnsci import ArgumentError, array_function, check
+
+
+@array_function
+def rot(x: Tensor, y: Tensor, c: float, s: complex) -> tuple[Tensor, Tensor]:
+    """Apply a plane rotation: ``(c x + s y, c y - conj(s) x)``.
+
+    Args:
+        x: [..., N]
+        y: [..., N]
+        c: a real number.
+        s: a number; complex only for complex vectors.
+
+    Error bound:
+        ``g(2) (|c x| + |s y|)`` elementwise for the first result, likewise for the second.
+
+    Example:
+        >>> rot(torch.ones(1), torch.zeros(1), 0.0, 1.0)
+        (tensor([0.]), tensor([-1.]))
+    """
+    dtype = vectors("rot", x=x, y=y)
+    same_shape("rot", x, y)
+    c = real("rot", "c", c)
+    s = coefficient("rot", "s", s, dtype)
+    new_x, new_y = combine([x, y], [c, s, -s.conjugate(), c]).unbind(0)
+    return new_x, new_y
+
+
+@array_function
+def rotm(x: Tensor, y: Tensor, param: Tensor) -> tuple[Tensor, Tensor]:
+    """Apply a modified Givens rotation ``H = [[h11, h12], [h21, h22]]``: ``(h11 x + h12 y, h21 x + h22 y)``.
+
+    Args:
+        x: [..., N], real.
+        y: [..., N], real.
+        param: [5]: flag, h11, h21, h12, h22. Flag -1 takes all four; 0 means ``h11 = h22 = 1``; 1 means ``h12 = 1``
+            and ``h21 = -1``; -2 is the identity.
+
+    Example:
+        >>> rotm(torch.ones(1), torch.zeros(1), torch.tensor([-1.0, 2.0, 3.0, 0.0, 1.0]))
+        (tensor([2.]), tensor([3.]))
+    """
+    dtype = vectors("rotm", x=x, y=y)
+    same_shape("rotm", x, y)
+    check.tensor("rotm", param=param)
+    if dtype.is_complex:
+        raise ArgumentError(op="rotm", argument="x", got="complex", expected="real vectors: BLAS has no complex rotm")
+    if tuple(param.shape) != (5,):
+        raise ArgumentError(op="rotm", argument="shape of param", got=tuple(param.shape), expected="(5,)")
+    flag, h11, h21, h12, h22 = [0.0] * 5 if param.is_meta else param.detach().double().tolist()
+    if flag not in (-2, -1, 0, 1):
+        raise ArgumentError(op="rotm", argument="param[0]", got=flag, expected="one of -2, -1, 0, 1")
+    if flag == -2:
+        h11, h12, h21, h22 = 1.0, 0.0, 0.0, 1.0
+    elif flag == 0:
+        h11 = h22 = 1.0
+    elif flag == 1:
+        h12, h21 = 1.0, -1.0
+    new_x, new_y = combine([x, y], [h11, h12, h21, h22]).unbind(0)
+    return new_x, new_y
+
+
+@array_function
+def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Make the plane rotation that zeroes ``b``: ``[[c, s], [-conj(s), c]] @ [a, b] = [r, 0]``.
+
+    Args:
+        a: [...], a number or a batch of them; Python numbers count as float64.
+        b: [...]
+
+    Returns:
+        ``c`` (real) and ``s``, of the operands' shape. ``a = 0`` gives ``c = 0, s = 1``, except that two zeros give
+        ``c = 1, s = 0``. Computed without overflow, as BLAS does. It runs on the host: there is nothing to gain
+        from a device for one rotation.
+
+    Example:
+        >>> rotg(torch.tensor(3.0), torch.tensor(4.0))
+        (tensor(0.6000), tensor(0.8000))
+    """
+    a, b = _scalars("rotg", a, b)
+    size_a, size_b = a.abs(), b.abs()
+    scale = torch.maximum(size_a, size_b)
+    safe = torch.where(scale == 0, 1.0, scale)
+    norm = safe * torch.hypot(size_a / safe, size_b / safe)
+    if a.is_complex():
+        phase = torch.where(size_a == 0, 1.0, a / torch.where(size_a == 0, 1.0, size_a))
+        c = torch.where(scale == 0, 1.0, size_a / torch.where(norm == 0, 1.0, norm))
+        s = torch.where(size_a == 0, 1.0, phase * b.conj() / torch.where(norm == 0, 1.0, norm))
+        return c, torch.where(scale == 0, 0.0, s)
+    sign = torch.where(torch.where(size_a > size_b, a, b) < 0, -1.0, 1.0).to(a.dtype)
+    r = torch.where(norm == 0, 1.0, sign * norm)
+    return torch.where(scale == 0, 1.0, a / r), torch.where(scale == 0, 0.0, b / r)
+
+
+def _scalars(op: str, a: Tensor | complex, b: Tensor | complex) -> tuple[Tensor, Tensor]:
+    a, b = (
+        torch.tensor(v, dtype=torch.complex128 if isinstance(v, complex) else torch.float64)
+        if isinstance(v, int | float | complex)
+        else v
+        for v in (a, b)
+    )
+    check.floating(op, a=a, b=b)
+    check.same_device(op, a=a, b=b)
+    check.broadcast(op, a=a.shape, b=b.shape)
+    a, b = torch.broadcast_tensors(a, b)
+    return a, b
+
+
+_GAM = 4096.0
+
+
+@array_function
+def rotmg(d1: float, d2: float, x1: float, y1: float) -> Tensor:
+    """Make the modified Givens rotation that zeroes the second component of ``(sqrt(d1) x1, sqrt(d2) y1)``.
+
+    Args:
+        d1: a real number.
+        d2: a real number.
+        x1: a real number.
+        y1: a real number.
+
+    Returns:
+        [5], float64: flag, h11, h21, h12, h22, as `rotm` takes them.
+
+    Example:
+        >>> rotmg(1.0, 1.0, 1.0, 0.0)
+        tensor([-2.,  0.,  0.,  0.,  0.], dtype=torch.float64)
+    """
+    d1, d2, x1, y1 = (real("rotmg", n, v) for n, v in (("d1", d1), ("d2", d2), ("x1", x1), ("y1", y1)))
+    if d1 < 0:
+        return _param(-1.0, 0.0, 0.0, 0.0, 0.0)
+    p2 = d2 * y1
+    if p2 == 0:
+        return _param(-2.0, 0.0, 0.0, 0.0, 0.0)
+    p1 = d1 * x1
+    q1, q2 = p1 * x1, p2 * y1
+    if abs(q1) > abs(q2):
+        h21, h12 = -y1 / x1, p2 / p1
+        u = 1 - h12 * h21
+        if u <= 0:
+            return _param(-1.0, 0.0, 0.0, 0.0, 0.0)
+        flag, h11, h22 = 0.0, 1.0, 1.0
+        d1, d2, x1 = d1 / u, d2 / u, x1 * u
+    else:
+        if q2 < 0:
+            return _param(-1.0, 0.0, 0.0, 0.0, 0.0)
+        flag, h11, h22 = 1.0, p1 / p2, x1 / y1
+        h12, h21 = 1.0, -1.0
+        u = 1 + h11 * h22
+        d1, d2, x1 = d2 / u, d1 / u, y1 * u
+    # BLAS keeps the scale factors within [gamma**-2, gamma**2] by powers of two moved into H.
+    while d1 != 0 and math.isfinite(d1) and not _GAM**-2 < abs(d1) < _GAM**2:
+        factor = _GAM if abs(d1) <= _GAM**-2 else 1 / _GAM
+        flag, d1, h11, h12 = -1.0, d1 * factor**2, h11 / factor, h12 / factor
+    while d2 != 0 and math.isfinite(d2) and not _GAM**-2 < abs(d2) < _GAM**2:
+        factor = _GAM if abs(d2) <= _GAM**-2 else 1 / _GAM
+        flag, d2, h21, h22 = -1.0, d2 * factor**2, h21 / factor, h22 / factor
+    if flag == 0:
+        return _param(0.0, 0.0, h21, h12, 0.0)
+    return _param(flag, h11, h21 if flag < 0 else 0.0, h12 if flag < 0 else 0.0, h22)
+
+
+def _param(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)

@@ -1,0 +1,301 @@
+"""Products more accurate than the arithmetic at hand: Ozaki's splitting, and compensated sums.
+
+An operand is cut into slices of a few bits each, so that products of slices and their sums are exact. On the device the
+slices are bfloat16 integers and the sums live in fp32 PSUM; on the host they are float64 and so are the sums.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from trnblas.kernels import gemm as gemm_kernels
+from trnblas.kernels import split as kernels
+from trnsci import ArgumentError, CapacityError, neuron
+from trnsci.launcher import current
+from trnsci.nki import K_TILE, N_TILE, launch
+
+# Balanced digits of 7 bits are integers up to 64. A product has at most 12 bits, so fp32 sums 2**12 of them exactly.
+BITS = 7
+TERMS = 1 << (24 - 2 * (BITS - 1))
+# Bytes of SBUF in each partition for the slices of one operand.
+SLICES_BYTES = 80 * 1024
+MAX_SLICES = SLICES_BYTES // (2 * N_TILE)
+
+Format = Literal["bfloat16", "float16", "float32"]
+_FORMATS: dict[Format, torch.dtype] = {
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
+_chosen: dict[str, Format] = {}
+
+
+def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
+    """Return ``a @ b`` of float64 operands [..., M, K] and [..., K, N] from exact products on the device.
+
+    Args:
+        a: float64, real.
+        b: float64, real.
+        target: relative error to reach, against ``|a| @ |b|``; 0 asks for that of float64 arithmetic, ``K 2**-54``.
+    """
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    a3 = a.expand(*batch, m, k).reshape(-1, m, k)
+    b3 = b.expand(*batch, k, n).reshape(-1, k, n)
+    if a.is_meta:
+        # Nothing but shapes: what numbers of similar size would need.
+        count = diagonals(k, target, 1 / 32)
+        return _launch(*(_meta_slices(x, count) for x in (a3.mT, b3)), count).reshape(*batch, m, n)
+    finite = bool(a3.isfinite().all()) and bool(b3.isfinite().all())
+    a_finite, b_finite = (a3, b3) if finite else (a3.nan_to_num(0.0, 0.0, 0.0), b3.nan_to_num(0.0, 0.0, 0.0))
+    a_unit, a_exponent = _normalised(a_finite, -1)
+    b_unit, b_exponent = _normalised(b_finite, -2)
+    count = diagonals(k, target, _smallest_share(a_unit, b_unit))
+    product = _launch(slices(a_unit, count).mT, slices(b_unit, count), count)
+    half = torch.div(exponent := a_exponent + b_exponent, 2, rounding_mode="floor")
+    product = product * torch.exp2(half) * torch.exp2(exponent - half)
+    if not finite:
+        # Rows and columns that hold an infinity or a NaN follow IEEE arithmetic.
+        spoiled = ~a3.isfinite().all(-1, keepdim=True) | ~b3.isfinite().all(-2, keepdim=True)
+        product = torch.where(spoiled, a3 @ b3, product)
+    return product.reshape(*batch, m, n)
+
+
+def diagonals(k: int, target: float, share: float) -> int:
+    """How many diagonals ``s + t`` of slice pairs reach a relative error.
+
+    Args:
+        k: terms of each sum.
+        target: the relative error, or 0 for ``k 2**-54``.
+        share: the smallest ``(|a| @ |b|)_ij / k`` of operands scaled to largest entries between 1/2 and 1.
+    """
+    wanted = target / 2 if target else k * 2.0**-54
+    count = 1
+    while count < MAX_SLICES and 2 * (count + 2) * 2.0 ** (-BITS * count) > wanted * share:
+        count += 1
+    return count
+
+
+def _normalised(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Scale along ``dim`` by powers of two to magnitudes below 1; returns the exponents taken out, as float64."""
+    exponent = torch.frexp(x.abs().amax(dim, keepdim=True)).exponent.double()
+    half = torch.div(exponent, 2, rounding_mode="floor")
+    return x * torch.exp2(-half) * torch.exp2(half - exponent), exponent
+
+
+def _smallest_share(a: Tensor, b: Tensor) -> float:
+    """The smallest entry of ``|a| @ |b|`` that is not 0, over K; 0 where entries are too small to tell."""
+    sizes = a.abs(), b.abs()
+    if any(bool(((x > 0) & (x < 2.0**-60)).any()) for x in sizes):
+        return 0.0
+    low = [x.to(torch.bfloat16) for x in (sizes[0].mT, sizes[1])]
+    total: Tensor = launch(gemm_kernels.gemm, low[0].contiguous(), low[1].contiguous())
+    found = total[total > 0]
+    return float(found.min()) / a.shape[-1] * 0.98 if found.numel() else 1.0
+
+
+def slices(x: Tensor, count: int) -> Tensor:
+    """Cut numbers below 1 into at most ``count`` integer digits: ``x = sum over s of digit_s 2**(1 - 7 (s + 1))``.
+
+    Returns:
+        [S, ...] in float64, S at least 1; fewer than ``count`` when nothing is left to cut.
+    """
+    found: list[Tensor] = []
+    rest = x * 2.0 ** (BITS - 1)
+    while not found or (len(found) < count and bool(rest.any())):
+        digit = rest.round()
+        found.append(digit)
+        rest = (rest - digit) * 2.0**BITS
+    return torch.stack(found)
+
+
+def _meta_slices(x: Tensor, count: int) -> Tensor:
+    return x.new_empty((count, *x.shape), dtype=torch.float64)
+
+
+def groups(s_a: int, s_b: int, count: int, k: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+    """Pairs of slices that may share one exact sum: ``(diagonal, ((s, t), ...))``, most significant first."""
+    room = max(1, TERMS // k)
+    made = []
+    for d in range(min(count, s_a + s_b - 1)):
+        pairs = [(s, d - s) for s in range(s_a) if 0 <= d - s < s_b]
+        made += [(d, tuple(pairs[i : i + room])) for i in range(0, len(pairs), room)]
+    return tuple(made)
+
+
+def _launch(aT: Tensor, b: Tensor, count: int) -> Tensor:
+    """Multiply slices [S, B, K, M] and [S, B, K, N] on the device and add up the planes in float64."""
+    operand = _FORMATS[operand_format()]
+    aT, b = aT.to(operand), b.to(operand)
+    k, deepest = b.shape[-2], max(aT.shape[0], b.shape[0])
+    chunk = max(1, SLICES_BYTES // (deepest * N_TILE * operand.itemsize)) * K_TILE
+    if deepest * N_TILE * operand.itemsize > SLICES_BYTES:
+        raise CapacityError(
+            where="SBUF",
+            required=deepest * N_TILE * operand.itemsize,
+            available=SLICES_BYTES,
+            hint="The operands span too many powers of two; scale rows and columns, or use backend 'pytorch'",
+        )
+    chunk = min(chunk, TERMS)
+    total = torch.zeros((), dtype=torch.float64, device=b.device)
+    for start in range(0, k, chunk):
+        part = slice(start, min(k, start + chunk))
+        layout = groups(aT.shape[0], b.shape[0], count, part.stop - part.start)
+        # Later diagonals are so small that fp32 sums of them are accurate enough.
+        exact = max(1, count - 24 // BITS)
+        planes: Tensor = launch(
+            kernels.split, aT[..., part, :].contiguous(), b[..., part, :].contiguous(), layout=layout, exact=exact
+        )  # [G, B, M, N]
+        weights = [d for d, _ in layout if d < exact]
+        if len(planes) > len(weights):
+            weights.append(exact)
+        for plane, d in zip(reversed(planes.unbind(0)), reversed(weights), strict=True):
+            total = total + plane.double() * 2.0 ** (2 - 2 * BITS - BITS * d)
+    return total
+
+
+def operand_format() -> Format:
+    """The narrowest operand format whose products reach the device's sums unrounded, by a self-test run once."""
+    launcher = current()
+    if launcher.backend == "predictor":
+        return "bfloat16"
+    device = neuron.device() if launcher.backend == "nki" else None
+    key = f"{launcher.backend} {launcher.target} {device.kind if device else ''}"
+    if key not in _chosen:
+        _chosen[key] = _self_test()
+    return _chosen[key]
+
+
+def _self_test() -> Format:
+    """Multiply digits whose products need every bit, and compare with integer arithmetic."""
+    i = torch.arange(K_TILE)
+    a = (64 - 2 * (i.unsqueeze(1) + i) % 3).double()  # [k, m]
+    b = (63 - 2 * (i.unsqueeze(1) * 3 + i) % 5).double()  # [k, n]
+    expected = a.mT @ b
+    for name, operand in _FORMATS.items():
+        got: Tensor = launch(gemm_kernels.gemm, a.to(operand).unsqueeze(0), b.to(operand).unsqueeze(0))
+        if torch.equal(got[0].double(), expected):
+            return name
+    raise ArgumentError(
+        op="split_gemm",
+        argument="device",
+        got="sums that are not exact even for fp32 operands",
+        expected="exact fp32 sums of small integers",
+        hint="Use backend 'pytorch' for precision 'fp64'",
+    )
+
+
+def probe() -> dict[str, str]:
+    """Run the self-test of the kernels' arithmetic, for ``trnsci info --probe``."""
+    launcher = current()
+    return {
+        "split_gemm": f"slices travel as {operand_format()} on {launcher.backend} ({launcher.target}): "
+        "products of 7-bit digits are exact in PSUM"
+    }
+
+
+def exact_matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``a @ b`` as if computed in twice the precision and rounded once, with PyTorch alone."""
+    made: Tensor = _Exact.apply(a, b)  # type: ignore[no-untyped-call]
+    return made
+
+
+class _Exact(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        dtype = a.dtype
+        if dtype not in (torch.float64, torch.complex128):
+            wide = torch.complex128 if dtype.is_complex else torch.float64
+            return (a.to(wide) @ b.to(wide)).to(dtype)
+        if dtype.is_complex:
+            rows = torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)
+            real, imag = _double_double(rows, torch.cat([b.real, b.imag], -2)).chunk(2, -2)
+            return torch.complex(real, imag)
+        return _double_double(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        a, b = ctx.saved_tensors
+        needs_a, needs_b = ctx.needs_input_grad
+        return (
+            exact_matmul(grad, b.mH).sum_to_size(a.shape) if needs_a else None,
+            exact_matmul(a.mH, grad).sum_to_size(b.shape) if needs_b else None,
+        )
+
+
+def _double_double(a: Tensor, b: Tensor) -> Tensor:
+    """Float64 operands in slices whose products float64 sums exactly, added up in pairs of float64."""
+    k = a.shape[-1]
+    if k == 0 or a.numel() == 0 or b.numel() == 0 or a.is_meta or not (a.isfinite().all() and b.isfinite().all()):
+        return a @ b
+    a_unit, a_exponent = _normalised(a, -1)
+    b_unit, b_exponent = _normalised(b, -2)
+    bits = (53 - math.ceil(math.log2(k + 1))) // 2 - 1
+    # Enough slices for 106 bits below the largest entries.
+    count = -(-106 // bits)
+    parts_a, parts_b = _host_slices(a_unit, bits, count), _host_slices(b_unit, bits, count)
+    total = error = torch.zeros((), dtype=torch.float64, device=a.device)
+    for d in range(min(count, len(parts_a) + len(parts_b) - 1)):
+        for s in range(len(parts_a)):
+            if 0 <= d - s < len(parts_b):
+                term = parts_a[s] @ parts_b[d - s]
+                total, lost = two_sum(total, term)
+                error = error + lost
+    result = total + error
+    exponent = a_exponent + b_exponent
+    half = torch.div(exponent, 2, rounding_mode="floor")
+    return result * torch.exp2(half) * torch.exp2(exponent - half)
+
+
+def _host_slices(x: Tensor, bits: int, count: int) -> list[Tensor]:
+    found: list[Tensor] = []
+    rest, unit = x, 1.0
+    while not found or (len(found) < count and bool(rest.any())):
+        unit *= 2.0**-bits
+        part = (rest / unit).round() * unit
+        found.append(part)
+        rest = rest - part
+    return found
+
+
+def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Knuth: the rounded sum and exactly what rounding lost."""
+    total = a + b
+    b_part = total - a
+    return total, (a - (total - b_part)) + (b - b_part)
+
+
+def _two_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Dekker: the rounded product and exactly what rounding lost."""
+    splitter = 2.0 ** math.ceil({torch.float32: 24, torch.float64: 53}[x.dtype] / 2) + 1
+    product = x * y
+    (x_high, x_low), (y_high, y_low) = ((h := c - (c - v), v - h) for v in (x, y) for c in (splitter * v,))
+    return product, ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+
+
+def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``sum(x * y)`` over the last axis as if in twice the precision: Ogita, Rump and Oishi's Dot2 as a tree."""
+    dtype = x.dtype
+    if dtype.is_complex:
+        real = compensated_dot(torch.cat([x.real, -x.imag], -1), torch.cat([y.real, y.imag], -1))
+        return torch.complex(real, compensated_dot(torch.cat([x.real, x.imag], -1), torch.cat([y.imag, y.real], -1)))
+    if dtype not in (torch.float32, torch.float64):
+        return compensated_dot(x.float(), y.float()).to(dtype)
+    total, error = _two_product(x, y)
+    while total.shape[-1] > 1:
+        half = total.shape[-1] // 2
+        odd = total[..., 2 * half :], error[..., 2 * half :]
+        errors = error[..., :half] + error[..., half : 2 * half]
+        total, lost = two_sum(total[..., :half], total[..., half : 2 * half])
+        total, error = torch.cat([total, odd[0]], -1), torch.cat([errors + lost, odd[1]], -1)
+    plain = (x * y).sum(-1)
+    if total.shape[-1] == 0:
+        return plain
+    result = (total + error)[..., 0]
+    # Error terms of infinities are NaN; IEEE's answer is the plain sum.
+    return torch.where(plain.isfinite(), result, plain)

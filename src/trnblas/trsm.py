@@ -1,0 +1,186 @@
+"""Triangular systems: trsm, trsv."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas.arguments import HALF, triangle
+from trnblas.gemm import gemm
+from trnblas.kernels import trsm as kernels
+from trnblas.trmm import SCHEMA, triangular, vector
+from trnsci import Op, array_function, check
+from trnsci.gradient import Saved
+from trnsci.nki import P_MAX, launch
+from trnsci.precision import Precision, arithmetic, to_bfloat16_values
+
+# Rows a float64 solve on the device takes from the host at a time.
+_BLOCK = 256
+
+
+@array_function
+def trsm(
+    alpha: complex,
+    a: Tensor,
+    b: Tensor,
+    side: bool | int | str = False,
+    lower: bool | int | str = False,
+    trans_a: bool | int | str = False,
+    diag: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Solve ``op(a) @ x = alpha * b``, or ``x @ op(a) = alpha * b``, with ``a`` triangular.
+
+    Args:
+        alpha: a number.
+        a: [..., M, M] on the left, [..., N, N] on the right. Only the triangle ``lower`` names is read.
+        b: [..., M, N]
+        side: ``a`` on the left (0, ``"l"``) or on the right (1, ``"r"``).
+        lower: ``a`` is lower triangular (1, ``"l"``) or upper triangular (0, ``"u"``), before ``trans_a``.
+        trans_a: ``"n"``, ``"t"`` or ``"c"``.
+        diag: 1 or ``"u"``: the diagonal of ``a`` is not read and counts as ones.
+        precision: ``fast`` rounds operands to bfloat16, ``compensated`` refines the solution once with an accurate
+            residual, ``fp32`` and ``fp64`` name the arithmetic; by default never less precise than the operands.
+        out: [..., M, N], memory for the result, shared with no operand.
+
+    Raises:
+        Singular: an element of the diagonal is zero; the error names its index.
+
+    Error bound:
+        ``|x - exact| <= g(N) |inv(a)| |a| |x|`` elementwise on PyTorch. The kernel inverts diagonal blocks:
+        ``g(2 N + 128) |inv(a)| |a| |inv(a)| |b|``.
+
+    Example:
+        >>> trsm(1.0, torch.tensor([[2.0, 0.0], [2.0, 1.0]]), torch.ones(2, 1), lower=True)
+        tensor([[0.5000],
+                [0.0000]])
+    """
+    return triangular("trsm", _trsm, alpha, a, b, side, lower, trans_a, diag, precision, out, solves=True)
+
+
+@array_function
+def trsv(
+    a: Tensor,
+    x: Tensor,
+    lower: bool | int | str = False,
+    trans: bool | int | str = False,
+    diag: bool | int | str = False,
+    *,
+    precision: Precision | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Solve ``op(a) @ y = x`` with ``a`` [..., N, N] triangular and ``x`` [..., N]; flags as for `trsm`.
+
+    Example:
+        >>> trsv(torch.tensor([[2.0, 2.0], [0.0, 1.0]]), torch.ones(2))
+        tensor([-0.5000,  1.0000])
+    """
+    return vector("trsv", _trsm, a, x, lower, trans, diag, precision, out, solves=True)
+
+
+def _fake(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    return b.new_empty((*check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]), *b.shape[-2:]))
+
+
+def _cost(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> int:
+    batch = math.prod(check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]))
+    return batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
+
+
+_trsm = Op("trnblas::trsm", fake=_fake, cost=_cost, schema=SCHEMA)
+
+
+@_trsm.impl("pytorch")
+def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    dtype, work = a.dtype, arithmetic(precision, a.dtype)
+    if precision == "fast" and dtype not in HALF:
+        a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+    if precision == "fast" and dtype in HALF:
+        work = torch.float32
+    if precision == "compensated":
+        return _refined(a, b, lower, unit)
+    solved = torch.linalg.solve_triangular(a.to(work), b.to(work), upper=not lower, unitriangular=unit)
+    return solved.to(dtype)
+
+
+def _refined(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """Solve, and once more for an accurate residual."""
+    plain: Precision = "fp64" if a.dtype in (torch.float64, torch.complex128) else "fp32"
+    solved = _trsm(a, b, lower, unit, plain)
+    residual = gemm(-1.0, triangle(a, lower, unit), solved, 1.0, b, precision="compensated")
+    return solved + _trsm(a, residual, lower, unit, plain)
+
+
+@_trsm.vjp(saves=("a", "result"))
+def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    a, lower, unit, policy = saved.a, saved.lower, saved.unit, saved.precision
+    turned = _trsm(a.mH, grad, not lower, unit, policy)
+    found = {}
+    if saved.needs("b"):
+        found["b"] = turned.sum_to_size(saved.b.shape)
+    if saved.needs("a"):
+        whole = gemm(-1.0, turned, saved.result, trans_b="c", precision=policy)
+        kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
+        found["a"] = kept.sum_to_size(a.shape)
+    return found
+
+
+@_trsm.impl("nki")
+def _nki(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    result = _fake(a, b, lower, unit, precision)
+    if result.numel() == 0:
+        return result
+    if precision == "fp64":
+        wide = torch.complex128 if a.is_complex() else torch.float64
+        return _blocked(a.to(wide), b.to(wide).expand(result.shape), lower, unit, "fp64").to(result.dtype)
+    if precision == "compensated":
+        return _refined(a, b, lower, unit)
+    if a.is_complex():
+        return _blocked(a, b.expand(result.shape), lower, unit, precision)
+    if not lower:
+        # Backwards, an upper triangle is a lower one.
+        return _nki(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
+    dtype, batch, n = a.dtype, result.shape[:-2], a.shape[-1]
+    if precision == "fast" and dtype not in HALF:
+        a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+    turned = a.mT.float()
+    turned = turned.unsqueeze(0) if a.ndim == 2 else turned.expand(*batch, n, n).flatten(0, -3)
+    columns = b.float().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+    made: Tensor = launch(kernels.trsm, turned.contiguous(), columns.contiguous(), _masks(a.device), unit=unit)
+    return made.reshape(result.shape).to(dtype)
+
+
+def _masks(device: torch.device) -> Tensor:
+    """For each doubling of the blocks already inverted, the block below and left of each pair, transposed; then 1."""
+    i = torch.arange(P_MAX, device=device)
+    found = []
+    size = 1
+    while size < P_MAX:
+        pair, half = i // (2 * size), (i // size) % 2
+        found.append((pair.unsqueeze(1) == pair) & (half.unsqueeze(1) == 0) & (half == 1))
+        size *= 2
+    found.append(torch.eye(P_MAX, dtype=torch.bool, device=device))
+    return torch.stack(found).float()  # [8, k, m]
+
+
+def _blocked(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    """Solve what the kernel cannot, float64 and complex: diagonal blocks on the host, products on the device."""
+    n = a.shape[-1]
+    starts = list(range(0, n, _BLOCK))
+    solved: Tensor | None = None
+    for start in starts if lower else reversed(starts):
+        here = slice(start, min(n, start + _BLOCK))
+        right = b[..., here, :]
+        if solved is not None:
+            known = slice(0, start) if lower else slice(here.stop, n)
+            right = gemm(-1.0, a[..., here, known], solved, 1.0, right, precision=precision)
+        part = torch.linalg.solve_triangular(a[..., here, here], right, upper=not lower, unitriangular=unit)
+        solved = part if solved is None else torch.cat([solved, part] if lower else [part, solved], -2)
+    assert solved is not None
+    return solved

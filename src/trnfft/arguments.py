@@ -1,0 +1,155 @@
+"""What transforms share: lengths, axes, norms and dtypes, read once and checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, SupportsIndex
+
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, DtypeError, check
+
+Norm = Literal["backward", "ortho", "forward"]
+Scale = Literal["none", "root", "full"]
+
+_FORWARD: dict[str | None, Scale] = {None: "none", "backward": "none", "ortho": "root", "forward": "full"}
+_INVERSE: dict[str | None, Scale] = {None: "full", "backward": "full", "ortho": "root", "forward": "none"}
+
+REAL = (torch.float32, torch.float64)
+COMPLEX = (torch.complex64, torch.complex128)
+HALF = (torch.float16, torch.bfloat16)
+
+COMPLEX_OF = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+def scale_of(op: str, norm: str | None, inverse: bool) -> Scale:
+    """What a ``norm`` divides by in one direction: nothing, the root of the length, or the length."""
+    scale = (_INVERSE if inverse else _FORWARD).get(norm)
+    if scale is None:
+        check.option(op, "norm", norm, ("backward", "ortho", "forward"))
+        raise AssertionError("every accepted norm is in the table")
+    return scale
+
+
+def numeric(op: str, x: Any) -> Tensor:
+    """A tensor transforms can take: halves become float32 and integers float64, which keeps every value."""
+    if not isinstance(x, Tensor):
+        check.tensor(op, x=x)
+    dtype = x.dtype
+    if dtype in REAL or dtype in COMPLEX:
+        return x  # type: ignore[no-any-return]
+    if dtype in HALF:
+        return x.float()  # type: ignore[no-any-return]
+    if dtype is torch.complex32:
+        return x.to(torch.complex64)  # type: ignore[no-any-return]
+    if dtype.is_floating_point or dtype.is_complex:
+        raise DtypeError(op=op, argument="dtype of x", got=dtype, expected="float16, bfloat16, float32 or float64")
+    return x.double()  # type: ignore[no-any-return]
+
+
+def real(op: str, x: Any) -> Tensor:
+    """A tensor a real transform can take."""
+    x = numeric(op, x)
+    if x.is_complex():
+        raise DtypeError(
+            op=op, argument="dtype of x", got=x.dtype, expected="a real dtype", hint="Use fft, or pass x.real"
+        )
+    return x
+
+
+def as_complex(x: Tensor) -> Tensor:
+    """Add a zero imaginary part where there is none."""
+    return x if x.is_complex() else x.to(COMPLEX_OF[x.dtype])
+
+
+def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
+    """One axis as a position from 0; ``axis`` is NumPy's name for ``dim`` and wins over its default."""
+    if axis is not None:
+        if dim != -1:
+            raise ArgumentError(op=op, argument="dim and axis", got=(dim, axis), expected="one of them, not both")
+        dim = axis
+    if type(dim) is not int:
+        dim = integer(op, "dim", dim)
+    if not -ndim <= dim < ndim:
+        hint = "A 0-d tensor has no axis to transform" if ndim == 0 else ""
+        expected = f"an axis of a tensor with {ndim} dimensions"
+        raise ArgumentError(op=op, argument="dim", got=dim, expected=expected, hint=hint)
+    return dim % ndim  # type: ignore[no-any-return]
+
+
+def integer(op: str, argument: str, value: Any) -> int:
+    """An integer, or something that counts as one (NumPy's)."""
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool | Tensor):
+        return value.__index__()
+    raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
+
+
+def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
+    """A transform's length: at least 1."""
+    length = default if n is None else n if type(n) is int else integer(op, argument, n)
+    if length < 1:
+        raise ArgumentError(
+            op=op,
+            argument=argument,
+            got=length,
+            expected="at least 1 point",
+            hint="Pass n= to pad" if n is None else "",
+        )
+    return length  # type: ignore[no-any-return]
+
+
+def axes_of(
+    op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int], *, last: int | None = None
+) -> tuple[list[int], list[int]]:
+    """Axes and lengths of an n-D transform.
+
+    Args:
+        op: for errors.
+        s: lengths, or ``None``; -1 keeps the length an axis has.
+        dim: axes, or ``None`` for all of them (the last ``len(s)`` when ``s`` is given).
+        axes: NumPy's name for ``dim``.
+        shape: of the operand.
+        last: default length of the last axis where the operand stores only half of it.
+    """
+    if axes is not None:
+        if dim is not None:
+            raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+        dim = axes
+    ndim = len(shape)
+    sizes = None if s is None else [s] if isinstance(s, int) else list(s)
+    if dim is None:
+        count = ndim if sizes is None else len(sizes)
+        if count > ndim:
+            expected = f"at most {ndim} lengths for a tensor of shape {tuple(shape)}"
+            raise ArgumentError(op=op, argument="s", got=tuple(sizes or ()), expected=expected)
+        found = list(range(ndim - count, ndim))
+    else:
+        found = [axis_of(op, d, None, ndim) for d in ([dim] if isinstance(dim, int) else dim)]
+    if len(set(found)) != len(found):
+        raise ArgumentError(op=op, argument="dim", got=tuple(found), expected="axes that differ")
+    if sizes is None:
+        sizes = [-1] * len(found)
+    if len(sizes) != len(found):
+        raise ArgumentError(op=op, argument="number of axes", got={"s": len(sizes), "dim": len(found)})
+    lengths = []
+    for position, (size, axis) in enumerate(zip(sizes, found, strict=True)):
+        default = shape[axis]
+        if last is not None and position == len(found) - 1:
+            default = last
+        given = None if isinstance(size, int) and size == -1 else size
+        lengths.append(length_of(op, given, default, "s" if given is not None else f"length of axis {axis}"))
+    return found, lengths
+
+
+def resized(x: Tensor, axis: int, length: int) -> Tensor:
+    """Cut one axis to ``length``, or pad it with zeros at its end."""
+    have = x.shape[axis]
+    if have == length:
+        return x
+    if have > length:
+        return x.narrow(axis, 0, length)
+    pad = [0, 0] * (x.ndim - axis)
+    pad[-1] = length - have
+    return torch.nn.functional.pad(x, pad)

@@ -1,0 +1,440 @@
+"""`ComplexTensor`: a complex tensor as two real planes, for devices that have no complex dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnfft.transform import merged
+from trnsci import ArgumentError, DtypeError, check
+from trnsci.arrays import from_numpy, to_numpy
+
+
+class ComplexTensor:
+    """A complex tensor stored as a real and an imaginary plane of one shape, dtype and device.
+
+    Arithmetic broadcasts and mixes with numbers, real tensors, complex tensors and other `ComplexTensor`s. Gradients are
+    those of the planes. Planes may be views; operations never write to them.
+
+    Args:
+        real: the real plane, or a complex tensor or NumPy array to split.
+        imag: the imaginary plane; zeros when left out.
+
+    Example:
+        >>> z = ComplexTensor(torch.tensor([3.0, 0.0]), torch.tensor([4.0, 1.0]))
+        >>> abs(z)
+        tensor([5., 1.])
+        >>> (z * z.conj()).real
+        tensor([25.,  1.])
+    """
+
+    __slots__ = ("imag", "real")
+    __array_priority__ = 1000
+
+    real: Tensor
+    imag: Tensor
+
+    def __init__(self, real: Any, imag: Any = None) -> None:
+        if isinstance(real, np.ndarray):
+            real = from_numpy(real)
+        if isinstance(imag, np.ndarray):
+            imag = from_numpy(imag)
+        if isinstance(real, ComplexTensor):
+            if imag is not None:
+                raise ArgumentError(op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data")
+            real, imag = real.real, real.imag
+        check.tensor("ComplexTensor", real=real)
+        if real.is_complex():
+            if imag is not None:
+                raise ArgumentError(op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data")
+            real, imag = real.real, real.resolve_conj().imag
+        elif imag is None:
+            imag = torch.zeros_like(real)
+        check.tensor("ComplexTensor", imag=imag)
+        if not real.is_floating_point() or real.dtype != imag.dtype:
+            if real.dtype == imag.dtype:
+                raise DtypeError(op="ComplexTensor", argument="dtype", got=real.dtype, expected="a real floating-point dtype")
+            raise DtypeError(op="ComplexTensor", argument="dtype", got={"real": real.dtype, "imag": imag.dtype})
+        if real.shape != imag.shape:
+            got = {"real": tuple(real.shape), "imag": tuple(imag.shape)}
+            raise ArgumentError(op="ComplexTensor", argument="shape", got=got)
+        check.same_device("ComplexTensor", real=real, imag=imag)
+        self.real, self.imag = real, imag
+
+    # Conversion
+
+    @classmethod
+    def polar(cls, magnitude: Tensor, angle: Tensor) -> ComplexTensor:
+        """``magnitude * exp(i * angle)``."""
+        return cls(magnitude * torch.cos(angle), magnitude * torch.sin(angle))
+
+    def to_torch(self) -> Tensor:
+        """As a torch complex tensor; half planes become complex64."""
+        if self.real.dtype in (torch.float16, torch.bfloat16):
+            return torch.complex(self.real.float(), self.imag.float())
+        return merged(self.real, self.imag)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """As a NumPy complex array."""
+        return to_numpy(self.to_torch())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def to(self, *args: Any, **kwargs: Any) -> ComplexTensor:
+        """Move or convert both planes, as ``Tensor.to`` does; dtypes are those of the planes."""
+        return self._each(lambda plane: plane.to(*args, **kwargs))
+
+    # What a tensor says of itself
+
+    @property
+    def shape(self) -> torch.Size:
+        """Sizes."""
+        return self.real.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the planes."""
+        return self.real.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the planes are."""
+        return self.real.device
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.real.ndim
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether the planes have no data."""
+        return self.real.is_meta
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether either plane requires grad."""
+        return self.real.requires_grad or self.imag.requires_grad
+
+    @property
+    def grad(self) -> ComplexTensor | None:
+        """The planes' gradients, or ``None``."""
+        if self.real.grad is None and self.imag.grad is None:
+            return None
+        re, im = self.real.grad, self.imag.grad
+        return ComplexTensor(
+            torch.zeros_like(self.real) if re is None else re, torch.zeros_like(self.imag) if im is None else im
+        )
+
+    def requires_grad_(self, requires_grad: bool = True) -> ComplexTensor:
+        """Ask for gradients of both planes, which must be leaves."""
+        self.real.requires_grad_(requires_grad)
+        self.imag.requires_grad_(requires_grad)
+        return self
+
+    def is_complex(self) -> bool:
+        """Always true."""
+        return True
+
+    def numel(self) -> int:
+        """Number of complex elements."""
+        return self.real.numel()
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.real.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        """Sizes, or one of them."""
+        return self.real.shape if dim is None else self.real.shape[dim]
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def __repr__(self) -> str:
+        return f"ComplexTensor({self.to_torch() if not self.is_meta else tuple(self.shape)})"
+
+    def __bool__(self) -> bool:
+        return bool(self.real) or bool(self.imag)
+
+    def __complex__(self) -> complex:
+        return complex(self.real.item(), self.imag.item())
+
+    def item(self) -> complex:
+        """The only element as a Python number."""
+        return complex(self)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return self.to_torch().tolist()
+
+    # The same on both planes
+
+    def _each(self, fn: Callable[[Tensor], Tensor]) -> ComplexTensor:
+        return _made(fn(self.real), fn(self.imag))
+
+    def __getitem__(self, index: Any) -> ComplexTensor:
+        return self._each(lambda plane: plane[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        re, im = _parts(value, self)
+        self.real[index] = re
+        self.imag[index] = 0.0 if im is None else im
+
+    def reshape(self, *shape: Any) -> ComplexTensor:
+        """Other sizes, same elements."""
+        return self._each(lambda plane: plane.reshape(*shape))
+
+    view = reshape
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> ComplexTensor:
+        """Merge dimensions."""
+        return self._each(lambda plane: plane.flatten(start_dim, end_dim))
+
+    def transpose(self, dim0: int, dim1: int) -> ComplexTensor:
+        """Swap two dimensions, without conjugation."""
+        return self._each(lambda plane: plane.transpose(dim0, dim1))
+
+    def permute(self, *dims: Any) -> ComplexTensor:
+        """Reorder dimensions."""
+        return self._each(lambda plane: plane.permute(*dims))
+
+    def squeeze(self, *dim: int) -> ComplexTensor:
+        """Drop dimensions of size 1."""
+        return self._each(lambda plane: plane.squeeze(*dim))
+
+    def unsqueeze(self, dim: int) -> ComplexTensor:
+        """Insert a dimension of size 1."""
+        return self._each(lambda plane: plane.unsqueeze(dim))
+
+    def expand(self, *shape: Any) -> ComplexTensor:
+        """Repeat dimensions of size 1 without a copy."""
+        return self._each(lambda plane: plane.expand(*shape))
+
+    def contiguous(self) -> ComplexTensor:
+        """Both planes contiguous."""
+        return self._each(lambda plane: plane.contiguous())
+
+    def clone(self) -> ComplexTensor:
+        """A copy, differentiable."""
+        return self._each(lambda plane: plane.clone())
+
+    def detach(self) -> ComplexTensor:
+        """The same data outside the graph."""
+        return self._each(lambda plane: plane.detach())
+
+    def sum(self, dim: Any = None, keepdim: bool = False) -> ComplexTensor:
+        """Sum over dimensions."""
+        return self._each(lambda plane: plane.sum(dim, keepdim=keepdim) if dim is not None else plane.sum())
+
+    def mean(self, dim: Any = None, keepdim: bool = False) -> ComplexTensor:
+        """Mean over dimensions."""
+        return self._each(lambda plane: plane.mean(dim, keepdim=keepdim) if dim is not None else plane.mean())
+
+    @property
+    def mT(self) -> ComplexTensor:
+        """Last two dimensions swapped."""
+        return self._each(lambda plane: plane.mT)
+
+    @property
+    def mH(self) -> ComplexTensor:
+        """Last two dimensions swapped, and conjugated."""
+        return self.mT.conj()
+
+    @property
+    def T(self) -> ComplexTensor:
+        """A matrix transposed."""
+        return self.transpose(0, 1) if self.ndim == 2 else self._each(lambda plane: plane.T)
+
+    @property
+    def H(self) -> ComplexTensor:
+        """A matrix transposed and conjugated."""
+        return self.T.conj()
+
+    # Complex arithmetic
+
+    def conj(self) -> ComplexTensor:
+        """Complex conjugate."""
+        return _made(self.real, -self.imag)
+
+    def abs(self) -> Tensor:
+        """Magnitude, without overflow; its gradient at 0 is 0."""
+        return torch.view_as_complex(torch.stack((self.real, self.imag), -1)).abs() if _full(self) else (
+            torch.hypot(self.real.float(), self.imag.float()).to(self.dtype)
+        )
+
+    def angle(self) -> Tensor:
+        """Argument in ``(-pi, pi]``."""
+        return torch.atan2(self.imag, self.real)
+
+    def exp(self) -> ComplexTensor:
+        """Exponential."""
+        return ComplexTensor.polar(torch.exp(self.real), self.imag)
+
+    def log(self) -> ComplexTensor:
+        """Principal logarithm."""
+        return _made(torch.log(self.abs()), self.angle())
+
+    def sqrt(self) -> ComplexTensor:
+        """Principal square root."""
+        return ComplexTensor(torch.sqrt(self.to_torch())).to(self.dtype)
+
+    def norm(self) -> Tensor:
+        """Euclidean norm of all elements."""
+        return torch.linalg.vector_norm(torch.stack((self.real.flatten(), self.imag.flatten())))
+
+    def prod(self, dim: int | None = None, keepdim: bool = False) -> ComplexTensor:
+        """Product over a dimension, or of all elements."""
+        z = self.to_torch()
+        return ComplexTensor(z.prod() if dim is None else z.prod(dim, keepdim=keepdim)).to(self.dtype)
+
+    def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+        """Whether both planes agree within tolerances."""
+        other = as_complex_tensor(other, self)
+        return torch.allclose(self.to_torch(), other.to_torch(), rtol=rtol, atol=atol)
+
+    def __neg__(self) -> ComplexTensor:
+        return self._each(torch.neg)
+
+    def __pos__(self) -> ComplexTensor:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return self.abs()
+
+    def __add__(self, other: Any) -> ComplexTensor:
+        re, im = _parts(other, self)
+        total = self.real + re
+        return _made(total, (self.imag if im is None else self.imag + im).expand_as(total))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> ComplexTensor:
+        return self + -_negatable(other)
+
+    def __rsub__(self, other: Any) -> ComplexTensor:
+        return -self + other
+
+    def __mul__(self, other: Any) -> ComplexTensor:
+        re, im = _parts(other, self)
+        if im is None:
+            return _made(self.real * re, self.imag * re)
+        return _made(self.real * re - self.imag * im, self.real * im + self.imag * re)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> ComplexTensor:
+        re, im = _parts(other, self)
+        if im is None:
+            return _made(self.real / re, self.imag / re)
+        return ComplexTensor(self.to_torch() / as_complex_tensor(other, self).to_torch()).to(self.dtype)
+
+    def __rtruediv__(self, other: Any) -> ComplexTensor:
+        return as_complex_tensor(other, self) / self
+
+    def __pow__(self, exponent: Any) -> ComplexTensor:
+        power = exponent.to_torch() if isinstance(exponent, ComplexTensor) else exponent
+        return ComplexTensor(self.to_torch() ** power).to(self.dtype)
+
+    def __matmul__(self, other: Any) -> ComplexTensor:
+        re, im = _parts(other, self)
+        if im is None:
+            return _made(self.real @ re, self.imag @ re)
+        return _made(self.real @ re - self.imag @ im, self.real @ im + self.imag @ re)
+
+    def __rmatmul__(self, other: Any) -> ComplexTensor:
+        return as_complex_tensor(other, self) @ self
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        re, im = _parts(other, self)
+        return (self.real == re) & (self.imag == (0.0 if im is None else im))
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return ~(self == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def backward(self, gradient: ComplexTensor | None = None) -> None:
+        """Propagate a gradient given for both planes."""
+        if gradient is None:
+            raise ArgumentError(
+                op="backward", argument="gradient", got=None, expected="a ComplexTensor", hint="Complex results have no default"
+            )
+        torch.autograd.backward((self.real, self.imag), (gradient.real, gradient.imag))
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """torch functions: those a `ComplexTensor` has as a method, and ``torch.cat``/``torch.stack``."""
+        kwargs = kwargs or {}
+        name = func.__name__
+        if name in ("cat", "stack", "concatenate"):
+            tensors: Sequence[Any] = args[0]
+            like = next(t for t in tensors if isinstance(t, ComplexTensor))
+            planes = [as_complex_tensor(t, like) for t in tensors]
+            return _made(
+                func([p.real for p in planes], *args[1:], **kwargs), func([p.imag for p in planes], *args[1:], **kwargs)
+            )
+        operator = _OPERATORS.get(name)
+        if operator is not None and not kwargs and len(args) == 2:
+            left = args[0] if isinstance(args[0], ComplexTensor) else as_complex_tensor(args[0], args[1])
+            return getattr(left, operator)(args[1])
+        method = getattr(cls, name, None)
+        if callable(method) and args and isinstance(args[0], ComplexTensor):
+            return method(*args, **kwargs)
+        return NotImplemented
+
+
+_OPERATORS = {
+    "add": "__add__", "sub": "__sub__", "subtract": "__sub__", "mul": "__mul__", "multiply": "__mul__",
+    "div": "__truediv__", "divide": "__truediv__", "true_divide": "__truediv__", "matmul": "__matmul__", "pow": "__pow__",
+    "eq": "__eq__", "ne": "__ne__", "rsub": "__rsub__",
+    "__add__": "__add__", "__sub__": "__sub__", "__mul__": "__mul__", "__truediv__": "__truediv__",
+    "__matmul__": "__matmul__", "__radd__": "__radd__", "__rmul__": "__rmul__",
+}  # fmt: skip
+
+
+def _made(real: Tensor, imag: Tensor) -> ComplexTensor:
+    """Build without checks: planes come from planes."""
+    z = ComplexTensor.__new__(ComplexTensor)
+    z.real, z.imag = real, imag
+    return z
+
+
+def _full(z: ComplexTensor) -> bool:
+    return z.dtype in (torch.float32, torch.float64)
+
+
+def _parts(value: Any, like: ComplexTensor) -> tuple[Any, Any]:
+    """Real and imaginary part of an operand; ``None`` for an imaginary part that is not there."""
+    if isinstance(value, ComplexTensor):
+        return value.real, value.imag
+    if isinstance(value, Tensor):
+        return (value.real, value.resolve_conj().imag) if value.is_complex() else (value, None)
+    if isinstance(value, complex):
+        return value.real, value.imag
+    if isinstance(value, int | float):
+        return value, None
+    if isinstance(value, np.ndarray | np.generic):
+        return _parts(from_numpy(np.asarray(value)).to(like.device), like)
+    raise DtypeError(op="ComplexTensor", argument="operand", got=type(value), expected="a number or a tensor")
+
+
+def _negatable(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def as_complex_tensor(value: Any, like: ComplexTensor) -> ComplexTensor:
+    """``value`` as planes of the dtype and device of ``like``."""
+    if isinstance(value, ComplexTensor):
+        return value
+    re, im = _parts(value, like)
+    if not isinstance(re, Tensor):
+        re = torch.tensor(re, dtype=like.dtype, device=like.device)
+        im = None if im is None else torch.tensor(im, dtype=like.dtype, device=like.device)
+    return _made(re, torch.zeros_like(re) if im is None else im)

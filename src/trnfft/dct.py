@@ -1,0 +1,253 @@
+"""Discrete cosine and sine transforms, types 1 to 4, from real and complex transforms of about the same length."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnfft import transform
+from trnfft.arguments import COMPLEX_OF, axes_of, axis_of, length_of, numeric, resized, scale_of
+from trnsci import ArgumentError, array_function, check
+from trnsci.precision import Precision, resolve
+
+# The transform that undoes each type, up to a scale.
+_INVERSE_TYPE = {1: 1, 2: 3, 3: 2, 4: 4}
+
+_DOC = """{summary}
+
+    Args:
+        x: real; the parts of complex data are transformed separately. Halves are computed in float32, integers in float64.
+        type: 1, 2, 3 or 4, with SciPy's definitions.
+        n: length; ``x`` is cut, or padded with zeros at its end.
+        dim: the axis.
+        norm: ``"backward"``, ``"ortho"`` or ``"forward"``; ``backward`` scales the inverse by one over twice the length.
+        axis: NumPy's name for ``dim``.
+        orthogonalize: whether the end terms are scaled so that the matrix is orthogonal; by default for ``"ortho"``.
+        precision: as for `fft`.
+        out: memory for the result, shared with no operand.
+
+    Returns:
+        [..., n] in the dtype of ``x``.
+
+    Raises:
+        ArgumentError: an argument does not fit; type 1 of cosines needs at least 2 points.
+
+    Cost:
+        one real transform of n points (types 2 and 3), of 2n (type 1), one complex one of n / 2 (type 4).
+    """
+
+_DOC_ND = """{summary}
+
+    Args:
+        x: as for `{one}`.
+        type: 1, 2, 3 or 4.
+        s: length per axis; -1 keeps a length.
+        dim: the axes; by default all, or the last ``len(s)``.
+        norm: ``"backward"``, ``"ortho"`` or ``"forward"``.
+        axes: NumPy's name for ``dim``.
+        orthogonalize: as for `{one}`.
+        precision: as for `fft`.
+        out: memory for the result, shared with no operand.
+    """
+
+
+def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    kind = "cosine" if family == "dct" else "sine"
+    summary = f"Discrete {kind} transform along one axis." if not inverse else f"Inverse of `{family}`."
+
+    def one(
+        x: Any,
+        type: int = 2,
+        n: int | None = None,
+        dim: int = -1,
+        norm: str | None = None,
+        *,
+        axis: int | None = None,
+        orthogonalize: bool | None = None,
+        precision: Precision | None = None,
+        out: Tensor | None = None,
+    ) -> Any:
+        x = numeric(name, x)
+        dim = axis_of(name, dim, axis, x.ndim)
+        length = length_of(name, n, x.shape[dim])
+        return _run(name, family, inverse, x, type, [dim], [length], norm, orthogonalize, precision, out)
+
+    many_name = name + "n"
+
+    def many(
+        x: Any,
+        type: int = 2,
+        s: int | Sequence[int] | None = None,
+        dim: int | Sequence[int] | None = None,
+        norm: str | None = None,
+        *,
+        axes: int | Sequence[int] | None = None,
+        orthogonalize: bool | None = None,
+        precision: Precision | None = None,
+        out: Tensor | None = None,
+    ) -> Any:
+        x = numeric(many_name, x)
+        dims, lengths = axes_of(many_name, s, dim, axes, x.shape)
+        return _run(many_name, family, inverse, x, type, dims, lengths, norm, orthogonalize, precision, out)
+
+    one.__name__ = one.__qualname__ = name
+    many.__name__ = many.__qualname__ = many_name
+    one.__doc__ = _DOC.format(summary=summary)
+    many.__doc__ = _DOC_ND.format(summary=summary.replace("one axis", "several axes").replace(f"`{family}`", f"`{family}n`"), one=name)
+    return array_function(one), array_function(many)
+
+
+def _run(
+    op: str,
+    family: str,
+    inverse: bool,
+    x: Tensor,
+    type: int,
+    dims: list[int],
+    lengths: list[int],
+    norm: str | None,
+    orthogonalize: bool | None,
+    precision: Precision | None,
+    out: Tensor | None,
+) -> Tensor:
+    check.option(op, "type", type, (1, 2, 3, 4))
+    scale = scale_of(op, norm, inverse)
+    ends = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
+    policy = resolve(op, precision, x.dtype)
+    number = _INVERSE_TYPE[type] if inverse else type
+    for length in lengths:
+        if family == "dct" and number == 1 and length < 2:
+            raise ArgumentError(op=op, argument="n", got=length, expected="at least 2 points for type 1")
+    if out is not None:
+        shape = list(x.shape)
+        for dim, length in zip(dims, lengths, strict=True):
+            shape[dim] = length
+        check.out(op, out, shape=tuple(shape), dtype=x.dtype, x=x)
+    result = x
+    for dim, length in zip(dims, lengths, strict=True):
+        result = resized(result, dim, length).movedim(dim, -1)
+        if x.is_complex():
+            # The transform is real: both parts are rows of one call.
+            parts = torch.view_as_real(result.resolve_conj()).movedim(-1, 0)
+            result = torch.view_as_complex(
+                _along_last(family, number, parts, scale, ends, policy).movedim(0, -1).contiguous()
+            )
+        else:
+            result = _along_last(family, number, result, scale, ends, policy)
+        result = result.movedim(-1, dim)
+    if not dims:
+        result = x.clone()
+    return result if out is None else out.copy_(result)
+
+
+def _along_last(family: str, number: int, x: Tensor, scale: str, ends: bool, policy: str) -> Tensor:
+    n = x.shape[-1]
+    if x.numel() == 0:
+        return x.clone()
+    period = 2 * n if number != 1 else 2 * (n - 1) if family == "dct" else 2 * (n + 1)
+    factor = {"none": 1.0, "root": 1 / math.sqrt(period), "full": 1 / period}[scale]
+    if ends:
+        x = _ends(family, number, x, math.sqrt(2), before=True)
+    y = _COSINE[number](x, factor, policy) if family == "dct" else _sine(number, x, factor, policy)
+    return _ends(family, number, y, 1 / math.sqrt(2), before=False) if ends else y
+
+
+def _ends(family: str, number: int, x: Tensor, factor: float, *, before: bool) -> Tensor:
+    """Scale the first (cosines) or last (sines) term, and both for cosines of type 1."""
+    if number == 4 or (family == "dst" and number == 1) or number == (2 if before else 3):
+        return x
+    weights = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
+    if not x.is_meta:
+        weights[0 if family == "dct" else -1] = factor
+        if number == 1:
+            weights[-1] = factor
+    return x * weights
+
+
+@functools.lru_cache(maxsize=256)
+def _phases(numerator: tuple[int, int], denominator: int, count: int, factor: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """``factor * exp(-2 pi i (a j + b) / denominator)`` for j < count, with integers reduced before they are divided."""
+    a, b = numerator
+    angles = (a * np.arange(count, dtype=np.int64) + b) % denominator * (-2 * math.pi / denominator)
+    return torch.from_numpy(factor * np.exp(1j * angles)).to(COMPLEX_OF[dtype]).to(device)
+
+
+def _type1(x: Tensor, factor: float, policy: str) -> Tensor:
+    even = torch.cat((x, x[..., 1:-1].flip(-1)), -1)
+    y = transform.r2c(even, [even.ndim - 1], "none", policy).real
+    return y.clone() if factor == 1 else y * factor
+
+
+def _type2(x: Tensor, factor: float, policy: str) -> Tensor:
+    n = x.shape[-1]
+    folded = torch.cat((x[..., ::2], x[..., 1::2].flip(-1)), -1)
+    half = transform.r2c(folded, [x.ndim - 1], "none", policy)
+    turned = half * _phases((1, 0), 4 * n, n // 2 + 1, 2 * factor, x.dtype, x.device)
+    return torch.cat((turned.real, -turned.imag[..., 1 : (n + 1) // 2].flip(-1)), -1)
+
+
+def _type3(x: Tensor, factor: float, policy: str) -> Tensor:
+    n = x.shape[-1]
+    half = n // 2 + 1
+    mirrored = torch.nn.functional.pad(x[..., n - half + 1 :].flip(-1), (1, 0))
+    spectrum = torch.complex(x[..., :half], -mirrored)
+    spectrum = spectrum * _phases((1, 0), 4 * n, half, factor, x.dtype, x.device).conj()
+    folded = transform.c2r(spectrum, [x.ndim - 1], n, "none", policy)
+    y = torch.empty_like(x) if _in_place(x) else None
+    if y is not None:
+        y[..., ::2] = folded[..., : (n + 1) // 2]
+        y[..., 1::2] = folded[..., (n + 1) // 2 :].flip(-1)
+        return y
+    order = torch.arange(n, device=x.device)
+    order = torch.where(order % 2 == 0, order // 2, n - 1 - order // 2)
+    return folded[..., order]
+
+
+def _in_place(x: Tensor) -> bool:
+    """Whether a result may be written piecewise: nothing differentiates or transforms the call."""
+    plain = torch._C._functorch.peek_interpreter_stack() is None and not torch.compiler.is_compiling()
+    return plain and not (torch.is_grad_enabled() and x.requires_grad)
+
+
+def _type4(x: Tensor, factor: float, policy: str) -> Tensor:
+    n = x.shape[-1]
+    if n % 2:
+        turned = x * _phases((1, 0), 4 * n, n, 1.0, x.dtype, x.device)
+        spectrum = transform.c2c(torch.nn.functional.pad(turned, (0, n)), [x.ndim - 1], False, "none", policy)[..., :n]
+        return (spectrum * _phases((2, 1), 8 * n, n, 2 * factor, x.dtype, x.device)).real.clone()
+    phases = _phases((4, 1), 8 * n, n // 2, 1.0, x.dtype, x.device)
+    packed = torch.complex(x[..., ::2], x[..., 1::2].flip(-1)) * phases
+    spectrum = transform.c2c(packed, [x.ndim - 1], False, "none", policy)
+    spectrum = spectrum * _phases((1, 0), 2 * n, n // 2, 2 * factor, x.dtype, x.device)
+    return torch.stack((spectrum.real, -spectrum.imag.flip(-1)), -1).flatten(-2)
+
+
+_COSINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _type1, 2: _type2, 3: _type3, 4: _type4}
+
+
+def _alternate(x: Tensor) -> Tensor:
+    signs = 1 - 2 * (torch.arange(x.shape[-1], device=x.device) % 2)
+    return x * signs.to(x.dtype)
+
+
+def _sine(number: int, x: Tensor, factor: float, policy: str) -> Tensor:
+    """Sines from cosines: reversing one side turns one into the other, up to alternating signs."""
+    if number == 1:
+        zero = torch.zeros_like(x[..., :1])
+        odd = torch.cat((zero, x, zero, -x.flip(-1)), -1)
+        return transform.r2c(odd, [x.ndim - 1], "none", policy).imag[..., 1 : x.shape[-1] + 1] * -factor
+    if number == 2:
+        return _type2(_alternate(x), factor, policy).flip(-1)
+    return _alternate(_COSINE[number](x.flip(-1), factor, policy))
+
+
+dct, dctn = _define("dct", "dct", False)
+idct, idctn = _define("idct", "dct", True)
+dst, dstn = _define("dst", "dst", False)
+idst, idstn = _define("idst", "dst", True)

@@ -1,0 +1,126 @@
+"""Sample frequencies, shifts and good lengths."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnfft.arguments import axis_of, integer
+from trnfft.complextensor import ComplexTensor
+from trnsci import ArgumentError, array_function
+
+
+def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    """Frequencies of `fft`'s terms in cycles per unit of ``d``: ``[0, 1, ..., -2, -1] / (n d)``.
+
+    Args:
+        n: length of the transform.
+        d: distance of samples.
+        dtype: of the result; torch's default otherwise.
+        device: of the result.
+
+    Example:
+        >>> fftfreq(5, 0.2)
+        tensor([ 0.,  1.,  2., -2., -1.])
+    """
+    n = _count("fftfreq", n, d)
+    k = torch.arange(n, device=device)
+    k = torch.where(k < (n + 1) // 2, k, k - n)
+    return _frequencies(k, n, d, dtype)
+
+
+def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    """Frequencies of `rfft`'s terms: ``[0, 1, ..., n // 2] / (n d)``; arguments as `fftfreq`.
+
+    Example:
+        >>> rfftfreq(4)
+        tensor([0.0000, 0.2500, 0.5000])
+    """
+    n = _count("rfftfreq", n, d)
+    return _frequencies(torch.arange(n // 2 + 1, device=device), n, d, dtype)
+
+
+def _count(op: str, n: Any, d: float) -> int:
+    n = integer(op, "n", n)
+    if n < 1:
+        raise ArgumentError(op=op, argument="n", got=n, expected="at least 1")
+    if d == 0:
+        raise ArgumentError(op=op, argument="d", got=d, expected="a distance that is not 0")
+    return n
+
+
+def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tensor:
+    # In double precision, so that the one rounding is the last.
+    return (k.double() / (n * d)).to(dtype or torch.get_default_dtype())
+
+
+@array_function
+def fftshift(x: Any, dim: int | Sequence[int] | None = None, *, axes: int | Sequence[int] | None = None) -> Any:
+    """Move the zero frequency to the middle of the axes, by default all of them.
+
+    Example:
+        >>> fftshift(fftfreq(5, 0.2))
+        tensor([-2., -1.,  0.,  1.,  2.])
+    """
+    return _shift("fftshift", x, dim, axes, lambda size: size // 2)
+
+
+@array_function
+def ifftshift(x: Any, dim: int | Sequence[int] | None = None, *, axes: int | Sequence[int] | None = None) -> Any:
+    """Undo `fftshift`, for odd lengths too.
+
+    Example:
+        >>> ifftshift(torch.tensor([-2., -1., 0., 1., 2.]))
+        tensor([ 0.,  1.,  2., -2., -1.])
+    """
+    return _shift("ifftshift", x, dim, axes, lambda size: size - size // 2)
+
+
+def _shift(op: str, x: Any, dim: Any, axes: Any, by: Any) -> Any:
+    if dim is not None and axes is not None:
+        raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+    wanted = axes if dim is None else dim
+    if wanted is None:
+        wanted = range(x.ndim)
+    dims = [axis_of(op, d, None, x.ndim) for d in ([wanted] if isinstance(wanted, int) else wanted)]
+    shifts = [by(x.shape[d]) for d in dims]
+    if isinstance(x, ComplexTensor):
+        return ComplexTensor(torch.roll(x.real, shifts, dims), torch.roll(x.imag, shifts, dims))
+    return torch.roll(x, shifts, dims) if dims else x.clone()
+
+
+@functools.lru_cache(maxsize=1024)
+def next_fast_len(target: int, real: bool = False) -> int:
+    """The smallest length from ``target`` on that transforms fast: a product of 2, 3, 5, and 7 and 11 for complex data.
+
+    Args:
+        target: length wanted.
+        real: whether data is real; the libraries underneath have fewer radices for it.
+
+    Example:
+        >>> next_fast_len(1021), next_fast_len(13, real=True)
+        (1024, 15)
+    """
+    target = integer("next_fast_len", "target", target)
+    if target < 0:
+        raise ArgumentError(op="next_fast_len", argument="target", got=target, expected="at least 0")
+    if target <= 6:
+        return target
+    best = 1 << (target - 1).bit_length()
+    for odd in _odd_smooth(best, (3, 5) if real else (3, 5, 7, 11)):
+        quotient = -(-target // odd)
+        best = min(best, odd << (quotient - 1).bit_length())
+    return best
+
+
+def _odd_smooth(limit: int, primes: tuple[int, ...]) -> list[int]:
+    found = [1]
+    for prime in primes:
+        for value in list(found):
+            while (value := value * prime) <= limit:
+                found.append(value)
+    return found

@@ -1,0 +1,178 @@
+"""Random words: the engines as functions of counters and keys, and any part of a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand import host
+from trnrand.engines import ENGINES, MASK, PHILOX, THREEFRY, WORDS, Engine, pure_words
+from trnrand.kernels import bits as kernels
+from trnrand.stream import Stream
+from trnsci import ArgumentError, Cost, DtypeError, Op, array_function
+from trnsci.nki import P_MAX, launch
+
+_INTEGERS = (torch.uint8, torch.uint16, torch.uint32, torch.int32, torch.int64)
+# 32-bit operations of one block of four words
+_FLOPS = {PHILOX.name: 10 * 8, THREEFRY.name: 20 * 6}
+
+
+@array_function
+def philox4x32(counter: Tensor, key: Tensor) -> Tensor:
+    """Philox4x32-10 of counters [..., 4] and keys [..., 2], lowest word first; leading axes broadcast.
+
+    Args:
+        counter: integers that hold uint32 words (uint32, int32 by its bits, or int64).
+        key: the same.
+
+    Returns:
+        uint32 [..., 4].
+
+    Example:
+        >>> philox4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+        tensor([1814424421, 3788239012, 1653752569,  206057576], dtype=torch.uint32)
+    """
+    return _engine(PHILOX, counter, key)
+
+
+@array_function
+def threefry4x32(counter: Tensor, key: Tensor) -> Tensor:
+    """Threefry4x32-20 of counters [..., 4] and keys [..., 4], lowest word first; leading axes broadcast.
+
+    Args:
+        counter: integers that hold uint32 words (uint32, int32 by its bits, or int64).
+        key: the same.
+
+    Returns:
+        uint32 [..., 4].
+    """
+    return _engine(THREEFRY, counter, key)
+
+
+def bits(key: int | Stream, offset: int, n: int, *, engine: str = PHILOX.name, device: torch.device | str = "cpu") -> Tensor:
+    """Words ``offset .. offset + n`` of a stream: uint32 [n].
+
+    Args:
+        key: an integer of up to 64 bits (Philox) or 128 bits (Threefry), or a `Stream`, whose position is added.
+        offset: the first word, up to 2**66 and more.
+        n: how many words.
+        engine: ``philox4x32`` or ``threefry4x32``, for integer keys.
+        device: where the result goes.
+    """
+    stream = key if isinstance(key, Stream) else Stream(key, engine)
+    for name, value in (("offset", offset), ("n", n)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise DtypeError(op="bits", argument=name, got=type(value), expected="an integer")
+        if value < 0:
+            raise ArgumentError(op="bits", argument=name, got=value, expected="a non-negative integer")
+    return _words(*placed(stream, stream.position + offset), n, str(torch.device(device)))
+
+
+def placed(stream: Stream, first: int, per_block: int = 4) -> tuple[str, list[int], list[int], int]:
+    """Engine, key, counter and elements to skip, for element ``first`` when a block holds ``per_block`` of them."""
+    block, skip = divmod(first, per_block)
+    counter = (stream.base + block) % (1 << 128)
+    return stream.engine, stream.key_words, [counter >> 32 * i & MASK for i in range(4)], skip
+
+
+def stream_words(stream: Stream, first: int, count: int, device: torch.device) -> Tensor:
+    """Words of a stream as int64."""
+    return _words(*placed(stream, first), count, str(device)).to(torch.int64)
+
+
+def block_words(stream: Stream, first: int, chosen: Tensor) -> Tensor:
+    """The blocks ``first + chosen[i]`` of a stream as int64 [n, 4]."""
+    start = (stream.base + first) % (1 << 128)
+    words, carry = [], chosen
+    for i in range(4):
+        total = carry + (start >> 32 * i & MASK)
+        words.append(total & MASK)
+        carry = total >> 32
+    key = torch.tensor(stream.key_words, device=chosen.device)
+    return _blocks(torch.stack(words, -1), key, stream.engine).to(torch.int64)
+
+
+def _as_words(op: str, name: str, value: Any, length: int) -> Tensor:
+    if not isinstance(value, Tensor) or value.dtype not in _INTEGERS:
+        got = value.dtype if isinstance(value, Tensor) else type(value)
+        raise DtypeError(op=op, argument=name, got=got, expected="integers that hold uint32 words")
+    if value.ndim < 1 or value.shape[-1] != length:
+        raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected=f"[..., {length}]")
+    return value.to(torch.int64) & MASK
+
+
+def _engine(engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
+    made = _as_words(engine.name, "counter", counter, 4), _as_words(engine.name, "key", key, engine.key_words)
+    if torch.broadcast_shapes(made[0].shape[:-1], made[1].shape[:-1]) != made[0].shape[:-1]:
+        made = made[0].expand(*torch.broadcast_shapes(made[0].shape[:-1], made[1].shape[:-1]), 4), made[1]
+    return _blocks(*made, engine.name)
+
+
+def _blocks_fake(counter: Tensor, key: Tensor, engine: str) -> Tensor:
+    return counter.new_empty(counter.shape, dtype=torch.uint32)
+
+
+def _blocks_cost(counter: Tensor, key: Tensor, engine: str) -> int:
+    return counter.numel() // 4 * _FLOPS[engine]
+
+
+_blocks = Op("trnrand::blocks", fake=_blocks_fake, cost=_blocks_cost)
+
+
+@_blocks.impl("pytorch")
+def _blocks_pytorch(counter: Tensor, key: Tensor, engine: str) -> Tensor:
+    made = WORDS[ENGINES[engine]](counter.unbind(-1), key.unbind(-1))
+    return torch.stack(torch.broadcast_tensors(*made), dim=-1).to(torch.uint32)
+
+
+@_blocks.impl("nki")
+def _blocks_nki(counter: Tensor, key: Tensor, engine: str) -> Tensor:
+    n = counter.numel() // 4
+    if n == 0:
+        return _blocks_fake(counter, key, engine)
+    words = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, n]
+    one = key.ndim == 1 or key[..., 0].numel() == 1
+    # one key is a column of every partition, many keys are tiles like the counters
+    keys = key.expand(*counter.shape[:-1], key.shape[-1]).reshape(n, -1) if not one else key.reshape(1, -1).expand(P_MAX, -1)
+    keys = (keys if one else keys.T).contiguous().to(torch.uint32)
+    return launch(kernels.blocks, words, keys, engine=engine, one=one).T.reshape(counter.shape).contiguous()
+
+
+def _words_fake(engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Tensor:
+    return torch.empty(count, dtype=torch.uint32, device=device)
+
+
+def words_cost(engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Cost:
+    """Operations and bytes of a part of a stream with 4-byte elements."""
+    return Cost(flops=count // 4 * _FLOPS[engine], read=0, written=4 * count)
+
+
+_words = Op("trnrand::words", fake=_words_fake, cost=words_cost)
+
+
+@_words.impl("pytorch")
+def _words_pytorch(engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Tensor:
+    where = torch.device(device)
+    library = host.helper(where)
+    if library is None:
+        base = sum(word << 32 * i for i, word in enumerate(counter))
+        return pure_words(ENGINES[engine], key, base, skip, count, where).to(torch.uint32)
+    out = torch.empty(count, dtype=torch.uint32)
+    host.fill(library, host.WORDS, ENGINES[engine], key, counter, skip, out)
+    return out
+
+
+@_words.impl("nki")
+def _words_nki(engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Tensor:
+    if count == 0:
+        return _words_fake(engine, key, counter, skip, count, device)
+    blocks = (skip + count + 3) // 4
+    made: Tensor = launch(kernels.words, start_tensor(key, counter), blocks=blocks, engine=engine)
+    return made[skip : skip + count].to(device)
+
+
+def start_tensor(key: list[int], counter: list[int]) -> Tensor:
+    """Counter and key as a kernel takes them: the same row for every partition."""
+    return torch.tensor([*counter, *key], dtype=torch.uint32).expand(P_MAX, -1).contiguous()  # [p, 4 + key]

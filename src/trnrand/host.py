@@ -1,0 +1,75 @@
+"""The compiled host loops (``native/``): where they run, and how they are called."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trnrand.engines import Engine
+from trnsci import native
+
+SOURCE = Path(__file__).parent / "native" / "trnrand.c"
+WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
+LOG, EXP, SIN_TURN, COS_TURN = range(4)
+
+_I, _U64, _I64, _P = ctypes.c_int, ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+_SIGNATURES = {
+    "trnrand_fill": (_I, _I, _P, _P, _U64, _U64, _P, _I),
+    "trnrand_gamma": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I),
+    "trnrand_poisson": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I),
+    "trnrand_map": (_I, _P, _P, _U64, _I),
+    "trnrand_sobol": (_I, _P, _I, _U64, _U64, _P, _I),
+}
+
+
+def helper(device: torch.device) -> ctypes.CDLL | None:
+    """The compiled loops, for tensors of the CPU; ``None`` elsewhere and where `trnsci.native.why_not` has a reason."""
+    return _declared(native.load(SOURCE)) if device.type == "cpu" else None
+
+
+@functools.cache
+def _declared(library: ctypes.CDLL | None) -> ctypes.CDLL | None:
+    if library is not None:
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, None
+    return library
+
+
+def words(values: Sequence[int]) -> ctypes.Array[ctypes.c_uint32]:
+    """A C array of uint32."""
+    return (ctypes.c_uint32 * len(values))(*values)
+
+
+def fill(
+    library: ctypes.CDLL, kind: int, engine: Engine, key: Sequence[int], base: Sequence[int], first: int, out: Tensor
+) -> None:
+    """Write elements ``first ...`` of a stream into a contiguous tensor of the CPU."""
+    threads = torch.get_num_threads()
+    library.trnrand_fill(kind, engine.number, words(key), words(base), first, out.numel(), out.data_ptr(), threads)
+
+
+def sampler(
+    library: ctypes.CDLL, name: str, engine: Engine, key: Sequence[int], base: Sequence[int], first: int, parameter: Tensor, count: int
+) -> Tensor:
+    """``count`` gamma or Poisson variates as float64; ``parameter`` is float64, of one element or of ``count``."""
+    parameter = parameter.contiguous()
+    out = torch.empty(count, dtype=torch.float64)
+    step = 1 if parameter.numel() == count else 0
+    getattr(library, f"trnrand_{name}")(
+        engine.number, words(key), words(base), first, count, parameter.data_ptr(), step, out.data_ptr(), torch.get_num_threads()
+    )
+    return out
+
+
+def mapped(library: ctypes.CDLL, kind: int, x: Tensor) -> Tensor:
+    """A function of `trnrand.maths`, element by element; float64."""
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    library.trnrand_map(kind, x.data_ptr(), out.data_ptr(), x.numel(), torch.get_num_threads())
+    return out

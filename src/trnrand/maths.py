@@ -1,0 +1,220 @@
+"""Logarithm, exponential, sine and cosine as fixed sequences of exactly rounded operations.
+
+Library functions differ in the last bits between machines and devices, and a random variate must not. Everything here is
+additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way only, so CPU, GPU and the
+compiled loops (``native/numbers.h``, the same steps in C) give the same bits. Errors stay below one unit in the last place
+for `log` and `exp`, and below 2**-52 absolutely for `turn`. Gradients are those of the mathematical functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand import host
+
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+# adding and subtracting it rounds to an integer
+ROUND = 6755399441055744.0
+SQRT_HALF = 0x3FE6A09E667F3BCD
+SQRT_HALF32 = 0x3F3504F3
+
+_LOG = (
+    1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+    2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01,
+)  # fmt: skip
+_EXP = (
+    4.13813679705723846039e-08, -1.65339022054652515390e-06, 6.61375632143793436117e-05, -2.77777777770155933842e-03,
+    1.66666666666666019037e-01,
+)  # fmt: skip
+_SIN = (
+    1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
+    8.33333333332248946124e-03, -1.66666666666666324348e-01,
+)  # fmt: skip
+_COS = (
+    -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
+    -1.38888888888741095749e-03, 4.16666666666666019037e-02,
+)  # fmt: skip
+_LOG32 = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+    2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+_SIN32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS32 = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+_STIRLING = (
+    0.0, 0.08106146679532726, 0.0413406959554093, 0.02767792568499834, 0.020790672103765093, 0.016644691189821193,
+    0.013876128823070748, 0.01189670994589177, 0.010411265261972096, 0.009255462182712733, 0.00833056343336287,
+    0.007573675487951841, 0.00694284010720953, 0.006408994188004207, 0.0059513701127588475, 0.005554733551962801,
+)  # fmt: skip
+
+
+def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    # a Python number is rounded to the tensor's dtype before it is used, as a C constant is
+    made = torch.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        made.mul_(x).add_(coefficient)
+    return made
+
+
+class _Log(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        library = host.helper(x.device)
+        return pure_log(x) if library is None else host.mapped(library, host.LOG, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] / ctx.saved_tensors[0]
+
+
+class _Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        library = host.helper(x.device)
+        made = pure_exp(x) if library is None else host.mapped(library, host.EXP, x)
+        ctx.save_for_backward(made)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] * ctx.saved_tensors[0]
+
+
+def log(x: Tensor) -> Tensor:
+    """Natural logarithm of positive normal float64."""
+    made: Tensor = _Log.apply(x)
+    return made
+
+
+def exp(x: Tensor) -> Tensor:
+    """Exponential of float64: 0 below -708, exp(709) above 709."""
+    made: Tensor = _Exp.apply(x)
+    return made
+
+
+def power(x: Tensor, exponent: Tensor | float) -> Tensor:
+    """``x ** exponent`` for positive ``x``; its relative error grows with ``|exponent ln x|``."""
+    return exp(exponent * log(x))
+
+
+def turn(t: Tensor) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``; no gradient."""
+    library = host.helper(t.device)
+    if library is None:
+        return pure_turn(t)
+    return host.mapped(library, host.SIN_TURN, t), host.mapped(library, host.COS_TURN, t)
+
+
+def pure_log(x: Tensor) -> Tensor:
+    """`log` by torch alone."""
+    shifted = x.contiguous().view(torch.int64) - SQRT_HALF
+    k = (shifted >> 52).double()
+    f = ((shifted & 0xFFFFFFFFFFFFF) + SQRT_HALF).view(torch.float64) - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    p = _polynomial(z, _LOG) * z
+    half = 0.5 * f * f
+    y = s * (half + p)
+    y = y + k * LN2_LOW
+    y = half - y
+    y = y - f
+    return k * LN2_HIGH - y
+
+
+def pure_exp(x: Tensor) -> Tensor:
+    """`exp` by torch alone."""
+    limited = x.clamp(-708.0, 709.0)
+    k = limited * 1.44269504088896338700 + ROUND
+    k = k - ROUND
+    hi, lo = limited - k * LN2_HIGH, k * LN2_LOW
+    r = hi - lo
+    t = r * r
+    c = r - _polynomial(t, _EXP) * t
+    y = r * c
+    y = y / (2.0 - c)
+    y = lo - y
+    y = y - hi
+    y = 1.0 - y
+    scale = (k.long() + 1023 << 52).view(torch.float64)
+    return torch.where(x < -708.0, 0.0, y * scale)
+
+
+def pure_turn(t: Tensor) -> tuple[Tensor, Tensor]:
+    """`turn` by torch alone."""
+    scaled = 4.0 * t
+    quarter = scaled + ROUND
+    quarter = quarter - ROUND
+    a = (scaled - quarter) * (math.pi / 2)
+    return _quadrants(quarter.long(), a, _SIN, _COS)
+
+
+def turn32(k: Tensor) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of ``2 pi k / 2**24`` in float32, for int64 ``0 <= k < 2**24``."""
+    quarter = k + (1 << 21) >> 22
+    rest = k - (quarter << 22)
+    a = rest.float() * 3.745070282923929e-7
+    return _quadrants(quarter & 3, a, _SIN32, _COS32)
+
+
+def _quadrants(q: Tensor, a: Tensor, sin: Sequence[float], cos: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of ``a + q pi / 2`` with ``|a| <= pi / 4``."""
+    z = a * a
+    sine = _polynomial(z, sin) * z
+    sine = sine * a + a
+    cosine = _polynomial(z, cos) * z
+    cosine = cosine * z
+    cosine = cosine - 0.5 * z
+    cosine = cosine + 1.0
+    odd = q & 1 == 1
+    first, second = torch.where(odd, cosine, sine), torch.where(odd, sine, cosine)
+    return torch.where(q & 2 == 2, -first, first), torch.where(q + 1 & 2 == 2, -second, second)
+
+
+def log32(x: Tensor) -> Tensor:
+    """Natural logarithm of float32 ``k / 2**24``, ``0 < k <= 2**24``."""
+    shifted = x.view(torch.int32).long() - SQRT_HALF32 & 0xFFFFFFFF
+    # the sign of a 32-bit word
+    k = ((shifted ^ 1 << 31) - (1 << 31) >> 23).float()
+    t = ((shifted & 0x7FFFFF) + SQRT_HALF32).int().view(torch.float32) - 1.0
+    z = t * t
+    y = _polynomial(t, _LOG32) * t
+    y = y * z
+    y = y + k * -2.12194440e-4
+    y = y - 0.5 * z
+    r = t + y
+    return r + k * 0.693359375
+
+
+def stirling_error(n: Tensor) -> Tensor:
+    """``ln(n!) - ln(sqrt(2 pi n) (n / e)**n)`` for whole ``n >= 0`` (0 at 0)."""
+    table = n.new_tensor(_STIRLING)[n.clamp(0, 15).long()]
+    large = n.clamp(min=16.0)
+    square = large * large
+    p: Tensor = 1.0 / 1680.0 - (1.0 / 1188.0) / square
+    for coefficient in (1.0 / 1260.0, 1.0 / 360.0, 1.0 / 12.0):
+        p = coefficient - p / square
+    return torch.where(n <= 15.0, table, p / large)
+
+
+def deviance(x: Tensor, m: Tensor) -> Tensor:
+    """``x ln(x / m) + m - x`` without cancellation near ``x = m`` (Loader 2000); ``x > 0``, ``m > 0``."""
+    gap, total = x - m, x + m
+    v = gap / total
+    near, term, square = gap * v, 2.0 * x * v, v * v
+    for j in range(1, 11):
+        term = term * square
+        near = near + term / float(2 * j + 1)
+    return torch.where(gap.abs() < 0.1 * total, near, x * log(x / m) - gap)
+
+
+def log_poisson(k: Tensor, rate: Tensor) -> Tensor:
+    """Logarithm of the Poisson probability of ``k >= 0``."""
+    some = k.clamp(min=1.0)
+    y = -stirling_error(some) - deviance(some, rate)
+    y = y - 0.5 * log((2 * math.pi) * some)
+    return torch.where(k == 0, -rate, y)

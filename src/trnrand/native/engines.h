@@ -1,0 +1,124 @@
+/* Counter-based words: Philox4x32-10 and Threefry4x32-20, many blocks side by side. */
+
+#ifndef TRNRAND_ENGINES_H
+#define TRNRAND_ENGINES_H
+
+#include <stdint.h>
+
+#define LANES 64  /* blocks computed side by side, for the vectoriser */
+
+typedef struct { uint32_t word[4]; } counter_t;
+
+static inline counter_t advance(const uint32_t base[4], uint64_t blocks) {
+  /* base + blocks as 128-bit integers */
+  counter_t c;
+  uint64_t lo = ((uint64_t)base[1] << 32) | base[0], hi = ((uint64_t)base[3] << 32) | base[2];
+  uint64_t sum = lo + blocks;
+  hi += sum < lo;
+  c.word[0] = (uint32_t)sum;
+  c.word[1] = (uint32_t)(sum >> 32);
+  c.word[2] = (uint32_t)hi;
+  c.word[3] = (uint32_t)(hi >> 32);
+  return c;
+}
+
+static void fill_counters(uint32_t x[4][LANES], const uint32_t base[4], uint64_t first) {
+  counter_t start = advance(base, first);
+  if (start.word[0] <= UINT32_MAX - LANES) {
+    for (int l = 0; l < LANES; l++) {
+      x[0][l] = start.word[0] + (uint32_t)l;
+      x[1][l] = start.word[1];
+      x[2][l] = start.word[2];
+      x[3][l] = start.word[3];
+    }
+  } else {
+    for (int l = 0; l < LANES; l++) {
+      counter_t c = advance(base, first + (uint64_t)l);
+      for (int w = 0; w < 4; w++) x[w][l] = c.word[w];
+    }
+  }
+}
+
+static void philox_blocks(uint32_t x[4][LANES], const uint32_t *key) {
+  uint32_t k0 = key[0], k1 = key[1];
+  for (int round = 0; round < 10; round++) {
+    for (int l = 0; l < LANES; l++) {
+      uint64_t p0 = (uint64_t)0xD2511F53u * x[0][l], p1 = (uint64_t)0xCD9E8D57u * x[2][l];
+      uint32_t y0 = (uint32_t)(p1 >> 32) ^ x[1][l] ^ k0, y2 = (uint32_t)(p0 >> 32) ^ x[3][l] ^ k1;
+      x[0][l] = y0;
+      x[1][l] = (uint32_t)p1;
+      x[2][l] = y2;
+      x[3][l] = (uint32_t)p0;
+    }
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+
+static inline uint32_t rotl(uint32_t v, int by) { return (v << by) | (v >> (32 - by)); }
+
+static void threefry_blocks(uint32_t x[4][LANES], const uint32_t *key) {
+  static const int turn[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
+  uint32_t ks[5] = {key[0], key[1], key[2], key[3], 0x1BD11BDAu ^ key[0] ^ key[1] ^ key[2] ^ key[3]};
+  for (int w = 0; w < 4; w++)
+    for (int l = 0; l < LANES; l++) x[w][l] += ks[w];
+  for (int round = 0; round < 20; round++) {
+    int a = turn[round % 8][0], b = turn[round % 8][1];
+    uint32_t *second = round % 2 ? x[3] : x[1], *fourth = round % 2 ? x[1] : x[3];
+    for (int l = 0; l < LANES; l++) {
+      x[0][l] += second[l];
+      second[l] = rotl(second[l], a) ^ x[0][l];
+      x[2][l] += fourth[l];
+      fourth[l] = rotl(fourth[l], b) ^ x[2][l];
+    }
+    if (round % 4 == 3) {
+      uint32_t s = (uint32_t)(round / 4 + 1);
+      for (int w = 0; w < 4; w++) {
+        uint32_t add = ks[(s + (uint32_t)w) % 5] + (w == 3 ? s : 0);
+        for (int l = 0; l < LANES; l++) x[w][l] += add;
+      }
+    }
+  }
+}
+
+/* LANES blocks that follow block `first`, one array per word of a block. */
+static void blocks(uint32_t x[4][LANES], int engine, const uint32_t *key, const uint32_t base[4], uint64_t first) {
+  fill_counters(x, base, first);
+  if (engine == 0)
+    philox_blocks(x, key);
+  else
+    threefry_blocks(x, key);
+}
+
+/* The same blocks as 4 * LANES consecutive words. */
+static void batch(uint32_t *out, int engine, const uint32_t *key, const uint32_t base[4], uint64_t first) {
+  uint32_t x[4][LANES];
+  blocks(x, engine, key, base, first);
+  for (int l = 0; l < LANES; l++)
+    for (int w = 0; w < 4; w++) out[4 * l + w] = x[w][l];
+}
+
+/* One block. */
+static void block(uint32_t out[4], int engine, const uint32_t *key, counter_t c) {
+  uint32_t x[4] = {c.word[0], c.word[1], c.word[2], c.word[3]};
+  if (engine == 0) {
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+      uint64_t p0 = (uint64_t)0xD2511F53u * x[0], p1 = (uint64_t)0xCD9E8D57u * x[2];
+      x[0] = (uint32_t)(p1 >> 32) ^ x[1] ^ k0;
+      x[2] = (uint32_t)(p0 >> 32) ^ x[3] ^ k1;
+      x[1] = (uint32_t)p1;
+      x[3] = (uint32_t)p0;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+  } else {
+    uint32_t many[4][LANES] = {{0}};
+    for (int w = 0; w < 4; w++) many[w][0] = x[w];
+    threefry_blocks(many, key);
+    for (int w = 0; w < 4; w++) x[w] = many[w][0];
+  }
+  for (int w = 0; w < 4; w++) out[w] = x[w];
+}
+
+#endif

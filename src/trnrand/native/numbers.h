@@ -1,0 +1,193 @@
+/* Words to numbers, and the functions distributions need.
+
+   Only additions, subtractions, multiplications, divisions and square roots, each rounded once (the build forbids
+   contraction), so that trnrand/maths.py, which does the same steps in torch, gives the same bits on any device. */
+
+#ifndef TRNRAND_NUMBERS_H
+#define TRNRAND_NUMBERS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline double half_open(uint32_t low, uint32_t high) { /* [0, 1), 53 bits */
+  return (double)((((uint64_t)high << 32) | low) >> 11) * 0x1p-53;
+}
+
+static inline double open_unit(uint32_t low, uint32_t high) { /* (0, 1), 52 bits and a half */
+  return ((double)((((uint64_t)high << 32) | low) >> 12) + 0.5) * 0x1p-52;
+}
+
+static inline float unit_open_low(uint32_t word) { /* (0, 1], 24 bits */
+  return (float)((word >> 8) + 1) * 0x1p-24f;
+}
+
+/* ln(x) for x = k * 2^-24, 0 < k <= 2^24: exponent and a degree-9 polynomial on [sqrt(1/2), sqrt(2)) */
+static inline float log32(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  uint32_t shifted = bits - 0x3F3504F3u;
+  int32_t e = (int32_t)shifted >> 23;
+  uint32_t mantissa = (shifted & 0x7FFFFFu) + 0x3F3504F3u;
+  float m;
+  memcpy(&m, &mantissa, 4);
+  float t = m - 1.0f, z = t * t, k = (float)e;
+  float p = 7.0376836292e-2f;
+  p = p * t + -1.1514610310e-1f;
+  p = p * t + 1.1676998740e-1f;
+  p = p * t + -1.2420140846e-1f;
+  p = p * t + 1.4249322787e-1f;
+  p = p * t + -1.6668057665e-1f;
+  p = p * t + 2.0000714765e-1f;
+  p = p * t + -2.4999993993e-1f;
+  p = p * t + 3.3333331174e-1f;
+  float y = p * t;
+  y = y * z;
+  y = y + k * -2.12194440e-4f;
+  y = y - 0.5f * z;
+  float r = t + y;
+  return r + k * 0.693359375f;
+}
+
+/* sin and cos of 2 pi k / 2^24 for an integer k: exact reduction to an eighth of a turn, then polynomials */
+static inline void turn32(uint32_t k, float *s, float *c) {
+  int32_t eighth = (int32_t)((k + (1u << 21)) >> 22) & 3; /* nearest quarter turn */
+  int32_t rest = (int32_t)(k << 8) - (int32_t)((uint32_t)eighth << 30);
+  rest >>= 8; /* in [-2^21, 2^21): an angle within pi/4 */
+  float a = (float)rest * 3.745070282923929e-7f; /* 2 pi / 2^24 */
+  float z = a * a;
+  float ps = -1.9515295891e-4f;
+  ps = ps * z + 8.3321608736e-3f;
+  ps = ps * z + -1.6666654611e-1f;
+  float sine = ps * z;
+  sine = sine * a + a;
+  float pc = 2.443315711809948e-5f;
+  pc = pc * z + -1.388731625493765e-3f;
+  pc = pc * z + 4.166664568298827e-2f;
+  float cosine = pc * z;
+  cosine = cosine * z;
+  cosine = cosine - 0.5f * z;
+  cosine = cosine + 1.0f;
+  float first = eighth & 1 ? cosine : sine, second = eighth & 1 ? sine : cosine;
+  *s = eighth & 2 ? -first : first;
+  *c = (eighth + 1) & 2 ? -second : second;
+}
+
+/* ln(x) of a positive normal double: x = 2^k (1 + f), then the series of atanh(f / (2 + f)) */
+static inline double log64(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, 8);
+  int64_t shifted = bits - 0x3FE6A09E667F3BCD;
+  int64_t mantissa = (shifted & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD;
+  double m, k = (double)(shifted >> 52);
+  memcpy(&m, &mantissa, 8);
+  double f = m - 1.0, s = f / (2.0 + f), z = s * s;
+  double p = 1.479819860511658591e-01;
+  p = p * z + 1.531383769920937332e-01;
+  p = p * z + 1.818357216161805012e-01;
+  p = p * z + 2.222219843214978396e-01;
+  p = p * z + 2.857142874366239149e-01;
+  p = p * z + 3.999999999940941908e-01;
+  p = p * z + 6.666666666666735130e-01;
+  p = p * z;
+  double half = 0.5 * f * f;
+  double y = s * (half + p);
+  y = y + k * 1.90821492927058770002e-10;
+  y = half - y;
+  y = y - f;
+  return k * 6.93147180369123816490e-01 - y;
+}
+
+/* exp(x); 0 below -708 and held at exp(709) above */
+static inline double exp64(double x) {
+  double limited = x < -708.0 ? -708.0 : x > 709.0 ? 709.0 : x;
+  double k = limited * 1.44269504088896338700 + 6755399441055744.0;
+  k = k - 6755399441055744.0;
+  double hi = limited - k * 6.93147180369123816490e-01, lo = k * 1.90821492927058770002e-10;
+  double r = hi - lo, t = r * r;
+  double p = 4.13813679705723846039e-08;
+  p = p * t + -1.65339022054652515390e-06;
+  p = p * t + 6.61375632143793436117e-05;
+  p = p * t + -2.77777777770155933842e-03;
+  p = p * t + 1.66666666666666019037e-01;
+  double c = r - p * t;
+  double y = r * c;
+  y = y / (2.0 - c);
+  y = lo - y;
+  y = y - hi;
+  y = 1.0 - y;
+  int64_t scale = ((int64_t)k + 1023) << 52;
+  double power;
+  memcpy(&power, &scale, 8);
+  return x < -708.0 ? 0.0 : y * power;
+}
+
+/* sin and cos of 2 pi t for 0 <= t < 1: exact reduction to an eighth of a turn, then polynomials */
+static inline void turn64(double t, double *s, double *c) {
+  double scaled = 4.0 * t;
+  double quarter = scaled + 6755399441055744.0;
+  quarter = quarter - 6755399441055744.0;
+  double a = (scaled - quarter) * 1.57079632679489661923;
+  int64_t q = (int64_t)quarter;
+  double z = a * a;
+  double ps = 1.58969099521155010221e-10;
+  ps = ps * z + -2.50507602534068634195e-08;
+  ps = ps * z + 2.75573137070700676789e-06;
+  ps = ps * z + -1.98412698298579493134e-04;
+  ps = ps * z + 8.33333333332248946124e-03;
+  ps = ps * z + -1.66666666666666324348e-01;
+  double sine = ps * z;
+  sine = sine * a + a;
+  double pc = -1.13596475577881948265e-11;
+  pc = pc * z + 2.08757232129817482790e-09;
+  pc = pc * z + -2.75573143513906633035e-07;
+  pc = pc * z + 2.48015872894767294178e-05;
+  pc = pc * z + -1.38888888888741095749e-03;
+  pc = pc * z + 4.16666666666666019037e-02;
+  double cosine = pc * z;
+  cosine = cosine * z;
+  cosine = cosine - 0.5 * z;
+  cosine = cosine + 1.0;
+  double first = q & 1 ? cosine : sine, second = q & 1 ? sine : cosine;
+  *s = q & 2 ? -first : first;
+  *c = (q + 1) & 2 ? -second : second;
+}
+
+/* ln(n!) - ln(sqrt(2 pi n) (n / e)^n), n >= 1 */
+static inline double stirling_error(double n) {
+  static const double table[16] = {
+      0.0, 0.08106146679532726, 0.0413406959554093, 0.02767792568499834, 0.020790672103765093, 0.016644691189821193,
+      0.013876128823070748, 0.01189670994589177, 0.010411265261972096, 0.009255462182712733, 0.00833056343336287,
+      0.007573675487951841, 0.00694284010720953, 0.006408994188004207, 0.0059513701127588475, 0.005554733551962801};
+  if (n <= 15.0) return table[(int)n];
+  double square = n * n;
+  double p = 1.0 / 1188.0;
+  p = 1.0 / 1680.0 - p / square;
+  p = 1.0 / 1260.0 - p / square;
+  p = 1.0 / 360.0 - p / square;
+  p = 1.0 / 12.0 - p / square;
+  return p / n;
+}
+
+/* x ln(x / m) + m - x without cancellation near x = m (Loader's saddle-point deviance) */
+static inline double deviance(double x, double m) {
+  double gap = x - m, sum = x + m;
+  if (fabs(gap) < 0.1 * sum) {
+    double v = gap / sum, total = gap * v, term = 2.0 * x * v, square = v * v;
+    for (int j = 1; j <= 10; j++) {
+      term = term * square;
+      total = total + term / (double)(2 * j + 1);
+    }
+    return total;
+  }
+  return x * log64(x / m) - gap;
+}
+
+/* ln of the Poisson probability of k >= 0 */
+static inline double log_poisson(double k, double rate) {
+  if (k == 0.0) return -rate;
+  double y = -stirling_error(k) - deviance(k, rate);
+  return y - 0.5 * log64(6.283185307179586477 * k);
+}
+
+#endif

@@ -1,0 +1,206 @@
+"""One draw from check to result: size, parameters, the share of this process, the words it may read, where it goes.
+
+Nothing moves before `Request.finish`, so an error anywhere leaves the generator as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand.bits import block_words, stream_words
+from trnrand.source import Source, default, fits, rows, shape_of
+from trnrand.stream import SUBSTREAM, Stream
+from trnsci import ArgumentError, DtypeError, check
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+Number = float | int | Tensor
+
+# what a parameter must be: the words of the error, and the test on a tensor
+RULES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "finite": ("a finite number", torch.isfinite),
+    "positive": ("a positive finite number", lambda x: (x > 0) & torch.isfinite(x)),
+    "non-negative": ("a non-negative finite number", lambda x: (x >= 0) & torch.isfinite(x)),
+    "probability": ("0 <= p <= 1", lambda x: (x >= 0) & (x <= 1)),
+    "positive probability": ("0 < p <= 1", lambda x: (x > 0) & (x <= 1)),
+    "rate": ("0 <= rate <= 2**62", lambda x: (x >= 0) & (x <= 2.0**62)),
+    "count": ("a whole number from 0 to 2**53", lambda x: (x >= 0) & (x <= 2.0**53) & (x == x.floor())),
+    "any but NaN": ("a number", lambda x: ~torch.isnan(x)),
+}
+
+
+class Request:
+    """A checked call.
+
+    Args:
+        op: name of the function, for errors.
+        size: what the caller gave as ``*size``; empty means the parameters' own shape.
+        generator: the source, or ``None`` for the default one.
+        dtype, device, out: as the caller gave them.
+        parameters: name to (value, rule of `RULES`).
+        dtypes: the dtypes a result may have; the first is the default of integer results.
+        event: trailing axes of one draw that parameters do not have (a vector of categories, of coordinates).
+    """
+
+    def __init__(
+        self,
+        op: str,
+        size: tuple[Any, ...],
+        generator: Source | None,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        out: Tensor | None = None,
+        parameters: Mapping[str, tuple[Any, str]] | None = None,
+        dtypes: tuple[torch.dtype, ...] = FLOATS,
+        event: tuple[int, ...] = (),
+    ) -> None:
+        self.op = op
+        if generator is not None and not isinstance(generator, Source):
+            hint = "torch's own generators have another engine; make one with trnrand.Generator(seed)"
+            raise DtypeError(op=op, argument="generator", got=type(generator), expected="a trnrand.Generator", hint=hint)
+        self.source = generator or default()
+        given = {name: value for name, (value, _) in (parameters or {}).items()}
+        self._parameters = {name: checked(op, name, value, rule) for name, (value, rule) in (parameters or {}).items()}
+        tensors = {name: value for name, value in self._parameters.items() if isinstance(value, Tensor)}
+        self.device = _device(op, device, out, tensors)
+        self.dtype = _dtype(op, dtype, out, {n: v for n, v in given.items() if isinstance(v, Tensor)}, dtypes)
+        batch = check.broadcast(op, **{name: tuple(value.shape) for name, value in tensors.items()})
+        if size:
+            shape = shape_of(op, size)
+            if tensors and check.broadcast_shape(shape, batch) != shape:
+                got = {"size": shape, "parameters": batch}
+                raise ArgumentError(op=op, argument="size", got=got, hint="Parameters must broadcast to size")
+        else:
+            shape = batch
+        self.shape = (*shape, *event)
+        # the stream's words and one intermediate of 8 bytes come with every element
+        fits(op, self.shape, 8, self.device)
+        start, stop = rows(self.source, op, self.shape)
+        inner = math.prod(self.shape[1:]) if self.shape else 1
+        self.local = (stop - start, *self.shape[1:]) if self.shape else ()
+        self.first, self.count, self.total = start * inner, (stop - start) * inner, math.prod(self.shape)
+        self._rows = slice(start, stop)
+        self.out = out
+        if out is not None:
+            check.out(op, out, shape=self.local, dtype=self.dtype, **tensors)
+        self._begin = self._end = self.source.position
+
+    def parameter(self, name: str) -> Any:
+        """A number, or float64 [count]: the parameter of each element drawn here."""
+        value = self._parameters[name]
+        if not isinstance(value, Tensor):
+            return value
+        whole = value.expand(self.shape) if value.ndim <= len(self.shape) else value
+        return (whole[self._rows] if self.shape else whole).reshape(-1)
+
+    def tensor(self, name: str) -> Tensor:
+        """The parameter as float64 of one element, or of [count]."""
+        value = self.parameter(name)
+        return value if isinstance(value, Tensor) else torch.tensor([value], dtype=torch.float64, device=self.device)
+
+    def claim(self, words: int) -> tuple[Stream, int]:
+        """The stream, and the element where this share begins, when each element is ``words`` (1 or 2) words long."""
+        self._begin = -(-self.source.position // words) * words
+        self._end = self._begin + words * self.total
+        return self.source.stream, self._begin // words + self.first
+
+    def open_unit(self) -> Tensor:
+        """One float64 in (0, 1) for each element, multiples of 2**-53: two words each."""
+        stream, first = self.claim(2)
+        made = stream_words(stream, 2 * first, 2 * self.count, self.device).view(-1, 2)
+        return open_unit(made[:, 0], made[:, 1])
+
+    def blocks(self, slot: int = 0, attempt: int = 0, chosen: Tensor | None = None) -> Tensor:
+        """A block of four words (int64 [n, 4]) of each element's own substream, or of the ``chosen`` elements."""
+        stream, first = self.claim(1)
+        base = substream(stream, slot, attempt)
+        if chosen is None:
+            return stream_words(base, 4 * first, 4 * self.count, self.device).view(-1, 4)
+        return block_words(base, first, chosen)
+
+    def finish(self, values: Tensor) -> Tensor:
+        """Give the result its shape and dtype, and move the generator."""
+        made = values.reshape(self.local)
+        if made.dtype != self.dtype:
+            made = made.to(self.dtype)
+        if self.out is not None:
+            made = self.out.copy_(made)
+        self.commit()
+        return made
+
+    def commit(self) -> None:
+        """Move the generator past what was claimed."""
+        self.source.stream = self.source.stream.at(self._end)
+
+
+def substream(stream: Stream, slot: int, attempt: int) -> Stream:
+    """The stream whose block ``i`` belongs to element ``i``: ``slot`` keeps the parts of one draw apart, then attempts."""
+    return Stream(stream.key, stream.engine, (stream.base ^ SUBSTREAM) + (slot << 116) + (attempt << 96) & (1 << 128) - 1)
+
+
+def half_open(low: Tensor, high: Tensor) -> Tensor:
+    """[0, 1) with 53 bits from two words."""
+    return (high << 21 | low >> 11).double() * 2.0**-53
+
+
+def open_unit(low: Tensor, high: Tensor) -> Tensor:
+    """(0, 1): the middles of 2**52 equal parts, from two words."""
+    return ((high << 20 | low >> 12).double() + 0.5) * 2.0**-52
+
+
+def checked(op: str, name: str, value: Any, rule: str) -> Any:
+    """A parameter as float or float64 tensor, after its rule was tested."""
+    words, test = RULES[rule]
+    if isinstance(value, Tensor):
+        if value.is_complex():
+            raise DtypeError(op=op, argument=name, got=value.dtype, expected="a real tensor")
+        wide = value.double()
+        if not wide.is_meta:
+            good = test(wide.detach())
+            if not bool(good.all()):
+                got = value.detach()[~good].flatten()[0].item()
+                raise ArgumentError(op=op, argument=name, got=got, expected=words)
+        return wide
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise DtypeError(op=op, argument=name, got=type(value), expected="a number or a tensor")
+    if not bool(test(torch.tensor(float(value), dtype=torch.float64))):
+        raise ArgumentError(op=op, argument=name, got=value, expected=words)
+    return float(value)
+
+
+def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tensor]) -> torch.device:
+    found = {name: value.device for name, value in tensors.items()}
+    if out is not None:
+        found["out"] = out.device
+    if device is not None:
+        found["device"] = torch.device(device)
+        if found["device"].type == "cuda" and found["device"].index is None:
+            found["device"] = torch.device("cuda", torch.cuda.current_device())
+    if len(set(found.values())) > 1:
+        raise ArgumentError(op=op, argument="device", got=found, hint="Move one side with .to(device)")
+    return next(iter(found.values()), torch.device("cpu"))
+
+
+def _dtype(
+    op: str, dtype: Any, out: Tensor | None, tensors: Mapping[str, Tensor], dtypes: tuple[torch.dtype, ...]
+) -> torch.dtype:
+    if dtype is not None and out is not None and out.dtype != dtype:
+        raise DtypeError(op=op, argument="dtype", got={"dtype": dtype, "out": out.dtype})
+    chosen = dtype if dtype is not None else out.dtype if out is not None else None
+    if chosen is None and dtypes[0].is_floating_point:
+        floating = [t.dtype for t in tensors.values() if t.is_floating_point()]
+        chosen = floating[0] if floating else torch.get_default_dtype()
+        for other in floating:
+            chosen = torch.promote_types(chosen, other)
+    elif chosen is None:
+        chosen = dtypes[0]
+    if chosen not in dtypes:
+        expected = "one of " + ", ".join(str(d).removeprefix("torch.") for d in dtypes)
+        raise DtypeError(op=op, argument="dtype", got=chosen, expected=expected)
+    return chosen

@@ -1,0 +1,214 @@
+"""The state behind a `Generator`: a stream, its position, and the share of every draw that this process takes."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnrand.engines import ENGINES, PHILOX
+from trnrand.stream import Stream
+from trnsci import ArgumentError, CapacityError, DtypeError
+
+Size = int | Sequence[int]
+_FIELDS = (("engine", 1), ("key", 16), ("base", 16), ("position", 17), ("rank", 4), ("size", 4))
+STATE_BYTES = sum(width for _, width in _FIELDS)
+
+
+class Source(torch.Generator):
+    """A seed turned into a stream, with a position that draws move.
+
+    It is a ``torch.Generator``, so ``DataLoader``, ``torch.randperm`` and the like take it; those draw from torch's own
+    engine, which is seeded from the same number. Everything in trnrand reads the stream.
+    """
+
+    stream: Stream
+    rank: int
+    size: int
+
+    def __new__(cls, seed: int | Stream | None = None, *, engine: str = PHILOX.name) -> Self:
+        return super().__new__(cls)
+
+    def __init__(self, seed: int | Stream | None = None, *, engine: str = PHILOX.name) -> None:
+        stream = seed if isinstance(seed, Stream) else Stream(key=_key(seed, engine), engine=engine)
+        self.rank, self.size = 0, 1
+        self._adopt(stream)
+
+    def _adopt(self, stream: Stream) -> None:
+        self.stream = stream
+        super().manual_seed(stream.key % (1 << 63))
+
+    def manual_seed(self, seed: int) -> Self:
+        """Begin again from a seed, at position 0, with the same engine."""
+        self._adopt(Stream(key=_key(seed, self.stream.engine), engine=self.stream.engine))
+        return self
+
+    def seed(self) -> int:
+        """Begin again from a seed of the operating system, and return it."""
+        self.manual_seed(secrets.randbits(63))
+        return self.stream.key
+
+    def initial_seed(self) -> int:
+        """The seed this generator began from."""
+        return self.stream.key
+
+    @property
+    def position(self) -> int:
+        """The word of the stream at which the next draw begins."""
+        return self.stream.position
+
+    def advance(self, words: int) -> Self:
+        """Move by a number of words, back for a negative one. An element of up to 32 bits is one word, float64 two."""
+        if not isinstance(words, int) or isinstance(words, bool):
+            raise DtypeError(op="advance", argument="words", got=type(words), expected="an integer")
+        if self.position + words < 0:
+            expected = f"at least {-self.position}, the way back to the beginning"
+            raise ArgumentError(op="advance", argument="words", got=words, expected=expected)
+        self.stream = self.stream.at(self.position + words)
+        return self
+
+    def spawn(self, count: int) -> list[Self]:
+        """``count`` independent generators. A later call gives others; their number is drawn from the stream."""
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise ArgumentError(op="spawn", argument="count", got=count, expected="a non-negative integer")
+        parent = self.stream.fold_in(self.position % (1 << 64))
+        self.advance(1)
+        return [type(self)(stream) for stream in parent.split(count)]
+
+    def partition(self, rank: int, size: int) -> Self:
+        """A generator that takes share ``rank`` of ``size`` of every draw.
+
+        Callers ask for the global shape and get the rows of their share (`torch.tensor_split` along the first axis).
+        Shares put together are the draw of an unpartitioned generator, bit for bit, and positions stay together.
+        """
+        for name, value in (("rank", rank), ("size", size)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise DtypeError(op="partition", argument=name, got=type(value), expected="an integer")
+        if size < 1 or not 0 <= rank < size:
+            expected = "size >= 1 and 0 <= rank < size"
+            raise ArgumentError(op="partition", argument="rank", got={"rank": rank, "size": size}, expected=expected)
+        if self.size > 1:
+            got = f"share {self.rank} of {self.size}"
+            raise ArgumentError(op="partition", argument="generator", got=got, expected="a generator that is not partitioned")
+        part = type(self)(self.stream)
+        part.rank, part.size = rank, size
+        return part
+
+    def get_state(self) -> Tensor:
+        """Everything that decides future draws, as uint8."""
+        values = {
+            "engine": self.stream.kind.number,
+            "key": self.stream.key,
+            "base": self.stream.base,
+            "position": self.stream.position,
+            "rank": self.rank,
+            "size": self.size,
+        }
+        raw = b"".join(values[name].to_bytes(width, "little") for name, width in _FIELDS)
+        return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+
+    def set_state(self, state: Tensor) -> Self:
+        """Return to what `get_state` gave."""
+        if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.numel() != STATE_BYTES:
+            got = f"{tuple(state.shape)} {state.dtype}" if isinstance(state, Tensor) else type(state)
+            raise ArgumentError(op="set_state", argument="state", got=got, expected=f"{STATE_BYTES} uint8, from get_state")
+        raw, found = bytes(state.cpu().tolist()), {}
+        for name, width in _FIELDS:
+            found[name], raw = int.from_bytes(raw[:width], "little"), raw[width:]
+        engines = {engine.number: engine.name for engine in ENGINES.values()}
+        if found["engine"] not in engines or not found["rank"] < found["size"]:
+            raise ArgumentError(op="set_state", argument="state", got=found, expected="a state from get_state")
+        made = Stream(found["key"], engines[found["engine"]], found["base"], found["position"])
+        self._adopt(made)
+        self.rank, self.size = found["rank"], found["size"]
+        return self
+
+    def clone_state(self) -> Self:
+        """A second generator in the same state."""
+        return type(self)().set_state(self.get_state())
+
+    def __reduce__(self) -> Any:
+        return _restored, (type(self), self.get_state())
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self.clone_state()
+
+    def __repr__(self) -> str:
+        share = f", share {self.rank} of {self.size}" if self.size > 1 else ""
+        return f"{type(self).__name__}(seed={self.stream.key}, engine={self.stream.engine!r}, position={self.position}{share})"
+
+
+def _restored(kind: type[Source], state: Tensor) -> Source:
+    return kind().set_state(state)
+
+
+def _key(seed: Any, engine: str) -> int:
+    if engine not in ENGINES:
+        expected = "one of " + ", ".join(map(repr, ENGINES))
+        raise ArgumentError(op="Generator", argument="engine", got=engine, expected=expected)
+    if seed is None:
+        return secrets.randbits(63)
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise DtypeError(op="Generator", argument="seed", got=type(seed), expected="an integer, a Stream or None")
+    bits = 32 * ENGINES[engine].key_words
+    if not 0 <= seed < 1 << bits:
+        raise ArgumentError(op="Generator", argument="seed", got=seed, expected=f"0 <= seed < 2**{bits} for {engine}")
+    return seed
+
+
+_DEFAULT: list[Source] = []
+
+
+def default() -> Source:
+    """The generator of module-level functions."""
+    if not _DEFAULT:
+        raise RuntimeError("trnrand is not imported")
+    return _DEFAULT[0]
+
+
+def set_default(source: Source) -> None:
+    """Make ``source`` the generator of module-level functions."""
+    _DEFAULT[:] = [source]
+
+
+def shape_of(op: str, size: Sequence[Any]) -> tuple[int, ...]:
+    """``(3, 4)``, ``((3, 4),)`` or ``()`` as a shape."""
+    if len(size) == 1 and isinstance(size[0], (tuple, list, torch.Size)):
+        size = tuple(size[0])
+    for extent in size:
+        if not isinstance(extent, int) or isinstance(extent, bool):
+            raise DtypeError(op=op, argument="size", got=type(extent), expected="integers")
+        if extent < 0:
+            raise ArgumentError(op=op, argument="size", got=tuple(size), expected="non-negative integers")
+    return tuple(size)
+
+
+def fits(op: str, shape: tuple[int, ...], itemsize: int, device: torch.device) -> None:
+    """Refuse what memory could never hold, before anything is drawn."""
+    needed = math.prod(shape) * itemsize
+    if device.type == "cpu":
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    elif device.type == "cuda":
+        there = torch.cuda.mem_get_info(device)[1]
+    else:
+        return
+    if needed > there:
+        where = "host" if device.type == "cpu" else "GPU"
+        hint = "Draw in parts: call splitting does not change the numbers"
+        raise CapacityError(where=where, required=needed, available=there, hint=hint)
+
+
+def rows(source: Source, op: str, shape: tuple[int, ...]) -> tuple[int, int]:
+    """The rows of the first axis that belong to this process."""
+    if source.size == 1:
+        return 0, shape[0] if shape else 1
+    if not shape:
+        raise ArgumentError(op=op, argument="size", got=(), expected="at least one axis, because the generator is partitioned")
+    each, more = divmod(shape[0], source.size)
+    start = source.rank * each + min(source.rank, more)
+    return start, start + each + (source.rank < more)

@@ -1,0 +1,95 @@
+"""Shared hardware a schedule plays on: the Tensor Engine's activity monitor and the DMA engines."""
+
+from __future__ import annotations
+
+from trnsim.targets import Timing
+from trnsim.timing.dma import Transfer
+
+
+class Throttle:
+    """The Tensor Engine's clock: half speed until a window of 3.4 us was busy, and again after an idle one."""
+
+    def __init__(self, time: Timing) -> None:
+        self.time = time
+        self.slow = time.pe_throttle
+        self.lost = 0.0
+        self._window = 0
+        self._used = 0.0
+        self._until = 0.0
+        self._free = -1.0
+
+    def run(self, at: float, busy: float, done: float) -> tuple[float, float]:
+        """Interval and latency of a matmul starting at ``at`` that takes ``busy`` and ``done`` at full speed."""
+        time = self.time
+        if at > self._free + 1.0:
+            busy += time.pe_stall
+            done += time.pe_stall
+        if time.pe_throttle:
+            while at >= (self._window + 1) * time.pe_window:
+                self._close()
+            if self.slow:
+                self.lost += busy
+                # P: the pipeline's depth grows from 165 to 203 ns
+                busy, done = 2 * busy, 2 * busy + (done - busy) * 1.23
+            self._use(max(at, self._until), at + done)
+            self._until = max(self._until, at + done)
+        self._free = at + busy
+        return busy, done
+
+    def _use(self, begin: float, stop: float) -> None:
+        width = self.time.pe_window
+        while stop > (self._window + 1) * width:
+            edge = (self._window + 1) * width
+            self._used += max(0.0, edge - begin)
+            begin = max(begin, edge)
+            self._close()
+        self._used += max(0.0, stop - begin)
+
+    def _close(self) -> None:
+        share = self._used / self.time.pe_window
+        if share >= self.time.pe_promote:
+            self.slow = False
+        elif share < self.time.pe_demote:
+            self.slow = True
+        self._used = 0.0
+        self._window += 1
+
+
+class DmaEngines:
+    """The DMA engines of one core, each serving what reaches it in order."""
+
+    def __init__(self, time: Timing) -> None:
+        self.time = time
+        self.busy = [0.0] * time.dma_engines
+        self.begin = 0.0
+        self._free = [0.0] * time.dma_engines
+        self._last = [(True, 0.0)] * time.dma_engines
+
+    def move(self, transfer: Transfer, arrive: float) -> float:
+        """Play a transfer whose descriptors reach the engines at ``arrive``; returns when its last byte is there.
+
+        ``begin`` is left at the time its first byte moved.
+        """
+        time = self.time
+        free, last, used = self._free, self._last, self.busy
+        stretch = time.dma_read_stretch if transfer.load else 1.0
+        finish = arrive
+        first = float("inf")
+        for e, work, packets in transfer.work:
+            begin = free[e]
+            load, before = last[e]
+            if begin <= arrive:
+                begin = arrive
+            elif load != transfer.load:
+                # queued behind the other direction: the rings alternate packet by packet
+                work += time.dma_turnaround * (before if before < packets else packets)
+            last[e] = (transfer.load, packets)
+            free[e] = begin + work
+            used[e] += work
+            if begin < first:
+                first = begin
+            stop = begin + work * stretch
+            if stop > finish:
+                finish = stop
+        self.begin = first
+        return finish + (time.dma_load if transfer.load else time.dma_store)

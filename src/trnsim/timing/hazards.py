@@ -1,0 +1,235 @@
+"""What an instruction must wait for: data, bytes still in use, memory that is not free yet.
+
+`Hazards.admit` is called once per instruction in program order. Tensors the compiler would place are renamed: each
+takes bytes of SBUF or whole banks of PSUM when it is first used, from the oldest dead tensors once memory is short, and
+then waits for their last accesses. A tensor used again by name is the same bytes, and serialises.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from trnsim.memory import PSUM, SBUF
+from trnsim.timing.regions import Overlaps
+from trnsim.timing.stream import Region, Stream
+
+# how a successor waits: for the result, for the bytes (free once its own queue has passed), for its turn
+RESULT, BYTES, TURN = 1, 0, 2
+
+
+class Gate:
+    """Opens when the last user of some memory has finished: ``end`` then holds when, and ``last`` who."""
+
+    __slots__ = ("end", "last", "left", "waiting")
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.end = 0.0
+        self.last = -1
+        self.waiting: list[int | Gate] = []
+
+
+class Track:
+    """Who last wrote and since read the bytes of one memory, and who held them before."""
+
+    __slots__ = ("gate", "overlaps", "readers", "writer")
+
+    def __init__(self) -> None:
+        self.overlaps = Overlaps()
+        self.writer: dict[int, int] = {}
+        self.readers: dict[int, list[int]] = {}
+        self.gate: Gate | None = None
+
+    def users(self) -> list[int]:
+        """Everybody whose access is not covered by a later write."""
+        found = list(self.writer.values())
+        for readers in self.readers.values():
+            found.extend(readers)
+        return found
+
+
+class Pool:
+    """One on-chip memory: bytes of a partition, handed out in units."""
+
+    def __init__(self, capacity: int, unit: int) -> None:
+        self.free = self.capacity = capacity
+        self.unit = unit
+        self.dead: deque[tuple[int, int]] = deque()
+        self.live = 0
+        self.peak = 0
+
+    def size(self, nbytes: int) -> int:
+        """``nbytes`` in whole units."""
+        return -(-nbytes // self.unit) * self.unit
+
+
+class Hazards:
+    """Dependencies of one core's stream; ``queue[i]`` is filled by the schedule before `admit`."""
+
+    def __init__(self, stream: Stream, queue: list[int], end: list[float], done: bytearray, tensor: int) -> None:
+        self.stream = stream
+        self.queue = queue
+        self.end = end
+        self.done = done
+        self.tensor = tensor
+        self.gates: list[Gate] = []
+        self.watched: dict[int, list[Gate]] = {}
+        target = stream.target
+        self.pools = {
+            SBUF: Pool(target.sbuf_partition_bytes, 1),
+            PSUM: Pool(target.psum_partition_bytes, target.psum_bank_bytes),
+        }
+        self.fixed: dict[str, int] = {}
+        self._tracks: dict[Any, Track] = {}
+        self._dead: set[int] = set()
+        self._previous = -1
+        regions = stream.regions
+        self._written = {regions[number].key for numbers in set(stream.writes) for number in numbers}
+
+    def admit(self, i: int) -> dict[int, int]:
+        """Earlier instructions ``i`` waits for, and how; ``gates`` is left with the memory it waits for."""
+        stream, queue, tracks = self.stream, self.queue, self._tracks
+        regions = stream.regions
+        reads, writes = stream.reads[i], stream.writes[i]
+        on_tensor = queue[i] == self.tensor
+        deps: dict[int, int] = {}
+        self.gates.clear()
+        written = self._written
+        for number in reads:
+            region = regions[number]
+            if region.key not in written:
+                continue
+            track = tracks.get(region.key)
+            if track is None:
+                track = self._open(region)
+            writer = track.writer
+            if writer:
+                for other in track.overlaps.of(number, region.operand):
+                    w = writer.get(other)
+                    if w is not None:
+                        deps[w] = RESULT
+        for number in writes:
+            region = regions[number]
+            track = tracks.get(region.key)
+            if track is None:
+                track = self._open(region)
+            if track.gate is not None:
+                self.gates.append(track.gate)
+            writer, readers, overlaps = track.writer, track.readers, track.overlaps
+            # matmuls into one PSUM tile follow each other inside the Tensor Engine
+            forward = on_tensor and region.operand.buffer == PSUM
+            for other in overlaps.of(number, region.operand):
+                w = writer.get(other)
+                if w is not None:
+                    if forward and queue[w] == self.tensor:
+                        deps.setdefault(w, TURN)
+                    else:
+                        deps.setdefault(w, BYTES)
+                found = readers.get(other)
+                if found:
+                    for r in found:
+                        deps.setdefault(r, BYTES)
+                if (w is not None or found) and overlaps.covers(number, other):
+                    writer.pop(other, None)
+                    readers.pop(other, None)
+            writer[number] = i
+        for number in reads:
+            key = regions[number].key
+            if key not in written:
+                continue
+            readers = tracks[key].readers
+            found = readers.get(number)
+            if found is None:
+                readers[number] = [i]
+            elif found[-1] != i:
+                found.append(i)
+        for index in stream.after[i]:
+            deps[stream.position(index)] = RESULT
+        if stream.kinds[stream.kind[i]].ordered:
+            if self._previous >= 0:
+                deps.setdefault(self._previous, TURN)
+            self._previous = i
+        else:
+            self._previous = -1
+        deps.pop(i, None)
+        last = stream.last
+        for number in (*reads, *writes):
+            region = regions[number]
+            if last[region.uid] == i:
+                self._close(region)
+        return deps
+
+    def _open(self, region: Region) -> Track:
+        """First use of a memory: a tensor the compiler places takes bytes, from dead tensors when none are free."""
+        track = self._tracks[region.key] = Track()
+        operand = region.operand
+        pool = self.pools.get(operand.buffer)
+        if pool is None:
+            return track
+        if region.key != region.uid:
+            return track
+        need = pool.size(operand.room)
+        while pool.free < need and pool.dead:
+            uid, size = pool.dead.popleft()
+            old = self._tracks.pop(uid, None)
+            pool.free += size
+            if old is not None:
+                self._hold(track, old)
+        pool.free -= need
+        pool.live += need
+        pool.peak = max(pool.peak, pool.live)
+        return track
+
+    def _hold(self, track: Track, old: Track) -> None:
+        """``track`` takes the bytes of ``old`` and waits for its users."""
+        gate = track.gate
+        if gate is None:
+            gate = track.gate = Gate()
+        done, end = self.done, self.end
+        for p in old.users():
+            if done[p]:
+                if end[p] > gate.end:
+                    gate.end, gate.last = end[p], p
+            else:
+                gate.left += 1
+                self.watched.setdefault(p, []).append(gate)
+        before = old.gate
+        if before is not None:
+            if before.left:
+                gate.left += 1
+                before.waiting.append(gate)
+            elif before.end > gate.end:
+                gate.end, gate.last = before.end, before.last
+
+    def passed(self, p: int, ready: list[tuple[int, Gate]]) -> None:
+        """Instruction ``p`` has a time: open the gates that waited for it, adding to ``ready`` whom they let through."""
+        for gate in self.watched.pop(p, ()):
+            if self.end[p] > gate.end:
+                gate.end, gate.last = self.end[p], p
+            self._less(gate, ready)
+
+    def _less(self, gate: Gate, ready: list[tuple[int, Gate]]) -> None:
+        gate.left -= 1
+        if gate.left:
+            return
+        for each in gate.waiting:
+            if isinstance(each, Gate):
+                if gate.end > each.end:
+                    each.end, each.last = gate.end, gate.last
+                self._less(each, ready)
+            else:
+                ready.append((each, gate))
+        gate.waiting.clear()
+
+    def _close(self, region: Region) -> None:
+        """The last access of a tensor has been admitted: its memory may go to later ones."""
+        if region.key != region.uid or region.uid in self._dead:
+            return
+        pool = self.pools.get(region.operand.buffer)
+        if pool is None:
+            return
+        self._dead.add(region.uid)
+        size = pool.size(region.operand.room)
+        pool.live -= size
+        pool.dead.append((region.uid, size))
