@@ -104,7 +104,7 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
     """Verify, time and predict one op; a red gate leaves the report without a single figure."""
     bench = registry.load(op)
     say(f"{op}: running {bench.tests}")
-    verdict = verify.verify(bench)
+    verdict = verify.verify(bench, device)
     say(f"{op}: {verdict.line}")
     if not verdict.green:
         return OpReport(op=op, tests=verdict.line, green=False, notes=bench.notes, timed=(), predicted=())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from benchmarks import registry
 
-GROUP = "not slow and not cuda and not neuron"
+GROUPS = {"cpu": "not slow and not cuda and not neuron", "cuda": "not slow and not neuron"}
 WORKERS = ("-n", "auto", "--maxprocesses", "8")
 
 
@@ -25,9 +25,9 @@ class Verdict:
     line: str
 
 
-def verify(bench: registry.Bench) -> Verdict:
-    """Run the tests of one op in a process of their own."""
-    command = [sys.executable, "-m", "pytest", "-q", *WORKERS, "-m", GROUP, bench.tests]
+def verify(bench: registry.Bench, device: str = "cpu") -> Verdict:
+    """Run the tests of one op in a process of their own; for a GPU's figures its tests count too."""
+    command = [sys.executable, "-m", "pytest", "-q", *WORKERS, "-m", GROUPS[device], bench.tests]
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=registry.ROOT, env=os.environ | one_thread, capture_output=True, text=True, check=False

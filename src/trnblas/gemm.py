@@ -9,17 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas.accuracy import policy_for
+from trnblas.arguments import HALF, applied, coefficient, in_place, transposition
+from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
-from trnsci import ArgumentError, DtypeError, Op, array_function, check, merge_complex, split_complex
+from trnblas.split import exact_matmul, split_gemm
+from trnsci import ArgumentError, Op, array_function, check, merge_complex, split_complex
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
-
-HALF = (torch.float16, torch.bfloat16)
-
-# SciPy's spellings; False and True are the keys 0 and 1.
-_TRANS: dict[bool | int | str, str] = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
-
 
 @array_function
 def gemm(
@@ -32,6 +30,8 @@ def gemm(
     trans_b: bool | int | str = False,
     *,
     precision: Precision | None = None,
+    target_error: float | None = None,
+    epilogue: Epilogue | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Multiply matrices: ``alpha * op(a) @ op(b) + beta * c``.
@@ -45,7 +45,10 @@ def gemm(
         trans_a: ``False``/``"n"``/0, ``True``/``"t"``/1 (transpose) or ``"c"``/2 (conjugate transpose).
         trans_b: the same for ``b``.
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
-        out: [..., M, N], memory for the result, shared with no operand.
+        target_error: error to guarantee, relative to ``|a| @ |b|``, instead of ``precision``: the cheapest policy that
+            meets it is taken. `trnblas.error_bound` says what each guarantees.
+        epilogue: scale, bias and activation to apply to the result, inside the kernel.
+        out: [..., M, N], memory for the result, shared with no operand except that it may be ``c`` itself.
 
     Returns:
         [..., M, N] in the operands' dtype. Leading axes broadcast.
@@ -58,7 +61,8 @@ def gemm(
     Error bound:
         ``|error| <= g(K + 2) * (|alpha| |a| @ |b| + |beta| |c|)`` elementwise, where ``g(n) = n u / (1 - n u)`` and
         ``u`` is the unit roundoff of the arithmetic: 2**-24 for fp32 and fast, 2**-53 for fp64. Complex products count
-        ``2K + 1`` terms, and sqrt(2) for the two parts. ``fast`` adds ``2**-6.99 |a| @ |b|`` for rounding operands to
+        ``2K + 1`` terms, and sqrt(2) for the two parts. ``compensated`` gives ``u |result| + g(K + 2) |a| @ |b|`` with
+        the ``u`` of the dtype and the ``g`` of at least fp64: one rounding. ``fast`` adds ``2**-6.99 |a| @ |b|`` for rounding operands to
         bfloat16. A result stored in fewer bits than the arithmetic has is rounded once more.
 
     Cost:
@@ -76,23 +80,55 @@ def gemm(
         b = _transposed("b", trans_b, b)
     _check(a, b, c, beta)
     if type(alpha) is not float or type(beta) is not float:
-        alpha, beta = _coefficient("alpha", alpha, dtype), _coefficient("beta", beta, dtype)
+        alpha, beta = coefficient("gemm", "alpha", alpha, dtype), coefficient("gemm", "beta", beta, dtype)
+    target = 0.0
+    if target_error is not None:
+        if precision is not None:
+            raise ArgumentError(
+                op="gemm", argument="target_error", got=target_error, expected=f"None, because precision is {precision!r}"
+            )
+        precision = policy_for("gemm", target_error, a.shape[-1], dtype)
+        target = float(target_error)
     policy = resolve("gemm", precision, dtype)
+    if epilogue is not None:
+        return _with_epilogue(a, b, c, alpha, beta, policy, target, epilogue, out)
     if out is None:
-        return _gemm(a, b, c, alpha, beta, policy)
-    shape = tuple(_fake(a, b, c, alpha, beta, policy).shape)
-    check.out("gemm", out, shape=shape, dtype=dtype, a=a, b=b, c=c)
-    return _gemm.write(out, a, b, c, alpha, beta, policy)
+        return _gemm(a, b, c, alpha, beta, policy, None, "none", target)
+    shape = tuple(_fake(a, b, c, alpha, beta, policy, None, "none", target).shape)
+    check.out("gemm", out, shape=shape, dtype=dtype, a=a, b=b, c=None if out is c else c)
+    return _gemm.write(out, a, b, c, alpha, beta, policy, None, "none", target)
+
+
+def _with_epilogue(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    policy: Precision,
+    target: float,
+    epilogue: Epilogue,
+    out: Tensor | None,
+) -> Tensor:
+    """Fuse where nothing is to be differentiated; PyTorch's own functions follow the product elsewhere."""
+    epilogue.check("gemm", a, b.shape[-1])
+    if out is not None:
+        shape = tuple(_fake(a, b, c, alpha, beta, policy, None, "none", target).shape)
+        check.out("gemm", out, shape=shape, dtype=a.dtype, a=a, b=b, c=c, bias=epilogue.bias)
+    if in_place(a, b, c, epilogue.bias) and not torch.compiler.is_compiling():
+        scaled = alpha * epilogue.scale, beta * epilogue.scale
+        made = _gemm(a, b, c, *scaled, policy, epilogue.bias, epilogue.activation, target)
+    else:
+        made = epilogue(_gemm(a, b, c, alpha, beta, policy, None, "none", target))
+    return made if out is None else out.copy_(made)
 
 
 def _transposed(name: str, trans: bool | int | str, x: Tensor) -> Tensor:
-    kind = _TRANS.get(trans.lower() if isinstance(trans, str) else trans)
-    if kind is None:
-        check.option("gemm", f"trans_{name}", trans, (False, True, "n", "t", "c", 0, 1, 2))
+    kind = transposition("gemm", trans, f"trans_{name}")
     if kind == "n":
         return x
     check.ndim("gemm", 2, **{name: x})
-    return x.mH if kind == "c" and x.is_complex() else x.mT
+    return applied(kind, x)
 
 
 def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
@@ -120,20 +156,36 @@ def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
         raise ArgumentError(op="gemm", argument="c", got=None, expected=f"a tensor [..., M, N], because beta is {beta}")
 
 
-def _coefficient(argument: str, value: complex, dtype: torch.dtype) -> complex:
-    number = check.number("gemm", argument, value)
-    if isinstance(number, complex) and not dtype.is_complex:
-        expected = f"a real number, because the operands are {str(dtype).removeprefix('torch.')}"
-        raise DtypeError(op="gemm", argument=argument, got=number, expected=expected)
-    return number
+def _fake(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    precision: Precision,
+    bias: Tensor | None,
+    activation: str,
+    target: float,
+) -> Tensor:
+    return _shaped(a, b, c)
 
 
-def _fake(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision) -> Tensor:
+def _shaped(a: Tensor, b: Tensor, c: Tensor | None) -> Tensor:
     batch = check.broadcast("gemm", a=a.shape[:-2], b=b.shape[:-2], c=() if c is None else c.shape[:-2])
     return a.new_empty((*batch, a.shape[-2], b.shape[-1]))
 
 
-def _cost(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision) -> int:
+def _cost(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    precision: Precision,
+    bias: Tensor | None,
+    activation: str,
+    target: float,
+) -> int:
     products = math.prod(check.broadcast("gemm", a=a.shape[:-2], b=b.shape[:-2]))
     flops = 2 * products * a.shape[-2] * a.shape[-1] * b.shape[-1]
     return 4 * flops if a.is_complex() else flops
@@ -143,41 +195,82 @@ _gemm = Op(
     "trnblas::gemm",
     fake=_fake,
     cost=_cost,
-    schema="(Tensor a, Tensor b, Tensor? c, Scalar alpha, Scalar beta, str precision) -> Tensor",
+    schema="(Tensor a, Tensor b, Tensor? c, Scalar alpha, Scalar beta, str precision, "
+    "Tensor? bias, str activation, float target) -> Tensor",
 )
 
 
-def _pytorch_limits(
-    a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision
-) -> str | None:
-    return "precision 'compensated' is not implemented" if precision == "compensated" else None
-
-
-@_gemm.impl("pytorch", limits=_pytorch_limits)
-def _pytorch(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision) -> Tensor:
+@_gemm.impl("pytorch")
+def _pytorch(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    precision: Precision,
+    bias: Tensor | None,
+    activation: str,
+    target: float,
+) -> Tensor:
     dtype, work = a.dtype, arithmetic(precision, a.dtype)
-    if precision == "fast" and dtype not in HALF:
-        a, b = to_bfloat16_values(a), to_bfloat16_values(b)
-    if work is dtype:
+    if precision == "compensated":
+        made = _compensated(a, b, c, alpha, beta)
+    elif precision == "fast" and dtype not in HALF:
+        made = _multiply(to_bfloat16_values(a).to(work), to_bfloat16_values(b).to(work), _as(c, work), alpha, beta)
+    elif work is dtype:
+        made = _multiply(a, b, c, alpha, beta)
+    else:
+        made = _multiply(a.to(work), b.to(work), _as(c, work), alpha, beta)
+    if bias is not None:
+        made = made + bias
+    if activation != "none":
+        made = ACTIVATIONS[activation](made)
+    return made.to(dtype)
+
+
+def _as(c: Tensor | None, work: torch.dtype) -> Tensor | None:
+    return None if c is None else c.to(work)
+
+
+def _compensated(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex) -> Tensor:
+    if alpha == 0:
         return _multiply(a, b, c, alpha, beta)
-    return _multiply(a.to(work), b.to(work), None if c is None else c.to(work), alpha, beta).to(dtype)
+    c = None if c is None or beta == 0 else c
+    if c is None:
+        product = exact_matmul(a, b)
+        return product if alpha == 1 else alpha * product
+    # The addend takes part as one more term of every sum; scaling rounds it and the factor once.
+    k, (m, n) = a.shape[-1], c.shape[-2:]
+    if a.dtype in (torch.float64, torch.complex128) or k == 0:
+        return alpha * exact_matmul(a, b) + beta * c
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    return torch.add(beta * c.to(wide), a.to(wide) @ b.to(wide), alpha=alpha).to(a.dtype)
 
 
 @_gemm.into
 def _pytorch_into(
-    out: Tensor, a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision
+    out: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    precision: Precision,
+    bias: Tensor | None,
+    activation: str,
+    target: float,
 ) -> None:
-    if precision != "fast" and arithmetic(precision, a.dtype) is a.dtype:
+    if precision in ("fp32", "fp64") and arithmetic(precision, a.dtype) is a.dtype:
         _multiply(a, b, c, alpha, beta, out)
     else:
-        out.copy_(_pytorch(a, b, c, alpha, beta, precision))
+        out.copy_(_pytorch(a, b, c, alpha, beta, precision, bias, activation, target))
 
 
 def _multiply(
     a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, out: Tensor | None = None
 ) -> Tensor:
     if alpha == 0:
-        zero = _fake(a, b, c, alpha, beta, "fp32").zero_()
+        zero = _shaped(a, b, c).zero_()
         return torch.add(zero, zero if c is None or beta == 0 else c, alpha=beta, out=out)
     if c is None or beta == 0:
         if alpha == 1 and c is None:
@@ -185,7 +278,7 @@ def _multiply(
         if a.ndim == 2 and b.ndim == 2 and (c is None or c.ndim == 2):
             return torch.addmm(a.new_empty(()), a, b, beta=0, alpha=alpha, out=out)
         product = a @ b
-        return torch.mul(product if c is None else product.expand_as(_fake(a, b, c, 1, 0, "fp32")), alpha, out=out)
+        return torch.mul(product if c is None else product.expand_as(_shaped(a, b, c)), alpha, out=out)
     if a.ndim == 2 and b.ndim == 2 and c.ndim == 2:
         return torch.addmm(c, a, b, beta=beta, alpha=alpha, out=out)
     if a.ndim == 3 and b.ndim == 3 and c.ndim == 3 and a.shape[0] == b.shape[0] == c.shape[0]:
@@ -198,6 +291,9 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     a, b, policy = saved.a, saved.b, saved.precision
     alpha, beta = saved.alpha.conjugate(), saved.beta.conjugate()
     found = {}
+    # With an epilogue the op is called only where nothing is to be differentiated.
+    assert saved.bias is None
+    assert saved.activation == "none"
     if saved.needs("a"):
         found["a"] = gemm(alpha, grad, b, trans_b="c", precision=policy).sum_to_size(a.shape)
     if saved.needs("b"):
@@ -207,26 +303,36 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     return found
 
 
-def _nki_limits(
-    a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision
-) -> str | None:
-    if precision in ("fp64", "compensated"):
-        return f"the kernel computes in fp32 and would round precision {precision!r}; ask for fp32 or fast"
-    return None
-
-
-@_gemm.impl("nki", limits=_nki_limits)
-def _nki(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision) -> Tensor:
-    result = _fake(a, b, c, alpha, beta, precision)
+@_gemm.impl("nki")
+def _nki(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    precision: Precision,
+    bias: Tensor | None,
+    activation: str,
+    target: float,
+) -> Tensor:
+    result = _shaped(a, b, c)
     batch = result.shape[:-2]
     # A batch of addends to one product: the kernel sees a batch of products.
     if c is not None and c.ndim > 2:
         a = a.expand(*batch, *a.shape[-2:])
     c = None if beta == 0 else c
-    if result.numel() == 0 or a.shape[-1] == 0 or alpha == 0:
-        return result.zero_() if c is None else beta * c.expand_as(result)
-    if a.is_complex():
-        return _nki_complex(a, b, c, alpha, beta, precision)
+    empty = result.numel() == 0 or a.shape[-1] == 0 or alpha == 0
+    if empty or a.is_complex() or precision in ("fp64", "compensated"):
+        if empty:
+            made = result.zero_()
+        elif a.is_complex():
+            made = _nki_complex(a, b, precision, target)
+        else:
+            made = split_gemm(a.double(), b.double(), target)
+        made = made if alpha == 1 else alpha * made
+        made = made if c is None else made + beta * c
+        made = made if bias is None else made + bias
+        return ACTIVATIONS[activation](made).to(result.dtype)
     half = a.dtype in HALF
     operand = a.dtype if half else torch.bfloat16 if precision == "fast" else torch.float32
     # One right factor for a batch of left ones: the batch is more rows of one product.
@@ -234,13 +340,15 @@ def _nki(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, 
         a, batch = a.reshape(-1, a.shape[-1]), torch.Size()
     aT_hbm = _stacked(a.mT, batch).to(operand).contiguous()  # [B or 1, K, M]
     b_hbm = _stacked(b, batch).to(operand).contiguous()  # [B or 1, K, N]
-    c_hbm = None
-    if c is not None:
-        c_hbm = _stacked(c.expand_as(result), batch).to(c.dtype if half else torch.float32).contiguous()  # [B, M, N]
+    stored = a.dtype if half else torch.float32
+    c_hbm = None if c is None else _stacked(c.expand_as(result), batch).to(stored).contiguous()  # [B, M, N]
     scale_hbm = None
-    if alpha != 1 or c is not None:
+    if alpha != 1 or c is not None or bias is not None:
         scale_hbm = torch.tensor([alpha, beta], device=a.device).float().expand(P_MAX, 2).contiguous()  # [p, 2]
-    product: Tensor = launch(kernels.gemm, aT_hbm, b_hbm, c_hbm, scale_hbm, half=half)  # [B, M, N]
+    bias_hbm = None if bias is None else bias.float().expand(P_MAX, -1).contiguous()  # [p, N]
+    product: Tensor = launch(
+        kernels.gemm, aT_hbm, b_hbm, c_hbm, scale_hbm, bias_hbm, half=half, activation=activation
+    )  # [B, M, N]
     return product.reshape(result.shape).to(result.dtype)
 
 
@@ -251,12 +359,10 @@ def _stacked(x: Tensor, batch: torch.Size) -> Tensor:
     return x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
 
 
-def _nki_complex(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, precision: Precision) -> Tensor:
+def _nki_complex(a: Tensor, b: Tensor, precision: Precision, target: float) -> Tensor:
     """One real product of twice the height and depth: ``[[Re a, -Im a], [Im a, Re a]] @ [[Re b], [Im b]]``."""
     a_re, a_im = split_complex(a)
     rows = torch.cat([torch.cat([a_re, -a_im], -1), torch.cat([a_im, a_re], -1)], -2)  # [..., 2M, 2K]
     columns = torch.cat(split_complex(b), -2)  # [..., 2K, N]
-    real, imag = _nki(rows, columns, None, 1.0, 0.0, precision).chunk(2, -2)
-    product = merge_complex(real, imag)
-    product = product if alpha == 1 else alpha * product
-    return product if c is None else product + beta * c
+    real, imag = _nki(rows, columns, None, 1.0, 0.0, precision, None, "none", target).chunk(2, -2)
+    return merge_complex(real, imag)

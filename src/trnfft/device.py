@@ -22,3 +22,24 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
 
 def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
     raise NotImplementedError
+
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How one axis is transformed."""
+
+    axis: int
+    length: int
+    algorithm: str
+    factors: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.length} points, {self.algorithm} {' x '.join(map(str, self.factors))}"
+
+
+def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
+    return (), ()

@@ -8,7 +8,19 @@ import torch
 from torch import Tensor
 
 from trnrand import host
-from trnrand.engines import ENGINES, MASK, PHILOX, THREEFRY, WORDS, Engine, pure_words
+from trnrand.engines import (
+    ENGINES,
+    MASK,
+    PHILOX,
+    PHILOX_ROUNDS,
+    PHILOX_WEYL,
+    THREEFRY,
+    THREEFRY_PARITY,
+    THREEFRY_ROUNDS,
+    WORDS,
+    Engine,
+    pure_words,
+)
 from trnrand.kernels import bits as kernels
 from trnrand.stream import Stream
 from trnsci import ArgumentError, Cost, DtypeError, Op, array_function
@@ -127,17 +139,20 @@ def _blocks_pytorch(counter: Tensor, key: Tensor, engine: str) -> Tensor:
     return torch.stack(torch.broadcast_tensors(*made), dim=-1).to(torch.uint32)
 
 
-@_blocks.impl("nki")
+def _blocks_limits(counter: Tensor, key: Tensor, engine: str) -> str | None:
+    return "the kernel takes one key for all counters" if key.numel() > key.shape[-1] else None
+
+
+@_blocks.impl("nki", limits=_blocks_limits)
 def _blocks_nki(counter: Tensor, key: Tensor, engine: str) -> Tensor:
     n = counter.numel() // 4
     if n == 0:
         return _blocks_fake(counter, key, engine)
-    words = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, n]
-    one = key.ndim == 1 or key[..., 0].numel() == 1
-    # one key is a column of every partition, many keys are tiles like the counters
-    keys = key.expand(*counter.shape[:-1], key.shape[-1]).reshape(n, -1) if not one else key.reshape(1, -1).expand(P_MAX, -1)
-    keys = (keys if one else keys.T).contiguous().to(torch.uint32)
-    return launch(kernels.blocks, words, keys, engine=engine, one=one).T.reshape(counter.shape).contiguous()
+    words = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, B]
+    start = torch.cat([key.new_zeros(4), rounds(engine, key.reshape(-1))]).to(torch.uint32)
+    start = start.expand(P_MAX, -1).contiguous()  # [p, 4 + keys]
+    made: Tensor = launch(kernels.bits, start, words, blocks=n, engine=engine)
+    return made.T.reshape(counter.shape).contiguous()
 
 
 def _words_fake(engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Tensor:
@@ -168,11 +183,22 @@ def _words_pytorch(engine: str, key: list[int], counter: list[int], skip: int, c
 def _words_nki(engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Tensor:
     if count == 0:
         return _words_fake(engine, key, counter, skip, count, device)
-    blocks = (skip + count + 3) // 4
-    made: Tensor = launch(kernels.words, start_tensor(key, counter), blocks=blocks, engine=engine)
+    return launched(kernels.bits, engine, key, counter, skip, count, device)
+
+
+def launched(kernel: Any, engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Tensor:
+    """Elements of a stream by a kernel that makes four of a block."""
+    start = torch.cat([torch.tensor(counter), rounds(engine, torch.tensor(key))]).to(torch.uint32)
+    start = start.expand(P_MAX, -1).contiguous()  # [p, 4 + keys]
+    made: Tensor = launch(kernel, start, blocks=(skip + count + 3) // 4, engine=engine)
     return made[skip : skip + count].to(device)
 
 
-def start_tensor(key: list[int], counter: list[int]) -> Tensor:
-    """Counter and key as a kernel takes them: the same row for every partition."""
-    return torch.tensor([*counter, *key], dtype=torch.uint32).expand(P_MAX, -1).contiguous()  # [p, 4 + key]
+def rounds(engine: str, key: Tensor) -> Tensor:
+    """The keys of all rounds: 20 words of Philox, 24 of Threefry (four for each of six injections)."""
+    if engine == PHILOX.name:
+        steps = torch.arange(PHILOX_ROUNDS, device=key.device)[:, None] * torch.tensor(PHILOX_WEYL, device=key.device)
+        return (key + steps & MASK).reshape(-1)
+    k = [*key.unbind(), key[0] ^ key[1] ^ key[2] ^ key[3] ^ THREEFRY_PARITY]
+    injections = range(THREEFRY_ROUNDS // 4 + 1)
+    return torch.stack([k[(s + i) % 5] + (s if i == 3 else 0) & MASK for s in injections for i in range(4)])

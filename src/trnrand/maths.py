@@ -1,4 +1,4 @@
-"""Logarithm, exponential, sine and cosine as fixed sequences of exactly rounded operations.
+"""Square root, logarithm, exponential, sine and cosine as fixed sequences of exactly rounded operations.
 
 Library functions differ in the last bits between machines and devices, and a random variate must not. Everything here is
 additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way only, so CPU, GPU and the
@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,6 +61,19 @@ def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     return made
 
 
+class _Sqrt(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        # torch's square root on the CPU may be a vector library's, which is not correctly rounded; NumPy's is
+        made = torch.from_numpy(np.sqrt(x.detach().numpy())) if x.device.type == "cpu" else torch.sqrt(x)
+        ctx.save_for_backward(made)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] * 0.5 / ctx.saved_tensors[0]
+
+
 class _Log(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -83,6 +97,12 @@ class _Exp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         return grads[0] * ctx.saved_tensors[0]
+
+
+def sqrt(x: Tensor) -> Tensor:
+    """Square root, correctly rounded."""
+    made: Tensor = _Sqrt.apply(x)
+    return made
 
 
 def log(x: Tensor) -> Tensor:

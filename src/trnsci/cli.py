@@ -1,9 +1,10 @@
-"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``bench``."""
+"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``bench``."""
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import importlib
 import inspect
 import subprocess
@@ -21,8 +22,10 @@ from trnsci.errors import ArgumentError, TrnError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
-    parser = _parser()
-    args = parser.parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["bench"]:
+        return _bench(given[1:])
+    args = _parser().parse_args(given)
     try:
         status: int = args.run(args)
     except TrnError as error:
@@ -62,8 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     demo = _command(commands, "demo", _demo, "plan and run a calculation on PyTorch and on the simulator")
     demo.add_argument("--json", action="store_true", help="print JSON")
 
-    bench = _command(commands, "bench", _bench, "every op beside its peers (from a source checkout)")
-    bench.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to python -m benchmarks.run")
+    # listed here for the help; its arguments are those of benchmarks.run and never reach this parser
+    fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
+    fit.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
+    fit.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
+    fit.add_argument("script", metavar="SCRIPT.py", help="the program")
+    fit.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
     return parser
 
 
@@ -213,7 +221,27 @@ def _demo(args: argparse.Namespace) -> int:
     return demo(as_json=args.json)
 
 
-def _bench(args: argparse.Namespace) -> int:
+def _fit(args: argparse.Namespace) -> int:
+    from trnsci.fit import fit
+
+    def progress(text: str) -> None:
+        print(f"trnsci fit: {text}", file=sys.stderr)
+
+    with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+        report = fit(args.script, args.arguments, progress=progress)
+    if args.json:
+        show.as_json(report.to_dict())
+    else:
+        show.tables(*report.tables())
+    if args.html is not None:
+        args.html.write_text(report.html(), encoding="utf-8")
+        progress(f"wrote {args.html}")
+    if report.error:
+        progress(f"{args.script} {report.error}")
+    return report.status
+
+
+def _bench(arguments: Sequence[str]) -> int:
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "run.py").is_file():
         print(
@@ -222,7 +250,7 @@ def _bench(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    return subprocess.run([sys.executable, "-m", "benchmarks.run", *args.arguments], cwd=root, check=False).returncode
+    return subprocess.run([sys.executable, "-m", "benchmarks.run", *arguments], cwd=root, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -151,7 +151,8 @@ def _backends() -> list[Backend]:
 def _libraries() -> list[Library]:
     present = []
     for name in config.LIBRARIES:
-        if importlib.util.find_spec(name) is None:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
             continue
         importlib.import_module(name)
         try:

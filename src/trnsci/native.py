@@ -1,8 +1,8 @@
 """Small C helpers for host loops that torch cannot express in one pass.
 
 A source file shipped with a library is compiled once with the machine's C compiler into the cache directory and loaded
-with ctypes. Without a compiler, or with ``TRNSCI_NATIVE=0``, `load` returns ``None`` and the caller takes its pure-torch
-path, which gives the same bits.
+with ctypes. Without a compiler, or with ``TRNSCI_NATIVE=0``, `load` returns ``None`` and the caller takes its
+pure-torch path, which gives the same bits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
@@ -46,16 +45,20 @@ def _load(source: Path) -> ctypes.CDLL | None:
     assert found is not None
     # the headers it may include lie beside it
     text = b"".join(path.read_bytes() for path in [source, *sorted(source.parent.glob("*.h"))])
-    key = hashlib.sha256(b"\0".join([text, _version(found), platform.processor().encode(), _cpu(), *map(str.encode, FLAGS)]))
+    key = hashlib.sha256(
+        b"\0".join([text, _version(found), platform.processor().encode(), _cpu(), *map(str.encode, FLAGS)])
+    )
     folder = config.CACHE_DIR.get() / "native"
     built = folder / f"{source.stem}-{key.hexdigest()[:20]}.so"
     if not built.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch) / built.name
-            subprocess.run([found, *FLAGS, "-o", str(made), str(source), "-lm"], check=True, capture_output=True, text=True)
+            subprocess.run(
+                [found, *FLAGS, "-o", str(made), str(source), "-lm"], check=True, capture_output=True, text=True
+            )
             # a rename is atomic, so processes that build at the same time both end with a whole file
-            os.replace(made, built)
+            made.replace(built)
     return ctypes.CDLL(str(built))
 
 

@@ -54,7 +54,7 @@ def dtype_of(value: Any, name: str) -> np.dtype[Any]:
             limit=error.limit,
             hint=hint,
         ) from None
-    return made.dtype if isinstance(made, ExtraDtype) else made
+    return made.storage if isinstance(made, ExtraDtype) else made
 
 
 def to_numpy(value: Any, name: str = "argument") -> np.ndarray:

@@ -125,6 +125,7 @@ class Device:
 
     def finish(self, session: Session) -> None:
         """The core's program has ended: take in what is still under way."""
+        self.watch.settle()
         for key in list(self._inbox.get(session.core, ())):
             self._complete(session, key)
 

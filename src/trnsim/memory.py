@@ -58,6 +58,7 @@ class Storage:
         base: byte of the first element in the arena.
         partition: first partition (0 when the compiler places the tensor).
         first, last: instruction numbers of the first write and the last access.
+        shadow: of a PSUM tensor with an address, what was written through this tensor and not through others there.
     """
 
     __slots__ = (
@@ -77,6 +78,7 @@ class Storage:
         "pitch",
         "row",
         "rows",
+        "shadow",
         "shape",
         "shared",
         "snapshot",
@@ -118,6 +120,7 @@ class Storage:
         self.snapshot: np.ndarray | None = None
         self.user: Any = None
         self.shared = False
+        self.shadow: Storage | None = None
         size = 1
         for n in shape[1:]:
             size *= n

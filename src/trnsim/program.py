@@ -239,11 +239,11 @@ class Launch:
         self.cores = check_grid(kernel.grid, params.target)
         self.crew = Crew() if crew is None and self.cores > 1 else crew
         self.name = getattr(kernel, "__name__", "kernel")
-        self.named = Named(kernel.schedule) if kernel.schedule else None
+        self.named = Named(kernel.schedule, trace) if kernel.schedule else None
         if world is None and self.cores > 1:
             world = World(crew=self.crew)
         self.device = Device(self.crew, self.cores, rank, world)
-        self.trace = [] if trace is None and self.named is not None else trace
+        self.trace: Any = trace if self.named is None else self.named
         self.sessions = [self._session(core, rank) for core in range(self.cores)]
         self.arguments = Arguments(self.sessions[0], shared=self.cores > 1)
 
@@ -315,8 +315,8 @@ class Launch:
 
     def results(self, raw: list[Any]) -> Any:
         """One result from those of the cores, as the caller's kind of array."""
-        if self.named is not None and self.trace is not None:
-            self.named.check(self.trace)
+        if self.named is not None:
+            self.named.check()
         for core, other in enumerate(raw[1:], 1):
             _same_results(self.name, raw[0], core, other)
         self.arguments.check_write_back(raw[0])

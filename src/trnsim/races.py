@@ -4,6 +4,9 @@ Each shared tensor has a shadow with one byte per element: who wrote and who rea
 their own elements, so interleaved rows or columns of two cores do not meet. A barrier on a tensor wipes its shadow. A
 barrier on another tensor, or a ``sendrecv``, stops both cores too, but the compiler orders only what an instruction
 names: such accesses are kept as *loosely* ordered and warned about.
+
+A kernel that knows nothing of two cores does everything twice. When a core repeats what the other did, the same line
+writing the same values to the same place, nothing depends on who comes first: that is warned about as well.
 """
 
 from __future__ import annotations
@@ -38,6 +41,29 @@ class Access(NamedTuple):
     def verb(self) -> str:
         return "writes" if self.write else "reads"
 
+    def repeats(self, other: Access) -> bool:
+        """True when this is the same write of the other core."""
+        mine, theirs = self.view, other.view
+        return (
+            self.write
+            and other.write
+            and self.core != other.core
+            and (self.line, self.offsets) == (other.line, other.offsets)
+            and (mine.shape, mine.strides, mine.dtype) == (theirs.shape, theirs.strides, theirs.dtype)
+        )
+
+    def bytes(self) -> list[bytes]:
+        """What memory holds there now."""
+        return [self.view.window(offset).tobytes() for offset in self.offsets]
+
+
+class Repeat(NamedTuple):
+    """A write the other core has made already: a race if it changes what is there."""
+
+    access: Access
+    before: list[bytes]
+    race: Race
+
 
 class Shadow:
     """Who touched a tensor.
@@ -54,20 +80,31 @@ class Shadow:
         """The bytes of the shadow that belong to an access."""
         return [access.view.mark_window(offset, self.bits) for offset in access.offsets]
 
-    def note(self, session: Session, access: Access) -> None:
-        """Check an access against the other core's and remember it."""
-        core = access.core
-        other = 1 - core
-        against = (1 << other) | ((4 << other) if access.write else 0)
-        mine = np.uint8((1 if access.write else 4) << core)
+    def note(self, session: Session, access: Access) -> Repeat | None:
+        """Check an access against the other core's and remember it; a repeated write is settled when it has been made."""
+        mine, theirs = 1 << access.core, 1 << (1 - access.core)
+        repeat = None
         for window in self.windows(access):
             if window.any():
-                if (window & np.uint8(against)).any():
-                    raise self._race(session, access, window, against)
-                if (window & np.uint8(against << _LOOSE)).any():
-                    self._warn(access, window, against << _LOOSE)
-            window |= mine
+                # what both cores wrote alike either may read
+                hit = self._hit(window, mine, theirs, access.write)
+                if hit.any():
+                    race = self._race(session, access, window, hit)
+                    if repeat is None and not any(access.repeats(other) for other in self.fresh):
+                        raise race
+                    repeat = repeat or Repeat(access, access.bytes(), race)
+                hit = self._hit(window, mine << _LOOSE, theirs << _LOOSE, access.write)
+                if hit.any():
+                    self._warn(access, window, hit)
+            window |= np.uint8(mine if access.write else mine << 2)
         self.fresh.append(access)
+        return repeat
+
+    @staticmethod
+    def _hit(window: np.ndarray, mine: int, theirs: int, write: bool) -> np.ndarray:
+        if write:
+            return np.asarray((window & np.uint8(theirs | theirs << 2)) != 0)
+        return np.asarray((window & np.uint8(mine | theirs)) == theirs)
 
     def loosen(self) -> None:
         """Both cores met over something else."""
@@ -86,10 +123,10 @@ class Shadow:
         self.fresh, self.loose = [], []
 
     def _culprit(
-        self, access: Access, window: np.ndarray, against: int, log: list[Access]
+        self, access: Access, window: np.ndarray, hit: np.ndarray, log: list[Access]
     ) -> tuple[Access, tuple[int, ...]]:
         """The other core's access that meets ``window``, and the first element (of this view) where they meet."""
-        at = tuple(int(i) for i in np.argwhere(window & np.uint8(against))[0])
+        at = tuple(int(i) for i in np.argwhere(hit)[0])
         marks = self.bits.marks_for(self.bits.unit)
         byte = window.ctypes.data - marks.ctypes.data + sum(i * s for i, s in zip(at, window.strides, strict=True))
         blank = Arena(self.bits.nbytes, unit=self.bits.unit)
@@ -102,8 +139,8 @@ class Shadow:
                 return other, at[: access.view.ndim]
         raise AssertionError("a mark without an access")
 
-    def _race(self, session: Session, access: Access, window: np.ndarray, against: int) -> Race:
-        other, at = self._culprit(access, window, against, self.fresh)
+    def _race(self, session: Session, access: Access, window: np.ndarray, hit: np.ndarray) -> Race:
+        other, at = self._culprit(access, window, hit, self.fresh)
         view = access.view
         return Race(
             f"core {access.core} {access.verb} {view.name}{list(view.shape)} at {access.line}, core {other.core} "
@@ -117,10 +154,13 @@ class Shadow:
             tensor=view.name,
             lines=(other.line, access.line),
             line=access.line,
+            kernel=session.kernel,
+            instruction=session.instr,
+            target=session.target.name,
         )
 
-    def _warn(self, access: Access, window: np.ndarray, against: int) -> None:
-        other, at = self._culprit(access, window, against, self.loose)
+    def _warn(self, access: Access, window: np.ndarray, hit: np.ndarray) -> None:
+        other, at = self._culprit(access, window, hit, self.loose)
         name = access.view.name
         warnings.warn(
             f"core {access.core} {access.verb} {name} at {access.line} after core {other.core} {other.verb} the "
@@ -157,17 +197,38 @@ class Watch:
 
     def __init__(self) -> None:
         self.shadows: dict[int, tuple[Arena, Shadow]] = {}
+        self._repeat: Repeat | None = None
+        self._told: set[str] = set()
 
     def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
         """An instruction of ``session`` touches ``t``, or ``rows`` of it."""
+        self.settle()
         storage = t.storage
         found = self.shadows.get(id(storage.arena))
         if found is None:
             found = self.shadows[id(storage.arena)] = (storage.arena, Shadow(storage))
-        found[1].note(session, access_of(session, t, write, rows))
+        self._repeat = found[1].note(session, access_of(session, t, write, rows))
+
+    def settle(self) -> None:
+        """Look at the last repeated write, which has been made by now."""
+        repeat, self._repeat = self._repeat, None
+        if repeat is None:
+            return
+        access = repeat.access
+        if access.bytes() != repeat.before:
+            raise repeat.race
+        if access.line not in self._told:
+            self._told.add(access.line)
+            warnings.warn(
+                f"both cores write the same values to {access.view.name} at {access.line}. That is harmless, and done "
+                "twice; give each core its own part with nl.program_id(0).",
+                RaceWarning,
+                stacklevel=2,
+            )
 
     def met(self, over: tuple[Storage, ...] = ()) -> None:
         """Both cores have met over the tensors ``over``."""
+        self.settle()
         named = {id(s.arena) for s in over}
         for key, (_, shadow) in self.shadows.items():
             if key in named:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnsim.errors import WrongArgument
-from trnsim.session import NkiInstruction, Operand, Record
+from trnsim.session import Operand, Record
 
 Edges = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -28,34 +28,47 @@ def as_edges(edges: Any) -> Edges:
 
 
 class Named:
-    """The instructions of a run that have a ``name=``, and the dependencies between them."""
+    """The stream of a scheduled kernel: finds instructions by their ``name=``, and adds the dependencies.
 
-    def __init__(self, edges: Edges) -> None:
+    Takes the place of the trace; ``name`` is what the instruction about to be recorded is called.
+    """
+
+    def __init__(self, edges: Edges, trace: Any = None) -> None:
         self.edges = edges
-        self.found: dict[str, list[Record]] = {}
+        self.trace = trace
+        self.name: Any = None
+        self.records: list[Record] = []
+        self.found: dict[tuple[str, int], list[Record]] = {}
 
-    def note(self, name: Any, made: Any) -> None:
-        """An instruction called ``name`` was issued."""
-        if isinstance(made, NkiInstruction) and made.record is not None:
-            self.found.setdefault(str(name), []).append(made.record)
+    def append(self, record: Record) -> None:
+        """Take one instruction, with what it must follow."""
+        if self.name is not None:
+            name, self.name = str(self.name), None
+            self.found.setdefault((name, record.core), []).append(record)
+            for later, earliers in self.edges:
+                if later == name:
+                    known = (self.found.get((e, record.core), ()) for e in earliers)
+                    record.after += [r.index for found in known for r in found[:1] if r is not record]
+        self.records.append(record)
+        if self.trace is not None:
+            self.trace.append(record)
 
-    def check(self, trace: list[Record]) -> None:
-        """Add the dependencies to the stream; refuse names that are unknown or not unique, and cycles."""
-        ranks = {r.rank for found in self.found.values() for r in found}
-        for core in sorted({r.core for r in trace}):
-            own = [r for r in trace if r.core == core and r.rank in ranks]
+    def check(self) -> None:
+        """Refuse names that are unknown or not unique, and cycles."""
+        for core in sorted({r.core for r in self.records}):
+            own = [r for r in self.records if r.core == core]
             for later, earliers in self.edges:
                 for earlier in earliers:
                     self._add(self._one(later, core), self._one(earlier, core), own)
 
     def _one(self, name: str, core: int) -> Record:
-        found = [r for r in self.found.get(name, ()) if r.core == core]
+        found = self.found.get((name, core), [])
         if len(found) != 1:
             raise WrongArgument(
                 f"the schedule speaks of {name!r}, and {len(found) or 'no'} instructions have that name",
                 rule="schedule-name",
                 got=name,
-                limit=sorted(self.found),
+                limit=sorted({n for n, _ in self.found}),
                 hint="give one instruction name=" + repr(name)
                 if not found
                 else f"number the names: {name}0, {name}1, …",
@@ -71,7 +84,8 @@ class Named:
                 got=(later.index, earlier.index),
                 hint="turn the pair round: the first name is the one that comes later",
             )
-        later.after.append(earlier.index)
+        if earlier.index not in later.after:
+            later.after.append(earlier.index)
 
 
 def _needs(last: Record, first: Record, stream: list[Record]) -> bool:

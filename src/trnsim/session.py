@@ -262,6 +262,12 @@ class Session:
             address=where,
             line=line,
         )
+        if arena is self._arenas.get(PSUM):
+            # a matmul infers whether it starts a sum from this tensor's own history, not from that of its address
+            private = Arena(shape[0] * row * int(dtype.itemsize), unit=int(dtype.itemsize))
+            storage.shadow = Storage(
+                name=label, shape=shape, dtype=dtype, physical=physical, buffer=region.value, arena=private, pitch=row * physical.itemsize
+            )
         if on_chip:
             self.lifetimes.add(storage)
         elif self.machine is not None and region is MemoryRegion.shared_hbm:
@@ -498,6 +504,8 @@ class Session:
     def mark(self, t: NkiTensor, code: int = WRITTEN) -> None:
         """Note that ``t`` has been written."""
         storage = t.storage
+        if storage.shadow is not None:
+            self.mark(shadow_of(t), code)
         arena = storage.arena
         if arena.marks is code or (type(arena.marks) is int and arena.marks == code):
             return
@@ -656,6 +664,13 @@ class Session:
 
 
 _NOTHING = np.zeros((1, 1), np.float32)
+
+
+def shadow_of(t: NkiTensor) -> NkiTensor:
+    """The same view of the tensor's own marks (see `Storage`)."""
+    made = t._view(t.shape, t.strides, t.offset)
+    made.storage = t.storage.shadow
+    return made
 _ASSIGNMENT = re.compile(r"\s*(?:\w+\.)*([A-Za-z_]\w*)\s*(?::[^=]+)?(?:=(?!=)|\.append\()")
 
 
@@ -776,10 +791,9 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
         try:
             if session.target.generation < since and session.checks:
                 raise _too_old(name, since, hint, session.target)
-            made = fn(session, *args, **kwargs)
             if session.named is not None and "name" in kwargs:
-                session.named.note(kwargs["name"], made)
-            return made
+                session.named.name = kwargs["name"]
+            return fn(session, *args, **kwargs)
         except KernelError as error:
             error.locate(kernel=session.kernel, instruction=session.instr, line=session.line(), target=session.target.name)
             raise
@@ -834,4 +848,5 @@ __all__ = [
     "instruction",
     "operand_of",
     "require_session",
+    "shadow_of",
 ]

@@ -79,6 +79,11 @@ class Timing:
     swdge_row: float  # and for every descriptor
     swdge_start: float
     hbm_rate: float  # of the stack two cores share
+    # between cores and ranks
+    core_meeting: float = 2000.0  # P: a barrier or an exchange of two cores
+    hop_inside: float = 1500.0  # D: one to two microseconds
+    hop_between: float = 15000.0  # D
+    link_rate: float  # bytes a core passes on to its neighbour
     # launch
     preamble: float
     postamble: float
@@ -154,6 +159,7 @@ _TRN2_TIMING = Timing(
     swdge_row=0.97,  # C
     swdge_start=752.0,  # P: 752 to 768
     hbm_rate=716.0,  # P
+    link_rate=184.0,  # I: half the DMA engines read, half write
     preamble=13400.0,  # P: 13.2 to 14.0 us
     postamble=2100.0,  # P
     launch=8600.0,  # P: 6.3 to 11.3 us, median of eight kernels
@@ -207,6 +213,7 @@ TRN1 = Target(
         swdge_row=0.97,
         swdge_start=760.0,
         hbm_rate=410.0,  # A2: 820 GB/s for both cores
+        link_rate=136.0,  # I: half the DMA engines read, half write
         preamble=12000.0,  # P
         postamble=5000.0,  # P
         launch=8600.0,
@@ -236,6 +243,7 @@ TRN3 = Target(
         dma_short_rate=34.5,  # D: 33 practical
         dma_rate=34.5,
         hbm_rate=1200.0,  # I: from a profile's utilisation figure
+        link_rate=264.0,  # I
     ),
 )
 

@@ -114,7 +114,7 @@ def test_short_calls_are_timed_in_batches(monkeypatch):
 
 def test_a_red_gate_reports_no_speed(monkeypatch):
     monkeypatch.setattr(registry, "load", lambda op: make())
-    monkeypatch.setattr(verify, "verify", lambda bench: verify.Verdict(bench.op, False, "1 failed, 3 passed"))
+    monkeypatch.setattr(verify, "verify", lambda bench, device: verify.Verdict(bench.op, False, "1 failed, 3 passed"))
     found = run.measure("trnblas.gemm", device="cpu", rounds=2)
     assert (found.green, found.timed, found.predicted) == (False, (), ())
     printed = report.text([found])

@@ -77,11 +77,13 @@ def test_explain_as_if_a_backend_had_been_chosen(capsys):
     assert json.loads(out)["plan"]["backend"] == "simulator"
 
 
-def test_explain_ends_with_one_when_nobody_takes_the_call(capsys):
-    status, out, _ = run(capsys, *EXPLAIN, "--dtype", "float64", "--backend", "simulator")
+def test_explain_ends_with_one_when_nobody_takes_the_call(capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("trnsci.neuron._found", (None, "no Neuron device"))
+        status, out, _ = run(capsys, *EXPLAIN, "--backend", "nki")
     assert status == 1
     assert "runs on none" in out
-    assert "fp64" in out
+    assert "no: no Neuron device" in out
 
 
 def test_explain_passes_other_arguments_by_name(capsys):
@@ -141,6 +143,11 @@ def test_bench_outside_a_checkout_says_where_benchmarks_are(capsys, monkeypatch,
     status, _, err = run(capsys, "bench")
     assert status == 1
     assert "part of the source tree" in err
+
+
+def test_bench_passes_its_options_on(capfd):
+    assert cli.main(["bench", "--rounds", "1"]) == 2
+    assert "--rounds is 1; the spread needs at least 2" in capfd.readouterr().err
 
 
 def test_the_reader_of_a_pipe_may_leave():

@@ -20,7 +20,8 @@ def source(tmp_path, monkeypatch):
 @pytest.mark.skipif(native.compiler() is None, reason="needs a C compiler")
 def test_a_helper_is_compiled_once_and_runs(source, tmp_path):
     loaded = native.load(source)
-    assert isinstance(loaded, ctypes.CDLL) and loaded.twice(21) == 42
+    assert isinstance(loaded, ctypes.CDLL)
+    assert loaded.twice(21) == 42
     assert native.load(source) is loaded
     assert [p.suffix for p in (tmp_path / "cache" / "native").iterdir()] == [".so"]
 

@@ -554,11 +554,59 @@ def test_a_meeting_over_something_else_is_warned_about():
 def test_races_are_not_looked_for_without_checks():
     def kernel(x):
         out = nl.ndarray((64, 32), x.dtype, nl.shared_hbm)
-        nisa.dma_copy(dst=out, src=load(x[0]))
+        nisa.dma_copy(dst=out, src=load(x[nl.program_id(0)]))
         return out
 
-    refused(Race, "race", kernel, X)
-    np.testing.assert_array_equal(run(kernel, X, checks=False), X[0])
+    found = refused(Race, "race", kernel, X, says=("core 1 writes out", "core 0 writes the same elements"))
+    assert (found.instruction, found.kernel) == ("dma_copy", "kernel")
+    assert found.lines[0] == found.lines[1] == found.line
+    np.testing.assert_array_equal(run(kernel, X, checks=False), X[1])
+
+
+def test_a_kernel_that_knows_nothing_of_cores_does_everything_twice():
+    def kernel(x):
+        out = nl.ndarray((64, 32), x.dtype, nl.shared_hbm)
+        scratch = nl.ndarray((64, 32), x.dtype, nl.shared_hbm)
+        nisa.dma_copy(dst=scratch, src=load(x[0]))
+        nisa.dma_copy(dst=out, src=load(scratch))
+        return out
+
+    with pytest.warns(trnsim.RaceWarning, match="both cores write the same values") as told:
+        np.testing.assert_array_equal(run(kernel, X), X[0])
+    assert len(told) == 2
+    assert [name in str(w.message) for w, name in zip(told, ("scratch", "out"), strict=True)] == [True, True]
+
+
+def test_repeating_a_write_is_harmless_only_if_nothing_changes():
+    def in_place(x):
+        tile = load(x[0])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=x[0], src=tile)
+
+    # the second core would read what the first has written
+    refused(Race, "race", in_place, X.copy(), says="core 1 reads x")
+
+    def reused(x):
+        out = nl.ndarray((2, 64, 32), x.dtype, nl.shared_hbm)
+        scratch = nl.ndarray((64, 32), x.dtype, nl.shared_hbm)
+        for i in range(2):
+            nisa.dma_copy(dst=scratch, src=load(x[i]))
+            nisa.dma_copy(dst=out[i], src=load(scratch))
+        return out
+
+    # one core may be an iteration ahead
+    refused(Race, "race", reused, X, says="writes scratch")
+
+    def elsewhere(x):
+        out = nl.ndarray((64, 32), x.dtype, nl.shared_hbm)
+        tile = load(x[0])
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(dst=out, src=tile)
+        else:
+            nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    refused(Race, "race", elsewhere, X)
 
 
 # the run

@@ -13,6 +13,8 @@ from trnsim import collectives as ncc
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import Race
+from trnsim.isa.activations import OutOfRange
+from trnsim.language.maths import SimulationOnly
 
 pytestmark = pytest.mark.sim
 
@@ -34,7 +36,9 @@ def store(tile):
 
 def both_write(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=load(x))
+    tile = load(x)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0 * nl.program_id(0))
+    nisa.dma_copy(dst=out, src=tile)
     return out
 
 
@@ -201,6 +205,71 @@ def missing_torch_dtype():
         return store(tile)
 
     assert run(kernel, torch.ones(2, 2)).dtype == torch.float32
+
+
+def computed(function, values, **options):
+    def kernel(x):
+        return store(function(load(x)))
+
+    return run(kernel, np.asarray(values, np.float32), **options)
+
+
+def activation_fit():
+    x = np.linspace(-4, 4, 200, dtype=np.float32)[None]
+    np.testing.assert_allclose(computed(nl.tanh, x), np.tanh(x.astype(np.float64)), rtol=2.0**-21)
+
+
+def activation_range():
+    with pytest.warns(OutOfRange, match="log"):
+        assert np.isnan(computed(nl.log, [[-1.0]])[0, 0])
+    with pytest.warns(OutOfRange, match="sin"):
+        assert computed(_raw_sine, [[9.0]])[0, 0] == pytest.approx(27.65, abs=0.01)
+
+
+def _raw_sine(tile):
+    out = nl.ndarray(tile.shape, nl.float32)
+    nisa.activation(dst=out, op=nl.sin, data=tile)
+    return out
+
+
+def random_bits():
+    first = np.array([[123456789, 362436069, 521288629, 88675123, 5783321, 6615241]], np.uint32)
+
+    def kernel(seeds):
+        nisa.rand_set_state(load(seeds))
+        bits = nl.ndarray((1, 1), nl.uint32)
+        nisa.rng(bits, engine=nisa.engine.gpsimd)
+        return store(bits)
+
+    x, _, _, _, v, d = (int(word) for word in first[0])
+    t = x ^ (x >> 2)
+    v = (v ^ (v << 4)) ^ (t ^ (t << 1))
+    assert run(kernel, first).item() == (v + d + 362437) % 2**32
+
+
+def topk_ties():
+    def kernel(x):
+        values = nl.ndarray((16, 2), nl.bfloat16)
+        indices = nl.ndarray((16, 2), nl.uint32)
+        nisa.topk(values, indices, nl.load(x, dtype=nl.bfloat16), 16)
+        return store(indices)
+
+    np.testing.assert_array_equal(run(kernel, np.ones((16, 1), np.float32)), np.tile([1, 0], (16, 1)))
+
+
+def language_limits():
+    with pytest.warns(SimulationOnly, match="divide"):
+        assert computed(lambda t: nl.divide(t, 2.0), [[3.0]]).item() == 1.5
+    assert computed(lambda t: nl.copy(nl.matmul(t, t)), np.eye(4)).trace() == 4
+    np.testing.assert_array_equal(computed(lambda t: nl.add(t, t[:, 0:1]), [[1.0, 2.0]]), [[2.0, 3.0]])
+
+
+def sine_reach():
+    near, far = (np.linspace(low, 2 * low, 500, dtype=np.float32)[None] for low in (2e5, 2e9))
+    assert np.abs(computed(nl.sin, near) - np.sin(near.astype(np.float64))).max() < 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OutOfRange)
+        assert np.abs(computed(nl.sin, far) - np.sin(far.astype(np.float64))).max() > 1e-3
 
 
 LISTED = re.findall(r"^\| `([\w-]+)` \|", PAGE.read_text(), re.M)

@@ -435,3 +435,41 @@ def test_topk_constraints():
         out=[((8, 8), nl.bfloat16), ((8, 8), nl.uint32)],
         says="multiple of 16",
     )
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_timing_only_mode_follows_every_instruction(checks):
+    trace = []
+
+    def body(x, low, short, index, seed, six, lanes):
+        wide = nl.ndarray((32, 8), nl.float32)
+        half = nl.ndarray((32, 8), nl.bfloat16)
+        nisa.iota(nl.ndarray((32, 8), nl.int32), [[1, 8]], 0, 1)
+        nisa.affine_select(wide, [[1, 8]], 1, x, 0.0, nl.less)
+        nisa.tensor_partition_reduce(wide[0:1], nl.average, x)
+        nisa.local_gather(wide[:, 0:5], x, short, 1, 5)
+        nisa.nc_n_gather(half, low, index)
+        nisa.nonzero_with_count(nl.ndarray((32, 9), nl.int32), x)
+        nisa.topk(half[:, 0:4], nl.ndarray((32, 4), nl.uint32), low, 100)
+        nisa.rng(nl.ndarray((32, 8), nl.uint8))
+        nisa.set_rng_seed(seed)
+        nisa.rand_set_state(six)
+        nisa.rand_set_state(lanes, engine=nisa.engine.vector)
+        nisa.rand_get_state(nl.ndarray((32, 6), nl.uint32))
+        nisa.rand2(half, 0.0, 1.0)
+        nisa.dropout(half, low, 0.5)
+
+    inputs = [
+        np.ones((32, 8), np.float32),
+        np.ones((32, 8), BF16),
+        np.zeros((32, 2), np.uint16),
+        np.zeros((32, 8), np.uint32),
+        np.ones((1, 1), np.int32),
+        np.ones((32, 6), np.uint32),
+        np.ones((32, 24), np.uint32),
+    ]
+    run(body, *inputs, target="trn3", numerics=False, checks=checks, trace=trace)
+    assert [r.name for r in trace if r.engine != "dma"][-14:] == [
+        *("iota", "affine_select", "tensor_partition_reduce", "local_gather", "nc_n_gather", "nonzero_with_count"),
+        *("topk", "rng", "set_rng_seed", "rand_set_state", "rand_set_state", "rand_get_state", "rand2", "dropout"),
+    ]

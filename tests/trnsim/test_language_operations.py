@@ -11,6 +11,7 @@ from tests.trnsim.test_random import uniform
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongShape
+from trnsim.language.maths import SimulationOnly
 
 BF16 = ml_dtypes.bfloat16
 
@@ -233,6 +234,8 @@ def test_timing_only_mode_runs_every_function():
         nl.floor(nl.rsqrt(x))
         nl.dropout(nl.rand((8, 4), nl.float32), 0.5)
         nl.device_print("x", x)
+        with pytest.warns(SimulationOnly, match="divide"):
+            nl.divide(x, 2.0)
 
     x = np.ones((4, 4), np.float32)
     trace = []

@@ -337,3 +337,12 @@ def test_the_trace_lists_instructions_in_program_order_with_their_lines():
     first = load.__code__.co_firstlineno
     assert trace[0].line.endswith(f"test_program.py:{first + 2}")
     assert trace[1].reads[0].uid == trace[0].writes[0].uid
+
+
+def test_a_scheduled_kernel_can_be_profiled():
+    plain, (made, report) = (
+        trnsim.profile(chain)(X)[1],
+        trnsim.profile(trnsim.jit(chain).with_schedule([("second", "first")]))(X),
+    )
+    np.testing.assert_array_equal(made, 2 * X + 3)
+    assert report.total_s >= plain.total_s

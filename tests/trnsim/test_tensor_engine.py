@@ -462,10 +462,12 @@ def test_timing_only_mode_checks_shapes_and_touches_no_values():
         ps = language.ndarray((16, 32), np.float32, buffer=psum)
         isa.nc_matmul(dst=ps, stationary=x, moving=y)
         isa.nc_matmul(dst=ps, stationary=x, moving=y, accumulate=True)
+        isa.nc_matmul(dst=ps, stationary=x, moving=y)
 
-    trace = records(body, tile((8, 16), F32), tile((8, 32), F32), numerics=False)
-    assert [r.name for r in trace[2:]] == ["nc_matmul", "nc_matmul"]
-    assert trace[3].cost["accumulate"] is True
+    for numerics in (True, False):
+        trace = records(body, tile((8, 16), F32), tile((8, 32), F32), numerics=numerics)
+        assert [r.name for r in trace[2:]] == ["nc_matmul"] * 3
+        assert [r.cost["accumulate"] for r in trace[2:]] == [False, True, True]
 
     def bad(x, y):
         isa.nc_matmul(dst=language.ndarray((16, 31), np.float32, buffer=psum), stationary=x, moving=y)
@@ -801,3 +803,41 @@ def test_products_are_the_same_bits_every_time():
     a, b = tile((512, 96), F32, 1), tile((512, 200), F32, 2)
     once, again = (trnsim.simulate(tiled, lint="off")(a, b) for _ in range(2))
     same_bits(once, again)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("checks", [True, False])
+def test_a_new_tensor_at_an_old_psum_address_starts_a_new_sum(target, checks):
+    """Rotating through banks by hand: the address has a history, the tensor has none."""
+
+    def body(x, y, out):
+        for i in range(3):
+            ps = language.ndarray((4, 2, 8), np.float32, buffer=psum, address=(0, 2048))
+            for half in range(2):
+                for _ in range(2):
+                    isa.nc_matmul(dst=ps[:, half], stationary=x, moving=y[:, 8 * half : 8 * half + 8])
+            isa.tensor_copy(dst=out[:, 16 * i : 16 * i + 16], src=ps)
+
+    x, y = tile((8, 4), F32, 1), tile((8, 16), F32, 2)
+    out = run(body, x, y, out=[((4, 48), F32)], target=target, checks=checks)
+    for i in range(3):
+        within(out[:, 16 * i : 16 * i + 16] / 2, x, y)
+
+
+def test_tensors_that_share_an_address_share_an_explicit_sum():
+    def body(x, y, out):
+        for i in range(3):
+            ps = language.ndarray((4, 16), np.float32, buffer=psum, address=(0, 0))
+            isa.nc_matmul(dst=ps, stationary=x, moving=y, accumulate=i > 0)
+        isa.tensor_copy(dst=out, src=ps)
+
+    x, y = tile((8, 4), F32, 1), tile((8, 16), F32, 2)
+    within(run(body, x, y, out=[((4, 16), F32)]) / 3, x, y, extra=2.0**-22)
+
+
+def test_a_broadcast_destination_is_not_modelled():
+    def body(x, y):
+        ps = language.ndarray((4, 1), np.float32, buffer=psum)
+        isa.nc_matmul(dst=ps.broadcast(1, 6), stationary=x, moving=y)
+
+    refused(NotModelled, "dst-overlap", body, np.ones((8, 4), np.float32), np.ones((8, 6), np.float32), says="twice")

@@ -357,6 +357,7 @@ REFUSED = [
     (sbuf, lambda t: t[None], WrongShape, "partition-dim", "after the partition dimension"),
     (sbuf, lambda t: t[..., 0, ...], WrongArgument, "index", "one '...'"),
     (sbuf, lambda t: t[1.5], WrongArgument, "index", "1.5 (float)"),
+    (sbuf, lambda t: t[np.array([1, 2])], WrongArgument, "index", "(ndarray) is no index"),
     (sbuf, lambda t: t[:, language.ds(3, 2)], OutOfBounds, "bounds", "3:5"),
     (sbuf, lambda t: list(t), WrongArgument, "iterate", "loop over range"),
 ]
@@ -675,3 +676,16 @@ def test_a_refused_view_says_on_which_line_of_which_kernel():
     first = kernel.__code__.co_firstlineno
     assert caught.value.line.endswith(f"test_views.py:{first + 2}")
     assert (caught.value.kernel, caught.value.target) == ("kernel", "trn1")
+
+
+def test_marks_follow_wide_views_at_odd_addresses():
+    def body(x, out):
+        low = language.ndarray((4, 8), np.uint8, address=(0, 2))
+        isa.dma_copy(dst=low.view(np.int32), src=x)
+        isa.dma_copy(dst=out, src=low.view(np.int32))
+        isa.dma_copy(dst=out[:, 0:1].view(np.uint8), src=language.ndarray((4, 4), np.uint8, address=(0, 8)))
+
+    # bytes 2 to 10 are written, 10 and 11 are not
+    with pytest.raises(ReadUninitialized) as caught:
+        run(body, np.arange(8, dtype=np.int32).reshape(4, 2), out=[((4, 2), I32)])
+    assert caught.value.got == (0, 2)

@@ -1,17 +1,19 @@
-"""c[B, M, N] = alpha * aT[B, K, M].T @ b[B, K, N] + beta * c[B, M, N].
+"""c[B, M, N] = activation(alpha * aT[B, K, M].T @ b[B, K, N] + beta * c[B, M, N] + bias[N]).
 
-A block of up to four row tiles of ``a`` stays in SBUF while the columns of ``b`` stream past; each tile of ``b`` feeds
-one matmul per row tile, every one into its own PSUM bank. Two sets of four banks alternate, so that one set drains
-while the other fills. Bound by the Tensor Engine once K >= 4 * K_TILE.
+A block of up to four row tiles of ``a`` stays in SBUF while the columns of ``b`` stream past, or lie there too when all
+of ``b`` fits; each tile of ``b`` feeds one matmul per row tile, every one into its own PSUM bank. Two sets of four banks
+alternate, so that one set drains while the other fills. Bound by the Tensor Engine once K >= 4 * K_TILE.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, require, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
+# Bytes of SBUF in each partition that all of b may take to be loaded once.
+RESIDENT = 72 * 1024
 
 
 @jit
-def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, half=False):
+def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, bias_hbm=None, half=False, activation="none"):
     B_a, K, M = aT_hbm.shape
     B_b, K_b, N = b_hbm.shape
     B = max(B_a, B_b)
@@ -19,41 +21,74 @@ def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, half=False):
     require(B_a in (1, B) and B_b in (1, B), f"aT and b disagree on the batch: {B_a} and {B_b}")
     out_hbm = nl.ndarray((B, M, N), dtype=aT_hbm.dtype if half else nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     scale_sb = None if scale_hbm is None else load(scale_hbm)  # [p, 2]
+    bias_sb = None if bias_hbm is None else load(bias_hbm)  # [p, N]
+    finish = (c_hbm, scale_sb, bias_sb, activation)
     for i in range(B):
-        i_a, i_b = min(i, B_a - 1), min(i, B_b - 1)
-        for rows in tiles(M, ROW_TILES * M_TILE):
-            aT_sb = []
-            for k in tiles(K, K_TILE):
-                aT_sb.append(load(aT_hbm[i_a, k.span, rows.span]))  # [k, rows]
-            for n in tiles(N, N_TILE):
-                _columns(out_hbm, aT_sb, b_hbm, c_hbm, scale_sb, i, i_b, rows, n)
+        _product(out_hbm, aT_hbm, b_hbm, finish, i, min(i, B_a - 1), min(i, B_b - 1))
     return out_hbm
 
 
-def _columns(out_hbm, aT_sb, b_hbm, c_hbm, scale_sb, i, i_b, rows, n):
+def _product(out_hbm, aT_hbm, b_hbm, finish, i, i_a, i_b):
+    """One matrix product."""
+    K, M = aT_hbm.shape[1], aT_hbm.shape[2]
+    N = b_hbm.shape[2]
+    width = 2 if b_hbm.dtype in (nl.bfloat16, nl.float16) else 4
+    once = M > ROW_TILES * M_TILE and len(tiles(K, K_TILE)) * N * width <= RESIDENT
+    b_sb = []
+    for rows in tiles(M, ROW_TILES * M_TILE):
+        aT_sb = []
+        for k in tiles(K, K_TILE):
+            aT_sb.append(load(aT_hbm[i_a, k.span, rows.span]))  # [k, rows]
+            if once and rows.index == 0:
+                b_sb.append(load(b_hbm[i_b, k.span, 0:N]))  # [k, N]
+        for n in tiles(N, N_TILE):
+            _columns(out_hbm, aT_sb, b_hbm, b_sb, finish, i, i_b, rows, n)
+
+
+def _columns(out_hbm, aT_sb, b_hbm, b_sb, finish, i, i_b, rows, n):
     """One column tile of the result, for all row tiles of a block."""
     c_ps = []
     for m in tiles(rows.size, M_TILE):
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
     for k in tiles(b_hbm.shape[1], K_TILE):
-        b_sb = load(b_hbm[i_b, k.span, n.span])  # [k, n]
+        moving_sb = load(b_hbm[i_b, k.span, n.span]) if len(b_sb) == 0 else b_sb[k.index][:, n.span]  # [k, n]
         for m in tiles(rows.size, M_TILE):
             # The first matmul of a tile must overwrite PSUM: a memset does not count on trn1 and trn2.
-            nisa.nc_matmul(dst=c_ps[m.index], stationary=aT_sb[k.index][:, m.span], moving=b_sb, accumulate=k.index > 0)
+            nisa.nc_matmul(
+                dst=c_ps[m.index], stationary=aT_sb[k.index][:, m.span], moving=moving_sb, accumulate=k.index > 0
+            )
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
-        if scale_sb is None:
-            store(out_hbm[i, here, n.span], c_ps[m.index])
+        store(out_hbm[i, here, n.span], _finished(c_ps[m.index], finish, i, here, n, out_hbm.dtype))
+
+
+def _finished(c_ps, finish, i, here, n, dtype):
+    """Scale, add, add the bias and apply the activation, as far as asked for."""
+    c_hbm, scale_sb, bias_sb, activation = finish
+    last_sb = c_ps
+    if scale_sb is not None:
+        m = c_ps.shape[0]
+        alpha, beta = scale_sb[0:m, 0:1], scale_sb[0:m, 1:2]
+        last_sb = nl.ndarray((m, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+        if bias_sb is None:
+            nisa.tensor_scalar(dst=last_sb, data=c_ps, op0=nl.multiply, operand0=alpha)
         else:
-            scaled_sb = nl.ndarray((m.size, n.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
-            alpha, beta = scale_sb[0 : m.size, 0:1], scale_sb[0 : m.size, 1:2]
-            if c_hbm is None:
-                nisa.tensor_scalar(dst=scaled_sb, data=c_ps[m.index], op0=nl.multiply, operand0=alpha)
-            else:
-                product_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-                nisa.tensor_scalar(dst=product_sb, data=c_ps[m.index], op0=nl.multiply, operand0=alpha)
-                c_sb = load(c_hbm[i, here, n.span])  # [m, n]
-                nisa.scalar_tensor_tensor(
-                    dst=scaled_sb, data=c_sb, op0=nl.multiply, operand0=beta, op1=nl.add, operand1=product_sb
-                )
-            store(out_hbm[i, here, n.span], scaled_sb)
+            nisa.scalar_tensor_tensor(
+                dst=last_sb, data=c_ps, op0=nl.multiply, operand0=alpha, op1=nl.add, operand1=bias_sb[0:m, n.span]
+            )
+        if c_hbm is not None:
+            c_sb = load(c_hbm[i, here, n.span])  # [m, n]
+            product_sb, last_sb = last_sb, nl.ndarray((m, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+            nisa.scalar_tensor_tensor(
+                dst=last_sb, data=c_sb, op0=nl.multiply, operand0=beta, op1=nl.add, operand1=product_sb
+            )
+    if activation != "none":
+        functions = {"relu": nl.relu, "gelu": nl.gelu, "silu": nl.silu, "sigmoid": nl.sigmoid, "tanh": nl.tanh}
+        active_sb = nl.ndarray(last_sb.shape, dtype=dtype, buffer=nl.sbuf)  # [m, n]
+        nisa.activation(dst=active_sb, op=functions[activation], data=last_sb)
+        last_sb = active_sb
+    if last_sb.buffer == nl.sbuf and last_sb.dtype != dtype:
+        rounded_sb = nl.ndarray(last_sb.shape, dtype=dtype, buffer=nl.sbuf)  # [m, n]
+        nisa.tensor_copy(dst=rounded_sb, src=last_sb)
+        last_sb = rounded_sb
+    return last_sb

@@ -248,6 +248,10 @@ def activation_named(op: Any) -> Activation:
     return found
 
 
+# once for each kernel line, as Python does with warnings of its own
+_warned: dict[Any, Any] = {}
+
+
 def warn_out_of_range(function: Activation, x: Array, line: str) -> None:
     """Warn when ``x`` leaves the range for which hardware has a fit. NaN counts as inside: nothing is lost there."""
     values = np.abs(x) if function.symmetric else x
@@ -255,8 +259,6 @@ def warn_out_of_range(function: Activation, x: Array, line: str) -> None:
         if not ((values < F32(function.low - function.slack)) | (values > F32(function.high + function.slack))).any():
             return
     gives = "a cubic" if function.name == "sin" else "invalid results"
-    warnings.warn(
-        f"activation {function.name}: values outside {function.range_text()}, where hardware gives {gives} ({line})",
-        OutOfRange,
-        stacklevel=4,
-    )
+    text = f"activation {function.name}: values outside {function.range_text()}, where hardware gives {gives}"
+    file, _, number = line.rpartition(":")
+    warnings.warn_explicit(text, OutOfRange, file or "kernel", int(number) if number.isdigit() else 1, registry=_warned)

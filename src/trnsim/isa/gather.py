@@ -124,7 +124,7 @@ def local_gather(
     if s.numerics:
         values = _gather_groups(flat(values), wanted.astype(np.int64), each)
     s.write(dst, values, "dst", (SBUF,))
-    return s.done("gpsimd", (dst,), (src_buffer, index), indices=count, per_index=each)
+    return s.done("gpsimd", (dst,), (src_buffer, index), num_valid_indices=count, num_elem_per_idx=each)
 
 
 def _check_counts(each: int, count: int, most: int) -> None:

@@ -146,7 +146,8 @@ def affine_select(
             values = np.where(keep, to_f32(values), otherwise)
         else:
             # equal dtypes pass unconverted, so that int32 keeps all its bits
-            values = np.where(keep, values, cast(np.asarray(otherwise), dst.dtype))
+            fill = otherwise if values.dtype == np.float32 else cast(np.asarray(otherwise), dst.dtype)
+            values = np.where(keep, values, fill)
     s.write(dst, values, "dst", (SBUF,))
     return s.done("gpsimd", (dst,), (on_true_tile,), op=compare.name)
 

@@ -14,7 +14,7 @@ from trnsim.errors import NotModelled, PsumRule, WrongArgument, WrongShape
 from trnsim.language.dtypes import bfloat16, float32, to_f32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
-from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session
+from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session, shadow_of
 
 
 def check_dst(s: Session, dst: NkiTensor, m: int, n: int) -> None:
@@ -92,15 +92,21 @@ def store(s: Session, dst: NkiTensor, product: Any, accumulate: bool | None) -> 
     """Write or add ``product`` [m, n] to ``dst``; True when (part of) it was added.
 
     Without ``accumulate`` each element is decided by itself: what a matmul wrote before is added to, the rest is
-    overwritten. So overlapping destinations, as a convolution has them, accumulate where they overlap.
+    overwritten. So overlapping destinations, as a convolution has them, accumulate where they overlap. Only what was
+    written through the same tensor counts: another one at its address starts anew.
     """
     if not s.numerics:
         s.write(dst, product, "dst", (PSUM,), code=MATMUL)
-        return bool(accumulate)
+        # without values there are no marks: a tile that was a destination before is taken for the same sum
+        begun = s.state.setdefault("psum begun", set())
+        again = (dst.storage.uid, dst.offset) in begun
+        begun.add((dst.storage.uid, dst.offset))
+        return again if accumulate is None else accumulate
     if accumulate is False:
         s.write(dst, product, "dst", (PSUM,), code=MATMUL)
         return False
-    marks = _marks(s, dst)
+    own = accumulate is None and dst.storage.shadow is not None and dst.dynamic is None
+    marks = _marks(s, shadow_of(dst) if own else dst)
     if type(marks) is int and marks == MATMUL:
         return _add(s, dst, product)
     if accumulate:
@@ -198,7 +204,6 @@ def _add(s: Session, dst: NkiTensor, product: np.ndarray) -> bool:
     if dst.dynamic is None and dst.array.dtype == float32:
         window = dst.array
         np.add(window, product.reshape(window.shape), out=window)
-        s.operand(dst, "dst", (PSUM,))
         s.touch(dst)
         s.mark(dst, MATMUL)
         return True

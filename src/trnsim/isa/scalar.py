@@ -154,8 +154,8 @@ def _finish(
     """Apply the function to ``x [P, F]``, write the result, and do the reduction."""
     if not s.numerics:
         s.write(dst, x, "dst")
-        if reduce_res is not None:
-            s.write(reduce_res, x, "reduce_res")
+        if command is not cmd.idle or reduce_res is not None:
+            _accumulate(s, command, reduce_op, np.zeros((data.shape[0], 1), F32), data, reduce_res)
         return
     if function.narrow and s.checks:
         warn_out_of_range(function, x, s.line())

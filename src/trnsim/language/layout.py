@@ -156,7 +156,7 @@ def as_index(value: Any) -> int:
         return int(value.value)
     try:
         return int(value.__index__())
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise WrongArgument(
             f"{value!r} ({type(value).__name__}) is no index",
             rule="index",

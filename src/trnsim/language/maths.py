@@ -245,14 +245,18 @@ def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> Any:
         return getattr(np, name)(to_f32(x), to_f32(y))
 
 
+def _rows(s: Session, value: Any, role: str) -> np.ndarray:
+    if not isinstance(value, NkiTensor):
+        return np.asarray(value)
+    read = s.read(value, role)
+    return read.reshape(read.shape[0], -1)
+
+
 def _no_hardware(name: str) -> Any:
     """An instruction hardware lacks, recorded as the ``tensor_tensor`` it resembles."""
 
     def emulated(s: Session, dst: NkiTensor, x: Any, y: Any) -> NkiInstruction:
-        left, right = (
-            (s.read(v, role).reshape(v.shape[0], -1) if isinstance(v, NkiTensor) else np.asarray(v))
-            for v, role in ((x, "x"), (y, "y"))
-        )
+        left, right = _rows(s, x, "x"), _rows(s, y, "y")
         values = _quotient(name, left, right) if s.numerics else left
         s.write(dst, values, "dst")
         return s.done("vector", (dst,), (x, y), op=name)

@@ -16,7 +16,7 @@ from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.results import as_tile, dtype_or, function, promote, same, tile
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, SBUF, SHARED_HBM
-from trnsim.session import Session, instruction, require_session
+from trnsim.session import require_session
 
 psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 
@@ -275,9 +275,10 @@ def rand(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTenso
     return dst
 
 
-@instruction
-def device_print(s: Session, print_prefix: str, tensor: Any) -> None:
+@function
+def device_print(print_prefix: str, tensor: Any) -> None:
     """Print ``print_prefix`` and the values of a tensor in SBUF or HBM, at once."""
+    s = require_session("nl.device_print")
     if not isinstance(print_prefix, str):
         raise WrongArgument(
             f"print_prefix is {print_prefix!r} ({type(print_prefix).__name__})",
@@ -287,8 +288,6 @@ def device_print(s: Session, print_prefix: str, tensor: Any) -> None:
             hint="the prefix is a constant string",
         )
     values = s.read(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
-    shown: Any = np.array2string(values) if s.numerics else "values are not computed in timing-only mode"
-    sys.stdout.write(f"{print_prefix} {tensor.name}{list(tensor.shape)} {tensor.dtype}\n{shown}\n")
-    for probe in s.probes or ():
-        probe.see(s, print_prefix, tensor)
-    s.done("sync", (), (tensor,), op="print")
+    shown = np.array2string(values) if s.numerics else "values are not computed in timing-only mode"
+    core = f" core {s.core}" if s.grid else ""
+    sys.stdout.write(f"{print_prefix}{core} {tensor.name}{list(tensor.shape)} {tensor.dtype}\n{shown}\n")

@@ -130,10 +130,11 @@ class NkiTensor(Access):
         storage = self.storage
         arena = storage.arena if arena is None else arena
         item = int(self.dtype.itemsize)
-        marks = arena.marks_for(item)
-        unit = arena.unit
         # bytes of the address space the reference describes; equal to the physical ones unless NKI_PRECISE_FP=0
         scale = storage.physical.itemsize // storage.itemsize if storage.physical.itemsize > storage.itemsize else 1
+        # an address between two units needs marks for every byte
+        marks = arena.marks_for(1 if storage.base // scale % arena.unit else item)
+        unit = arena.unit
         per = item // unit
         if storage.on_chip:
             row = self.row

@@ -1,9 +1,13 @@
-"""Shared hardware a schedule plays on: the Tensor Engine's activity monitor and the DMA engines."""
+"""What a schedule plays on: the Tensor Engine's activity monitor, the DMA engines, meeting points between cores."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from trnsim.targets import Timing
 from trnsim.timing.dma import Transfer
+from trnsim.timing.stream import Stream
 
 
 class Throttle:
@@ -56,10 +60,14 @@ class Throttle:
 
 
 class DmaEngines:
-    """The DMA engines of one core, each serving what reaches it in order."""
+    """The DMA engines of one core, each serving what reaches it in order.
 
-    def __init__(self, time: Timing) -> None:
+    ``cores`` run at once on one HBM stack, whose rate they share.
+    """
+
+    def __init__(self, time: Timing, cores: int = 1) -> None:
         self.time = time
+        self.slower = max(1.0, time.dma_rate * time.dma_engines * cores / time.hbm_rate) if cores > 1 else 1.0
         self.busy = [0.0] * time.dma_engines
         self.begin = 0.0
         self._free = [0.0] * time.dma_engines
@@ -75,7 +83,9 @@ class DmaEngines:
         stretch = time.dma_read_stretch if transfer.load else 1.0
         finish = arrive
         first = float("inf")
+        slower = self.slower
         for e, work, packets in transfer.work:
+            work *= slower
             begin = free[e]
             load, before = last[e]
             if begin <= arrive:
@@ -93,3 +103,26 @@ class DmaEngines:
                 finish = stop
         self.begin = first
         return finish + (time.dma_load if transfer.load else time.dma_store)
+
+
+class Meetings:
+    """Where cores and ranks wait for each other: everybody goes on when the last has come."""
+
+    def __init__(self, streams: Iterable[Stream]) -> None:
+        self._parties: dict[Any, int] = {}
+        self._here: dict[Any, list[tuple[Any, int, float]]] = {}
+        for stream in streams:
+            for key in stream.sync.values():
+                self._parties[key] = self._parties.get(key, 0) + 1
+
+    def arrive(self, key: Any, who: Any, i: int, at: float) -> bool:
+        """``who`` comes to instruction ``i`` at ``at``; true when it need not wait. Lets the others go when it is the last."""
+        here = self._here.setdefault(key, [])
+        here.append((who, i, at))
+        if len(here) < self._parties.get(key, 1):
+            return False
+        for other, j, _ in here:
+            if other is not who:
+                other.meet(j, at)
+        del self._here[key]
+        return True

@@ -8,8 +8,8 @@ from typing import Any
 
 from trnsim.session import Record
 from trnsim.targets import Target
-from trnsim.timing.report import Report
-from trnsim.timing.schedule import Schedule
+from trnsim.timing.report import Report, make_report
+from trnsim.timing.schedule import schedule_all
 from trnsim.timing.stream import Stream
 
 
@@ -49,7 +49,8 @@ def profile(kernel: Any, *, target: Any = None, numerics: bool = True, **options
         launch = Launch(made, params, recorder)  # type: ignore[arg-type]
         result = launch.run(args, kwargs)
         given = frozenset(storage.uid for storage in launch.arguments.storages)
-        schedules = [Schedule(stream, given=given) for _, stream in sorted(recorder.streams.items())]
-        return result, Report.of(launch.name, params.target, schedules)
+        streams = [stream for _, stream in sorted(recorder.streams.items())]
+        schedules = schedule_all(streams, given=given, cores=launch.cores)
+        return result, make_report(launch.name, params.target, launch.cores, schedules)
 
     return run

@@ -1,42 +1,273 @@
-"""What a profile says."""
+"""What a profile says: a value to read, print, compare and save."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from trnsim.errors import WrongArgument
 from trnsim.targets import Target
-from trnsim.timing.schedule import QUEUES, Schedule
+from trnsim.timing.costs import itemsize
+from trnsim.timing.path import Step, critical_path
+from trnsim.timing.schedule import MODES, QUEUES, REASONS, Schedule
+
+# static loops are unrolled: programs of this size are slow to compile
+MANY_INSTRUCTIONS = 100_000
 
 
-@dataclass
+class Use(NamedTuple):
+    """How much one engine or queue did: seconds busy (of all cores together), share of the active time, instructions."""
+
+    busy_s: float
+    utilisation: float
+    instructions: int
+
+
+class Slice(NamedTuple):
+    """One bar of the timeline."""
+
+    track: str
+    name: str
+    start_s: float
+    end_s: float
+    line: str
+    core: int
+    index: int
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
-    """A prediction."""
+    """Predicted time of one kernel on one target.
+
+    Attributes:
+        total_s: what a hardware profile calls total_time: preamble, kernel, postamble.
+        active_s: first trigger to last data.
+        benchmark_s: what a host-side benchmark of the kernel shows.
+        engines: use of ``tensor vector scalar gpsimd sync``, the DMA-issuing queues, and ``dma``: the busiest DMA engine.
+        instructions: how many of each name.
+        hbm_read_bytes, hbm_written_bytes: traffic of all cores.
+        flops: of matrix products, transposes not counted; ``flops_per_s`` over the active time; ``peak_flops_per_s`` of
+            the dtypes used; ``fraction_of_peak`` their ratio.
+        binds: what most of the critical path was spent on; ``spent_s`` has all of it.
+        critical_path: instructions with source lines, in the order of time.
+        sbuf_bytes, psum_banks: most in use at once, per partition.
+        assumed: share of engine time that rests on laws without a public measurement.
+        uncosted: instructions the model has no cost for, by name; their time is missing.
+        warnings: sentences.
+    """
 
     kernel: str
     target: Target
-    schedules: list[Schedule]
+    cores: int
     total_s: float
     active_s: float
-    busy_s: dict[str, float]
-
-    @classmethod
-    def of(cls, kernel: str, target: Target, schedules: list[Schedule]) -> Report:
-        time = target.timing
-        first = min((min(s.start) for s in schedules if len(s.stream)), default=0.0)
-        last = max((max(s.end) for s in schedules if len(s.stream)), default=0.0)
-        busy = {q: sum(s.busy[i] for s in schedules) * 1e-9 for i, q in enumerate(QUEUES)}
-        busy["dma"] = sum(max(s.dma_busy) for s in schedules) * 1e-9
-        return cls(kernel, target, schedules, (time.preamble + last + time.postamble) * 1e-9, (last - first) * 1e-9, busy)
+    benchmark_s: float
+    engines: dict[str, Use]
+    instructions: dict[str, int]
+    hbm_read_bytes: int
+    hbm_written_bytes: int
+    flops: int
+    peak_flops_per_s: float
+    binds: str
+    spent_s: dict[str, float]
+    critical_path: list[Step] = field(repr=False)
+    sbuf_bytes: int
+    psum_banks: int
+    throttled_s: float
+    table_loads: int
+    assumed: float
+    uncosted: dict[str, int]
+    warnings: list[str]
+    schedules: list[Schedule] = field(repr=False, compare=False)
 
     @property
-    def benchmark_s(self) -> float:
-        return self.active_s + self.target.timing.launch * 1e-9
+    def instruction_count(self) -> int:
+        """All instructions of all cores."""
+        return sum(self.instructions.values())
+
+    @property
+    def flops_per_s(self) -> float:
+        return self.flops / self.active_s if self.active_s else 0.0
+
+    @property
+    def fraction_of_peak(self) -> float:
+        peak = self.peak_flops_per_s * self.cores
+        return self.flops_per_s / peak if peak else 0.0
+
+    @property
+    def intensity(self) -> float:
+        """Floating-point operations per byte of HBM traffic."""
+        moved = self.hbm_read_bytes + self.hbm_written_bytes
+        return self.flops / moved if moved else 0.0
 
     def __str__(self) -> str:
-        rows = [f"{self.kernel} on {self.target}: predicted {self.total_s * 1e6:.2f} us total, {self.active_s * 1e6:.2f} us active"]
-        for q, b in self.busy_s.items():
-            rows.append(f"  {q:12s} {b * 1e6:12.2f} us {100 * b / max(self.active_s, 1e-12):6.1f} %")
-        for s in self.schedules:
-            rows.append(f"  sbuf {s.sbuf_peak} psum {s.psum_peak} read {s.read_bytes} written {s.written_bytes} uncosted {s.uncosted} n={len(s.stream)}")
-        return "\n".join(rows)
+        from trnsim.timing.show import page
+
+        return page(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the same keys in every version."""
+        return {
+            "kernel": self.kernel,
+            "target": self.target.name,
+            "cores": self.cores,
+            "predicted": True,
+            "total_s": self.total_s,
+            "active_s": self.active_s,
+            "benchmark_s": self.benchmark_s,
+            "engines": {name: use._asdict() for name, use in self.engines.items()},
+            "instructions": dict(self.instructions),
+            "instruction_count": self.instruction_count,
+            "hbm_read_bytes": self.hbm_read_bytes,
+            "hbm_written_bytes": self.hbm_written_bytes,
+            "flops": self.flops,
+            "flops_per_s": self.flops_per_s,
+            "peak_flops_per_s": self.peak_flops_per_s,
+            "fraction_of_peak": self.fraction_of_peak,
+            "intensity": self.intensity,
+            "binds": self.binds,
+            "spent_s": dict(self.spent_s),
+            "critical_path": [step._asdict() for step in self.critical_path],
+            "sbuf_bytes": self.sbuf_bytes,
+            "psum_banks": self.psum_banks,
+            "throttled_s": self.throttled_s,
+            "table_loads": self.table_loads,
+            "assumed": self.assumed,
+            "uncosted": dict(self.uncosted),
+            "warnings": list(self.warnings),
+        }
+
+    def timeline(self) -> Iterator[Slice]:
+        """Every instruction and transfer as a bar; transfers are on tracks of their own beside the queues that issue them."""
+        for core, s in enumerate(self.schedules):
+            stream = s.stream
+            for i in range(len(stream)):
+                kind = stream.kinds[stream.kind[i]]
+                line = stream.lines[stream.line[i]]
+                queue = QUEUES[s.queue[i]]
+                why = REASONS[s.reason[i]]
+                if kind.transfer is None:
+                    yield Slice(queue, kind.call.name, s.start[i] * 1e-9, s.end[i] * 1e-9, line, core, i, why)
+                    continue
+                mode = MODES[s.mode[i]]
+                way = "load" if kind.transfer.load else "store"
+                yield Slice(queue, f"issue {way}", s.start[i] * 1e-9, (s.start[i] + 60.0) * 1e-9, line, core, i, why)
+                detail = f"{kind.transfer.nbytes} bytes in {kind.transfer.descriptors} descriptors, {mode}"
+                yield Slice(f"{way}s", kind.call.name, s.moving[i] * 1e-9, s.end[i] * 1e-9, line, core, i, detail)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the timeline: ``.html`` is one self-contained page, ``.pftrace`` opens in Perfetto, ``.json`` is `to_dict`."""
+        path = Path(path)
+        if path.suffix == ".html":
+            from trnsim.trace import write_html
+
+            write_html(self, path)
+        elif path.suffix == ".pftrace":
+            from trnsim.trace import write_perfetto
+
+            write_perfetto(self, path)
+        elif path.suffix == ".json":
+            import json
+
+            path.write_text(json.dumps(self.to_dict(), indent=2))
+        else:
+            raise WrongArgument(
+                f"{path.name} has the suffix {path.suffix!r}", rule="save", got=path.suffix, limit=[".html", ".pftrace", ".json"], hint="name the file x.html, x.pftrace or x.json"
+            )
+        return path
+
+
+def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedule]) -> Report:
+    """Read a report out of played schedules."""
+    time = target.timing
+    played = [s for s in schedules if len(s.stream)]
+    first = min((min(s.start) for s in played), default=0.0)
+    last = max((max(s.end) for s in played), default=0.0)
+    active = (last - first) * 1e-9
+    engines: dict[str, Use] = {}
+    whole = active * max(1, len(played)) or 1.0
+    for q, name in enumerate(QUEUES):
+        busy = sum(s.busy[q] for s in played) * 1e-9
+        count = sum(s.count[q] for s in played)
+        if count or name in ("tensor", "vector", "scalar", "gpsimd"):
+            engines[name] = Use(busy, busy / whole, count)
+    moved = sum(max(s.dma_busy) for s in played) * 1e-9
+    engines["dma"] = Use(moved, moved / whole, sum(len(s.moving) for s in played))
+    instructions: dict[str, int] = {}
+    uncosted: dict[str, int] = {}
+    for s in played:
+        for kind in s.stream.kinds:
+            instructions[kind.call.name] = instructions.get(kind.call.name, 0) + kind.count
+        for name, count in s.uncosted.items():
+            uncosted[name] = uncosted.get(name, 0) + count
+    steps, spent = critical_path(played)
+    busy = sum(use.busy_s for name, use in engines.items() if name != "dma")
+    return Report(
+        kernel=kernel,
+        target=target,
+        cores=cores,
+        total_s=(time.preamble + last + time.postamble) * 1e-9,
+        active_s=active,
+        benchmark_s=active + time.launch * 1e-9,
+        engines=engines,
+        instructions=dict(sorted(instructions.items(), key=lambda each: (-each[1], each[0]))),
+        hbm_read_bytes=sum(s.read_bytes for s in played),
+        hbm_written_bytes=sum(s.written_bytes for s in played),
+        flops=sum(s.flops for s in played),
+        peak_flops_per_s=_peak(played, target),
+        binds=next(iter(spent), "nothing"),
+        spent_s=spent,
+        critical_path=steps,
+        sbuf_bytes=max((s.sbuf_peak for s in played), default=0),
+        psum_banks=-(-max((s.psum_peak for s in played), default=0) // target.psum_bank_bytes),
+        throttled_s=sum(s.throttled for s in played) * 1e-9,
+        table_loads=sum(s.table_loads for s in played),
+        assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
+        uncosted=uncosted,
+        warnings=_warnings(sum(instructions.values()), uncosted, played, target),
+        schedules=schedules,
+    )
+
+
+def _peak(schedules: list[Schedule], target: Target) -> float:
+    """Peak of the Tensor Engine for the mix of dtypes multiplied; of bf16 when nothing was."""
+    full = 2.0 * target.partitions * target.stationary_max * target.clock_ghz["tensor"] * 1e9
+    flops = ideal = 0.0
+    for s in schedules:
+        for kind in s.stream.kinds:
+            work = getattr(kind.cost, "flops", 0) * kind.count
+            if work:
+                flops += work
+                ideal += work / (full * _speed(kind.call.name, kind.call.reads[0].dtype, kind.call.info))
+    return flops / ideal if ideal else full
+
+
+@functools.cache
+def _speed_of(name: str, dtype: str, double: bool) -> float:
+    if name == "nc_matmul_mx":
+        return 4.0
+    if double:
+        return 2.0
+    return 0.25 if itemsize(dtype) == 4 and dtype != "tfloat32" else 1.0
+
+
+def _speed(name: str, dtype: str, info: dict[str, Any]) -> float:
+    return _speed_of(name, dtype, str(info.get("perf_mode", "none")) == "double_row")
+
+
+def _warnings(count: int, uncosted: dict[str, int], schedules: list[Schedule], target: Target) -> list[str]:
+    found = []
+    for name, times in sorted(uncosted.items()):
+        found.append(f"{name} has no cost law: {times} of them were counted as taking no time.")
+    if count > MANY_INSTRUCTIONS:
+        found.append(f"{count:,} instructions: static loops are unrolled, and the compiler may take minutes; dynamic loops keep programs small.")
+    peak = max((s.sbuf_peak for s in schedules), default=0)
+    if peak > target.sbuf_partition_bytes:
+        found.append(
+            f"Tensors alive together take {peak} bytes of an SBUF partition, which has {target.sbuf_partition_bytes}; the compiler would spill or refuse."
+        )
+    return found

@@ -9,16 +9,18 @@ with semaphore latency, engines that take one instruction at a time, the Tensor 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from trnsim.memory import HBM, SHARED_HBM
 from trnsim.targets import Target
 from trnsim.timing.costs import Uncosted
-from trnsim.timing.engines import DmaEngines, Throttle
+from trnsim.timing.engines import DmaEngines, Meetings, Throttle
 from trnsim.timing.hazards import BYTES, RESULT, TURN, Gate, Hazards
 from trnsim.timing.stream import Kind, Stream
 
-QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma.sync", "dma.scalar")
-TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, DMA_SYNC, DMA_SCALAR = range(7)
+QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma.sync", "dma.scalar", "cc")
+TENSOR, VECTOR, SCALAR, GPSIMD, SYNC, DMA_SYNC, DMA_SCALAR, COLLECTIVE = range(8)
 _QUEUE = {name: number for number, name in enumerate(QUEUES)}
 
 WINDOW = 1000
@@ -31,14 +33,30 @@ REASONS = ("engine", "data", "memory", "start")
 STATIC, SWDGE, HWDGE = range(3)
 MODES = ("static", "swdge", "hwdge")
 
+_NEVER = float("inf")
+
 
 class Schedule:
-    """The schedule of one core's stream. ``start[i]`` and ``end[i]`` are nanoseconds after the preamble."""
+    """The schedule of one core's stream. ``start[i]`` and ``end[i]`` are nanoseconds after the preamble.
 
-    def __init__(self, stream: Stream, *, given: frozenset[int] = frozenset(), window: int = WINDOW) -> None:
+    ``cause[i]`` is the instruction that decided when ``i`` started, ``reason[i]`` how, ``moving[i]`` when the first byte
+    of a DMA moved.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        given: frozenset[int] = frozenset(),
+        window: int = WINDOW,
+        cores: int = 1,
+        meetings: Meetings | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
         self.stream = stream
         self.target: Target = stream.target
         self.window = window
+        self.progress = progress
         n = len(stream)
         self.start = [0.0] * n
         self.end = [0.0] * n
@@ -50,31 +68,47 @@ class Schedule:
         self.busy = [0.0] * len(QUEUES)
         self.count = [0] * len(QUEUES)
         self.table_loads = 0
+        self.assumed = 0.0
         self.uncosted: dict[str, int] = {}
         self.read_bytes = self.written_bytes = 0
         self.flops = 0
+        self.sbuf_peak = self.psum_peak = 0
         self._outside = given | _results(stream)
         self._pe = Throttle(self.target.timing)
-        self._dma = DmaEngines(self.target.timing)
+        self._dma = DmaEngines(self.target.timing, cores)
+        self._meetings = meetings or Meetings(())
+        self._met: list[tuple[int, float]] = []
         self._table: str | None = None
-        self._ports = [0.0, 0.0]
         self._fixed = [self._queue_of(kind) for kind in stream.kinds]
-        self._run()
-        self.dma_busy = self._dma.busy
-        self.throttled = self._pe.lost
 
-    def _run(self) -> None:
+    def run(self) -> Schedule:
+        """Play a core that meets nobody."""
+        for _ in self.play():
+            pass
+        return self
+
+    @property
+    def dma_busy(self) -> list[float]:
+        """Nanoseconds each DMA engine moved data."""
+        return self._dma.busy
+
+    @property
+    def throttled(self) -> float:
+        """Nanoseconds the Tensor Engine lost to its half clock."""
+        return self._pe.lost
+
+    def play(self) -> Iterator[float]:
+        """Run to the end, yielding the time of every step before it is made."""
         stream, time = self.stream, self.target.timing
         n = len(stream)
         start, end, queue_of = self.start, self.end, self.queue
         cause, reason = self.cause, self.reason
-        kind_of = stream.kind
-        fixed = self._fixed
+        kind_of, fixed, sync = stream.kind, self._fixed, stream.sync
         place = _places(stream)
         done = bytearray(n)
         hazards = Hazards(stream, queue_of, end, done, TENSOR)
+        watched = hazards.watched
         free = [0.0] * len(QUEUES)
-        # P: GpSimd begins 1.27 us after the other engines
         free[GPSIMD] = time.gpsimd_begin
         before = [-1] * len(QUEUES)
         available: list[list[tuple[int, int]]] = [[] for _ in QUEUES]
@@ -82,13 +116,13 @@ class Schedule:
         ready = [0.0] * n
         waits = [0] * n
         followers: dict[int, list[tuple[int, int]]] = {}
-        watched = hazards.watched
         wake = [time.semaphore] * len(QUEUES)
         wake[TENSOR] = time.semaphore_pe
         wake_dma, wake_swdge = time.semaphore_dma, time.semaphore_swdge
         is_dma = [kind.transfer is not None for kind in stream.kinds]
         heappush, heappop = heapq.heappush, heapq.heappop
         queues = range(len(QUEUES))
+        met = self._met
 
         def seen(p: int, i: int, how: int) -> float:
             """When ``i`` may start as far as ``p`` is concerned."""
@@ -101,9 +135,37 @@ class Schedule:
                 return end[p] + wake_swdge
             return end[p] + wake[qi]
 
-        admitted = oldest = 0
-        stretch = 0
+        def later(j: int, t: float, p: int, why: int) -> None:
+            """``j`` has one thing less to wait for, which was there at ``t``."""
+            if t > ready[j]:
+                ready[j] = t
+                cause[j] = p
+                reason[j] = why
+            waits[j] -= 1
+            if not waits[j]:
+                heappush(future[queue_of[j]], (ready[j], j))
+
+        def finished(i: int) -> None:
+            """``i`` has a time: tell who waits for it."""
+            done[i] = 1
+            for j, how in followers.pop(i, ()):
+                later(j, seen(i, j, how), i, DATA if how == RESULT else MEMORY)
+            if i in watched:
+                let: list[tuple[int, Gate]] = []
+                hazards.passed(i, let)
+                for j, gate in let:
+                    later(j, gate.end + wake[queue_of[j]], gate.last, MEMORY)
+
+        admitted = oldest = stretch = 0
         while oldest < n:
+            while met:
+                i, at = met.pop()
+                q = queue_of[i]
+                free[q] = self._begin(i, q, at)
+                finished(i)
+            while oldest < n and done[oldest]:
+                oldest += 1
+                stretch = 0
             limit = oldest + self.window + stretch
             if limit > n:
                 limit = n
@@ -111,7 +173,7 @@ class Schedule:
                 i = admitted
                 admitted += 1
                 q = fixed[kind_of[i]]
-                queue_of[i] = self._dma_queue(i) if q < 0 else q
+                queue_of[i] = q = self._dma_queue(i) if q < 0 else q
                 missing = 0
                 latest = 0.0
                 for p, how in hazards.admit(i).items():
@@ -131,14 +193,14 @@ class Schedule:
                     if gate.left:
                         gate.waiting.append(i)
                         missing += 1
-                    elif gate.end + wake[queue_of[i]] > latest:
-                        latest = gate.end + wake[queue_of[i]]
+                    elif gate.end + wake[q] > latest:
+                        latest = gate.end + wake[q]
                         cause[i], reason[i] = gate.last, MEMORY
                 ready[i] = latest
                 waits[i] = missing
                 if not missing:
-                    heappush(future[queue_of[i]], (latest, i))
-            q, at = -1, float("inf")
+                    heappush(future[q], (latest, i))
+            q, at = -1, _NEVER
             for candidate in queues:
                 if available[candidate]:
                     t = free[candidate]
@@ -150,9 +212,14 @@ class Schedule:
                     continue
                 if t < at:
                     q, at = candidate, t
-            if q < 0:
+            if q < 0 and oldest < n and admitted < n:
                 # everybody waits for an instruction beyond the window
                 stretch += self.window
+                continue
+            if oldest >= n:
+                break
+            yield at
+            if met or q < 0:
                 continue
             ahead, now = future[q], available[q]
             while ahead and ahead[0][0] <= at:
@@ -163,34 +230,20 @@ class Schedule:
                 cause[i], reason[i] = before[q], BUSY
             elif cause[i] < 0:
                 reason[i] = FREE
-            free[q] = self._begin(i, q, at)
             before[q] = i
-            done[i] = 1
-            for j, how in followers.pop(i, ()):
-                t = seen(i, j, how)
-                if t > ready[j]:
-                    ready[j] = t
-                    cause[j] = i
-                    reason[j] = DATA if how == RESULT else MEMORY
-                waits[j] -= 1
-                if not waits[j]:
-                    heappush(future[queue_of[j]], (ready[j], j))
-            if i in watched:
-                let: list[tuple[int, Gate]] = []
-                hazards.passed(i, let)
-                for j, gate in let:
-                    t = gate.end + wake[queue_of[j]]
-                    if t > ready[j]:
-                        ready[j] = t
-                        cause[j], reason[j] = gate.last, MEMORY
-                    waits[j] -= 1
-                    if not waits[j]:
-                        heappush(future[queue_of[j]], (ready[j], j))
-            while oldest < n and done[oldest]:
-                oldest += 1
-                stretch = 0
+            if sync and i in sync and not self._meetings.arrive(sync[i], self, i, at):
+                free[q] = _NEVER
+                continue
+            free[q] = self._begin(i, q, at)
+            finished(i)
+            if self.progress is not None and not oldest & 8191:
+                self.progress(oldest, n)
         self.sbuf_peak = hazards.pools["sbuf"].peak
         self.psum_peak = hazards.pools["psum"].peak
+
+    def meet(self, i: int, at: float) -> None:
+        """Whom instruction ``i`` waited for arrived at ``at``."""
+        self._met.append((i, at))
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
@@ -250,6 +303,8 @@ class Schedule:
             load = self.target.timing.act_table
             busy += load
             done += load
+        if cost.basis == "assumed":
+            self.assumed += busy
         self.busy[q] += busy
         self.end[i] = at + done
         return at + busy
@@ -274,12 +329,44 @@ class Schedule:
         return at + busy
 
 
+def play_together(schedules: list[Schedule]) -> None:
+    """Play cores that meet each other, step by step in the order of time."""
+    steps = [schedule.play() for schedule in schedules]
+    heap: list[tuple[float, int]] = []
+    for number, step in enumerate(steps):
+        at = next(step, None)
+        if at is not None:
+            heap.append((at, number))
+    heapq.heapify(heap)
+    stalled: set[int] = set()
+    while heap or stalled:
+        if not heap:
+            # whoever waited has been met by now, or the simulation itself would have deadlocked
+            heap = [(0.0, number) for number in stalled]
+            stalled.clear()
+        _, number = heapq.heappop(heap)
+        at = next(steps[number], None)
+        if at is None:
+            continue
+        if at == _NEVER:
+            stalled.add(number)
+        else:
+            heapq.heappush(heap, (at, number))
+        for other in list(stalled):
+            if schedules[other]._met:
+                stalled.discard(other)
+                heapq.heappush(heap, (0.0, other))
+
+
 def _results(stream: Stream) -> frozenset[int]:
     """HBM tensors a kernel writes without reading: what it returns."""
     read: set[int] = set()
     written: set[int] = set()
     regions = stream.regions
-    for found, each in ((read, set(stream.reads)), (written, set(stream.writes))):
+    # a barrier names a tensor without touching it
+    apart = stream.sync
+    reads = {numbers for i, numbers in enumerate(stream.reads) if i not in apart} if apart else set(stream.reads)
+    for found, each in ((read, reads), (written, set(stream.writes))):
         for numbers in each:
             for number in numbers:
                 if regions[number].operand.buffer in (HBM, SHARED_HBM):
@@ -317,3 +404,14 @@ def _places(stream: Stream) -> list[int]:
             for number in stream.writes[i]:
                 waiting.setdefault(regions[number].uid, []).append((i, number))
     return place
+
+
+def schedule_all(streams: list[Stream], *, given: frozenset[int], cores: int, progress: Any = None) -> list[Schedule]:
+    """Schedules of all cores of all ranks, in the order of ``streams``."""
+    meetings = Meetings(streams)
+    made = [Schedule(s, given=given, cores=cores, meetings=meetings, progress=progress) for s in streams]
+    if len(made) == 1:
+        made[0].run()
+    else:
+        play_together(made)
+    return made

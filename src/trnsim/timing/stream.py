@@ -43,7 +43,8 @@ class Stream:
     """Listens to a session (``trace=``) and keeps what the schedule needs.
 
     Instruction ``i`` is of kind ``kinds[kind[i]]``, reads and writes the regions ``reads[i]`` and ``writes[i]``, and
-    stands on source line ``lines[line[i]]``. ``last[uid]`` is the last instruction that touches a tensor.
+    stands on source line ``lines[line[i]]``. ``last[uid]`` is the last instruction that touches a tensor, and
+    ``sync[i]`` names where ``i`` meets other cores.
     """
 
     def __init__(self, target: Target) -> None:
@@ -58,6 +59,7 @@ class Stream:
         self.index: list[int] = []
         self.after: list[list[int]] = []
         self.last: dict[int, int] = {}
+        self.sync: dict[int, Any] = {}
         self._layouts: dict[Layout, int] = {}
         self._regions: dict[Operand, int] = {}
         self._kinds: dict[Any, Kind] = {}
@@ -92,7 +94,10 @@ class Stream:
             key.append(region.layout)
         if record.engine == "dma":
             key.append(_first_partition(record))
-        key.extend(record.cost.values())
+        cost = record.cost
+        if "sync" in cost:
+            self.sync[index] = cost.pop("sync")
+        key.extend(cost.values())
         try:
             kind = self._kinds.get(tuple(key))
         except TypeError:

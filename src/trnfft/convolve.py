@@ -1,0 +1,217 @@
+"""Convolution and correlation by transforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnfft import transform
+from trnfft.arguments import COMPLEX_OF, axis_of, numeric
+from trnfft.frequencies import next_fast_len
+from trnsci import ArgumentError, DtypeError, array_function, check
+from trnsci.precision import Precision, resolve
+
+Axes = int | Sequence[int] | None
+
+
+@array_function
+def fftconvolve(
+    a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
+) -> Any:
+    """Convolve two arrays over the given axes: ``y[k] = sum_j a[j] b[k - j]``.
+
+    Args:
+        a: real or complex.
+        b: the same number of dimensions and dtype; axes that are not convolved broadcast.
+        mode: ``"full"``, ``"same"`` (size of ``a``, centred) or ``"valid"`` (terms without zero padding).
+        dim: the axes; by default all.
+        axes: NumPy's name for ``dim``.
+        precision: as for `fft`.
+
+    Raises:
+        ArgumentError: sizes, axes or mode do not fit.
+        DtypeError: dtypes differ or hold no numbers.
+
+    Error bound:
+        relative to ``norm(a) * norm(b)``: that of three transforms of the padded length.
+
+    Example:
+        >>> fftconvolve(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
+        tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
+    """
+    a, b, dims = _operands("fftconvolve", a, b, mode, dim, axes)
+    if mode == "valid" and _smaller("fftconvolve", a, b, dims):
+        a, b = b, a
+    full = _full(a, b, dims, resolve("fftconvolve", precision, a.dtype))
+    return _cut(full, a, b, mode, dims)
+
+
+@array_function
+def oaconvolve(
+    a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
+) -> Any:
+    """Convolve by overlap and add: blocks of the longer operand, for operands of very different lengths.
+
+    Arguments and results are those of `fftconvolve`; blocks are cut along the one axis where that saves most.
+
+    Example:
+        >>> oaconvolve(torch.ones(6), torch.ones(2)).round(decimals=4)
+        tensor([1., 2., 2., 2., 2., 2., 1.])
+    """
+    a, b, dims = _operands("oaconvolve", a, b, mode, dim, axes)
+    if mode == "valid" and _smaller("oaconvolve", a, b, dims):
+        a, b = b, a
+    policy = resolve("oaconvolve", precision, a.dtype)
+    axis, block = _block(a, b, dims)
+    if axis < 0:
+        full = _full(a, b, dims, policy)
+    else:
+        longer, shorter = (a, b) if a.shape[axis] >= b.shape[axis] else (b, a)
+        full = _overlap_add(longer, shorter, dims, axis, block, policy)
+    return _cut(full, a, b, mode, dims)
+
+
+@array_function
+def correlate(
+    a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
+) -> Any:
+    """Correlate two arrays: ``y[k] = sum_j a[j + k - (len(b) - 1)] conj(b[j])``; arguments as `fftconvolve`.
+
+    Example:
+        >>> correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 0.5])).round(decimals=4)
+        tensor([0.5000, 2.0000, 3.5000, 3.0000, 0.0000])
+    """
+    a, b, dims = _operands("correlate", a, b, mode, dim, axes)
+    swapped = mode == "valid" and _smaller("correlate", a, b, dims)
+    if swapped:
+        a, b = b, a
+    reversed_b = torch.conj_physical(b).flip(dims)
+    policy = resolve("correlate", precision, a.dtype)
+    result = _cut(_full(a, reversed_b, dims, policy), a, b, mode, dims)
+    return torch.conj_physical(result).flip(dims) if swapped else result
+
+
+def _operands(op: str, a: Any, b: Any, mode: str, dim: Any, axes: Any) -> tuple[Tensor, Tensor, list[int]]:
+    check.option(op, "mode", mode, ("full", "same", "valid"))
+    a, b = numeric(op, a), numeric(op, b)
+    if a.dtype != b.dtype:
+        if {a.dtype, b.dtype} not in ({d, c} for d, c in COMPLEX_OF.items()):
+            got = {"a": a.dtype, "b": b.dtype}
+            raise DtypeError(op=op, argument="dtype", got=got, hint="Convert one side; precision is not mixed silently")
+        a, b = (x if x.is_complex() else x.to(COMPLEX_OF[x.dtype]) for x in (a, b))
+    if a.ndim != b.ndim:
+        raise ArgumentError(op=op, argument="number of dimensions", got={"a": a.ndim, "b": b.ndim})
+    check.same_device(op, a=a, b=b)
+    if dim is not None and axes is not None:
+        raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+    wanted = axes if dim is None else dim
+    if wanted is None:
+        dims = list(range(a.ndim))
+    else:
+        dims = sorted({axis_of(op, d, None, a.ndim) for d in ([wanted] if isinstance(wanted, int) else wanted)})
+    rest = [d for d in range(a.ndim) if d not in dims]
+    check.broadcast(op, a=tuple(a.shape[d] for d in rest), b=tuple(b.shape[d] for d in rest))
+    return a, b, dims
+
+
+def _smaller(op: str, a: Tensor, b: Tensor, dims: list[int]) -> bool:
+    """Whether ``b`` is the larger one of a valid convolution; one must be larger on every axis."""
+    if all(a.shape[d] >= b.shape[d] for d in dims):
+        return False
+    if all(a.shape[d] <= b.shape[d] for d in dims):
+        return True
+    got = {"a": tuple(a.shape), "b": tuple(b.shape)}
+    expected = "one operand at least as long as the other on every axis, for mode 'valid'"
+    raise ArgumentError(op=op, argument="shape", got=got, expected=expected)
+
+
+def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: str) -> Tensor:
+    """Circular convolution of zero-padded operands."""
+    padded = [_padded(x, dims, lengths) for x in (a, b)]
+    if a.is_complex():
+        spectra = [transform.c2c(x, dims, False, "none", policy) for x in padded]
+        return transform.c2c(spectra[0] * spectra[1], dims, True, "full", policy)
+    spectra = [transform.r2c(x, dims, "none", policy) for x in padded]
+    return transform.c2r(spectra[0] * spectra[1], dims, lengths[-1], "full", policy)
+
+
+def _padded(x: Tensor, dims: list[int], lengths: list[int]) -> Tensor:
+    pad = [0, 0] * x.ndim
+    for dim, length in zip(dims, lengths, strict=True):
+        pad[2 * (x.ndim - 1 - dim) + 1] = length - x.shape[dim]
+    return torch.nn.functional.pad(x, pad) if any(pad) else x
+
+
+def _full(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:
+    if not dims:
+        return a * b
+    if 0 in (*a.shape, *b.shape):
+        sizes = [
+            max(0, a.shape[d] + b.shape[d] - 1) if d in dims and a.shape[d] and b.shape[d] else 0 if d in dims else n
+            for d, n in enumerate(torch.broadcast_shapes(*(_batch(x.shape, dims) for x in (a, b))))
+        ]
+        return a.new_zeros(sizes)
+    sizes = [a.shape[d] + b.shape[d] - 1 for d in dims]
+    lengths = [next_fast_len(size, not a.is_complex()) for size in sizes]
+    result = _product(a, b, dims, lengths, policy)
+    for dim, size in zip(dims, sizes, strict=True):
+        result = result.narrow(dim, 0, size)
+    return result
+
+
+def _batch(shape: Sequence[int], dims: list[int]) -> tuple[int, ...]:
+    return tuple(1 if d in dims else n for d, n in enumerate(shape))
+
+
+def _cut(full: Tensor, a: Tensor, b: Tensor, mode: str, dims: list[int]) -> Tensor:
+    for dim in dims:
+        n, m = a.shape[dim], b.shape[dim]
+        if mode == "same":
+            full = full.narrow(dim, (full.shape[dim] - n) // 2, n)
+        elif mode == "valid":
+            full = full.narrow(dim, min(n, m) - 1, abs(n - m) + 1)
+    return full.contiguous()
+
+
+def _block(a: Tensor, b: Tensor, dims: list[int]) -> tuple[int, int]:
+    """The axis to cut and the transform length of its blocks; axis -1 where one transform is as good."""
+    best, chosen, length = 1.0, -1, 0
+    if 0 in (*a.shape, *b.shape):
+        return chosen, length
+    for dim in dims:
+        long, short = max(a.shape[dim], b.shape[dim]), min(a.shape[dim], b.shape[dim])
+        whole = long + short - 1
+        block = next_fast_len(min(whole, max(8 * short, 1024)), not a.is_complex())
+        if block >= whole:
+            continue
+        count = -(-long // (block - short + 1))
+        share = count * block * math.log2(block) / (whole * math.log2(whole))
+        if share < best:
+            best, chosen, length = share, dim, block
+    return chosen, length
+
+
+def _overlap_add(x: Tensor, h: Tensor, dims: list[int], axis: int, block: int, policy: str) -> Tensor:
+    n, m = x.shape[axis], h.shape[axis]
+    step = block - m + 1
+    count = -(-n // step)
+    # Blocks become an axis in front, which broadcasts against the other operand.
+    x = _padded(x, [axis], [count * step]).unflatten(axis, (count, step)).movedim(axis, 0)
+    sizes = [block if d == axis else x.shape[1 + d] + h.shape[d] - 1 for d in dims]
+    lengths = [block if d == axis else next_fast_len(size, not x.is_complex()) for d, size in zip(dims, sizes, strict=True)]
+    y = _product(x, h.unsqueeze(0), [d + 1 for d in dims], lengths, policy)
+    for d, size in zip(dims, sizes, strict=True):
+        y = y.narrow(d + 1, 0, size)
+    head, tail = y.narrow(axis + 1, 0, step), y.narrow(axis + 1, step, m - 1)
+    y = head.movedim(0, axis).flatten(axis, axis + 1)
+    # The tail of a block is shorter than a step: it falls into the next block alone.
+    tail = _padded(tail, [axis + 1], [step]).movedim(0, axis).flatten(axis, axis + 1)
+    y = _padded(y, [axis], [(count + 1) * step])
+    tail = torch.cat((torch.zeros_like(y.narrow(axis, 0, step)), tail), axis)
+    return (y + tail).narrow(axis, 0, n + m - 1)
+
+

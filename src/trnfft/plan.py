@@ -1,0 +1,146 @@
+"""Plans: one transform's algorithm, tables and cost as a value that can be printed, kept, compared and called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import trnsci
+from trnfft import device
+from trnfft.complextensor import ComplexTensor
+from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
+from trnfft.fftn import (
+    fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn,
+)  # fmt: skip
+from trnsci import ArgumentError, Plan, check
+from trnsci.plans import CACHE, quantity
+from trnsci.precision import Precision
+
+_ONE = (fft, ifft, rfft, irfft, hfft, ihfft)
+_MANY = (fft2, ifft2, rfft2, irfft2, hfft2, ihfft2, fftn, ifftn, rfftn, irfftn, hfftn, ihfftn)
+ONE = tuple(function.__name__ for function in _ONE)
+_FUNCTIONS = {function.__name__: function for function in (*_ONE, *_MANY)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FFTPlan(Plan):
+    """A transform made ready: call it with data of the shape and dtype it was made for.
+
+    ``stages`` says per axis how Trainium computes it; its tables are made with the plan and kept with it.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    n: int | tuple[int, ...] | None
+    dim: int | tuple[int, ...] | None
+    norm: str | None
+    precision: Precision | None
+    stages: tuple[device.Stage, ...]
+    tables: tuple[Tensor, ...] = field(compare=False, repr=False)
+
+    def __call__(self, x: Any, *, out: Any = None) -> Any:
+        """Transform data of the shape and dtype of the plan."""
+        shape, dtype = tuple(x.shape), _dtype(x)
+        if shape != self.shape or dtype != self.dtype:
+            got = {"x": (shape, str(dtype)), "plan": (self.shape, str(self.dtype))}
+            raise ArgumentError(op=self.kind, argument="shape and dtype", got=got, hint="Make a plan for this x")
+        fn = _FUNCTIONS[self.kind]
+        return fn(x, self.n, *(() if self.dim is None else (self.dim,)), norm=self.norm, precision=self.precision, out=out)
+
+    def serve(self, op: str, x: Any, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, out: Any) -> Any:
+        """``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
+        if op != self.kind:
+            raise ArgumentError(op=op, argument="plan", got=f"a plan for {self.kind}", expected=f"a plan for {op}")
+        default = -1 if op in ONE else (-2, -1) if op.endswith("2") else None
+        dim = axis if axis is not None else None if dim == default else dim
+        for name, given in (("n", n), ("dim", dim), ("norm", norm), ("precision", precision)):
+            planned = getattr(self, name)
+            if given is not None and _tupled(given) != _tupled(planned):
+                raise ArgumentError(op=op, argument=name, got={"call": given, "plan": planned}, hint="The plan carries it")
+        return self(x, out=out)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the plan holds: its tables above all."""
+        return 512 + 512 * len(self.steps) + sum(table.nbytes for table in self.tables)
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind} {str(self.dtype).removeprefix('torch.')}{list(self.shape)} norm={self.norm or 'backward'}"]
+        lines += [f"  axis {stage.axis}: {stage}" for stage in self.stages]
+        lines.append(_tables(self))
+        return "\n".join((*lines, *("  " + line for line in Plan.__str__(self).splitlines())))
+
+
+def _tables(plan: FFTPlan) -> str:
+    return f"  tables: {quantity(sum(table.nbytes for table in plan.tables), 'B')}"
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _dtype(x: Any) -> torch.dtype:
+    if isinstance(x, ComplexTensor | Tensor):
+        return x.dtype
+    return torch.from_numpy(x[:0] if x.ndim else x.reshape(1)).dtype
+
+
+def plan(
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    *,
+    dim: int | Sequence[int] | None = None,
+    kind: str = "fft",
+    n: int | Sequence[int] | None = None,
+    norm: str | None = None,
+    precision: Precision | None = None,
+) -> FFTPlan:
+    """Make a plan; plans are cached by everything they depend on.
+
+    Args:
+        shape: of the data.
+        dtype: of the data.
+        dim: axis or axes, as for the function.
+        kind: the name of the function, ``"fft"`` to ``"ihfftn"``.
+        n: length, or lengths, as for the function.
+        norm: as for the function.
+        precision: as for the function.
+
+    Raises:
+        ArgumentError: an option does not fit, as the function itself would say.
+
+    Example:
+        >>> forward = plan((64, 1009), torch.complex64)
+        >>> forward(torch.zeros(64, 1009, dtype=torch.complex64)).shape
+        torch.Size([64, 1009])
+    """
+    check.option("plan", "kind", kind, tuple(_FUNCTIONS))
+    sizes = tuple(int(size) for size in shape)
+    key = ("trnfft.plan", sizes, dtype, _tupled(dim), kind, _tupled(n), norm, precision, trnsci.get_backend("trnfft"))
+
+    def build() -> FFTPlan:
+        x = torch.empty(sizes, dtype=dtype, device="meta")
+        positional = (_tupled(n), *(() if dim is None else (_tupled(dim),)))
+        made = trnsci.plan(_FUNCTIONS[kind], x, *positional, norm=norm, precision=precision)
+        stages, tables = device.stages(made.steps)
+        return FFTPlan(
+            op=f"trnfft.{kind}",
+            steps=made.steps,
+            peak_bytes=made.peak_bytes,
+            kind=kind,
+            shape=sizes,
+            dtype=dtype,
+            n=_tupled(n),
+            dim=_tupled(dim),
+            norm=norm,
+            precision=precision,
+            stages=stages,
+            tables=tables,
+        )
+
+    return CACHE.get(key, build)

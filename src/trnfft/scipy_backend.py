@@ -1,0 +1,63 @@
+"""This library behind ``scipy.fft``: ``scipy.fft.set_backend(trnfft.scipy_backend)``.
+
+The module is the backend: SciPy reads ``__ua_domain__`` and calls ``__ua_function__``. Arrays of extended precision and
+functions this library has not (the fast Hankel transforms) are left to SciPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trnfft.dct import dct, dctn, dst, dstn, idct, idctn, idst, idstn
+from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
+from trnfft.fftn import (
+    fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn,
+)  # fmt: skip
+from trnsci import ArgumentError
+
+__all__ = ["__ua_domain__", "__ua_function__"]
+
+__ua_domain__ = "numpy.scipy.fft"
+
+_ONE = {"fft": fft, "ifft": ifft, "rfft": rfft, "irfft": irfft, "hfft": hfft, "ihfft": ihfft}
+_MANY = {
+    "fft2": fft2, "ifft2": ifft2, "rfft2": rfft2, "irfft2": irfft2, "hfft2": hfft2, "ihfft2": ihfft2,
+    "fftn": fftn, "ifftn": ifftn, "rfftn": rfftn, "irfftn": irfftn, "hfftn": hfftn, "ihfftn": ihfftn,
+}  # fmt: skip
+_TRIG = {"dct": dct, "idct": idct, "dst": dst, "idst": idst}
+_TRIG_MANY = {"dctn": dctn, "idctn": idctn, "dstn": dstn, "idstn": idstn}
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**_ONE, **_MANY, **_TRIG, **_TRIG_MANY}
+
+# SciPy's positional order of what comes after the array.
+_ORDER = {
+    **dict.fromkeys(_ONE, ("n", "axis", "norm", "overwrite_x", "workers")),
+    **dict.fromkeys(_MANY, ("s", "axes", "norm", "overwrite_x", "workers")),
+    **dict.fromkeys(_TRIG, ("type", "n", "axis", "norm", "overwrite_x", "workers", "orthogonalize")),
+    **dict.fromkeys(_TRIG_MANY, ("type", "s", "axes", "norm", "overwrite_x", "workers", "orthogonalize")),
+}
+
+
+def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
+    """Serve one call of ``scipy.fft``, or return ``NotImplemented``."""
+    name = method.__name__
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        return NotImplemented
+    given = dict(kwargs)
+    x = args[0] if args else given.pop("x")
+    given.update(zip(_ORDER[name], args[1:], strict=False))
+    # Permissions SciPy's callers give; nothing here overwrites an operand, and threads are torch's.
+    given.pop("overwrite_x", None)
+    given.pop("workers", None)
+    if given.get("plan") is None:
+        given.pop("plan", None)
+    elif name in (*_TRIG, *_TRIG_MANY):
+        raise ArgumentError(op=name, argument="plan", got=given["plan"], expected="None")
+    x = x if hasattr(x, "__dlpack__") else np.asarray(x)
+    if isinstance(x, np.ndarray) and x.dtype in (np.longdouble, np.clongdouble):
+        return NotImplemented
+    return function(x, **given)

@@ -1,0 +1,20 @@
+"""out[4 B] = B blocks of a stream as standard normals, by Box and Muller on chip.
+
+The words are made as in `bits`; logarithm, square root and sine are the Scalar Engine's, each once over a whole tile so
+that its function table is loaded three times a tile. The angle is reduced to [-pi, pi] exactly, as an integer.
+"""
+
+from trnrand.kernels._engines import _counters, _normals, _pieces, _words
+from trnsci.nki import jit, load, nl, store
+
+
+@jit
+def normal(start_hbm, blocks=1, engine="philox4x32"):
+    start_sb = load(start_hbm)  # [p, 4 + keys]
+    out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
+    for first, p, f in _pieces(blocks):
+        made = _words(_counters(start_sb, first, p, f), start_sb, p, f, engine)
+        out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]
+        _normals(out_sb, made, p, f)
+        store(out_hbm[4 * first : 4 * (first + p * f)].reshape((p, 4 * f)), out_sb)
+    return out_hbm

@@ -1,0 +1,170 @@
+"""Uniform numbers: the upper bits of a word, scaled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand import host
+from trnrand.bits import launched, placed, stream_words, words_cost
+from trnrand.engines import ENGINES, pure_words
+from trnrand.kernels import bits as bit_kernels
+from trnrand.kernels import uniform as kernels
+from trnrand.request import Number, Request, half_open
+from trnrand.source import Source
+from trnsci import ArgumentError, Cost, Op, array_function, check
+
+# bits of a result in [0, 1) that a dtype holds exactly
+BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
+
+
+@array_function
+def uniform(
+    *size: Any,
+    low: Number = 0.0,
+    high: Number = 1.0,
+    ends: str = "[)",
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Uniform numbers between ``low`` and ``high``.
+
+    Args:
+        size: the shape; without one, the shape ``low`` and ``high`` broadcast to.
+        low: lower end, less than ``high``.
+        high: upper end.
+        ends: which ends of the unit interval belong to it: ``"[)"``, ``"(]"`` or ``"()"``.
+        dtype: float16, bfloat16, float32 or float64; by default that of the parameters, else torch's default.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``low + (high - low) * u``. In [0, 1) ``u`` is a multiple of 2**-24 (float32), 2**-11 (float16), 2**-8 (bfloat16)
+        or 2**-53 (float64, two words an element). An end that is excluded is never returned, rounding included.
+
+    Raises:
+        ArgumentError: ``low >= high``, an end is not finite, or shapes do not fit. Nothing was drawn.
+
+    Example:
+        >>> trnrand.Generator(0).uniform(3)
+        tensor([0.4225, 0.8820, 0.3850])
+    """
+    check.option("uniform", "ends", ends, ("[)", "(]", "()"))
+    parameters = {"low": (low, "finite"), "high": (high, "finite")}
+    request = Request("uniform", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    plain = not isinstance(low, Tensor) and not isinstance(high, Tensor) and low == 0 and high == 1
+    if not plain:
+        ordered("uniform", low, high)
+    made = _unit(request, ends)
+    if not plain:
+        made = _scaled(request, made, ends)
+    return request.finish(made)
+
+
+def ordered(op: str, low: Any, high: Any) -> None:
+    """``low < high`` everywhere."""
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        below = torch.as_tensor(low) < torch.as_tensor(high)
+        if below.is_meta or bool(below.all()):
+            return
+        pair = torch.broadcast_tensors(torch.as_tensor(low).detach(), torch.as_tensor(high).detach())
+        low, high = (x[~below].flatten()[0].item() for x in pair)
+    if not low < high:
+        raise ArgumentError(op=op, argument="low", got={"low": low, "high": high}, hint="low must be less than high")
+
+
+def _unit(request: Request, ends: str) -> Tensor:
+    wide = request.dtype == torch.float64
+    if ends == "()":
+        return request.open_unit() if wide else _open_unit32(request)
+    stream, first = request.claim(2 if wide else 1)
+    place = (*placed(stream, first, 2 if wide else 4), request.count, wide, str(request.device))
+    if request.out is not None and ends == "[)" and request.dtype in (torch.float32, torch.float64):
+        if request.out.is_contiguous():
+            return _uniform.write(request.out.view(-1), *place)
+    made = _uniform(*place)
+    if request.dtype.itemsize == 2:
+        # cut, not rounded: rounding would reach 1
+        scale = 2.0 ** BITS[request.dtype]
+        made = (made * scale).floor_() * (1.0 / scale)
+    return 1.0 - made if ends == "(]" else made
+
+
+def _open_unit32(request: Request) -> Tensor:
+    bits = BITS[request.dtype] - 1
+    stream, first = request.claim(1)
+    words = stream_words(stream, first, request.count, request.device) >> 32 - bits
+    return (words.float() + 0.5) * 2.0**-bits
+
+
+def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
+    work = torch.float64 if request.dtype == torch.float64 else torch.float32
+    low, high = (request.tensor(name).to(work) for name in ("low", "high"))
+    made = (low + (high - low) * unit.to(work)).to(request.dtype)
+    low, high = low.detach().to(request.dtype), high.detach().to(request.dtype)
+    # rounding may reach an end that does not belong
+    if ends[1] == ")":
+        made = torch.minimum(made, torch.nextafter(high, low))
+    if ends[0] == "(":
+        made = torch.maximum(made, torch.nextafter(low, high))
+    return made
+
+
+def _fake(
+    engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
+) -> Tensor:
+    return torch.empty(count, dtype=torch.float64 if wide else torch.float32, device=device)
+
+
+def cost(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Cost:
+    """Operations and bytes of a part of a stream as floats."""
+    words = count * (2 if wide else 1)
+    return words_cost(engine, key, counter, skip, words, device)
+
+
+_uniform = Op("trnrand::uniform", fake=_fake, cost=cost)
+
+
+@_uniform.impl("pytorch")
+def _pytorch(
+    engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
+) -> Tensor:
+    out = _fake(engine, key, counter, skip, count, wide, device)
+    _pytorch_into(out, engine, key, counter, skip, count, wide, device)
+    return out
+
+
+@_uniform.into
+def _pytorch_into(
+    out: Tensor, engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
+) -> None:
+    library = host.helper(out.device)
+    if library is not None:
+        host.fill(library, host.UNIFORM64 if wide else host.UNIFORM32, ENGINES[engine], key, counter, skip, out)
+        return
+    base = sum(word << 32 * i for i, word in enumerate(counter))
+    each = 2 if wide else 1
+    _converted(pure_words(ENGINES[engine], key, base, each * skip, each * count, out.device), wide, out)
+
+
+def _converted(words: Tensor, wide: bool, out: Tensor) -> Tensor:
+    if wide:
+        return out.copy_(half_open(words[0::2], words[1::2]))
+    return torch.mul((words >> 8).float(), 2.0**-24, out=out)
+
+
+@_uniform.impl("nki")
+def _nki(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
+    out = _fake(engine, key, counter, skip, count, wide, device)
+    if count == 0:
+        return out
+    if not wide:
+        return launched(kernels.uniform, engine, key, counter, skip, count, device)
+    # the device has no float64: its words are exact, and the host puts two together
+    words = launched(bit_kernels.bits, engine, key, counter, 2 * skip, 2 * count, device)
+    return out if words.is_meta else _converted(words.to(torch.int64), wide, out)

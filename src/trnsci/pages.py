@@ -1,0 +1,76 @@
+"""Reports as one self-contained HTML page: no scripts from elsewhere, readable on a phone, light and dark."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trnsci.show import Table
+
+STYLE = """
+:root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --other: #d9822b; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
+td:last-child { white-space: normal; min-width: 14rem; }
+.row { display: grid; grid-template-columns: 12rem 1fr 7rem; gap: .6rem; align-items: center; font-size: 13px; }
+.bar { background: var(--bar); height: .9rem; border-radius: 2px; min-width: 1px; }
+.bar.other { background: var(--other); }
+p.note { opacity: .75; font-size: 13px; }
+@media (max-width: 40rem) { .row { grid-template-columns: 7rem 1fr 5rem; } body { margin: 1rem auto; } }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One labelled bar; ``other`` draws it in the second colour."""
+
+    label: str
+    value: float
+    text: str
+    other: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A titled set of bars on one scale."""
+
+    title: str
+    bars: Sequence[Bar]
+    note: str = ""
+
+
+def page(title: str, lead: str, parts: Sequence[Table | Bars]) -> str:
+    """Return a whole HTML document."""
+    body = "\n".join(_bars(part) if isinstance(part, Bars) else _table(part) for part in parts)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{html.escape(title)}</title>\n'
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{html.escape(title)}</h1>\n<p>{html.escape(lead)}</p>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.header)
+    rows = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return (
+        f'<h2>{html.escape(table.title)}</h2>\n<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{rows}\n</tbody>\n</table></div>\n{_note(table.note)}"
+    )
+
+
+def _bars(bars: Bars) -> str:
+    top = max((bar.value for bar in bars.bars), default=0.0) or 1.0
+    rows = "\n".join(
+        f'<div class="row"><span>{html.escape(bar.label)}</span><div class="bar{" other" if bar.other else ""}" '
+        f'style="width:{100 * bar.value / top:.2f}%"></div><span>{html.escape(bar.text)}</span></div>'
+        for bar in bars.bars
+    )
+    return f"<h2>{html.escape(bars.title)}</h2>\n{rows}\n{_note(bars.note)}"
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{html.escape(text)}</p>' if text else ""

@@ -1,0 +1,108 @@
+"""The critical path: from the last byte back to the first trigger, and what its time was spent on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnsim.timing.costs import Uncosted
+from trnsim.timing.schedule import BUSY, MEMORY, QUEUES, REASONS, Schedule
+
+# what time on the path is spent on, besides the engines themselves
+ISSUE, BANDWIDTH, LATENCY, ROOM = "DMA issue", "DMA bandwidth", "latency", "memory"
+
+
+class Step(NamedTuple):
+    """An instruction on the critical path.
+
+    ``reason`` is why it started when it did: its ``engine`` was taken by the step before, it waited for that step's
+    ``data`` or ``memory``, or nothing held it (``start``). ``decisive_s`` is the time from its start to that of the next step.
+    """
+
+    instruction: str
+    engine: str
+    line: str
+    start_s: float
+    end_s: float
+    decisive_s: float
+    reason: str
+    index: int
+    core: int
+
+
+def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, float]]:
+    """Steps in the order of time, and seconds of the path by what they were spent on."""
+    spent: dict[str, float] = {}
+    steps: list[Step] = []
+    core = max(range(len(schedules)), key=lambda c: max(schedules[c].end, default=0.0), default=-1)
+    if core < 0 or not schedules[core].end:
+        return steps, spent
+    s = schedules[core]
+    stream = s.stream
+    i = max(range(len(stream)), key=lambda k: s.end[k])
+    until = s.end[i]
+    while i >= 0:
+        kind = stream.kinds[stream.kind[i]]
+        begin = s.start[i]
+        steps.append(
+            Step(
+                kind.call.name,
+                QUEUES[s.queue[i]],
+                stream.lines[stream.line[i]],
+                begin * 1e-9,
+                s.end[i] * 1e-9,
+                max(0.0, until - begin) * 1e-9,
+                REASONS[s.reason[i]],
+                i,
+                core,
+            )
+        )
+        # how the step after this one waited for it decides what the time between them was
+        waited = s.reason[steps[-2].index] if len(steps) > 1 else None
+        _spend(spent, s, i, until - begin, waited)
+        until = begin
+        p = s.cause[i]
+        if p == i or (p >= 0 and s.start[p] > begin):
+            break
+        i = p
+    if until > 0:
+        spent[LATENCY] = spent.get(LATENCY, 0.0) + until
+    steps.reverse()
+    return steps, {name: t * 1e-9 for name, t in sorted(spent.items(), key=lambda each: -each[1])}
+
+
+def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, waited: int | None) -> None:
+    """Divide the time between the start of ``i`` and the next step."""
+    if length <= 0:
+        return
+    kind = s.stream.kinds[s.stream.kind[i]]
+    parts: dict[str, float] = {}
+    if kind.transfer is not None:
+        if waited == BUSY:
+            parts[ISSUE] = length
+        else:
+            # from the first byte moved the engines work; before, and until the semaphore is seen, nobody does
+            moving = s.moving[i] - s.start[i]
+            work = max(w for _, w, _ in kind.transfer.work)
+            arrive = min(length, moving)
+            parts[BANDWIDTH] = min(work, max(0.0, length - arrive))
+            parts[LATENCY] = length - parts[BANDWIDTH]
+    else:
+        cost = kind.cost
+        engine = QUEUES[s.queue[i]]
+        own = 0.0 if isinstance(cost, Uncosted) else min(length, cost.busy)
+        if waited == BUSY:
+            own = length
+        parts[engine] = own
+        parts[ROOM if waited == MEMORY else LATENCY] = length - own
+    for name, t in parts.items():
+        if t > 0:
+            spent[name] = spent.get(name, 0.0) + t
+
+
+def grouped(steps: list[Step]) -> list[tuple[Step, int, float]]:
+    """Steps of one instruction and line together: an example, how many, and their decisive seconds; longest first."""
+    groups: dict[tuple[str, str, str], list[Step]] = {}
+    for step in steps:
+        groups.setdefault((step.instruction, step.line, step.engine), []).append(step)
+    found = [(each[0], len(each), sum(step.decisive_s for step in each)) for each in groups.values()]
+    return sorted(found, key=lambda g: -g[2])

@@ -1,0 +1,110 @@
+"""A report as a page of text."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from trnsim.timing.path import grouped
+
+if TYPE_CHECKING:
+    from trnsim.timing.report import Report
+
+_NAMES = {
+    "tensor": "Tensor",
+    "vector": "Vector",
+    "scalar": "Scalar",
+    "gpsimd": "GpSimd",
+    "sync": "Sync",
+    "dma.sync": "DMA issue, Sync",
+    "dma.scalar": "DMA issue, Scalar",
+    "cc": "Collectives",
+    "dma": "DMA engines",
+}
+
+
+def seconds(t: float) -> str:
+    """Seconds in the unit people would say them in."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(t) >= scale:
+            return f"{t / scale:.4g} {unit}"
+    return f"{t / 1e-9:.4g} ns" if t else "0"
+
+
+def amount(n: float, unit: str) -> str:
+    """A count with a decimal prefix."""
+    for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(n) >= scale:
+            return f"{n / scale:.4g} {prefix}{unit}"
+    return f"{n:.4g} {unit}"
+
+
+def place(line: str) -> str:
+    """``file:number`` without its folders."""
+    return os.path.basename(line)
+
+
+def engine_name(name: str) -> str:
+    """What people call an engine or queue."""
+    return _NAMES.get(name, name)
+
+
+def headline(report: Report) -> str:
+    """One sentence on what binds."""
+    path = sum(report.spent_s.values())
+    if not path:
+        return "The kernel issues no instructions."
+    share = report.spent_s[report.binds] / path
+    what = f"the {engine_name(report.binds)} Engine" if report.binds in ("tensor", "vector", "scalar", "gpsimd") else report.binds
+    return f"Bound by {what}: {share:.0%} of the critical path."
+
+
+def page(report: Report) -> str:
+    """The whole report."""
+    cores = f" on {report.cores} cores" if report.cores > 1 else ""
+    out = [
+        f"{report.kernel}, {report.target}{cores}: predicted {seconds(report.total_s)}"
+        f" ({seconds(report.active_s)} active, {seconds(report.benchmark_s)} as a benchmark sees it)",
+        headline(report),
+        "",
+        f"{'':<20}{'busy':>11}{'use':>8}  instructions",
+    ]
+    for name, use in report.engines.items():
+        bar = "█" * round(20 * min(1.0, use.utilisation))
+        out.append(f"{engine_name(name):<20}{seconds(use.busy_s):>11}{use.utilisation:>8.1%}  {use.instructions:>12,}  {bar}")
+    moved = report.hbm_read_bytes + report.hbm_written_bytes
+    rate = moved / report.active_s if report.active_s else 0.0
+    sbuf = report.target.sbuf_partition_bytes
+    out += [
+        "",
+        f"HBM    {amount(report.hbm_read_bytes, 'B')} read, {amount(report.hbm_written_bytes, 'B')} written, {amount(rate, 'B/s')}",
+    ]
+    if report.flops:
+        out.append(
+            f"Math   {amount(report.flops, 'FLOP')}, {amount(report.flops_per_s, 'FLOP/s')}: {report.fraction_of_peak:.1%} of the"
+            f" {amount(report.peak_flops_per_s * report.cores, 'FLOP/s')} peak, {report.intensity:.3g} FLOP per byte"
+        )
+    out.append(
+        f"Memory {report.sbuf_bytes / 1024:.4g} of {sbuf / 1024:.4g} KiB of an SBUF partition, {report.psum_banks} of {report.target.psum_banks} PSUM banks"
+    )
+    if report.spent_s:
+        path = sum(report.spent_s.values())
+        shares = ", ".join(f"{engine_name(name)} {t / path:.0%}" for name, t in report.spent_s.items() if t / path >= 0.005)
+        out += ["", f"Critical path: {shares}"]
+        for step, count, took in grouped(report.critical_path)[:8]:
+            times = f"{count:,} ×" if count > 1 else ""
+            out.append(f"{seconds(took):>11}{took / path:>7.1%}  {engine_name(step.engine):<18}{times:>9} {step.instruction:<20} {place(step.line)}")
+    out += _notes(report)
+    return "\n".join(line.rstrip() for line in out)
+
+
+def _notes(report: Report) -> list[str]:
+    notes = []
+    if report.throttled_s > 0.005 * report.active_s:
+        notes.append(f"The Tensor Engine lost {seconds(report.throttled_s)} at half clock; it speeds up once it is kept busy for 3.4 µs.")
+    if report.table_loads > 1:
+        notes.append(f"{report.table_loads} activation-table loads of {seconds(report.target.timing.act_table * 1e-9)} each.")
+    if report.assumed > 0.05:
+        notes.append(f"{report.assumed:.0%} of the engine time rests on costs without a public measurement.")
+    notes += report.warnings
+    return ["", *notes] if notes else []
