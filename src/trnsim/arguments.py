@@ -90,7 +90,7 @@ class Arguments:
     def _storage(self, value: Any, array: np.ndarray, name: str) -> Storage:
         if self.session.numerics and not (array.flags.c_contiguous and array.flags.writeable):
             array = np.array(array, order="C")
-        storage = self.session.wrap(array, name, shared=self.shared).storage
+        storage: Storage = self.session.wrap(array, name, shared=self.shared).storage
         storage.user = value
         if self.session.numerics:
             for other in self.storages:

@@ -44,6 +44,7 @@ class Device:
         self.sessions: list[Session] = []
         self.watch = Watch()
         self._shared: dict[tuple[str, int], Storage] = {}
+        self._constants: dict[int, tuple[np.ndarray, str]] = {}
         self._counts: dict[Any, int] = {}
         self._barriers: dict[int, dict[int, tuple[Storage, str]]] = {}
         self._posts: dict[tuple[int, int], dict[int, Post]] = {}
@@ -74,6 +75,20 @@ class Device:
                 "use private_hbm",
             )
         return first
+
+    def constant(self, session: Session, array: np.ndarray) -> None:
+        """Refuse a constant of the program that differs between the cores."""
+        first, line = self._constants.setdefault(self._count("constant", session.core), (array, session.line()))
+        if first is not array and (
+            first.dtype != array.dtype or not np.array_equal(first, array, equal_nan=first.dtype.kind == "f")
+        ):
+            raise WrongArgument(
+                f"core {session.core} has another shared_constant than core {1 - session.core} ({line})",
+                rule="shared-constant",
+                got=array.shape,
+                limit=first.shape,
+                hint="both cores share a constant: make it independent of nl.program_id",
+            )
 
     def note(self, session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None) -> None:
         """An instruction touches ``t``, or ``rows`` of it, which is shared or still to be received."""

@@ -81,7 +81,7 @@ class Shadow:
         return [access.view.mark_window(offset, self.bits) for offset in access.offsets]
 
     def note(self, session: Session, access: Access) -> Repeat | None:
-        """Check an access against the other core's and remember it; a repeated write is settled when it has been made."""
+        """Check an access against the other core's and remember it; a repeated write is settled once made."""
         mine, theirs = 1 << access.core, 1 << (1 - access.core)
         repeat = None
         for window in self.windows(access):

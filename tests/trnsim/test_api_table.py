@@ -289,6 +289,12 @@ def test_an_unknown_name_is_an_attribute_error():
         isa.no_such_instruction  # noqa: B018
 
 
+def test_names_older_than_the_reference_say_what_replaced_them():
+    with pytest.raises(AttributeError, match=r"mgrid.*slices"):
+        language.mgrid  # noqa: B018
+    assert not hasattr(language, "no_such_function")
+
+
 def test_validation_errors_are_hardware_limits():
     assert isa.NkiValidationError is HardwareLimit
 

@@ -147,6 +147,18 @@ def test_cores_that_allocate_different_shared_tensors_are_told():
     assert found.line.endswith(".py:" + str(kernel.__code__.co_firstlineno + 2))
 
 
+def test_constants_are_the_same_on_both_cores():
+    def kernel(x, own):
+        i = nl.program_id(0)
+        out = nl.ndarray((2, 1, 1), nl.float32, nl.shared_hbm)
+        value = nl.shared_constant(np.full((1, 1), 3 + own * i, np.float32))
+        nisa.dma_copy(dst=out[i], src=load(value))
+        return out
+
+    assert run(kernel, X, 0, lint="off").ravel().tolist() == [3, 3]
+    refused(WrongArgument, "shared-constant", kernel, X, 1, lint="off", says="core 1 has another shared_constant")
+
+
 def test_results_are_the_same_shared_tensor_on_both_cores():
     def private(x):
         out = nl.ndarray(x.shape, x.dtype, nl.hbm)

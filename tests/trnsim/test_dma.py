@@ -1011,3 +1011,30 @@ def test_transposes_are_recorded_as_such():
     assert trace[-1].cost["transpose"] is True
     assert trace[-1].cost["bytes"] == 16 * 6 * 4
     assert trace[-1].cost["priority"] == 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 10), st.integers(1, 5), st.integers(1, 12), st.sampled_from([F32, BF16, U8]))
+def test_gathers_and_scatters_with_any_row_numbers(data, rows, columns, count, kind):
+    numbers = data.draw(st.lists(st.integers(-2, rows + 1), min_size=count, max_size=count))
+    x, y = nasty((rows, columns), kind), nasty((count, columns), kind, 1)
+
+    def kernel(x, y, index, far):
+        idx, tile = language.ndarray(index.shape, index.dtype), language.ndarray(y.shape, y.dtype)
+        isa.dma_copy(dst=idx, src=index)
+        isa.dma_copy(dst=tile, src=y)
+        isa.dma_copy(dst=far.vector_select(0, idx), src=tile, oob_mode=oob_mode.skip)
+        isa.dma_copy(dst=tile, src=x.ap([[columns, count], [1, columns]], vector_offset=idx), oob_mode=oob_mode.skip)
+        out = language.ndarray(y.shape, y.dtype, buffer=shared_hbm)
+        isa.dma_copy(dst=out, src=tile)
+        return out
+
+    far = x.copy()
+    out = trnsim.simulate(kernel, lint="off")(x, y, column(numbers), far)
+    taken, given_ = y.copy(), x.copy()
+    for i, row in enumerate(numbers):
+        if 0 <= row < rows:
+            taken[i] = x[row]
+            given_[row] = y[i]
+    np.testing.assert_array_equal(bits(out), bits(taken))
+    np.testing.assert_array_equal(bits(far), bits(given_))

@@ -841,3 +841,53 @@ def test_a_broadcast_destination_is_not_modelled():
         isa.nc_matmul(dst=ps.broadcast(1, 6), stationary=x, moving=y)
 
     refused(NotModelled, "dst-overlap", body, np.ones((8, 4), np.float32), np.ones((8, 6), np.float32), says="twice")
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 11), st.integers(1, 12), st.sampled_from([None, True, False, "memset"])), max_size=7
+    ),
+    st.sampled_from([None, (0, 4096)]),
+    st.sampled_from(["trn2", "trn3"]),
+)
+def test_any_sequence_of_flags_and_windows_follows_the_element_rule(steps, address, target):
+    """One element at a time: unwritten, written by another engine, or started by a matmul."""
+    steps = [(start, min(width, 12 - start), flag) for start, width, flag in steps]
+    values, state, legal = np.full(12, np.nan), ["unwritten"] * 12, True
+    for i, (start, width, flag) in enumerate(steps):
+        window = range(start, start + width)
+        for e in window:
+            holds = state[e] == "matmul" or (state[e] == "other" and target == "trn3")
+            if flag == "memset":
+                values[e], state[e] = 0, "other"
+                continue
+            if flag is True and not holds:
+                legal = False
+            values[e] = values[e] + 2.0**i if (flag is True or (flag is None and holds)) else 2.0**i
+            state[e] = "matmul"
+        if not legal:
+            break
+
+    def body(ones, y, out):
+        ps = language.ndarray((2, 12), np.float32, buffer=psum, address=address)
+        for i, (start, width, flag) in enumerate(steps):
+            part = ps[:, start : start + width]
+            if flag == "memset":
+                isa.memset(dst=part, value=0.0)
+            else:
+                isa.nc_matmul(dst=part, stationary=ones, moving=y[:, i : i + 1].broadcast(1, width), accumulate=flag)
+        for e in range(12):
+            if state[e] != "unwritten":
+                isa.tensor_copy(dst=out[:, e : e + 1], src=ps[:, e : e + 1])
+            else:
+                isa.memset(dst=out[:, e : e + 1], value=float("nan"))
+
+    y = 2.0 ** np.arange(8, dtype=np.float32)[None, :]
+    inputs = (np.ones((1, 2), np.float32), y)
+    if not legal:
+        with pytest.raises(PsumRule):
+            run(body, *inputs, out=[((2, 12), F32)], target=target)
+    else:
+        out = run(body, *inputs, out=[((2, 12), F32)], target=target)
+        np.testing.assert_array_equal(out, np.stack([values, values]).astype(np.float32))

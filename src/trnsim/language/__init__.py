@@ -143,6 +143,27 @@ from trnsim.language.operations import (
 from trnsim.language.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var  # noqa: A004
 from trnsim.language.tensor import NkiTensor
 
+_RETIRED = {
+    "arange": "index with slices, or build an access pattern with tensor.ap",
+    "mgrid": "index with slices, or build an access pattern with tensor.ap",
+    "par_dim": "dimension 0 of an on-chip tensor is the partition",
+    "fp32": "use float(np.finfo(np.float32).min) and its siblings",
+    "static_cast": "convert with nl.copy(x, dtype=…)",
+    "loop_reduce": "accumulate in a tile of your own",
+    "all_reduce": "use nki.collectives",
+    "atomic_rmw": "use nisa.dma_compute",
+    "spmd_dim": "launch with kernel[n]",
+    "nc": "launch with kernel[n]",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Names older than NKI 0.3 say what replaced them."""
+    hint = _RETIRED.get(name)
+    gone = f"; it left NKI before 0.3: {hint}" if hint else ""
+    raise AttributeError(f"module 'nki.language' has no attribute {name!r}{gone}")
+
+
 # kernels write nl.bool as well as nl.bool_
 bool = bool_  # noqa: A001
 

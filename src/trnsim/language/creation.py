@@ -77,6 +77,8 @@ def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
 
         array = cast(array, as_dtype(dtype))
     try:
+        if s.machine is not None:
+            s.machine.constant(s, array)
         made = s.wrap(np.array(array, order="C"), "shared_constant", shared=False)
     except KernelError as error:
         raise _located(s, error, "nl.shared_constant") from None

@@ -291,3 +291,5 @@ def device_print(print_prefix: str, tensor: Any) -> None:
     shown = np.array2string(values) if s.numerics else "values are not computed in timing-only mode"
     core = f" core {s.core}" if s.grid else ""
     sys.stdout.write(f"{print_prefix}{core} {tensor.name}{list(tensor.shape)} {tensor.dtype}\n{shown}\n")
+    for probe in s.probes or ():
+        probe.see(s, print_prefix, tensor)

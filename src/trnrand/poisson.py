@@ -1,0 +1,143 @@
+"""Poisson counts, exact for every rate: inversion below 10, Hörmann's transformed rejection (PTRS) from there on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand import host, maths
+from trnrand.engines import ENGINES
+from trnrand.gamma import _words_at, substream_blocks
+from trnrand.reject import Blocks, at, by_case, rejected
+from trnrand.request import FLOATS, INTEGERS, Number, Request, half_open, open_unit, substream
+from trnrand.source import Source
+from trnsci import Cost, Op, array_function
+
+# below it the chance of no event is worth beginning from
+SMALL = 10.0
+
+
+@array_function
+def poisson(
+    *size: Any,
+    rate: Number,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Poisson counts: ``P(k) = rate**k * exp(-rate) / k!``.
+
+    Args:
+        size: the shape; without one, the shape of ``rate``.
+        rate: mean, from 0 to 2**62.
+        dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        The counts. Probabilities are those of the Poisson distribution to a relative error of 1e-13: acceptance
+        is tested with Loader's deviance, which does not cancel for large rates.
+
+    Raises:
+        ArgumentError: the rate is negative, NaN or above 2**62. Nothing was drawn.
+
+    Example:
+        >>> trnrand.Generator(0).poisson(3, rate=4.0)
+        tensor([3, 3, 5])
+    """
+    dtypes = (torch.int64, *INTEGERS, *FLOATS)
+    parameters = {"rate": (rate, "rate")}
+    request = Request("poisson", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=dtypes)
+    return request.finish(poisson_of(request, request.tensor("rate").detach()))
+
+
+def poisson_of(request: Request, rate: Tensor, slot: int = 0) -> Tensor:
+    """Poisson counts of a request as float64 [count], from the substreams of a slot."""
+    stream, first = request.claim(1)
+    base = substream(stream, slot, 0)
+    return _poisson(rate.contiguous(), base.engine, base.key_words, _words_at(base, first), request.count)
+
+
+def _fake(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    return rate.new_empty(count)
+
+
+def _cost(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Cost:
+    return Cost(flops=120 * count, read=rate.nbytes, written=8 * count)
+
+
+_poisson = Op("trnrand::poisson", fake=_fake, cost=_cost)
+
+
+@_poisson.impl("pytorch")
+def _pytorch(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    library = host.helper(rate.device)
+    if library is not None:
+        return host.sampler(library, "poisson", ENGINES[engine], key, counter, 0, rate, count)
+    return _composed(rate, engine, key, counter, count)
+
+
+@_poisson.impl("nki")
+def _nki(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    # the words are the kernel's; Trainium has no float64 for the rest
+    return _composed(rate, engine, key, counter, count)
+
+
+@_poisson.prediction
+def _prediction(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> None:
+    # one attempt each; the rejected ones are not predicted
+    substream_blocks(engine, key, counter, 0, count, rate.device, None)
+
+
+def _composed(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
+        return substream_blocks(engine, key, counter, attempt, count, rate.device, chosen)
+
+    if count == 0:
+        return rate.new_empty(0)
+    rates = rate.expand(count) if rate.numel() == 1 else rate
+    return by_case(
+        rates < SMALL,
+        blocks,
+        lambda mine, elements: _inversion(mine, rates[elements]),
+        lambda mine, elements: _ptrs(mine, rates[elements]),
+    )
+
+
+def _inversion(blocks: Blocks, rate: Tensor) -> Tensor:
+    w = blocks(0, None)
+    u = half_open(w[:, 0], w[:, 1])
+    p = maths.exp(-rate)
+    total, k = p, torch.zeros_like(rate)
+    active = u >= total
+    while bool(active.any()):
+        k = torch.where(active, k + 1.0, k)
+        p = torch.where(active, p * (rate / k.clamp(min=1.0)), p)
+        more = total + p
+        # the sum has stopped growing: what is left of u is rounding
+        ended = (more == total) & (k > rate)
+        total = torch.where(active & ~ended, more, total)
+        active = active & ~ended & (u >= total)
+    return k
+
+
+def _ptrs(blocks: Blocks, rate: Tensor) -> Tensor:
+    b = 0.931 + 2.53 * maths.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    alpha, vr = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2.0)
+
+    def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
+        rate_, a_, b_, alpha_, vr_ = (at(x, chosen) for x in (rate, a, b, alpha, vr))
+        u, v = open_unit(w[:, 0], w[:, 1]) - 0.5, open_unit(w[:, 2], w[:, 3])
+        us = 0.5 - u.abs()
+        k = torch.floor((2.0 * a_ / us + b_) * u + rate_ + 0.43)
+        quick = (us >= 0.07) & (v <= vr_)
+        outside = (k < 0) | ((us < 0.013) & (v > us))
+        exact = maths.log(v * alpha_ / (a_ / (us * us) + b_)) <= maths.log_poisson(k.clamp(min=0.0), rate_)
+        return k, quick | (~outside & exact)
+
+    return rejected(blocks, propose)

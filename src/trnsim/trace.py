@@ -1,0 +1,194 @@
+"""Pictures of a report: a Perfetto trace, and one self-contained HTML page."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from trnsim.timing.path import grouped
+from trnsim.timing.report import Report, Slice
+from trnsim.timing.schedule import QUEUES
+from trnsim.timing.show import amount, engine_name, headline, place, seconds
+
+# a page stays quick below this many bars; denser stretches are drawn as one
+MOST_BARS = 60_000
+_TRACKS = [*QUEUES, "loads", "stores"]
+
+
+def lanes(report: Report) -> dict[tuple[int, str], list[Slice]]:
+    """Bars by (core, track) in the order of time, none overlapping another on its track.
+
+    Engines are pipelined: a bar ends where the next begins. Transfers that overlap go to further tracks.
+    """
+    raw: dict[tuple[int, str], list[Slice]] = {}
+    for bar in report.timeline():
+        raw.setdefault((bar.core, bar.track), []).append(bar)
+    made: dict[tuple[int, str], list[Slice]] = {}
+    for (core, track), bars in sorted(raw.items(), key=lambda each: (each[0][0], _TRACKS.index(each[0][1]))):
+        bars.sort(key=lambda bar: (bar.start_s, bar.index))
+        if track in ("loads", "stores"):
+            for number, lane in enumerate(_apart(bars)):
+                made[core, f"{track} {number}" if number else track] = lane
+        else:
+            made[core, engine_name(track)] = [
+                bar if k + 1 == len(bars) else bar._replace(end_s=min(bar.end_s, max(bar.start_s, bars[k + 1].start_s)))
+                for k, bar in enumerate(bars)
+            ]
+    return made
+
+
+def _apart(bars: list[Slice]) -> list[list[Slice]]:
+    lanes: list[list[Slice]] = []
+    for bar in bars:
+        for lane in lanes:
+            if lane[-1].end_s <= bar.start_s:
+                lane.append(bar)
+                break
+        else:
+            if len(lanes) < 8:
+                lanes.append([bar])
+            else:
+                lane = min(lanes, key=lambda each: each[-1].end_s)
+                lane[-1] = lane[-1]._replace(end_s=bar.start_s)
+                lane.append(bar)
+    return lanes
+
+
+# -- Perfetto -------------------------------------------------------------------------------------------------------------
+
+
+def write_perfetto(report: Report, path: Path) -> None:
+    """A ``.pftrace``: one process per core, one track per engine, queue and lane of transfers; slices carry file:line."""
+    out = bytearray()
+    for core in range(len(report.schedules)):
+        process = _field(1, core + 1) + _field(6, f"{report.kernel} core {core} ({report.target}, predicted)")
+        out += _packet(_field(60, _field(1, core + 1) + _field(3, process)))
+    for number, ((core, track), bars) in enumerate(lanes(report).items()):
+        uuid = 1000 + number
+        out += _packet(_field(60, _field(1, uuid) + _field(2, track) + _field(5, core + 1)))
+        for bar in bars:
+            begin, end = round(bar.start_s * 1e9), round(bar.end_s * 1e9)
+            notes = b"".join(_field(4, _field(10, name) + _field(6, text)) for name, text in (("line", bar.line), ("detail", bar.detail)))
+            out += _packet(_field(8, begin) + _field(11, _field(9, 1) + _field(11, uuid) + _field(23, bar.name) + notes))
+            out += _packet(_field(8, max(end, begin)) + _field(11, _field(9, 2) + _field(11, uuid)))
+    path.write_bytes(bytes(out))
+
+
+def _packet(body: bytes) -> bytes:
+    # trusted_packet_sequence_id ties the packets of one writer together
+    return _field(1, body + _field(10, 1))
+
+
+def _field(number: int, value: int | str | bytes) -> bytes:
+    """One field of a protobuf message: integers as varints, text and messages with their length."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(n: int) -> bytes:
+    out = bytearray()
+    while n > 0x7F:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+# -- HTML -----------------------------------------------------------------------------------------------------------------
+
+
+def write_html(report: Report, path: Path) -> None:
+    """One page with numbers, utilisation, roofline, critical path and a timeline to zoom; it asks nothing of the network."""
+    page = resources.files("trnsim.timing").joinpath("timeline.html").read_text()
+    data = json.dumps(_data(report), separators=(",", ":")).replace("</", "<\\/")
+    page = page.replace("__TITLE__", html.escape(f"{report.kernel} on {report.target}")).replace("__DATA__", data)
+    path.write_text(page)
+
+
+def _data(report: Report) -> dict[str, Any]:
+    tracks = lanes(report)
+    total = sum(len(bars) for bars in tracks.values())
+    grain = report.active_s / 8000 if total > MOST_BARS else 0.0
+    names: dict[str, int] = {}
+    lines: dict[str, int] = {}
+    drawn = []
+    for (core, track), bars in tracks.items():
+        rows = []
+        for bar, count in _merged(bars, grain):
+            name = f"{bar.name} × {count}" if count > 1 else bar.name
+            rows.append(
+                [
+                    round(bar.start_s * 1e9),
+                    max(1, round((bar.end_s - bar.start_s) * 1e9)),
+                    names.setdefault(name, len(names)),
+                    lines.setdefault(place(bar.line), len(lines)),
+                    bar.detail if count == 1 else "",
+                ]
+            )
+        drawn.append({"name": track if len(report.schedules) == 1 else f"{track}, core {core}", "bars": rows})
+    path = sum(report.spent_s.values()) or 1.0
+    return {
+        "kernel": report.kernel,
+        "target": str(report.target),
+        "headline": headline(report),
+        "facts": _facts(report),
+        "uses": [[engine_name(name), use.utilisation, seconds(use.busy_s), use.instructions] for name, use in report.engines.items()],
+        "spent": [[engine_name(name), t / path, seconds(t)] for name, t in report.spent_s.items()],
+        "path": [
+            [seconds(took), took / path, engine_name(step.engine), count, step.instruction, place(step.line), step.reason]
+            for step, count, took in grouped(report.critical_path)[:12]
+        ],
+        "roof": _roof(report),
+        "notes": report.warnings,
+        "critical": [[step.index, step.core] for step in report.critical_path[:0]],
+        "tracks": drawn,
+        "names": list(names),
+        "lines": list(lines),
+        "merged": bool(grain),
+        "end": max((bar[0] + bar[1] for track in drawn for bar in track["bars"]), default=1),
+    }
+
+
+def _merged(bars: list[Slice], grain: float) -> list[tuple[Slice, int]]:
+    """Neighbours of one name closer than ``grain`` as one bar."""
+    out: list[tuple[Slice, int]] = []
+    for bar in bars:
+        if grain and out:
+            last, count = out[-1]
+            if last.name == bar.name and bar.start_s - last.end_s < grain and bar.end_s - last.start_s < 20 * grain:
+                out[-1] = (last._replace(end_s=bar.end_s), count + 1)
+                continue
+        out.append((bar, 1))
+    return out
+
+
+def _facts(report: Report) -> list[list[str]]:
+    moved = report.hbm_read_bytes + report.hbm_written_bytes
+    facts = [
+        ["predicted total", seconds(report.total_s)],
+        ["active", seconds(report.active_s)],
+        ["HBM traffic", amount(moved, "B")],
+        ["instructions", f"{report.instruction_count:,}"],
+        ["SBUF", f"{report.sbuf_bytes / 1024:.4g} of {report.target.sbuf_partition_bytes / 1024:.4g} KiB"],
+    ]
+    if report.flops:
+        facts.insert(2, ["FLOP/s", f"{amount(report.flops_per_s, 'FLOP/s')}, {report.fraction_of_peak:.1%} of peak"])
+    return facts
+
+
+def _roof(report: Report) -> dict[str, float]:
+    time = report.target.timing
+    return {
+        "peak": report.peak_flops_per_s * report.cores,
+        "bandwidth": time.dma_rate * time.dma_engines * 1e9 * report.cores if report.target.generation > 2 else 272e9,
+        "intensity": report.intensity,
+        "achieved": report.flops_per_s,
+    }
+
+
+__all__ = ["lanes", "write_html", "write_perfetto"]
