@@ -23,7 +23,7 @@ from trnsim.targets import Target
 class Post:
     """One core's half of a ``sendrecv``."""
 
-    __slots__ = ("dst", "line", "receive", "send", "values")
+    __slots__ = ("dst", "line", "receive", "send", "taken", "values")
 
     def __init__(self, values: np.ndarray, dst: NkiTensor, send: int, receive: int, line: str) -> None:
         self.values = values
@@ -31,6 +31,7 @@ class Post:
         self.send = send
         self.receive = receive
         self.line = line
+        self.taken = False
 
 
 class Device:
@@ -116,6 +117,7 @@ class Device:
                     hint="both cores name the tensor they have written and will read",
                 )
             self.watch.met((storage,))
+            del self._barriers[k]
         self._wait(session, lambda: len(here) == self.cores, f"core_barrier on {data.name}")
         return k
 
@@ -173,19 +175,24 @@ class Device:
                 got=[(c, p.send, p.receive) for c, p in sorted(posts.items())],
                 hint="what one core sends to another, that one receives from it",
             )
-        dst, sent = post.dst, sender.values
-        if session.numerics and sent.shape != dst.shape:
+        dst, sent = post.dst, sender.dst
+        if (sent.shape, sent.dtype) != (dst.shape, dst.dtype):
             raise WrongShape(
-                f"sendrecv on pipe {key[0]}: core {post.receive} sends {sent.shape} ({sender.line}) and core {me} "
-                f"receives {dst.shape} ({post.line})",
+                f"sendrecv on pipe {key[0]}: core {post.receive} sends {sent.shape} {sent.dtype} ({sender.line}) and "
+                f"core {me} receives {dst.shape} {dst.dtype} ({post.line})",
                 rule="sendrecv-shape",
-                got=sent.shape,
-                limit=dst.shape,
-                hint="both cores exchange tiles of one shape",
+                got=(sent.shape, str(sent.dtype)),
+                limit=(dst.shape, str(dst.dtype)),
+                hint="both cores exchange tiles of one shape and dtype",
             )
         storage: Any = dst.storage
         storage.shared = False
-        session.write(dst, sent, "dst", compute=False)
+        session.write(dst, sender.values, "dst", compute=False)
+        # another pipe may still bring something to the same tensor
+        storage.shared = any(self._posts[k][me].dst.storage is storage for k in self._inbox[me])
+        sender.taken = True
+        if all(p.taken for p in posts.values()):
+            del self._posts[key]
 
     def _wait(self, session: Session, ready: Any, what: str, **how: Any) -> bool:
         assert self.crew is not None

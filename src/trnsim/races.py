@@ -12,7 +12,9 @@ writing the same values to the same place, nothing depends on who comes first: t
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,16 +43,11 @@ class Access(NamedTuple):
     def verb(self) -> str:
         return "writes" if self.write else "reads"
 
-    def repeats(self, other: Access) -> bool:
-        """True when this is the same write of the other core."""
-        mine, theirs = self.view, other.view
-        return (
-            self.write
-            and other.write
-            and self.core != other.core
-            and (self.line, self.offsets) == (other.line, other.offsets)
-            and (mine.shape, mine.strides, mine.dtype) == (theirs.shape, theirs.strides, theirs.dtype)
-        )
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for the same access of another core."""
+        view = self.view
+        return (self.line, tuple(self.offsets), view.shape, view.strides, str(view.dtype))
 
     def bytes(self) -> list[bytes]:
         """What memory holds there now."""
@@ -62,7 +59,7 @@ class Repeat(NamedTuple):
 
     access: Access
     before: list[bytes]
-    race: Race
+    race: Callable[[], Race]
 
 
 class Shadow:
@@ -75,6 +72,7 @@ class Shadow:
         self.bits = Arena(storage.arena.nbytes, unit=storage.itemsize)
         self.fresh: list[Access] = []
         self.loose: list[Access] = []
+        self.written: tuple[set[Any], set[Any]] = (set(), set())
 
     def windows(self, access: Access) -> list[np.ndarray]:
         """The bytes of the shadow that belong to an access."""
@@ -88,16 +86,18 @@ class Shadow:
             if window.any():
                 # what both cores wrote alike either may read
                 hit = self._hit(window, mine, theirs, access.write)
-                if hit.any():
-                    race = self._race(session, access, window, hit)
-                    if repeat is None and not any(access.repeats(other) for other in self.fresh):
-                        raise race
-                    repeat = repeat or Repeat(access, access.bytes(), race)
+                if hit.any() and repeat is None:
+                    race = partial(self._race, session, session.instr, access, window, hit)
+                    if not access.write or access.key not in self.written[1 - access.core]:
+                        raise race()
+                    repeat = Repeat(access, access.bytes(), race)
                 hit = self._hit(window, mine << _LOOSE, theirs << _LOOSE, access.write)
                 if hit.any():
                     self._warn(access, window, hit)
             window |= np.uint8(mine if access.write else mine << 2)
         self.fresh.append(access)
+        if access.write:
+            self.written[access.core].add(access.key)
         return repeat
 
     @staticmethod
@@ -113,14 +113,20 @@ class Shadow:
                 window |= (window & np.uint8(15)) << np.uint8(_LOOSE)
                 window &= np.uint8(240)
         self.loose += self.fresh
-        self.fresh = []
+        self._forget()
 
     def clear(self) -> None:
         """Both cores met over this tensor."""
         for access in (*self.fresh, *self.loose):
             for window in self.windows(access):
                 window[...] = 0
-        self.fresh, self.loose = [], []
+        self.loose = []
+        self._forget()
+
+    def _forget(self) -> None:
+        self.fresh = []
+        for keys in self.written:
+            keys.clear()
 
     def _culprit(
         self, access: Access, window: np.ndarray, hit: np.ndarray, log: list[Access]
@@ -139,7 +145,9 @@ class Shadow:
                 return other, at[: access.view.ndim]
         raise AssertionError("a mark without an access")
 
-    def _race(self, session: Session, access: Access, window: np.ndarray, hit: np.ndarray) -> Race:
+    def _race(
+        self, session: Session, instruction: str | None, access: Access, window: np.ndarray, hit: np.ndarray
+    ) -> Race:
         other, at = self._culprit(access, window, hit, self.fresh)
         view = access.view
         return Race(
@@ -155,7 +163,7 @@ class Shadow:
             lines=(other.line, access.line),
             line=access.line,
             kernel=session.kernel,
-            instruction=session.instr,
+            instruction=instruction,
             target=session.target.name,
         )
 
@@ -216,7 +224,7 @@ class Watch:
             return
         access = repeat.access
         if access.bytes() != repeat.before:
-            raise repeat.race
+            raise repeat.race()
         if access.line not in self._told:
             self._told.add(access.line)
             warnings.warn(

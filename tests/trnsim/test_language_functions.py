@@ -10,6 +10,8 @@ from tests.trnsim.test_language_maths import call
 from trnsim import language as nl
 from trnsim.errors import WrongArgument, WrongBuffer
 
+pytestmark = pytest.mark.sim
+
 BF16 = ml_dtypes.bfloat16
 expit = special.expit
 

@@ -13,6 +13,8 @@ from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongEngine, W
 from trnsim.language.maths import SimulationOnly
 from trnsim.language.results import promote
 
+pytestmark = pytest.mark.sim
+
 BF16 = ml_dtypes.bfloat16
 
 

@@ -13,6 +13,8 @@ from trnsim import language as nl
 from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongBuffer, WrongShape
 from trnsim.language.maths import SimulationOnly
 
+pytestmark = pytest.mark.sim
+
 BF16 = ml_dtypes.bfloat16
 
 

@@ -12,6 +12,8 @@ from tests.trnsim.test_language_maths import call
 from trnsim import language as nl
 from trnsim.errors import WrongArgument
 
+pytestmark = pytest.mark.sim
+
 BF16 = ml_dtypes.bfloat16
 FOLDS = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean, "prod": np.prod, "var": np.var}
 

@@ -8,6 +8,8 @@ from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 
+pytestmark = pytest.mark.sim
+
 M32 = 2**32 - 1
 
 

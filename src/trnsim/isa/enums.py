@@ -97,5 +97,9 @@ def member(cls: type[E], value: Any, role: str) -> E:
         if name == m.name:
             return m
     raise WrongArgument(
-        f"{role} is {value!r}", rule=role, got=str(value), limit=[m.name for m in cls], hint=f"use one of {', '.join(f'{cls.__name__}.{m.name}' for m in cls)}"
+        f"{role} is {value!r}",
+        rule=role,
+        got=str(value),
+        limit=[m.name for m in cls],
+        hint=f"use one of {', '.join(f'{cls.__name__}.{m.name}' for m in cls)}",
     )

@@ -39,9 +39,19 @@ class VirtualRegister(NKIObject):
 
 def _register(x: Any, role: str, *, write: bool = False) -> VirtualRegister:
     if not isinstance(x, VirtualRegister):
-        raise WrongArgument(f"{role} is {type(x).__name__}", rule="register", got=type(x).__name__, limit="VirtualRegister", hint="make one with nisa.register_alloc()")
+        raise WrongArgument(
+            f"{role} is {type(x).__name__}",
+            rule="register",
+            got=type(x).__name__,
+            limit="VirtualRegister",
+            hint="make one with nisa.register_alloc()",
+        )
     if write and x.frozen:
-        raise WrongArgument(f"{role} is the counter of a dynamic loop", rule="frozen-register", hint="copy it into a register of your own")
+        raise WrongArgument(
+            f"{role} is the counter of a dynamic loop",
+            rule="frozen-register",
+            hint="copy it into a register of your own",
+        )
     return x
 
 
@@ -67,7 +77,9 @@ def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
 def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> NkiInstruction:
     """``dst = src``: a 32-bit constant, or another register. ``imm`` is the name ``src`` had before NKI 0.3."""
     if (src is None) == (imm is None):
-        raise WrongArgument("one of src and imm is needed", rule="signature", got=(src, imm), hint="register_move(dst, src)")
+        raise WrongArgument(
+            "one of src and imm is needed", rule="signature", got=(src, imm), hint="register_move(dst, src)"
+        )
     value = imm if src is None else src
     _register(dst, "dst", write=True).value = value.value if isinstance(value, VirtualRegister) else _wrap32(value)
     return s.done("sync", (), (), op="register_move")
@@ -76,7 +88,13 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
 def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
     values = s.read(src, "src", (SBUF, PSUM), compute=False)
     if src.size != 1:
-        raise WrongShape(f"src has shape {src.shape}", rule="register", got=src.shape, limit=(1, 1), hint="a register holds one element")
+        raise WrongShape(
+            f"src has shape {src.shape}",
+            rule="register",
+            got=src.shape,
+            limit=(1, 1),
+            hint="a register holds one element",
+        )
     if s.numerics:
         dst.value = values.reshape(-1)[0].item() if values.dtype.kind in "iub" else float(values.reshape(-1)[0])
     else:

@@ -71,7 +71,11 @@ def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = 
 def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
     """An HBM tensor with constant data: an array, or the path of an ``.npy`` file."""
     s = require_session("nl.shared_constant")
-    array = np.load(constant, allow_pickle=False) if isinstance(constant, (str, bytes)) or hasattr(constant, "__fspath__") else np.asarray(constant)
+    array = (
+        np.load(constant, allow_pickle=False)
+        if isinstance(constant, (str, bytes)) or hasattr(constant, "__fspath__")
+        else np.asarray(constant)
+    )
     if dtype is not None:
         from trnsim.language.dtypes import as_dtype, cast
 
@@ -92,7 +96,11 @@ def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = N
 
     s = require_session("nl.shared_identity_matrix")
     if not 1 <= n <= s.target.partitions:
-        raise _located(s, WrongArgument(f"an identity of {n} rows", rule="partition-limit", got=n, limit=s.target.partitions), "nl.shared_identity_matrix")
+        raise _located(
+            s,
+            WrongArgument(f"an identity of {n} rows", rule="partition-limit", got=n, limit=s.target.partitions),
+            "nl.shared_identity_matrix",
+        )
     source = shared_constant(np.eye(n, dtype=np.float32), dtype)
     out = ndarray((n, n), dtype, sbuf, "identity") if dst is None else dst
     isa.dma_copy(dst=out, src=source)

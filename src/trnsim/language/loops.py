@@ -39,7 +39,13 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
 
     session = require_session(what)
     if hasattr(step, "__nki_register__") or int(step) < 1:
-        raise WrongArgument(f"{what}: step {step!r}", rule="dynamic-step", got=repr(step), limit=1, hint="the step is a positive compile-time integer")
+        raise WrongArgument(
+            f"{what}: step {step!r}",
+            rule="dynamic-step",
+            got=repr(step),
+            limit=1,
+            hint="the step is a positive compile-time integer",
+        )
     if session.state.get("no_reorder"):
         raise WrongArgument(f"{what} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
     depth = session.state.get("dynamic_depth", 0)
@@ -72,14 +78,25 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
 
     session = require_session("nl.while_loop")
     if not hasattr(init, "__nki_register__"):
-        raise WrongArgument(f"nl.while_loop: init is {type(init).__name__}", rule="register", got=type(init).__name__, limit="VirtualRegister", hint="load the condition with nisa.register_load")
+        raise WrongArgument(
+            f"nl.while_loop: init is {type(init).__name__}",
+            rule="register",
+            got=type(init).__name__,
+            limit="VirtualRegister",
+            hint="load the condition with nisa.register_load",
+        )
     if session.state.get("no_reorder"):
         raise WrongArgument("nl.while_loop inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
     register = init
     while register.value != 0:
         register = body_fun(VirtualRegister(register.value))
         if not hasattr(register, "__nki_register__"):
-            raise WrongArgument(f"nl.while_loop: the body returned {type(register).__name__}", rule="register", got=type(register).__name__, limit="VirtualRegister")
+            raise WrongArgument(
+                f"nl.while_loop: the body returned {type(register).__name__}",
+                rule="register",
+                got=type(register).__name__,
+                limit="VirtualRegister",
+            )
 
 
 class no_reorder:
@@ -100,7 +117,12 @@ def program_id(axis: int = 0) -> int:
     if not session.program:
         return 0
     if not 0 <= axis < len(session.program):
-        raise WrongArgument(f"program_id: axis {axis} of a grid with {len(session.program)}", rule="grid", got=axis, limit=len(session.program))
+        raise WrongArgument(
+            f"program_id: axis {axis} of a grid with {len(session.program)}",
+            rule="grid",
+            got=axis,
+            limit=len(session.program),
+        )
     return session.program[axis]
 
 
@@ -113,7 +135,9 @@ def num_programs(axes: Any = None) -> int:
     total = 1
     for a in picked:
         if not 0 <= a < len(grid):
-            raise WrongArgument(f"num_programs: axis {a} of a grid with {len(grid)}", rule="grid", got=a, limit=len(grid))
+            raise WrongArgument(
+                f"num_programs: axis {a} of a grid with {len(grid)}", rule="grid", got=a, limit=len(grid)
+            )
         total *= grid[a]
     return total
 

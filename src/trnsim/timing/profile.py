@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trnsim.session import Record
@@ -12,13 +12,18 @@ from trnsim.timing.report import Report, make_report
 from trnsim.timing.schedule import schedule_all
 from trnsim.timing.stream import Stream
 
+Progress = Callable[[str, int, int], None]
+
 
 class Recorder:
-    """One stream for each core of each rank."""
+    """One stream for each core of each rank. ``keep`` holds on to the records, for those who look at them again."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, keep: bool = False, progress: Progress | None = None) -> None:
         self.target = target
         self.streams: dict[tuple[int, int], Stream] = {}
+        self.records: list[Record] | None = [] if keep else None
+        self.progress = progress
+        self.count = 0
 
     def append(self, record: Record) -> None:
         """Take one instruction."""
@@ -27,30 +32,63 @@ class Recorder:
         if stream is None:
             stream = self.streams[key] = Stream(self.target)
         stream.append(record)
+        if self.records is not None:
+            self.records.append(record)
+        self.count += 1
+        if self.progress is not None and not self.count & 8191:
+            self.progress("recording", self.count, 0)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records or ())
 
 
-def profile(kernel: Any, *, target: Any = None, numerics: bool = True, **options: Any) -> Callable[..., tuple[Any, Report]]:
+def profile(
+    kernel: Any,
+    *,
+    target: Any = None,
+    numerics: bool = True,
+    checks: bool = True,
+    lint: str | None = None,
+    seed: int = 0,
+    ranks: int | None = None,
+    progress: Progress | None = None,
+) -> Callable[..., tuple[Any, Report]]:
     """A callable that runs ``kernel`` and returns its result and a `Report` of predicted time.
 
     Args:
-        kernel: what `trnsim.simulate` takes.
-        target: ``"trn1"``, ``"trn2"`` or ``"trn3"``.
-        numerics: ``False`` costs the kernel without computing: arrays need only shapes and dtypes.
-        options: further options of `trnsim.simulate`.
+        kernel: what `trnsim.simulate` takes; ``kernel[2]`` is played on two cores.
+        target: ``"trn1"``, ``"trn2"`` or ``"trn3"``; default as in `trnsim.simulate`.
+        numerics: ``False`` costs the kernel without computing: arguments need only shapes and dtypes, so that matrices
+            too large to hold can be costed. Results then have shapes and no values.
+        checks: enforce the hardware's rules while running.
+        lint: as in `trnsim.simulate`.
+        seed: as in `trnsim.simulate`.
+        ranks: run on several ranks as `trnsim.simulate_ranks` does, with collectives between them.
+        progress: called with a phase (``"recording"``, ``"scheduling"``), instructions done and instructions in all.
     """
     from trnsim.program import Launch, as_kernel, params_of
+    from trnsim.ranks import simulate_ranks
 
     made = as_kernel(kernel)
-    params = params_of(made, target=target, numerics=numerics, **options)
+    params = params_of(made, target=target, checks=checks, numerics=numerics, lint=lint, seed=seed)
 
     @functools.wraps(made.function)
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Report]:
-        recorder = Recorder(params.target)
-        launch = Launch(made, params, recorder)  # type: ignore[arg-type]
-        result = launch.run(args, kwargs)
-        given = frozenset(storage.uid for storage in launch.arguments.storages)
+        recorder = Recorder(params.target, keep=bool(made.schedule), progress=progress)
+        given: frozenset[int] = frozenset()
+        if ranks is None:
+            launch = Launch(made, params, recorder)  # type: ignore[arg-type]
+            result = launch.run(args, kwargs)
+            given = frozenset(storage.uid for storage in launch.arguments.storages)
+        else:
+            every = simulate_ranks(
+                made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=recorder
+            )  # type: ignore[arg-type]
+            result = every(*args, **kwargs)
         streams = [stream for _, stream in sorted(recorder.streams.items())]
-        schedules = schedule_all(streams, given=given, cores=launch.cores)
-        return result, make_report(launch.name, params.target, launch.cores, schedules)
+        cores = 1 + max((core for _, core in recorder.streams), default=0)
+        watch = None if progress is None else functools.partial(progress, "scheduling")
+        schedules = schedule_all(streams, given=given, cores=cores, progress=watch)
+        return result, make_report(getattr(made, "__name__", "kernel"), params.target, len(streams) or 1, schedules)
 
     return run

@@ -1,0 +1,396 @@
+"""Continuous distributions that are a function of one uniform or one normal number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand import maths
+from trnrand.normal import standard
+from trnrand.quantiles import normal_quantile
+from trnrand.reject import at, rejected
+from trnrand.request import Number, Request, half_open
+from trnrand.source import Source
+from trnrand.uniform import ordered
+from trnsci import ArgumentError, array_function
+
+
+@array_function
+def lognormal(
+    *size: Any,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Log-normal numbers: exponentials of normal ones.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        loc: mean of the logarithm.
+        scale: standard deviation of the logarithm.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``exp(loc + scale * z)``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"loc": (loc, "finite"), "scale": (scale, "non-negative")}
+    request = Request("lognormal", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    z = standard(request).double()
+    return request.finish(maths.exp(request.parameter("loc") + request.parameter("scale") * z))
+
+
+@array_function
+def exponential(
+    *size: Any,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Exponential numbers of mean ``scale``.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        scale: mean, positive; the inverse of the rate.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``-scale * ln(u)``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"scale": (scale, "positive")}
+    request = Request("exponential", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    return request.finish(-request.parameter("scale") * maths.log(request.open_unit()))
+
+
+@array_function
+def laplace(
+    *size: Any,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Laplace (double exponential) numbers.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        loc: position.
+        scale: width, positive.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``loc`` plus or minus an exponential number of mean ``scale``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
+    request = Request("laplace", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    u = request.open_unit()
+    loc, scale = request.parameter("loc"), request.parameter("scale")
+    return request.finish(loc + scale * torch.where(u < 0.5, 1.0, -1.0) * maths.log(2.0 * torch.minimum(u, 1.0 - u)))
+
+
+@array_function
+def cauchy(
+    *size: Any,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Cauchy numbers: the ratio of two normal ones, moved and stretched.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        loc: position.
+        scale: width, positive.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``loc + scale * tan(pi (u - 1/2))``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
+    request = Request("cauchy", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    # -cot(pi u) = tan(pi (u - 1/2))
+    sine, cosine = maths.turn(0.5 * request.open_unit())
+    return request.finish(request.parameter("loc") - request.parameter("scale") * (cosine / sine))
+
+
+@array_function
+def gumbel(
+    *size: Any,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Gumbel numbers: the law of the largest of many.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        loc: position.
+        scale: width, positive.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``loc - scale * ln(-ln(u))``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
+    request = Request("gumbel", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    u = request.open_unit()
+    loc, scale = request.parameter("loc"), request.parameter("scale")
+    return request.finish(loc - scale * maths.log(-maths.log(u)))
+
+
+@array_function
+def logistic(
+    *size: Any,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Logistic numbers.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        loc: position.
+        scale: width, positive.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``loc + scale * ln(u / (1 - u))``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
+    request = Request("logistic", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    u = request.open_unit()
+    loc, scale = request.parameter("loc"), request.parameter("scale")
+    return request.finish(loc + scale * (maths.log(u) - maths.log(1.0 - u)))
+
+
+@array_function
+def weibull(
+    *size: Any,
+    shape: Number,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Weibull numbers: ``P(x > t) = exp(-(t / scale)**shape)``.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        shape: exponent, positive.
+        scale: positive.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``scale * (-ln u)**(1 / shape)``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
+    request = Request("weibull", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    made = maths.power(-maths.log(request.open_unit()), 1.0 / request.tensor("shape"))
+    return request.finish(request.parameter("scale") * made)
+
+
+@array_function
+def pareto(
+    *size: Any,
+    shape: Number,
+    scale: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Pareto numbers: ``P(x > t) = (scale / t)**shape`` for ``t >= scale``.
+
+    NumPy's ``pareto`` is this one with ``scale=1``, minus 1.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        shape: exponent of the tail, positive.
+        scale: the smallest value, positive.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        ``scale * u**(-1 / shape)``, with gradients to the parameters.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
+    request = Request("pareto", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    made = maths.power(request.open_unit(), -1.0 / request.tensor("shape"))
+    return request.finish(request.parameter("scale") * made)
+
+
+@array_function
+def truncated_normal(
+    *size: Any,
+    loc: Number = 0.0,
+    scale: Number = 1.0,
+    low: Number = -math.inf,
+    high: Number = math.inf,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Normal numbers conditioned to lie in [low, high], by the inverse distribution function.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        loc: mean of the untruncated distribution.
+        scale: its standard deviation, positive.
+        low: lower end, may be infinite.
+        high: upper end, greater than ``low``, may be infinite.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        The numbers, with gradients to ``loc`` and ``scale`` as far as ``low`` and ``high`` are held relative to them.
+        It uses torch's ``erfc``, so devices agree to about 1e-14 and not to the bit.
+
+    Raises:
+        ArgumentError: a parameter is out of range, ``low >= high``, or the interval lies beyond 37 standard
+            deviations, where float64 has no probabilities left. Nothing was drawn.
+    """
+    parameters = {
+        "loc": (loc, "finite"), "scale": (scale, "positive"), "low": (low, "any but NaN"), "high": (high, "any but NaN")
+    }  # fmt: skip
+    request = Request("truncated_normal", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    ordered("truncated_normal", low, high)
+    loc_, scale_, low_, high_ = (request.tensor(name) for name in ("loc", "scale", "low", "high"))
+    a, b = (low_ - loc_) / scale_, (high_ - loc_) / scale_
+    # in the left half probabilities keep their relative precision
+    flipped = a + b > 0
+    left, right = torch.where(flipped, -b, a), torch.where(flipped, -a, b)
+    if not right.is_meta and bool((right < -37.0).any()):
+        worst = right.detach().min().item()
+        expected = "an interval within 37 standard deviations of loc"
+        raise ArgumentError(op="truncated_normal", argument="low", got=f"an end at {worst:.3g} of them", expected=expected)
+    below, above = (0.5 * torch.special.erfc(x * -math.sqrt(0.5)) for x in (left, right))
+    p = below + request.open_unit() * (above - below)
+    z = torch.clamp(normal_quantile(p.clamp(1e-307, 1.0 - 2.0**-53)), left, right)
+    made = (loc_ + scale_ * torch.where(flipped, -z, z)).to(request.dtype)
+    return request.finish(torch.clamp(made, low_.to(made.dtype), high_.to(made.dtype)))
+
+
+@array_function
+def von_mises(
+    *size: Any,
+    loc: Number = 0.0,
+    concentration: Number = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Von Mises angles: density proportional to ``exp(concentration * cos(x - loc))`` on the circle.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        loc: mean direction in radians.
+        concentration: not negative; 0 is uniform.
+        dtype: float16, bfloat16, float32 or float64; computed in float64 and rounded once.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        Angles in [-pi, pi] by Best and Fisher's rejection. Above a concentration of 1e6 they are normal numbers of
+        variance ``1 / concentration``, whose difference is below 1e-6 of that width. No gradient. It uses torch's
+        ``acos``, so devices agree to about 1e-15 and not to the bit.
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"loc": (loc, "finite"), "concentration": (concentration, "non-negative")}
+    request = Request("von_mises", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    k = request.tensor("concentration").detach()
+    middle = k.clamp(1e-5, 1e6)
+    tau = 1.0 + maths.sqrt(1.0 + 4.0 * middle * middle)
+    rho = (tau - maths.sqrt(2.0 * tau)) / (2.0 * middle)
+    # the series of (1 + rho**2) / (2 rho) where its terms cancel
+    r = torch.where(k < 1e-5, 1.0 / k.clamp(min=1e-300) + k, (1.0 + rho * rho) / (2.0 * rho))
+
+    def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
+        r_, k_ = at(r, chosen), at(k, chosen)
+        z = maths.turn(0.5 * half_open(w[:, 0], w[:, 1]))[1]
+        f = (1.0 + r_ * z) / (r_ + z)
+        c, u = k_ * (r_ - f), (w[:, 2].double() + 0.5) * 2.0**-32
+        taken = (c * (2.0 - c) > u) | (maths.log((c / u).clamp(min=1e-300)) + 1.0 >= c)
+        angle = torch.acos(f.clamp(-1.0, 1.0)) * (1.0 - 2.0 * (w[:, 3] >> 31).double())
+        flat = (2.0 * half_open(w[:, 0], w[:, 1]) - 1.0) * math.pi
+        narrow = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53)) / maths.sqrt(k_.clamp(min=1.0))
+        narrow = narrow * maths.turn(w[:, 2].double() * 2.0**-32)[1]
+        extreme = (k_ < 1e-8) | (k_ > 1e6)
+        return torch.where(k_ < 1e-8, flat, torch.where(k_ > 1e6, narrow, angle)), taken | extreme
+
+    if request.count == 0:
+        return request.finish(torch.empty(0, dtype=torch.float64, device=request.device))
+    angle = request.parameter("loc") + rejected(lambda attempt, chosen: request.blocks(0, attempt, chosen), propose)
+    return request.finish(torch.remainder(angle + math.pi, 2.0 * math.pi) - math.pi)
