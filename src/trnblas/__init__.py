@@ -1,13 +1,99 @@
 """trnblas: BLAS for Trainium.
 
-| name | what it computes |
+| names | what they compute |
 |---|---|
-| `gemm` | ``alpha * op(a) @ op(b) + beta * c`` |
+| `axpy` `scal` `copy` `swap` `rot` `rotg` `rotm` `rotmg` | combinations of vectors |
+| `dot` `dotu` `dotc` `nrm2` `asum` `iamax` `iamin` | reductions of vectors |
+| `gemv` `ger` `geru` `gerc` `symv` `hemv` `trmv` `trsv` `syr` `her` `syr2` `her2` | matrices and vectors |
+| `gbmv` `sbmv` `hbmv` `tbmv` `tbsv` | band matrices and vectors |
+| `spmv` `hpmv` `spr` `hpr` `spr2` `hpr2` `tpmv` `tpsv` | packed triangles and vectors |
+| `gemm` `grouped_gemm` `symm` `hemm` `syrk` `herk` `syr2k` `her2k` `syrkx` `trmm` `trsm` | matrices |
+| `geam` `dgmm` | CUDA's extensions: sums of matrices, diagonal factors |
+| `mp2_energy` `mp2_pairs` | the fused MP2 correlation energy |
+| `Epilogue`, `error_bound` | what follows a product in its kernel; what a precision guarantees |
 """
 
+from trnblas.accuracy import error_bound
+from trnblas.axpy import axpy, copy, scal, swap
+from trnblas.banded import gbmv, hbmv, sbmv, tbmv, tbsv
+from trnblas.dgmm import dgmm, geam
+from trnblas.dot import asum, dot, dotc, dotu, iamax, iamin, nrm2
+from trnblas.epilogue import Epilogue
 from trnblas.gemm import gemm
+from trnblas.gemv import gemv, ger, gerc, geru
+from trnblas.grouped import grouped_gemm
+from trnblas.mp2 import mp2_energy, mp2_pairs
+from trnblas.packed import hpmv, hpr, hpr2, spmv, spr, spr2, tpmv, tpsv
+from trnblas.rot import rot, rotg, rotm, rotmg
+from trnblas.split import probe
+from trnblas.symm import hemm, hemv, symm, symv
+from trnblas.syrk import her, her2, her2k, herk, syr, syr2, syr2k, syrk, syrkx
+from trnblas.trmm import trmm, trmv
+from trnblas.trsm import trsm, trsv
 from trnsci import HAS_NKI, library_functions
 
 set_backend, get_backend = library_functions("trnblas")
 
-__all__ = ["HAS_NKI", "gemm", "get_backend", "set_backend"]
+__all__ = [
+    "HAS_NKI",
+    "Epilogue",
+    "asum",
+    "axpy",
+    "copy",
+    "dgmm",
+    "dot",
+    "dotc",
+    "dotu",
+    "error_bound",
+    "gbmv",
+    "geam",
+    "gemm",
+    "gemv",
+    "ger",
+    "gerc",
+    "geru",
+    "get_backend",
+    "grouped_gemm",
+    "hbmv",
+    "hemm",
+    "hemv",
+    "her",
+    "her2",
+    "her2k",
+    "herk",
+    "hpmv",
+    "hpr",
+    "hpr2",
+    "iamax",
+    "iamin",
+    "mp2_energy",
+    "mp2_pairs",
+    "nrm2",
+    "probe",
+    "rot",
+    "rotg",
+    "rotm",
+    "rotmg",
+    "sbmv",
+    "scal",
+    "set_backend",
+    "spmv",
+    "spr",
+    "spr2",
+    "swap",
+    "symm",
+    "symv",
+    "syr",
+    "syr2",
+    "syr2k",
+    "syrk",
+    "syrkx",
+    "tbmv",
+    "tbsv",
+    "tpmv",
+    "tpsv",
+    "trmm",
+    "trmv",
+    "trsm",
+    "trsv",
+]

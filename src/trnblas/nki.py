@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 import trnsci
 from trnblas.gemm import gemm
+from trnblas.mp2 import pair_partials
 from trnsci import HAS_NKI, array_function, neuron
 from trnsci.config import BackendName
+from trnsci.nki import P_MAX
 
-__all__ = ["HAS_NKI", "nki_batched_gemm", "nki_gemm"]
+__all__ = ["HAS_NKI", "nki_batched_gemm", "nki_gemm", "nki_mp2_energy"]
 
 
 def _kernels() -> BackendName:
@@ -28,3 +31,17 @@ def nki_batched_gemm(a: Tensor, b: Tensor) -> Tensor:
     """Multiply ``a`` [B, M, K] by ``b`` [B, K, N], the whole batch in one program."""
     with trnsci.backend(_kernels()):
         return gemm(1.0, a, b)
+
+
+@array_function
+def nki_mp2_energy(T_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor) -> Tensor:
+    """Return partial energies [P, I, J] of a chunk of occupied orbitals; their sum is `trnblas.mp2_energy`.
+
+    P is the largest divisor of the number of virtual orbitals up to 128.
+    """
+    partials = pair_partials(T_flat, eps_occ_chunk, eps_occ_full, eps_vir, False, 0, 1e-7)  # [Q, I, J]
+    v = len(eps_vir)
+    p = max(d for d in range(1, P_MAX + 1) if v % d == 0)
+    fill = -len(partials) % p
+    padded = torch.cat([partials, partials.new_zeros((fill, *partials.shape[1:]))])
+    return padded.unflatten(0, (-1, p)).sum(0)

@@ -1,4 +1,4 @@
-"""Updates of one triangle: syrk, herk, syr2k, her2k, syrkx, herkx, and of rank one and two: syr, her, syr2, her2."""
+"""Updates of one triangle: syrk, herk, syr2k, her2k, syrkx; of rank one and two: syr, her, syr2, her2."""
 
 from __future__ import annotations
 

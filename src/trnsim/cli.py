@@ -32,9 +32,12 @@ def main(argv: list[str] | None = None) -> int:
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     options = parser.parse_args(argv)
+    if options.command == "run" and Path(options.script).is_file():
+        # what the script raises is the script's to show
+        return _run(options.script, options.arguments)
     try:
         if options.command == "run":
-            return _run(options.script, options.arguments)
+            raise FileNotFoundError(f"no script {options.script}")
         if options.command == "lint":
             return max(_lint(name) for name in options.files)
         return _api(options.name)
@@ -44,13 +47,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(script: str, arguments: list[str]) -> int:
-    path = Path(script)
-    if not path.is_file():
-        raise FileNotFoundError(f"no script {script}")
     install(force=True)
     before = sys.argv, sys.path[:]
     sys.argv = [script, *arguments]
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.insert(0, str(Path(script).resolve().parent))
     try:
         runpy.run_path(script, run_name="__main__")
     finally:

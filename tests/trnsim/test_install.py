@@ -297,6 +297,9 @@ def test_run_answers_import_nki(tmp_path, capsys):
     script.write_text("import sys, nki\nimport nki.language as nl\nprint(nki.jit.__module__, sys.argv[1:], __name__)\n")
     assert main(["run", str(script), "a", "--b"]) == 0
     assert capsys.readouterr().out == "trnsim.program ['a', '--b'] __main__\n"
+    script.write_text("raise OSError('mine')")
+    with pytest.raises(OSError, match="mine"):
+        main(["run", str(script)])
     assert main(["run", str(tmp_path / "none.py")]) == 1
     assert "no script" in capsys.readouterr().err
 

@@ -1,0 +1,27 @@
+"""y[B, P, W] = sum over d of weights[B, d, P, W] * x[B, d, P, W], x shifted to every diagonal.  Bound by DMA."""
+
+from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+
+WIDTH = 4 * N_TILE
+
+
+@jit
+def banded(weights_hbm, x_hbm):
+    B, D, P, W = weights_hbm.shape
+    y_hbm = nl.ndarray((B, P, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, W]
+    for i in range(B):
+        for w in tiles(W, WIDTH):
+            sum_sb = None
+            for d in range(D):
+                weights_sb = load(weights_hbm[i, d, 0:P_MAX, w.span])  # [P, w]
+                x_sb = load(x_hbm[i, d, 0:P_MAX, w.span])  # [P, w]
+                term_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+                nisa.tensor_tensor(dst=term_sb, data1=weights_sb, data2=x_sb, op=nl.multiply)
+                if sum_sb is None:
+                    sum_sb = term_sb
+                else:
+                    next_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+                    nisa.tensor_tensor(dst=next_sb, data1=sum_sb, data2=term_sb, op=nl.add)
+                    sum_sb = next_sb
+            store(y_hbm[i, 0:P_MAX, w.span], sum_sb)
+    return y_hbm

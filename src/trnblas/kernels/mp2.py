@@ -1,0 +1,85 @@
+"""partials[Q, I, J] = left[q, i] right[q, j] u_q . Y_ij . u_q  with  Y_ab = T_ab (2 T_ab - T_ba), T[I V, J V].
+
+The Tensor Engine transposes blocks of T into PSUM and, instead of dividing by orbital energies, multiplies Y by the
+exponentials u[V, Q]. Per element the Vector Engine does two operations, each with one operand in PSUM, which is its
+full rate; the Scalar Engine adds up. Bound by the Tensor Engine, Vector and DMA close behind.
+"""
+
+from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+
+# Pairs whose rows are loaded together, for DMA packets of several KiB.
+TOGETHER = 4
+
+
+@jit
+def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
+    V, Q = u_hbm.shape
+    I, J = left_hbm.shape[1], right_hbm.shape[1]
+    P = _part(V)
+    out_hbm = nl.ndarray((Q, I, J), dtype=nl.float32, buffer=nl.shared_hbm)  # [Q, I, J]
+    u_sb = []
+    for a in tiles(V, P):
+        u_sb.append(load(u_hbm[a.span, 0:Q]))  # [a, Q]
+    uT_sb, left_sb, right_sb = load(uT_hbm), load(left_hbm), load(right_hbm)  # [Q, V], [Q, I], [Q, J]
+    for i in range(I):
+        count = min(J, first + i + 1) if symmetric else J
+        sums_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
+        if count < J:
+            nisa.memset(dst=sums_sb[:, count:J], value=0.0)
+        for js in tiles(count, TOGETHER):
+            t_sb = []
+            for a in tiles(V, P):
+                rows = slice(i * V + a.start, i * V + a.stop)
+                t_sb.append(load(t_hbm[rows, js.start * V : js.stop * V]))  # [a, js V]
+            for j in range(js.size):
+                _pair(sums_sb[:, js.start + j : js.start + j + 1], t_sb, u_sb, uT_sb, V, P, j)
+        out_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
+        nisa.scalar_tensor_tensor(
+            dst=out_sb,
+            data=sums_sb,
+            op0=nl.multiply,
+            operand0=left_sb[:, i : i + 1],
+            op1=nl.multiply,
+            operand1=right_sb,
+        )
+        store(out_hbm[0:Q, i, 0:J], out_sb)
+    return out_hbm
+
+
+def _part(V):
+    """Rows of a tile: the largest divisor of V that fits, so that one width serves all; ragged tiles if it is small."""
+    best = 1
+    for p in range(1, P_MAX + 1):
+        if V % p == 0:
+            best = p
+    return best if best >= P_MAX // 2 else min(V, P_MAX)
+
+
+def _pair(sum_sb, t_sb, u_sb, uT_sb, V, P, j):
+    """One pair of occupied orbitals: sum over b of u[q, b] (u.T Y)[q, b]."""
+    Q = uT_sb.shape[0]
+    chunks = tiles(V, max(1, N_TILE // P) * P)
+    part_sb = nl.ndarray((Q, len(chunks)), dtype=nl.float32, buffer=nl.sbuf)  # [Q, chunks]
+    for b in chunks:
+        projected_ps = nl.ndarray((Q, b.size), dtype=nl.float32, buffer=nl.psum)  # [Q, b]
+        for a in tiles(V, P):
+            here_sb = t_sb[a.index][:, j * V + b.start : j * V + b.stop]
+            turned_ps = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.psum)  # [a, b]
+            for c in tiles(b.size, P):
+                other_sb = t_sb[b.start // P + c.index]
+                nisa.nc_transpose(dst=turned_ps[:, c.span], data=other_sb[:, j * V + a.start : j * V + a.stop])
+            # Left in PSUM, because the next operation runs at full rate with one operand there.
+            twice_ps = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.psum)  # [a, b]
+            nisa.scalar_tensor_tensor(
+                dst=twice_ps, data=here_sb, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=turned_ps
+            )
+            y_sb = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [a, b]
+            nisa.tensor_tensor(dst=y_sb, data1=here_sb, data2=twice_ps, op=nl.multiply)
+            nisa.nc_matmul(dst=projected_ps, stationary=u_sb[a.index], moving=y_sb, accumulate=a.index > 0)
+        weighted_sb = nl.ndarray((Q, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [Q, b]
+        nisa.tensor_tensor(dst=weighted_sb, data1=uT_sb[:, b.span], data2=projected_ps, op=nl.multiply)
+        scratch_sb = nl.ndarray((Q, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [Q, b]
+        result_sb = sum_sb if len(chunks) == 1 else part_sb[:, b.index : b.index + 1]
+        nisa.activation_reduce(dst=scratch_sb, op=nl.copy, data=weighted_sb, reduce_op=nl.add, reduce_res=result_sb)
+    if len(chunks) > 1:
+        nisa.tensor_reduce(dst=sum_sb, op=nl.add, data=part_sb, axis=1)

@@ -1,0 +1,253 @@
+"""The correlation energy of second-order perturbation theory, fused: no pair's amplitudes leave the chip.
+
+``E = sum over ijab of T_ijab (2 T_ijab - T_ijba) / D_ijab`` with ``D = e_i + e_j - e_a - e_b``. The denominators become
+a short sum of exponentials, ``-1/D = sum over q of w_q exp(t_q D)``, each a product of four factors. The sum over a
+and b is then a matrix product with the vectors ``exp(-t_q e_a)``, and no element is divided.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnblas.arguments import rounds
+from trnblas.kernels import mp2 as kernels
+from trnsci import ArgumentError, Op, array_function, check
+from trnsci.gradient import Saved
+from trnsci.nki import P_MAX, launch
+
+
+@array_function
+def mp2_energy(
+    t_flat: Tensor,
+    eps_occ_chunk: Tensor,
+    eps_occ_full: Tensor,
+    eps_vir: Tensor,
+    *,
+    symmetric: bool = False,
+    first: int = 0,
+    target_error: float = 1e-7,
+) -> Tensor:
+    """Return the energy of a chunk of occupied orbitals: the sum of `mp2_pairs`, a number.
+
+    Example:
+        >>> mp2_energy(torch.ones(1, 1), torch.tensor([-1.0]), torch.tensor([-1.0]), torch.tensor([1.0]))
+        tensor(-0.2500)
+    """
+    options = {"symmetric": symmetric, "first": first, "target_error": target_error}
+    return mp2_pairs(t_flat, eps_occ_chunk, eps_occ_full, eps_vir, **options).sum()  # type: ignore[arg-type]
+
+
+@array_function
+def mp2_pairs(
+    t_flat: Tensor,
+    eps_occ_chunk: Tensor,
+    eps_occ_full: Tensor,
+    eps_vir: Tensor,
+    *,
+    symmetric: bool = False,
+    first: int = 0,
+    target_error: float = 1e-7,
+) -> Tensor:
+    """Return the energy of every pair of occupied orbitals, ``sum over ab of T (2 T - T') / D``.
+
+    Args:
+        t_flat: [I V, J V]; row ``i V + a``, column ``j V + b`` holds ``T[i, j, a, b]``.
+        eps_occ_chunk: [I], energies of the occupied orbitals of the rows.
+        eps_occ_full: [J], energies of all occupied orbitals.
+        eps_vir: [V], energies of the virtual orbitals, all above the occupied ones.
+        symmetric: promises ``T[i, j, a, b] = T[j, i, b, a]``; pairs with ``j > first + i`` are then not read, and
+            their energy is counted in their mirror image.
+        first: position of the chunk's first orbital among all, used when ``symmetric``.
+        target_error: relative error of the kernel's ``1 / D``; PyTorch divides.
+
+    Returns:
+        [I, J]
+
+    Error bound:
+        ``target_error + g(V + 6) + 2**-24 log2(V)`` relative to ``sum over ab of |T (2 T - T')| / |D|``.
+
+    Raises:
+        ArgumentError: shapes do not fit, occupied and virtual energies overlap, or ``target_error`` cannot be reached
+            with 128 exponentials.
+    """
+    named = {
+        "t_flat": t_flat,
+        "eps_occ_chunk": eps_occ_chunk,
+        "eps_occ_full": eps_occ_full,
+        "eps_vir": eps_vir,
+    }
+    dtype = check.floating("mp2_energy", **named)
+    check.same_device("mp2_energy", **named)
+    if dtype.is_complex:
+        raise ArgumentError(op="mp2_energy", argument="t_flat", got="complex", expected="real amplitudes")
+    for name in ("eps_occ_chunk", "eps_occ_full", "eps_vir"):
+        if named[name].ndim != 1:
+            raise ArgumentError(
+                op="mp2_energy", argument=f"shape of {name}", got=tuple(named[name].shape), expected="one dimension"
+            )
+    i, j, v = len(eps_occ_chunk), len(eps_occ_full), len(eps_vir)
+    if tuple(t_flat.shape) != (i * v, j * v):
+        raise ArgumentError(
+            op="mp2_energy", argument="shape of t_flat", got=tuple(t_flat.shape),
+            expected=f"({i * v}, {j * v}), for {i} x {j} occupied and {v} virtual orbitals",
+        )  # fmt: skip
+    if symmetric and not 0 <= first <= j - i:
+        raise ArgumentError(op="mp2_energy", argument="first", got=first, expected=f"between 0 and {j - i}")
+    if not 0 < target_error < 1:
+        raise ArgumentError(op="mp2_energy", argument="target_error", got=target_error, expected="between 0 and 1")
+    if not t_flat.is_meta and t_flat.numel():
+        highest = max(float(eps_occ_chunk.detach().max()), float(eps_occ_full.detach().max()))
+        lowest = float(eps_vir.detach().min())
+        if not highest < lowest:
+            raise ArgumentError(
+                op="mp2_energy", argument="eps_vir", got=f"a virtual orbital at {lowest}",
+                expected=f"all above the highest occupied one at {highest}",
+            )  # fmt: skip
+    return _mp2(t_flat, eps_occ_chunk, eps_occ_full, eps_vir, symmetric, first, target_error)
+
+
+def _fake(
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
+) -> Tensor:
+    return t_flat.new_empty((len(eps_i), len(eps_j)))
+
+
+def _cost(
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
+) -> int:
+    return 8 * t_flat.numel() // (2 if symmetric else 1)
+
+
+_mp2 = Op("trnblas::mp2", fake=_fake, cost=_cost)
+
+
+def _weight(i: int, j: int, first: int) -> float:
+    """How often a pair counts when its mirror image is left out."""
+    return 0.0 if j > first + i else 1.0 if j == first + i else 2.0
+
+
+@_mp2.impl("pytorch")
+def _pytorch(
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
+) -> Tensor:
+    rows, columns, v = len(eps_i), len(eps_j), len(eps_vir)
+    if t_flat.numel() == 0:
+        return t_flat.new_zeros((rows, columns))
+    virtual = eps_vir.unsqueeze(1) + eps_vir
+    found = []
+    for i, strip in enumerate(t_flat.unflatten(0, (rows, v)).unbind(0)):
+        count = min(columns, first + i + 1) if symmetric else columns
+        t = strip.unflatten(1, (columns, v))[:, :count].transpose(0, 1)  # [j, a, b]
+        below = (eps_i[i] + eps_j[:count]).reshape(-1, 1, 1) - virtual
+        pairs = (t * (2 * t - t.mT) / below).sum((1, 2))
+        if symmetric:
+            pairs = pairs * pairs.new_tensor([_weight(i, j, first) for j in range(count)])
+        found.append(torch.nn.functional.pad(pairs, (0, columns - count)))
+    return torch.stack(found)
+
+
+@_mp2.vjp()
+def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    """Recompute with PyTorch: the amplitudes alone are as large as everything the formula makes of them."""
+    names = ("t_flat", "eps_i", "eps_j", "eps_vir")
+    wanted = [n for n in names if saved.needs(n)]
+    with torch.enable_grad():
+        operands = {n: getattr(saved, n).detach().requires_grad_(n in wanted) for n in names}
+        made = _pytorch(*operands.values(), saved.symmetric, saved.first, saved.target_error)
+        found = torch.autograd.grad(made, [operands[n] for n in wanted], grad)
+    return dict(zip(wanted, found, strict=True))
+
+
+def _limits(
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
+) -> str | None:
+    return rounds(t_flat)
+
+
+@_mp2.impl("nki", limits=_limits)
+def _nki(
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
+) -> Tensor:
+    if t_flat.numel() == 0:
+        return _fake(t_flat, eps_i, eps_j, eps_vir, symmetric, first, target_error).zero_()
+    partials = pair_partials(t_flat, eps_i, eps_j, eps_vir, symmetric, first, target_error)
+    return partials.double().sum(0).to(t_flat.dtype)
+
+
+def pair_partials(
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
+) -> Tensor:
+    """Run the kernel: [Q, I, J], the part of every exponential in every pair's energy."""
+    u, left, right = _factors(eps_i, eps_j, eps_vir, target_error)
+    partials: Tensor = launch(
+        kernels.mp2,
+        t_flat.float().contiguous(),
+        u.contiguous(),
+        u.mT.contiguous(),
+        left,
+        right,
+        symmetric=symmetric,
+        first=first,
+    )  # [Q, I, J]
+    if symmetric:
+        weights = [[_weight(i, j, first) for j in range(len(eps_j))] for i in range(len(eps_i))]
+        partials = partials * partials.new_tensor(weights) if not partials.is_meta else partials
+    return partials
+
+
+def _factors(eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, target_error: float) -> tuple[Tensor, Tensor, Tensor]:
+    """``exp(-t e_a)`` [V, Q], and the occupied factors [Q, I] and [Q, J] with weights and sign."""
+    if eps_vir.is_meta:
+        shapes = (len(eps_vir), 32), (32, len(eps_i)), (32, len(eps_j))
+        v, i, j = (eps_vir.new_empty(shape, dtype=torch.float32) for shape in shapes)
+        return v, i, j
+    i, j, v = (e.detach().double().cpu() for e in (eps_i, eps_j, eps_vir))
+    zero = v.min()
+    smallest = float(2 * zero - i.max() - j.max())
+    largest = float(2 * v.max() - i.min() - j.min())
+    t, w = (torch.from_numpy(x) for x in exponentials(largest / smallest, target_error))
+    t, w = t / smallest, w / smallest
+    factors = (
+        torch.exp(-(v - zero).unsqueeze(1) * t),
+        -w.unsqueeze(1) * torch.exp(-t.unsqueeze(1) * (zero - i)),
+        torch.exp(-t.unsqueeze(1) * (zero - j)),
+    )
+    u, left, right = (x.float().to(eps_vir.device) for x in factors)
+    return u, left, right
+
+
+@functools.lru_cache(maxsize=64)
+def exponentials(ratio: float, target_error: float) -> tuple[Any, Any]:
+    """Exponents and weights with ``|1/x - sum w exp(-t x)| <= target_error / x`` for x from 1 to ``ratio``.
+
+    The trapezoidal rule on the double exponential substitution of ``1/x = integral of exp(-t x) dt``; the step shrinks
+    until the error, measured on a fine grid, is met.
+    """
+    x = np.exp(np.linspace(0.0, math.log(max(ratio, 1.0)), 2000))
+    step = 1.0
+    while step > 0.02:
+        # Beyond these ends every term is below the error asked for.
+        low = -math.log(math.log(10 * ratio / target_error) + 1) - 0.5
+        high = math.log(math.log(10 / target_error)) + 1.0
+        s = np.arange(low, high + step, step)
+        t = np.exp(s - np.exp(-s))
+        w = step * t * (1 + np.exp(-s))
+        error = np.abs(1 - x * (np.exp(-np.outer(x, t)) @ w)).max()
+        if error <= target_error:
+            break
+        step *= 0.93
+    if error > target_error or len(t) > P_MAX:
+        raise ArgumentError(
+            op="mp2_energy",
+            argument="target_error",
+            got=target_error,
+            expected=f"at least {error:.2g}, what {P_MAX} exponentials reach for denominators spanning {ratio:.3g}",
+        )
+    return t, w
