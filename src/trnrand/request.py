@@ -22,7 +22,7 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 Number = float | int | Tensor
 
 # what a parameter must be: the words of the error, and the test on a tensor
-RULES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "finite": ("a finite number", torch.isfinite),
     "positive": ("a positive finite number", lambda x: (x > 0) & torch.isfinite(x)),
     "non-negative": ("a non-negative finite number", lambda x: (x >= 0) & torch.isfinite(x)),
@@ -32,6 +32,8 @@ RULES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "count": ("a whole number from 0 to 2**53", lambda x: (x >= 0) & (x <= 2.0**53) & (x == x.floor())),
     "any but NaN": ("a number", lambda x: ~torch.isnan(x)),
 }
+
+_ZERO_IS_FINE = frozenset(RULES) - {"positive", "positive probability"}
 
 
 class Request:
@@ -45,6 +47,7 @@ class Request:
         parameters: name to (value, rule of `RULES`).
         dtypes: the dtypes a result may have; the first is the default of integer results.
         event: trailing axes of one draw that parameters do not have (a vector of categories, of coordinates).
+        whole: draw everything in every process, and take this one's rows of the result in `finish`.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Request:
         parameters: Mapping[str, tuple[Any, str]] | None = None,
         dtypes: tuple[torch.dtype, ...] = FLOATS,
         event: tuple[int, ...] = (),
+        whole: bool = False,
     ) -> None:
         self.op = op
         if generator is not None and not isinstance(generator, Source):
@@ -84,6 +88,9 @@ class Request:
         start, stop = rows(self.source, op, self.shape)
         inner = math.prod(self.shape[1:]) if self.shape else 1
         self.local = (stop - start, *self.shape[1:]) if self.shape else ()
+        self._taken = slice(start, stop) if whole and self.shape else None
+        if whole:
+            start, stop = 0, self.shape[0] if self.shape else 1
         self.first, self.count, self.total = start * inner, (stop - start) * inner, math.prod(self.shape)
         self._rows = slice(start, stop)
         self.out = out
@@ -126,6 +133,8 @@ class Request:
 
     def finish(self, values: Tensor) -> Tensor:
         """Give the result its shape and dtype, and move the generator."""
+        if self._taken is not None:
+            values = values.reshape(self.shape)[self._taken]
         made = values.reshape(self.local)
         if made.dtype != self.dtype:
             made = made.to(self.dtype)
@@ -169,9 +178,12 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
         return wide
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DtypeError(op=op, argument=name, got=type(value), expected="a number or a tensor")
-    if not bool(test(torch.tensor(float(value), dtype=torch.float64))):
-        raise ArgumentError(op=op, argument=name, got=value, expected=words)
-    return float(value)
+    number = float(value)
+    # the commonest arguments need no tensor to be tested
+    if number != 1.0 and not (number == 0.0 and rule in _ZERO_IS_FINE):
+        if not bool(test(torch.tensor(number, dtype=torch.float64))):
+            raise ArgumentError(op=op, argument=name, got=value, expected=words)
+    return number
 
 
 def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tensor]) -> torch.device:

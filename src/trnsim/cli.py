@@ -1,4 +1,4 @@
-"""``trnsim``: run a script on the simulator, lint kernels, look names up."""
+"""``trnsim``: run a script on the simulator, profile and lint kernels, look names up."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from trnsim.errors import TrnError
 from trnsim.install import install, modules
 from trnsim.lint import lint
 from trnsim.program import Kernel
+from trnsim.timing.cli import add_parser, profile_command
 
 _SPACES = ("nki.isa", "nki.language", "nki.collectives")
 
@@ -31,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     check.add_argument("files", nargs="+", metavar="file", help="file.py, or file.py::kernel")
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
+    add_parser(commands)
     options = parser.parse_args(argv)
     if options.command == "run" and Path(options.script).is_file():
         # what the script raises is the script's to show
@@ -38,6 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if options.command == "run":
             raise FileNotFoundError(f"no script {options.script}")
+        if options.command == "profile":
+            return profile_command(options)
         if options.command == "lint":
             return max(_lint(name) for name in options.files)
         return _api(options.name)

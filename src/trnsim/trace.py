@@ -116,6 +116,7 @@ def _data(report: Report) -> dict[str, Any]:
     grain = report.active_s / 8000 if total > MOST_BARS else 0.0
     names: dict[str, int] = {}
     lines: dict[str, int] = {}
+    decisive = {(step.core, step.index) for step in report.critical_path}
     drawn = []
     for (core, track), bars in tracks.items():
         rows = []
@@ -128,6 +129,7 @@ def _data(report: Report) -> dict[str, Any]:
                     names.setdefault(name, len(names)),
                     lines.setdefault(place(bar.line), len(lines)),
                     bar.detail if count == 1 else "",
+                    int((core, bar.index) in decisive),
                 ]
             )
         drawn.append({"name": track if len(report.schedules) == 1 else f"{track}, core {core}", "bars": rows})
@@ -145,7 +147,6 @@ def _data(report: Report) -> dict[str, Any]:
         ],
         "roof": _roof(report),
         "notes": report.warnings,
-        "critical": [[step.index, step.core] for step in report.critical_path[:0]],
         "tracks": drawn,
         "names": list(names),
         "lines": list(lines),

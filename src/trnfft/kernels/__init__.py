@@ -1,0 +1,1 @@
+"""NKI kernels of trnfft, one per stem."""

@@ -31,10 +31,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--html", type=Path, help="write the timeline as one page")
     parser.add_argument("--trace", type=Path, help="write a Perfetto trace (.pftrace)")
     parser.add_argument("--json", type=Path, help="write the report as JSON")
-    parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def profile_command(args: argparse.Namespace) -> int:
     """Profile one kernel and print its report."""
     from trnsim.timing import profile
 

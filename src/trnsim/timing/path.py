@@ -8,7 +8,7 @@ from trnsim.timing.costs import Uncosted
 from trnsim.timing.schedule import BUSY, MEMORY, QUEUES, REASONS, Schedule
 
 # what time on the path is spent on, besides the engines themselves
-ISSUE, BANDWIDTH, LATENCY, ROOM = "DMA issue", "DMA bandwidth", "latency", "memory"
+ISSUE, BANDWIDTH, LATENCY, ROOM, TABLE = "DMA issue", "DMA bandwidth", "latency", "memory", "table loads"
 
 
 class Step(NamedTuple):
@@ -92,7 +92,11 @@ def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, waited: 
         own = 0.0 if isinstance(cost, Uncosted) else min(length, cost.busy)
         if waited == BUSY:
             own = length
+        if i in s.table_loads:
+            parts[TABLE] = min(length, s.target.timing.act_table)
+            own = min(own, length - parts[TABLE])
         parts[engine] = own
+        length -= parts.get(TABLE, 0.0)
         parts[ROOM if waited == MEMORY else LATENCY] = length - own
     for name, t in parts.items():
         if t > 0:

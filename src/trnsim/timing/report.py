@@ -155,7 +155,7 @@ class Report:
                     continue
                 mode = MODES[s.mode[i]]
                 way = "load" if kind.transfer.load else "store"
-                yield Slice(queue, f"issue {way}", s.start[i] * 1e-9, (s.start[i] + 60.0) * 1e-9, line, core, i, why)
+                yield Slice(queue, f"issue {way}", s.start[i] * 1e-9, (s.start[i] + s.issue(i)[0]) * 1e-9, line, core, i, why)
                 detail = f"{kind.transfer.nbytes} bytes in {kind.transfer.descriptors} descriptors, {mode}"
                 yield Slice(f"{way}s", kind.call.name, s.moving[i] * 1e-9, s.end[i] * 1e-9, line, core, i, detail)
 
@@ -225,7 +225,7 @@ def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedul
         sbuf_bytes=max((s.sbuf_peak for s in played), default=0),
         psum_banks=-(-max((s.psum_peak for s in played), default=0) // target.psum_bank_bytes),
         throttled_s=sum(s.throttled for s in played) * 1e-9,
-        table_loads=sum(s.table_loads for s in played),
+        table_loads=sum(len(s.table_loads) for s in played),
         assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
         uncosted=uncosted,
         warnings=_warnings(sum(instructions.values()), uncosted, played, target),

@@ -67,7 +67,7 @@ class Schedule:
         self.moving: dict[int, float] = {}
         self.busy = [0.0] * len(QUEUES)
         self.count = [0] * len(QUEUES)
-        self.table_loads = 0
+        self.table_loads: set[int] = set()
         self.assumed = 0.0
         self.uncosted: dict[str, int] = {}
         self.read_bytes = self.written_bytes = 0
@@ -299,7 +299,7 @@ class Schedule:
             self.flops += cost.flops
         elif cost.table is not None and cost.table != self._table:
             self._table = cost.table
-            self.table_loads += 1
+            self.table_loads.add(i)
             load = self.target.timing.act_table
             busy += load
             done += load
@@ -309,17 +309,21 @@ class Schedule:
         self.end[i] = at + done
         return at + busy
 
-    def _begin_dma(self, i: int, q: int, at: float) -> float:
+    def issue(self, i: int) -> tuple[float, float]:
+        """How long issuing DMA ``i`` takes its queue, and how long until its first byte could move."""
         time = self.target.timing
         transfer = self.stream.kinds[self.stream.kind[i]].transfer
         assert transfer is not None
-        mode = self.mode[i]
-        if mode == SWDGE:
-            busy, delay = time.swdge_issue + time.swdge_row * transfer.descriptors, time.swdge_start
-        elif mode == HWDGE:
-            busy, delay = time.hwdge_issue, time.hwdge_start
-        else:
-            busy, delay = time.static_issue, time.static_start
+        if self.mode[i] == SWDGE:
+            return time.swdge_issue + time.swdge_row * transfer.descriptors, time.swdge_start
+        if self.mode[i] == HWDGE:
+            return time.hwdge_issue, time.hwdge_start
+        return time.static_issue, time.static_start
+
+    def _begin_dma(self, i: int, q: int, at: float) -> float:
+        transfer = self.stream.kinds[self.stream.kind[i]].transfer
+        assert transfer is not None
+        busy, delay = self.issue(i)
         self.start[i] = at
         self.end[i] = self._dma.move(transfer, at + delay)
         self.moving[i] = self._dma.begin

@@ -1,0 +1,60 @@
+"""What passes share: loading planes above each other, complex multiplication, and leaving PSUM."""
+
+from trnsci.nki import P_MAX, load, nisa, nl
+
+
+def _load_planes(re_hbm, im_hbm):
+    """Both planes above each other in one tile [2k, ...] where they fit, else one tile each."""
+    k = re_hbm.shape[0]
+    if im_hbm is None:
+        return [load(re_hbm)]
+    if 2 * k > P_MAX:
+        return [load(re_hbm), load(im_hbm)]
+    tile_sb = nl.ndarray((2 * k, *re_hbm.shape[1:]), dtype=re_hbm.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile_sb[0:k], src=re_hbm)
+    nisa.dma_copy(dst=tile_sb[k : 2 * k], src=im_hbm)
+    return [tile_sb]
+
+
+def _load_table(table_hbm, k, both):
+    """The rows [2k, m] of a table that meet the tiles of `_load_planes`."""
+    if not both:
+        return [load(table_hbm[0:k])]
+    if 2 * k > P_MAX:
+        return [load(table_hbm[0:k]), load(table_hbm[k : 2 * k])]
+    return [load(table_hbm)]
+
+
+def _product(dst_ps, stationary, moving):
+    """Sum the products of lists of tiles into one PSUM tile."""
+    for index in range(len(stationary)):
+        nisa.nc_matmul(dst=dst_ps, stationary=stationary[index], moving=moving[index], accumulate=index > 0)
+
+
+def _leave(dst_sb, src_ps, odd):
+    """Copy a result out of PSUM; the two planes leave through different engines."""
+    if odd:
+        nisa.activation(dst=dst_sb, op=nl.copy, data=src_ps)
+    else:
+        nisa.tensor_copy(dst=dst_sb, src=src_ps)
+
+
+def _rotate(dst_re, dst_im, re, im, w_re, w_im):
+    """dst = (re + i im) (w_re + i w_im); ``im`` is None for real data, ``dst_im`` where it is not wanted."""
+    if im is None:
+        nisa.tensor_tensor(dst=dst_re, data1=re, data2=w_re, op=nl.multiply)
+        if dst_im is not None:
+            nisa.tensor_tensor(dst=dst_im, data1=re, data2=w_im, op=nl.multiply)
+    else:
+        _mixed(dst_re, re, w_re, im, w_im, nl.subtract)
+        if dst_im is not None:
+            _mixed(dst_im, re, w_im, im, w_re, nl.add)
+
+
+def _mixed(dst, a, b, c, d, op):
+    """dst = a b op c d: products on the Vector Engine, which reads PSUM, their sum on GpSimd."""
+    first_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    second_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=first_sb, data1=a, data2=b, op=nl.multiply)
+    nisa.tensor_tensor(dst=second_sb, data1=c, data2=d, op=nl.multiply)
+    nisa.tensor_tensor(dst=dst, data1=first_sb, data2=second_sb, op=op, engine=nisa.engine.gpsimd)

@@ -1,0 +1,133 @@
+"""Passes of longer programs: one multiplication each, from HBM to HBM."""
+
+from trnfft.kernels._common import _leave, _load_planes, _load_table, _product, _rotate
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
+
+
+def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+    """out[A, m, k] = w[m, k] sum_n T[n, k] x[A, n, m]: data is stationary, so m comes out on the partitions."""
+    A, J, M, K, t, tw = sizes
+    re_hbm = re_hbm.reshape((A, J, M))
+    im_hbm = None if im_hbm is None else im_hbm.reshape((A, J, M))
+    out_re_hbm, out_im_hbm = out_re_hbm.reshape((A, M, K)), out_im_hbm.reshape((A, M, K))
+    t_sb = _load_table(tables[t], J, im_hbm is not None)
+    for m in tiles(M, P_MAX):
+        w_re_sb, w_im_sb = load(tables[tw][0, m.span]), load(tables[tw][1, m.span])  # [m, k]
+        for a in range(A):
+            x_sb = _load_planes(re_hbm[a, :, m.span], None if im_hbm is None else im_hbm[a, :, m.span])
+            y_ps = nl.ndarray((m.size, 2 * K), dtype=nl.float32, buffer=nl.psum)  # [m, 2 k]
+            _product(y_ps, x_sb, t_sb)
+            y_re_sb = nl.ndarray((m.size, K), dtype=out_re_hbm.dtype, buffer=nl.sbuf)  # [m, k]
+            y_im_sb = nl.ndarray((m.size, K), dtype=out_re_hbm.dtype, buffer=nl.sbuf)  # [m, k]
+            _rotate(y_re_sb, y_im_sb, y_ps[:, 0:K], y_ps[:, K : 2 * K], w_re_sb, w_im_sb)
+            store(out_re_hbm[a, m.span], y_re_sb)
+            store(out_im_hbm[a, m.span], y_im_sb)
+
+
+def _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+    """out[A, m, k, L] = w[k, m] sum_n T[n, k] x[A, n, m, L]: the table is stationary, everything beside n streams past."""
+    A, J, M, L, K, t, tw = sizes
+    re_hbm = re_hbm.reshape((A, J, M, L))
+    im_hbm = None if im_hbm is None else im_hbm.reshape((A, J, M, L))
+    outs = [out_re_hbm.reshape((A, M, K, L))]
+    if out_im_hbm is not None:
+        outs.append(out_im_hbm.reshape((A, M, K, L)))
+    t_sb = _load_table(tables[t], J, im_hbm is not None)
+    at_l = min(L, N_TILE)
+    at_m = min(M, N_TILE // at_l)
+    at_a = min(A, N_TILE // (at_l * at_m)) if at_m == M else 1
+    for m in tiles(M, at_m):
+        w_sb = []
+        if tw >= 0:
+            w_sb = [load(tables[tw][0, :, m.span]), load(tables[tw][1, :, m.span])]
+        for a in tiles(A, at_a):
+            for l in tiles(L, at_l):
+                x_im = None if im_hbm is None else im_hbm[a.span, :, m.span, l.span].permute((1, 0, 2, 3))
+                x_sb = _load_planes(re_hbm[a.span, :, m.span, l.span].permute((1, 0, 2, 3)), x_im)
+                _stream(outs, x_sb, t_sb, w_sb, a, m, l)
+
+
+def _stream(outs, x_sb, t_sb, w_sb, a, m, l):
+    """One tile of columns through the table."""
+    K = outs[0].shape[2]
+    y_ps, y_sb = [], []
+    for o in range(2 if len(w_sb) > 0 else len(outs)):
+        y_ps.append(nl.ndarray((K, a.size, m.size, l.size), dtype=nl.float32, buffer=nl.psum))  # [k, a, m, l]
+        stationary = []
+        for i in range(len(t_sb)):
+            stationary.append(t_sb[i][:, o * K : (o + 1) * K])
+        _product(y_ps[o], stationary, x_sb)
+    for o in range(len(outs)):
+        y_sb.append(nl.ndarray((K, a.size, m.size, l.size), dtype=outs[o].dtype, buffer=nl.sbuf))  # [k, a, m, l]
+        if len(w_sb) == 0:
+            _leave(y_sb[o], y_ps[o], o == 1)
+    if len(w_sb) > 0:
+        w_re = w_sb[0].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
+        w_im = w_sb[1].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
+        _rotate(y_sb[0], y_sb[1] if len(outs) > 1 else None, y_ps[0], y_ps[1], w_re, w_im)
+    for o in range(len(outs)):
+        store(outs[o][a.span, m.span, :, l.span].permute((2, 0, 1, 3)), y_sb[o])
+
+
+def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+    """out[A, j, C] = w[j] x[A, j, C] for j < min(N, K), and 0 up to K."""
+    A, N, K, C, tw = sizes
+    planes = [re_hbm.reshape((A, N, C))]
+    if im_hbm is not None:
+        planes.append(im_hbm.reshape((A, N, C)))
+    outs = [out_re_hbm.reshape((A, K, C))]
+    if out_im_hbm is not None:
+        outs.append(out_im_hbm.reshape((A, K, C)))
+    for c in tiles(C, N_TILE):
+        for j in tiles(K, P_MAX * max(1, N_TILE // c.size)):
+            _elements(outs, planes, tables[tw], j, c, min(N, K))
+
+
+def _elements(outs, planes, w_hbm, j, c, valid):
+    """A block of j, dealt to the partitions in runs of ``run``."""
+    run = (j.size + P_MAX - 1) // P_MAX
+    have = max(0, min(valid, j.stop) - j.start)
+    rows = (j.size + run - 1) // run
+    w_sb = []
+    if have > 0:
+        for part in range(2):
+            tile_sb = nl.ndarray((rows, run), dtype=w_hbm.dtype, buffer=nl.sbuf)  # [p, run]
+            nisa.memset(dst=tile_sb, value=0.0)
+            _runs(tile_sb.expand_dim(2), w_hbm[part, j.start : j.start + have].expand_dim(1), run, have, True)
+            w_sb.append(tile_sb.expand_dim(2).broadcast(2, c.size))
+    for a in range(planes[0].shape[0]):
+        x_sb, y_sb = [], []
+        for p in range(len(planes)):
+            if have > 0:
+                tile_sb = nl.ndarray((rows, run, c.size), dtype=planes[p].dtype, buffer=nl.sbuf)  # [p, run, c]
+                if have < rows * run:
+                    nisa.memset(dst=tile_sb, value=0.0)
+                _runs(tile_sb, planes[p][a, j.start : j.start + have, c.span], run, have, True)
+                x_sb.append(tile_sb)
+        for o in range(len(outs)):
+            y_sb.append(nl.ndarray((rows, run, c.size), dtype=outs[o].dtype, buffer=nl.sbuf))  # [p, run, c]
+            if have == 0:
+                nisa.memset(dst=y_sb[o], value=0.0)
+        if have > 0:
+            im_sb = x_sb[1] if len(planes) > 1 else None
+            _rotate(y_sb[0], y_sb[1] if len(outs) > 1 else None, x_sb[0], im_sb, w_sb[0], w_sb[1])
+        for o in range(len(outs)):
+            _runs(y_sb[o], outs[o][a, j.span, c.span], run, j.size, False)
+
+
+def _runs(tile_sb, hbm, run, count, inward):
+    """Move ``count`` elements between HBM [count, c] and a tile [p, run, c], the last run perhaps shorter."""
+    full = count // run
+    if full > 0:
+        view = hbm[0 : full * run].reshape_dim(0, (full, run))
+        if inward:
+            nisa.dma_copy(dst=tile_sb[0:full], src=view)
+        else:
+            nisa.dma_copy(dst=view, src=tile_sb[0:full])
+    if count > full * run:
+        rest = count - full * run
+        view = hbm[full * run : count].expand_dim(0)
+        if inward:
+            nisa.dma_copy(dst=tile_sb[full : full + 1, 0:rest], src=view)
+        else:
+            nisa.dma_copy(dst=view, src=tile_sb[full : full + 1, 0:rest])

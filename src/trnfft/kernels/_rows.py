@@ -1,0 +1,115 @@
+"""Passes over rows that lie together: one matrix, or two with twiddles between them."""
+
+from trnfft.kernels._common import _leave, _load_planes, _load_table, _product, _rotate
+from trnsci.nki import K_TILE, N_TILE, P_MAX, load, nisa, nl, store, tiles
+
+# Elements of one plane that a partition takes per load: 8 KiB of fp32.
+LOAD = 4 * N_TILE
+# A matrix is kept in SBUF up to this many bytes per partition.
+KEPT = 96 * 1024
+
+
+def _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+    """out[A, K] = x[A, N] @ T[N, K]; T is [2N, 2K] for complex data. Working set below 160 KiB a partition."""
+    A, N, K, t = sizes
+    planes = [re_hbm.reshape((A, N))]
+    if im_hbm is not None:
+        planes.append(im_hbm.reshape((A, N)))
+    outs = [out_re_hbm.reshape((A, K))]
+    if out_im_hbm is not None:
+        outs.append(out_im_hbm.reshape((A, K)))
+    kept = []
+    if len(planes) * len(outs) * ((N + K_TILE - 1) // K_TILE) * K * 4 <= KEPT:
+        for p in range(len(planes)):
+            for k in tiles(N, K_TILE):
+                kept.append(load(tables[t][p * N + k.start : p * N + k.stop, 0 : len(outs) * K]))
+    for a in tiles(A, P_MAX):
+        xT_sb = _transposed(planes, a, N)
+        for o in range(len(outs)):
+            for n in tiles(K, N_TILE):
+                moving = []
+                columns = slice(o * K + n.start, o * K + n.stop)
+                for p in range(len(planes)):
+                    for k in tiles(N, K_TILE):
+                        if len(kept) > 0:
+                            moving.append(kept[len(moving)][:, columns])
+                        else:
+                            moving.append(load(tables[t][p * N + k.start : p * N + k.stop, columns]))  # [k, n]
+                out_ps = nl.ndarray((a.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [a, n]
+                _product(out_ps, xT_sb, moving)
+                store(outs[o][a.span, n.span], out_ps)
+
+
+def _transposed(planes, a, N):
+    """Tiles [k, a] of all planes."""
+    found = []
+    for p in range(len(planes)):
+        x_sb = load(planes[p][a.span])  # [a, N]
+        for k in tiles(N, K_TILE):
+            xT_ps = nl.ndarray((k.size, a.size), dtype=x_sb.dtype, buffer=nl.psum)  # [k, a]
+            nisa.nc_transpose(dst=xT_ps, data=x_sb[:, k.span])
+            xT_sb = nl.ndarray((k.size, a.size), dtype=x_sb.dtype, buffer=nl.sbuf)  # [k, a]
+            _leave(xT_sb, xT_ps, k.index % 2 == 1)
+            found.append(xT_sb)
+    return found
+
+
+def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+    """out[A, k2, k1] = sum_n2 T2[n2, k2] w[n2, k1] sum_n1 T1[n1, k1] x[A, n1, n2].
+
+    The first product has data stationary, so that n2 of ``packed`` rows comes out on the partitions; the second is a
+    matrix with one block per packed row. ``J`` rows of n1 are read and ``K2`` of k2 written. Below 80 KiB a partition.
+    """
+    A, N1, N2, J, K2, packed, t1, tw, t2 = sizes
+    planes = [re_hbm.reshape((A, J, N2)), None if im_hbm is None else im_hbm.reshape((A, J, N2))]
+    outs = [out_re_hbm.reshape((A, K2, N1)), None if out_im_hbm is None else out_im_hbm.reshape((A, K2, N1))]
+    held = [
+        _load_table(tables[t1], J, im_hbm is not None),
+        [load(tables[tw][0]), load(tables[tw][1])],
+        [load(tables[t2][0 : packed * N2]), load(tables[t2][packed * N2 : 2 * packed * N2])],
+    ]
+    whole = A // packed * packed
+    at_once = max(packed, LOAD // N2 // packed * packed)
+    for b in tiles(whole, at_once):
+        _block(outs, planes, held, (b.start, b.size, packed, packed, N1, N2, K2))
+    if A > whole:
+        _block(outs, planes, held, (whole, A - whole, A - whole, packed, N1, N2, K2))
+
+
+def _block(outs, planes, held, sizes):
+    """Rows ``start`` to ``start + count``, ``g`` of them packed into the partitions at a time."""
+    start, count, g, packed, N1, N2, K2 = sizes
+    t1_sb, w_sb, t2_sb = held
+    P, K, Q = g * N2, g * K2, count // g
+    here = slice(start, start + count)
+    im_hbm = None if planes[1] is None else planes[1][here].permute((1, 0, 2))
+    x_sb = _load_planes(planes[0][here].permute((1, 0, 2)), im_hbm)
+    a_sb = []
+    for _ in range(2):
+        a_sb.append(nl.ndarray((P, Q, N1), dtype=t1_sb[0].dtype, buffer=nl.sbuf))  # [p, q, k1]
+    for q in tiles(Q, N_TILE // (2 * N1)):
+        a_ps = nl.ndarray((P, q.size, 2 * N1), dtype=nl.float32, buffer=nl.psum)  # [p, q, 2 k1]
+        for j in range(q.size):
+            first = (q.start + j) * g
+            stationary = []
+            for i in range(len(x_sb)):
+                stationary.append(x_sb[i][:, first : first + g, :])
+            _product(a_ps[:, j, :], stationary, t1_sb)
+        w_re = w_sb[0][0:P].expand_dim(1).broadcast(1, q.size)
+        w_im = w_sb[1][0:P].expand_dim(1).broadcast(1, q.size)
+        _rotate(
+            a_sb[0][:, q.span, :], a_sb[1][:, q.span, :], a_ps[:, :, 0:N1], a_ps[:, :, N1 : 2 * N1], w_re, w_im
+        )
+    for o in range(2):
+        if outs[o] is not None:
+            y_sb = nl.ndarray((K, Q, N1), dtype=outs[o].dtype, buffer=nl.sbuf)  # [k, q, k1]
+            columns = slice(o * packed * K2, o * packed * K2 + K)
+            for q in tiles(Q, N_TILE // N1):
+                y_ps = nl.ndarray((K, q.size, N1), dtype=nl.float32, buffer=nl.psum)  # [k, q, k1]
+                _product(
+                    y_ps,
+                    [t2_sb[0][0:P, columns], t2_sb[1][0:P, columns]],
+                    [a_sb[0][:, q.span, :], a_sb[1][:, q.span, :]],
+                )
+                _leave(y_sb[:, q.span, :], y_ps, True)
+            store(outs[o][here].reshape((Q, K, N1)).permute((1, 0, 2)), y_sb)

@@ -1,0 +1,42 @@
+"""y = F x along any axes of [A, N, C] views: a program of passes, each a multiplication by DFT matrices.
+
+A program is a tuple of passes; each names its sizes and its tables. Between passes data is in HBM as two planes.
+
+* ``rows``: rows times one matrix, for short or prime lengths.
+* ``fused``: N = N1 N2 on chip, twiddles between two multiplications, for rows.
+* ``turn``: the first of several multiplications of rows; its result comes out transposed.
+* ``columns``: one multiplication with what is beside the axis streaming past.
+* ``multiply``: a chirp or its spectrum, element by element, with zero padding or cutting.
+
+Bound by DMA for batches of rows, by the Tensor Engine for long prime ones.
+"""
+
+from trnfft.kernels._passes import _columns, _multiply, _turn
+from trnfft.kernels._rows import _fused, _rows
+from trnsci.nki import jit, nl
+
+
+@jit
+def transform(re_hbm, im_hbm, tables, program=()):
+    for index in range(len(program)):
+        step = program[index]
+        kind, size, real = step[0], step[1], step[2]
+        last = index == len(program) - 1
+        buffer = nl.shared_hbm if last else nl.private_hbm
+        dtype = nl.float32 if last else tables[0].dtype
+        out_re_hbm = nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
+        out_im_hbm = None if real else nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
+        if kind == "rows":
+            _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "fused":
+            _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "turn":
+            _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "columns":
+            _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        else:
+            _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        re_hbm, im_hbm = out_re_hbm, out_im_hbm
+    if im_hbm is None:
+        return re_hbm
+    return re_hbm, im_hbm

@@ -1,0 +1,115 @@
+"""`Generator`: a seed, a position, and every distribution as a method."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec
+
+import torch
+from torch import Tensor
+
+from trnrand import continuous, discrete, gammas, multivariate
+from trnrand import permutation as orders
+from trnrand.gamma import gamma
+from trnrand.normal import normal
+from trnrand.poisson import poisson
+from trnrand.source import Source, default, set_default
+from trnrand.uniform import uniform
+
+P = ParamSpec("P")
+
+
+def _method(function: Callable[P, Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
+    """A distribution as a method: the generator is ``self``."""
+
+    @functools.wraps(function)
+    def bound(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+        kwargs["generator"] = self
+        return function(*args, **kwargs)
+
+    return bound
+
+
+class Generator(Source):
+    """Random numbers from a seed: the same bits on every backend, for every tile, shape, call splitting and partition.
+
+    Args:
+        seed: an integer below 2**64 (Philox) or 2**128 (Threefry), which is the key; a `Stream`; or ``None`` for a seed of
+            the operating system.
+        engine: ``"philox4x32"`` or ``"threefry4x32"``.
+
+    Example:
+        >>> g = trnrand.Generator(7)
+        >>> g.uniform(2, 2).shape
+        torch.Size([2, 2])
+        >>> g.position
+        4
+    """
+
+    uniform = _method(uniform)
+    normal = _method(normal)
+    lognormal = _method(continuous.lognormal)
+    exponential = _method(continuous.exponential)
+    laplace = _method(continuous.laplace)
+    cauchy = _method(continuous.cauchy)
+    gumbel = _method(continuous.gumbel)
+    logistic = _method(continuous.logistic)
+    weibull = _method(continuous.weibull)
+    pareto = _method(continuous.pareto)
+    truncated_normal = _method(continuous.truncated_normal)
+    von_mises = _method(continuous.von_mises)
+    gamma = _method(gamma)
+    beta = _method(gammas.beta)
+    chi_squared = _method(gammas.chi_squared)
+    student_t = _method(gammas.student_t)
+    f = _method(gammas.f)
+    dirichlet = _method(gammas.dirichlet)
+    poisson = _method(poisson)
+    bernoulli = _method(discrete.bernoulli)
+    rademacher = _method(discrete.rademacher)
+    geometric = _method(discrete.geometric)
+    binomial = _method(discrete.binomial)
+    negative_binomial = _method(discrete.negative_binomial)
+    randint = _method(discrete.randint)
+    categorical = _method(discrete.categorical)
+    multinomial = _method(discrete.multinomial)
+    permutation = _method(orders.permutation)
+    shuffle = _method(orders.shuffle)
+    choice = _method(orders.choice)
+    multivariate_normal = _method(multivariate.multivariate_normal)
+    unit_vector = _method(multivariate.unit_vector)
+    orthogonal = _method(multivariate.orthogonal)
+
+
+set_default(Generator(0))
+
+
+def default_generator() -> Source:
+    """The generator of module-level functions; seeded with 0 until `manual_seed` says otherwise."""
+    return default()
+
+
+def manual_seed(seed: int) -> Source:
+    """Seed the default generator, and return it."""
+    return default().manual_seed(seed)
+
+
+def get_state() -> Tensor:
+    """State of the default generator."""
+    return default().get_state()
+
+
+def set_state(state: torch.Tensor) -> Source:
+    """Return the default generator to a state."""
+    return default().set_state(state)
+
+
+def advance(words: int) -> Source:
+    """Move the default generator."""
+    return default().advance(words)
+
+
+def spawn(count: int) -> list[Source]:
+    """Independent generators from the default one."""
+    return default().spawn(count)

@@ -1,0 +1,145 @@
+"""Orders and selections: permutation, shuffle, choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand.bits import stream_words
+from trnrand.discrete import inverted, randint, weights_of
+from trnrand.request import INTEGERS, Request
+from trnrand.source import Source, shape_of
+from trnsci import ArgumentError, DtypeError, array_function
+
+
+@array_function
+def permutation(
+    x: int | Tensor,
+    *,
+    device: torch.device | str | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """A random order of ``0 .. x - 1``, or the rows of a tensor in random order.
+
+    Args:
+        x: a length, or a tensor [N, ...].
+        device: where the result goes, for a length.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        int64 [x], or a copy of ``x``. Every element gets a key of 64 random bits, and a stable sort orders the keys, so devices
+        agree; two of N keys are equal with a chance below N**2 / 2**65, and then keep their order.
+    """
+    order, request = _order("permutation", x, device, generator)
+    return request.finish(order) if not isinstance(x, Tensor) else _gathered(request, x, order)
+
+
+@array_function
+def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
+    """Put the rows of ``x`` in random order, in place; the order is that of `permutation`. Returns ``x``."""
+    if not isinstance(x, Tensor):
+        raise DtypeError(op="shuffle", argument="x", got=type(x), expected="a tensor")
+    order, request = _order("shuffle", x, None, generator)
+    if request.source.size > 1:
+        raise ArgumentError(op="shuffle", argument="generator", got="a partitioned one", expected="one that is not", hint="Take rows of permutation(x)")
+    x.copy_(x[order])
+    request.commit()
+    return x
+
+
+def _order(op: str, x: Any, device: Any, generator: Source | None) -> tuple[Tensor, Request]:
+    if isinstance(x, Tensor):
+        if x.ndim < 1:
+            raise ArgumentError(op=op, argument="shape of x", got=(), expected="at least one axis")
+        n, device = x.shape[0], x.device
+    elif isinstance(x, int) and not isinstance(x, bool):
+        if x < 0:
+            raise ArgumentError(op=op, argument="x", got=x, expected="a non-negative length")
+        n = x
+    else:
+        raise DtypeError(op=op, argument="x", got=type(x), expected="an integer or a tensor")
+    request = Request(op, (n,), generator, device=device, dtypes=(torch.int64,), whole=True)
+    return order_of(request), request
+
+
+def order_of(request: Request) -> Tensor:
+    """A random order of a request's elements."""
+    stream, first = request.claim(2)
+    words = stream_words(stream, 2 * first, 2 * request.count, request.device).view(-1, 2)
+    return torch.argsort(words[:, 1] << 32 | words[:, 0], stable=True)
+
+
+def _gathered(request: Request, x: Tensor, order: Tensor) -> Tensor:
+    made = x[order if request._taken is None else order[request._taken]]
+    request.commit()
+    return made
+
+
+@array_function
+def choice(
+    a: int | Tensor,
+    *size: Any,
+    replace: bool = True,
+    p: Tensor | None = None,
+    device: torch.device | str | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Elements of ``0 .. a - 1``, or rows of a tensor, chosen at random.
+
+    Args:
+        a: a length, or a tensor [N, ...].
+        size: the shape of the selection.
+        replace: whether an element may be chosen again.
+        p: [N], weights; by default all are equal.
+        device: where the result goes, for a length.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        [*size], or [*size, ...]. Without replacement and with weights, elements are taken one after the other, each in
+        proportion to the weights of those left (Efraimidis and Spirakis).
+
+    Raises:
+        ArgumentError: ``a`` is empty and something is asked of it, ``p`` does not fit, or more is asked without replacement
+            than there is. Nothing was drawn.
+    """
+    n = a.shape[0] if isinstance(a, Tensor) and a.ndim else a
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise DtypeError(op="choice", argument="a", got=type(a), expected="an integer or a tensor with an axis")
+    shape = shape_of("choice", size)
+    wanted = 1
+    for extent in shape:
+        wanted *= extent
+    where = a.device if isinstance(a, Tensor) else device
+    weights = None if p is None else weights_of("choice", p).to(where or "cpu")
+    if weights is not None and tuple(weights.shape) != (n,):
+        raise ArgumentError(op="choice", argument="shape of p", got=tuple(weights.shape), expected=f"({n},)")
+    if n < 1 and wanted:
+        raise ArgumentError(op="choice", argument="a", got=n, expected="at least one element")
+    there = n if weights is None or weights.is_meta else int((weights > 0).sum())
+    if not replace and wanted > there:
+        got = {"size": wanted, "elements": there}
+        raise ArgumentError(op="choice", argument="size", got=got, hint="Without replacement there are not so many; pass replace=True")
+    if replace and weights is None:
+        index = randint(*shape, high=max(n, 1), device=where, generator=generator) if shape else randint(high=n, device=where, generator=generator)
+    elif replace:
+        request = Request("choice", (shape,), generator, device=where, dtypes=(torch.int64, *INTEGERS))
+        index = request.finish(inverted(request, weights, request.open_unit()))
+    else:
+        index = _distinct(n, shape, wanted, weights, where, generator)
+    return a[index] if isinstance(a, Tensor) else index
+
+
+def _distinct(n: int, shape: tuple[int, ...], wanted: int, weights: Tensor | None, device: Any, generator: Source | None) -> Tensor:
+    request = Request("choice", (n,), generator, device=device, dtypes=(torch.int64,), whole=True)
+    if weights is None:
+        order = order_of(request)
+    else:
+        from trnrand import maths
+
+        keys = -maths.log(request.open_unit()) / torch.where(weights > 0, weights, 1.0)
+        order = torch.argsort(torch.where(weights > 0, keys, float("inf")), stable=True)
+    made = order[:wanted].reshape(shape)
+    request.commit()
+    return torch.tensor_split(made, request.source.size)[request.source.rank] if request.source.size > 1 else made
