@@ -1,36 +1,30 @@
-"""Transforms on Trainium: which program serves a call, its tables, and its launch."""
+"""Transforms on Trainium: which program of passes serves a call, its tables, and its launch."""
 
 from __future__ import annotations
 
-from torch import Tensor
-
-
-def _none(*args: object) -> str | None:
-    return "kernels are being written"
-
-
-c2c_limits = r2c_limits = c2r_limits = c2c_planes_limits = c2r_planes_limits = _none
-
-
-def c2c(re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str) -> tuple[Tensor, Tensor]:
-    raise NotImplementedError
-
-
-def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
-    raise NotImplementedError
-
-
-def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
-    raise NotImplementedError
-
-
+import functools
+import math
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnfft import tables
+from trnfft.kernels import transform as kernels
+from trnsci.nki import P_MAX, launch
+
+# Prime lengths of rows up to here are one product with the whole matrix; longer ones are convolutions with a chirp.
+DIRECT = 1100
+# Longer transforms would need tables of more than 100 MB.
+LONGEST = 1 << 22
+
+Step = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How one axis is transformed."""
+    """How one axis is transformed on Trainium."""
 
     axis: int
     length: int
@@ -41,5 +35,267 @@ class Stage:
         return f"{self.length} points, {self.algorithm} {' x '.join(map(str, self.factors))}"
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Passes with their tables, and the lengths of the last axis it reads and writes, padding included."""
+
+    steps: tuple[Step, ...]
+    tables: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+    read: int
+    written: int
+
+
+class _Builder:
+    """Collects passes over an array whose shape changes along the way."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.shape = list(shape)
+        self.dtype = dtype
+        self.steps: list[Step] = []
+        self.tables: list[Tensor] = []
+        self.stages: list[Stage] = []
+
+    def keep(self, table: Tensor) -> int:
+        self.tables.append(table)
+        return len(self.tables) - 1
+
+    def axis(self, axis: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool, halved: bool) -> int:
+        """Transform one axis of length n, given ``inputs`` terms; returns the length written, at least ``outputs``."""
+        a, c = math.prod(self.shape[:axis]), math.prod(self.shape[axis + 1 :])
+        algorithm, split = algorithm_for(n, c)
+        self.stages.append(Stage(axis, n, algorithm, split))
+        if algorithm == "chirp":
+            written = self._chirp(a, n, c, split, inputs, outputs, sign, scale, real)
+        else:
+            written = self._passes(a, n, c, split, inputs, outputs, sign, scale, real, halved)
+        self.shape[axis] = written
+        return written
+
+    def _passes(
+        self,
+        a: int,
+        n: int,
+        c: int,
+        split: tuple[int, ...],
+        inputs: int,
+        outputs: int,
+        sign: int,
+        scale: float,
+        real: bool,
+        halved: bool,
+    ) -> int:
+        first, last = split[0], split[-1]
+        read = -(-inputs // (n // first))
+        write = -(-outputs // (n // last))
+        if len(split) == 1:
+            t = self.keep(tables.matrix(n, inputs, outputs, sign, scale, real, halved and c == 1, self.dtype))
+            if c == 1:
+                self.steps.append(("rows", a * outputs, real, a, inputs, outputs, t))
+            else:
+                self.steps.append(("columns", a * outputs * c, real, a, inputs, 1, c, outputs, t, -1))
+            return outputs
+        if len(split) == 2 and c == 1:
+            packed = max(1, min(a, P_MAX // last))
+            t1 = self.keep(tables.matrix(first, read, first, sign, 1.0, False, False, self.dtype))
+            tw = self.keep(tables.twiddles(n, last, first, packed, sign))
+            t2 = self.keep(tables.blocks(last, write, packed, sign, scale, real, self.dtype))
+            self.steps.append(("fused", a * write * first, real, a, first, last, read, write, packed, t1, tw, t2))
+            return write * first
+        rest, done = n, c
+        for index, r in enumerate(split):
+            m, final = rest // r, index == len(split) - 1
+            j, k = read if index == 0 else r, write if final else r
+            t = self.keep(
+                tables.matrix(r, j, k, sign, scale if final else 1.0, final and real, False, self.dtype)
+            )
+            if index == 0 and c == 1:
+                tw = self.keep(tables.twiddles(rest, m, k, 1, sign))
+                self.steps.append(("turn", a * m * k, False, a, j, m, k, t, tw))
+            else:
+                tw = -1 if final else self.keep(tables.twiddles(rest, k, m, 1, sign))
+                self.steps.append(("columns", a * m * k * done, final and real, a, j, m, done, k, t, tw))
+            rest, done = m, done * r
+        return write * (n // last)
+
+    def _chirp(
+        self, a: int, n: int, c: int, split: tuple[int, ...], inputs: int, outputs: int, sign: int, scale: float, real: bool
+    ) -> int:
+        length = math.prod(split)
+        before = self.keep(tables.chirp(n, inputs, sign, 1.0))
+        self.steps.append(("multiply", a * length * c, False, a, inputs, length, c, before))
+        self._passes(a, length, c, split, length, length, -1, 1.0, False, False)
+        between = self.keep(tables.chirp_spectrum(n, inputs, outputs, length, sign))
+        self.steps.append(("multiply", a * length * c, False, a, length, length, c, between))
+        self._passes(a, length, c, split, length, length, 1, 1.0, False, False)
+        after = self.keep(tables.chirp(n, outputs, sign, scale))
+        self.steps.append(("multiply", a * outputs * c, real, a, length, outputs, c, after))
+        return outputs
+
+
+@functools.lru_cache(maxsize=4096)
+def algorithm_for(n: int, inner: int) -> tuple[str, tuple[int, ...]]:
+    """How a length is transformed beside ``inner`` neighbours: its name, and the factors of its matrices."""
+    split = tables.factors(n, P_MAX)
+    if split is not None:
+        return ("matrix" if len(split) == 1 else "factors"), split
+    if inner == 1 and n <= DIRECT:
+        return "matrix", (n,)
+    return "chirp", _padded_factors(2 * n - 1)
+
+
+def _padded_factors(least: int) -> tuple[int, ...]:
+    """Factors of the length from ``least`` on that is cheapest: few factors, then few points."""
+    best: tuple[float, tuple[int, ...]] | None = None
+    for length in range(least, least + max(64, least // 8)):
+        split = tables.factors(length, P_MAX) if length % 16 == 0 or length < P_MAX else None
+        if split is not None:
+            cost = length * sum(split) ** 0.5 * len(split)
+            if best is None or cost < best[0]:
+                best = (cost, split)
+    assert best is not None
+    return best[1]
+
+
+def _scale(scale: str, n: int) -> float:
+    return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
+
+
+@functools.lru_cache(maxsize=512)
+def program(
+    kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int, sign: int, scale: str, dtype: torch.dtype
+) -> Program:
+    """The passes of a call. ``n`` is the length of the last transformed axis where only half of it is read or written."""
+    order = list(dims)
+    last = order[-1]
+    if kind == "r2c":
+        order.reverse()
+    builder = _Builder(shape, dtype)
+    read = shape[last]
+    half = n // 2 + 1
+    if kind == "c2r":
+        algorithm, split = algorithm_for(n, math.prod(shape[last + 1 :]))
+        if algorithm != "chirp" and len(split) > 1:
+            beside = n // split[0]
+            read = -(-half // beside) * beside
+        builder.shape[last] = read
+    for axis in order:
+        length = shape[axis]
+        if axis != last or kind == "c2c":
+            builder.axis(axis, length, length, length, sign, _scale(scale, length), False, False)
+        elif kind == "r2c":
+            builder.axis(axis, n, n, half, sign, _scale(scale, n), False, False)
+        else:
+            builder.axis(axis, n, read, n, sign, _scale(scale, n), True, False)
+    return Program(
+        tuple(builder.steps), tuple(builder.tables), tuple(builder.stages), read, builder.shape[last]
+    )
+
+
+def _run(made: Program, re: Tensor, im: Tensor | None) -> Any:
+    return launch(
+        kernels.transform,
+        re.contiguous().reshape(-1),
+        None if im is None else im.contiguous().reshape(-1),
+        made.tables,
+        program=made.steps,
+    )
+
+
+def _operand(precision: str) -> torch.dtype:
+    return torch.bfloat16 if precision == "fast" else torch.float32
+
+
+def _plane(x: Tensor, precision: str) -> Tensor:
+    return x.to(_operand(precision))
+
+
+def c2c(
+    re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
+) -> tuple[Tensor, Tensor]:
+    """Both planes of a complex transform."""
+    shape = tuple(re.shape)
+    made = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision))
+    found = _run(made, _plane(re, precision), None if im is None else _plane(im, precision))
+    out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in found)
+    return out_re, out_im
+
+
+def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
+    """Both planes of half a spectrum."""
+    n = x.shape[dims[-1]]
+    made = program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
+    shape = list(x.shape)
+    shape[dims[-1]] = made.written
+    found = _run(made, _plane(x, precision), None)
+    out_re, out_im = (plane.reshape(shape).narrow(dims[-1], 0, n // 2 + 1).to(x.dtype) for plane in found)
+    return out_re, out_im
+
+
+def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
+    """Real data from half a spectrum, whose inner terms count twice and which is padded to whole rows of a matrix."""
+    last = dims[-1]
+    made = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
+    weights = torch.from_numpy(tables.half_weights(n, re.shape[last])).to(re.dtype)
+    weights = weights.to(re.device).reshape(-1, *[1] * (re.ndim - last - 1))
+    pad = [0, 0] * (re.ndim - last)
+    pad[-1] = made.read - re.shape[last]
+    planes = [torch.nn.functional.pad(_plane(plane * weights, precision), pad) for plane in (re, im)]
+    found = _run(made, planes[0], planes[1])
+    shape = list(re.shape)
+    shape[last] = made.written
+    result: Tensor = found.reshape(shape).narrow(last, 0, n).to(re.dtype)
+    return result
+
+
+def _limits(dtype: torch.dtype, lengths: list[int], precision: str) -> str | None:
+    if precision in ("compensated", "fp64"):
+        return f"the kernel computes in fp32 and would round precision {precision!r}; ask for fp32 or fast"
+    longest = max(lengths, default=0)
+    if longest > LONGEST:
+        return f"an axis of {longest} points is longer than {LONGEST}, which its tables are made for"
+    return None
+
+
+def c2c_limits(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> str | None:
+    """Why the kernel refuses a call, or ``None``."""
+    return _limits(x.dtype, [x.shape[d] for d in dims], precision)
+
+
+def c2c_planes_limits(re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> str | None:
+    """Why the kernel refuses a call, or ``None``."""
+    return c2c_limits(re, dims, inverse, scale, precision)
+
+
+def r2c_limits(x: Tensor, dims: list[int], scale: str, precision: str) -> str | None:
+    """Why the kernel refuses a call, or ``None``."""
+    return _limits(x.dtype, [x.shape[d] for d in dims], precision)
+
+
+def c2r_limits(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> str | None:
+    """Why the kernel refuses a call, or ``None``."""
+    return _limits(x.dtype, [*(x.shape[d] for d in dims[:-1]), n], precision)
+
+
+def c2r_planes_limits(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> str | None:
+    """Why the kernel refuses a call, or ``None``."""
+    return c2r_limits(re, dims, n, scale, precision)
+
+
 def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
-    return (), ()
+    """Stages and tables of the programs that planned calls would run on Trainium."""
+    found: list[Stage] = []
+    kept: list[Tensor] = []
+    for step in steps:
+        kind = step.op.removeprefix("trnfft::").removesuffix("_planes")
+        tensors = 2 if step.op.endswith("_planes") and kind != "r2c" else 1
+        spec, dims, *options = step.args[0], tuple(step.args[tensors]), *step.args[tensors + 1 :]
+        if 0 in spec.shape:
+            continue
+        scale, precision = options[-2:]
+        n = {"c2c": 0, "r2c": spec.shape[dims[-1]], "c2r": options[0]}[kind]
+        sign = 1 if kind == "c2r" or (kind == "c2c" and options[0]) else -1
+        made = program(kind, spec.shape, dims, n, sign, scale, _operand(precision))
+        found += made.stages
+        kept += made.tables
+    return tuple(found), tuple(kept)

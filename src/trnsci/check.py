@@ -157,7 +157,8 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
                 expected="None",
                 hint="Writing into out= cannot be differentiated; leave it away or use torch.no_grad()",
             )
-    if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape, strict=True)):
+    strides = zip(target.stride(), target.shape, strict=True)
+    if target.numel() and any(stride == 0 and size > 1 for stride, size in strides):
         raise ArgumentError(
             op=op, argument="out", got="an expanded tensor", expected="a tensor whose elements are distinct memory"
         )

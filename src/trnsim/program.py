@@ -220,7 +220,8 @@ def simulate(
 class Launch:
     """One run of a kernel on one logical core: arguments in, cores, results out, inputs restored when it fails.
 
-    ``high_water`` has the most bytes of a partition each memory held, ``sessions`` the cores.
+    ``high_water`` has the most bytes of a partition each memory held, ``sessions`` the cores. ``spills`` lets tensors the
+    compiler places exceed SBUF.
     """
 
     def __init__(
@@ -232,9 +233,11 @@ class Launch:
         rank: int = 0,
         world: Any = None,
         crew: Crew | None = None,
+        spills: bool = False,
     ) -> None:
         self.kernel = kernel
         self.params = params
+        self.spills = spills
         self.high_water: dict[str, int] = {}
         self.cores = check_grid(kernel.grid, params.target)
         self.crew = Crew() if crew is None and self.cores > 1 else crew
@@ -307,7 +310,7 @@ class Launch:
             raise
         else:
             if session.checks:
-                for memory, most in session.lifetimes.check(session.target).items():
+                for memory, most in session.lifetimes.check(session.target, spills=self.spills).items():
                     self.high_water[memory] = max(most, self.high_water.get(memory, 0))
             return result
         finally:

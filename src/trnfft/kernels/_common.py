@@ -10,7 +10,7 @@ def _load_planes(re_hbm, im_hbm):
         return [load(re_hbm)]
     if 2 * k > P_MAX:
         return [load(re_hbm), load(im_hbm)]
-    tile_sb = nl.ndarray((2 * k, *re_hbm.shape[1:]), dtype=re_hbm.dtype, buffer=nl.sbuf)
+    tile_sb = nl.ndarray((2 * k,) + re_hbm.shape[1:], dtype=re_hbm.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile_sb[0:k], src=re_hbm)
     nisa.dma_copy(dst=tile_sb[k : 2 * k], src=im_hbm)
     return [tile_sb]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from trnsim.session import Record
+from trnsim.records import Record
 from trnsim.targets import Target
 from trnsim.timing.report import Report, make_report
 from trnsim.timing.schedule import schedule_all
+from trnsim.timing.spill import spilled
 from trnsim.timing.stream import Stream
 
 Progress = Callable[[str, int, int], None]
 
 
 class Recorder:
-    """One stream for each core of each rank. ``keep`` holds on to the records, for those who look at them again."""
+    """One stream for each core of each rank."""
 
-    def __init__(self, target: Target, *, keep: bool = False, progress: Progress | None = None) -> None:
+    def __init__(self, target: Target, progress: Progress | None = None) -> None:
         self.target = target
         self.streams: dict[tuple[int, int], Stream] = {}
-        self.records: list[Record] | None = [] if keep else None
         self.progress = progress
         self.count = 0
 
@@ -32,14 +32,9 @@ class Recorder:
         if stream is None:
             stream = self.streams[key] = Stream(self.target)
         stream.append(record)
-        if self.records is not None:
-            self.records.append(record)
         self.count += 1
         if self.progress is not None and not self.count & 8191:
             self.progress("recording", self.count, 0)
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self.records or ())
 
 
 def profile(
@@ -74,10 +69,10 @@ def profile(
 
     @functools.wraps(made.function)
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Report]:
-        recorder = Recorder(params.target, keep=bool(made.schedule), progress=progress)
+        recorder = Recorder(params.target, progress)
         given: frozenset[int] = frozenset()
         if ranks is None:
-            launch = Launch(made, params, recorder)  # type: ignore[arg-type]
+            launch = Launch(made, params, recorder, spills=True)  # type: ignore[arg-type]
             result = launch.run(args, kwargs)
             given = frozenset(storage.uid for storage in launch.arguments.storages)
         else:
@@ -85,10 +80,15 @@ def profile(
                 made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=recorder
             )  # type: ignore[arg-type]
             result = every(*args, **kwargs)
-        streams = [stream for _, stream in sorted(recorder.streams.items())]
+        spills = 0
+        streams = []
+        for _, recorded in sorted(recorder.streams.items()):
+            stream, moves = spilled(recorded)
+            streams.append(stream)
+            spills += moves
         cores = 1 + max((core for _, core in recorder.streams), default=0)
         watch = None if progress is None else functools.partial(progress, "scheduling")
         schedules = schedule_all(streams, given=given, cores=cores, progress=watch)
-        return result, make_report(getattr(made, "__name__", "kernel"), params.target, len(streams) or 1, schedules)
+        return result, make_report(getattr(made, "__name__", "kernel"), params.target, len(streams) or 1, schedules, spills)
 
     return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnsim.session import Operand
+from trnsim.records import Operand
 from trnsim.timing.costs import itemsize
 
 

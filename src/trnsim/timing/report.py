@@ -181,7 +181,7 @@ class Report:
         return path
 
 
-def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedule]) -> Report:
+def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedule], spills: int = 0) -> Report:
     """Read a report out of played schedules."""
     time = target.timing
     played = [s for s in schedules if len(s.stream)]
@@ -228,7 +228,7 @@ def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedul
         table_loads=sum(len(s.table_loads) for s in played),
         assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
         uncosted=uncosted,
-        warnings=_warnings(sum(instructions.values()), uncosted, played, target),
+        warnings=_warnings(sum(instructions.values()), uncosted, spills),
         schedules=schedules,
     )
 
@@ -259,15 +259,14 @@ def _speed(name: str, dtype: str, info: dict[str, Any]) -> float:
     return _speed_of(name, dtype, str(info.get("perf_mode", "none")) == "double_row")
 
 
-def _warnings(count: int, uncosted: dict[str, int], schedules: list[Schedule], target: Target) -> list[str]:
+def _warnings(count: int, uncosted: dict[str, int], spills: int) -> list[str]:
     found = []
     for name, times in sorted(uncosted.items()):
         found.append(f"{name} has no cost law: {times} of them were counted as taking no time.")
     if count > MANY_INSTRUCTIONS:
-        found.append(f"{count:,} instructions: static loops are unrolled, and the compiler may take minutes; dynamic loops keep programs small.")
-    peak = max((s.sbuf_peak for s in schedules), default=0)
-    if peak > target.sbuf_partition_bytes:
         found.append(
-            f"Tensors alive together take {peak} bytes of an SBUF partition, which has {target.sbuf_partition_bytes}; the compiler would spill or refuse."
+            f"{count:,} instructions: static loops are unrolled, and the compiler may take minutes; dynamic loops keep programs small."
         )
+    if spills:
+        found.append(f"Tensors alive together do not fit SBUF: {spills:,} transfers save them to HBM or load them again.")
     return found

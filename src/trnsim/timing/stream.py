@@ -6,7 +6,7 @@ import bisect
 from typing import Any
 
 from trnsim.memory import PSUM, SBUF
-from trnsim.session import Operand, Record
+from trnsim.records import Operand, Record
 from trnsim.targets import Target
 from trnsim.timing.costs import Call, Cost, Layout, Uncosted, cost_of
 from trnsim.timing.dma import DMA_NAMES, Transfer, transfer_of

@@ -1,0 +1,125 @@
+"""Tables of programs: DFT matrices, twiddles and chirps, from float64 with angles reduced exactly in integers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+def roots(exponents: Array, n: int, sign: int) -> Array:
+    """``exp(sign 2 pi i e / n)`` with e reduced modulo n and then to an eighth of a turn, where sines are exact to rounding."""
+    e = exponents.astype(np.int64) % n
+    octant, rest = np.divmod(8 * e, n)
+    # The angle within an octant, from its nearer end: at most an eighth of a turn.
+    odd = octant % 2 == 1
+    angle = 2 * math.pi / (8 * n) * np.where(odd, n - rest, rest)
+    c, s = np.cos(angle), np.sin(angle)
+    # The end that the angle is measured from, and in which direction.
+    quarter = (octant + 1) // 2 % 4
+    s = np.where(odd, -s, s)
+    turned = np.choose(quarter, [c + 1j * s, -s + 1j * c, -c - 1j * s, s - 1j * c])
+    return turned if sign > 0 else np.conj(turned)  # type: ignore[no-any-return]
+
+
+def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)
+
+
+def dft(n: int, rows: int, columns: int, sign: int, scale: float) -> Array:
+    """[rows, columns] of ``scale * W_n^(j k)``."""
+    return scale * roots(np.outer(np.arange(rows), np.arange(columns)), n, sign)
+
+
+def _real_form(w: Array, real_out: bool) -> Array:
+    """[2J, 2K] acting on parts: rows are real and imaginary input, columns real and imaginary output."""
+    left = np.concatenate((w.real, -w.imag), 0)
+    return left if real_out else np.concatenate((left, np.concatenate((w.imag, w.real), 0)), 1)
+
+
+@functools.lru_cache(maxsize=256)
+def matrix(
+    n: int, rows: int, columns: int, sign: int, scale: float, real_out: bool, halved: bool, dtype: torch.dtype
+) -> Tensor:
+    """A DFT matrix in real form. ``halved``: rows are half a spectrum, whose inner terms count twice."""
+    w = dft(n, rows, columns, sign, scale)
+    if halved:
+        w = w * half_weights(n, rows)[:, None]
+    return _tensor(_real_form(w, real_out), dtype)
+
+
+def half_weights(n: int, rows: int) -> Array:
+    """How often a term of half a spectrum occurs in the whole."""
+    weights = np.full(rows, 2.0)
+    weights[0] = 1.0
+    if n % 2 == 0 and n // 2 < rows:
+        weights[n // 2] = 1.0
+    return weights
+
+
+@functools.lru_cache(maxsize=256)
+def blocks(n: int, columns: int, copies: int, sign: int, scale: float, real_out: bool, dtype: torch.dtype) -> Tensor:
+    """A DFT matrix [n, columns] repeated along the diagonal, in real form."""
+    w = np.kron(np.eye(copies), dft(n, n, columns, sign, scale))
+    return _tensor(_real_form(w, real_out), dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def twiddles(n: int, rows: int, columns: int, copies: int, sign: int) -> Tensor:
+    """[2, copies * rows, columns]: both parts of ``W_n^(j k)``, repeated downwards."""
+    w = np.tile(roots(np.outer(np.arange(rows), np.arange(columns)), n, sign), (copies, 1))
+    return _tensor(np.stack((w.real, w.imag)), torch.float32)
+
+
+@functools.lru_cache(maxsize=128)
+def chirp(n: int, count: int, sign: int, scale: float) -> Tensor:
+    """[2, count]: both parts of ``scale * exp(sign pi i j^2 / n)``."""
+    w = scale * _chirp(n, np.arange(count), sign)
+    return _tensor(np.stack((w.real, w.imag)), torch.float32)
+
+
+@functools.lru_cache(maxsize=128)
+def chirp_spectrum(n: int, inputs: int, outputs: int, length: int, sign: int) -> Tensor:
+    """[2, length]: the transform of the conjugate chirp at lags ``1 - inputs`` to ``outputs - 1``, over ``length``."""
+    b = np.zeros(length, np.complex128)
+    b[:outputs] = np.conj(_chirp(n, np.arange(outputs), sign))
+    if inputs > 1:
+        b[length - inputs + 1 :] = np.conj(_chirp(n, np.arange(inputs - 1, 0, -1), sign))
+    w = np.fft.fft(b) / length
+    return _tensor(np.stack((w.real, w.imag)), torch.float32)
+
+
+def _chirp(n: int, j: Array, sign: int) -> Array:
+    return roots(j.astype(np.int64) ** 2 % (2 * n), 2 * n, sign)
+
+
+@functools.lru_cache(maxsize=4096)
+def factors(n: int, most: int) -> tuple[int, ...] | None:
+    """The fewest factors of n up to ``most``, as equal as can be; ``None`` where a prime is larger."""
+    divisors = [d for d in range(2, min(n, most) + 1) if n % d == 0]
+    if n <= most:
+        return (n,)
+    for count in range(2, 12):
+        best = _split(n, count, most, tuple(divisors))
+        if best is not None:
+            return best
+    return None
+
+
+def _split(n: int, count: int, most: int, divisors: tuple[int, ...]) -> tuple[int, ...] | None:
+    """``count`` factors with the smallest largest one, in ascending order."""
+    if count == 1:
+        return (n,) if n <= most else None
+    best: tuple[int, ...] | None = None
+    for d in divisors:
+        if n % d == 0 and d**count <= n:
+            rest = _split(n // d, count - 1, most, divisors)
+            if rest is not None and rest[0] >= d and (best is None or rest[-1] < best[-1]):
+                best = (d, *rest)
+    return best

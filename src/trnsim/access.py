@@ -1,0 +1,352 @@
+"""How instructions reach memory: operands are checked, read, written and marked; run-time addresses are resolved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import (
+    HardwareLimit,
+    OutOfBounds,
+    ReadUninitialized,
+    WrongArgument,
+    WrongBuffer,
+    WrongEngine,
+    WrongShape,
+)
+from trnsim.language.dtypes import ExtraDtype, cast, float32
+from trnsim.language.tensor import NkiTensor
+from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
+from trnsim.targets import Target
+
+_NOTHING = np.zeros((1, 1), np.float32)
+
+
+class Access:
+    """The part of a session that reads and writes operands."""
+
+    target: Target
+    checks: bool
+    numerics: bool
+    clock: int
+    instr: str | None
+    machine: Any
+    probes: list[Any] | None
+
+    def operand(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> NkiTensor:
+        """Check that ``t`` is a tensor this instruction can reach; ``compute`` adds the engines' partition rules."""
+        if type(t) is not NkiTensor:
+            raise WrongArgument(
+                f"{role} is {t!r} ({type(t).__name__}), not a tensor",
+                rule="operand",
+                got=type(t).__name__,
+                limit="NkiTensor",
+                hint=f"pass a tile as {role}=",
+            )
+        if not self.checks:
+            return t
+        if t.buffer.value not in where:
+            raise WrongBuffer(
+                f"{role} ({t.name}) is in {t.buffer}, and must be in {' or '.join(w.upper() for w in where)}",
+                rule="buffer",
+                got=str(t.buffer),
+                limit=where,
+                hint="copy it with dma_copy" if t.buffer.value in (HBM, SHARED_HBM) else "copy it with tensor_copy",
+            )
+        if compute and t.on_chip:
+            self.partitions_ok(t, role)
+        return t
+
+    def partitions_ok(self, t: NkiTensor, role: str) -> None:
+        """Compute engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 partitions from there."""
+        storage = t.storage
+        assert storage is not None
+        row = storage.row * storage.itemsize // t.dtype.itemsize
+        start = storage.partition + t.offset // row
+        count = t.shape[0]
+        if count > 1 and t.strides[0] != row:
+            raise HardwareLimit(
+                f"{role} ({t.name}) steps {t.strides[0] / row:g} partitions at a time, and engines access consecutive"
+                " ones",
+                rule="partition-step",
+                got=t.strides[0],
+                limit=row,
+                hint="gather the rows into consecutive partitions with dma_copy",
+            )
+        if start == 0:
+            if count <= 128:
+                return
+        elif start % 32 == 0 and count <= (64 if start == 64 else 32):
+            return
+        reach = {0: 128, 32: 32, 64: 64, 96: 32}.get(start)
+        raise HardwareLimit(
+            f"{role} ({t.name}) covers partitions {start}..{start + count}"
+            + ("" if reach is None else f", but from {start} an engine reaches {reach}"),
+            rule="start-partition",
+            got=(start, count),
+            limit={0: 128, 32: 32, 64: 64, 96: 32},
+            hint="start at 0, 32, 64 or 96; move other rows there with dma_copy",
+        )
+
+    def read(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> np.ndarray:
+        """The elements of operand ``t`` (its own dtype). In timing-only mode an empty array stands in."""
+        t = self.operand(t, role, where, compute=compute)
+        storage = t.storage
+        clock = self.clock
+        if storage.first < 0:
+            storage.first = clock
+        storage.last = clock
+        if storage.shared and self.machine is not None:
+            self.machine.note(self, t, False)
+        if not self.numerics:
+            if t.dynamic is not None:
+                self.resolve(t, role)
+            return _NOTHING
+        if t.dynamic is not None:
+            return self._read_dynamic(t, role)
+        if self.checks:
+            marks = storage.arena.marks
+            if type(marks) is not int:
+                if not t.mark_window(t.offset).all():
+                    self._unwritten(t, role, t.mark_window(t.offset))
+            elif marks == UNWRITTEN:
+                self._unwritten(t, role, None)
+        return t.array
+
+    def _unwritten(self, t: NkiTensor, role: str, marks: np.ndarray | None) -> None:
+        at = tuple(0 for _ in t.shape) if marks is None else tuple(int(i) for i in np.argwhere(marks == 0)[0][: t.ndim])
+        missing = t.size if marks is None else int((marks == 0).reshape(t.size, -1).any(axis=1).sum())
+        storage = t.storage
+        assert storage is not None
+        made = f", allocated at {storage.line}" if storage.line else ""
+        raise ReadUninitialized(
+            f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{made}), of which {missing} of {t.size} elements"
+            f" were never written; the first is {at}",
+            rule="uninitialized",
+            got=at,
+            limit=None,
+            tensor=t.name,
+            hint="write it first (dma_copy, memset, or a compute instruction)",
+        )
+
+    def write(
+        self,
+        t: Any,
+        values: Any,
+        role: str = "dst",
+        where: tuple[str, ...] = (SBUF, PSUM),
+        *,
+        compute: bool = True,
+        code: int = WRITTEN,
+    ) -> None:
+        """Store ``values`` (broadcast to ``t``) with the conversion a write makes, and mark the elements written."""
+        t = self.operand(t, role, where, compute=compute)
+        storage = t.storage
+        clock = self.clock
+        if storage.first < 0:
+            storage.first = clock
+        storage.last = clock
+        if storage.shared and self.machine is not None:
+            self.machine.note(self, t, True)
+        if not self.numerics:
+            if t.dynamic is not None:
+                self.resolve(t, role)
+            return
+        if storage.user is not None and storage.snapshot is None:
+            storage.snapshot = storage.arena.data.copy()
+        if t.dynamic is not None:
+            self._write_dynamic(t, values, role, code)
+            return
+        window = t.array
+        if values.dtype != window.dtype or isinstance(t.dtype, ExtraDtype):
+            values = cast(values, t.dtype if storage.physical.itemsize == storage.itemsize else float32)
+        if values.shape != window.shape:
+            values = _fit(values, window.shape, role, t)
+        window[...] = values
+        # matmuls read the marks of PSUM to know whether they start or continue an accumulation
+        if self.checks or storage.buffer == PSUM:
+            self.mark(t, code)
+
+    def mark(self, t: NkiTensor, code: int = WRITTEN) -> None:
+        """Note that ``t`` has been written."""
+        storage = t.storage
+        if storage.shadow is not None:
+            self.mark(shadow_of(t), code)
+        arena = storage.arena
+        if arena.marks is code or (type(arena.marks) is int and arena.marks == code):
+            return
+        size = 1
+        for n in t.shape:
+            size *= n
+        # every element of a tensor that owns its arena
+        if storage.address is None and size * int(t.dtype.itemsize) == arena.nbytes and 0 not in t.strides:
+            arena.marks = code
+            return
+        t.mark_window(t.offset)[...] = code
+        marks = arena.marks
+        if marks[-1] == code and marks[0] == code and storage.address is None and (marks == code).all():
+            arena.marks = code
+
+    def touch(self, t: NkiTensor) -> None:
+        """Count ``t`` as used now without reading its values."""
+        storage = t.storage
+        if storage.first < 0:
+            storage.first = self.clock
+        storage.last = self.clock
+
+    def resolve(self, t: NkiTensor, role: str) -> int:
+        """Element offset of a view with a scalar run-time index."""
+        dynamic = t.dynamic
+        assert dynamic is not None
+        value = self.scalar(dynamic.index, f"{role}'s index")
+        if dynamic.kind == "scalar" and self.outside(t, value):
+            raise OutOfBounds(
+                f"{role}: run-time index {value} leaves {t.name}{list(t.storage.shape)}, where it must stay below"
+                f" {dynamic.bound}",
+                rule="bounds",
+                got=value,
+                limit=dynamic.bound,
+                hint="check the index, or pass oob_mode.skip to a DMA",
+            )
+        return t.offset + value * dynamic.stride
+
+    def scalar(self, index: Any, role: str) -> int:
+        """A run-time scalar: a register, or a 1x1 tensor in SBUF."""
+        if hasattr(index, "__nki_register__"):
+            return int(index.value)
+        if not self.numerics:
+            self.operand(index, role, (SBUF, PSUM), compute=False)
+            return 0
+        values = self.read(index, role, (SBUF, PSUM, HBM, SHARED_HBM), compute=False)
+        if values.size != 1:
+            raise WrongShape(f"{role} has shape {index.shape}", rule="indirect", got=index.shape, limit=(1, 1))
+        return int(values.reshape(-1)[0])
+
+    def outside(self, t: NkiTensor, value: int) -> bool:
+        """True when a scalar run-time index of ``value`` moves the view ``t`` out of its tensor or its partitions."""
+        dynamic = t.dynamic
+        assert dynamic is not None
+        reach = [s * (n - 1) for s, n in zip(t.strides, t.shape, strict=True)]
+        row, step = t.row, value * dynamic.stride
+        if not 0 <= value < dynamic.bound or t.offset + step + sum(reach) >= t.storage.rows * row:
+            return True
+        return t.on_chip and dynamic.stride % row != 0 and t.offset % row + step + sum(reach[1:]) >= row
+
+    def _gather_columns(self, t: NkiTensor, role: str) -> tuple[NkiTensor, np.ndarray]:
+        """Base window and column numbers of a trn3 tensor-indirect view."""
+        dynamic = t.dynamic
+        assert dynamic is not None
+        if self.target.generation < 4:
+            raise WrongEngine(
+                f"{role} uses .indirect(), which {self.target.name} lacks",
+                rule="generation",
+                got=self.target.name,
+                limit="trn3",
+                hint="gather with dma_copy and vector_offset, or with nc_n_gather",
+            )
+        index = self.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False)
+        group = 32 if self.instr in ("nc_matmul", "nc_matmul_mx") else 16
+        flat = index.reshape(index.shape[0], -1)
+        base = t._view((t.shape[0], dynamic.bound), (t.strides[0], dynamic.stride), t.offset)
+        base.dynamic = None
+        held = min(group, t.shape[0]) * flat.shape[1]
+        if dynamic.count > held:
+            raise WrongShape(
+                f"{role}: {dynamic.count} offsets are wanted and each group of {group} partitions of the index"
+                f" {list(index.shape)} holds {held}",
+                rule="indirect",
+                got=dynamic.count,
+                limit=held,
+                hint=f"pass num_elem={held} or less to .indirect(), or more columns of offsets",
+            )
+        columns = np.empty((t.shape[0], dynamic.count), np.int64)
+        i = np.arange(dynamic.count)
+        for start in range(0, t.shape[0], group):
+            rows = flat[start : start + group]
+            g = rows.shape[0]
+            columns[start : start + group] = rows[i % g, i // g].astype(np.int64)
+        if columns.size and (columns.min() < 0 or columns.max() >= dynamic.bound):
+            bad = int(columns.max()) if columns.max() >= dynamic.bound else int(columns.min())
+            raise OutOfBounds(
+                f"{role}: indirect column {bad} of {t.name}, which has {dynamic.bound}",
+                rule="bounds",
+                got=bad,
+                limit=dynamic.bound,
+            )
+        return base, columns
+
+    def _read_dynamic(self, t: NkiTensor, role: str) -> np.ndarray:
+        dynamic = t.dynamic
+        assert dynamic is not None
+        if dynamic.kind == "tensor":
+            base, columns = self._gather_columns(t, role)
+            values = np.take_along_axis(base.array, columns, axis=1)
+            if self.checks:
+                marks = base.marks(base.offset)
+                written = (
+                    marks
+                    if isinstance(marks, int)
+                    else np.take_along_axis(marks.reshape(*base.shape, -1).min(axis=-1), columns, axis=1)
+                )
+                if np.any(np.asarray(written) == UNWRITTEN):
+                    self._unwritten(t, role, None)
+            return values
+        if dynamic.kind == "vector":
+            raise WrongArgument(
+                f"{role}: only DMA can gather by vector_offset",
+                rule="indirect",
+                hint="use dma_copy, or .indirect() on trn3",
+            )
+        offset = self.resolve(t, role)
+        if self.checks:
+            marks = t.marks(offset)
+            if (marks == UNWRITTEN) if isinstance(marks, int) else not marks.all():
+                self._unwritten(t, role, None if isinstance(marks, int) else marks)
+        return t.window(offset)
+
+    def _write_dynamic(self, t: NkiTensor, values: np.ndarray, role: str, code: int) -> None:
+        dynamic = t.dynamic
+        assert dynamic is not None
+        values = cast(np.asarray(values), t.dtype if t.storage.physical.itemsize == t.storage.itemsize else float32)
+        if dynamic.kind == "tensor":
+            base, columns = self._gather_columns(t, role)
+            np.put_along_axis(base.array, columns, np.broadcast_to(values.reshape(-1, t.shape[1]), t.shape), axis=1)
+            if self.checks or t.storage.buffer == PSUM:
+                marks = base.mark_window(base.offset).reshape(*base.shape, -1)
+                for unit in range(marks.shape[-1]):
+                    np.put_along_axis(marks[..., unit], columns, np.uint8(code), axis=1)
+            return
+        if dynamic.kind == "vector":
+            raise WrongArgument(
+                f"{role}: only DMA can scatter by vector_offset",
+                rule="indirect",
+                hint="use dma_copy, or .indirect() on trn3",
+            )
+        offset = self.resolve(t, role)
+        window = t.window(offset)
+        window[...] = _fit(values, window.shape, role, t)
+        if self.checks or t.storage.buffer == PSUM:
+            t.mark_window(offset)[...] = code
+
+
+def shadow_of(t: NkiTensor) -> NkiTensor:
+    """The same view of the tensor's own marks (see `Storage`)."""
+    made = t._view(t.shape, t.strides, t.offset)
+    made.storage = t.storage.shadow
+    return made
+
+
+def _fit(values: np.ndarray, shape: tuple[int, ...], role: str, t: NkiTensor) -> np.ndarray:
+    """``values`` in ``shape``: equal element counts reshape (rows stay rows), the rest broadcasts."""
+    if values.size == t.size:
+        return values.reshape(shape)
+    try:
+        return np.broadcast_to(values, shape)
+    except ValueError:
+        raise WrongShape(
+            f"{role} ({t.name}) has shape {shape} and the result has shape {values.shape}",
+            rule="shape",
+            got=shape,
+            limit=values.shape,
+        ) from None

@@ -1,0 +1,233 @@
+"""Where tensors come from: automatic and explicit placement on chip, HBM, and arrays the caller owns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trnsim.errors import CapacityError, HardwareLimit, OutOfBounds, WrongArgument, WrongShape
+from trnsim.language.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
+from trnsim.language.objects import MemoryRegion, as_region
+from trnsim.language.tensor import NkiTensor
+from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Storage
+from trnsim.places import kernel_line, variable_name
+from trnsim.targets import Target
+
+
+class Allocation:
+    """The part of a session that makes tensors."""
+
+    params: Any
+    target: Target
+    checks: bool
+    numerics: bool
+    trace: Any
+    machine: Any
+    lifetimes: Lifetimes
+    probes: list[Any] | None
+    _arenas: dict[str, Arena]
+
+    def allocate(self, shape: Any, dtype: Any, buffer: Any = None, name: str = "", address: Any = None) -> NkiTensor:
+        """Fresh memory: nothing in it may be read before it is written."""
+        if isinstance(shape, int):
+            shape = (shape,)
+        shape = tuple(int(n) for n in shape)
+        dtype = as_dtype(dtype)
+        region = as_region(buffer)
+        on_chip = region is MemoryRegion.sbuf or region is MemoryRegion.psum
+        if min(shape, default=1) < 1:
+            raise WrongShape(
+                f"a tensor of shape {shape} has no elements",
+                rule="shape",
+                got=shape,
+                hint="every dimension is at least 1",
+            )
+        physical = self.physical(dtype)
+        row = 1
+        for n in shape[1:]:
+            row *= n
+        if on_chip:
+            self._check_on_chip(shape, row * dtype.itemsize, region, name)
+        where: tuple[int, int] | None = None
+        line = kernel_line() if self.checks or self.trace is not None or self.probes is not None else None
+        label = name
+        if not name and line is not None:
+            label = variable_name()
+        if address is not None and on_chip:
+            where = self._check_address(address, shape, row * dtype.itemsize, region, dtype)
+        # with low precision kept as fp32 the bytes of two tensors no longer line up, so addresses cannot alias
+        if where is not None and self.params.precise:
+            arena, pitch = self._fixed(region)
+            base = where[0] * pitch + where[1]
+        else:
+            arena = self._fresh(shape[0] * row, physical, dtype)
+            pitch, base = row * physical.itemsize, 0
+        storage = Storage(
+            name=label,
+            shape=shape,
+            dtype=dtype,
+            physical=physical,
+            buffer=region.value,
+            arena=arena,
+            pitch=pitch,
+            base=base,
+            partition=where[0] if where else 0,
+            address=where,
+            line=line,
+        )
+        if arena is self._arenas.get(PSUM):
+            # a matmul infers whether it starts a sum from this tensor's own history, not from that of its address
+            private = Arena(shape[0] * row * int(dtype.itemsize), unit=int(dtype.itemsize))
+            storage.shadow = Storage(
+                name=label,
+                shape=shape,
+                dtype=dtype,
+                physical=physical,
+                buffer=region.value,
+                arena=private,
+                pitch=row * physical.itemsize,
+            )
+        if on_chip:
+            self.lifetimes.add(storage)
+        elif self.machine is not None and region is MemoryRegion.shared_hbm:
+            storage = self.machine.share(self, storage, name)
+        made = NkiTensor.__new__(NkiTensor)
+        made.shape = shape
+        made.dtype = dtype
+        made.storage = storage
+        made.buffer = region
+        strides, step = [], 1
+        for n in reversed(shape):
+            strides.append(step)
+            step *= n
+        made.strides = tuple(reversed(strides))
+        made.offset = 0
+        made.dynamic = None
+        made._array = None
+        if self.probes is not None:
+            for probe in self.probes:
+                probe.follow(self, made)
+        return made
+
+    def physical(self, dtype: DType) -> np.dtype[Any]:
+        """NumPy type the bits of ``dtype`` are kept in."""
+        if not self.params.precise and dtype in LOW_PRECISION:
+            return float32
+        return dtype.storage if isinstance(dtype, ExtraDtype) else dtype
+
+    def _fresh(self, elements: int, physical: np.dtype[Any], dtype: DType) -> Arena:
+        nbytes = elements * int(dtype.itemsize)
+        if not self.numerics:
+            return Arena(nbytes, marks=WRITTEN)
+        data = np.empty(elements, physical)
+        if not self.checks:
+            data.view(np.uint8).fill(0xFF)
+        return Arena(nbytes, data=data, unit=int(dtype.itemsize))
+
+    def _fixed(self, region: MemoryRegion) -> tuple[Arena, int]:
+        """The core's own SBUF or PSUM, for tensors with an address."""
+        # partitions a multiple of 4 KiB apart would fight for the same cache lines of the host
+        pitch = 128 + (
+            self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        )
+        arena = self._arenas.get(region.value)
+        if arena is None:
+            nbytes = pitch * self.target.partitions
+            data = np.zeros(nbytes, np.uint8) if self.numerics else None
+            arena = Arena(nbytes, data=data, marks=UNWRITTEN if self.numerics else WRITTEN, unit=4)
+            self._arenas[region.value] = arena
+        return arena, pitch
+
+    def _check_on_chip(self, shape: tuple[int, ...], row_bytes: int, region: MemoryRegion, name: str) -> None:
+        limit = self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        if len(shape) > 1 and shape[0] <= self.target.partitions and row_bytes <= limit:
+            return
+        label = name or variable_name() or "tensor"
+        if len(shape) < 2:
+            raise WrongShape(
+                f"{label} in {region} has shape {shape}",
+                rule="two-dimensional",
+                got=len(shape),
+                limit=2,
+                hint=f"on-chip tensors have a partition and a free dimension: use {(shape or (1,))[0], 1}",
+            )
+        if shape[0] > self.target.partitions:
+            raise HardwareLimit(
+                f"{label} has {shape[0]} partitions in {region}, which has {self.target.partitions}",
+                rule="partition-limit",
+                got=shape[0],
+                limit=self.target.partitions,
+                target=self.target.name,
+                hint="put the first 128 rows in one tile and loop, or fold rows into the free dimension: (128, n, …)",
+            )
+        raise CapacityError(
+            where=region.value.upper(),
+            required=row_bytes,
+            available=limit,
+            hint=f"{label}{list(shape)} alone is too large for {self.target.name} ({kernel_line()}); split its free"
+            " dimension",
+            target=self.target.name,
+            live=[(label, shape, "", row_bytes, kernel_line())],
+        )
+
+    def _check_address(
+        self, address: Any, shape: tuple[int, ...], row_bytes: int, region: MemoryRegion, dtype: DType
+    ) -> tuple[int, int]:
+        try:
+            partition, free = (int(a) for a in address)
+        except (TypeError, ValueError):
+            raise WrongArgument(
+                f"address {address!r}",
+                rule="address",
+                got=address,
+                limit="(partition, byte)",
+                hint="give (partition_offset, free_offset)",
+            ) from None
+        limit = self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        align = self.target.sbuf_align if region is MemoryRegion.sbuf else self.target.psum_align
+        if partition < 0 or partition + shape[0] > self.target.partitions:
+            raise OutOfBounds(
+                f"address {address}: partitions {partition}..{partition + shape[0]} of {self.target.partitions}",
+                rule="address",
+                got=partition + shape[0],
+                limit=self.target.partitions,
+            )
+        if free < 0 or free + row_bytes > limit:
+            raise OutOfBounds(
+                f"address {address}: bytes {free}..{free + row_bytes} of a {region.value.upper()} partition of {limit}",
+                rule="address",
+                got=free + row_bytes,
+                limit=limit,
+                target=self.target.name,
+            )
+        step = max(align, min(int(dtype.itemsize), 4))
+        if free % step:
+            raise HardwareLimit(
+                f"address {address}: byte {free} is not a multiple of {step}", rule="alignment", got=free, limit=step
+            )
+        return partition, free
+
+    def wrap(self, array: np.ndarray, name: str, *, shared: bool = False, dtype: Any = None) -> NkiTensor:
+        """An HBM tensor on a contiguous NumPy array the caller owns; all of it counts as written."""
+        logical = as_dtype(array.dtype if dtype is None else dtype)
+        shape = array.shape if array.ndim else (1,)
+        arena = Arena(
+            array.size * int(logical.itemsize),
+            data=array if self.numerics else None,
+            marks=WRITTEN,
+            unit=int(logical.itemsize),
+        )
+        region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
+        storage = Storage(
+            name=name,
+            shape=shape,
+            dtype=logical,
+            physical=array.dtype,
+            buffer=region.value,
+            arena=arena,
+            pitch=array.nbytes,
+            line=None,
+        )
+        storage.shared = shared
+        return NkiTensor(shape, logical, storage, region)

@@ -1,0 +1,71 @@
+"""Where in the kernel's source the simulator is, and what the kernel calls a tensor."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = str(Path(__file__).resolve().parent) + os.sep
+# source positions are asked for at every instruction, and code objects hash by content: weak keys would not pay
+_INSIDE: dict[Any, bool] = {}
+_LINES: dict[tuple[Any, int], str] = {}
+
+
+def kernel_line() -> str:
+    """``file:number`` of the kernel line being executed: the innermost frame outside the simulator and its helpers."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        inside = _INSIDE.get(code)
+        if inside is None:
+            inside = _INSIDE[code] = code.co_filename.startswith(HERE) or "__trnsim_helper__" in frame.f_globals
+        if not inside:
+            number = frame.f_lineno
+            text = _LINES.get((code, number))
+            if text is None:
+                text = _LINES[code, number] = f"{code.co_filename}:{number}"
+            return text
+        frame = frame.f_back
+    return "?"
+
+
+def line_of(error: BaseException) -> str | None:
+    """``file:number`` of the kernel line an error came from, once it has left the kernel: views are no instructions."""
+    trace, found = error.__traceback__, None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(HERE) and "__trnsim_helper__" not in trace.tb_frame.f_globals:
+            found = f"{code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+_ASSIGNMENT = re.compile(r"\s*(?:\w+\.)*([A-Za-z_]\w*)\s*(?::[^=]+)?(?:=(?!=)|\.append\()")
+
+
+@functools.lru_cache(maxsize=4096)
+def assigned_name(path: str, number: int) -> str | None:
+    """The variable a source line assigns; ``None`` for a ``return``, whose caller may."""
+    text = linecache.getline(path, number)
+    if text.lstrip().startswith("return "):
+        return None
+    match = _ASSIGNMENT.match(text)
+    return match[1] if match else ""
+
+
+def variable_name() -> str:
+    """The variable that gets the tensor being made, which names it when nothing else does."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(HERE):
+            name = assigned_name(code.co_filename, frame.f_lineno)
+            if name is not None:
+                return name
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,144 @@
+"""The instruction stream: what was issued, by which engine, on which memory, from which line."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from trnsim.errors import WrongArgument
+from trnsim.language.tensor import NkiTensor
+from trnsim.memory import PSUM, SBUF
+
+
+class Operand(NamedTuple):
+    """A tensor as an instruction used it: the bounding box of its bytes, and its layout.
+
+    ``key`` names the memory the box lies in: the storage's uid, or ``"sbuf"``/``"psum"`` of the core for tensors with an
+    explicit address, which may overlap. ``room`` is what the whole tensor takes, in bytes of a partition.
+    """
+
+    key: Any
+    first_partition: int
+    end_partition: int
+    first_byte: int
+    end_byte: int
+    buffer: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    uid: int
+    room: int
+
+    @property
+    def n(self) -> int:
+        """Elements per partition (on chip)."""
+        size = 1
+        for extent in self.shape[1:]:
+            size *= extent
+        return size
+
+
+def operand_of(t: NkiTensor) -> Operand:
+    """The operand record of a view."""
+    storage: Any = t.storage
+    dtype, shape, strides = t.dtype, t.shape, t.strides
+    named = _DTYPES.get(dtype)
+    if named is None:
+        named = _DTYPES[dtype] = (str(dtype), int(dtype.itemsize))
+    name, item = named
+    extent = 1
+    for k in range(1, len(shape)):
+        extent += strides[k] * (shape[k] - 1)
+    key: Any = storage.uid
+    room = storage.row * storage.itemsize
+    if storage.buffer == SBUF or storage.buffer == PSUM:
+        row = room // item
+        start, free = divmod(t.offset, row)
+        low = free * item
+        if storage.address is not None:
+            key = storage.buffer
+            low += storage.address[1]
+        first = storage.partition + start
+        end = first + (strides[0] // row) * (shape[0] - 1) + 1
+        high = low + extent * item
+    elif t.dynamic is not None:
+        first, end, low, high = 0, 1, 0, storage.nbytes
+    else:
+        if shape:
+            extent += strides[0] * (shape[0] - 1)
+        first, end, low, high = 0, 1, t.offset * item, (t.offset + extent) * item
+    return Operand(key, first, end, low, high, storage.buffer, name, shape, strides, storage.uid, room)
+
+
+_DTYPES: dict[Any, tuple[str, int]] = {}
+
+
+class Record:
+    """One instruction of the stream, as the timing model and the debugger read it.
+
+    Attributes:
+        index: position in this core's program order.
+        name, engine: instruction and the engine that runs it (``tensor vector scalar gpsimd sync dma``).
+        reads, writes: the operands (`Operand`: memory region, buffer, dtype, shape, strides).
+        line: ``file:number`` of the kernel source.
+        cost: what the cost law needs beyond the operands (operators, flags, modes). Instructions that meet others carry
+            ``sync``, equal for all that take part.
+        core, rank: who runs it.
+        after: indices of instructions this one must follow besides its data (``depends_on``, barriers).
+    """
+
+    __slots__ = ("after", "core", "cost", "engine", "index", "line", "name", "rank", "reads", "writes")
+
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        engine: str,
+        reads: Any,
+        writes: Any,
+        line: Any,
+        cost: dict[str, Any],
+        core: int = 0,
+        rank: int = 0,
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.engine = engine
+        self.reads = reads
+        self.writes = writes
+        self.line = line
+        self.cost = cost
+        self.core = core
+        self.rank = rank
+        self.after: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"{self.index}: {self.engine}.{self.name} {self.cost} @ {self.line}"
+
+
+class NkiInstruction:
+    """Handle of an issued instruction; ``depends_on`` orders it after others."""
+
+    __slots__ = ("handle", "index", "record")
+
+    def __init__(self, handle: Any = None, index: int = -1, record: Record | None = None) -> None:
+        self.handle = handle
+        self.index = index
+        self.record = record
+
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """Run after every producer; returns self."""
+        for p in producers:
+            if not isinstance(p, NkiInstruction):
+                raise WrongArgument(
+                    f"depends_on takes instructions, got {type(p).__name__}", rule="depends-on", got=repr(p)
+                )
+            if p.index >= self.index:
+                raise WrongArgument(
+                    f"instruction {self.index} cannot depend on {p.index}, which is issued no earlier",
+                    rule="depends-on",
+                    got=p.index,
+                    limit=self.index,
+                )
+            if self.record is not None:
+                self.record.after.append(p.index)
+        return self

@@ -1,0 +1,192 @@
+"""What the compiler does when tensors alive together do not fit SBUF: it sends some to HBM and brings them back.
+
+The tensor whose next use is farthest gives way. One that still holds what was loaded from HBM is dropped and loaded again;
+any other is saved first.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+
+from trnsim.memory import HBM, SBUF
+from trnsim.records import Operand
+from trnsim.timing.costs import Call, Cost, Layout, itemsize
+from trnsim.timing.dma import transfer_of
+from trnsim.timing.stream import Kind, Region, Stream
+
+
+def overflow(stream: Stream) -> int:
+    """Most bytes of an SBUF partition that tensors alive together take, in program order."""
+    rooms = _rooms(stream)
+    opened: set[int] = set()
+    used = most = 0
+    regions = stream.regions
+    for i in range(len(stream)):
+        touched = {regions[number].uid for number in (*stream.reads[i], *stream.writes[i])}
+        for uid in touched:
+            if uid in rooms and uid not in opened:
+                opened.add(uid)
+                used += rooms[uid]
+        most = max(most, used)
+        for uid in touched:
+            if uid in rooms and stream.last[uid] == i:
+                used -= rooms[uid]
+    return most
+
+
+def spilled(stream: Stream) -> tuple[Stream, int]:
+    """The stream with saves and reloads put in, and how many; the stream itself when everything fits."""
+    capacity = stream.target.sbuf_partition_bytes
+    if overflow(stream) <= capacity:
+        return stream, 0
+    return _Spiller(stream, capacity).run()
+
+
+def _rooms(stream: Stream) -> dict[int, int]:
+    """Bytes per partition of every SBUF tensor the compiler places."""
+    return {r.uid: r.operand.room for r in stream.regions if r.operand.buffer == SBUF and r.key == r.uid}
+
+
+class _Spiller:
+    def __init__(self, stream: Stream, capacity: int) -> None:
+        self.old = stream
+        self.capacity = capacity
+        self.rooms = _rooms(stream)
+        self.uses: dict[int, list[int]] = {}
+        regions = stream.regions
+        for i in range(len(stream)):
+            for uid in {regions[number].uid for number in (*stream.reads[i], *stream.writes[i])}:
+                if uid in self.rooms:
+                    self.uses.setdefault(uid, []).append(i)
+        self.new = Stream(stream.target)
+        self.new.kinds = stream.kinds
+        self.new.regions = stream.regions
+        self.new.lines = stream.lines
+        self.here: dict[int, int] = {}
+        self.away: set[int] = set()
+        self.loads: dict[int, list[int] | None] = {}
+        self.queue: list[tuple[int, int]] = []
+        self.used = 0
+        self.moves = 0
+        self._made: dict[tuple[int, bool], tuple[int, int, int]] = {}
+
+    def run(self) -> tuple[Stream, int]:
+        old, regions = self.old, self.old.regions
+        for i in range(len(old)):
+            touched = {regions[number].uid for number in (*old.reads[i], *old.writes[i])}
+            mine = [uid for uid in touched if uid in self.rooms]
+            for uid in mine:
+                if uid not in self.here:
+                    self._fit(uid, i, touched)
+            self._copy(i, i)
+            self._note(i)
+            for uid in mine:
+                uses = self.uses[uid]
+                later = bisect.bisect_right(uses, i)
+                if later == len(uses):
+                    self.used -= self.rooms[uid]
+                    del self.here[uid]
+                else:
+                    self.here[uid] = uses[later]
+                    heapq.heappush(self.queue, (-uses[later], uid))
+        self.new.last = {}
+        for i in range(len(self.new)):
+            for number in (*self.new.reads[i], *self.new.writes[i]):
+                self.new.last[regions[number].uid] = i
+        return self.new, self.moves
+
+    def _fit(self, uid: int, i: int, touched: set[int]) -> None:
+        """Bring ``uid`` on chip, sending others away when there is no room."""
+        need = self.rooms[uid]
+        kept = []
+        while self.used + need > self.capacity and self.queue:
+            later, victim = heapq.heappop(self.queue)
+            if self.here.get(victim) != -later:
+                continue
+            if victim in touched:
+                kept.append((later, victim))
+                continue
+            self._evict(victim, i)
+        for entry in kept:
+            heapq.heappush(self.queue, entry)
+        self.used += need
+        self.here[uid] = i
+        if uid in self.away:
+            self.away.discard(uid)
+            loads = self.loads.get(uid)
+            if loads:
+                for load in loads:
+                    self._copy(load, i)
+                    self.moves += 1
+            else:
+                self._move(uid, i, save=False)
+
+    def _evict(self, uid: int, i: int) -> None:
+        self.used -= self.rooms[uid]
+        del self.here[uid]
+        self.away.add(uid)
+        if not self.loads.get(uid):
+            self._move(uid, i, save=True)
+
+    def _note(self, i: int) -> None:
+        """Remember which loads made a tensor, until something else writes it."""
+        old = self.old
+        transfer = old.kinds[old.kind[i]].transfer
+        loads = transfer is not None and transfer.load and transfer.read > 0
+        for number in old.writes[i]:
+            uid = old.regions[number].uid
+            if uid not in self.rooms:
+                continue
+            if not loads:
+                self.loads[uid] = None
+            else:
+                known = self.loads.setdefault(uid, [])
+                if known is not None:
+                    known.append(i)
+
+    def _copy(self, i: int, at: int) -> None:
+        old, new = self.old, self.new
+        new.kind.append(old.kind[i])
+        new.line.append(old.line[i])
+        new.reads.append(old.reads[i])
+        new.writes.append(old.writes[i])
+        new.index.append(old.index[i] if i == at else old.index[at] - 1)
+        new.after.append(old.after[i] if i == at else [])
+        if i == at and i in old.sync:
+            new.sync[len(new.kind) - 1] = old.sync[i]
+
+    def _move(self, uid: int, at: int, *, save: bool) -> None:
+        """One DMA between a tensor and its place in HBM."""
+        self.moves += 1
+        kind, chip, hbm = self._move_kind(uid, save)
+        new = self.new
+        new.kind.append(kind)
+        new.line.append(self.old.line[at])
+        new.reads.append((chip,) if save else (hbm,))
+        new.writes.append((hbm,) if save else (chip,))
+        new.index.append(self.old.index[at] - 1)
+        new.after.append([])
+
+    def _move_kind(self, uid: int, save: bool) -> tuple[int, int, int]:
+        made = self._made.get((uid, save))
+        if made is not None:
+            return made
+        stream = self.old
+        example = next(r.operand for r in stream.regions if r.uid == uid)
+        rows = max(r.operand.end_partition for r in stream.regions if r.uid == uid)
+        item = itemsize(example.dtype)
+        columns = max(1, example.room // item)
+        shape, strides = (rows, columns), (columns, 1)
+        chip = Operand(uid, 0, rows, 0, example.room, SBUF, example.dtype, shape, strides, uid, example.room)
+        far = Operand(("spill", uid), 0, 1, 0, rows * example.room, HBM, example.dtype, shape, strides, -1 - uid, example.room)
+        numbers = []
+        for operand in (chip, far):
+            numbers.append(len(stream.regions))
+            stream.regions.append(Region(len(stream.regions), operand, -1))
+        layouts = [Layout(o.buffer, o.dtype, o.shape, o.strides) for o in (chip, far)]
+        call = Call("spill" if save else "reload", "dma", (layouts[1] if save else layouts[0],), (layouts[0] if save else layouts[1],), {})
+        kind = Kind(len(stream.kinds), call, Cost("dma", 0.0, 0.0), transfer_of(call, 0, stream.target))
+        stream.kinds.append(kind)
+        self._made[uid, save] = (kind.number, numbers[0], numbers[1])
+        return self._made[uid, save]

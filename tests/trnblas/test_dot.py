@@ -1,0 +1,227 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import trnsci
+from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, scipy_blas, sum_bound
+from trnblas import asum, dot, dotc, dotu, iamax, iamin, nrm2
+from trnsci import ArgumentError, UnsupportedError
+from trnsci.testing import BACKENDS, assert_within, exact_dot, gamma, gaussian, ill_scaled
+
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+SIZES = [1, 127, 128, 129, 1021]
+
+
+@on_backends
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("dtype", [F32, C64, F64, C128], ids=str)
+def test_dot_products(backend, n, dtype):
+    x, y = gaussian((n,), 1, dtype), gaussian((n,), 2, dtype)
+    bound = sum_bound(n, (x.abs() * y.abs()).sum(), dtype)
+    with backend:
+        plain, conjugated = dotu(x, y), dotc(x, y)
+        assert torch.equal(plain, dot(x, y))
+    options = {"complex_valued": dtype.is_complex}
+    # Two computed results in double precision: each within its own bound.
+    assert_within(plain, scipy_blas("dotu" if dtype.is_complex else "dot", x, y, **options), 2 * bound)
+    assert_within(conjugated, scipy_blas("dotc" if dtype.is_complex else "dot", x, y, **options), 2 * bound)
+
+
+@on_backends
+@pytest.mark.parametrize("dtype", [F32, C64], ids=str)
+@pytest.mark.parametrize("shape", [(1,), (129,), (3, 50), (2, 1, 7)])
+def test_norms_and_sums(backend, dtype, shape):
+    x = gaussian(shape, 1, dtype)
+    wide = x.to(C128 if dtype.is_complex else F64)
+    parts = wide.real.abs() + wide.imag.abs() if dtype.is_complex else wide.abs()
+    with backend:
+        total, norm = asum(x), nrm2(x)
+    assert total.dtype == norm.dtype == F32
+    count = 2 * shape[-1]
+    assert_within(total, parts.sum(-1), gamma(count, F32) * parts.sum(-1))
+    expected = torch.as_tensor(np.linalg.norm(wide.numpy(), axis=-1))
+    assert_within(norm, expected, gamma(count + 4, F32) * expected)
+
+
+@on_backends
+@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e-20, 1.0, 1e20, 1e30, 1e37])
+def test_nrm2_neither_overflows_nor_underflows(backend, scale):
+    x = gaussian((300,), 1) * scale
+    expected = torch.as_tensor(np.linalg.norm(x.double().numpy()))
+    with backend:
+        assert_within(nrm2(x), expected, gamma(400, F32) * expected + 2.0**-149 * 300)
+
+
+@on_backends
+def test_nonfinite_values_pass_as_ieee_says(backend):
+    inf, nan = torch.inf, torch.nan
+    with backend:
+        assert nrm2(torch.tensor([1.0, inf])) == inf
+        assert nrm2(torch.tensor([1.0, nan])).isnan()
+        assert asum(torch.tensor([1.0, -inf])) == inf
+        assert dot(torch.tensor([inf, 1.0]), torch.tensor([1.0, 1.0])) == inf
+        assert dot(torch.tensor([inf, 1.0]), torch.tensor([0.0, 1.0])).isnan()
+
+
+@on_backends
+@pytest.mark.parametrize("n", [1, 5, 130, 3000])
+def test_positions_of_extremes(backend, n):
+    x = gaussian((3, n), 1)
+    with backend:
+        largest, smallest = iamax(x), iamin(x)
+    size = np.abs(x.numpy())
+    assert largest.tolist() == size.argmax(-1).tolist()
+    assert smallest.tolist() == size.argmin(-1).tolist()
+
+
+@on_backends
+def test_the_first_of_equals_and_nan_win(backend):
+    x = torch.tensor([[1.0, -2.0, 2.0, 0.5, -0.5], [1.0, torch.nan, torch.inf, torch.nan, 0.0]])
+    with backend:
+        assert iamax(x).tolist() == [1, 1]
+        assert iamin(x).tolist() == [3, 1]
+
+
+def test_complex_extremes_go_by_the_sum_of_parts():
+    x = torch.tensor([3 + 0j, 2 + 2j, 0.1j])
+    assert int(iamax(x)) == 1
+    assert int(iamin(x)) == 2
+
+
+@on_backends
+@pytest.mark.parametrize("dtype", [F32, C64], ids=str)
+@pytest.mark.parametrize("n", [1, 3, 130, 700])
+def test_compensated_is_one_rounding(backend, dtype, n):
+    """Sums that cancel to almost nothing."""
+    x, y = ill_scaled((n,), 1, dtype), ill_scaled((n,), 2, dtype)
+    x, y = torch.cat([x, x, x[:1]]), torch.cat([y, -y, y[:1]])
+    exact = torch.tensor(exact_dot(x, y), dtype=C128 if x.is_complex() else F64)
+    with backend:
+        got = dot(x, y, precision="compensated")
+    bound = 2 * (2.0**-24 * exact.abs() + gamma(2 * n + 1, F32) ** 2 * 4 * (x.abs().double() * y.abs().double()).sum())
+    assert_within(got, exact, bound)
+
+
+def test_compensated_double_is_one_rounding():
+    x, y = ill_scaled((200,), 1, F64), ill_scaled((200,), 2, F64)
+    x, y = torch.cat([x, x, x[:1]]), torch.cat([y, -y, y[:1]])
+    exact = torch.tensor(exact_dot(x, y), dtype=C128 if x.is_complex() else F64)
+    bound = 2.0**-53 * exact.abs() + gamma(401, F64) ** 2 * (x.abs() * y.abs()).sum()
+    assert_within(dot(x, y, precision="kahan"), exact, bound)
+
+
+@on_backends
+@pytest.mark.parametrize("data", [gaussian, ill_scaled])
+def test_fp64_meets_the_bound_of_double_precision(backend, data):
+    x, y = data((2, 300), 1, F64), data((2, 300), 2, F64)
+    exact = torch.tensor([exact_dot(u, v) for u, v in zip(x, y, strict=True)], dtype=F64)
+    with backend:
+        assert_within(dot(x, y), exact, gamma(300, F64) * (x.abs() * y.abs()).sum(-1))
+        rounded = dot(x.float(), y.float(), precision="fp64")
+    single = torch.tensor([exact_dot(u, v) for u, v in zip(x.float(), y.float(), strict=True)], dtype=F64)
+    assert_within(rounded, single, 2.0**-24 * single.abs() + gamma(301, F64) * (x.abs() * y.abs()).sum(-1))
+
+
+@on_backends
+@pytest.mark.parametrize("precision", ["compensated", "fp64"])
+def test_norms_take_a_precision(backend, precision):
+    x = gaussian((1000,), 1) * 1e25
+    expected = torch.as_tensor(np.linalg.norm(x.double().numpy()))
+    with backend:
+        assert_within(nrm2(x, precision=precision), expected, 3 * 2.0**-24 * expected)
+        total = x.double().abs().sum()
+        assert_within(asum(x, precision=precision), total, 2.0**-24 * total * (1 + 1e-3))
+
+
+@on_backends
+def test_fast_rounds_operands_to_bfloat16(backend):
+    x, y = gaussian((300,), 1), gaussian((300,), 2)
+    with backend:
+        got = dot(x, y, precision="fast")
+    a, b = x.bfloat16().double(), y.bfloat16().double()
+    assert_within(got, (a * b).sum(), gamma(300, F32) * (a * b).abs().sum())
+
+
+@on_backends
+def test_batches_empties_and_out(backend):
+    x, y = gaussian((3, 1, 20), 1), gaussian((4, 20), 2)
+    with backend:
+        got = dot(x, y)
+        assert_within(got, (x.double() * y.double()).sum(-1), gamma(20, F32) * (x * y).abs().sum(-1).double())
+        assert torch.equal(dot(torch.ones(2, 0), torch.ones(2, 0)), torch.zeros(2))
+        assert torch.equal(nrm2(torch.ones(2, 0)), torch.zeros(2))
+        assert asum(torch.ones(0, 5)).shape == (0,)
+        out = torch.empty(3, 4)
+        assert dot(x, y, out=out) is out
+    assert torch.equal(out, got)
+
+
+@given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40))
+def test_any_vector(values):
+    x = torch.tensor(values)
+    assert_within(dot(x, x), exact_dot(x, x), gamma(len(values), F32) * float((x.double() ** 2).sum()) + 1e-37)
+    assert int(iamax(x)) == int(np.abs(x.numpy()).argmax())
+
+
+@pytest.mark.parametrize("dtype", [F64, C128], ids=str)
+def test_gradients(dtype):
+    x, y = (gaussian((2, 3), i, dtype).requires_grad_() for i in (1, 2))
+    for function in (dot, dotc, lambda x, y: dot(x, y, precision="compensated")):
+        assert torch.autograd.gradcheck(function, (x, y))
+    assert torch.autograd.gradcheck(nrm2, (x,))
+    assert torch.autograd.gradcheck(asum, (x,))
+    assert torch.autograd.gradcheck(lambda x, y: torch.ops.trnblas.dot.default(x, y, "fp64"), (x, y))
+    for op in ("nrm2", "asum"):
+        assert torch.autograd.gradcheck(lambda x, op=op: torch.ops.trnblas.norm.default(x, op, "fp64"), (x,))
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+def test_gradients_through_kernels(backend):
+    x, y = gaussian((9,), 1, C64).requires_grad_(), gaussian((9,), 2, C64).requires_grad_()
+    with backend:
+        (dotc(x, y).abs() + nrm2(x) + asum(y)).backward()
+    a, b = (t.detach().to(C128).requires_grad_() for t in (x, y))
+    ((a.conj() * b).sum().abs() + torch.linalg.norm(a) + b.real.abs().sum() + b.imag.abs().sum()).backward()
+    for got, expected in ((x, a), (y, b)):
+        assert_within(got.grad, expected.grad, 40 * 2.0**-24 * (1 + expected.grad.abs().max()))
+
+
+def test_opcheck_plan_and_compile():
+    x, y = gaussian((3,), 1, F64).requires_grad_(), gaussian((3,), 2, F64)
+    torch.library.opcheck(torch.ops.trnblas.dot.default, (x, y, "fp64"))
+    torch.library.opcheck(torch.ops.trnblas.norm.default, (x, "nrm2", "fp64"))
+    torch.library.opcheck(torch.ops.trnblas.iamax.default, (x.detach(), True))
+    assert trnsci.plan(dot, x.detach(), y).flops == 6
+    compiled = torch.compile(lambda x, y: dot(x, y) + 1, fullgraph=True, backend="aot_eager")
+    assert_within(compiled(x, y), dot(x, y) + 1, 1e-14)
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+def test_a_kernel_that_would_round_refuses_and_shows_the_way_out(backend):
+    with backend, pytest.raises(UnsupportedError) as caught:
+        nrm2(torch.ones(3, dtype=F64))
+    reasons = dict(caught.value.reasons)
+    assert reasons["pytorch"] == "takes it"
+    assert "would round float64; convert with .to(), or use backend 'pytorch'" in reasons["simulator"]
+    with trnsci.backend("simulator", strict=False), trnsci.ledger() as book:
+        iamax(torch.ones(3, dtype=F64))
+    assert book.entries[0].step.backend == "pytorch"
+    assert "simulator refuses: the kernel computes in fp32" in book.entries[0].step.reason
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: dot(torch.ones(3), torch.ones(4)), "dot: N differs: x has N=3, y has N=4"),
+        (lambda: iamax(torch.ones(0)), "iamax: shape of x is (0,), expected at least one element"),
+        (lambda: nrm2(torch.tensor(1.0)), "nrm2: shape of x is (), expected at least 1 dim"),
+        (lambda: dot(torch.ones(3), torch.ones(3), precision="x"), "precision is 'x', expected one of"),
+        (lambda: dot(torch.ones(3), torch.ones(3), out=torch.ones(2)), "shape of out is (2,), expected ()"),
+    ],
+)
+def test_bad_arguments_are_named(call, text):
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert text in str(caught.value)
