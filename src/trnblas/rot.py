@@ -80,8 +80,8 @@ def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         b: [...]
 
     Returns:
-        ``c`` (real) and ``s``, of the operands' shape. ``a = 0`` gives ``c = 0, s = 1``, except that two zeros give
-        ``c = 1, s = 0``. Computed without overflow, as BLAS does. It runs on the host: there is nothing to gain
+        ``c`` (real) and ``s``, of the operands' shape. ``a = 0`` gives ``c = 0`` and ``|s| = 1``, except that two
+        zeros give ``c = 1, s = 0``. Computed without overflow, as BLAS does. It runs on the host: there is nothing to gain
         from a device for one rotation.
 
     Example:
@@ -92,15 +92,17 @@ def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     size_a, size_b = a.abs(), b.abs()
     scale = torch.maximum(size_a, size_b)
     safe = torch.where(scale == 0, 1.0, scale)
-    norm = safe * torch.hypot(size_a / safe, size_b / safe)
+    # Everything over the larger magnitude, so that neither overflow nor a subnormal norm costs accuracy.
+    unit_a, unit_b = a / safe, b / safe
+    norm = torch.hypot(unit_a.abs(), unit_b.abs())
+    norm = torch.where(norm == 0, 1.0, norm)
     if a.is_complex():
-        phase = torch.where(size_a == 0, 1.0, a / torch.where(size_a == 0, 1.0, size_a))
-        c = torch.where(scale == 0, 1.0, size_a / torch.where(norm == 0, 1.0, norm))
-        s = torch.where(size_a == 0, 1.0, phase * b.conj() / torch.where(norm == 0, 1.0, norm))
-        return c, torch.where(scale == 0, 0.0, s)
+        size = torch.where(unit_a == 0, 1.0, unit_a.abs())
+        c = torch.where(scale == 0, 1.0, unit_a.abs() / norm)
+        s = torch.where(size_a == 0, unit_b.conj() / norm, unit_a / size * unit_b.conj() / norm)
+        return c, s
     sign = torch.where(torch.where(size_a > size_b, a, b) < 0, -1.0, 1.0).to(a.dtype)
-    r = torch.where(norm == 0, 1.0, sign * norm)
-    return torch.where(scale == 0, 1.0, a / r), torch.where(scale == 0, 0.0, b / r)
+    return torch.where(scale == 0, 1.0, unit_a / (sign * norm)), unit_b / (sign * norm)
 
 
 def _scalars(op: str, a: Tensor | complex, b: Tensor | complex) -> tuple[Tensor, Tensor]:
@@ -138,11 +140,11 @@ def rotmg(d1: float, d2: float, x1: float, y1: float) -> Tensor:
         tensor([-2.,  0.,  0.,  0.,  0.], dtype=torch.float64)
     """
     d1, d2, x1, y1 = (real("rotmg", n, v) for n, v in (("d1", d1), ("d2", d2), ("x1", x1), ("y1", y1)))
-    if d1 < 0:
-        return _param(-1.0, 0.0, 0.0, 0.0, 0.0)
     p2 = d2 * y1
     if p2 == 0:
         return _param(-2.0, 0.0, 0.0, 0.0, 0.0)
+    if d1 < 0:
+        return _param(-1.0, 0.0, 0.0, 0.0, 0.0)
     p1 = d1 * x1
     q1, q2 = p1 * x1, p2 * y1
     if abs(q1) > abs(q2):

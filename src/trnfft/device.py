@@ -49,9 +49,10 @@ class Program:
 class _Builder:
     """Collects passes over an array whose shape changes along the way."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, real_in: bool) -> None:
         self.shape = list(shape)
         self.dtype = dtype
+        self.real_in = real_in
         self.steps: list[Step] = []
         self.tables: list[Tensor] = []
         self.stages: list[Stage] = []
@@ -60,7 +61,12 @@ class _Builder:
         self.tables.append(table)
         return len(self.tables) - 1
 
-    def axis(self, axis: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool, halved: bool) -> int:
+    def add(self, kind: str, size: int, real: bool, *sizes: int) -> None:
+        """A pass that writes ``size`` elements, of one plane if they are ``real``."""
+        self.steps.append((kind, size, real, *sizes))
+        self.real_in = False
+
+    def axis(self, axis: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool) -> int:
         """Transform one axis of length n, given ``inputs`` terms; returns the length written, at least ``outputs``."""
         a, c = math.prod(self.shape[:axis]), math.prod(self.shape[axis + 1 :])
         algorithm, split = algorithm_for(n, c)
@@ -68,7 +74,7 @@ class _Builder:
         if algorithm == "chirp":
             written = self._chirp(a, n, c, split, inputs, outputs, sign, scale, real)
         else:
-            written = self._passes(a, n, c, split, inputs, outputs, sign, scale, real, halved)
+            written = self._passes(a, n, c, split, inputs, outputs, sign, scale, real)
         self.shape[axis] = written
         return written
 
@@ -83,53 +89,76 @@ class _Builder:
         sign: int,
         scale: float,
         real: bool,
-        halved: bool,
     ) -> int:
         first, last = split[0], split[-1]
         read = -(-inputs // (n // first))
         write = -(-outputs // (n // last))
-        if len(split) == 1:
-            t = self.keep(tables.matrix(n, inputs, outputs, sign, scale, real, halved and c == 1, self.dtype))
-            if c == 1:
-                self.steps.append(("rows", a * outputs, real, a, inputs, outputs, t))
-            else:
-                self.steps.append(("columns", a * outputs * c, real, a, inputs, 1, c, outputs, t, -1))
-            return outputs
-        if len(split) == 2 and c == 1:
+        planes = 1 if self.real_in else 2
+        dtype = self.dtype
+        if c == 1 and len(split) == 1:
+            t = self.keep(
+                tables.matrix(n, inputs, outputs, sign, scale, real_in=planes == 1, real_out=real, dtype=dtype)
+            )
+            self.add("rows", a * outputs, real, a, inputs, outputs, t)
+        elif c == 1 and len(split) == 2:
             packed = max(1, min(a, P_MAX // last))
-            t1 = self.keep(tables.matrix(first, read, first, sign, 1.0, False, False, self.dtype))
+            lanes = max(1, min(a // packed, P_MAX // (planes * read)))
+            real_in = planes == 1
+            t1 = self.keep(tables.matrix(first, read, first, sign, 1.0, lanes=lanes, real_in=real_in, dtype=dtype))
             tw = self.keep(tables.twiddles(n, last, first, packed, sign))
-            t2 = self.keep(tables.blocks(last, write, packed, sign, scale, real, self.dtype))
-            self.steps.append(("fused", a * write * first, real, a, first, last, read, write, packed, t1, tw, t2))
-            return write * first
+            t2 = self.keep(
+                tables.matrix(last, last, write, sign, scale, lanes=packed, layout="split", real_out=real, dtype=dtype)
+            )
+            self.add("fused", a * write * first, real, a, first, last, read, write, packed, lanes, t1, tw, t2)
+        else:
+            self._stockham(a, n, c, split, read, write, sign, scale, real)
+        return write * (n // last)
+
+    def _stockham(
+        self, a: int, n: int, c: int, split: tuple[int, ...], read: int, write: int, sign: int, scale: float, real: bool
+    ) -> None:
+        """One pass per factor; each leaves what it has done in order beside what is left."""
         rest, done = n, c
         for index, r in enumerate(split):
             m, final = rest // r, index == len(split) - 1
             j, k = read if index == 0 else r, write if final else r
+            planes = 1 if self.real_in else 2
+            turned = index == 0 and c == 1
+            lanes = 1 if turned else max(1, min(P_MAX // (planes * j), P_MAX // k))
             t = self.keep(
-                tables.matrix(r, j, k, sign, scale if final else 1.0, final and real, False, self.dtype)
+                tables.matrix(
+                    r,
+                    j,
+                    k,
+                    sign,
+                    scale if final else 1.0,
+                    lanes=lanes,
+                    layout="stationary",
+                    real_in=planes == 1,
+                    real_out=final and real,
+                    dtype=self.dtype,
+                )
             )
-            if index == 0 and c == 1:
+            if turned:
                 tw = self.keep(tables.twiddles(rest, m, k, 1, sign))
-                self.steps.append(("turn", a * m * k, False, a, j, m, k, t, tw))
+                self.add("turn", a * m * k, False, a, j, m, k, t, tw)
             else:
-                tw = -1 if final else self.keep(tables.twiddles(rest, k, m, 1, sign))
-                self.steps.append(("columns", a * m * k * done, final and real, a, j, m, done, k, t, tw))
+                tw = -1 if final else self.keep(tables.twiddles(rest, k, m, lanes, sign))
+                self.add("columns", a * m * k * done, final and real, a, j, m, done, k, lanes, t, tw)
             rest, done = m, done * r
-        return write * (n // last)
 
     def _chirp(
         self, a: int, n: int, c: int, split: tuple[int, ...], inputs: int, outputs: int, sign: int, scale: float, real: bool
     ) -> int:
         length = math.prod(split)
         before = self.keep(tables.chirp(n, inputs, sign, 1.0))
-        self.steps.append(("multiply", a * length * c, False, a, inputs, length, c, before))
-        self._passes(a, length, c, split, length, length, -1, 1.0, False, False)
+        self.add("multiply", a * length * c, False, a, inputs, length, c, before)
+        self._passes(a, length, c, split, length, length, -1, 1.0, False)
         between = self.keep(tables.chirp_spectrum(n, inputs, outputs, length, sign))
-        self.steps.append(("multiply", a * length * c, False, a, length, length, c, between))
-        self._passes(a, length, c, split, length, length, 1, 1.0, False, False)
+        self.add("multiply", a * length * c, False, a, length, length, c, between)
+        self._passes(a, length, c, split, length, length, 1, 1.0, False)
         after = self.keep(tables.chirp(n, outputs, sign, scale))
-        self.steps.append(("multiply", a * outputs * c, real, a, length, outputs, c, after))
+        self.add("multiply", a * outputs * c, real, a, length, outputs, c, after)
         return outputs
 
 
@@ -163,14 +192,21 @@ def _scale(scale: str, n: int) -> float:
 
 @functools.lru_cache(maxsize=512)
 def program(
-    kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int, sign: int, scale: str, dtype: torch.dtype
+    kind: str,
+    shape: tuple[int, ...],
+    dims: tuple[int, ...],
+    n: int,
+    sign: int,
+    scale: str,
+    dtype: torch.dtype,
+    real_in: bool = False,
 ) -> Program:
     """The passes of a call. ``n`` is the length of the last transformed axis where only half of it is read or written."""
     order = list(dims)
     last = order[-1]
     if kind == "r2c":
         order.reverse()
-    builder = _Builder(shape, dtype)
+    builder = _Builder(shape, dtype, real_in or kind == "r2c")
     read = shape[last]
     half = n // 2 + 1
     if kind == "c2r":
@@ -182,11 +218,11 @@ def program(
     for axis in order:
         length = shape[axis]
         if axis != last or kind == "c2c":
-            builder.axis(axis, length, length, length, sign, _scale(scale, length), False, False)
+            builder.axis(axis, length, length, length, sign, _scale(scale, length), False)
         elif kind == "r2c":
-            builder.axis(axis, n, n, half, sign, _scale(scale, n), False, False)
+            builder.axis(axis, n, n, half, sign, _scale(scale, n), False)
         else:
-            builder.axis(axis, n, read, n, sign, _scale(scale, n), True, False)
+            builder.axis(axis, n, read, n, sign, _scale(scale, n), True)
     return Program(
         tuple(builder.steps), tuple(builder.tables), tuple(builder.stages), read, builder.shape[last]
     )
@@ -215,7 +251,7 @@ def c2c(
 ) -> tuple[Tensor, Tensor]:
     """Both planes of a complex transform."""
     shape = tuple(re.shape)
-    made = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision))
+    made = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
     found = _run(made, _plane(re, precision), None if im is None else _plane(im, precision))
     out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in found)
     return out_re, out_im
@@ -295,7 +331,8 @@ def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
         scale, precision = options[-2:]
         n = {"c2c": 0, "r2c": spec.shape[dims[-1]], "c2r": options[0]}[kind]
         sign = 1 if kind == "c2r" or (kind == "c2c" and options[0]) else -1
-        made = program(kind, spec.shape, dims, n, sign, scale, _operand(precision))
+        real_in = tensors == 1 and not spec.dtype.is_complex
+        made = program(kind, spec.shape, dims, n, sign, scale, _operand(precision), real_in)
         found += made.stages
         kept += made.tables
     return tuple(found), tuple(kept)

@@ -37,21 +37,34 @@ def dft(n: int, rows: int, columns: int, sign: int, scale: float) -> Array:
     return scale * roots(np.outer(np.arange(rows), np.arange(columns)), n, sign)
 
 
-def _real_form(w: Array, real_out: bool) -> Array:
-    """[2J, 2K] acting on parts: rows are real and imaginary input, columns real and imaginary output."""
-    left = np.concatenate((w.real, -w.imag), 0)
-    return left if real_out else np.concatenate((left, np.concatenate((w.imag, w.real), 0)), 1)
+# How repeated blocks are interleaved with planes in the rows and with parts in the columns of a table.
+_LAYOUTS = {"moving": (0, 1, 2, 3, 4, 5), "stationary": (0, 1, 2, 4, 3, 5), "split": (1, 0, 2, 4, 3, 5)}
 
 
 @functools.lru_cache(maxsize=256)
 def matrix(
-    n: int, rows: int, columns: int, sign: int, scale: float, real_out: bool, halved: bool, dtype: torch.dtype
+    n: int,
+    rows: int,
+    columns: int,
+    sign: int,
+    scale: float,
+    *,
+    lanes: int = 1,
+    layout: str = "moving",
+    real_in: bool = False,
+    real_out: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """A DFT matrix in real form. ``halved``: rows are half a spectrum, whose inner terms count twice."""
+    """A DFT matrix acting on parts, ``lanes`` times along the diagonal.
+
+    Rows are lane, plane and j for layouts ``moving`` and ``stationary``, plane, lane and j for ``split``; columns are
+    lane, part and k for ``moving``, part, lane and k for the others.
+    """
     w = dft(n, rows, columns, sign, scale)
-    if halved:
-        w = w * half_weights(n, rows)[:, None]
-    return _tensor(_real_form(w, real_out), dtype)
+    parts = np.array([[w.real, w.imag], [-w.imag, w.real]])  # [plane, part, j, k]
+    parts = parts[: 1 if real_in else 2, : 1 if real_out else 2].transpose(0, 2, 1, 3)
+    whole = np.einsum("st,pjqk->spjtqk", np.eye(lanes), parts).transpose(_LAYOUTS[layout])
+    return _tensor(whole.reshape(lanes * parts.shape[0] * rows, -1), dtype)
 
 
 def half_weights(n: int, rows: int) -> Array:
@@ -61,13 +74,6 @@ def half_weights(n: int, rows: int) -> Array:
     if n % 2 == 0 and n // 2 < rows:
         weights[n // 2] = 1.0
     return weights
-
-
-@functools.lru_cache(maxsize=256)
-def blocks(n: int, columns: int, copies: int, sign: int, scale: float, real_out: bool, dtype: torch.dtype) -> Tensor:
-    """A DFT matrix [n, columns] repeated along the diagonal, in real form."""
-    w = np.kron(np.eye(copies), dft(n, n, columns, sign, scale))
-    return _tensor(_real_form(w, real_out), dtype)
 
 
 @functools.lru_cache(maxsize=256)

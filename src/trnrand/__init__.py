@@ -7,6 +7,8 @@
 | `Generator` | a seed with every distribution as a method; `partition`, `spawn`, `get_state` |
 | `manual_seed`, `get_state`, `set_state`, `advance`, `spawn`, `default_generator` | the generator of module-level functions |
 | `uniform`, `normal`, `gamma`, `poisson`, ... | the distributions, with ``generator=`` |
+| `Sobol`, `Halton`, `LatinHypercube` | points that fill the cube evenly |
+| `sketch` | a Gaussian projection whose matrix is made on chip |
 """
 
 from trnrand.bits import bits, philox4x32, threefry4x32
@@ -35,12 +37,70 @@ from trnrand.discrete import (
 from trnrand.gamma import gamma
 from trnrand.gammas import beta, chi_squared, dirichlet, f, student_t
 from trnrand.generator import Generator, advance, default_generator, get_state, manual_seed, set_state, spawn
+from trnrand.halton import Halton
+from trnrand.latin import LatinHypercube
 from trnrand.multivariate import multivariate_normal, orthogonal, unit_vector
 from trnrand.normal import normal
 from trnrand.permutation import choice, permutation, shuffle
 from trnrand.poisson import poisson
+from trnrand.sketch import sketch
+from trnrand.sobol import Sobol
 from trnrand.stream import Stream
 from trnrand.uniform import uniform
 from trnsci import HAS_NKI, library_functions
 
 set_backend, get_backend = library_functions("trnrand")
+
+__all__ = [
+    "HAS_NKI",
+    "Generator",
+    "Halton",
+    "LatinHypercube",
+    "Sobol",
+    "Stream",
+    "advance",
+    "bernoulli",
+    "beta",
+    "binomial",
+    "bits",
+    "categorical",
+    "cauchy",
+    "chi_squared",
+    "choice",
+    "default_generator",
+    "dirichlet",
+    "exponential",
+    "f",
+    "gamma",
+    "geometric",
+    "get_backend",
+    "get_state",
+    "gumbel",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "manual_seed",
+    "multinomial",
+    "multivariate_normal",
+    "negative_binomial",
+    "normal",
+    "orthogonal",
+    "pareto",
+    "permutation",
+    "philox4x32",
+    "poisson",
+    "rademacher",
+    "randint",
+    "set_backend",
+    "set_state",
+    "shuffle",
+    "sketch",
+    "spawn",
+    "student_t",
+    "threefry4x32",
+    "truncated_normal",
+    "uniform",
+    "unit_vector",
+    "von_mises",
+    "weibull",
+]

@@ -174,7 +174,7 @@ def _words_pytorch(engine: str, key: list[int], counter: list[int], skip: int, c
     if library is None:
         base = sum(word << 32 * i for i, word in enumerate(counter))
         return pure_words(ENGINES[engine], key, base, skip, count, where).to(torch.uint32)
-    out = torch.empty(count, dtype=torch.uint32)
+    out = host.empty((count,), torch.uint32)
     host.fill(library, host.WORDS, ENGINES[engine], key, counter, skip, out)
     return out
 

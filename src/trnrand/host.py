@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +20,10 @@ WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
 LOG, EXP, SIN_TURN, COS_TURN = range(4)
 
 _I, _U64, _I64, _P = ctypes.c_int, ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+_LARGE = 1 << 20
+_NUMPY = {
+    torch.uint32: np.uint32, torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64
+}  # fmt: skip
 _SIGNATURES = {
     "trnrand_fill": (_I, _I, _P, _P, _U64, _U64, _P, _I),
     "trnrand_gamma": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I),
@@ -46,6 +52,13 @@ def words(values: Sequence[int]) -> ctypes.Array[ctypes.c_uint32]:
     return (ctypes.c_uint32 * len(values))(*values)
 
 
+def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:
+    """Fresh memory. On the CPU large arrays are NumPy's, which asks for huge pages: touching them first costs far less."""
+    if torch.device(device).type != "cpu" or math.prod(shape) < _LARGE or torch.compiler.is_compiling():
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.empty(shape, _NUMPY[dtype]))
+
+
 def fill(
     library: ctypes.CDLL, kind: int, engine: Engine, key: Sequence[int], base: Sequence[int], first: int, out: Tensor
 ) -> None:
@@ -59,7 +72,7 @@ def sampler(
 ) -> Tensor:
     """``count`` gamma or Poisson variates as float64; ``parameter`` is float64, of one element or of ``count``."""
     parameter = parameter.contiguous()
-    out = torch.empty(count, dtype=torch.float64)
+    out = empty((count,), torch.float64)
     step = 1 if parameter.numel() == count else 0
     getattr(library, f"trnrand_{name}")(
         engine.number, words(key), words(base), first, count, parameter.data_ptr(), step, out.data_ptr(), torch.get_num_threads()
@@ -70,6 +83,6 @@ def sampler(
 def mapped(library: ctypes.CDLL, kind: int, x: Tensor) -> Tensor:
     """A function of `trnrand.maths`, element by element; float64."""
     x = x.contiguous()
-    out = torch.empty_like(x)
+    out = empty(tuple(x.shape), x.dtype)
     library.trnrand_map(kind, x.data_ptr(), out.data_ptr(), x.numel(), torch.get_num_threads())
     return out

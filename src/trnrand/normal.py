@@ -95,7 +95,7 @@ _normal = Op("trnrand::normal", fake=_fake, cost=cost)
 def _pytorch(
     engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
 ) -> Tensor:
-    out = _fake(engine, key, counter, skip, count, wide, device)
+    out = host.empty((count,), torch.float64 if wide else torch.float32, device)
     _pytorch_into(out, engine, key, counter, skip, count, wide, device)
     return out
 

@@ -3,24 +3,26 @@
 from trnsci.nki import P_MAX, load, nisa, nl
 
 
-def _load_planes(re_hbm, im_hbm):
-    """Both planes above each other in one tile [2k, ...] where they fit, else one tile each."""
-    k = re_hbm.shape[0]
-    if im_hbm is None:
-        return [load(re_hbm)]
-    if 2 * k > P_MAX:
-        return [load(re_hbm), load(im_hbm)]
-    tile_sb = nl.ndarray((2 * k,) + re_hbm.shape[1:], dtype=re_hbm.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile_sb[0:k], src=re_hbm)
-    nisa.dma_copy(dst=tile_sb[k : 2 * k], src=im_hbm)
+def _load_lanes(re_hbm, im_hbm, lanes):
+    """Lanes and planes above each other in one tile; where one lane of both planes does not fit, a tile for each.
+
+    ``re_hbm`` and ``im_hbm`` are lists of views, one per lane.
+    """
+    k = re_hbm[0].shape[0]
+    planes = 1 if im_hbm is None else 2
+    if planes * k > P_MAX:
+        return [load(re_hbm[0]), load(im_hbm[0])]
+    tile_sb = nl.ndarray((lanes * planes * k,) + re_hbm[0].shape[1:], dtype=re_hbm[0].dtype, buffer=nl.sbuf)
+    for s in range(lanes):
+        nisa.dma_copy(dst=tile_sb[s * planes * k : (s * planes + 1) * k], src=re_hbm[s])
+        if im_hbm is not None:
+            nisa.dma_copy(dst=tile_sb[(s * planes + 1) * k : (s + 1) * planes * k], src=im_hbm[s])
     return [tile_sb]
 
 
 def _load_table(table_hbm, k, both):
-    """The rows [2k, m] of a table that meet the tiles of `_load_planes`."""
-    if not both:
-        return [load(table_hbm[0:k])]
-    if 2 * k > P_MAX:
+    """The rows of a table that meet the tiles of `_load_lanes`."""
+    if both and 2 * k > P_MAX:
         return [load(table_hbm[0:k]), load(table_hbm[k : 2 * k])]
     return [load(table_hbm)]
 

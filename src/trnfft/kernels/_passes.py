@@ -1,6 +1,6 @@
 """Passes of longer programs: one multiplication each, from HBM to HBM."""
 
-from trnfft.kernels._common import _leave, _load_planes, _load_table, _product, _rotate
+from trnfft.kernels._common import _leave, _load_lanes, _load_table, _product, _rotate
 from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
 
 
@@ -14,7 +14,7 @@ def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
     for m in tiles(M, P_MAX):
         w_re_sb, w_im_sb = load(tables[tw][0, m.span]), load(tables[tw][1, m.span])  # [m, k]
         for a in range(A):
-            x_sb = _load_planes(re_hbm[a, :, m.span], None if im_hbm is None else im_hbm[a, :, m.span])
+            x_sb = _load_lanes([re_hbm[a, :, m.span]], None if im_hbm is None else [im_hbm[a, :, m.span]], 1)
             y_ps = nl.ndarray((m.size, 2 * K), dtype=nl.float32, buffer=nl.psum)  # [m, 2 k]
             _product(y_ps, x_sb, t_sb)
             y_re_sb = nl.ndarray((m.size, K), dtype=out_re_hbm.dtype, buffer=nl.sbuf)  # [m, k]
@@ -25,10 +25,12 @@ def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
 
 
 def _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
-    """out[A, m, k, L] = w[k, m] sum_n T[n, k] x[A, n, m, L]: the table is stationary, everything beside n streams past."""
-    A, J, M, L, K, t, tw = sizes
-    re_hbm = re_hbm.reshape((A, J, M, L))
-    im_hbm = None if im_hbm is None else im_hbm.reshape((A, J, M, L))
+    """out[A, m, k, L] = w[k, m] sum_n T[n, k] x[A, n, m, L]: the table is stationary, everything beside n streams past.
+
+    Up to ``lanes`` tiles of columns lie above each other; the table has one block for each.
+    """
+    A, J, M, L, K, lanes, t, tw = sizes
+    planes = [re_hbm.reshape((A, J, M, L)), None if im_hbm is None else im_hbm.reshape((A, J, M, L))]
     outs = [out_re_hbm.reshape((A, M, K, L))]
     if out_im_hbm is not None:
         outs.append(out_im_hbm.reshape((A, M, K, L)))
@@ -40,33 +42,51 @@ def _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
         w_sb = []
         if tw >= 0:
             w_sb = [load(tables[tw][0, :, m.span]), load(tables[tw][1, :, m.span])]
+        group = []
         for a in tiles(A, at_a):
             for l in tiles(L, at_l):
-                x_im = None if im_hbm is None else im_hbm[a.span, :, m.span, l.span].permute((1, 0, 2, 3))
-                x_sb = _load_planes(re_hbm[a.span, :, m.span, l.span].permute((1, 0, 2, 3)), x_im)
-                _stream(outs, x_sb, t_sb, w_sb, a, m, l)
+                # Tiles share a product as long as their sizes agree; the last ones may be smaller.
+                if len(group) > 0:
+                    if len(group) == lanes or group[0][0].size != a.size or group[0][1].size != l.size:
+                        _stream(outs, planes, t_sb, w_sb, lanes, m, group)
+                        group = []
+                group.append((a, l))
+        _stream(outs, planes, t_sb, w_sb, lanes, m, group)
 
 
-def _stream(outs, x_sb, t_sb, w_sb, a, m, l):
-    """One tile of columns through the table."""
-    K = outs[0].shape[2]
+def _stream(outs, planes, t_sb, w_sb, lanes, m, group):
+    """Tiles of columns, one per lane, through the table."""
+    K, count = outs[0].shape[2], len(group)
+    x_hbm = []
+    for p in range(2):
+        views = []
+        if planes[p] is not None:
+            for s in range(count):
+                a, l = group[s]
+                views.append(planes[p][a.span, :, m.span, l.span].permute((1, 0, 2, 3)))
+        x_hbm.append(views)
+    x_sb = _load_lanes(x_hbm[0], None if planes[1] is None else x_hbm[1], count)
+    a, l = group[0]
+    shape = (count * K, a.size, m.size, l.size)
     y_ps, y_sb = [], []
     for o in range(2 if len(w_sb) > 0 else len(outs)):
-        y_ps.append(nl.ndarray((K, a.size, m.size, l.size), dtype=nl.float32, buffer=nl.psum))  # [k, a, m, l]
+        y_ps.append(nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum))  # [sk, a, m, l]
         stationary = []
         for i in range(len(t_sb)):
-            stationary.append(t_sb[i][:, o * K : (o + 1) * K])
+            stationary.append(t_sb[i][0 : x_sb[i].shape[0], o * lanes * K : o * lanes * K + count * K])
         _product(y_ps[o], stationary, x_sb)
     for o in range(len(outs)):
-        y_sb.append(nl.ndarray((K, a.size, m.size, l.size), dtype=outs[o].dtype, buffer=nl.sbuf))  # [k, a, m, l]
+        y_sb.append(nl.ndarray(shape, dtype=outs[o].dtype, buffer=nl.sbuf))  # [sk, a, m, l]
         if len(w_sb) == 0:
             _leave(y_sb[o], y_ps[o], o == 1)
     if len(w_sb) > 0:
-        w_re = w_sb[0].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
-        w_im = w_sb[1].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
+        w_re = w_sb[0][0 : count * K].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
+        w_im = w_sb[1][0 : count * K].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
         _rotate(y_sb[0], y_sb[1] if len(outs) > 1 else None, y_ps[0], y_ps[1], w_re, w_im)
     for o in range(len(outs)):
-        store(outs[o][a.span, m.span, :, l.span].permute((2, 0, 1, 3)), y_sb[o])
+        for s in range(count):
+            a, l = group[s]
+            store(outs[o][a.span, m.span, :, l.span].permute((2, 0, 1, 3)), y_sb[o][s * K : (s + 1) * K])
 
 
 def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):

@@ -1,6 +1,6 @@
 """Passes over rows that lie together: one matrix, or two with twiddles between them."""
 
-from trnfft.kernels._common import _leave, _load_planes, _load_table, _product, _rotate
+from trnfft.kernels._common import _leave, _load_lanes, _load_table, _product, _rotate
 from trnsci.nki import K_TILE, N_TILE, P_MAX, load, nisa, nl, store, tiles
 
 # Elements of one plane that a partition takes per load: 8 KiB of fp32.
@@ -57,10 +57,11 @@ def _transposed(planes, a, N):
 def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
     """out[A, k2, k1] = sum_n2 T2[n2, k2] w[n2, k1] sum_n1 T1[n1, k1] x[A, n1, n2].
 
-    The first product has data stationary, so that n2 of ``packed`` rows comes out on the partitions; the second is a
-    matrix with one block per packed row. ``J`` rows of n1 are read and ``K2`` of k2 written. Below 80 KiB a partition.
+    The first product has data stationary: ``lanes`` groups of rows lie above each other to fill the partitions, and n2 of
+    ``packed`` rows comes out on them. The matrices have one block per lane and per packed row. ``J`` rows of n1 are read
+    and ``K2`` of k2 written. Below 80 KiB a partition.
     """
-    A, N1, N2, J, K2, packed, t1, tw, t2 = sizes
+    A, N1, N2, J, K2, packed, lanes, t1, tw, t2 = sizes
     planes = [re_hbm.reshape((A, J, N2)), None if im_hbm is None else im_hbm.reshape((A, J, N2))]
     outs = [out_re_hbm.reshape((A, K2, N1)), None if out_im_hbm is None else out_im_hbm.reshape((A, K2, N1))]
     held = [
@@ -68,48 +69,68 @@ def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
         [load(tables[tw][0]), load(tables[tw][1])],
         [load(tables[t2][0 : packed * N2]), load(tables[t2][packed * N2 : 2 * packed * N2])],
     ]
-    whole = A // packed * packed
-    at_once = max(packed, LOAD // N2 // packed * packed)
-    for b in tiles(whole, at_once):
-        _block(outs, planes, held, (b.start, b.size, packed, packed, N1, N2, K2))
-    if A > whole:
-        _block(outs, planes, held, (whole, A - whole, A - whole, packed, N1, N2, K2))
+    together = lanes * packed
+    whole = A // together * together
+    for b in tiles(whole, max(together, LOAD // (N2 * packed) * together)):
+        _block(outs, planes, held, (b.start, lanes, b.size // together, packed, packed, N1, N2, K2))
+    rest = (A - whole) // packed
+    if rest > 0:
+        _block(outs, planes, held, (whole, 1, rest, packed, packed, N1, N2, K2))
+    tail = A - whole - rest * packed
+    if tail > 0:
+        _block(outs, planes, held, (A - tail, 1, 1, tail, packed, N1, N2, K2))
 
 
 def _block(outs, planes, held, sizes):
-    """Rows ``start`` to ``start + count``, ``g`` of them packed into the partitions at a time."""
-    start, count, g, packed, N1, N2, K2 = sizes
+    """Rows from ``start``: ``lanes`` times Q groups of ``g`` rows packed into the partitions."""
+    start, lanes, Q, g, packed, N1, N2, K2 = sizes
     t1_sb, w_sb, t2_sb = held
-    P, K, Q = g * N2, g * K2, count // g
-    here = slice(start, start + count)
-    im_hbm = None if planes[1] is None else planes[1][here].permute((1, 0, 2))
-    x_sb = _load_planes(planes[0][here].permute((1, 0, 2)), im_hbm)
+    P, K, count = g * N2, g * K2, lanes * Q * g
+    x_hbm = []
+    for p in range(2):
+        views = []
+        if planes[p] is not None:
+            for s in range(lanes):
+                views.append(planes[p][start + s * Q * g : start + (s + 1) * Q * g].permute((1, 0, 2)))
+        x_hbm.append(views)
+    x_sb = _load_lanes(x_hbm[0], None if planes[1] is None else x_hbm[1], lanes)
+    wide = lanes * 2 * N1
+    moving = []
+    for i in range(len(x_sb)):
+        moving.append(t1_sb[i][0 : x_sb[i].shape[0], 0:wide])
     a_sb = []
     for _ in range(2):
-        a_sb.append(nl.ndarray((P, Q, N1), dtype=t1_sb[0].dtype, buffer=nl.sbuf))  # [p, q, k1]
-    for q in tiles(Q, N_TILE // (2 * N1)):
-        a_ps = nl.ndarray((P, q.size, 2 * N1), dtype=nl.float32, buffer=nl.psum)  # [p, q, 2 k1]
+        a_sb.append(nl.ndarray((P, lanes, Q, N1), dtype=t1_sb[0].dtype, buffer=nl.sbuf))  # [p, s, q, k1]
+    for q in tiles(Q, N_TILE // wide):
+        a_ps = nl.ndarray((P, q.size, lanes, 2 * N1), dtype=nl.float32, buffer=nl.psum)  # [p, q, s, 2 k1]
         for j in range(q.size):
             first = (q.start + j) * g
             stationary = []
             for i in range(len(x_sb)):
                 stationary.append(x_sb[i][:, first : first + g, :])
-            _product(a_ps[:, j, :], stationary, t1_sb)
-        w_re = w_sb[0][0:P].expand_dim(1).broadcast(1, q.size)
-        w_im = w_sb[1][0:P].expand_dim(1).broadcast(1, q.size)
+            _product(a_ps[:, j], stationary, moving)
+        w_re = w_sb[0][0:P].expand_dim(1).broadcast(1, q.size).expand_dim(2).broadcast(2, lanes)
+        w_im = w_sb[1][0:P].expand_dim(1).broadcast(1, q.size).expand_dim(2).broadcast(2, lanes)
         _rotate(
-            a_sb[0][:, q.span, :], a_sb[1][:, q.span, :], a_ps[:, :, 0:N1], a_ps[:, :, N1 : 2 * N1], w_re, w_im
+            a_sb[0][:, :, q.span].permute((0, 2, 1, 3)),
+            a_sb[1][:, :, q.span].permute((0, 2, 1, 3)),
+            a_ps[:, :, :, 0:N1],
+            a_ps[:, :, :, N1 : 2 * N1],
+            w_re,
+            w_im,
         )
+    a_re_sb, a_im_sb = a_sb[0].flatten_dims(1, 2), a_sb[1].flatten_dims(1, 2)  # [p, sq, k1]
     for o in range(2):
         if outs[o] is not None:
-            y_sb = nl.ndarray((K, Q, N1), dtype=outs[o].dtype, buffer=nl.sbuf)  # [k, q, k1]
+            y_sb = nl.ndarray((K, lanes * Q, N1), dtype=outs[o].dtype, buffer=nl.sbuf)  # [k, sq, k1]
             columns = slice(o * packed * K2, o * packed * K2 + K)
-            for q in tiles(Q, N_TILE // N1):
+            for q in tiles(lanes * Q, N_TILE // N1):
                 y_ps = nl.ndarray((K, q.size, N1), dtype=nl.float32, buffer=nl.psum)  # [k, q, k1]
                 _product(
                     y_ps,
                     [t2_sb[0][0:P, columns], t2_sb[1][0:P, columns]],
-                    [a_sb[0][:, q.span, :], a_sb[1][:, q.span, :]],
+                    [a_re_sb[:, q.span, :], a_im_sb[:, q.span, :]],
                 )
                 _leave(y_sb[:, q.span, :], y_ps, True)
-            store(outs[o][here].reshape((Q, K, N1)).permute((1, 0, 2)), y_sb)
+            here = outs[o][start : start + count].reshape((lanes * Q, K, N1))
+            store(here.permute((1, 0, 2)), y_sb)

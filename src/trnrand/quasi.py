@@ -1,0 +1,100 @@
+"""What quasi-random sequences share: a position, points from there on, and randomness of their own."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnrand.request import FLOATS
+from trnrand.source import Source, default, fits
+from trnrand.stream import Stream
+from trnrand.uniform import BITS
+from trnsci import ArgumentError, DtypeError, check
+
+
+def whole_number(op: str, name: str, value: Any, at_least: int = 0, at_most: int | None = None) -> int:
+    """An integer within limits."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DtypeError(op=op, argument=name, got=type(value), expected="an integer")
+    if value < at_least or (at_most is not None and value > at_most):
+        expected = f"at least {at_least}" if at_most is None else f"{at_least} to {at_most}"
+        raise ArgumentError(op=op, argument=name, got=value, expected=expected)
+    return value
+
+
+def cut(points: Tensor, dtype: torch.dtype) -> Tensor:
+    """Points in [0, 1) in a narrower dtype: cut, because rounding would reach 1."""
+    if dtype in (torch.float16, torch.bfloat16):
+        scale = 2.0 ** BITS[dtype]
+        points = (points * scale).floor() / scale
+    return points.to(dtype)
+
+
+class Sequence:
+    """A sequence of points in the unit cube. `random` moves the position; `at` gives a copy that stands elsewhere."""
+
+    def __init__(
+        self, name: str, d: int, most: int, scramble: bool | str, kinds: tuple[str, ...], generator: Source | None
+    ) -> None:
+        self.name = name
+        self.d = whole_number(name, "d", d, 1, most)
+        check.option(name, "scramble", scramble, (False, True, *kinds))
+        self.scramble: str | None = kinds[0] if scramble is True else scramble or None
+        self.position = 0
+        self.stream: Stream | None = None
+        if self.scramble is not None:
+            source = generator or default()
+            self.stream = source.stream.fold_in(source.position % (1 << 64))
+            source.advance(1)
+
+    def at(self, offset: int) -> Self:
+        """The same sequence, positioned at a point."""
+        moved = copy.copy(self)
+        moved.position = whole_number(self.name, "offset", offset, 0, 1 << 62)
+        return moved
+
+    def reset(self) -> Self:
+        """Go back to the first point."""
+        self.position = 0
+        return self
+
+    def fast_forward(self, n: int) -> Self:
+        """Leave out the next ``n`` points."""
+        self.position = whole_number(self.name, "n", self.position + whole_number(self.name, "n", n), 0, 1 << 62)
+        return self
+
+    def random(
+        self,
+        n: int = 1,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """The next ``n`` points: [n, d] in [0, 1).
+
+        Args:
+            n: how many.
+            dtype: float16, bfloat16, float32 or float64; by default torch's default.
+            device: where the result goes.
+            out: memory for the result.
+        """
+        n = whole_number(self.name, "n", n)
+        kind = dtype or (out.dtype if out is not None else torch.get_default_dtype())
+        check.option(self.name, "dtype", kind, FLOATS)
+        where = torch.device(device) if device is not None else out.device if out is not None else torch.device("cpu")
+        fits(self.name, (n, self.d), 8, where)
+        if out is not None:
+            check.out(self.name, out, shape=(n, self.d), dtype=kind)
+        made = self._points(n, kind, where)
+        self.position += n
+        return made if out is None else out.copy_(made)
+
+    def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{self.name}(d={self.d}, scramble={self.scramble!r}, position={self.position})"

@@ -1,0 +1,214 @@
+"""Sobol points: digital nets in base 2 with Joe and Kuo's direction numbers, in up to 21 201 dimensions."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnrand import host
+from trnrand.bits import stream_words
+from trnrand.engines import MASK
+from trnrand.kernels import sobol as kernels
+from trnrand.quasi import Sequence, cut, whole_number
+from trnrand.source import Source
+from trnrand.stream import Stream
+from trnsci import Cost, Op
+from trnsci.nki import N_TILE, P_MAX, launch
+
+MAX_DIMENSIONS = 21201
+BITS = 64
+_DTYPES = {"float32": torch.float32, "float64": torch.float64, "bits": torch.int64}
+_KINDS = {"float32": host.UNIFORM32, "float64": host.UNIFORM64, "bits": host.WORDS}
+
+
+class Sobol(Sequence):
+    """Points of the Sobol sequence, in the order of scipy's.
+
+    Args:
+        d: dimensions, 1 to 21 201.
+        scramble: ``False``; ``True`` or ``"owen"`` for nested uniform scrambling by hashing; ``"lms"`` for a random linear
+            matrix and a digital shift.
+        generator: where the scrambling comes from.
+
+    Example:
+        >>> Sobol(2).random(4)
+        tensor([[0.0000, 0.0000],
+                [0.5000, 0.5000],
+                [0.7500, 0.2500],
+                [0.2500, 0.7500]])
+    """
+
+    def __init__(self, d: int, *, scramble: bool | str = False, generator: Source | None = None) -> None:
+        super().__init__("Sobol", d, MAX_DIMENSIONS, scramble, ("owen", "lms"), generator)
+        self._table = table(d) if self.stream is None or self.scramble == "owen" else _mixed(table(d), self.stream)
+        self._seeds = owen_seeds(d, self.stream) if self.stream is not None and self.scramble == "owen" else None
+
+    def bits(self, n: int, device: torch.device | str = "cpu") -> Tensor:
+        """The next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
+        n = whole_number("Sobol", "n", n)
+        made = self._raw(n, torch.device(device))
+        self.position += n
+        return made
+
+    def _raw(self, n: int, device: torch.device) -> Tensor:
+        words = _sobol(self._table.to(device), self.position, n, "bits")
+        return words if self._seeds is None else owen(words, self._seeds.to(device))
+
+    def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        if self._seeds is None:
+            kind = "float64" if dtype == torch.float64 else "float32"
+            return cut(_sobol(self._table.to(device), self.position, n, kind), dtype)
+        words = self._raw(n, device)
+        if dtype == torch.float64:
+            return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
+        return cut((words >> 40 & (1 << 24) - 1).float() * 2.0**-24, dtype)
+
+    def at(self, offset: int) -> Self:
+        """The same sequence, positioned at a point."""
+        return super().at(offset)
+
+
+@functools.cache
+def _numbers() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    with np.load(Path(__file__).parent / "data" / "joe_kuo.npz") as stored:
+        return stored["poly"].astype(np.int64), stored["initial"].astype(np.uint64)
+
+
+@functools.lru_cache(maxsize=8)
+def table(d: int) -> Tensor:
+    """Direction numbers of ``d`` dimensions, and a shift of 0: int64 [65, d]."""
+    polynomials, initial = (x[:d] for x in _numbers())
+    v = np.zeros((BITS + 1, d), np.uint64)
+    v[:BITS, 0] = np.uint64(1) << np.arange(BITS - 1, -1, -1, dtype=np.uint64)
+    degrees = np.array([int(p).bit_length() - 1 for p in polynomials])
+    degrees[0] = 0
+    for s in range(1, int(degrees.max()) + 1 if d > 1 else 1):
+        mine = np.flatnonzero(degrees == s)
+        for k in range(s):
+            v[k, mine] = initial[mine, k] << np.uint64(BITS - 1 - k)
+        inner = polynomials[mine]
+        for k in range(s, BITS):
+            made = v[k - s, mine] ^ (v[k - s, mine] >> np.uint64(s))
+            for j in range(1, s):
+                made ^= np.where(inner >> (s - j) & 1, v[k - j, mine], np.uint64(0))
+            v[k, mine] = made
+    return torch.from_numpy(v.view(np.int64))
+
+
+def _mixed(plain: Tensor, stream: Stream) -> Tensor:
+    """Direction numbers times a random lower triangular matrix of bits for each dimension, and a random shift."""
+    d = plain.shape[1]
+    v = plain.numpy().view(np.uint64)
+    words = stream_words(stream, 0, 2 * d * (BITS + 1), torch.device("cpu")).numpy().astype(np.uint64).reshape(d, BITS + 1, 2)
+    random = words[..., 1] << np.uint64(32) | words[..., 0]
+    made = np.zeros_like(v)
+    for i in range(BITS):
+        place = np.uint64(BITS - 1 - i)
+        # row i sees the bits above place i, and its own
+        row = (random[:, i] >> place | np.uint64(1)) << place
+        parity = np.bitwise_count(v[:BITS] & row) & np.uint8(1)
+        made[:BITS] |= parity.astype(np.uint64) << place
+    made[BITS] = random[:, BITS]
+    return torch.from_numpy(made.view(np.int64))
+
+
+def owen_seeds(d: int, stream: Stream) -> Tensor:
+    """Two words for each dimension: int64 [2, d]."""
+    return stream_words(stream, 0, 2 * d, torch.device("cpu")).view(d, 2).T.contiguous()
+
+
+def owen(words: Tensor, seeds: Tensor) -> Tensor:
+    """Nested uniform scrambling: whether a bit flips is a hash of the bits above it.
+
+    Laine and Karras' construction with Vegdahl's constants, on the upper half and then, seeded with it, on the lower.
+    """
+    high = _hashed(words >> 32 & MASK, seeds[0])
+    low = _hashed(words & MASK, seeds[1] ^ high)
+    return high << 32 | low
+
+
+def _hashed(x: Tensor, seed: Tensor) -> Tensor:
+    x = _reversed(x)
+    x = x ^ (x * 0x3D20ADEA & MASK)
+    x = x + seed & MASK
+    x = x * (seed >> 16 | 1) & MASK
+    x = x ^ (x * 0x05526C56 & MASK)
+    x = x ^ (x * 0x53A22864 & MASK)
+    return _reversed(x)
+
+
+def _reversed(x: Tensor) -> Tensor:
+    for by, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
+        x = (x >> by & mask) | (x & mask) << by
+    return (x >> 16 | x << 16) & MASK
+
+
+def _fake(table: Tensor, first: int, count: int, kind: str) -> Tensor:
+    return table.new_empty((count, table.shape[1]), dtype=_DTYPES[kind])
+
+
+def _cost(table: Tensor, first: int, count: int, kind: str) -> Cost:
+    points = count * table.shape[1]
+    return Cost(flops=2 * points, read=table.nbytes, written=points * (4 if kind == "float32" else 8))
+
+
+_sobol = Op("trnrand::sobol", fake=_fake, cost=_cost)
+
+
+@_sobol.impl("pytorch")
+def _pytorch(table: Tensor, first: int, count: int, kind: str) -> Tensor:
+    library = host.helper(table.device)
+    if library is not None:
+        out = host.empty((count, table.shape[1]), _DTYPES[kind])
+        table = table.contiguous()
+        d, threads = table.shape[1], torch.get_num_threads()
+        library.trnrand_sobol(_KINDS[kind], table.data_ptr(), d, first, count, out.data_ptr(), threads)
+        return out
+    x = _by_bits(table, torch.arange(first, first + count, device=table.device))
+    if kind == "bits":
+        return x
+    if kind == "float64":
+        return (x >> 11 & (1 << 53) - 1).double() * 2.0**-53
+    return (x >> 40 & (1 << 24) - 1).float() * 2.0**-24
+
+
+def _by_bits(table: Tensor, index: Tensor) -> Tensor:
+    """Points by their numbers: the XOR of the direction numbers that the Gray code of a number names. int64 [n, d]."""
+    gray = (index ^ index >> 1).unsqueeze(1)
+    x = table[BITS].expand(len(index), -1).clone()
+    top = int(index.max()).bit_length() if len(index) else 0
+    for bit in range(top):
+        x ^= table[bit] * (gray >> bit & 1)
+    return x
+
+
+def _limits(table: Tensor, first: int, count: int, kind: str) -> str | None:
+    return None if kind == "float32" else "the kernel makes float32 points without scrambling or with a linear one"
+
+
+@_sobol.impl("nki", limits=_limits)
+def _nki(table: Tensor, first: int, count: int, kind: str) -> Tensor:
+    d = table.shape[1]
+    if count == 0 or d == 0:
+        return _fake(table, first, count, kind)
+    row = min(N_TILE, 1 << (count - 1).bit_length())
+    steps = row.bit_length() - 1
+    start = first // row
+    rows = (first + count - 1) // row - start + 1
+    if table.is_meta:
+        heads = torch.empty((rows, d), dtype=torch.uint32, device="meta")
+        columns = torch.empty((P_MAX, d * max(steps, 1)), dtype=torch.uint32, device="meta")
+    else:
+        heads = (_by_bits(table, (start + torch.arange(rows, device=table.device)) * row) >> 32 & MASK).to(torch.uint32)
+        # bit b of a number and its neighbour below make bit b of the Gray code
+        linear = table[:BITS] ^ torch.cat([torch.zeros_like(table[:1]), table[: BITS - 1]])
+        columns = (linear[: max(steps, 1)].T.reshape(1, -1) >> 32 & MASK).to(torch.uint32)
+        columns = columns.expand(P_MAX, -1).contiguous()
+    made: Tensor = launch(kernels.sobol, columns, heads.contiguous(), row=row)  # [rows, row, D]
+    skip = first - start * row
+    return made.reshape(rows * row, d)[skip : skip + count].contiguous()

@@ -1,0 +1,178 @@
+"""Dense blocks in compressed rows: the format whose unit is the tile of the Tensor Engine."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnsci.arrays import from_numpy, to_numpy
+from trnsci.errors import ArgumentError
+from trnsparse.coo import COOMatrix
+from trnsparse.matrix import SparseMatrix, as_values
+from trnsparse.structure import as_index, as_shape, check_compressed, check_length, compress, expand, transposition
+
+
+def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
+    """Return a block shape as two positive integers."""
+    bm, bn = (block, block) if isinstance(block, int) else block
+    if min(bm, bn) < 1:
+        raise ArgumentError(op=op, argument="block", got=(bm, bn), expected="two positive sizes")
+    return int(bm), int(bn)
+
+
+class BSRMatrix(SparseMatrix):
+    """A sparse matrix of dense blocks of one shape; absent blocks are zero and cost nothing.
+
+    Where the block does not divide the matrix, the last blocks reach over the edge; what lies outside is not read.
+
+    Args:
+        indptr: [block rows + 1] pointers, rising from 0 to the number of blocks.
+        indices: [blocks] block columns, sorted and distinct in every block row.
+        values: [blocks, bm, bn]
+        shape: (M, N)
+
+    Example:
+        >>> BSRMatrix([0, 1, 1], [1], torch.ones(1, 2, 2), (4, 4)) @ torch.ones(4)
+        tensor([2., 2., 0., 0.])
+    """
+
+    format = "bsr"
+
+    def __init__(self, indptr: Any, indices: Any, values: Any, shape: Any) -> None:
+        self.values = as_values("BSRMatrix", values)
+        self.shape = as_shape("BSRMatrix", shape)
+        if self.values.ndim != 3 or min(self.values.shape[1:]) < 1:
+            raise ArgumentError(
+                op="BSRMatrix",
+                argument="shape of values",
+                got=tuple(self.values.shape),
+                expected="(blocks, bm, bn) with positive bm and bn",
+            )
+        self.indptr = as_index("BSRMatrix", "indptr", indptr, self.values.device)
+        self.indices = as_index("BSRMatrix", "indices", indices, self.values.device)
+        check_length("BSRMatrix", indices=self.indices.numel(), values=self.values.shape[0])
+        if not self.values.is_meta:
+            check_compressed("BSRMatrix", self.indptr, self.indices, *self.grid)
+
+    @classmethod
+    def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
+        made = cls.__new__(cls)
+        made.indptr, made.indices, made.values, made.shape = indices["indptr"], indices["indices"], values, shape
+        return made
+
+    @classmethod
+    def from_dense(cls, dense: Any, block: int | tuple[int, int] = 128) -> BSRMatrix:
+        """Return the blocks of a dense matrix [M, N] that hold a nonzero."""
+        tensor = as_values("from_dense", dense)
+        if tensor.ndim != 2:
+            raise ArgumentError(op="from_dense", argument="shape", got=tuple(tensor.shape), expected="two dimensions")
+        bm, bn = as_block("from_dense", block)
+        rows, cols = -(-tensor.shape[0] // bm), -(-tensor.shape[1] // bn)
+        padded = torch.nn.functional.pad(
+            tensor, (0, cols * bn - tensor.shape[1], 0, rows * bm - tensor.shape[0])
+        )
+        tiles = padded.reshape(rows, bm, cols, bn).transpose(1, 2)
+        row, col = (tiles.detach() != 0).flatten(2).any(2).nonzero(as_tuple=True)
+        indices = {"indptr": compress(row, rows), "indices": col}
+        return cls._rebuilt(indices, tiles[row, col].contiguous(), (tensor.shape[0], tensor.shape[1]))
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, block: int | tuple[int, int] | None = None) -> BSRMatrix:
+        """Return a ``scipy.sparse`` matrix or array; a BSR one keeps its block shape unless told otherwise."""
+        if matrix.format == "bsr" and block in (None, matrix.blocksize):
+            own = matrix.copy()
+            own.sum_duplicates()
+            return cls(from_numpy(own.indptr), from_numpy(own.indices), from_numpy(own.data), own.shape)
+        return COOMatrix.from_scipy(matrix).to_bsr(128 if block is None else block)
+
+    @classmethod
+    def from_torch(cls, tensor: Tensor, block: int | tuple[int, int] | None = None) -> BSRMatrix:
+        """Return a two-dimensional ``torch.sparse`` tensor; a BSR one keeps its block shape unless told otherwise."""
+        if tensor.layout == torch.sparse_bsr and block is None:
+            return cls(tensor.crow_indices(), tensor.col_indices(), tensor.values(), tensor.shape)
+        return COOMatrix.from_torch(tensor.to_sparse_coo()).to_bsr(128 if block is None else block)
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """The block shape (bm, bn)."""
+        return self.values.shape[1], self.values.shape[2]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Block rows and block columns."""
+        return -(-self.shape[0] // self.block[0]), -(-self.shape[1] // self.block[1])
+
+    @property
+    def blocks(self) -> int:
+        """Stored blocks."""
+        return self.values.shape[0]
+
+    @property
+    def block_density(self) -> float:
+        """Stored blocks over all blocks."""
+        return self.blocks / max(self.grid[0] * self.grid[1], 1)
+
+    @cached_property
+    def block_rows(self) -> Tensor:
+        """The block row of every block."""
+        return expand(self.indptr)
+
+    @cached_property
+    def turned(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Pointers and indices of the transpose, and the order of its blocks."""
+        return transposition(self.indptr, self.indices, self.grid[1])
+
+    def _indices(self) -> dict[str, Tensor]:
+        return {"indptr": self.indptr, "indices": self.indices}
+
+    def with_values(self, values: Tensor) -> Self:
+        """Return a matrix of the same pattern with other blocks."""
+        made = self._rebuilt(self._indices(), values, self.shape)
+        for name in ("turned", "block_rows"):
+            if name in self.__dict__:
+                made.__dict__[name] = self.__dict__[name]
+        return made
+
+    def transpose(self) -> BSRMatrix:
+        """Return the transpose, in blocks (bn, bm)."""
+        indptr, indices, order = self.turned
+        turned = self.values[order].mT.contiguous()
+        return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, turned, self.shape[::-1])
+
+    def to_coo(self) -> COOMatrix:
+        """Return every element of the stored blocks that lies inside the matrix, as sorted coordinates."""
+        bm, bn = self.block
+        device = self.device
+        row = (self.block_rows * bm)[:, None, None] + torch.arange(bm, device=device)[:, None]
+        col = (self.indices * bn)[:, None, None] + torch.arange(bn, device=device)
+        row, col = row.expand(-1, bm, bn).flatten(), col.expand(-1, bm, bn).flatten()
+        inside = (row < self.shape[0]) & (col < self.shape[1])
+        return COOMatrix(row[inside], col[inside], self.values.flatten()[inside], self.shape).coalesce()
+
+    def to_bsr(self, block: int | tuple[int, int] | None = None) -> BSRMatrix:
+        """Return itself, or the same matrix in blocks of another shape."""
+        if block is None or as_block("to_bsr", block) == self.block:
+            return self
+        return self.to_coo().to_bsr(block)
+
+    def to_scipy(self) -> Any:
+        """Return a ``scipy.sparse.bsr_array``, detached; of CSR format where the block does not divide the matrix."""
+        import scipy.sparse
+
+        if self.shape[0] % self.block[0] or self.shape[1] % self.block[1] or self.blocks == 0:
+            return self.to_csr().to_scipy()
+        return scipy.sparse.bsr_array(
+            (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr)), shape=self.shape
+        )
+
+    def to_torch(self) -> Tensor:
+        """Return a ``torch.sparse_bsr`` tensor; a CSR one where the block does not divide the matrix."""
+        if self.shape[0] % self.block[0] or self.shape[1] % self.block[1]:
+            return self.to_csr().to_torch()
+        return torch.sparse_bsr_tensor(self.indptr, self.indices, self.values, self.shape)
+
+    def _extra(self) -> str:
+        return f", {self.blocks} blocks of {self.block[0]}x{self.block[1]}"

@@ -1,0 +1,192 @@
+"""Compressed rows and compressed columns."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnsci.arrays import from_numpy, to_numpy
+from trnsci.errors import ArgumentError
+from trnsparse.coo import COOMatrix
+from trnsparse.matrix import SparseMatrix, as_values
+from trnsparse.structure import as_index, as_shape, check_compressed, check_length, expand, transposition
+
+
+class _Compressed(SparseMatrix):
+    """Pointers along one axis, sorted and distinct indices along the other."""
+
+    # The axis the pointers run along: 0 for rows, 1 for columns.
+    axis: int
+
+    def __init__(self, indptr: Any, indices: Any, values: Any, shape: Any) -> None:
+        name = type(self).__name__
+        self.values = as_values(name, values)
+        self.shape = as_shape(name, shape)
+        if self.values.ndim != 1:
+            raise ArgumentError(
+                op=name, argument="shape of values", got=tuple(self.values.shape), expected="one dimension"
+            )
+        self.indptr = as_index(name, "indptr", indptr, self.values.device)
+        self.indices = as_index(name, "indices", indices, self.values.device)
+        check_length(name, indices=self.indices.numel(), values=self.values.numel())
+        if not self.values.is_meta:
+            check_compressed(name, self.indptr, self.indices, self.shape[self.axis], self.shape[1 - self.axis])
+
+    @classmethod
+    def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
+        made = cls.__new__(cls)
+        made.indptr, made.indices, made.values, made.shape = indices["indptr"], indices["indices"], values, shape
+        return made
+
+    def _indices(self) -> dict[str, Tensor]:
+        return {"indptr": self.indptr, "indices": self.indices}
+
+    def with_values(self, values: Tensor) -> Self:
+        """Return a matrix of the same pattern with other values."""
+        made = self._rebuilt(self._indices(), values, self.shape)
+        # What was derived from the pattern alone is still true.
+        for name in ("turned", "majors"):
+            if name in self.__dict__:
+                made.__dict__[name] = self.__dict__[name]
+        return made
+
+    @cached_property
+    def turned(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Pointers and indices of the same matrix compressed along the other axis, and the order of its values."""
+        return transposition(self.indptr, self.indices, self.shape[1 - self.axis])
+
+    @cached_property
+    def majors(self) -> Tensor:
+        """The row (of CSR) or column (of CSC) of every entry."""
+        return expand(self.indptr)
+
+
+class CSRMatrix(_Compressed):
+    """A sparse matrix in compressed rows: entries ``indptr[i]`` to ``indptr[i+1]`` belong to row ``i``.
+
+    Args:
+        indptr: [M + 1] pointers, rising from 0 to nnz.
+        indices: [nnz] columns, sorted and distinct in every row.
+        values: [nnz]
+        shape: (M, N)
+
+    Raises:
+        ArgumentError: the structure is malformed; the first offending position is named.
+
+    Example:
+        >>> CSRMatrix([0, 1, 2], [1, 0], torch.tensor([2.0, 3.0]), (2, 2)) @ torch.ones(2)
+        tensor([2., 3.])
+    """
+
+    format = "csr"
+    axis = 0
+
+    @classmethod
+    def from_dense(cls, dense: Any) -> CSRMatrix:
+        """Return the nonzero entries of a dense matrix [M, N]."""
+        return COOMatrix.from_dense(dense).to_csr()
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> CSRMatrix:
+        """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up."""
+        csr = matrix.tocsr()
+        if not csr.has_canonical_format:
+            csr = csr.copy()
+            csr.sum_duplicates()
+        return cls(from_numpy(csr.indptr), from_numpy(csr.indices), from_numpy(csr.data), csr.shape)
+
+    @classmethod
+    def from_torch(cls, tensor: Tensor) -> CSRMatrix:
+        """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
+        return COOMatrix.from_torch(tensor).to_csr()
+
+    def to_coo(self) -> COOMatrix:
+        """Return the matrix as sorted coordinates."""
+        return COOMatrix.sorted(self.majors, self.indices, self.values, self.shape)
+
+    def to_csr(self) -> CSRMatrix:
+        """Return itself."""
+        return self
+
+    def to_csc(self) -> CSCMatrix:
+        """Return the matrix in compressed columns."""
+        indptr, indices, order = self.turned
+        return CSCMatrix._rebuilt({"indptr": indptr, "indices": indices}, self.values[order], self.shape)
+
+    def transpose(self) -> CSRMatrix:
+        """Return the transpose, in compressed rows."""
+        indptr, indices, order = self.turned
+        return CSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, self.values[order], self.shape[::-1])
+
+    def to_scipy(self) -> Any:
+        """Return a ``scipy.sparse.csr_array``, detached from gradients."""
+        import scipy.sparse
+
+        return scipy.sparse.csr_array(
+            (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr)), shape=self.shape
+        )
+
+    def to_torch(self) -> Tensor:
+        """Return a ``torch.sparse_csr`` tensor."""
+        return torch.sparse_csr_tensor(self.indptr, self.indices, self.values, self.shape)
+
+
+class CSCMatrix(_Compressed):
+    """A sparse matrix in compressed columns: entries ``indptr[j]`` to ``indptr[j+1]`` belong to column ``j``.
+
+    Args:
+        indptr: [N + 1] pointers, rising from 0 to nnz.
+        indices: [nnz] rows, sorted and distinct in every column.
+        values: [nnz]
+        shape: (M, N)
+    """
+
+    format = "csc"
+    axis = 1
+
+    @classmethod
+    def from_dense(cls, dense: Any) -> CSCMatrix:
+        """Return the nonzero entries of a dense matrix [M, N]."""
+        return COOMatrix.from_dense(dense).to_csc()
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> CSCMatrix:
+        """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up."""
+        return CSRMatrix.from_scipy(matrix).to_csc()
+
+    @classmethod
+    def from_torch(cls, tensor: Tensor) -> CSCMatrix:
+        """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
+        return COOMatrix.from_torch(tensor).to_csc()
+
+    def to_csr(self) -> CSRMatrix:
+        """Return the matrix in compressed rows."""
+        indptr, indices, order = self.turned
+        return CSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, self.values[order], self.shape)
+
+    def to_csc(self) -> CSCMatrix:
+        """Return itself."""
+        return self
+
+    def to_coo(self) -> COOMatrix:
+        """Return the matrix as sorted coordinates."""
+        return self.to_csr().to_coo()
+
+    def transpose(self) -> CSRMatrix:
+        """Return the transpose; compressed columns are its compressed rows."""
+        return CSRMatrix._rebuilt(self._indices(), self.values, self.shape[::-1])
+
+    def to_scipy(self) -> Any:
+        """Return a ``scipy.sparse.csc_array``, detached from gradients."""
+        import scipy.sparse
+
+        return scipy.sparse.csc_array(
+            (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr)), shape=self.shape
+        )
+
+    def to_torch(self) -> Tensor:
+        """Return a ``torch.sparse_csc`` tensor."""
+        return torch.sparse_csc_tensor(self.indptr, self.indices, self.values, self.shape)

@@ -1,0 +1,293 @@
+"""What every sparse format can do: arithmetic, conversions, files, slices and a printed picture."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnsci.arrays import from_numpy, to_numpy
+from trnsci.errors import ArgumentError, DtypeError
+from trnsparse.picture import picture
+
+if TYPE_CHECKING:
+    from trnsparse.bsr import BSRMatrix
+    from trnsparse.coo import COOMatrix
+    from trnsparse.csr import CSCMatrix, CSRMatrix
+
+SUPPORTED = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+)
+
+
+class SparseMatrix(ABC):
+    """A sparse matrix: index tensors that never change, and ``values``, through which gradients flow."""
+
+    format: str
+    shape: tuple[int, int]
+    values: Tensor
+    ndim = 2
+
+    @abstractmethod
+    def to_coo(self) -> COOMatrix:
+        """Return the matrix as sorted coordinates without duplicates."""
+
+    @abstractmethod
+    def with_values(self, values: Tensor) -> Self:
+        """Return a matrix of the same pattern with other values."""
+
+    @abstractmethod
+    def transpose(self) -> SparseMatrix:
+        """Return the transpose."""
+
+    @abstractmethod
+    def _indices(self) -> dict[str, Tensor]:
+        """Return the index tensors by constructor argument."""
+
+    @classmethod
+    @abstractmethod
+    def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
+        """Return a matrix from the parts, without checks."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the values."""
+        return self.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where values and indices live."""
+        return self.values.device
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries, zeros among them included; of a BSR matrix, the elements of its blocks."""
+        return self.values.numel()
+
+    @property
+    def density(self) -> float:
+        """Stored entries over all entries."""
+        return self.nnz / max(self.shape[0] * self.shape[1], 1)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients with respect to the values are recorded."""
+        return self.values.requires_grad
+
+    @property
+    def T(self) -> SparseMatrix:
+        """The transpose."""
+        return self.transpose()
+
+    @property
+    def H(self) -> SparseMatrix:
+        """The conjugate transpose."""
+        return self.transpose().conj()
+
+    def to_csr(self) -> CSRMatrix:
+        """Return the matrix in compressed rows."""
+        return self.to_coo().to_csr()
+
+    def to_csc(self) -> CSCMatrix:
+        """Return the matrix in compressed columns."""
+        return self.to_coo().to_csc()
+
+    def to_bsr(self, block: int | tuple[int, int] = 128) -> BSRMatrix:
+        """Return the matrix in dense blocks; only blocks that hold an entry are stored."""
+        return self.to_coo().to_bsr(block)
+
+    def to_dense(self) -> Tensor:
+        """Return a dense tensor [M, N]."""
+        coo = self.to_coo()
+        flat = coo.values.new_zeros(self.shape[0] * self.shape[1])
+        return flat.index_put((coo.row * self.shape[1] + coo.col,), coo.values).reshape(self.shape)
+
+    def to_scipy(self) -> Any:
+        """Return a ``scipy.sparse`` array of the same format, detached from gradients."""
+        raise NotImplementedError
+
+    def to_torch(self) -> Tensor:
+        """Return a ``torch.sparse`` tensor of the same layout."""
+        raise NotImplementedError
+
+    def conj(self) -> Self:
+        """Return the complex conjugate."""
+        return self.with_values(self.values.conj().resolve_conj()) if self.dtype.is_complex else self
+
+    def abs(self) -> Self:
+        """Return absolute values."""
+        return self.with_values(self.values.abs())
+
+    def to(self, target: torch.device | str | torch.dtype) -> Self:
+        """Return the matrix on another device or in another dtype."""
+        values = self.values.to(target)
+        indices = {name: index.to(values.device) for name, index in self._indices().items()}
+        return self._rebuilt(indices, values, self.shape)
+
+    def cuda(self) -> Self:
+        """Return the matrix on the current CUDA device."""
+        return self.to("cuda")
+
+    def cpu(self) -> Self:
+        """Return the matrix in host memory."""
+        return self.to("cpu")
+
+    def detach(self) -> Self:
+        """Return the matrix cut off from gradients."""
+        return self.with_values(self.values.detach())
+
+    def clone(self) -> Self:
+        """Return a copy with values of its own."""
+        return self.with_values(self.values.clone())
+
+    def requires_grad_(self, wanted: bool = True) -> Self:
+        """Record gradients with respect to the values from now on."""
+        self.values.requires_grad_(wanted)
+        return self
+
+    def prune(self, threshold: float = 0.0) -> COOMatrix:
+        """Return the entries with absolute value above ``threshold``."""
+        coo = self.to_coo()
+        kept = coo.values.abs() > threshold
+        return coo.select(kept)
+
+    def diagonal(self, offset: int = 0) -> Tensor:
+        """Return the diagonal ``a[i, i + offset]``, zeros where nothing is stored."""
+        coo = self.to_coo()
+        length = max(0, min(self.shape[0] + min(offset, 0), self.shape[1] - max(offset, 0)))
+        on = coo.col - coo.row == offset
+        made = coo.values.new_zeros(length)
+        return made.index_put((torch.minimum(coo.row, coo.col)[on],), coo.values[on])
+
+    def trace(self) -> Tensor:
+        """Return the sum of the diagonal."""
+        return self.diagonal().sum()
+
+    def sum(self, axis: int | None = None) -> Tensor:
+        """Return the sum of all entries, or of every column (``axis=0``) or row (``axis=1``)."""
+        if axis is None:
+            return self.values.sum()
+        if axis not in (0, 1):
+            raise ArgumentError(op="sum", argument="axis", got=axis, expected="None, 0 or 1")
+        coo = self.to_coo()
+        index, size = (coo.col, self.shape[1]) if axis == 0 else (coo.row, self.shape[0])
+        return coo.values.new_zeros(size).index_add(0, index, coo.values)
+
+    def save(self, path: str | Path) -> None:
+        """Write an ``.npz`` file that `load` reads."""
+        values = self.values.detach()
+        arrays = {name: to_numpy(index) for name, index in self._indices().items()}
+        half = values.dtype == torch.bfloat16
+        arrays["values"] = to_numpy(values.view(torch.int16) if half else values)
+        tag = f"{self.format} {str(values.dtype).removeprefix('torch.')}"
+        np.savez_compressed(path, format=np.array(tag), shape=np.array(self.shape), **arrays)
+
+    def __matmul__(self, other: Any) -> Any:
+        from trnsparse.products import matmul
+
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from trnsparse.products import rmatmul
+
+        return rmatmul(other, self)
+
+    def __add__(self, other: SparseMatrix) -> SparseMatrix:
+        from trnsparse.products import add
+
+        return add(self, other) if isinstance(other, SparseMatrix) else NotImplemented
+
+    def __sub__(self, other: SparseMatrix) -> SparseMatrix:
+        from trnsparse.products import add
+
+        return add(self, other, beta=-1) if isinstance(other, SparseMatrix) else NotImplemented
+
+    def __neg__(self) -> Self:
+        return self.with_values(-self.values)
+
+    def __mul__(self, other: Any) -> Any:
+        """Multiply by a number, or elementwise by a sparse matrix or a dense tensor [M, N]."""
+        if isinstance(other, SparseMatrix):
+            from trnsparse.products import multiply
+
+            return multiply(self, other)
+        if isinstance(other, np.ndarray):
+            other = from_numpy(other)
+        if isinstance(other, Tensor) and other.ndim:
+            if tuple(other.shape) != self.shape:
+                raise ArgumentError(op="mul", argument="shape", got={"a": self.shape, "b": tuple(other.shape)})
+            coo = self.to_coo()
+            return coo.with_values(coo.values * other[coo.row, coo.col])
+        return self.with_values(self.values * other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Self:
+        return self.with_values(self.values / other)
+
+    def __getitem__(self, key: Any) -> Any:
+        from trnsparse.slicing import sliced
+
+        return sliced(self, key)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        kind = str(self.dtype).removeprefix("torch.")
+        where = "" if self.device.type == "cpu" else f", device={str(self.device)!r}"
+        return (
+            f"{type(self).__name__}({self.shape[0]}x{self.shape[1]}, nnz={self.nnz}, {kind}{self._extra()}"
+            f", density {self.density:.2%}{where})"
+        )
+
+    def _extra(self) -> str:
+        return ""
+
+    def __str__(self) -> str:
+        coo = self.to_coo()
+        return f"{self!r}\n{picture(coo.row, coo.col, self.shape)}"
+
+    # NumPy arrays on the left of an operator leave the operation to us.
+    __array_ufunc__ = None
+
+
+def as_values(op: str, values: Any) -> Tensor:
+    """Return values as a tensor of a dtype the library computes with."""
+    tensor = values if isinstance(values, Tensor) else from_numpy(np.asarray(values))
+    if tensor.dtype not in SUPPORTED:
+        listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
+        raise DtypeError(op=op, argument="dtype of values", got=tensor.dtype, expected=f"one of {listed}")
+    return tensor
+
+
+def load(path: str | Path) -> SparseMatrix:
+    """Read a matrix written by `SparseMatrix.save`; its structure is checked."""
+    from trnsparse.bsr import BSRMatrix
+    from trnsparse.coo import COOMatrix
+    from trnsparse.csr import CSCMatrix, CSRMatrix
+
+    kinds: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix)}
+    with np.load(path) as file:
+        name, _, dtype = str(file.get("format", "")).partition(" ")
+        if name not in kinds:
+            raise ArgumentError(op="load", argument="format", got=name, expected="one of " + ", ".join(kinds))
+        arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
+        shape = tuple(int(size) for size in file["shape"])
+    values = arrays.pop("values")
+    made: SparseMatrix = kinds[name](
+        **arrays, values=values.view(torch.bfloat16) if dtype == "bfloat16" else values, shape=shape
+    )
+    return made

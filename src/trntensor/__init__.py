@@ -1,0 +1,1 @@
+"""trntensor: tensor contractions for Trainium."""

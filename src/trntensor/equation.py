@@ -1,0 +1,157 @@
+"""Reading einsum expressions: both of NumPy's forms, ellipses and broadcasting, into one canonical equation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from trnsci import ArgumentError
+
+_SUBLIST_START = 192
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """One label per axis of every operand, and the labels of the result. An ellipsis has become labels of its own.
+
+    Attributes:
+        inputs: a string of labels per operand.
+        output: labels of the result, in order.
+        sizes: pairs of label and size.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    sizes: tuple[tuple[str, int], ...]
+
+    @property
+    def text(self) -> str:
+        """The equation as ``ij,jk->ik``."""
+        return f"{','.join(self.inputs)}->{self.output}"
+
+
+def split_call(op: str, subscripts: Any, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """Turn a call in either of NumPy's forms into a string and its operands.
+
+    The interleaved form is ``einsum(a, [0, 1], b, [1, 2], [0, 2])``, with ``Ellipsis`` allowed in the lists.
+    """
+    if isinstance(subscripts, str):
+        return subscripts, tuple(operands)
+    items = (subscripts, *operands)
+    arrays, lists = items[: len(items) // 2 * 2 : 2], items[1::2]
+    result = items[-1] if len(items) % 2 else None
+    given = [*lists, *([] if result is None else [result])]
+    for place, labels in enumerate(given):
+        if isinstance(labels, Tensor) or not isinstance(labels, list | tuple):
+            raise ArgumentError(
+                op=op,
+                argument=f"index list {place}",
+                got=type(labels).__name__,
+                expected="a list of integers and Ellipsis",
+                hint="The interleaved form is einsum(a, [0, 1], b, [1, 2], [0, 2])",
+            )
+    numbers = sorted({label for labels in given for label in labels if label is not Ellipsis}, key=_number(op))
+    # Increasing letters keep the implicit output in the order of the integers.
+    letters = dict(zip(numbers, (_letter(rank) for rank in range(len(numbers))), strict=True))
+    words = ["".join("..." if label is Ellipsis else letters[label] for label in labels) for labels in given]
+    text = ",".join(words[: len(arrays)])
+    return (text if result is None else f"{text}->{words[-1]}"), tuple(arrays)
+
+
+def _number(op: str) -> Any:
+    def key(label: Any) -> int:
+        if isinstance(label, bool) or not hasattr(label, "__index__"):
+            raise ArgumentError(op=op, argument="index", got=label, expected="an integer or Ellipsis")
+        return int(label.__index__())
+
+    return key
+
+
+def _letter(rank: int) -> str:
+    if rank < 26:
+        return chr(ord("A") + rank)
+    return chr(ord("a") + rank - 26) if rank < 52 else chr(_SUBLIST_START + rank)
+
+
+def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation:
+    """Read ``subscripts`` for operands of these shapes.
+
+    Raises:
+        ArgumentError: the expression is malformed, or does not fit the shapes.
+    """
+    text = subscripts.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes):
+        raise ArgumentError(op=op, argument="number of operands", got={"subscripts": len(terms), "call": len(shapes)})
+    for where, term in [*enumerate(terms), ("output", right)]:
+        _check_letters(op, term, where)
+    used = set(left) | set(right)
+    spare = (chr(code) for code in range(0x3B1, 0x3B1 + 4096) if chr(code) not in used)
+    widths = [_ellipsis_width(op, term, shape, n) for n, (term, shape) in enumerate(zip(terms, shapes, strict=True))]
+    dots = [next(spare) for _ in range(max([0, *widths]))]
+    inputs = tuple(
+        term.replace("...", "".join(dots[len(dots) - width :])) for term, width in zip(terms, widths, strict=True)
+    )
+    letters = [label for term in terms for label in term.replace("...", "")]
+    if arrow:
+        output = right.replace("...", "".join(dots))
+        if dots and "..." not in right:
+            raise ArgumentError(
+                op=op,
+                argument="output",
+                got=right,
+                expected="an ellipsis, because the operands have one",
+                hint="Write '...' in the output to keep these axes, or name them to sum over them",
+            )
+    else:
+        output = "".join(dots) + "".join(sorted(label for label in set(letters) if letters.count(label) == 1))
+    known = set(letters) | set(dots)
+    for label in output:
+        if label not in known:
+            raise ArgumentError(op=op, argument="output label", got=label, expected=f"one of the labels of {left!r}")
+        if output.count(label) > 1:
+            raise ArgumentError(op=op, argument="output", got=right, expected=f"every label once; {label!r} is repeated")
+    return Equation(inputs, output, _sizes(op, inputs, shapes))
+
+
+def _check_letters(op: str, term: str, where: int | str) -> None:
+    bare = term.replace("...", "", 1)
+    for label in bare:
+        if not label.isalpha():
+            name = "output" if where == "output" else f"subscripts of operand {where}"
+            raise ArgumentError(op=op, argument=name, got=term, expected="letters and at most one '...'")
+
+
+def _ellipsis_width(op: str, term: str, shape: Sequence[int], place: int) -> int:
+    named = len(term.replace("...", ""))
+    width = len(shape) - named
+    if width < 0 or (width > 0 and "..." not in term):
+        raise ArgumentError(
+            op=op,
+            argument=f"number of axes of operand {place}",
+            got={f"subscripts {term!r}": named, "operand": len(shape)},
+            hint="Name every axis, or stand '...' for the rest",
+        )
+    return width
+
+
+def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> tuple[tuple[str, int], ...]:
+    """The size of every label; an axis of length 1 broadcasts against a longer one of the same label."""
+    sizes: dict[str, int] = {}
+    owner: dict[str, int] = {}
+    for place, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        for label, size in zip(labels, shape, strict=True):
+            before = sizes.get(label, 1)
+            if before != size and before != 1 and size != 1:
+                raise ArgumentError(
+                    op=op,
+                    argument=f"size of {label!r}",
+                    got={f"operand {owner[label]}": before, f"operand {place}": size},
+                )
+            if label not in sizes or size != 1:
+                sizes[label], owner[label] = int(size), place
+    return tuple(sizes.items())

@@ -1,0 +1,297 @@
+"""From an equation and a path to a program: a list of steps that runs on any tensors of the planned shapes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import opt_einsum
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, CapacityError
+from trnsci.precision import Precision
+from trntensor.equation import Equation, parse
+from trntensor.steps import ContractionStep, one_operand, two_operands
+
+Path = tuple[tuple[int, ...], ...]
+Optimizer = Callable[[list[frozenset[str]], frozenset[str], dict[str, int], int | None], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Steps for operands of fixed shapes.
+
+    Attributes:
+        equation: what is computed.
+        shapes: of the operands.
+        path: which operands each contraction takes, in opt_einsum's convention.
+        steps: what runs.
+        blocks: labels cut into pieces to keep within a memory limit, with the length of a piece.
+    """
+
+    equation: Equation
+    shapes: tuple[tuple[int, ...], ...]
+    path: Path
+    steps: tuple[ContractionStep, ...]
+    blocks: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        sizes = dict(self.equation.sizes)
+        return tuple(sizes[label] for label in self.equation.output)
+
+    @property
+    def slices(self) -> int:
+        """How many times the steps run."""
+        sizes = dict(self.equation.sizes)
+        return math.prod(-(-sizes[label] // length) for label, length in self.blocks)
+
+    @property
+    def terms(self) -> int:
+        """Length of the longest chain of roundings of a term: the sums of all steps, and a product per step."""
+        return sum(step.terms + 1 for step in self.steps) + (self.slices if self.blocks else 0)
+
+    def run(
+        self,
+        operands: Sequence[Tensor],
+        precision: Precision | None = None,
+        alpha: complex = 1.0,
+        known: Mapping[int, Tensor] | None = None,
+    ) -> Tensor:
+        """Contract. The result shares no memory with an operand.
+
+        Args:
+            operands: of the planned shapes and one dtype.
+            precision: policy of the products.
+            alpha: scales the result.
+            known: results of steps computed before, by position.
+        """
+        if self.blocks:
+            return self._run_sliced(operands, precision, alpha)
+        live: list[Tensor] = list(operands)
+        last = len(self.steps) - 1
+        result: Tensor
+        for number, step in enumerate(self.steps):
+            x = live[step.places[0]]
+            y = live[step.places[1]] if len(step.places) > 1 else None
+            for place in sorted(step.places, reverse=True):
+                del live[place]
+            if known is not None and number in known:
+                result = known[number]
+            else:
+                result = step(x, y, precision, alpha if number == last else 1.0)
+            del x, y
+            live.append(result)
+        if self.steps[-1].right is None and len(self.steps) == 1 and alpha == 1:
+            # A permutation or a diagonal of an operand is its memory.
+            result = result.clone(memory_format=torch.contiguous_format)
+        return result.expand(self.result_shape) if result.shape != self.result_shape else result
+
+    def _run_sliced(self, operands: Sequence[Tensor], precision: Precision | None, alpha: complex) -> Tensor:
+        result = operands[0].new_zeros(self.result_shape)
+        for piece in self.pieces():
+            cut = [_cut(x, labels, piece) for x, labels in zip(operands, self.equation.inputs, strict=True)]
+            inner = compiled(self.equation.text, tuple(tuple(x.shape) for x in cut), self.path, None)
+            part = inner.run(cut, precision, alpha)
+            where = tuple(piece.get(label, slice(None)) for label in self.equation.output)
+            result[where] += part
+        return result
+
+    def pieces(self) -> Iterator[dict[str, slice]]:
+        """The parts of the sliced labels, in order."""
+        sizes = dict(self.equation.sizes)
+        ranges = [
+            [slice(start, min(start + length, sizes[label])) for start in range(0, sizes[label], length)]
+            for label, length in self.blocks
+        ]
+        for chosen in itertools.product(*ranges):
+            yield {label: part for (label, _), part in zip(self.blocks, chosen, strict=True)}
+
+
+def _cut(x: Tensor, labels: str, piece: Mapping[str, slice]) -> Tensor:
+    where = tuple(
+        piece[label] if label in piece and size != 1 else slice(None)
+        for label, size in zip(labels, x.shape, strict=True)
+    )
+    return x[where] if any(part != slice(None) for part in where) else x
+
+
+@functools.lru_cache(maxsize=4096)
+def compiled(
+    subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Hashable, memory_limit: tuple[int, int] | None
+) -> Program:
+    """Return the program of an expression: parsed, ordered and classified once, and kept.
+
+    Args:
+        subscripts: the expression, as a string.
+        shapes: of the operands.
+        optimize: a preset, an explicit path, or an optimizer.
+        memory_limit: bytes the call may allocate, and bytes of an element.
+    """
+    equation = parse("einsum", subscripts, shapes)
+    path = find_path(equation, shapes, optimize)
+    program = Program(equation, shapes, path, _steps(equation, shapes, path))
+    return program if memory_limit is None else _sliced(program, *memory_limit)
+
+
+def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: Any) -> Path:
+    """Order the contractions: by a preset, as told, or by any optimizer that speaks opt_einsum's protocol."""
+    count = len(shapes)
+    if isinstance(optimize, list | tuple):
+        return _explicit(optimize, count)
+    if count <= 2:
+        return (tuple(range(count)),) if count else ()
+    if optimize is False:
+        return ((0, 1), *((count - 2 - n, count - 1 - n) for n in range(1, count - 1)))
+    sizes = dict(equation.sizes)
+    inputs = [
+        frozenset(label for label, size in zip(labels, shape, strict=True) if size == sizes[label])
+        for labels, shape in zip(equation.inputs, shapes, strict=True)
+    ]
+    search: Any = optimize
+    if optimize is True or isinstance(optimize, str):
+        search = _preset("auto" if optimize is True else optimize)
+    elif not callable(optimize):
+        raise ArgumentError(
+            op="einsum",
+            argument="optimize",
+            got=optimize,
+            expected="a preset name, a path, a bool, or an optimizer that is called as opt_einsum calls it",
+        )
+    return _explicit(search(inputs, frozenset(equation.output), sizes, None), count)
+
+
+def _preset(name: str) -> Any:
+    try:
+        return opt_einsum.paths.get_path_fn(name)
+    except KeyError:
+        known = ", ".join(sorted(opt_einsum.paths._PATH_OPTIONS))
+        raise ArgumentError(
+            op="einsum",
+            argument="optimize",
+            got=name,
+            expected=f"one of {known}",
+            hint="Importing cotengra adds its presets",
+        ) from None
+
+
+def _explicit(path: Sequence[Any], count: int) -> Path:
+    """Check a path; NumPy's may begin with the word ``einsum_path``."""
+    pairs = [tuple(int(place) for place in pair) for pair in path if not isinstance(pair, str)]
+    left = count
+    for pair in pairs:
+        if not pair or len(set(pair)) != len(pair) or min(pair) < 0 or max(pair) >= left:
+            raise ArgumentError(
+                op="einsum", argument="path", got=pair, expected=f"distinct positions among the {left} operands left"
+            )
+        left -= len(pair) - 1
+    if left != 1:
+        raise ArgumentError(
+            op="einsum", argument="path", got=tuple(pairs), expected=f"contractions that leave one operand, not {left}"
+        )
+    return tuple(pairs)
+
+
+def _steps(equation: Equation, shapes: Sequence[tuple[int, ...]], path: Path) -> tuple[ContractionStep, ...]:
+    sizes = dict(equation.sizes)
+    live = list(zip(equation.inputs, shapes, strict=True))
+    steps: list[ContractionStep] = []
+    for pair in _pairwise(path):
+        final = len(live) == len(pair)
+        others = "".join(labels for n, (labels, _) in enumerate(live) if n not in pair) + equation.output
+        chosen = [live[place] for place in pair]
+        for place in sorted(pair, reverse=True):
+            del live[place]
+        if len(pair) == 1:
+            labels, shape = chosen[0]
+            present = {x for x, size in zip(labels, shape, strict=True) if size == sizes[x]}
+            wanted = equation.output if final else "".join(x for x in dict.fromkeys(labels) if x in others)
+            step = one_operand(pair[0], labels, shape, sizes, "".join(x for x in wanted if x in present))
+        else:
+            (a, a_shape), (b, b_shape) = chosen
+            output = equation.output if final else None
+            step, wanted = two_operands((pair[0], pair[1]), (a, b), (a_shape, b_shape), sizes, others, output)
+        live.append((wanted, tuple(sizes[x] for x in wanted)))
+        steps.append(step)
+    return tuple(steps)
+
+
+def _pairwise(path: Path) -> Iterator[tuple[int, ...]]:
+    """A contraction of several operands becomes contractions of two, the result of one meeting the next."""
+    count = sum(len(pair) - 1 for pair in path) + 1
+    for pair in path:
+        if len(pair) <= 2:
+            yield pair
+            count -= len(pair) - 1
+            continue
+        left = sorted(pair)
+        while len(left) > 1:
+            first, second = left[0], left[1]
+            yield first, second
+            count -= 1
+            rest = [place - (place > first) - (place > second) for place in left[2:]]
+            left = [*rest, count - 1]
+
+
+def _sliced(program: Program, limit: int, itemsize: int) -> Program:
+    """Cut labels in halves until what is allocated fits: always the label whose halving saves most."""
+    equation, blocks = program.equation, dict[str, int]()
+    sizes = dict(equation.sizes)
+    fixed = math.prod(program.result_shape) * itemsize
+    current = program
+    while True:
+        need = allocated(current, itemsize) + (fixed if blocks else 0)
+        if need <= limit:
+            break
+        best: tuple[int, str, int, Program] | None = None
+        for label, size in sizes.items():
+            length = blocks.get(label, size)
+            if length <= 1:
+                continue
+            trial = blocks | {label: -(-length // 2)}
+            smaller = _reshaped(program, trial)
+            found = (allocated(smaller, itemsize), label, -(-length // 2), smaller)
+            if best is None or found[:2] < best[:2]:
+                best = found
+        if best is None or fixed > limit:
+            raise CapacityError(
+                where="host",
+                required=max(need, fixed),
+                available=limit,
+                hint="The result alone may be larger than memory_limit; raise the limit or contract more indices",
+            )
+        blocks[best[1]] = best[2]
+        current = best[3]
+    if not blocks:
+        return program
+    return Program(equation, program.shapes, program.path, current.steps, tuple(blocks.items()))
+
+
+def _reshaped(program: Program, blocks: Mapping[str, int]) -> Program:
+    shapes = tuple(
+        tuple(blocks.get(label, size) if size != 1 else 1 for label, size in zip(labels, shape, strict=True))
+        for labels, shape in zip(program.equation.inputs, program.shapes, strict=True)
+    )
+    sizes = tuple((label, blocks.get(label, size)) for label, size in program.equation.sizes)
+    equation = Equation(program.equation.inputs, program.equation.output, sizes)
+    return Program(equation, shapes, program.path, _steps(equation, shapes, program.path))
+
+
+def allocated(program: Program, itemsize: int) -> int:
+    """Most bytes alive at once beyond the operands: intermediates, copies made to merge axes, and the result."""
+    dtype = {2: torch.float16, 4: torch.float32, 8: torch.float64, 16: torch.complex128}.get(itemsize, torch.int8)
+    return _allocated(program, dtype)
+
+
+@functools.lru_cache(maxsize=4096)
+def _allocated(program: Program, dtype: torch.dtype) -> int:
+    from trntensor.memory import peak_allocation
+
+    meta = [torch.empty(shape, dtype=dtype, device="meta") for shape in program.shapes]
+    return peak_allocation(lambda: program.run(meta))

@@ -1,0 +1,259 @@
+"""One step of a contraction: classified once, when the plan is made, into views and at most one product.
+
+Axes of two operands fall into four groups: batch (in both and kept), contracted (in both and dropped), and the free
+axes of either. Grouped, the step is a matrix product; with groups missing it is one of its simpler relatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+import trnblas
+from trnsci.precision import Precision
+
+Strategy = Literal["gemm", "batched gemm", "gemv", "dot", "outer", "hadamard", "reduce", "diagonal", "permute", "copy"]
+
+PRODUCTS = ("gemm", "batched gemm", "gemv", "dot")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How an operand becomes a factor: fixed axes, diagonals, sums, a permutation, and axes merged into groups."""
+
+    fixed: tuple[int, ...] = ()
+    diagonals: tuple[tuple[int, int], ...] = ()
+    sums: tuple[int, ...] = ()
+    order: tuple[int, ...] | None = None
+    shape: tuple[int, ...] | None = None
+
+    def __call__(self, x: Tensor, exact: bool = False) -> Tensor:
+        for axis in self.fixed:
+            x = x.select(axis, 0)
+        for first, second in self.diagonals:
+            x = x.diagonal(0, first, second)
+        if self.sums:
+            x = _exact_sum(x, self.sums) if exact else x.sum(self.sums, dtype=x.dtype)
+        if self.order is not None:
+            x = x.permute(self.order)
+        return x if self.shape is None else x.reshape(self.shape)
+
+
+def _exact_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Sum through a compensated product with ones."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    shape = [x.shape[axis] for axis in kept]
+    flat = x.permute(*kept, *axes).reshape(math.prod(shape), math.prod(x.shape[axis] for axis in axes))
+    return trnblas.gemm(1.0, flat, x.new_ones(flat.shape[1], 1), precision="compensated").reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ContractionStep:
+    """Combine one or two operands.
+
+    Attributes:
+        places: positions of the operands among those still to be contracted; they leave, the result goes to the end.
+        subscripts: the step as an equation.
+        strategy: what it is.
+        left: view of the first factor.
+        right: view of the second, ``None`` for steps of one operand.
+        shape: of the result before ``order``.
+        order: final permutation, if any.
+        terms: length of the sums.
+        flops: real operations on real operands, a multiplication and an addition counting as two.
+        elements: elements read and written.
+    """
+
+    places: tuple[int, ...]
+    subscripts: str
+    strategy: Strategy
+    left: View
+    right: View | None
+    shape: tuple[int, ...]
+    order: tuple[int, ...] | None
+    terms: int
+    flops: int
+    elements: tuple[int, int]
+
+    def __call__(self, x: Tensor, y: Tensor | None, precision: Precision | None, alpha: complex = 1.0) -> Tensor:
+        """Run the step; ``alpha`` scales the result."""
+        exact = precision == "compensated"
+        x = self.left(x, exact)
+        if self.right is None or y is None:
+            made = x
+            if alpha != 1:
+                made = made * alpha
+        else:
+            y = self.right(y, exact)
+            if self.strategy in PRODUCTS:
+                made = multiply(x, y, precision, alpha).reshape(self.shape)
+            else:
+                made = torch.mul(x, y)
+                if alpha != 1:
+                    made = made * alpha
+        return made if self.order is None else made.permute(self.order)
+
+
+def multiply(x: Tensor, y: Tensor, precision: Precision | None, alpha: complex = 1.0) -> Tensor:
+    """``alpha * x @ y`` on trnblas; integers, which BLAS does not know, on torch."""
+    if x.dtype.is_floating_point or x.dtype.is_complex:
+        if type(alpha) is not float:
+            alpha = complex(alpha) if isinstance(alpha, complex) else float(alpha)
+        return trnblas.gemm(alpha, x, y, precision=precision)
+    product = torch.matmul(x, y)
+    return product if alpha == 1 else product * alpha
+
+
+def _unary(labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], kept: str) -> tuple[str, View, int]:
+    """Drop broadcast axes, take diagonals and sum what nobody else needs: labels left, view so far, terms summed."""
+    now = list(labels)
+    fixed = []
+    for axis in reversed(range(len(now))):
+        if shape[axis] == 1 and sizes[now[axis]] != 1:
+            fixed.append(axis)
+            del now[axis]
+    diagonals = []
+    for label in dict.fromkeys(now):
+        while now.count(label) > 1:
+            first = now.index(label)
+            second = now.index(label, first + 1)
+            diagonals.append((first, second))
+            del now[second], now[first]
+            now.append(label)
+    sums = tuple(axis for axis, label in enumerate(now) if label not in kept)
+    terms = math.prod(sizes[now[axis]] for axis in sums)
+    left = "".join(label for label in now if label in kept)
+    return left, View(tuple(fixed), tuple(diagonals), sums), terms
+
+
+def _arranged(view: View, labels: str, groups: tuple[str, ...], shape: tuple[int, ...]) -> View:
+    order = tuple(labels.index(label) for group in groups for label in group)
+    same_axes = all(len(group) == 1 for group in groups) and len(groups) == len(shape)
+    return View(
+        view.fixed,
+        view.diagonals,
+        view.sums,
+        None if order == tuple(range(len(order))) else order,
+        None if same_axes else shape,
+    )
+
+
+def one_operand(
+    place: int, labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], output: str
+) -> ContractionStep:
+    """The step from one operand to ``output``. Labels of ``output`` the operand lacks have been broadcast away."""
+    left, view, terms = _unary(labels, shape, sizes, output)
+    strategy: Strategy = "copy"
+    if view.sums:
+        strategy = "reduce"
+    elif view.diagonals:
+        strategy = "diagonal"
+    elif left != output:
+        strategy = "permute"
+    arranged = _arranged(view, left, tuple(output), tuple(sizes[label] for label in output))
+    count = math.prod(sizes[label] for label in output)
+    flops = count * terms if view.sums else 0
+    return ContractionStep(
+        (place,), f"{labels}->{output}", strategy, arranged, None, (), None, terms, flops, (math.prod(shape), count)
+    )
+
+
+def two_operands(
+    places: tuple[int, int],
+    labels: tuple[str, str],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    sizes: Mapping[str, int],
+    kept: str,
+    output: str | None,
+) -> tuple[ContractionStep, str]:
+    """The step that multiplies two operands and keeps the labels in ``kept``; in the order ``output``, if given."""
+    a, a_view, a_terms = _unary(labels[0], shapes[0], sizes, kept + labels[1])
+    b, b_view, b_terms = _unary(labels[1], shapes[1], sizes, kept + labels[0])
+    batch = "".join(label for label in a if label in b and label in kept)
+    summed = "".join(label for label in a if label in b and label not in kept)
+    # A label both share but one has only broadcast: `_unary` kept it in the other alone, unneeded afterwards.
+    a, a_view, a_more = _drop(a, a_view, batch + summed + kept, sizes)
+    b, b_view, b_more = _drop(b, b_view, batch + summed + kept, sizes)
+    swap = output is not None and _prefers_swap(a, b, batch + summed, output)
+    if swap:
+        a, b, a_view, b_view, places = b, a, b_view, a_view, (places[1], places[0])
+        batch = "".join(label for label in a if label in batch)
+    left_size, right_size = (math.prod(sizes[label] for label in term) for term in (a, b))
+    main = a if left_size >= right_size else b
+    summed = "".join(label for label in main if label in summed)
+    batch = _order_batch(batch, main, output)
+    m = "".join(label for label in a if label not in batch + summed)
+    n = "".join(label for label in b if label not in batch + summed)
+    B, M, N, K = (math.prod(sizes[label] for label in group) for group in (batch, m, n, summed))
+    natural = batch + m + n
+    wanted = natural if output is None else output
+    order = None if wanted == natural else tuple(natural.index(label) for label in wanted)
+    shape = tuple(sizes[label] for label in natural)
+    strategy = _strategy(batch, m, n, summed)
+    if strategy in PRODUCTS:
+        lead = (B,) if batch else ()
+        left = _arranged(a_view, a, ((batch,) if batch else ()) + (m, summed), (*lead, M, K))
+        right = _arranged(b_view, b, ((batch,) if batch else ()) + (summed, n), (*lead, K, N))
+        flops = 2 * B * M * N * K
+    else:
+        left = _arranged(a_view, a, (*batch, *m), tuple(sizes[x] for x in batch + m) + (1,) * len(n))
+        right = _arranged(
+            b_view, b, (*batch, *n), tuple(sizes[x] for x in batch) + (1,) * len(m) + tuple(sizes[x] for x in n)
+        )
+        flops = B * M * N
+    reductions = sum(
+        math.prod(shapes[i]) for i, t in enumerate((a_terms * a_more, b_terms * b_more)) if t > 1
+    )
+    terms = K * a_terms * b_terms * a_more * b_more
+    step = ContractionStep(
+        places,
+        f"{labels[1] if swap else labels[0]},{labels[0] if swap else labels[1]}->{wanted}",
+        strategy,
+        left,
+        right,
+        shape,
+        order,
+        terms,
+        flops + reductions,
+        (math.prod(shapes[0]) + math.prod(shapes[1]), B * M * N),
+    )
+    return step, wanted
+
+
+def _drop(labels: str, view: View, needed: str, sizes: Mapping[str, int]) -> tuple[str, View, int]:
+    sums = tuple(axis for axis, label in enumerate(labels) if label not in needed)
+    if not sums:
+        return labels, view, 1
+    # Axes are counted after the first sums; both sets are merged into one.
+    left = [axis for axis in range(len(labels) + len(view.sums)) if axis not in view.sums]
+    merged = tuple(sorted((*view.sums, *(left[axis] for axis in sums))))
+    terms = math.prod(sizes[labels[axis]] for axis in sums)
+    rest = "".join(label for label in labels if label in needed)
+    return rest, View(view.fixed, view.diagonals, merged), terms
+
+
+def _prefers_swap(a: str, b: str, shared: str, output: str) -> bool:
+    """Whether the result is wanted with the free axes of the second operand first."""
+    only_a = [output.index(label) for label in a if label not in shared]
+    only_b = [output.index(label) for label in b if label not in shared]
+    return bool(only_a and only_b) and min(only_b) < min(only_a)
+
+
+def _order_batch(batch: str, main: str, output: str | None) -> str:
+    by = main if output is None else output
+    return "".join(label for label in by if label in batch)
+
+
+def _strategy(batch: str, m: str, n: str, summed: str) -> Strategy:
+    if not summed:
+        return "outer" if not batch else "hadamard"
+    if batch:
+        return "batched gemm"
+    if m and n:
+        return "gemm"
+    return "gemv" if m or n else "dot"
