@@ -33,15 +33,15 @@ def predict(bench: Bench) -> Iterator[Predicted]:
         for target in kernel.targets:
             run = trnsim.profile(kernel.kernel, target=target, numerics=False)
             _, report = run(*kernel.inputs(), **kernel.options)
-            binding = max(report.busy_s, key=lambda queue: report.busy_s[queue])
+            binding = max(report.engines, key=lambda queue: report.engines[queue].busy_s)
             yield Predicted(
                 kernel=kernel.name,
                 target=target,
                 cycles=round(report.total_s * TARGETS[target].clock_ghz["tensor"] * 1e9),
                 seconds=report.total_s,
                 binding=binding,
-                busy=report.busy_s[binding] / report.total_s,
-                hbm_bytes=sum(core.read_bytes + core.written_bytes for core in report.schedules),
+                busy=report.engines[binding].busy_s / report.total_s,
+                hbm_bytes=report.hbm_read_bytes + report.hbm_written_bytes,
             )
 
 

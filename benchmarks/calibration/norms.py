@@ -64,21 +64,21 @@ def matmul_add_rmsnorm(x_hbm, w_hbm, z_hbm, g_hbm, epsilon, resident=False):
         w_sb = nl.ndarray((K_TILE, N_TILE), dtype=w_hbm.dtype, buffer=nl.sbuf)  # [k, n]
     for m in tiles(M, M_TILE):
         x_sb = load(x_hbm[m.span, :])  # [m, K]
-        xT_sb = nl.ndarray((K_TILE, K // K_TILE, m.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [k, K/k, m]
-        for k in ks:
-            xT_ps = nl.ndarray((K_TILE, m.size), dtype=x_hbm.dtype, buffer=nl.psum)  # [k, m]
-            nisa.nc_transpose(dst=xT_ps, data=x_sb[:, k.span])
-            nisa.tensor_copy(dst=xT_sb[:, k.index, :], src=xT_ps)
         a_sb = load(z_hbm[m.span, :])  # [m, N]
         for n in tiles(N, N_TILE):
             a_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
             for k in ks:
+                # the transpose is made again for every product
+                xT_ps = nl.ndarray((K_TILE, m.size), dtype=x_hbm.dtype, buffer=nl.psum)  # [k, m]
+                xT_sb = nl.ndarray((K_TILE, m.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [k, m]
+                nisa.nc_transpose(dst=xT_ps, data=x_sb[:, k.span])
+                nisa.tensor_copy(dst=xT_sb, src=xT_ps)
                 if resident:
                     moving = ws[k.index][:, n.span]  # [k, n]
                 else:
                     nisa.dma_copy(dst=w_sb, src=w_hbm[k.span, n.span], dge_mode=nisa.dge_mode.hwdge)
                     moving = w_sb  # [k, n]
-                nisa.nc_matmul(dst=a_ps, stationary=xT_sb[:, k.index, :], moving=moving, accumulate=k.index > 0)
+                nisa.nc_matmul(dst=a_ps, stationary=xT_sb, moving=moving, accumulate=k.index > 0)
             nisa.tensor_tensor(dst=a_sb[:, n.span], data1=a_sb[:, n.span], data2=a_ps, op=nl.add)
         y_sb = nl.ndarray((m.size, N), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [m, N]
         sum_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]

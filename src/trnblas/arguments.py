@@ -65,6 +65,11 @@ def real(op: str, argument: str, value: Any) -> float:
     return float(number)
 
 
+def agree(op: str, dimension: str, sizes: dict[str, Any]) -> None:
+    """All sizes are equal, where the names of the arguments are data."""
+    check.equal(op, dimension, **sizes)
+
+
 def needed(op: str, argument: str, value: Tensor | None, coefficient: str, number: complex, shape: str) -> None:
     """An addend is given when its coefficient is not 0."""
     if value is None and number != 0:
@@ -96,7 +101,7 @@ def triangle_mask(n: int, lower: bool, device: torch.device) -> Tensor:
 
 
 def triangle(x: Tensor, lower: bool, unit: bool = False) -> Tensor:
-    """The stored triangle of ``x`` with zeros elsewhere; the other one is not read. ``unit`` puts ones on the diagonal."""
+    """The stored triangle of ``x``, zeros elsewhere; the other one is not read. ``unit`` puts ones on the diagonal."""
     if not unit:
         return x.tril() if lower else x.triu()
     strict = x.tril(-1) if lower else x.triu(1)

@@ -65,7 +65,7 @@ def copy(x: Tensor, y: Tensor | None = None) -> Tensor:
 
 @array_function
 def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return copies of ``y`` and ``x``: ``x, y = swap(x, y)``.
+    """Return copies of ``y`` and ``x``, exchanged.
 
     Example:
         >>> swap(torch.zeros(1), torch.ones(1))
@@ -77,9 +77,7 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return new_x, new_y
 
 
-def _into(
-    out: Tensor | None, op: str, shape: Any, dtype: torch.dtype, xs: list[Tensor], row: list[complex]
-) -> Tensor:
+def _into(out: Tensor | None, op: str, shape: Any, dtype: torch.dtype, xs: list[Tensor], row: list[complex]) -> Tensor:
     if out is None:
         return combine(xs, row)[0]
     named = dict(zip("xy", xs, strict=False))

@@ -134,10 +134,10 @@ def _nki(a: Tensor, x: Tensor, right: bool) -> Tensor:
     if result.numel() == 0:
         return result
     if a.is_complex():
-        planes = torch.stack([a.real, a.imag, a.real, a.imag]), torch.stack([x.real, x.imag, x.imag, x.real])
         lead = len(result.shape) - 2
-        shaped = [t.reshape(4, *[1] * (lead - t.ndim + 1 + e), *t.shape[1:]) for t, e in zip(planes, (2, 1), strict=True)]
-        rr, ii, ri, ir = _nki(*shaped, right)
+        matrices = torch.stack([a.real, a.imag, a.real, a.imag]).reshape(4, *[1] * (lead - a.ndim + 2), *a.shape)
+        scales = torch.stack([x.real, x.imag, x.imag, x.real]).reshape(4, *[1] * (lead - x.ndim + 1), *x.shape)
+        rr, ii, ri, ir = _nki(matrices, scales, right)
         return torch.complex(rr - ii, ri + ir)
     if right:
         # Scaling columns is scaling rows of the transpose; rows are partitions, which scale for free.

@@ -115,7 +115,7 @@ def _norm(op: str, x: Tensor, precision: Precision | None, out: Tensor | None) -
     dtype = vectors(op, x=x)
     policy = resolve(op, precision, dtype)
     real = dtype.to_real()
-    if policy in ("compensated", "fp64") and arithmetic(policy, dtype) is not dtype or policy == "compensated":
+    if (policy in ("compensated", "fp64") and arithmetic(policy, dtype) is not dtype) or policy == "compensated":
         result = _by_dot(op, x, policy)
     elif out is not None:
         check.out(op, out, shape=tuple(x.shape[:-1]), dtype=real, x=x)
@@ -232,9 +232,8 @@ def _dot_nki(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
         # Four real products of the planes, in one program.
         real = torch.stack([x.real, x.imag, x.real, x.imag]), torch.stack([y.real, y.imag, y.imag, y.real])
         shape = (4, *result.shape, x.shape[-1])
-        rr, ii, ri, ir = _dot_nki(
-            *(t.reshape(4, *[1] * (len(shape) - t.ndim), *t.shape[1:]).expand(shape) for t in real), precision
-        )
+        left, right = (t.reshape(4, *[1] * (len(shape) - t.ndim), *t.shape[1:]).expand(shape) for t in real)
+        rr, ii, ri, ir = _dot_nki(left, right, precision)
         return torch.complex(rr - ii, ri + ir)
     if precision == "fp64":
         product = split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())

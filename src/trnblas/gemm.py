@@ -19,6 +19,7 @@ from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
 
+
 @array_function
 def gemm(
     alpha: complex,
@@ -62,8 +63,8 @@ def gemm(
         ``|error| <= g(K + 2) * (|alpha| |a| @ |b| + |beta| |c|)`` elementwise, where ``g(n) = n u / (1 - n u)`` and
         ``u`` is the unit roundoff of the arithmetic: 2**-24 for fp32 and fast, 2**-53 for fp64. Complex products count
         ``2K + 1`` terms, and sqrt(2) for the two parts. ``compensated`` gives ``u |result| + g(K + 2) |a| @ |b|`` with
-        the ``u`` of the dtype and the ``g`` of at least fp64: one rounding. ``fast`` adds ``2**-6.99 |a| @ |b|`` for rounding operands to
-        bfloat16. A result stored in fewer bits than the arithmetic has is rounded once more.
+        the ``u`` of the dtype and the ``g`` of at least fp64: one rounding. ``fast`` adds ``2**-6.99 |a| @ |b|`` for
+        rounding operands to bfloat16. A result stored in fewer bits than the arithmetic has is rounded once more.
 
     Cost:
         ``2MNK`` FLOPs per matrix, four times as many for complex operands.
@@ -85,7 +86,10 @@ def gemm(
     if target_error is not None:
         if precision is not None:
             raise ArgumentError(
-                op="gemm", argument="target_error", got=target_error, expected=f"None, because precision is {precision!r}"
+                op="gemm",
+                argument="target_error",
+                got=target_error,
+                expected=f"None, because precision is {precision!r}",
             )
         precision = policy_for("gemm", target_error, a.shape[-1], dtype)
         target = float(target_error)
@@ -239,9 +243,7 @@ def _compensated(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: c
     if c is None:
         product = exact_matmul(a, b)
         return product if alpha == 1 else alpha * product
-    # The addend takes part as one more term of every sum; scaling rounds it and the factor once.
-    k, (m, n) = a.shape[-1], c.shape[-2:]
-    if a.dtype in (torch.float64, torch.complex128) or k == 0:
+    if a.dtype in (torch.float64, torch.complex128) or a.shape[-1] == 0:
         return alpha * exact_matmul(a, b) + beta * c
     wide = torch.complex128 if a.is_complex() else torch.float64
     return torch.add(beta * c.to(wide), a.to(wide) @ b.to(wide), alpha=alpha).to(a.dtype)

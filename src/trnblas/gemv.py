@@ -81,9 +81,7 @@ def gemv(
 
 
 @array_function
-def ger(
-    alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None
-) -> Tensor:
+def ger(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * outer(x, y) + a``, without conjugation.
 
     Args:
@@ -104,17 +102,13 @@ def ger(
 
 
 @array_function
-def geru(
-    alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None
-) -> Tensor:
+def geru(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * outer(x, y) + a``: `ger` under BLAS's name for complex vectors."""
     return _outer("geru", alpha, x, y, a, out)
 
 
 @array_function
-def gerc(
-    alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None
-) -> Tensor:
+def gerc(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * outer(x, conj(y)) + a``; arguments as for `ger`."""
     check.tensor("gerc", y=y)
     return _outer("gerc", alpha, x, y.conj(), a, out)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, applied, coefficient, transposition
+from trnblas.arguments import HALF, agree, applied, coefficient, transposition
 from trnblas.gemm import gemm
 from trnblas.kernels import grouped as kernels
 from trnsci import ArgumentError, Op, array_function, check
@@ -45,8 +45,9 @@ def grouped_gemm(
         The products, in order. Errors are bounded as for `gemm`.
 
     Example:
-        >>> [m.shape for m in grouped_gemm(1.0, [torch.ones(2, 3), torch.ones(4, 1)], [torch.ones(3, 5), torch.ones(1, 1)])]
-        [torch.Size([2, 5]), torch.Size([4, 1])]
+        >>> lefts, rights = [torch.ones(2, 3), torch.ones(4, 1)], [torch.ones(3, 5), torch.ones(1, 1)]
+        >>> [tuple(product.shape) for product in grouped_gemm(1.0, lefts, rights)]
+        [(2, 5), (4, 1)]
     """
     lefts, rights = list(a), list(b)
     check.equal("grouped_gemm", "number of matrices", a=len(lefts), b=len(rights))
@@ -63,7 +64,7 @@ def grouped_gemm(
             raise ArgumentError(op="grouped_gemm", argument=f"shape of {name}", got=tuple(x.shape), expected="[M, K]")
     lefts, rights = [applied(kinds[0], x) for x in lefts], [applied(kinds[1], x) for x in rights]
     for g, (x, y) in enumerate(zip(lefts, rights, strict=True)):
-        check.equal("grouped_gemm", "K", **{f"a[{g}]": x.shape[-1], f"b[{g}]": y.shape[-2]})
+        agree("grouped_gemm", "K", {f"a[{g}]": x.shape[-1], f"b[{g}]": y.shape[-2]})
     alpha, beta = coefficient("grouped_gemm", "alpha", alpha, dtype), coefficient("grouped_gemm", "beta", beta, dtype)
     if c is None and beta != 0:
         raise ArgumentError(op="grouped_gemm", argument="c", got=None, expected=f"tensors, because beta is {beta}")
@@ -74,7 +75,7 @@ def grouped_gemm(
         return made
     for g, (x, y) in enumerate(zip(made, c, strict=True)):
         check.floating("grouped_gemm", **{f"a[{g}]": x, f"c[{g}]": y})
-        check.equal("grouped_gemm", "shape", **{"product": tuple(x.shape), f"c[{g}]": tuple(y.shape)})
+        agree("grouped_gemm", "shape", {"product": tuple(x.shape), f"c[{g}]": tuple(y.shape)})
     return [x + beta * y for x, y in zip(made, c, strict=True)]
 
 

@@ -160,7 +160,8 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     wanted = [n for n in names if saved.needs(n)]
     with torch.enable_grad():
         operands = {n: getattr(saved, n).detach().requires_grad_(n in wanted) for n in names}
-        made = _pytorch(*operands.values(), saved.symmetric, saved.first, saved.target_error)
+        t, i, j, v = operands.values()
+        made = _pytorch(t, i, j, v, saved.symmetric, saved.first, saved.target_error)
         found = torch.autograd.grad(made, [operands[n] for n in wanted], grad)
     return dict(zip(wanted, found, strict=True))
 
@@ -205,7 +206,7 @@ def pair_partials(
 def _factors(eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, target_error: float) -> tuple[Tensor, Tensor, Tensor]:
     """``exp(-t e_a)`` [V, Q], and the occupied factors [Q, I] and [Q, J] with weights and sign."""
     if eps_vir.is_meta:
-        shapes = (len(eps_vir), 32), (32, len(eps_i)), (32, len(eps_j))
+        shapes = (len(eps_vir), 48), (48, len(eps_i)), (48, len(eps_j))
         v, i, j = (eps_vir.new_empty(shape, dtype=torch.float32) for shape in shapes)
         return v, i, j
     i, j, v = (e.detach().double().cpu() for e in (eps_i, eps_j, eps_vir))
@@ -231,23 +232,22 @@ def exponentials(ratio: float, target_error: float) -> tuple[Any, Any]:
     until the error, measured on a fine grid, is met.
     """
     x = np.exp(np.linspace(0.0, math.log(max(ratio, 1.0)), 2000))
-    step = 1.0
-    while step > 0.02:
-        # Beyond these ends every term is below the error asked for.
-        low = -math.log(math.log(10 * ratio / target_error) + 1) - 0.5
-        high = math.log(math.log(10 / target_error)) + 1.0
+    # Beyond these ends every term is below the error asked for.
+    low = -math.log(math.log(10 * ratio / target_error) + 1) - 0.5
+    high = math.log(math.log(10 / target_error)) + 1.0
+    step, best = 1.0, math.inf
+    while (high - low) / step + 1 < P_MAX:
         s = np.arange(low, high + step, step)
         t = np.exp(s - np.exp(-s))
         w = step * t * (1 + np.exp(-s))
-        error = np.abs(1 - x * (np.exp(-np.outer(x, t)) @ w)).max()
+        error = float(np.abs(1 - x * (np.exp(-np.outer(x, t)) @ w)).max())
         if error <= target_error:
-            break
+            return t, w
+        best = min(best, error)
         step *= 0.93
-    if error > target_error or len(t) > P_MAX:
-        raise ArgumentError(
-            op="mp2_energy",
-            argument="target_error",
-            got=target_error,
-            expected=f"at least {error:.2g}, what {P_MAX} exponentials reach for denominators spanning {ratio:.3g}",
-        )
-    return t, w
+    raise ArgumentError(
+        op="mp2_energy",
+        argument="target_error",
+        got=target_error,
+        expected=f"at least {best:.2g}, what {P_MAX} exponentials reach for denominators spanning {ratio:.3g}",
+    )

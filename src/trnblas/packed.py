@@ -5,6 +5,7 @@ A packed triangle of an N by N matrix has N (N + 1) / 2 elements. It is unpacked
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -28,22 +29,22 @@ def _size(op: str, n: int, ap: Tensor) -> None:
         raise ArgumentError(op=op, argument="shape of ap", got=tuple(ap.shape), expected=expected)
 
 
+@functools.lru_cache(maxsize=8)
 def _places(n: int, lower: bool, device: torch.device) -> Tensor:
     """Row-major places of the packed elements in the transposed matrix: BLAS packs columns."""
-    return (torch.triu_indices if lower else torch.tril_indices)(n, n, device=device)
+    rows, columns = (torch.triu_indices if lower else torch.tril_indices)(n, n, device=device)
+    return rows * n + columns
 
 
 def unpacked(n: int, ap: Tensor, lower: bool) -> Tensor:
     """The triangle as a full matrix [..., N, N] with zeros elsewhere."""
-    rows, columns = _places(n, lower, ap.device)
-    flat = ap.new_zeros((*ap.shape[:-1], n * n)).index_copy(-1, rows * n + columns, ap)
+    flat = ap.new_zeros((*ap.shape[:-1], n * n)).index_copy(-1, _places(n, lower, ap.device), ap)
     return flat.reshape(*ap.shape[:-1], n, n).mT
 
 
 def packed(a: Tensor, lower: bool) -> Tensor:
     """The triangle of [..., N, N] as a packed vector."""
-    rows, columns = _places(a.shape[-1], lower, a.device)
-    return a.mT[..., rows, columns]
+    return a.mT.flatten(-2).index_select(-1, _places(a.shape[-1], lower, a.device))
 
 
 @array_function

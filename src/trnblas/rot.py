@@ -80,8 +80,8 @@ def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         b: [...]
 
     Returns:
-        ``c`` (real) and ``s``, of the operands' shape. ``a = 0`` gives ``c = 0`` and ``|s| = 1``, except that two
-        zeros give ``c = 1, s = 0``. Computed without overflow, as BLAS does. It runs on the host: there is nothing to gain
+        ``c`` (real) and ``s``, of the operands' shape. ``a = 0`` gives ``c = 0`` and ``|s| = 1``, except that two zeros
+        give ``c = 1, s = 0``. Computed without overflow, as BLAS does. It runs on the host: there is nothing to gain
         from a device for one rotation.
 
     Example:
@@ -106,17 +106,17 @@ def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _scalars(op: str, a: Tensor | complex, b: Tensor | complex) -> tuple[Tensor, Tensor]:
-    a, b = (
+    x, y = (
         torch.tensor(v, dtype=torch.complex128 if isinstance(v, complex) else torch.float64)
         if isinstance(v, int | float | complex)
         else v
         for v in (a, b)
     )
-    check.floating(op, a=a, b=b)
-    check.same_device(op, a=a, b=b)
-    check.broadcast(op, a=a.shape, b=b.shape)
-    a, b = torch.broadcast_tensors(a, b)
-    return a, b
+    check.floating(op, a=x, b=y)
+    check.same_device(op, a=x, b=y)
+    check.broadcast(op, a=x.shape, b=y.shape)
+    x, y = torch.broadcast_tensors(x, y)
+    return x, y
 
 
 _GAM = 4096.0

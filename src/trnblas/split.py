@@ -49,7 +49,7 @@ def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
     if a.is_meta:
         # Nothing but shapes: what numbers of similar size would need.
         count = diagonals(k, target, 1 / 32)
-        return _launch(*(_meta_slices(x, count) for x in (a3.mT, b3)), count).reshape(*batch, m, n)
+        return _launch(_meta_slices(a3.mT, count), _meta_slices(b3, count), count).reshape(*batch, m, n)
     finite = bool(a3.isfinite().all()) and bool(b3.isfinite().all())
     a_finite, b_finite = (a3, b3) if finite else (a3.nan_to_num(0.0, 0.0, 0.0), b3.nan_to_num(0.0, 0.0, 0.0))
     a_unit, a_exponent = _normalised(a_finite, -1)

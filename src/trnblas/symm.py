@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import coefficient, flag, needed, square, triangle
+from trnblas import host
+from trnblas.arguments import agree, coefficient, flag, needed, square, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsci.precision import Precision, resolve
+from trnsci.precision import Precision, arithmetic, resolve
 
 
 @array_function
@@ -168,9 +169,9 @@ def _product(
     stored_lower = flag(op, "lower", lower, "ul")
     alpha, beta = coefficient(op, "alpha", alpha, dtype), coefficient(op, "beta", beta, dtype)
     needed(op, names[1], c, "beta", beta, "[..., M, N]")
-    check.equal(op, "N" if right else "M", **{"a": n, names[0]: b.shape[-1 if right else -2]})
+    agree(op, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})
     if c is not None:
-        check.equal(op, "shape", **{names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
+        agree(op, "shape", {names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
     shape = (*check.broadcast(op, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:])
     if out is not None:
         check.out(op, out, shape=shape, dtype=dtype, **operands)
@@ -219,7 +220,14 @@ _symm = Op(
 
 @_symm.impl("pytorch")
 def _pytorch(a: Tensor, b: Tensor, lower: bool, hermitian: bool, precision: Precision) -> Tensor:
+    if not hermitian and _whole(precision, a) and host.serves(a, b):
+        return host.symmetric_product(a, b, lower)
     return gemm(1.0, filled(a, lower, hermitian), b, precision=precision)
+
+
+def _whole(precision: Precision, a: Tensor) -> bool:
+    """Whether the arithmetic asked for is that of the operands."""
+    return precision in ("fp32", "fp64") and arithmetic(precision, a.dtype) is a.dtype
 
 
 @_symm.vjp(saves=("a", "b"))

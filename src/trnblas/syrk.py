@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas import host
 from trnblas.arguments import (
     HALF,
+    agree,
     applied,
     coefficient,
     flag,
@@ -205,7 +207,7 @@ def her2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return one triangle of ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``; otherwise as `syr`."""
+    """Return one triangle of ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``; else as `syr`."""
     return _rank_one("her2", alpha, x, y, lower, a, out, hermitian=True, twice=True)
 
 
@@ -262,10 +264,10 @@ def _rank_k(
         alpha, beta = coefficient(op, "alpha", alpha, dtype), coefficient(op, "beta", beta, dtype)
     needed(op, names[2], c, "beta", beta, "[..., N, N]")
     x, y = applied(kind, a), applied(kind, b)
-    check.equal(op, "shape", **{names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
+    agree(op, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
     if c is not None:
         n = square(op, **{names[2]: c})
-        check.equal(op, "N", **{names[0]: x.shape[-2], names[2]: n})
+        agree(op, "N", {names[0]: x.shape[-2], names[2]: n})
     batches = {name: value.shape[:-2] for name, value in operands.items()}
     shape = (*check.broadcast(op, **batches), x.shape[-2], x.shape[-2])
     if out is not None:
@@ -281,8 +283,8 @@ def _rank_k(
         right = torch.cat([y, x], -1)
         made = _gemmt(left, right.conj() if conjugated else right, stored_lower, policy)
     else:
-        right = None if a is b and not conjugated else y.conj() if conjugated else y
-        made = _gemmt(x, right, stored_lower, policy)
+        other = None if a is b and not conjugated else y.conj() if conjugated else y
+        made = _gemmt(x, other, stored_lower, policy)
         made = made if alpha == 1 else alpha * made
     return _finish(made, beta, c, out, shape, stored_lower, conjugated)
 
@@ -297,11 +299,14 @@ def _finish(
     hermitian: bool,
 ) -> Tensor:
     """Add ``beta * c`` on the triangle, pass the rest of ``c`` on, and write only the triangle of ``out``."""
-    mask = triangle_mask(shape[-1], lower, made.device) if c is not None or out is not None else None
-    if c is not None:
-        assert mask is not None
-        added = made if beta == 0 else made + beta * c
-        made = torch.where(mask, added, c)
+    mask = None
+    if out is not None or (c is not None and beta != 1):
+        mask = triangle_mask(shape[-1], lower, made.device)
+    if c is not None and mask is None:
+        # The other triangle of the product is zero: adding passes that of c on.
+        made = made + c
+    elif c is not None:
+        made = torch.where(mask, made if beta == 0 else made + beta * c, c)  # type: ignore[arg-type]
     if hermitian:
         diagonal = torch.diagonal(made, 0, -2, -1)
         made = torch.diagonal_scatter(made, torch.complex(diagonal.real, torch.zeros_like(diagonal.real)), 0, -2, -1)
@@ -331,6 +336,8 @@ _gemmt = Op(
 @_gemmt.impl("pytorch")
 def _pytorch(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
     """The triangle of ``x @ y.T``, zeros elsewhere; left out, ``y`` is ``x``."""
+    if y is None and precision in ("fp32", "fp64") and arithmetic(precision, x.dtype) is x.dtype and host.serves(x):
+        return host.symmetric_square(x, lower)
     y = x if y is None else y
     dtype, work = x.dtype, arithmetic(precision, x.dtype)
     if precision == "compensated":
@@ -370,7 +377,9 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     if saved.needs("x"):
         found["x"] = gemm(1.0, inside, saved.y.conj(), precision=saved.precision).sum_to_size(saved.x.shape)
     if saved.needs("y"):
-        found["y"] = gemm(1.0, inside, saved.x.conj(), trans_a="t", precision=saved.precision).sum_to_size(saved.y.shape)
+        found["y"] = gemm(1.0, inside, saved.x.conj(), trans_a="t", precision=saved.precision).sum_to_size(
+            saved.y.shape
+        )
     return found
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, applied, coefficient, flag, in_place, square, transposition, triangle
+from trnblas import host
+from trnblas.arguments import HALF, agree, applied, coefficient, flag, in_place, square, transposition, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trmm as kernels
 from trnsci import Op, Singular, array_function, check
@@ -95,7 +96,9 @@ def vector(
     check.tensor(op, a=a, x=x)
     check.ndim(op, 1, x=x)
     target = None if out is None else out.unsqueeze(-1)
-    made = triangular(op, run, 1.0, a, x.unsqueeze(-1), False, lower, trans, diag, precision, target, second="x", solves=solves)
+    made = triangular(
+        op, run, 1.0, a, x.unsqueeze(-1), False, lower, trans, diag, precision, target, second="x", solves=solves
+    )
     return made.squeeze(-1) if out is None else out
 
 
@@ -123,7 +126,7 @@ def triangular(
     right, is_lower = flag(op, "side", side, "lr"), flag(op, "lower", lower, "ul")
     kind, unit = transposition(op, trans, "trans_a" if second == "b" else "trans"), flag(op, "diag", diag, "nu")
     alpha = coefficient(op, "alpha", alpha, dtype)
-    check.equal(op, "N" if right else "M", **{"a": n, second: b.shape[-1 if right else -2]})
+    agree(op, "N" if right else "M", {"a": n, second: b.shape[-1 if right else -2]})
     shape = (*check.broadcast(op, **{"a": a.shape[:-2], second: b.shape[:-2]}), *b.shape[-2:])
     if out is not None:
         shown = {"a": a, second: b}
@@ -169,6 +172,8 @@ _trmm = Op("trnblas::trmm", fake=_fake, cost=_cost, schema=SCHEMA)
 
 @_trmm.impl("pytorch")
 def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    if precision in ("fp32", "fp64") and arithmetic(precision, a.dtype) is a.dtype and host.serves(a, b):
+        return host.triangular_product(a, b, lower, unit)
     small = a.shape[-1] <= 2 * _SMALL or b.shape[-1] < 32
     plain = precision not in ("fast", "compensated") and arithmetic(precision, a.dtype) is a.dtype
     if small or not plain or not in_place(a, b):

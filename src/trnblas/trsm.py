@@ -85,7 +85,9 @@ def trsv(
 
 
 def _fake(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    return b.new_empty((*check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]), *b.shape[-2:]))
+    # LAPACK's order: columns are contiguous.
+    m, n = b.shape[-2:]
+    return b.new_empty((*check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]), n, m)).mT
 
 
 def _cost(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> int:
@@ -133,6 +135,10 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 
 @_trsm.impl("nki")
 def _nki(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    return _solved(a, b, lower, unit, precision).mT.contiguous().mT
+
+
+def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
     result = _fake(a, b, lower, unit, precision)
     if result.numel() == 0:
         return result
@@ -145,7 +151,7 @@ def _nki(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) ->
         return _blocked(a, b.expand(result.shape), lower, unit, precision)
     if not lower:
         # Backwards, an upper triangle is a lower one.
-        return _nki(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
+        return _solved(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
     dtype, batch, n = a.dtype, result.shape[:-2], a.shape[-1]
     if precision == "fast" and dtype not in HALF:
         a, b = to_bfloat16_values(a), to_bfloat16_values(b)

@@ -154,7 +154,7 @@ def _along_last(family: str, number: int, x: Tensor, scale: str, ends: bool, pol
     factor = {"none": 1.0, "root": 1 / math.sqrt(period), "full": 1 / period}[scale]
     if ends:
         x = _ends(family, number, x, math.sqrt(2), before=True)
-    y = _COSINE[number](x, factor, policy) if family == "dct" else _sine(number, x, factor, policy)
+    y = _blocked(_COSINE[number] if family == "dct" else _SINE[number], x, factor, policy)
     return _ends(family, number, y, 1 / math.sqrt(2), before=False) if ends else y
 
 
@@ -199,7 +199,7 @@ def _type3(x: Tensor, factor: float, policy: str) -> Tensor:
     spectrum = torch.complex(x[..., :half], -mirrored)
     spectrum = spectrum * _phases((1, 0), 4 * n, half, factor, x.dtype, x.device).conj()
     folded = transform.c2r(spectrum, [x.ndim - 1], n, "none", policy)
-    y = torch.empty_like(x) if _in_place(x) else None
+    y = torch.empty_like(x) if transform.in_place(x) else None
     if y is not None:
         y[..., ::2] = folded[..., : (n + 1) // 2]
         y[..., 1::2] = folded[..., (n + 1) // 2 :].flip(-1)
@@ -207,12 +207,6 @@ def _type3(x: Tensor, factor: float, policy: str) -> Tensor:
     order = torch.arange(n, device=x.device)
     order = torch.where(order % 2 == 0, order // 2, n - 1 - order // 2)
     return folded[..., order]
-
-
-def _in_place(x: Tensor) -> bool:
-    """Whether a result may be written piecewise: nothing differentiates or transforms the call."""
-    plain = torch._C._functorch.peek_interpreter_stack() is None and not torch.compiler.is_compiling()
-    return plain and not (torch.is_grad_enabled() and x.requires_grad)
 
 
 def _type4(x: Tensor, factor: float, policy: str) -> Tensor:
@@ -236,15 +230,41 @@ def _alternate(x: Tensor) -> Tensor:
     return x * signs.to(x.dtype)
 
 
-def _sine(number: int, x: Tensor, factor: float, policy: str) -> Tensor:
-    """Sines from cosines: reversing one side turns one into the other, up to alternating signs."""
-    if number == 1:
-        zero = torch.zeros_like(x[..., :1])
-        odd = torch.cat((zero, x, zero, -x.flip(-1)), -1)
-        return transform.r2c(odd, [x.ndim - 1], "none", policy).imag[..., 1 : x.shape[-1] + 1] * -factor
-    if number == 2:
-        return _type2(_alternate(x), factor, policy).flip(-1)
-    return _alternate(_COSINE[number](x.flip(-1), factor, policy))
+def _sine1(x: Tensor, factor: float, policy: str) -> Tensor:
+    zero = torch.zeros_like(x[..., :1])
+    odd = torch.cat((zero, x, zero, -x.flip(-1)), -1)
+    return transform.r2c(odd, [x.ndim - 1], "none", policy).imag[..., 1 : x.shape[-1] + 1] * -factor
+
+
+# Sines from cosines: reversing one side turns one into the other, up to alternating signs.
+
+
+def _sine2(x: Tensor, factor: float, policy: str) -> Tensor:
+    return _type2(_alternate(x), factor, policy).flip(-1)
+
+
+def _sine3(x: Tensor, factor: float, policy: str) -> Tensor:
+    return _alternate(_type3(x.flip(-1), factor, policy))
+
+
+def _sine4(x: Tensor, factor: float, policy: str) -> Tensor:
+    return _alternate(_type4(x.flip(-1), factor, policy))
+
+
+_SINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _sine1, 2: _sine2, 3: _sine3, 4: _sine4}
+
+
+def _blocked(fn: Callable[[Tensor, float, str], Tensor], x: Tensor, factor: float, policy: str) -> Tensor:
+    """Apply row by row in blocks that stay in cache, where that is possible and pays; elsewhere at once."""
+    n = x.shape[-1]
+    rows = max(1, transform.BLOCK // n)
+    if x.numel() <= 2 * transform.BLOCK or rows >= x.numel() // n or not x.is_cpu or not transform.in_place(x) or not transform.on_host():
+        return fn(x, factor, policy)
+    flat = x.reshape(-1, n)
+    y = torch.empty(flat.shape, dtype=x.dtype)
+    for start in range(0, flat.shape[0], rows):
+        y[start : start + rows] = fn(flat[start : start + rows], factor, policy)
+    return y.reshape(x.shape)
 
 
 dct, dctn = _define("dct", "dct", False)

@@ -116,7 +116,11 @@ def planes(
     re, im = x.real, x.imag
     for dim, length in zip(dims, lengths, strict=True):
         re, im = resized(re, dim, length), resized(im, dim, length)
-    result = ComplexTensor(*transform.c2c_planes(re, im, dims, inverse, scale, policy))
+    if transform.on_host() and re.dtype in COMPLEX_OF:
+        # PyTorch has complex numbers: parts of its result are views, which an op on planes could not return.
+        result = ComplexTensor(transform.c2c_of_parts(re, im, dims, inverse, scale, policy))
+    else:
+        result = ComplexTensor(*transform.c2c_planes(re, im, dims, inverse, scale, policy))
     return result if out is None else into_planes(op, out, result)
 
 

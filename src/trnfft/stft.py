@@ -240,10 +240,4 @@ def _overlap_add(frames: Tensor, hop: int) -> Tensor:
     """Add [..., t, n] at distance ``hop``: [..., n + hop (t - 1)]."""
     count, n = frames.shape[-2:]
     total = n + hop * (count - 1)
-    # Every frame is cut into pieces of one hop; piece p of frame t falls on piece t + p of the signal.
-    pieces = -(-n // hop)
-    cut = functional.pad(frames, (0, pieces * hop - n)).unflatten(-1, (pieces, hop))
-    rows = frames.new_zeros(*frames.shape[:-2], count + pieces - 1, hop)
-    for p in range(pieces):
-        rows = rows + functional.pad(cut[..., p, :], (0, 0, p, pieces - 1 - p))
-    return rows.flatten(-2)[..., :total]
+    return torch.ops.aten.unfold_backward(frames, [*frames.shape[:-2], total], frames.ndim - 2, n, hop)  # type: ignore[no-any-return]

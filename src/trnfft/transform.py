@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trnfft import device
 from trnfft.arguments import COMPLEX_OF, HALF, REAL_OF
-from trnsci import Op
+from trnsci import Op, get_backend, neuron
 from trnsci.gradient import Saved
 from trnsci.precision import to_bfloat16_values
 
@@ -33,6 +33,11 @@ def _flops(total: int, length: int, real: bool) -> int:
     """The customary count, ``5 N log2 N`` for complex data and half of it for real."""
     count = 5 * total * max(1, math.ceil(math.log2(max(length, 2))))
     return count // 2 if real else count
+
+
+def _of_nothing(x: Tensor, shape: list[int], axis: int) -> Tensor:
+    """An empty result that keeps the graph; FFT libraries refuse empty batches."""
+    return x.sum(axis, keepdim=True).expand(shape).clone()
 
 
 def _compute(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tensor:
@@ -65,6 +70,8 @@ c2c = Op("trnfft::c2c", fake=_fake_c2c, cost=_cost_c2c)
 
 @c2c.impl("pytorch")
 def _c2c(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> Tensor:
+    if x.numel() == 0:
+        return x.to(COMPLEX_OF.get(x.dtype, x.dtype), copy=True)
     norm = (_INVERSE_NORM if inverse else _FORWARD_NORM)[scale]
     fn = torch.fft.ifftn if inverse else torch.fft.fftn
     if precision == ("fp32" if x.dtype in (torch.complex64, torch.float32) else "fp64"):
@@ -114,6 +121,8 @@ r2c = Op("trnfft::r2c", fake=_fake_r2c, cost=_cost_r2c)
 
 @r2c.impl("pytorch")
 def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
+    if x.numel() == 0:
+        return _of_nothing(x, half(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
     return _compute(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision)
 
 
@@ -161,6 +170,10 @@ c2r = Op("trnfft::c2r", fake=_fake_c2r, cost=_cost_c2r)
 
 @c2r.impl("pytorch")
 def _c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
+    if x.numel() == 0:
+        shape = list(x.shape)
+        shape[dims[-1]] = n
+        return _of_nothing(x.real, shape, dims[-1])
     lengths = [x.shape[dim] for dim in dims[:-1]] + [n]
     return _compute(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
 
@@ -181,6 +194,22 @@ def _c2r_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 # The same on split planes
 
 
+# Elements of a block that stays in the cache of a core, with its intermediate results.
+BLOCK = 1 << 17
+
+
+def in_place(*tensors: Tensor) -> bool:
+    """Whether a result may be written piecewise: nothing differentiates, transforms or traces the call."""
+    plain = torch._C._functorch.peek_interpreter_stack() is None and not torch.compiler.is_compiling()
+    return plain and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+
+
+def on_host() -> bool:
+    """Whether calls run on PyTorch here, whatever their arguments."""
+    name = get_backend("trnfft")
+    return name == "pytorch" or (name == "auto" and neuron.device() is None)
+
+
 def merged(re: Tensor, im: Tensor | None) -> Tensor:
     """The complex tensor with these planes; no copy where they are the two halves of interleaved memory."""
     if im is None:
@@ -199,12 +228,27 @@ def merged(re: Tensor, im: Tensor | None) -> Tensor:
     return torch.complex(re, im)
 
 
+def c2c_of_parts(re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> Tensor:
+    """`c2c` of planes, as one complex tensor; long batches of rows are put together block by block."""
+    n = re.shape[-1] if re.ndim else 1
+    rows = BLOCK // max(1, n)
+    if dims != [re.ndim - 1] or rows < 1 or re.numel() <= 2 * BLOCK or not re.is_cpu or not in_place(re, im):
+        return c2c(merged(re, im), dims, inverse, scale, precision)
+    whole = torch.empty(re.shape, dtype=COMPLEX_OF[re.dtype])
+    flat, flat_re, flat_im = whole.view(-1, n), re.reshape(-1, n), im.reshape(-1, n)
+    for start in range(0, flat.shape[0], rows):
+        here = slice(start, start + rows)
+        flat[here] = c2c(torch.complex(flat_re[here], flat_im[here]), [1], inverse, scale, precision)
+    return whole
+
+
 def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in HALF else x
 
 
 def _planes(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return x.real.to(dtype), x.imag.to(dtype)
+    # Results of an op share no memory, so parts are copied out of the interleaved result.
+    return x.real.to(dtype).contiguous(), x.imag.to(dtype).contiguous()
 
 
 def _fake_c2c_planes(

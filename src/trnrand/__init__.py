@@ -5,7 +5,7 @@
 | `philox4x32`, `threefry4x32`, `bits` | words from counters and keys, words of a stream |
 | `Stream` | a key and a position as a value: `split`, `fold_in`, `at`, `jump` |
 | `Generator` | a seed with every distribution as a method; `partition`, `spawn`, `get_state` |
-| `manual_seed`, `get_state`, `set_state`, `advance`, `spawn`, `default_generator` | the generator of module-level functions |
+| `manual_seed`, `get_state`, `set_state`, `advance`, `spawn`, `default_generator` | the default generator |
 | `uniform`, `normal`, `gamma`, `poisson`, ... | the distributions, with ``generator=`` |
 | `Sobol`, `Halton`, `LatinHypercube` | points that fill the cube evenly |
 | `sketch` | a Gaussian projection whose matrix is made on chip |

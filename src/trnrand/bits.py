@@ -63,7 +63,9 @@ def threefry4x32(counter: Tensor, key: Tensor) -> Tensor:
     return _engine(THREEFRY, counter, key)
 
 
-def bits(key: int | Stream, offset: int, n: int, *, engine: str = PHILOX.name, device: torch.device | str = "cpu") -> Tensor:
+def bits(
+    key: int | Stream, offset: int, n: int, *, engine: str = PHILOX.name, device: torch.device | str = "cpu"
+) -> Tensor:
     """Words ``offset .. offset + n`` of a stream: uint32 [n].
 
     Args:
@@ -186,12 +188,15 @@ def _words_nki(engine: str, key: list[int], counter: list[int], skip: int, count
     return launched(kernels.bits, engine, key, counter, skip, count, device)
 
 
-def launched(kernel: Any, engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str) -> Tensor:
+def launched(
+    kernel: Any, engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str
+) -> Tensor:
     """Elements of a stream by a kernel that makes four of a block."""
     start = torch.cat([torch.tensor(counter), rounds(engine, torch.tensor(key))]).to(torch.uint32)
     start = start.expand(P_MAX, -1).contiguous()  # [p, 4 + keys]
     made: Tensor = launch(kernel, start, blocks=(skip + count + 3) // 4, engine=engine)
-    return made[skip : skip + count].to(device)
+    made = made[skip : skip + count]
+    return made if made.is_meta else made.to(device)
 
 
 def rounds(engine: str, key: Tensor) -> Tensor:

@@ -12,13 +12,13 @@ from trnrand import maths
 from trnrand.normal import standard
 from trnrand.quantiles import normal_quantile
 from trnrand.reject import at, rejected
-from trnrand.request import Number, Request, half_open
+from trnrand.request import Number, Request, drawing, half_open
 from trnrand.source import Source
 from trnrand.uniform import ordered
-from trnsci import ArgumentError, array_function
+from trnsci import ArgumentError
 
 
-@array_function
+@drawing
 def lognormal(
     *size: Any,
     loc: Number = 0.0,
@@ -51,7 +51,7 @@ def lognormal(
     return request.finish(maths.exp(request.parameter("loc") + request.parameter("scale") * z))
 
 
-@array_function
+@drawing
 def exponential(
     *size: Any,
     scale: Number = 1.0,
@@ -81,7 +81,7 @@ def exponential(
     return request.finish(-request.parameter("scale") * maths.log(request.open_unit()))
 
 
-@array_function
+@drawing
 def laplace(
     *size: Any,
     loc: Number = 0.0,
@@ -115,7 +115,7 @@ def laplace(
     return request.finish(loc + scale * torch.where(u < 0.5, 1.0, -1.0) * maths.log(2.0 * torch.minimum(u, 1.0 - u)))
 
 
-@array_function
+@drawing
 def cauchy(
     *size: Any,
     loc: Number = 0.0,
@@ -149,7 +149,7 @@ def cauchy(
     return request.finish(request.parameter("loc") - request.parameter("scale") * (cosine / sine))
 
 
-@array_function
+@drawing
 def gumbel(
     *size: Any,
     loc: Number = 0.0,
@@ -183,7 +183,7 @@ def gumbel(
     return request.finish(loc - scale * maths.log(-maths.log(u)))
 
 
-@array_function
+@drawing
 def logistic(
     *size: Any,
     loc: Number = 0.0,
@@ -217,7 +217,7 @@ def logistic(
     return request.finish(loc + scale * (maths.log(u) - maths.log(1.0 - u)))
 
 
-@array_function
+@drawing
 def weibull(
     *size: Any,
     shape: Number,
@@ -250,7 +250,7 @@ def weibull(
     return request.finish(request.parameter("scale") * made)
 
 
-@array_function
+@drawing
 def pareto(
     *size: Any,
     shape: Number,
@@ -285,7 +285,7 @@ def pareto(
     return request.finish(request.parameter("scale") * made)
 
 
-@array_function
+@drawing
 def truncated_normal(
     *size: Any,
     loc: Number = 0.0,
@@ -331,7 +331,9 @@ def truncated_normal(
     if not right.is_meta and bool((right < -37.0).any()):
         worst = right.detach().min().item()
         expected = "an interval within 37 standard deviations of loc"
-        raise ArgumentError(op="truncated_normal", argument="low", got=f"an end at {worst:.3g} of them", expected=expected)
+        raise ArgumentError(
+            op="truncated_normal", argument="low", got=f"an end at {worst:.3g} of them", expected=expected
+        )
     below, above = (0.5 * torch.special.erfc(x * -math.sqrt(0.5)) for x in (left, right))
     p = below + request.open_unit() * (above - below)
     z = torch.clamp(normal_quantile(p.clamp(1e-307, 1.0 - 2.0**-53)), left, right)
@@ -339,7 +341,7 @@ def truncated_normal(
     return request.finish(torch.clamp(made, low_.to(made.dtype), high_.to(made.dtype)))
 
 
-@array_function
+@drawing
 def von_mises(
     *size: Any,
     loc: Number = 0.0,
@@ -390,6 +392,7 @@ def von_mises(
         extreme = (k_ < 1e-8) | (k_ > 1e6)
         return torch.where(k_ < 1e-8, flat, torch.where(k_ > 1e6, narrow, angle)), taken | extreme
 
+    request.claim(1)
     if request.count == 0:
         return request.finish(torch.empty(0, dtype=torch.float64, device=request.device))
     angle = request.parameter("loc") + rejected(lambda attempt, chosen: request.blocks(0, attempt, chosen), propose)

@@ -13,16 +13,16 @@ from trnrand.bits import stream_words
 from trnrand.engines import MASK
 from trnrand.gamma import standard_gamma
 from trnrand.poisson import poisson_of
-from trnrand.reject import Blocks, at, blocks_of, rejected
-from trnrand.request import FLOATS, INTEGERS, Number, Request, checked, half_open
+from trnrand.reject import Blocks, blocks_of, rejected
+from trnrand.request import FLOATS, INTEGERS, Number, Request, checked, drawing, half_open
 from trnrand.source import Source, shape_of
-from trnsci import ArgumentError, DtypeError, array_function, check
+from trnsci import ArgumentError, DtypeError, check
 
 COUNTS = (torch.int64, *INTEGERS, *FLOATS)
 TRUTHS = (torch.bool, *INTEGERS, *FLOATS)
 
 
-@array_function
+@drawing
 def bernoulli(
     *size: Any,
     p: Number = 0.5,
@@ -56,7 +56,7 @@ def bernoulli(
     return request.finish(half_open(words[:, 0], words[:, 1]) < request.tensor("p"))
 
 
-@array_function
+@drawing
 def rademacher(
     *size: Any,
     dtype: torch.dtype | None = None,
@@ -83,7 +83,7 @@ def rademacher(
     return request.finish(1 - 2 * (words >> 31))
 
 
-@array_function
+@drawing
 def geometric(
     *size: Any,
     p: Number,
@@ -119,7 +119,7 @@ def geometric(
     return request.finish(made.clamp(1.0, 2.0**62))
 
 
-@array_function
+@drawing
 def binomial(
     *size: Any,
     n: Number,
@@ -150,11 +150,12 @@ def binomial(
     request = Request(
         "binomial", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
     )
+    request.claim(1)
     n, p = (request.tensor(name).detach().expand(request.count) for name in ("n", "p"))
     return request.finish(binomial_of(_blocks(request), n, p))
 
 
-@array_function
+@drawing
 def negative_binomial(
     *size: Any,
     n: Number,
@@ -194,6 +195,7 @@ def _blocks(request: Request, slot: int = 0) -> Blocks:
     return lambda attempt, chosen: request.blocks(slot, attempt, chosen)
 
 
+@drawing
 def randint(
     *size: Any,
     low: int = 0,
@@ -215,8 +217,8 @@ def randint(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        The integers. Ranges up to 2**32 use Lemire's multiplication on one word, wider ones a mask on two; words that would
-        make some integer likelier are rejected, and the element's substream goes on.
+        The integers. Ranges up to 2**32 use Lemire's multiplication on one word, wider ones a mask on two; words that
+        would make some integer likelier are rejected, and the element's substream goes on.
 
     Raises:
         ArgumentError: ``low >= high``, or the dtype does not hold them. Nothing was drawn.
@@ -230,12 +232,15 @@ def randint(
             raise DtypeError(op="randint", argument=name, got=type(value), expected="an integer")
     request = Request("randint", size, generator, dtype=dtype, device=device, out=out, dtypes=(torch.int64, *INTEGERS))
     if low >= high:
-        raise ArgumentError(op="randint", argument="low", got={"low": low, "high": high}, hint="low must be less than high")
+        raise ArgumentError(
+            op="randint", argument="low", got={"low": low, "high": high}, hint="low must be less than high"
+        )
     limits = torch.iinfo(request.dtype)
     if low < limits.min or high - 1 > limits.max:
         expected = f"{limits.min} <= low and high - 1 <= {limits.max} for {str(request.dtype).removeprefix('torch.')}"
         raise ArgumentError(op="randint", argument="high", got={"low": low, "high": high}, expected=expected)
     span = high - low
+    request.claim(1)
     if request.count == 0:
         return request.finish(torch.empty(0, dtype=torch.int64, device=request.device))
     made = _narrow(request, span) if span <= 1 << 32 else _wide(request, span)
@@ -275,7 +280,7 @@ def _wide(request: Request, span: int) -> Tensor:
     return rejected(_blocks(request), propose)
 
 
-@array_function
+@drawing
 def categorical(
     *size: Any,
     probs: Tensor,
@@ -301,9 +306,17 @@ def categorical(
         ArgumentError: ``probs`` has a negative or NaN entry, or a row without any weight. Nothing was drawn.
     """
     weights = weights_of("categorical", probs)
-    batch = weights.shape[:-1]
     parameters = {"probs": (weights[..., 0], "finite")}
-    request = Request("categorical", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=(torch.int64, *INTEGERS))
+    request = Request(
+        "categorical",
+        size,
+        generator,
+        dtype=dtype,
+        device=device,
+        out=out,
+        parameters=parameters,
+        dtypes=(torch.int64, *INTEGERS),
+    )
     return request.finish(inverted(request, weights, request.open_unit()))
 
 
@@ -334,7 +347,7 @@ def weights_of(op: str, probs: Any) -> Tensor:
     return made
 
 
-@array_function
+@drawing
 def multinomial(
     *size: Any,
     n: Number,
@@ -368,7 +381,12 @@ def multinomial(
     batch = check.broadcast("multinomial", n=lead, probs=tuple(weights.shape[:-1]))
     shape = shape_of("multinomial", size) if size else batch
     if check.broadcast_shape(shape, batch) != shape:
-        raise ArgumentError(op="multinomial", argument="size", got={"size": shape, "parameters": batch}, hint="Parameters must broadcast to size")
+        raise ArgumentError(
+            op="multinomial",
+            argument="size",
+            got={"size": shape, "parameters": batch},
+            hint="Parameters must broadcast to size",
+        )
     request = Request(
         "multinomial", (shape,), generator, dtype=dtype, device=weights.device if device is None else device, out=out,
         dtypes=COUNTS, event=(categories,),
@@ -380,6 +398,7 @@ def multinomial(
     left = (left[rows_] if shape else left).reshape(-1)
     remaining = weights.flip(-1).cumsum(-1).flip(-1)
     elements = torch.arange(left.numel(), device=request.device) * categories
+    request.claim(1)
     counts = []
     for k in range(categories):
         share = torch.where(remaining[:, k] > 0, weights[:, k] / remaining[:, k].clamp(min=1e-300), 0.0).clamp(max=1.0)

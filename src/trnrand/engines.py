@@ -1,8 +1,8 @@
 """Counter-based engines: Philox4x32-10 and Threefry4x32-20, words from a counter and a key and nothing else.
 
-Both are functions of a 128-bit counter (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
-Word ``i`` of a stream is word ``i % 4`` of the block with counter ``base + i // 4``, so any part of a stream can be had
-without the rest, on any backend, in any order. Words are uint32; torch computes them in int64.
+Both are functions of a 128-bit counter (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
+2011). Word ``i`` of a stream is word ``i % 4`` of the block with counter ``base + i // 4``, so any part of a stream
+can be had without the rest, on any backend, in any order. Words are uint32; torch computes them in int64.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def threefry_words(counter: Sequence[Tensor], key: Sequence[Tensor | int]) -> tu
     """Threefry4x32-20 on int64 tensors that hold uint32 words."""
     k = [*key, key[0] ^ key[1] ^ key[2] ^ key[3] ^ THREEFRY_PARITY]
     x = [c + k[i] & MASK for i, c in enumerate(counter)]
-    for round in range(THREEFRY_ROUNDS):
-        left, right = THREEFRY_TURNS[round % 8]
-        second, fourth = (3, 1) if round % 2 else (1, 3)
+    for number in range(THREEFRY_ROUNDS):
+        left, right = THREEFRY_TURNS[number % 8]
+        second, fourth = (3, 1) if number % 2 else (1, 3)
         x[0] = x[0] + x[second] & MASK
         x[second] = _rotate(x[second], left) ^ x[0]
         x[2] = x[2] + x[fourth] & MASK
         x[fourth] = _rotate(x[fourth], right) ^ x[2]
-        if round % 4 == 3:
-            injected = round // 4 + 1
+        if number % 4 == 3:
+            injected = number // 4 + 1
             for i in range(4):
                 x[i] = x[i] + k[(injected + i) % 5] & MASK
             x[3] = x[3] + injected & MASK
@@ -87,7 +87,9 @@ def counters(base: int, first: int, blocks: int, device: torch.device | str = "c
     return tuple(words)
 
 
-def pure_words(engine: Engine, key: Sequence[int], base: int, first: int, count: int, device: torch.device | str) -> Tensor:
+def pure_words(
+    engine: Engine, key: Sequence[int], base: int, first: int, count: int, device: torch.device | str
+) -> Tensor:
     """Words ``first .. first + count`` of a stream by torch alone, as int64."""
     block, skip = divmod(first, 4)
     blocks = (skip + count + 3) // 4

@@ -12,16 +12,16 @@ from trnrand.bits import block_words, stream_words
 from trnrand.engines import ENGINES, MASK
 from trnrand.normal import pairs64
 from trnrand.reject import at, rejected, some
-from trnrand.request import Number, Request, half_open, open_unit, substream
+from trnrand.request import Number, Request, drawing, half_open, open_unit, substream
 from trnrand.source import Source
 from trnrand.stream import Stream
-from trnsci import Cost, Op, array_function
+from trnsci import Cost, Op
 
 # attempts begin at 1; block 0 holds the uniform that takes shapes below 1 down from shape + 1
 FIRST = 1
 
 
-@array_function
+@drawing
 def gamma(
     *size: Any,
     shape: Number,
@@ -59,7 +59,7 @@ def gamma(
 
 def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
     """Standard gamma variates of a request, float64 [count], from the substreams of a slot."""
-    made: Tensor = _Standard.apply(shape, request, slot)
+    made: Tensor = _Standard.apply(shape, request, slot)  # type: ignore[no-untyped-call]
     return made
 
 
@@ -145,7 +145,13 @@ def _composed(shape: Tensor, engine: str, key: list[int], counter: list[int], co
 
 
 def substream_blocks(
-    engine: str, key: list[int], counter: list[int], attempt: int, count: int, device: torch.device, chosen: Tensor | None
+    engine: str,
+    key: list[int],
+    counter: list[int],
+    attempt: int,
+    count: int,
+    device: torch.device,
+    chosen: Tensor | None,
 ) -> Tensor:
     """Blocks of the elements that begin at a counter: int64 [n, 4]."""
     base = sum(word << 32 * i for i, word in enumerate(counter)) + (attempt << 96)

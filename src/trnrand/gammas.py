@@ -9,12 +9,12 @@ from torch import Tensor
 
 from trnrand import maths
 from trnrand.gamma import normals_of, standard_gamma
-from trnrand.request import Number, Request
+from trnrand.request import Number, Request, drawing
 from trnrand.source import Source
-from trnsci import ArgumentError, array_function
+from trnsci import ArgumentError
 
 
-@array_function
+@drawing
 def beta(
     *size: Any,
     a: Number,
@@ -50,7 +50,7 @@ def beta(
     return request.finish(torch.where(total > 0, x / torch.where(total > 0, total, 1.0), certain))
 
 
-@array_function
+@drawing
 def chi_squared(
     *size: Any,
     df: Number,
@@ -80,7 +80,7 @@ def chi_squared(
     return request.finish(2.0 * standard_gamma(request, 0.5 * request.tensor("df")))
 
 
-@array_function
+@drawing
 def student_t(
     *size: Any,
     df: Number,
@@ -117,7 +117,7 @@ def student_t(
     return request.finish(request.parameter("loc") + request.parameter("scale") * made)
 
 
-@array_function
+@drawing
 def f(
     *size: Any,
     dfnum: Number,
@@ -151,7 +151,7 @@ def f(
     return request.finish((x / above) / (y / below))
 
 
-@array_function
+@drawing
 def dirichlet(
     *size: Any,
     alpha: Tensor,
@@ -179,7 +179,9 @@ def dirichlet(
     if not isinstance(alpha, Tensor):
         alpha = torch.as_tensor(alpha, dtype=torch.float64)
     if alpha.ndim < 1 or alpha.shape[-1] < 1:
-        raise ArgumentError(op="dirichlet", argument="shape of alpha", got=tuple(alpha.shape), expected="[..., K], K >= 1")
+        raise ArgumentError(
+            op="dirichlet", argument="shape of alpha", got=tuple(alpha.shape), expected="[..., K], K >= 1"
+        )
     whole = (*_batch(size), alpha.shape[-1]) if size else ()
     parameters = {"alpha": (alpha, "positive")}
     request = Request("dirichlet", whole, generator, dtype=dtype, device=device, out=out, parameters=parameters)

@@ -24,7 +24,7 @@ def _method(function: Callable[P, Tensor]) -> Callable[Concatenate[Any, P], Tens
     """A distribution as a method: the generator is ``self``."""
 
     @functools.wraps(function)
-    def bound(self: Any, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+    def bound(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Tensor:
         kwargs["generator"] = self
         return function(*args, **kwargs)
 
@@ -35,7 +35,8 @@ class Generator(Source):
     """Random numbers from a seed: the same bits on every backend, for every tile, shape, call splitting and partition.
 
     Args:
-        seed: an integer below 2**64 (Philox) or 2**128 (Threefry), which is the key; a `Stream`; or ``None`` for a seed of
+        seed: an integer below 2**64 (Philox) or 2**128 (Threefry), which is the key; a `Stream`; or ``None`` for a
+            seed of
             the operating system.
         engine: ``"philox4x32"`` or ``"threefry4x32"``.
 

@@ -133,4 +133,5 @@ def _nki(bases: list[int], first: int, count: int, wide: bool, device: str) -> T
     end = min(KERNEL_LIMIT, 1 << (first + rows * row - 1).bit_length())
     counts = [_digits(end, base) for base in bases]
     made: Tensor = launch(kernels.halton, start, bases=tuple(bases), digits=tuple(counts), rows=rows, row=row)
-    return made.reshape(rows * row, len(bases))[:count].contiguous().to(device)
+    made = made.reshape(rows * row, len(bases))[:count].contiguous()
+    return made if made.is_meta else made.to(device)

@@ -53,7 +53,7 @@ def words(values: Sequence[int]) -> ctypes.Array[ctypes.c_uint32]:
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:
-    """Fresh memory. On the CPU large arrays are NumPy's, which asks for huge pages: touching them first costs far less."""
+    """Fresh memory; large arrays of the CPU are NumPy's, which asks for huge pages and so is cheaper to touch first."""
     if torch.device(device).type != "cpu" or math.prod(shape) < _LARGE or torch.compiler.is_compiling():
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.from_numpy(np.empty(shape, _NUMPY[dtype]))
@@ -68,14 +68,29 @@ def fill(
 
 
 def sampler(
-    library: ctypes.CDLL, name: str, engine: Engine, key: Sequence[int], base: Sequence[int], first: int, parameter: Tensor, count: int
+    library: ctypes.CDLL,
+    name: str,
+    engine: Engine,
+    key: Sequence[int],
+    base: Sequence[int],
+    first: int,
+    parameter: Tensor,
+    count: int,
 ) -> Tensor:
     """``count`` gamma or Poisson variates as float64; ``parameter`` is float64, of one element or of ``count``."""
     parameter = parameter.contiguous()
     out = empty((count,), torch.float64)
     step = 1 if parameter.numel() == count else 0
     getattr(library, f"trnrand_{name}")(
-        engine.number, words(key), words(base), first, count, parameter.data_ptr(), step, out.data_ptr(), torch.get_num_threads()
+        engine.number,
+        words(key),
+        words(base),
+        first,
+        count,
+        parameter.data_ptr(),
+        step,
+        out.data_ptr(),
+        torch.get_num_threads(),
     )
     return out
 

@@ -1,9 +1,9 @@
 """Square root, logarithm, exponential, sine and cosine as fixed sequences of exactly rounded operations.
 
-Library functions differ in the last bits between machines and devices, and a random variate must not. Everything here is
-additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way only, so CPU, GPU and the
-compiled loops (``native/numbers.h``, the same steps in C) give the same bits. Errors stay below one unit in the last place
-for `log` and `exp`, and below 2**-52 absolutely for `turn`. Gradients are those of the mathematical functions.
+Library functions differ in the last bits between machines and devices, and a random variate must not. Everything here
+is additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way only, so CPU, GPU and the
+compiled loops (``native/numbers.h``, the same steps in C) give the same bits. Errors stay below one unit in the last
+place for `log` and `exp`, and below 2**-52 absolutely for `turn`. Gradients are those of the mathematical functions.
 """
 
 from __future__ import annotations
@@ -100,20 +100,20 @@ class _Exp(torch.autograd.Function):
 
 
 def sqrt(x: Tensor) -> Tensor:
-    """Square root, correctly rounded."""
-    made: Tensor = _Sqrt.apply(x)
+    """The square root, correctly rounded."""
+    made: Tensor = _Sqrt.apply(x)  # type: ignore[no-untyped-call]
     return made
 
 
 def log(x: Tensor) -> Tensor:
     """Natural logarithm of positive normal float64."""
-    made: Tensor = _Log.apply(x)
+    made: Tensor = _Log.apply(x)  # type: ignore[no-untyped-call]
     return made
 
 
 def exp(x: Tensor) -> Tensor:
-    """Exponential of float64: 0 below -708, exp(709) above 709."""
-    made: Tensor = _Exp.apply(x)
+    """Exponential of float64; 0 below -708, and held at its value of 709 above."""
+    made: Tensor = _Exp.apply(x)  # type: ignore[no-untyped-call]
     return made
 
 

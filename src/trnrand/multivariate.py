@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from trnrand.normal import standard
-from trnrand.request import Request
+from trnrand.request import Request, drawing
 from trnrand.source import Source, shape_of
-from trnsci import ArgumentError, NotPositiveDefinite, array_function, check
+from trnsci import ArgumentError, NotPositiveDefinite, check
 
 
-@array_function
+@drawing
 def multivariate_normal(
     *size: Any,
     mean: Tensor,
@@ -50,7 +50,9 @@ def multivariate_normal(
     batch = check.broadcast(op, mean=tuple(mean.shape[:-1]), covariance=tuple(covariance.shape[:-2]))
     shape = shape_of(op, size) if size else batch
     if check.broadcast_shape(shape, batch) != shape:
-        raise ArgumentError(op=op, argument="size", got={"size": shape, "parameters": batch}, hint="Parameters must broadcast to size")
+        raise ArgumentError(
+            op=op, argument="size", got={"size": shape, "parameters": batch}, hint="Parameters must broadcast to size"
+        )
     for name, value in (("mean", mean), ("covariance", covariance)):
         if not value.is_meta and not bool(torch.isfinite(value).all()):
             raise ArgumentError(op=op, argument=name, got="an entry that is not finite", expected="finite numbers")
@@ -81,10 +83,13 @@ def _factor(covariance: Tensor, method: str) -> Tensor:
     bound = 16 * wide.shape[-1] * torch.finfo(wide.dtype).eps * largest
     if not values.is_meta and bool((values < -bound).any()):
         index = int((values < -bound).nonzero()[0][-1])
-        raise NotPositiveDefinite(op="multivariate_normal", index=index, hint="The covariance has a negative eigenvalue")
+        raise NotPositiveDefinite(
+            op="multivariate_normal", index=index, hint="The covariance has a negative eigenvalue"
+        )
     return vectors * values.clamp(min=0).sqrt().unsqueeze(-2)
 
 
+@drawing
 def unit_vector(
     *size: Any,
     dim: int = 3,
@@ -108,13 +113,16 @@ def unit_vector(
     """
     if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
         raise ArgumentError(op="unit_vector", argument="dim", got=dim, expected="a positive integer")
-    request = Request("unit_vector", (shape_of("unit_vector", size),), generator, dtype=dtype, device=device, out=out, event=(dim,))
+    request = Request(
+        "unit_vector", (shape_of("unit_vector", size),), generator, dtype=dtype, device=device, out=out, event=(dim,)
+    )
     z = standard(request).double().reshape(-1, dim)
     length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     first = torch.nn.functional.one_hot(torch.zeros(len(z), dtype=torch.int64, device=z.device), dim).double()
     return request.finish(torch.where(length > 0, z / torch.where(length > 0, length, 1.0), first))
 
 
+@drawing
 def orthogonal(
     *size: Any,
     n: int,
@@ -139,7 +147,9 @@ def orthogonal(
         raise ArgumentError(op="orthogonal", argument="n", got=n, expected="a positive integer")
     floats = (torch.float32, torch.float64)
     shape = shape_of("orthogonal", size)
-    request = Request("orthogonal", (shape,), generator, dtype=dtype, device=device, dtypes=floats, event=(n, n), whole=not shape)
+    request = Request(
+        "orthogonal", (shape,), generator, dtype=dtype, device=device, dtypes=floats, event=(n, n), whole=not shape
+    )
     z = standard(request).reshape(-1, n, n)
     q, r = torch.linalg.qr(z)
     signs = torch.where(torch.diagonal(r, dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(q.dtype)

@@ -13,13 +13,13 @@ from trnrand.engines import ENGINES, pure_words
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import normal as kernels
 from trnrand.quantiles import normal_quantile
-from trnrand.request import Number, Request, half_open
+from trnrand.request import Number, Request, drawing, half_open
 from trnrand.source import Source
 from trnrand.uniform import cost
-from trnsci import Op, array_function, check
+from trnsci import Op, check
 
 
-@array_function
+@drawing
 def normal(
     *size: Any,
     loc: Number = 0.0,
@@ -43,9 +43,9 @@ def normal(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        ``loc + scale * z``, with gradients to ``loc`` and ``scale``. Up to float32 ``z`` is made in float32 from 24 bits for
-        the radius (so ``|z| <= 5.77``) and 24 for the angle; in float64 from 53 each (``|z| <= 8.58``). Elements
-        2j and 2j + 1 of the stream are a pair, wherever calls begin and end.
+        ``loc + scale * z``, with gradients to ``loc`` and ``scale``. Up to float32 ``z`` is made in float32 from 24
+        bits for the radius (so ``|z| <= 5.77``) and 24 for the angle; in float64 from 53 each (``|z| <= 8.58``).
+        Elements 2j and 2j + 1 of the stream are a pair, wherever calls begin and end.
 
     Raises:
         ArgumentError: a parameter is not finite or ``scale`` is negative. Nothing was drawn.
@@ -67,7 +67,7 @@ def normal(
 
 
 def standard(request: Request, final: bool = False) -> Tensor:
-    """Standard normals of a request, in float64 for that dtype and in float32 for the others; ``final`` allows ``out``."""
+    """Standard normals of a request, float64 or float32; ``final`` allows them to go straight to ``out``."""
     wide = request.dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
     place = (*placed(stream, first, 2 if wide else 4), request.count, wide, str(request.device))
@@ -82,9 +82,7 @@ def located(request: Request, z: Tensor) -> Tensor:
     return request.tensor("loc").to(z.dtype) + request.tensor("scale").to(z.dtype) * z
 
 
-def _fake(
-    engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
-) -> Tensor:
+def _fake(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
     return torch.empty(count, dtype=torch.float64 if wide else torch.float32, device=device)
 
 
@@ -92,9 +90,7 @@ _normal = Op("trnrand::normal", fake=_fake, cost=cost)
 
 
 @_normal.impl("pytorch")
-def _pytorch(
-    engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
-) -> Tensor:
+def _pytorch(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
     out = host.empty((count,), torch.float64 if wide else torch.float32, device)
     _pytorch_into(out, engine, key, counter, skip, count, wide, device)
     return out

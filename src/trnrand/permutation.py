@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnrand import maths
 from trnrand.bits import stream_words
 from trnrand.discrete import inverted, randint, weights_of
-from trnrand.request import INTEGERS, Request
+from trnrand.request import INTEGERS, Request, drawing
 from trnrand.source import Source, shape_of
-from trnsci import ArgumentError, DtypeError, array_function
+from trnsci import ArgumentError, DtypeError
 
 
-@array_function
+@drawing
 def permutation(
     x: int | Tensor,
     *,
@@ -29,21 +30,27 @@ def permutation(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        int64 [x], or a copy of ``x``. Every element gets a key of 64 random bits, and a stable sort orders the keys, so devices
-        agree; two of N keys are equal with a chance below N**2 / 2**65, and then keep their order.
+        int64 [x], or a copy of ``x``. Every element gets a key of 64 random bits, and a stable sort orders the keys,
+        so devices agree; two of N keys are equal with a chance below N**2 / 2**65, and then keep their order.
     """
     order, request = _order("permutation", x, device, generator)
     return request.finish(order) if not isinstance(x, Tensor) else _gathered(request, x, order)
 
 
-@array_function
+@drawing
 def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
     """Put the rows of ``x`` in random order, in place; the order is that of `permutation`. Returns ``x``."""
     if not isinstance(x, Tensor):
         raise DtypeError(op="shuffle", argument="x", got=type(x), expected="a tensor")
     order, request = _order("shuffle", x, None, generator)
     if request.source.size > 1:
-        raise ArgumentError(op="shuffle", argument="generator", got="a partitioned one", expected="one that is not", hint="Take rows of permutation(x)")
+        raise ArgumentError(
+            op="shuffle",
+            argument="generator",
+            got="a partitioned one",
+            expected="one that is not",
+            hint="Take rows of permutation(x)",
+        )
     x.copy_(x[order])
     request.commit()
     return x
@@ -77,7 +84,7 @@ def _gathered(request: Request, x: Tensor, order: Tensor) -> Tensor:
     return made
 
 
-@array_function
+@drawing
 def choice(
     a: int | Tensor,
     *size: Any,
@@ -101,7 +108,8 @@ def choice(
         proportion to the weights of those left (Efraimidis and Spirakis).
 
     Raises:
-        ArgumentError: ``a`` is empty and something is asked of it, ``p`` does not fit, or more is asked without replacement
+        ArgumentError: ``a`` is empty and something is asked of it, ``p`` does not fit, or more is asked without
+            replacement
             than there is. Nothing was drawn.
     """
     n = a.shape[0] if isinstance(a, Tensor) and a.ndim else a
@@ -120,24 +128,26 @@ def choice(
     there = n if weights is None or weights.is_meta else int((weights > 0).sum())
     if not replace and wanted > there:
         got = {"size": wanted, "elements": there}
-        raise ArgumentError(op="choice", argument="size", got=got, hint="Without replacement there are not so many; pass replace=True")
-    if replace and weights is None:
-        index = randint(*shape, high=max(n, 1), device=where, generator=generator) if shape else randint(high=n, device=where, generator=generator)
-    elif replace:
+        raise ArgumentError(
+            op="choice", argument="size", got=got, hint="Without replacement there are not so many; pass replace=True"
+        )
+    if not replace:
+        index = _distinct(n, shape, wanted, weights, where, generator)
+    elif weights is None:
+        index = randint(shape, high=max(n, 1), device=where, generator=generator)
+    else:
         request = Request("choice", (shape,), generator, device=where, dtypes=(torch.int64, *INTEGERS))
         index = request.finish(inverted(request, weights, request.open_unit()))
-    else:
-        index = _distinct(n, shape, wanted, weights, where, generator)
     return a[index] if isinstance(a, Tensor) else index
 
 
-def _distinct(n: int, shape: tuple[int, ...], wanted: int, weights: Tensor | None, device: Any, generator: Source | None) -> Tensor:
+def _distinct(
+    n: int, shape: tuple[int, ...], wanted: int, weights: Tensor | None, device: Any, generator: Source | None
+) -> Tensor:
     request = Request("choice", (n,), generator, device=device, dtypes=(torch.int64,), whole=True)
     if weights is None:
         order = order_of(request)
     else:
-        from trnrand import maths
-
         keys = -maths.log(request.open_unit()) / torch.where(weights > 0, weights, 1.0)
         order = torch.argsort(torch.where(weights > 0, keys, float("inf")), stable=True)
     made = order[:wanted].reshape(shape)

@@ -11,15 +11,15 @@ from trnrand import host, maths
 from trnrand.engines import ENGINES
 from trnrand.gamma import _words_at, substream_blocks
 from trnrand.reject import Blocks, at, by_case, rejected
-from trnrand.request import FLOATS, INTEGERS, Number, Request, half_open, open_unit, substream
+from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
 from trnrand.source import Source
-from trnsci import Cost, Op, array_function
+from trnsci import Cost, Op
 
 # below it the chance of no event is worth beginning from
 SMALL = 10.0
 
 
-@array_function
+@drawing
 def poisson(
     *size: Any,
     rate: Number,
@@ -51,7 +51,9 @@ def poisson(
     """
     dtypes = (torch.int64, *INTEGERS, *FLOATS)
     parameters = {"rate": (rate, "rate")}
-    request = Request("poisson", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=dtypes)
+    request = Request(
+        "poisson", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=dtypes
+    )
     return request.finish(poisson_of(request, request.tensor("rate").detach()))
 
 

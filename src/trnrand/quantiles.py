@@ -9,7 +9,8 @@ from torch import Tensor
 
 from trnrand import maths
 
-# Wichura's rational functions (algorithm AS 241, 1988), highest power first: |p - 1/2| <= 0.425, and two ranges of the tail
+# Wichura's rational functions (algorithm AS 241, 1988), highest power first: |p - 1/2| <= 0.425, and two ranges of
+# the tail
 _CENTRE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
      1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),

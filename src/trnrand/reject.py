@@ -47,7 +47,9 @@ def blocks_of(blocks: Blocks, elements: Tensor) -> Blocks:
     return subset
 
 
-def by_case(cases: Tensor, blocks: Blocks, yes: Callable[[Blocks, Tensor], Tensor], no: Callable[[Blocks, Tensor], Tensor]) -> Tensor:
+def by_case(
+    cases: Tensor, blocks: Blocks, yes: Callable[[Blocks, Tensor], Tensor], no: Callable[[Blocks, Tensor], Tensor]
+) -> Tensor:
     """Two samplers for two kinds of elements; each gets its blocks and its elements' numbers."""
     result = torch.empty(cases.shape, dtype=torch.float64, device=cases.device)
     for holds, sampler in ((True, yes), (False, no)):

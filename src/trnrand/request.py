@@ -5,9 +5,10 @@ Nothing moves before `Request.finish`, so an error anywhere leaves the generator
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from trnrand.bits import block_words, stream_words
 from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, DtypeError, array_function, check
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -34,6 +35,23 @@ RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 _ZERO_IS_FINE = frozenset(RULES) - {"positive", "positive probability"}
+
+P = ParamSpec("P")
+
+
+def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """What a function that draws is decorated with: NumPy in, NumPy out; and ``torch.compile`` leaves it to eager mode.
+
+    A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it.
+    """
+    eager = array_function(function)
+    outside = torch.compiler.disable(eager)
+
+    @functools.wraps(function)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        return outside(*args, **kwargs) if torch.compiler.is_compiling() else eager(*args, **kwargs)
+
+    return drawn
 
 
 class Request:
@@ -67,7 +85,9 @@ class Request:
         self.op = op
         if generator is not None and not isinstance(generator, Source):
             hint = "torch's own generators have another engine; make one with trnrand.Generator(seed)"
-            raise DtypeError(op=op, argument="generator", got=type(generator), expected="a trnrand.Generator", hint=hint)
+            raise DtypeError(
+                op=op, argument="generator", got=type(generator), expected="a trnrand.Generator", hint=hint
+            )
         self.source = generator or default()
         given = {name: value for name, (value, _) in (parameters or {}).items()}
         self._parameters = {name: checked(op, name, value, rule) for name, (value, rule) in (parameters or {}).items()}
@@ -149,8 +169,10 @@ class Request:
 
 
 def substream(stream: Stream, slot: int, attempt: int) -> Stream:
-    """The stream whose block ``i`` belongs to element ``i``: ``slot`` keeps the parts of one draw apart, then attempts."""
-    return Stream(stream.key, stream.engine, (stream.base ^ SUBSTREAM) + (slot << 116) + (attempt << 96) & (1 << 128) - 1)
+    """The stream whose block ``i`` is element ``i``'s: ``slot`` keeps parts of one draw apart, then attempts."""
+    return Stream(
+        stream.key, stream.engine, (stream.base ^ SUBSTREAM) + (slot << 116) + (attempt << 96) & (1 << 128) - 1
+    )
 
 
 def half_open(low: Tensor, high: Tensor) -> Tensor:
@@ -180,9 +202,9 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
         raise DtypeError(op=op, argument=name, got=type(value), expected="a number or a tensor")
     number = float(value)
     # the commonest arguments need no tensor to be tested
-    if number != 1.0 and not (number == 0.0 and rule in _ZERO_IS_FINE):
-        if not bool(test(torch.tensor(number, dtype=torch.float64))):
-            raise ArgumentError(op=op, argument=name, got=value, expected=words)
+    known = number == 1.0 or (number == 0.0 and rule in _ZERO_IS_FINE)
+    if not known and not bool(test(torch.tensor(number, dtype=torch.float64))):
+        raise ArgumentError(op=op, argument=name, got=value, expected=words)
     return number
 
 

@@ -12,9 +12,9 @@ from trnrand.bits import placed, rounds
 from trnrand.kernels import sketch as kernels
 from trnrand.normal import _normal
 from trnrand.quasi import whole_number
-from trnrand.request import Request
+from trnrand.request import Request, drawing
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, Op, array_function, check
+from trnsci import ArgumentError, Cost, Op, check
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 
@@ -22,7 +22,7 @@ from trnsci.nki import P_MAX, launch
 KERNEL_LIMIT = P_MAX * 96 * 256
 
 
-@array_function
+@drawing
 def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
     """Project the rows of ``a``: ``normals.T @ a``, where ``normals`` is what ``normal(M, size)`` would give.
 
@@ -104,6 +104,12 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
         return {}
     spec = saved.a
     noise = _normal(
-        saved.engine, saved.key, saved.counter, saved.skip, spec.shape[0] * saved.size, grad.dtype == torch.float64, str(grad.device)
+        saved.engine,
+        saved.key,
+        saved.counter,
+        saved.skip,
+        spec.shape[0] * saved.size,
+        grad.dtype == torch.float64,
+        str(grad.device),
     )
     return {"a": noise.view(spec.shape[0], saved.size) @ grad}

@@ -31,7 +31,8 @@ class Sobol(Sequence):
 
     Args:
         d: dimensions, 1 to 21 201.
-        scramble: ``False``; ``True`` or ``"owen"`` for nested uniform scrambling by hashing; ``"lms"`` for a random linear
+        scramble: ``False``; ``True`` or ``"owen"`` for nested uniform scrambling by hashing; ``"lms"`` for a random
+            linear
             matrix and a digital shift.
         generator: where the scrambling comes from.
 
@@ -104,7 +105,12 @@ def _mixed(plain: Tensor, stream: Stream) -> Tensor:
     """Direction numbers times a random lower triangular matrix of bits for each dimension, and a random shift."""
     d = plain.shape[1]
     v = plain.numpy().view(np.uint64)
-    words = stream_words(stream, 0, 2 * d * (BITS + 1), torch.device("cpu")).numpy().astype(np.uint64).reshape(d, BITS + 1, 2)
+    words = (
+        stream_words(stream, 0, 2 * d * (BITS + 1), torch.device("cpu"))
+        .numpy()
+        .astype(np.uint64)
+        .reshape(d, BITS + 1, 2)
+    )
     random = words[..., 1] << np.uint64(32) | words[..., 0]
     made = np.zeros_like(v)
     for i in range(BITS):

@@ -94,7 +94,9 @@ class Source(torch.Generator):
             raise ArgumentError(op="partition", argument="rank", got={"rank": rank, "size": size}, expected=expected)
         if self.size > 1:
             got = f"share {self.rank} of {self.size}"
-            raise ArgumentError(op="partition", argument="generator", got=got, expected="a generator that is not partitioned")
+            raise ArgumentError(
+                op="partition", argument="generator", got=got, expected="a generator that is not partitioned"
+            )
         part = type(self)(self.stream)
         part.rank, part.size = rank, size
         return part
@@ -116,7 +118,9 @@ class Source(torch.Generator):
         """Return to what `get_state` gave."""
         if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.numel() != STATE_BYTES:
             got = f"{tuple(state.shape)} {state.dtype}" if isinstance(state, Tensor) else type(state)
-            raise ArgumentError(op="set_state", argument="state", got=got, expected=f"{STATE_BYTES} uint8, from get_state")
+            raise ArgumentError(
+                op="set_state", argument="state", got=got, expected=f"{STATE_BYTES} uint8, from get_state"
+            )
         raw, found = bytes(state.cpu().tolist()), {}
         for name, width in _FIELDS:
             found[name], raw = int.from_bytes(raw[:width], "little"), raw[width:]
@@ -140,7 +144,8 @@ class Source(torch.Generator):
 
     def __repr__(self) -> str:
         share = f", share {self.rank} of {self.size}" if self.size > 1 else ""
-        return f"{type(self).__name__}(seed={self.stream.key}, engine={self.stream.engine!r}, position={self.position}{share})"
+        where = f"seed={self.stream.key}, engine={self.stream.engine!r}, position={self.position}"
+        return f"{type(self).__name__}({where}{share})"
 
 
 def _restored(kind: type[Source], state: Tensor) -> Source:
@@ -208,7 +213,9 @@ def rows(source: Source, op: str, shape: tuple[int, ...]) -> tuple[int, int]:
     if source.size == 1:
         return 0, shape[0] if shape else 1
     if not shape:
-        raise ArgumentError(op=op, argument="size", got=(), expected="at least one axis, because the generator is partitioned")
+        raise ArgumentError(
+            op=op, argument="size", got=(), expected="at least one axis, because the generator is partitioned"
+        )
     each, more = divmod(shape[0], source.size)
     start = source.rank * each + min(source.rank, more)
     return start, start + each + (source.rank < more)

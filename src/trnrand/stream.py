@@ -61,7 +61,7 @@ class Stream:
         return replace(self, position=position)
 
     def jump(self, times: int = 1) -> Stream:
-        """The same key, ``times`` * 2**64 blocks further: a stream that shares no word with this one for 2**66 words."""
+        """The same key, ``times`` * 2**64 blocks further: it shares no word with this one for 2**66 words."""
         return replace(self, base=(self.base + (times << 64)) % (1 << 128))
 
     def split(self, count: int = 2) -> tuple[Stream, ...]:

@@ -12,15 +12,15 @@ from trnrand.bits import launched, placed, stream_words, words_cost
 from trnrand.engines import ENGINES, pure_words
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import uniform as kernels
-from trnrand.request import Number, Request, half_open
+from trnrand.request import Number, Request, drawing, half_open
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, Op, array_function, check
+from trnsci import ArgumentError, Cost, Op, check
 
 # bits of a result in [0, 1) that a dtype holds exactly
 BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 
 
-@array_function
+@drawing
 def uniform(
     *size: Any,
     low: Number = 0.0,
@@ -44,8 +44,9 @@ def uniform(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        ``low + (high - low) * u``. In [0, 1) ``u`` is a multiple of 2**-24 (float32), 2**-11 (float16), 2**-8 (bfloat16)
-        or 2**-53 (float64, two words an element). An end that is excluded is never returned, rounding included.
+        ``low + (high - low) * u``. In [0, 1) ``u`` is a multiple of 2**-24 (float32), 2**-11 (float16),
+        2**-8 (bfloat16) or 2**-53 (float64, two words an element). An end that is excluded is never returned,
+        rounding included.
 
     Raises:
         ArgumentError: ``low >= high``, an end is not finite, or shapes do not fit. Nothing was drawn.
@@ -84,9 +85,9 @@ def _unit(request: Request, ends: str) -> Tensor:
         return request.open_unit() if wide else _open_unit32(request)
     stream, first = request.claim(2 if wide else 1)
     place = (*placed(stream, first, 2 if wide else 4), request.count, wide, str(request.device))
-    if request.out is not None and ends == "[)" and request.dtype in (torch.float32, torch.float64):
-        if request.out.is_contiguous():
-            return _uniform.write(request.out.view(-1), *place)
+    out = request.out
+    if ends == "[)" and out is not None and out.dtype.itemsize > 2 and out.is_contiguous():
+        return _uniform.write(out.view(-1), *place)
     made = _uniform(*place)
     if request.dtype.itemsize == 2:
         # cut, not rounded: rounding would reach 1
@@ -115,9 +116,7 @@ def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
     return made
 
 
-def _fake(
-    engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
-) -> Tensor:
+def _fake(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
     return torch.empty(count, dtype=torch.float64 if wide else torch.float32, device=device)
 
 
@@ -131,9 +130,7 @@ _uniform = Op("trnrand::uniform", fake=_fake, cost=cost)
 
 
 @_uniform.impl("pytorch")
-def _pytorch(
-    engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
-) -> Tensor:
+def _pytorch(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
     out = host.empty((count,), torch.float64 if wide else torch.float32, device)
     _pytorch_into(out, engine, key, counter, skip, count, wide, device)
     return out

@@ -64,7 +64,9 @@ def same_device(op: str, **values: Tensor) -> None:
 
 def equal(op: str, dimension: str, hint: str = "", **sizes: Any) -> None:
     """All sizes are equal: ``check.equal("gemm", "K", a=3, b=4)`` says that K differs and shows both."""
-    if len(set(sizes.values())) > 1:
+    first, *rest = sizes.values()
+    # Symbolic sizes of traced calls compare but do not hash.
+    if any(size != first for size in rest):
         raise ArgumentError(op=op, argument=dimension, got=sizes, hint=hint)
 
 

@@ -74,6 +74,8 @@ class Access:
                 limit=row,
                 hint="gather the rows into consecutive partitions with dma_copy",
             )
+        if len(t.shape) > 5:
+            self._rank_ok(t, role)
         if start == 0:
             if count <= 128:
                 return
@@ -88,6 +90,25 @@ class Access:
             limit={0: 128, 32: 32, 64: 64, 96: 32},
             hint="start at 0, 32, 64 or 96; move other rows there with dma_copy",
         )
+
+    def _rank_ok(self, t: NkiTensor, role: str) -> None:
+        """An access has four strided dimensions within a partition; those that continue each other count as one."""
+        dims: list[tuple[int, int]] = []
+        for n, step in zip(t.shape[1:], t.strides[1:], strict=True):
+            if n == 1:
+                continue
+            if dims and dims[-1][1] == step * n:
+                dims[-1] = (dims[-1][0] * n, step)
+            else:
+                dims.append((n, step))
+        if len(dims) > 4:
+            raise HardwareLimit(
+                f"{role} ({t.name}) {t.shape} is an access of {len(dims)} strided dimensions within each partition",
+                rule="access-rank",
+                got=len(dims),
+                limit=4,
+                hint="loop over one of them",
+            )
 
     def read(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> np.ndarray:
         """The elements of operand ``t`` (its own dtype). In timing-only mode an empty array stands in."""

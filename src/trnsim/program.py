@@ -298,7 +298,11 @@ class Launch:
         return [functools.partial(self._body, session, bound, by_name) for session in self.sessions]
 
     def _argument(self, value: Any, name: str) -> Any:
-        return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
+        try:
+            return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
+        except KernelError as error:
+            error.locate(kernel=self.name, instruction=None, line=None, target=self.params.target.name)
+            raise
 
     def _body(self, session: Session, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:

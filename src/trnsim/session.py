@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from trnsim.access import Access, shadow_of
@@ -123,6 +124,8 @@ class Session(Allocation, Access):
         index = self.clock
         record = None
         if self.trace is not None:
+            if self.state.get("no_reorder"):
+                cost["ordered"] = True
             record = Record(
                 index,
                 self.instr or "?",
@@ -173,7 +176,7 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
                 raise WrongArgument(
                     str(error).replace(f"{name}() ", ""),
                     rule="signature",
-                    hint=f"{name}{public_signature(fn)}",
+                    hint=f"{name}({', '.join(_parameter(p) for p in public_signature(fn).parameters.values())})",
                     kernel=session.kernel,
                     instruction=name,
                     line=session.line(),
@@ -204,6 +207,12 @@ def public_signature(fn: Callable[..., Any]) -> inspect.Signature:
     """The signature kernels see: without the session."""
     signature = inspect.signature(fn)
     return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _parameter(p: inspect.Parameter) -> str:
+    if p.default is p.empty:
+        return p.name
+    return f"{p.name}={p.default.name if isinstance(p.default, Enum) else repr(p.default)}"
 
 
 __all__ = [

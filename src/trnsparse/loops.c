@@ -41,6 +41,17 @@ typedef int64_t idx;
             }                                                                                                     \
         }                                                                                                         \
     }                                                                                                             \
+    /* y[col[p], :] += a[p] x[i, :] over all rows: the transpose without forming it; y starts at zero */            \
+    void spmmt_##NAME(idx rows, idx n, const idx *ptr, const idx *col, const T *restrict a, const T *restrict x,  \
+                      T *restrict y) {                                                                            \
+        for (idx i = 0; i < rows; i++)                                                                            \
+            for (idx p = ptr[i]; p < ptr[i + 1]; p++) {                                                           \
+                const T v = a[p];                                                                                 \
+                const T *restrict from = x + i * n;                                                               \
+                T *restrict row = y + col[p] * n;                                                                 \
+                for (idx j = 0; j < n; j++) row[j] += v * from[j];                                                \
+            }                                                                                                     \
+    }                                                                                                             \
     /* out[p] = sum_k a[row, k] b[col[p], k] for the entries of rows lo..hi */                                    \
     void sddmm_##NAME(idx lo, idx hi, idx n, const idx *ptr, const idx *col, const T *a, const T *b, T *out) {    \
         for (idx i = lo; i < hi; i++)                                                                             \

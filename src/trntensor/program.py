@@ -88,10 +88,10 @@ class Program:
                 result = step(x, y, precision, alpha if number == last else 1.0)
             del x, y
             live.append(result)
-        if self.steps[-1].right is None and len(self.steps) == 1 and alpha == 1:
-            # A permutation or a diagonal of an operand is its memory.
+        if len(self.steps) == 1 and self.steps[0].strategy in ("permute", "diagonal", "copy") and alpha == 1:
+            # A view of an operand is its memory.
             result = result.clone(memory_format=torch.contiguous_format)
-        return result.expand(self.result_shape) if result.shape != self.result_shape else result
+        return result
 
     def _run_sliced(self, operands: Sequence[Tensor], precision: Precision | None, alpha: complex) -> Tensor:
         result = operands[0].new_zeros(self.result_shape)
@@ -148,7 +148,7 @@ def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: A
     if count <= 2:
         return (tuple(range(count)),) if count else ()
     if optimize is False:
-        return ((0, 1), *((count - 2 - n, count - 1 - n) for n in range(1, count - 1)))
+        return ((0, 1), *((0, left - 1) for left in range(count - 1, 1, -1)))
     sizes = dict(equation.sizes)
     inputs = [
         frozenset(label for label, size in zip(labels, shape, strict=True) if size == sizes[label])

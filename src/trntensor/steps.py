@@ -109,7 +109,7 @@ def multiply(x: Tensor, y: Tensor, precision: Precision | None, alpha: complex =
     return product if alpha == 1 else product * alpha
 
 
-def _unary(labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], kept: str) -> tuple[str, View, int]:
+def unary(labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], kept: str) -> tuple[str, View, int]:
     """Drop broadcast axes, take diagonals and sum what nobody else needs: labels left, view so far, terms summed."""
     now = list(labels)
     fixed = []
@@ -147,7 +147,7 @@ def one_operand(
     place: int, labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], output: str
 ) -> ContractionStep:
     """The step from one operand to ``output``. Labels of ``output`` the operand lacks have been broadcast away."""
-    left, view, terms = _unary(labels, shape, sizes, output)
+    left, view, terms = unary(labels, shape, sizes, output)
     strategy: Strategy = "copy"
     if view.sums:
         strategy = "reduce"
@@ -172,11 +172,11 @@ def two_operands(
     output: str | None,
 ) -> tuple[ContractionStep, str]:
     """The step that multiplies two operands and keeps the labels in ``kept``; in the order ``output``, if given."""
-    a, a_view, a_terms = _unary(labels[0], shapes[0], sizes, kept + labels[1])
-    b, b_view, b_terms = _unary(labels[1], shapes[1], sizes, kept + labels[0])
+    a, a_view, a_terms = unary(labels[0], shapes[0], sizes, kept + labels[1])
+    b, b_view, b_terms = unary(labels[1], shapes[1], sizes, kept + labels[0])
     batch = "".join(label for label in a if label in b and label in kept)
     summed = "".join(label for label in a if label in b and label not in kept)
-    # A label both share but one has only broadcast: `_unary` kept it in the other alone, unneeded afterwards.
+    # A label both share but one has only broadcast: `unary` kept it in the other alone, unneeded afterwards.
     a, a_view, a_more = _drop(a, a_view, batch + summed + kept, sizes)
     b, b_view, b_more = _drop(b, b_view, batch + summed + kept, sizes)
     swap = output is not None and _prefers_swap(a, b, batch + summed, output)

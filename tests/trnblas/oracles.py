@@ -1,4 +1,4 @@
-"""SciPy's BLAS in double precision as the oracle, and the bound of a sum of products from the same call on magnitudes."""
+"""SciPy's BLAS in double precision as the oracle, and the bound of a sum of products."""
 
 import numpy as np
 import torch
@@ -27,7 +27,3 @@ def sum_bound(terms, magnitude, dtype):
     """A sum of ``terms`` products and two more roundings, in ``dtype``; complex numbers count twice."""
     wide, factor = (2 * terms + 1, 2**0.5) if dtype.is_complex else (terms, 1.0)
     return gamma(wide + 3, dtype) * factor * magnitude.abs() + torch.finfo(dtype).smallest_normal
-
-
-def sizes(value):
-    return value.abs() if isinstance(value, torch.Tensor) else abs(value)

@@ -109,8 +109,14 @@ def test_opcheck():
     [
         (lambda: gemv(1.0, torch.ones(2, 3), torch.ones(2)), "gemv: N differs: a has N=3, x has N=2"),
         (lambda: gemv(1.0, torch.ones(2, 3), torch.ones(3), trans=1), "gemv: M differs: a has M=2, x has M=3"),
-        (lambda: gemv(1.0, torch.ones(2, 3), torch.ones(3), 1.0), "y is None, expected a tensor [..., M], because beta"),
-        (lambda: gemv(1.0, torch.ones(2, 3), torch.ones(3), 1.0, torch.ones(3)), "gemv: M differs: a has M=2, y has M=3"),
+        (
+            lambda: gemv(1.0, torch.ones(2, 3), torch.ones(3), 1.0),
+            "y is None, expected a tensor [..., M], because beta",
+        ),
+        (
+            lambda: gemv(1.0, torch.ones(2, 3), torch.ones(3), 1.0, torch.ones(3)),
+            "gemv: M differs: a has M=2, y has M=3",
+        ),
         (lambda: gemv(1.0, torch.ones(2, 3), torch.ones(3), trans="q"), "trans is 'q', expected one of"),
         (lambda: gemv(1.0, torch.ones(3), torch.ones(3)), "shape of a is (3,), expected at least 2"),
         (lambda: ger(1.0, torch.ones(2), torch.ones(3), torch.ones(2, 2)), "b has N=3, c has N=2"),
@@ -120,4 +126,3 @@ def test_bad_arguments_are_named(call, text):
     with pytest.raises(ArgumentError) as caught:
         call()
     assert text in str(caught.value)
-

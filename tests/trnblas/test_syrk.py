@@ -139,16 +139,32 @@ def test_opcheck_and_plan():
     ("kind", "call", "text"),
     [
         (ArgumentError, lambda: syrk(1.0, torch.ones(2, 3), 1.0), "c is None, expected a tensor [..., N, N], because"),
-        (ArgumentError, lambda: syrk(1.0, torch.ones(2, 3), 1.0, torch.ones(3, 3)), "syrk: N differs: a has N=2, c has N=3"),
-        (ArgumentError, lambda: syrk(1.0, torch.ones(2, 3), 1.0, torch.ones(2, 3)), "shape of c is (2, 3), expected [..., N, N]"),
+        (
+            ArgumentError,
+            lambda: syrk(1.0, torch.ones(2, 3), 1.0, torch.ones(3, 3)),
+            "syrk: N differs: a has N=2, c has N=3",
+        ),
+        (
+            ArgumentError,
+            lambda: syrk(1.0, torch.ones(2, 3), 1.0, torch.ones(2, 3)),
+            "shape of c is (2, 3), expected [..., N, N]",
+        ),
         (ArgumentError, lambda: syrk(1.0, torch.ones(2, 3) + 0j, trans="c"), "trans is 'c', expected 'n' or 't'"),
         (ArgumentError, lambda: herk(1.0, torch.ones(2, 3) + 0j, trans="t"), "trans is 't', expected 'n' or 'c'"),
         (DtypeError, lambda: herk(1j, torch.ones(2, 3) + 0j), "alpha is 1j, expected a real number"),
-        (ArgumentError, lambda: syr2k(1.0, torch.ones(2, 3), torch.ones(3, 3)), "a has shape=(2, 3), b has shape=(3, 3)"),
-        (ArgumentError, lambda: syrk(1.0, torch.ones(2, 3), lower="x"), "lower is 'x', expected one of False, True, 'u', 'l'"),
+        (
+            ArgumentError,
+            lambda: syr2k(1.0, torch.ones(2, 3), torch.ones(3, 3)),
+            "a has shape=(2, 3), b has shape=(3, 3)",
+        ),
+        (
+            ArgumentError,
+            lambda: syrk(1.0, torch.ones(2, 3), lower="x"),
+            "lower is 'x', expected one of False, True, 'u', 'l'",
+        ),
         (ArgumentError, lambda: syr(1.0, torch.ones(2), 0, torch.ones(3, 3)), "syr: N differs: x has N=2, a has N=3"),
     ],
-)  # fmt: skip
+)
 def test_bad_arguments_are_named(kind, call, text):
     with pytest.raises(kind) as caught:
         call()

@@ -15,14 +15,14 @@ UP = 2.0**64
 
 @jit
 def dot(x_hbm, y_hbm=None, mode="dot"):
-    B, P, W = x_hbm.shape
+    B, P = x_hbm.shape[0], x_hbm.shape[1]
     if mode == "iamax" or mode == "iamin":
         return _extremes(x_hbm, mode == "iamax")
     S = 3 if mode == "nrm2" else 2 if mode == "compensated" else 1
     out_hbm = nl.ndarray((S, B, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [S, B, 1]
     for b in tiles(B, P_MAX):
         sums_sb = []
-        for s in range(S):
+        for _ in range(S):
             sums_sb.append(nl.ndarray((P, b.size), dtype=nl.float32, buffer=nl.sbuf))  # [P, b]
         for i in range(b.size):
             _vector(sums_sb, x_hbm, y_hbm, b.start + i, i, mode)
@@ -41,7 +41,7 @@ def _vector(sums_sb, x_hbm, y_hbm, row, column, mode):
     P, W = x_hbm.shape[1], x_hbm.shape[2]
     parts = tiles(W, WIDTH)
     part_sb = []
-    for s in range(len(sums_sb)):
+    for _ in range(len(sums_sb)):
         part_sb.append(nl.ndarray((P, len(parts)), dtype=nl.float32, buffer=nl.sbuf))  # [P, T]
     for w in parts:
         x_sb = load(x_hbm[row, 0:P_MAX, w.span])  # [P, w]

@@ -1,8 +1,8 @@
 """c[B, M, N] = activation(alpha * aT[B, K, M].T @ b[B, K, N] + beta * c[B, M, N] + bias[N]).
 
-A block of up to four row tiles of ``a`` stays in SBUF while the columns of ``b`` stream past, or lie there too when all
-of ``b`` fits; each tile of ``b`` feeds one matmul per row tile, every one into its own PSUM bank. Two sets of four banks
-alternate, so that one set drains while the other fills. Bound by the Tensor Engine once K >= 4 * K_TILE.
+A block of up to four row tiles of ``a`` stays in SBUF while the columns of ``b`` stream past, or lie there too when
+all of ``b`` fits; each tile of ``b`` feeds one matmul per row tile, every one into its own PSUM bank. Two sets of four
+banks alternate, so that one set drains while the other fills. Bound by the Tensor Engine once K >= 4 * K_TILE.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, require, store, tiles

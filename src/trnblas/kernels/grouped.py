@@ -11,8 +11,7 @@ from trnsci.nki import jit, nl
 def grouped(aT_hbm, b_hbm, half=False):
     found = []
     for g in range(len(aT_hbm)):
-        K, M = aT_hbm[g].shape[1], aT_hbm[g].shape[2]
-        N = b_hbm[g].shape[2]
+        M, N = aT_hbm[g].shape[2], b_hbm[g].shape[2]
         dtype = aT_hbm[g].dtype if half else nl.float32
         out_hbm = nl.ndarray((1, M, N), dtype=dtype, buffer=nl.shared_hbm)  # [1, M_g, N_g]
         _product(out_hbm, aT_hbm[g], b_hbm[g], (None, None, None, "none"), 0, 0, 0)

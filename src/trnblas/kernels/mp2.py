@@ -1,4 +1,4 @@
-"""partials[Q, I, J] = left[q, i] right[q, j] u_q . Y_ij . u_q  with  Y_ab = T_ab (2 T_ab - T_ba), T[I V, J V].
+"""partials[Q, L, J] = left[q, i] right[q, j] u_q . Y_ij . u_q  with  Y_ab = T_ab (2 T_ab - T_ba), T[L V, J V].
 
 The Tensor Engine transposes blocks of T into PSUM and, instead of dividing by orbital energies, multiplies Y by the
 exponentials u[V, Q]. Per element the Vector Engine does two operations, each with one operand in PSUM, which is its
@@ -14,14 +14,14 @@ TOGETHER = 4
 @jit
 def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
     V, Q = u_hbm.shape
-    I, J = left_hbm.shape[1], right_hbm.shape[1]
+    L, J = left_hbm.shape[1], right_hbm.shape[1]
     P = _part(V)
-    out_hbm = nl.ndarray((Q, I, J), dtype=nl.float32, buffer=nl.shared_hbm)  # [Q, I, J]
+    out_hbm = nl.ndarray((Q, L, J), dtype=nl.float32, buffer=nl.shared_hbm)  # [Q, L, J]
     u_sb = []
     for a in tiles(V, P):
         u_sb.append(load(u_hbm[a.span, 0:Q]))  # [a, Q]
-    uT_sb, left_sb, right_sb = load(uT_hbm), load(left_hbm), load(right_hbm)  # [Q, V], [Q, I], [Q, J]
-    for i in range(I):
+    uT_sb, left_sb, right_sb = load(uT_hbm), load(left_hbm), load(right_hbm)  # [Q, V], [Q, L], [Q, J]
+    for i in range(L):
         count = min(J, first + i + 1) if symmetric else J
         sums_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
         if count < J:

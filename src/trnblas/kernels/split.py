@@ -16,11 +16,11 @@ ROW_TILES = 4
 def split(aT_hbm, b_hbm, layout=(), exact=1):
     S_a, B, K, M = aT_hbm.shape
     S_b, B_b, K_b, N = b_hbm.shape
-    require(K == K_b and B == B_b, f"aT and b disagree on K or the batch: {K}, {B} and {K_b}, {B_b}")
+    require(K_b == K and B_b == B, f"aT and b disagree on K or the batch: {K}, {B} and {K_b}, {B_b}")
     E = 0
     for entry in layout:
         E = E + (1 if entry[0] < exact else 0)
-    G = E + (1 if E < len(layout) else 0)
+    G = E + (1 if len(layout) > E else 0)
     out_hbm = nl.ndarray((G, B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [G, B, M, N]
     for i in range(B):
         for n in tiles(N, N_TILE):

@@ -11,8 +11,8 @@ ROW_TILES = PSUM_BANKS // 2
 
 @jit
 def symm(a_hbm, b_hbm):
-    B_a, M, M_a = a_hbm.shape
-    B, K, N = b_hbm.shape
+    B_a, M = a_hbm.shape[0], a_hbm.shape[1]
+    B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     for i in range(B):
         i_a = min(i, B_a - 1)
@@ -83,9 +83,7 @@ def _columns(out_hbm, a_sb, b_hbm, i, rows, n):
     for k in tiles(b_hbm.shape[1], K_TILE):
         b_sb = load(b_hbm[i, k.span, n.span])  # [k, n]
         for m in tiles(rows.size, M_TILE):
-            nisa.nc_matmul(
-                dst=out_ps[m.index], stationary=a_sb[m.index][k.index], moving=b_sb, accumulate=k.index > 0
-            )
+            nisa.nc_matmul(dst=out_ps[m.index], stationary=a_sb[m.index][k.index], moving=b_sb, accumulate=k.index > 0)
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
         store(out_hbm[i, here, n.span], out_ps[m.index])

@@ -10,8 +10,8 @@ ROW_TILES = PSUM_BANKS // 2
 
 @jit
 def trmm(aT_hbm, b_hbm, lower=True, unit=False):
-    B_a, K, M = aT_hbm.shape
-    B, K_b, N = b_hbm.shape
+    B_a, M = aT_hbm.shape[0], aT_hbm.shape[2]
+    B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     for i in range(B):
         i_a = min(i, B_a - 1)
@@ -74,9 +74,7 @@ def _columns(out_hbm, aT_sb, b_hbm, i, rows, n, lower):
             for m in tiles(rows.size, M_TILE):
                 stationary = aT_sb[m.index][k.index]
                 if stationary is not None:
-                    nisa.nc_matmul(
-                        dst=out_ps[m.index], stationary=stationary, moving=b_sb, accumulate=begun[m.index]
-                    )
+                    nisa.nc_matmul(dst=out_ps[m.index], stationary=stationary, moving=b_sb, accumulate=begun[m.index])
                     begun[m.index] = True
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)

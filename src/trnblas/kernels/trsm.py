@@ -11,8 +11,8 @@ from trnsci.nki import M_TILE, N_TILE, jit, load, nisa, nl, store, tiles
 
 @jit
 def trsm(aT_hbm, b_hbm, masks_hbm, unit=False):
-    B_a, K, M = aT_hbm.shape
-    B, M_b, N = b_hbm.shape
+    B_a, M = aT_hbm.shape[0], aT_hbm.shape[2]
+    B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     masks_sb = []
     for s in range(masks_hbm.shape[0]):

@@ -2,9 +2,9 @@
 
 The Vector Engine does what it does exactly: shifts, masks, XOR, and sums below 2**24. GpSimd has native 32-bit integers
 that wrap: it does the additions of Threefry, and the products of Philox in halves of 16 bits, since it keeps only the
-low word of a product. A row of ``start`` is the counter (4 words), then the keys of every round as the host expanded them.
-Ten rounds of Philox take 160 cycles of GpSimd and 110 of the Vector Engine for a block of four words in every partition;
-twenty of Threefry take 64 and 120.
+low word of a product. A row of ``start`` is the counter (4 words), then the keys of every round as the host expanded
+them. Ten rounds of Philox take 160 cycles of GpSimd and 110 of the Vector Engine for a block of four words in every
+partition; twenty of Threefry take 64 and 120.
 """
 
 from trnsci.nki import N_TILE, P_MAX, nisa, nl
@@ -102,9 +102,7 @@ def _product(x, whole, low, high):
     middle = _add(high_low, _bits(low_low, nl.right_shift, HALF))
     other = _add(low_high, _bits(middle, nl.bitwise_and, LOW))
     # both terms are below 2**16, so that fp32 holds their sum
-    carried = _pair(
-        _bits(middle, nl.right_shift, HALF), _bits(other, nl.right_shift, HALF), nl.add, nisa.engine.vector
-    )
+    carried = _pair(_bits(middle, nl.right_shift, HALF), _bits(other, nl.right_shift, HALF), nl.add, nisa.engine.vector)
     return _add(high_high, carried), _pair(x, whole, nl.multiply, nisa.engine.gpsimd)
 
 
@@ -179,7 +177,9 @@ def _normals(dst_sb, words, p, f):
     nisa.activation(dst=radius_sb, op=nl.sqrt, data=radius_sb)
     # sine wants [-pi, pi]: half a turn is subtracted above, which changes both signs
     cosine_sb = nl.ndarray((p, 2 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 2 f]
-    nisa.tensor_scalar(dst=cosine_sb, data=angle_sb, op0=nl.abs, operand0=None, op1=nl.subtract, operand1=float(1 << 22))
+    nisa.tensor_scalar(
+        dst=cosine_sb, data=angle_sb, op0=nl.abs, operand0=None, op1=nl.subtract, operand1=float(1 << 22)
+    )
     nisa.activation(dst=cosine_sb, op=nl.sin, data=cosine_sb, scale=TURN)
     nisa.activation(dst=angle_sb, op=nl.sin, data=angle_sb, scale=-TURN)
     for q in range(2):

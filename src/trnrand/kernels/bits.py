@@ -1,7 +1,7 @@
 """out[4 B] = the words of B blocks of a stream, or of B counters given as counters[4, B] (then out[4, B]).
 
-Bound by GpSimd for Philox and by the Vector Engine for Threefry. A tile is [128, 2048] blocks and holds 8 KiB a partition
-for each of some twenty words alive at once.
+Bound by GpSimd for Philox and by the Vector Engine for Threefry. A tile is [128, 2048] blocks and holds 8 KiB a
+partition for each of some twenty words alive at once.
 """
 
 from trnrand.kernels._engines import _counters, _pieces, _words

@@ -1,7 +1,8 @@
 """out[R, F, D] = Halton points as float32: point start + r * F + f, one prime base for each dimension.
 
 A digit is what dividing by the base leaves. The quotient is found by multiplying with the inverse and rounding to an
-integer, half a unit lowered so that rounding is flooring; fp32 does that exactly below 2**22. Bound by the Vector Engine.
+integer, half a unit lowered so that rounding is flooring; fp32 does that exactly below 2**22. Bound by the Vector
+Engine.
 """
 
 from trnsci.nki import P_MAX, jit, load, nisa, nl, store, tiles
@@ -47,8 +48,6 @@ def _mirrored(index_sb, base, digits):
             dst=digit_sb, data=above_sb, op0=nl.multiply, operand0=-float(base), op1=nl.add, operand1=rest_sb
         )
         sum_sb = nl.ndarray(index_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [r, F]
-        nisa.scalar_tensor_tensor(
-            dst=sum_sb, data=digit_sb, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=x_sb
-        )
+        nisa.scalar_tensor_tensor(dst=sum_sb, data=digit_sb, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=x_sb)
         rest_sb, x_sb = above_sb, sum_sb
     return x_sb

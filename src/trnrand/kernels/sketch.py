@@ -1,8 +1,9 @@
 """out[R, N] = normals[M, R].T @ a[M, N]; the normals are made on chip and never leave it.
 
-A consumer of random numbers in SBUF: each tile of 128 rows of normals is the stationary operand of a matmul as it is. Blocks of
-four run along a row, so partition m of a tile holds blocks m * R / 4 onwards. All of the normals stay in SBUF (4 M R / 128
-bytes a partition) while the columns of ``a`` stream past. Bound by making the normals, or by the Tensor Engine for large N.
+A consumer of random numbers in SBUF: each tile of 128 rows of normals is the stationary operand of a matmul as it is.
+Blocks of four run along a row, so partition m of a tile holds blocks m * R / 4 onwards. All of the normals stay in
+SBUF (4 M R / 128 bytes a partition) while the columns of ``a`` stream past. Bound by making the normals, or by the
+Tensor Engine for large N.
 """
 
 from trnrand.kernels._engines import _counters, _normals, _words

@@ -42,12 +42,6 @@ _STATEMENTS = (
         f"{_FLOW}; {_FRONT}",
     ),
     (
-        "raise",
-        "NKI has no exceptions, so raise cannot be compiled",
-        "write assert condition, message",
-        f"{_FLOW}; {_FRONT}",
-    ),
-    (
         "with",
         "nl.no_reorder(), without arguments or a name, is the only context a kernel may enter",
         "call what the context manager does before and after the block",
@@ -311,7 +305,7 @@ _WARNINGS = (
     (
         "float-range",
         "NKI floats have 32 bits, and this one becomes infinite or zero",
-        "use a float32 value, such as nl.fp32.min",
+        "use a float32 value, such as -3.4028235e38",
         _VALUES,
     ),
     ("kwargs", "the compiler accepts **kwargs only when it stays empty", "name the parameters", _FRONT),
@@ -326,6 +320,12 @@ _WARNINGS = (
         "a function called from a kernel should not carry nki.jit",
         "remove the decorator there, and write nki.jit(function) where it is launched by itself",
         "Migration 0.1 to 0.2, Remove nki.jit decorator on sub-kernels",
+    ),
+    (
+        "raise",
+        "NKI has no exceptions: some releases refuse raise, the others stop compiling when they reach it",
+        "write assert condition, message",
+        f"{_FLOW}; {_FRONT}",
     ),
     (
         "class-inherit",

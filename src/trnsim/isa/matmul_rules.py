@@ -291,7 +291,9 @@ def check_transpose(s: Session, dst: NkiTensor, data: NkiTensor, where: eng, wan
             limit=("tensor", "vector", "unknown"),
             hint="the Tensor and Vector Engines transpose",
         )
-    if not (given is kept or (type(given) is type(kept) and given == kept)):
+    # trn1 has no transpose mode: its Tensor Engine multiplies by an identity, which PSUM may keep as float32
+    multiplies = s.target.generation < 3 and where is eng.tensor and given == float32 and kept.kind not in "iub"
+    if not (given is kept or multiplies or (type(given) is type(kept) and given == kept)):
         raise WrongDtype(
             f"dst ({dst.name}) is {given} and data ({data.name}) is {kept}: a transpose keeps the dtype",
             rule="transpose-dtype",

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 
 from trnsim.errors import WrongArgument, WrongShape
-from trnsim.language.objects import NKIObject
+from trnsim.language.objects import NKIObject, without_operators
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 
 
+_DEVICE_VALUE = "a register's value exists on the device only"
+_COMPUTE = "store it with register_store, compute with nisa and load it back; or use it as an index or scalar_offset"
+
+
+@without_operators("register-expression", _DEVICE_VALUE, _COMPUTE)
 class VirtualRegister(NKIObject):
     """A scalar that exists at run time. The simulator knows its ``value``; a frozen one is a loop counter."""
 
@@ -29,6 +34,13 @@ class VirtualRegister(NKIObject):
     __index__ = __int__
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, (int, float, np.number, VirtualRegister)) and other is not self:
+            raise WrongArgument(
+                f"{_DEVICE_VALUE}, so Python cannot compare it with {other!r}",
+                rule="register-expression",
+                got=repr(self),
+                hint=_COMPUTE,
+            )
         return self is other
 
     __hash__ = object.__hash__

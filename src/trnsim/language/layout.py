@@ -161,7 +161,7 @@ def as_index(value: Any) -> int:
             f"{value!r} ({type(value).__name__}) is no index",
             rule="index",
             got=repr(value),
-            hint="indices are integers, slices, nl.ds or registers",
+            hint="indices are integers, slices, ranges, nl.ds or registers",
         ) from None
 
 

@@ -105,6 +105,31 @@ def _default(default: Any) -> Any:
     return None if default.default_factory is dataclasses.MISSING else default.default_factory()
 
 
+_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+
+
+def without_operators(rule: str, what: str, hint: str) -> Any:
+    """A class decorator: Python's arithmetic and order comparisons raise, since the value exists on the device only."""
+
+    def refusing(symbol: str) -> Any:
+        def refuse(self: Any, *others: Any) -> Any:
+            from trnsim.errors import WrongArgument
+
+            raise WrongArgument(f"{what}, so Python cannot apply {symbol} to it", rule=rule, got=repr(self), hint=hint)
+
+        return refuse
+
+    def decorate(cls: Any) -> Any:
+        for name in _OPERATORS:
+            for method in (f"__{name}__", f"__r{name}__"):
+                setattr(cls, method, refusing(name))
+        for name in ("neg", "abs", "invert", "lt", "le", "gt", "ge"):
+            setattr(cls, f"__{name}__", refusing(name))
+        return cls
+
+    return decorate
+
+
 class MemoryRegion(Enum):
     """The memories a tensor can live in."""
 

@@ -14,11 +14,16 @@ from trnsim.errors import NotModelled, OutOfBounds, WrongArgument
 from trnsim.language.access import Access
 from trnsim.language.dtypes import ExtraDtype, as_dtype, float32, tfloat32
 from trnsim.language.layout import Dynamic, as_index, row_major
-from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region
+from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region, without_operators
 from trnsim.language.views import run_time_scalar
 from trnsim.memory import Storage
 
 
+@without_operators(
+    "tensor-operator",
+    "a tensor's elements exist on the device only",
+    "call nl.add, nl.multiply, nl.less …, or the nisa instruction with a dst of your own",
+)
 class NkiTensor(Access):
     """A tensor of a kernel; see the module text. Made by ``nl.ndarray``, never by hand."""
 
@@ -83,6 +88,13 @@ class NkiTensor(Access):
 
     def __bool__(self) -> bool:
         """True when every element is nonzero (as in ``assert nl.equal(a, b)``); only the simulator knows values."""
+        if not self.on_chip:
+            raise WrongArgument(
+                f"{self.name} decides a branch",
+                rule="tensor-condition",
+                got=self.name,
+                hint="what a tensor holds is not known while the kernel is compiled; test for a missing one with != None",
+            )
         return bool(np.all(self.array != 0))
 
     # -- the window -----------------------------------------------------------------------------------------------
@@ -158,7 +170,7 @@ class NkiTensor(Access):
     # -- indexing -------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> NkiTensor:
-        """Integers, slices, ``...``, ``None``, ``nl.ds`` and one run-time index.
+        """Integers, slices, ranges, ``...``, ``None``, ``nl.ds`` and one run-time index.
 
         An integer drops its dimension, except the partition dimension of an on-chip tensor, and except where the result
         would have fewer than two dimensions on chip or one in HBM: there the last one is kept with size 1.
@@ -193,6 +205,8 @@ class NkiTensor(Access):
                 strides.append(0)
                 continue
             n, step = self.shape[dim], self.strides[dim]
+            if type(k) is range:
+                k = slice(k.start, k.stop, k.step)
             if type(k) is slice:
                 low, high, by = self._bounds(k, dim, n)
                 if low or high != n or by != 1:

@@ -84,8 +84,7 @@ class Hazards:
         self._tracks: dict[Any, Track] = {}
         self._dead: set[int] = set()
         self._previous = -1
-        regions = stream.regions
-        self._written = {regions[number].key for numbers in set(stream.writes) for number in numbers}
+        self._written = {region.key for region in stream.regions if region.written}
 
     def admit(self, i: int) -> dict[int, int]:
         """Earlier instructions ``i`` waits for, and how; ``gates`` is left with the memory it waits for."""

@@ -80,11 +80,10 @@ def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, waited: 
         if waited == BUSY:
             parts[ISSUE] = length
         else:
-            # from the first byte moved the engines work; before, and until the semaphore is seen, nobody does
-            moving = s.moving[i] - s.start[i]
+            # once its descriptors are there a transfer waits for its engines and uses them; the rest is latency
+            queued = s.moving[i] - s.start[i] - s.issue(i)[1]
             work = max(w for _, w, _ in kind.transfer.work)
-            arrive = min(length, moving)
-            parts[BANDWIDTH] = min(work, max(0.0, length - arrive))
+            parts[BANDWIDTH] = min(length, max(0.0, queued) + work)
             parts[LATENCY] = length - parts[BANDWIDTH]
     else:
         cost = kind.cost

@@ -364,18 +364,8 @@ def play_together(schedules: list[Schedule]) -> None:
 
 def _results(stream: Stream) -> frozenset[int]:
     """HBM tensors a kernel writes without reading: what it returns."""
-    read: set[int] = set()
-    written: set[int] = set()
-    regions = stream.regions
-    # a barrier names a tensor without touching it
-    apart = stream.sync
-    reads = {numbers for i, numbers in enumerate(stream.reads) if i not in apart} if apart else set(stream.reads)
-    for found, each in ((read, reads), (written, set(stream.writes))):
-        for numbers in each:
-            for number in numbers:
-                if regions[number].operand.buffer in (HBM, SHARED_HBM):
-                    found.add(regions[number].uid)
-    return frozenset(written - read)
+    far = [region for region in stream.regions if region.operand.buffer in (HBM, SHARED_HBM)]
+    return frozenset({r.uid for r in far if r.written} - {r.uid for r in far if r.read})
 
 
 def _places(stream: Stream) -> list[int]:

@@ -118,6 +118,7 @@ class _Spiller:
             if loads:
                 for load in loads:
                     self._copy(load, i)
+                    self.old.kinds[self.old.kind[load]].count += 1
                     self.moves += 1
             else:
                 self._move(uid, i, save=False)
@@ -160,6 +161,7 @@ class _Spiller:
         """One DMA between a tensor and its place in HBM."""
         self.moves += 1
         kind, chip, hbm = self._move_kind(uid, save)
+        self.old.kinds[kind].count += 1
         new = self.new
         new.kind.append(kind)
         new.line.append(self.old.line[at])
@@ -183,7 +185,9 @@ class _Spiller:
         numbers = []
         for operand in (chip, far):
             numbers.append(len(stream.regions))
-            stream.regions.append(Region(len(stream.regions), operand, -1))
+            region = Region(len(stream.regions), operand, -1)
+            region.read = region.written = True
+            stream.regions.append(region)
         layouts = [Layout(o.buffer, o.dtype, o.shape, o.strides) for o in (chip, far)]
         call = Call("spill" if save else "reload", "dma", (layouts[1] if save else layouts[0],), (layouts[0] if save else layouts[1],), {})
         kind = Kind(len(stream.kinds), call, Cost("dma", 0.0, 0.0), transfer_of(call, 0, stream.target))

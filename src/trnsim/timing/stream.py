@@ -29,7 +29,7 @@ class Kind:
 class Region:
     """Bytes an operand touches, as dependencies see them."""
 
-    __slots__ = ("key", "layout", "number", "operand", "uid")
+    __slots__ = ("key", "layout", "number", "operand", "read", "uid", "written")
 
     def __init__(self, number: int, operand: Operand, layout: int) -> None:
         self.number = number
@@ -37,6 +37,7 @@ class Region:
         self.key = operand.key
         self.uid = operand.uid
         self.layout = layout
+        self.read = self.written = False
 
 
 class Stream:
@@ -72,31 +73,35 @@ class Stream:
     def append(self, record: Record) -> None:
         """Take one instruction."""
         index = len(self.kind)
-        known = self._regions
-        writes, reads = [], []
-        for operand in record.writes:
-            number = known.get(operand)
-            writes.append(self._region(operand) if number is None else number)
-        for operand in record.reads:
-            number = known.get(operand)
-            reads.append(self._region(operand) if number is None else number)
-        regions = self.regions
-        last = self.last
-        key: list[Any] = [record.name, record.engine]
-        for number in writes:
-            region = regions[number]
-            last[region.uid] = index
-            key.append(region.layout)
-        key.append(None)
-        for number in reads:
-            region = regions[number]
-            last[region.uid] = index
-            key.append(region.layout)
-        if record.engine == "dma":
-            key.append(_first_partition(record))
+        known, regions, last = self._regions, self.regions, self.last
         cost = record.cost
         if "sync" in cost:
             self.sync[index] = cost.pop("sync")
+        # a barrier names a tensor without touching it
+        touches = record.name != "core_barrier"
+        writes, reads = [], []
+        key: list[Any] = [record.name, record.engine]
+        for operand in record.writes:
+            number = known.get(operand)
+            if number is None:
+                number = self._region(operand)
+            region = regions[number]
+            region.written = region.written or touches
+            last[region.uid] = index
+            writes.append(number)
+            key.append(region.layout)
+        key.append(None)
+        for operand in record.reads:
+            number = known.get(operand)
+            if number is None:
+                number = self._region(operand)
+            region = regions[number]
+            region.read = region.read or touches
+            last[region.uid] = index
+            reads.append(number)
+            key.append(region.layout)
+        if record.engine == "dma":
+            key.append(_first_partition(record))
         key.extend(cost.values())
         try:
             kind = self._kinds.get(tuple(key))

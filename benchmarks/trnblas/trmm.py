@@ -1,0 +1,32 @@
+"""``trnblas.trmm`` beside SciPy and the whole product."""
+
+from __future__ import annotations
+
+from scipy.linalg import blas
+
+from benchmarks.registry import Bench, Peer
+from benchmarks.trnblas._common import F32, F64, case, kernel, to_fortran
+from trnblas import trmm
+from trnblas.kernels import trmm as kernels
+from trnsci.testing import gaussian
+
+
+def _scipy(alpha, a, b):  # type: ignore[no-untyped-def]
+    return blas.get_blas_funcs("trmm", (a, b))(alpha, a, b)
+
+
+BENCH = Bench(
+    op="trnblas.trmm",
+    run=trmm,
+    tests="tests/trnblas/test_trmm.py",
+    cases=tuple(
+        case(f"{n}x{n}", lambda d, n=n: (1.0, gaussian((n, n), 1, d), gaussian((n, n), 2, d)), n**3, 3 * n * n, dtype)
+        for n, dtype in ((256, F64), (1024, F32), (1024, F64))
+    ),
+    peers=(
+        Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),
+        Peer(name="torch, whole product", run=lambda alpha, a, b: a.triu() @ b),
+    ),
+    kernels=(kernel("1024x1024", kernels.trmm, (1, 1024, 1024), (1, 1024, 1024), lower=True),),
+    tolerance=1e-5,
+)

@@ -1,0 +1,179 @@
+"""Conjugate gradients, for one right-hand side, many at once, or as a block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import Op
+from trnsci.nki import launch
+from trnsolver.kernels import cg as kernels
+from trnsolver.operators import Apply, Callback, Problem, Result, inner, norms, problem, quotient
+
+# Steps a kernel takes between two looks at the residual.
+_CHUNK = 16
+
+
+def cg(
+    a: Any,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    preconditioner: Apply | None = None,
+    callback: Callback | None = None,
+) -> Result:
+    """Solve ``a @ x = b`` with ``a`` Hermitian positive definite.
+
+    Args:
+        a: [N, N] matrix, sparse matrix, ``LinearOperator``, anything with ``@``, or a function of [N, K].
+        b: [N] or [N, K]; columns are solved side by side, one product per step for all.
+        x0: start; zero by default.
+        tol: residual to reach, relative to the norm of each column of ``b``.
+        maxiter: ``10 N`` by default.
+        preconditioner: a function of [N, K] close to the inverse of ``a``; see `trnsolver.jacobi_preconditioner`.
+        callback: called with the step and the residual.
+
+    Returns:
+        `Result`. The error after k steps is at most ``2 ((sqrt(c) - 1) / (sqrt(c) + 1))**k`` of the start, in the norm
+        of ``a`` with condition number ``c``.
+
+    Example:
+        >>> cg(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2)).x
+        tensor([0.5000, 0.2500])
+    """
+    p = problem("cg", a, b, x0, tol, maxiter, callback)
+    if p.a.matrix is not None and preconditioner is None:
+        return _dense(p, p.a.matrix)
+    x = p.x
+    r = p.b - p.a.apply(x)
+    done = p.record(norms(r))
+    z = r if preconditioner is None else preconditioner(r)
+    d, rz = z, inner(r, z)
+    while not done and len(p.residuals) <= p.maxiter:
+        q = p.a.apply(d)
+        alpha = quotient(rz, inner(d, q))
+        x, r = x + alpha * d, r - alpha * q
+        done = p.record(norms(r))
+        z = r if preconditioner is None else preconditioner(r)
+        before, rz = rz, inner(r, z)
+        d = z + quotient(rz, before) * d
+    return p.result(x, done)
+
+
+def _dense(p: Problem, a: Tensor) -> Result:
+    """A matrix in memory: whole chunks of steps are one operation, on chip where kernels run."""
+    x = p.x
+    r = p.b - p.a.apply(x)
+    d = r
+    done = p.record(norms(r))
+    while not done and len(p.residuals) <= p.maxiter:
+        steps = min(_CHUNK, p.maxiter - len(p.residuals) + 1)
+        x, r, d, history = _cg(a, x, r, d, steps)
+        for row in history:
+            done = p.record(row)
+            if done:
+                break
+    # Residuals of a recurrence drift; the true one decides.
+    if done:
+        true = float((norms(p.b - p.a.apply(x)) / p.sizes).max()) if x.numel() else 0.0
+        done = true <= max(2 * p.tol, 100 * torch.finfo(x.dtype).eps * max(1, x.shape[0]) ** 0.5)
+    return p.result(x, done)
+
+
+def _fake(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    real = torch.float64 if a.dtype in (torch.float64, torch.complex128) else torch.float32
+    empty = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, r, d)]
+    return empty[0], empty[1], empty[2], x.new_empty((steps, x.shape[1]), dtype=real)
+
+
+def _cost(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> int:
+    return steps * x.shape[1] * (2 * a.numel() + 10 * x.shape[0]) * (4 if a.is_complex() else 1)
+
+
+_cg = Op("trnsolver::cg", fake=_fake, cost=_cost)
+
+
+@_cg.impl("pytorch")
+def _pytorch(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    history = []
+    rr = inner(r, r).real
+    for _ in range(steps):
+        q = a @ d
+        alpha = quotient(rr, inner(d, q).real)
+        x, r = x + alpha * d, r - alpha * q
+        before, rr = rr, inner(r, r).real
+        history.append(rr.sqrt())
+        d = r + quotient(rr, before) * d
+    return x.clone(), r.clone(), d.clone(), torch.stack(history)
+
+
+def _limits(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> str | None:
+    if a.shape[0] > kernels.N_MAX or x.shape[1] > kernels.K_MAX:
+        return (
+            f"the kernel keeps everything on chip: at most {kernels.N_MAX} rows and {kernels.K_MAX} right-hand sides, "
+            f"not {a.shape[0]} and {x.shape[1]}"
+        )
+    return None
+
+
+@_cg.impl("nki", dtypes=(torch.float32,), limits=_limits)
+def _nki(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    if x.numel() == 0:
+        return _pytorch(a, x, r, d, steps)
+    x, r, d, squares = launch(kernels.cg, a.contiguous(), x.contiguous(), r.contiguous(), d.contiguous(), steps=steps)
+    return x, r, d, squares.clamp_min(0).sqrt()
+
+
+def block_cg(
+    a: Any,
+    b: Tensor,
+    *,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    maxiter: int | None = None,
+    preconditioner: Apply | None = None,
+    callback: Callback | None = None,
+) -> Result:
+    """Conjugate gradients on all columns of ``b`` [N, K] at once (O'Leary): every column uses every search direction.
+
+    Arguments as for `cg`. Directions are kept orthonormal, so that dependent columns do no harm.
+
+    Example:
+        >>> block_cg(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.eye(2)).x
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.2500]])
+    """
+    p = problem("block_cg", a, b, x0, tol, maxiter, callback)
+    x = p.x
+    r = p.b - p.a.apply(x)
+    done = p.record(norms(r))
+    z = r if preconditioner is None else preconditioner(r)
+    d = _basis(z)
+    while not done and len(p.residuals) <= p.maxiter and d.shape[1]:
+        q = p.a.apply(d)
+        core = gemm(1.0, d, q, trans_a="c")
+        factor, info = torch.linalg.cholesky_ex(0.5 * (core + core.mH))
+        if bool(info):
+            break
+        alpha = torch.cholesky_solve(gemm(1.0, d, r, trans_a="c"), factor)
+        x, r = x + gemm(1.0, d, alpha), r - gemm(1.0, q, alpha)
+        done = p.record(norms(r))
+        z = r if preconditioner is None else preconditioner(r)
+        beta = -torch.cholesky_solve(gemm(1.0, q, z, trans_a="c"), factor)
+        d = _basis(z + gemm(1.0, d, beta))
+    return p.result(x, done)
+
+
+def _basis(z: Tensor) -> Tensor:
+    """Orthonormal columns that span those of ``z``, dependent ones left out."""
+    size = norms(z)
+    kept = z[:, size > 0] / size[size > 0]
+    if kept.shape[1] == 0:
+        return kept
+    u, s, _ = torch.linalg.svd(kept, full_matrices=False)
+    return u[:, s > s[0] * torch.finfo(s.dtype).eps * len(z)]

@@ -1,0 +1,256 @@
+"""Accuracy by contract: solutions and eigenpairs with an error that was asked for, and the road to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import ArgumentError, NotConverged
+from trnsolver.arguments import readable, right_hand_side, square, widened
+from trnsolver.lu import LU, lu_factor, lu_solve
+from trnsolver.norms import condition_from_factors
+from trnsolver.refine import improve_eigenvectors
+
+_STEPS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """A solution with its error.
+
+    Attributes:
+        x: the solution, in float64 or complex128.
+        bound: estimated relative forward error, at most the target: the largest over the columns.
+        trajectory: the estimate after every correction.
+        condition: estimated condition number of ``a`` in the 1-norm.
+        method: ``refinement`` or ``gmres``, and the precision of the factors.
+    """
+
+    x: Tensor
+    bound: float
+    trajectory: tuple[float, ...]
+    condition: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spectrum:
+    """Eigenpairs with their error.
+
+    Attributes:
+        values: ascending, in float64.
+        vectors: orthonormal columns.
+        bound: ``norm(a @ v - v * w) / norm(a)`` plus the loss of orthogonality: every eigenvalue is this near, relative
+            to the norm.
+        trajectory: what was off the diagonal in every round.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    bound: float
+    trajectory: tuple[float, ...]
+
+
+def target(op: str, value: float) -> float:
+    """A target error is a positive number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ArgumentError(op=op, argument="target_error", got=value, expected="a positive number")
+    return float(value)
+
+
+def solve_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
+    """Solve one system to a forward error, from float32 factors where they suffice.
+
+    Residuals are computed as if in twice float64. While corrections shrink, plain refinement goes on; where they do
+    not, GMRES on the system preconditioned by the factors takes over, then factors of float64.
+    """
+    square("solve", a=a)
+    vector = right_hand_side("solve", a, b)
+    goal = target("solve", target_error)
+    if a.ndim > 2 or b.ndim > 2 or not readable(a):
+        raise ArgumentError(
+            op="solve",
+            argument="target_error",
+            got=f"a batch, a has shape {tuple(a.shape)}",
+            expected="one matrix: each decides its own method",
+            hint="Call solve for each matrix of the batch",
+        )
+    wide = widened(a.dtype)
+    matrix, right = a.detach().to(wide), b.detach().to(wide)
+    right = right.unsqueeze(-1) if vector else right
+    if right.numel() == 0:
+        return Solution(x=right.squeeze(-1) if vector else right, bound=0.0, trajectory=(), condition=0.0, method="none")
+    rows = _scaling(matrix, -1)
+    columns = _scaling(matrix * rows, -2)
+    scaled = matrix * rows * columns
+    system = _System(scaled, right * rows, columns, goal)
+    found = system.run(torch.complex64 if a.is_complex() else torch.float32)
+    if found is None:
+        found = system.run(wide)
+    if found is None:
+        raise NotConverged(
+            op="solve",
+            iterations=len(system.trajectory),
+            residual=system.best,
+            message=f"the target error {goal:.3g} was not reached: {system.best:.3g} after {len(system.trajectory)} "
+            f"corrections; the condition number is about {system.condition:.3g}",
+            hint="Ask for less, or regularise the matrix",
+        )
+    x, method = found
+    return Solution(
+        x=x.squeeze(-1) if vector else x,
+        bound=system.best,
+        trajectory=tuple(system.trajectory),
+        condition=system.condition,
+        method=method,
+    )
+
+
+def _scaling(a: Tensor, axis: int) -> Tensor:
+    """Powers of two that bring the largest entry of every row or column near 1."""
+    largest = a.abs().amax(axis, keepdim=True)
+    exponent = torch.where(largest > 0, largest, 1.0).log2().round()
+    return torch.exp2(-exponent).to(a.dtype)
+
+
+class _System:
+    """``a @ (columns * x)``: an equilibrated system on the way to its target."""
+
+    def __init__(self, a: Tensor, b: Tensor, columns: Tensor, goal: float) -> None:
+        self.a, self.b, self.columns, self.goal = a, b, columns.mT, goal
+        self.trajectory: list[float] = []
+        self.best = float("inf")
+        self.condition = float("inf")
+
+    def run(self, dtype: torch.dtype) -> tuple[Tensor, str] | None:
+        """Refine with factors of this precision; ``None`` when the target stays out of reach."""
+        factors = lu_factor(self.a.to(dtype))
+        diagonal = factors.factors.diagonal()
+        if bool((diagonal == 0).any()):
+            return None
+        self.condition = condition_from_factors(self.a, factors)
+        digits = "float32" if dtype in (torch.float32, torch.complex64) else "float64"
+        x = self._refine(factors)
+        if x is not None:
+            return x * self.columns, f"refinement from {digits} factors"
+        x = self._gmres(factors)
+        return None if x is None else (x * self.columns, f"gmres from {digits} factors")
+
+    def _solve(self, factors: LU, r: Tensor) -> Tensor:
+        size = r.abs().amax(-2, keepdim=True)
+        size = torch.where(size > 0, size, 1.0)
+        return lu_solve(*factors, (r / size).to(factors.factors.dtype)).to(r.dtype) * size
+
+    def _residual(self, x: Tensor) -> Tensor:
+        # The right-hand side takes part as one more term of each sum, so that nothing is rounded before it cancels.
+        eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+        return gemm(-1.0, torch.cat([self.a, self.b], -1), torch.cat([x, -eye], -2), precision="compensated")
+
+    def _record(self, step: Tensor, x: Tensor, before: float) -> float:
+        size = torch.linalg.vector_norm(x, dim=-2)
+        ratio = float((torch.linalg.vector_norm(step, dim=-2) / torch.where(size > 0, size, 1.0)).max())
+        rate = min(0.99, ratio / before) if before < float("inf") and before > 0 else 0.5
+        # Corrections shrink geometrically; the sum of those to come, and the rounding of x itself.
+        bound = ratio * rate / (1 - rate) + 2.0**-52
+        self.trajectory.append(bound)
+        self.best = min(self.best, bound)
+        return ratio
+
+    def _refine(self, factors: LU) -> Tensor | None:
+        x = self._solve(factors, self.b)
+        before = float("inf")
+        for _ in range(_STEPS):
+            step = self._solve(factors, self._residual(x))
+            x = x + step
+            ratio = self._record(step, x, before)
+            if not ratio < float("inf") or (before < float("inf") and ratio > 0.5 * before and ratio > 2.0**-50):
+                return None
+            if self.trajectory[-1] <= self.goal and before < float("inf"):
+                return x
+            if ratio <= 2.0**-52:
+                return None
+            before = ratio
+        return None
+
+    def _gmres(self, factors: LU) -> Tensor | None:
+        """Refinement whose corrections come from GMRES, the factors its preconditioner."""
+        x = torch.zeros_like(self.b)
+        before = float("inf")
+        for _ in range(_STEPS):
+            r = self._residual(x)
+            step = torch.cat([self._krylov(factors, r[:, k : k + 1]) for k in range(r.shape[-1])], -1)
+            x = x + step
+            ratio = self._record(step, x, before)
+            if not ratio < float("inf") or (before < float("inf") and ratio > 0.7 * before and ratio > 2.0**-50):
+                return None
+            if self.trajectory[-1] <= self.goal and before < float("inf"):
+                return x
+            if ratio <= 2.0**-52:
+                return None
+            before = ratio
+        return None
+
+    def _krylov(self, factors: LU, r: Tensor) -> Tensor:
+        """GMRES in float64, the preconditioned operator applied with an accurate product: at most 60 steps."""
+        start = self._solve(factors, r)
+        size = torch.linalg.vector_norm(start)
+        if float(size) == 0.0:
+            return start
+        most = min(len(r), 60)
+        basis = [start / size]
+        h = r.new_zeros((most + 1, most))
+        right = r.new_zeros((most + 1, 1))
+        right[0] = size
+        y = r.new_zeros((0, 1))
+        for k in range(most):
+            w = self._solve(factors, gemm(1.0, self.a, basis[k], precision="compensated"))
+            for _ in range(2):
+                for i, v in enumerate(basis):
+                    part = (v.conj() * w).sum()
+                    h[i, k] += part
+                    w = w - part * v
+            length = torch.linalg.vector_norm(w)
+            h[k + 1, k] = length
+            small = h[: k + 2, : k + 1]
+            y = torch.linalg.lstsq(small, right[: k + 2]).solution
+            left = torch.linalg.vector_norm(right[: k + 2] - small @ y)
+            if float(left) <= 1e-6 * float(size) or float(length) <= 1e-14 * float(size):
+                break
+            basis.append(w / length)
+        return torch.cat(basis[: len(y)], -1) @ y
+
+
+def eigh_to(a: Tensor, target_error: float) -> Spectrum:
+    """Eigenpairs of Hermitian matrices from single precision, refined in float64."""
+    from trnsolver.eigh import eigh
+
+    square("eigh", a=a)
+    goal = target("eigh", target_error)
+    single = torch.complex64 if a.is_complex() else torch.float32
+    matrix = a.detach().to(widened(a.dtype))
+    matrix = matrix.tril() + matrix.tril(-1).mH
+    if matrix.numel() == 0:
+        empty = eigh(matrix)
+        return Spectrum(values=empty.values, vectors=empty.vectors, bound=0.0, trajectory=())
+    size = matrix.abs().amax((-2, -1), keepdim=True)
+    size = torch.where(size > 0, size, 1.0)
+    start = eigh((matrix / size).to(single)).vectors.to(matrix.dtype)
+    trajectory: list[float] = []
+    values, vectors = improve_eigenvectors(matrix, start, trajectory)
+    norm = torch.linalg.matrix_norm(matrix)
+    norm = torch.where(norm > 0, norm, 1.0)
+    eye = torch.eye(a.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    left = gemm(1.0, matrix, vectors) - vectors * values.unsqueeze(-2)
+    lost = torch.linalg.matrix_norm(gemm(-1.0, vectors, vectors, 1.0, eye.expand(matrix.shape), trans_a="c"))
+    bound = float((torch.linalg.matrix_norm(left) / norm + lost).max())
+    if bound > goal:
+        raise NotConverged(
+            op="eigh",
+            iterations=len(trajectory),
+            residual=bound,
+            hint=f"The target was {goal:.3g}; float64 arithmetic on {a.shape[-1]} rows ends near {bound:.1g}",
+        )
+    return Spectrum(values=values, vectors=vectors, bound=bound, trajectory=tuple(trajectory))

@@ -1,0 +1,283 @@
+"""A few eigenpairs of large matrices: Lanczos, Arnoldi and LOBPCG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import ArgumentError, NotConverged
+from trnsolver.operators import Apply, Callback, norms, operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Eigenpairs found by iteration.
+
+    Attributes:
+        values: [K].
+        vectors: [N, K], of unit length.
+        residuals: [K]: ``norm(a @ v - v * w)``.
+        converged: whether all are below the tolerance.
+        iterations: products with ``a`` (blocks of them for LOBPCG).
+    """
+
+    values: Tensor
+    vectors: Tensor
+    residuals: Tensor
+    converged: bool
+    iterations: int
+
+    def require(self) -> Pairs:
+        """Return itself; raise `NotConverged` unless everything was found."""
+        if not self.converged:
+            raise NotConverged(op="eigensolver", iterations=self.iterations, residual=float(self.residuals.max()))
+        return self
+
+
+def lanczos(
+    a: Any,
+    k: int,
+    *,
+    n: int | None = None,
+    which: Literal["largest", "smallest", "magnitude"] = "largest",
+    tol: float = 1e-6,
+    maxiter: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> Pairs:
+    """``k`` extreme eigenpairs of a Hermitian operator, by thick-restart Lanczos with full orthogonalisation.
+
+    Args:
+        a: [N, N] matrix or anything `trnsolver.cg` takes.
+        k: how many.
+        n: rows, when ``a`` is a function.
+        which: ``largest``, ``smallest``, or largest in ``magnitude``.
+        tol: residual to reach, relative to the largest eigenvalue met.
+        maxiter: products with ``a``.
+        dtype: of the vectors, when ``a`` is not a tensor.
+        seed: of the start vector.
+
+    Example:
+        >>> lanczos(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values
+        tensor([5.0000])
+    """
+    return _restarted("lanczos", a, k, n, which, tol, maxiter, dtype, seed, hermitian=True)
+
+
+def arnoldi(
+    a: Any,
+    k: int,
+    *,
+    n: int | None = None,
+    which: Literal["magnitude", "largest", "smallest"] = "magnitude",
+    tol: float = 1e-6,
+    maxiter: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> Pairs:
+    """``k`` eigenpairs of a general operator, by Krylov-Schur restarts; values and vectors are complex.
+
+    Arguments as for `lanczos`; ``largest`` and ``smallest`` go by the real part.
+
+    Example:
+        >>> arnoldi(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.real
+        tensor([5.0000])
+    """
+    return _restarted("arnoldi", a, k, n, which, tol, maxiter, dtype, seed, hermitian=False)
+
+
+def _restarted(
+    op: str,
+    a: Any,
+    k: int,
+    n: int | None,
+    which: str,
+    tol: float,
+    maxiter: int | None,
+    dtype: torch.dtype,
+    seed: int,
+    *,
+    hermitian: bool,
+) -> Pairs:
+    found = operator(op, a)
+    rows = found.shape[0] if found.shape is not None else n
+    if rows is None:
+        raise ArgumentError(op=op, argument="n", got=None, expected="the number of rows, because a is a function")
+    if not 1 <= k <= rows:
+        raise ArgumentError(op=op, argument="k", got=k, expected=f"1 to {rows}")
+    if which not in ("largest", "smallest", "magnitude"):
+        raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
+    kind = found.matrix.dtype if found.matrix is not None else dtype
+    # A real operator on complex vectors costs twice; a general spectrum is complex anyway.
+    work = kind if hermitian or kind.is_complex else (torch.complex64 if kind == torch.float32 else torch.complex128)
+    apply = found.apply if work == kind else _on_complex(found.apply)
+    size = min(rows, max(2 * k + 10, 20))
+    most = maxiter if maxiter is not None else max(300, 10 * rows)
+    source = torch.Generator().manual_seed(seed)
+    start = torch.randn(rows, 1, dtype=work, generator=source)
+    basis = start / norms(start)
+    core = basis.new_zeros((0, 0))
+    coupling = basis.new_zeros((1, 0))
+    count = 0
+    while True:
+        basis, core, coupling, used = _extended(apply, basis, core, coupling, size, source)
+        count += used
+        values, vectors = torch.linalg.eigh(0.5 * (core + core.mH)) if hermitian else torch.linalg.eig(core)
+        order = _ranked(values, which)
+        values, vectors = values[order], vectors[:, order]
+        left = (coupling @ vectors).abs().squeeze(0)
+        scale = float(values.abs().max()) or 1.0
+        done = bool((left[:k] <= tol * scale).all()) or core.shape[0] == rows
+        if done or count >= most:
+            break
+        keep = min(k + (size - k) // 2, core.shape[0] - 1)
+        if hermitian:
+            ritz = vectors[:, :keep]
+            core = torch.diag(values[:keep]).to(work)
+        else:
+            ritz = torch.linalg.qr(vectors[:, :keep]).Q
+            core = ritz.mH @ core @ ritz
+        coupling = coupling @ ritz
+        basis = torch.cat([gemm(1.0, basis[:, : len(ritz)], ritz), basis[:, -1:]], -1)
+    x = gemm(1.0, basis[:, : core.shape[0]], vectors[:, :k].to(work))
+    x = x / norms(x)
+    true = norms(apply(x) - x * values[:k].to(work))
+    eps = torch.finfo(true.dtype).eps
+    return Pairs(
+        values=values[:k],
+        vectors=x,
+        residuals=true,
+        converged=bool((true <= (2 * tol + 10 * eps * rows**0.5) * scale).all()),
+        iterations=count,
+    )
+
+
+def _on_complex(apply: Apply) -> Apply:
+    def both(x: Tensor) -> Tensor:
+        return torch.complex(apply(x.real.contiguous()), apply(x.imag.contiguous()))
+
+    return both
+
+
+def _ranked(values: Tensor, which: str) -> Tensor:
+    if which == "magnitude":
+        return values.abs().argsort(descending=True)
+    real = values.real if values.is_complex() else values
+    return real.argsort(descending=which == "largest")
+
+
+def _extended(
+    apply: Apply, basis: Tensor, core: Tensor, coupling: Tensor, size: int, source: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Grow an orthonormal basis to ``size`` vectors: ``a @ basis = basis @ core + next * coupling``."""
+    used = 0
+    while core.shape[0] < size:
+        j = core.shape[0]
+        w = apply(basis[:, j : j + 1])
+        used += 1
+        column = basis.new_zeros((basis.shape[1], 1))
+        for _ in range(2):
+            part = gemm(1.0, basis, w, trans_a="c")
+            column += part
+            w = gemm(-1.0, basis, part, 1.0, w)
+        length = norms(w)
+        grown = basis.new_zeros((j + 1, j + 1))
+        grown[:j, :j] = core
+        grown[:, j] = column[: j + 1, 0]
+        grown[j, :j] = coupling[0]
+        core = grown
+        coupling = basis.new_zeros((1, j + 1))
+        scale = torch.linalg.vector_norm(column) + length
+        if float(length) <= 10 * torch.finfo(length.dtype).eps * float(scale):
+            # An invariant space: go on with a new direction, which nothing couples to.
+            if basis.shape[1] == basis.shape[0]:
+                return torch.cat([basis, torch.zeros_like(w)], -1), core, coupling, used
+            w = torch.randn(w.shape, dtype=w.dtype, generator=source)
+            for _ in range(2):
+                w = gemm(-1.0, basis, gemm(1.0, basis, w, trans_a="c"), 1.0, w)
+            length = norms(w)
+        else:
+            coupling[0, j] = length[0]
+        basis = torch.cat([basis, w / length], -1)
+    return basis, core, coupling, used
+
+
+def lobpcg(
+    a: Any,
+    x: Tensor,
+    *,
+    b: Any = None,
+    preconditioner: Apply | None = None,
+    largest: bool = False,
+    tol: float = 1e-6,
+    maxiter: int = 200,
+    callback: Callback | None = None,
+) -> Pairs:
+    """Extreme eigenpairs of ``a @ v = b @ v * w`` from a block ``x`` [N, K] of starts (Knyazev).
+
+    Args:
+        a: Hermitian operator.
+        x: [N, K], linearly independent, 3 K at most N.
+        b: Hermitian positive definite operator; identity by default.
+        preconditioner: close to the inverse of ``a``.
+        largest: the largest eigenvalues instead of the smallest.
+        tol: residual to reach, relative to the largest Ritz value.
+        maxiter: steps.
+        callback: called with the step and the largest residual.
+
+    Example:
+        >>> start = torch.eye(4)[:, :1] + 0.1
+        >>> lobpcg(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), start, largest=True).values
+        tensor([5.0000])
+    """
+    left = operator("lobpcg", a).apply
+    right = (lambda y: y) if b is None else operator("lobpcg", b).apply
+    n, k = x.shape
+    if 3 * k > n:
+        raise ArgumentError(op="lobpcg", argument="shape of x", got=tuple(x.shape), expected=f"at most {n // 3} columns")
+    sign = -1.0 if largest else 1.0
+    directions = x.new_zeros((n, 0))
+    x = _b_orthonormal(x, right)
+    residuals, values, step = x.new_full((k,), float("inf")).real, x.new_zeros(k).real, 0
+    converged = False
+    for step in range(maxiter + 1):
+        ax = left(x)
+        values = (x.conj() * ax).sum(0).real
+        r = ax - right(x) * values.to(x.dtype)
+        residuals = norms(r)
+        worst = float(residuals.max())
+        scale = float(values.abs().max()) or 1.0
+        if callback is not None:
+            callback(step, worst / scale)
+        converged = worst <= tol * scale
+        if converged or step == maxiter:
+            break
+        w = r if preconditioner is None else preconditioner(r)
+        space = _b_orthonormal(torch.cat([x, w / norms(w).clamp_min(torch.finfo(values.dtype).tiny), directions], -1), right)
+        core = gemm(1.0, space, left(space), trans_a="c")
+        _, vectors = torch.linalg.eigh(sign * 0.5 * (core + core.mH))
+        chosen = vectors[:, :k]
+        following = gemm(1.0, space, chosen)
+        # What the step added, without the part along the old block.
+        directions = following - gemm(1.0, x, gemm(1.0, x, right(following), trans_a="c"))
+        size = norms(directions)
+        directions = directions[:, size > 0] / size[size > 0]
+        x = following
+    order = (sign * values).argsort()
+    return Pairs(
+        values=values[order], vectors=x[:, order], residuals=residuals[order], converged=converged, iterations=step
+    )
+
+
+def _b_orthonormal(x: Tensor, right: Apply) -> Tensor:
+    """Columns orthonormal in the inner product of ``b``, dependent ones left out; twice is enough."""
+    for _ in range(2):
+        gram = gemm(1.0, x, right(x), trans_a="c")
+        values, vectors = torch.linalg.eigh(0.5 * (gram + gram.mH))
+        kept = values > values[-1] * torch.finfo(values.dtype).eps * x.shape[1] * 10
+        x = gemm(1.0, x, vectors[:, kept] * values[kept].rsqrt().to(x.dtype))
+    return x.flip(-1)

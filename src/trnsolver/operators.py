@@ -1,0 +1,208 @@
+"""What iterative solvers take for a matrix, and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import ArgumentError, DtypeError, NotConverged
+from trnsci.arrays import from_numpy, to_numpy
+from trnsolver.arguments import finite
+
+Apply = Callable[[Tensor], Tensor]
+Callback = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an iterative solver found.
+
+    Attributes:
+        x: the solution, of the shape of the right-hand side.
+        converged: whether every column's residual is below the tolerance.
+        iterations: steps taken.
+        residuals: the largest residual of the columns, relative to their right-hand sides, at the start and after
+            every step.
+        op: the solver.
+    """
+
+    x: Tensor
+    converged: bool
+    iterations: int
+    residuals: tuple[float, ...]
+    op: str
+
+    def require(self) -> Tensor:
+        """Return the solution; raise `NotConverged` unless it was found."""
+        if not self.converged:
+            raise NotConverged(op=self.op, iterations=self.iterations, residual=self.residuals[-1])
+        return self.x
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A linear map: ``apply`` [N, K] -> [M, K], and its adjoint where there is one."""
+
+    apply: Apply
+    adjoint: Apply | None
+    shape: tuple[int, int] | None
+    matrix: Tensor | None = None
+
+
+def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
+    """Take a matrix, a sparse matrix, a SciPy ``LinearOperator``, anything with ``@``, or a function.
+
+    Args:
+        op: the public function.
+        a: the operand. A pair of functions is a map and its adjoint.
+        adjoint: the solver needs ``a.mH @ x`` too.
+    """
+    if isinstance(a, tuple) and len(a) == 2 and all(callable(part) for part in a):
+        return Operator(a[0], a[1], None)
+    if isinstance(a, np.ndarray):
+        a = from_numpy(a)
+    if isinstance(a, Tensor):
+        if a.ndim != 2:
+            raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected="a matrix: 2 dimensions")
+        if a.layout != torch.strided:
+            return Operator(lambda x: a @ x, lambda x: a.mH @ x, (a.shape[0], a.shape[1]))
+        finite(op, a=a)
+        return Operator(
+            lambda x: gemm(1.0, a, x), lambda x: gemm(1.0, a, x, trans_a="c"), (a.shape[0], a.shape[1]), a
+        )
+    if hasattr(a, "matvec") and hasattr(a, "shape"):
+        return Operator(_foreign(a.matmat), _foreign(a.rmatmat) if hasattr(a, "rmatmat") else None, tuple(a.shape))
+    if type(a).__module__.partition(".")[0] == "scipy":
+        return Operator(_foreign(lambda x: a @ x), _foreign(lambda x: a.conj().T @ x), tuple(a.shape))
+    if hasattr(a, "__matmul__") and hasattr(a, "shape"):
+        turned = getattr(a, "mH", None) if hasattr(a, "mH") else getattr(a, "H", None)
+        return Operator(lambda x: a @ x, None if turned is None else lambda x: turned @ x, tuple(a.shape))
+    if callable(a):
+        if adjoint:
+            raise ArgumentError(
+                op=op, argument="a", got="one function", expected="a pair: the map and its adjoint", hint="Pass (f, g)"
+            )
+        return Operator(a, None, None)
+    raise DtypeError(
+        op=op, argument="a", got=type(a), expected="a matrix, a LinearOperator, an object with @, or a function"
+    )
+
+
+def _foreign(fn: Callable[[Any], Any]) -> Apply:
+    def apply(x: Tensor) -> Tensor:
+        return from_numpy(np.ascontiguousarray(fn(to_numpy(x)))).to(x.dtype)
+
+    return apply
+
+
+@dataclass(slots=True)
+class Problem:
+    """A checked system: columns, a start, tolerances, and the residual history as it grows."""
+
+    op: str
+    a: Operator
+    b: Tensor
+    x: Tensor
+    vector: bool
+    sizes: Tensor
+    tol: float
+    maxiter: int
+    callback: Callback | None
+    residuals: list[float]
+
+    def record(self, norms: Tensor) -> bool:
+        """Note the residual norms of the columns; say whether all are small enough."""
+        worst = float((norms / self.sizes).max()) if norms.numel() else 0.0
+        self.residuals.append(worst)
+        if self.callback is not None:
+            self.callback(len(self.residuals) - 1, worst)
+        return worst <= self.tol
+
+    def result(self, x: Tensor, converged: bool) -> Result:
+        """Wrap up; a solution that is not finite was never found."""
+        if not bool(torch.isfinite(x).all()):
+            raise NotConverged(
+                op=self.op,
+                iterations=len(self.residuals) - 1,
+                residual=self.residuals[-1],
+                message=f"broke down after {len(self.residuals) - 1} iterations: the iterate is not finite",
+            )
+        return Result(
+            x=x.squeeze(-1) if self.vector else x,
+            converged=converged,
+            iterations=len(self.residuals) - 1,
+            residuals=tuple(self.residuals),
+            op=self.op,
+        )
+
+
+def problem(
+    op: str,
+    a: Any,
+    b: Any,
+    x0: Tensor | None,
+    tol: float,
+    maxiter: int | None,
+    callback: Callback | None,
+    *,
+    adjoint: bool = False,
+) -> Problem:
+    """Check what every solver takes."""
+    if isinstance(b, np.ndarray):
+        b = from_numpy(b)
+    if not isinstance(b, Tensor) or not (b.dtype.is_floating_point or b.dtype.is_complex):
+        raise DtypeError(
+            op=op, argument="b", got=b.dtype if isinstance(b, Tensor) else type(b), expected="a floating-point tensor"
+        )
+    if b.ndim not in (1, 2):
+        raise ArgumentError(op=op, argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
+    finite(op, b=b)
+    found = operator(op, a, adjoint=adjoint)
+    if found.matrix is not None and found.matrix.dtype != b.dtype:
+        raise DtypeError(op=op, argument="dtype", got={"a": found.matrix.dtype, "b": b.dtype}, hint="Convert one side")
+    if found.shape is not None:
+        if found.shape[0] != b.shape[0]:
+            raise ArgumentError(op=op, argument="M", got={"a": found.shape[0], "b": b.shape[0]})
+        if not adjoint and found.shape[0] != found.shape[1]:
+            raise ArgumentError(op=op, argument="shape of a", got=found.shape, expected="a square matrix")
+    if not tol > 0:
+        raise ArgumentError(op=op, argument="tol", got=tol, expected="a positive number")
+    if maxiter is not None and maxiter < 0:
+        raise ArgumentError(op=op, argument="maxiter", got=maxiter, expected="0 or more")
+    vector = b.ndim == 1
+    columns = b.unsqueeze(-1) if vector else b
+    rows = found.shape[1] if found.shape is not None else b.shape[0]
+    if x0 is None:
+        x = columns.new_zeros((rows, columns.shape[1]))
+    else:
+        x = x0.unsqueeze(-1) if vector else x0
+        if tuple(x.shape) != (rows, columns.shape[1]):
+            raise ArgumentError(
+                op=op, argument="shape of x0", got=tuple(x0.shape), expected=str((rows, *b.shape[1:]))
+            )
+        x = x.clone()
+    sizes = torch.linalg.vector_norm(columns, dim=0)
+    sizes = torch.where(sizes > 0, sizes, 1.0)
+    most = maxiter if maxiter is not None else 10 * max(1, rows)
+    return Problem(op, found, columns, x, vector, sizes, tol, most, callback, [])
+
+
+def norms(r: Tensor) -> Tensor:
+    """Length of every column."""
+    return torch.linalg.vector_norm(r, dim=0)
+
+
+def inner(x: Tensor, y: Tensor) -> Tensor:
+    """Column by column ``x.conj() . y``."""
+    return (x.conj() * y).sum(0)
+
+
+def quotient(x: Tensor, y: Tensor) -> Tensor:
+    """``x / y``, and 0 where ``y`` is 0: a column that is done stays where it is."""
+    return torch.where(y == 0, 0.0, x / torch.where(y == 0, 1.0, y))

@@ -1,0 +1,200 @@
+"""QR factorisation by Householder reflections: reduced, complete, R alone, or with column pivoting."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import Op, array_function, check
+from trnsci.nki import launch
+from trnsolver.arguments import matrices
+from trnsolver.kernels import qr as kernels
+from trnsolver.tiles import doubling_masks
+
+Mode = Literal["reduced", "complete", "r"]
+
+
+class QR(NamedTuple):
+    """``a = q @ r``."""
+
+    q: Tensor
+    r: Tensor
+
+
+class PivotedQR(NamedTuple):
+    """``a[:, order] = q @ r``, the diagonal of ``r`` of descending magnitude."""
+
+    q: Tensor
+    r: Tensor
+    order: Tensor
+
+
+@array_function
+def qr(a: Tensor, *, mode: Mode = "reduced") -> QR:
+    """Factor ``a = q @ r`` with orthonormal columns in ``q`` and ``r`` upper triangular.
+
+    Args:
+        a: [..., M, N].
+        mode: ``reduced``: q [..., M, K], r [..., K, N] with K = min(M, N); ``complete``: q [..., M, M], r [..., M, N];
+            ``r``: only ``r``, and an empty ``q``.
+
+    Error bound:
+        ``norm(q @ r - a) <= 20 M u norm(a)`` and ``norm(q.mH @ q - 1) <= 20 M u``, for any ``a``, singular ones too.
+
+    Cost:
+        ``2 N**2 (M - N / 3)`` FLOPs, twice that when ``q`` is wanted.
+
+    Example:
+        >>> q, r = qr(torch.tensor([[3.0, 1.0], [4.0, 2.0]]))
+        >>> r.abs()
+        tensor([[5.0000, 2.2000],
+                [0.0000, 0.4000]])
+    """
+    matrices("qr", a=a)
+    check.option("qr", "mode", mode, ("reduced", "complete", "r"))
+    return QR(*_qr(a, mode))
+
+
+@array_function
+def qr_pivoted(a: Tensor, *, mode: Mode = "reduced") -> PivotedQR:
+    """Factor ``a[..., order] = q @ r`` with column pivoting: at each step the longest remaining column goes first.
+
+    Args:
+        a: [..., M, N].
+        mode: as for `qr`.
+
+    Returns:
+        `PivotedQR`; ``order`` [..., N] is int64. The magnitudes on r's diagonal descend and reveal the rank.
+
+    Example:
+        >>> qr_pivoted(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).order
+        tensor([1, 0])
+    """
+    matrices("qr_pivoted", a=a)
+    check.option("qr_pivoted", "mode", mode, ("reduced", "complete", "r"))
+    order = _pivot_order(a.detach())
+    # Pivoting decides the order; the factorisation itself is the plain one of the reordered columns.
+    turned = a.gather(-1, order.unsqueeze(-2).expand(a.shape))
+    return PivotedQR(*_qr(turned, mode), order)
+
+
+def _pivot_order(a: Tensor) -> Tensor:
+    """The column order of Businger and Golub, by modified Gram-Schmidt with norms recomputed from what remains."""
+    m, n = a.shape[-2:]
+    rest = a.to(torch.complex128 if a.is_complex() else torch.float64, copy=True)
+    order = torch.arange(n, device=a.device).expand(*a.shape[:-2], n).clone()
+    for k in range(min(m, n)):
+        norms = torch.linalg.vector_norm(rest[..., k:], dim=-2)
+        chosen = norms.argmax(-1, keepdim=True) + k  # [..., 1]
+        here = order[..., k : k + 1].clone()
+        order[..., k : k + 1] = order.gather(-1, chosen)
+        order.scatter_(-1, chosen, here)
+        rows = chosen.unsqueeze(-2).expand(*a.shape[:-1], 1)
+        column, other = rest.gather(-1, rows), rest[..., k : k + 1].clone()
+        rest.scatter_(-1, rows, other)
+        length = torch.linalg.vector_norm(column, dim=-2, keepdim=True)
+        unit = torch.where(length > 0, column / length.clamp_min(torch.finfo(torch.float64).tiny), 0.0)
+        tail = rest[..., k + 1 :]
+        tail -= unit @ (unit.mH @ tail)
+    return order
+
+
+def _fake(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    k, batch = min(m, n), a.shape[:-2]
+    if mode == "complete":
+        return a.new_empty((*batch, m, m)), a.new_empty((*batch, m, n))
+    q = a.new_empty((0,)) if mode == "r" else a.new_empty((*batch, m, k))
+    return q, a.new_empty((*batch, k, n))
+
+
+def _cost(a: Tensor, mode: str) -> int:
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    each = 2 * k * k * max(m, n) - 2 * k**3 // 3
+    batch = a.numel() // max(1, m * n)
+    return batch * each * (1 if mode == "r" else 2) * (4 if a.is_complex() else 1)
+
+
+_qr = Op("trnsolver::qr", fake=_fake, cost=_cost)
+
+
+@_qr.impl("pytorch")
+def _pytorch(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    q, r = torch.linalg.qr(a, mode)
+    return q, r
+
+
+@_qr.impl("nki")
+def _nki(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    if a.numel() == 0:
+        return _pytorch(a, mode)
+    if mode == "complete" and m > n:
+        return _completed(a)
+    if n > m:
+        # The reflections come from the leading square; the other columns follow.
+        q, r = _qr(a[..., :m], "reduced")
+        r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
+        return (a.new_empty((0,)), r) if mode == "r" else (q, r)
+    if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
+        return _blocked(a, mode)
+    flat = a.reshape(-1, m, n).contiguous()
+    q, r = launch(kernels.qr, flat, doubling_masks(a.device))
+    r = r.reshape(*a.shape[:-2], n, n).triu()
+    return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
+
+
+def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor with unit columns appended: reflections complete the basis whatever the columns are."""
+    m, n = a.shape[-2:]
+    eye = torch.eye(m, dtype=a.dtype, device=a.device).expand(*a.shape[:-2], m, m)
+    # A basis of everything is among the columns of [a, 1]; its first n reflections are those of a.
+    q, r = _qr(torch.cat([a, eye[..., : m - n]], -1), "reduced")
+    rest = r[..., :, :n].clone()
+    rest[..., n:, :] = 0.0
+    return q, rest
+
+
+def _blocked(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    """Column halves, each orthogonalised twice against the first; products run on the device."""
+    m, n = a.shape[-2:]
+    fits = a.dtype == torch.float32 and m <= kernels.M_MAX and n <= kernels.N_MAX
+    if fits:
+        return _qr(a, mode)
+    if a.dtype != torch.float32 and n <= _LEAF:
+        return _pytorch(a, mode)
+    if a.dtype == torch.float32 and n <= _LEAF:
+        return _tall(a, mode)
+    h = n // 2
+    q1, r11 = _blocked(a[..., :h], "reduced")
+    r12 = gemm(1.0, q1, a[..., h:], trans_a="c")
+    rest = gemm(-1.0, q1, r12, 1.0, a[..., h:])
+    again = gemm(1.0, q1, rest, trans_a="c")
+    rest = gemm(-1.0, q1, again, 1.0, rest)
+    q2, r22 = _blocked(rest, "reduced")
+    # What is left of a nearly dependent half is noise, and points back into the first.
+    back = gemm(1.0, q1, q2, trans_a="c")
+    q2, fix = _blocked(gemm(-1.0, q1, back, 1.0, q2), "reduced")
+    r12 = r12 + again + gemm(1.0, back, r22)
+    r22 = gemm(1.0, fix, r22)
+    r = torch.cat([torch.cat([r11, r12], -1), torch.cat([torch.zeros_like(r12.mT), r22], -1)], -2)
+    return (a.new_empty((0,)), r) if mode == "r" else (torch.cat([q1, q2], -1), r)
+
+
+def _tall(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    """Row halves: factor each, then their triangles."""
+    h = a.shape[-2] // 2
+    q1, r1 = _qr(a[..., :h, :], "reduced")
+    q2, r2 = _qr(a[..., h:, :], "reduced")
+    q, r = _qr(torch.cat([r1, r2], -2), "reduced")
+    if mode == "r":
+        return a.new_empty((0,)), r
+    k = r1.shape[-2]
+    return torch.cat([gemm(1.0, q1, q[..., :k, :]), gemm(1.0, q2, q[..., k:, :])], -2), r
+
+
+_LEAF = 64

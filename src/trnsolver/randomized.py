@@ -1,0 +1,117 @@
+"""Randomised low-rank decompositions, with an estimate of what they miss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import ArgumentError
+from trnsolver.arguments import matrices, square
+from trnsolver.eigh import eigh
+from trnsolver.qr import qr
+from trnsolver.svd import svd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowRank:
+    """``a`` is about ``u * s @ vh``; for Hermitian matrices ``vh`` is ``u.mH`` and ``s`` holds eigenvalues.
+
+    Attributes:
+        u: [..., M, K].
+        s: [..., K], descending in magnitude.
+        vh: [..., K, N].
+        error: [...]: spectral norm of what the sampled space misses, a bound with probability ``1 - 10**-probes``.
+    """
+
+    u: Tensor
+    s: Tensor
+    vh: Tensor
+    error: Tensor
+
+
+def svd_randomized(
+    a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
+) -> LowRank:
+    """The ``k`` largest singular triplets, from products with a few random vectors (Halko, Martinsson and Tropp).
+
+    Args:
+        a: [..., M, N].
+        k: how many.
+        oversampling: random vectors beyond ``k``.
+        power_iterations: products with ``a @ a.mH``, orthogonalised in between; more of them sharpen slow decays.
+        probes: random vectors that measure the error.
+        seed: of the random vectors; the result is a function of it.
+
+    Cost:
+        ``4 M N (k + oversampling) (1 + power_iterations)`` FLOPs.
+
+    Example:
+        >>> svd_randomized(torch.diag(torch.tensor([3.0, 2.0, 0.0])), 2).s
+        tensor([3., 2.])
+    """
+    matrices("svd_randomized", a=a)
+    most = min(a.shape[-2:])
+    _options("svd_randomized", k, most, oversampling, power_iterations, probes)
+    q = _range("svd_randomized", a, min(most, k + oversampling), power_iterations, seed)
+    small = gemm(1.0, q, a, trans_a="c")
+    u, s, vh = svd(small, full_matrices=False)
+    error = _missed(a, q, small, probes, seed)
+    return LowRank(u=gemm(1.0, q, u[..., :k]), s=s[..., :k], vh=vh[..., :k, :], error=error)
+
+
+def eigh_randomized(
+    a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
+) -> LowRank:
+    """The ``k`` eigenpairs of largest magnitude of a Hermitian matrix [..., N, N]; arguments as for `svd_randomized`.
+
+    Example:
+        >>> eigh_randomized(torch.diag(torch.tensor([3.0, -4.0, 0.0])), 2).s
+        tensor([-4.,  3.])
+    """
+    square("eigh_randomized", a=a)
+    n = a.shape[-1]
+    _options("eigh_randomized", k, n, oversampling, power_iterations, probes)
+    q = _range("eigh_randomized", a, min(n, k + oversampling), power_iterations, seed)
+    small = gemm(1.0, q, a, trans_a="c")
+    core = gemm(1.0, small, q)
+    values, vectors = eigh(0.5 * (core + core.mH))
+    order = values.abs().argsort(-1, descending=True)[..., :k]
+    chosen = vectors.gather(-1, order.unsqueeze(-2).expand(*vectors.shape[:-1], k))
+    u = gemm(1.0, q, chosen)
+    return LowRank(u=u, s=values.gather(-1, order), vh=u.mH, error=_missed(a, q, small, probes, seed))
+
+
+def _options(op: str, k: int, most: int, oversampling: int, power_iterations: int, probes: int) -> None:
+    for name, value, least, limit in (
+        ("k", k, 1, most),
+        ("oversampling", oversampling, 0, None),
+        ("power_iterations", power_iterations, 0, None),
+        ("probes", probes, 1, None),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least or (limit is not None and value > limit):
+            upper = f" to {limit}" if limit is not None else " or more"
+            raise ArgumentError(op=op, argument=name, got=value, expected=f"an integer, {least}{upper}")
+
+
+def _gaussian(a: Tensor, columns: int, seed: int) -> Tensor:
+    source = torch.Generator().manual_seed(seed)
+    drawn = torch.randn((*a.shape[:-2], a.shape[-1], columns), dtype=a.dtype, generator=source)
+    return drawn.to(a.device)
+
+
+def _range(op: str, a: Tensor, width: int, powers: int, seed: int) -> Tensor:
+    q = qr(gemm(1.0, a, _gaussian(a, width, seed))).q
+    for _ in range(powers):
+        q = qr(gemm(1.0, a, q, trans_a="c")).q
+        q = qr(gemm(1.0, a, q)).q
+    return q
+
+
+def _missed(a: Tensor, q: Tensor, small: Tensor, probes: int, seed: int) -> Tensor:
+    """``10 sqrt(2 / pi)`` times the longest image of a random vector bounds the norm (same authors, lemma 4.1)."""
+    w = _gaussian(a, probes, seed + 1)
+    left = gemm(1.0, a, w) - gemm(1.0, q, gemm(1.0, small, w))
+    return 10 * (2 / torch.pi) ** 0.5 * torch.linalg.vector_norm(left, dim=-2).amax(-1)

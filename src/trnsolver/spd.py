@@ -1,0 +1,53 @@
+"""Systems and inverses with Hermitian positive definite matrices."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import array_function
+from trnsolver.arguments import right_hand_side, square
+from trnsolver.cholesky import cholesky, cholesky_solve
+from trnsolver.inv_triangular import inv_triangular
+
+
+@array_function
+def solve_spd(a: Tensor, b: Tensor) -> Tensor:
+    """Solve ``a @ x = b`` with ``a`` Hermitian positive definite, by Cholesky.
+
+    Args:
+        a: [..., N, N]; its lower triangle is read.
+        b: [..., N, K] or [..., N].
+
+    Raises:
+        NotPositiveDefinite: with the index of the pivot.
+
+    Error bound:
+        backward: ``norm(b - a @ x) <= 20 N u (norm(a) norm(x) + norm(b))``.
+
+    Example:
+        >>> solve_spd(torch.tensor([[4.0, 0.0], [0.0, 2.0]]), torch.ones(2))
+        tensor([0.2500, 0.5000])
+    """
+    square("solve_spd", a=a)
+    vector = right_hand_side("solve_spd", a, b)
+    x = cholesky_solve(b.unsqueeze(-1) if vector else b, cholesky(a))
+    return x.squeeze(-1) if vector else x
+
+
+@array_function
+def inv_spd(a: Tensor) -> Tensor:
+    """Invert a Hermitian positive definite matrix [..., N, N] by Cholesky; the result is exactly Hermitian.
+
+    Example:
+        >>> inv_spd(torch.tensor([[4.0, 0.0], [0.0, 2.0]]))
+        tensor([[0.2500, 0.0000],
+                [0.0000, 0.5000]])
+    """
+    square("inv_spd", a=a)
+    inverse = inv_triangular(cholesky(a), lower=True)
+    if torch.is_grad_enabled() and a.requires_grad:
+        return inverse.mH @ inverse
+    product = gemm(1.0, inverse, inverse, trans_a="c")
+    return 0.5 * (product + product.mH)

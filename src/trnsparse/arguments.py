@@ -1,0 +1,101 @@
+"""Arguments the operations share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci import check
+from trnsci.errors import ArgumentError, DtypeError
+from trnsparse.matrix import SparseMatrix
+
+KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
+
+
+def operation(op: str, trans: bool | int | str, argument: str = "trans") -> str:
+    """Return ``n``, ``t`` or ``c`` for any spelling of an operation on a matrix."""
+    kinds = {False: "n", True: "t", 0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
+    key = trans.lower() if isinstance(trans, str) else trans
+    if key not in kinds:
+        raise ArgumentError(op=op, argument=argument, got=trans, expected="False/'n', True/'t' or 'c'")
+    return kinds[key]
+
+
+def applied(kind: str, matrix: SparseMatrix) -> Any:
+    """Return the matrix, its transpose or its conjugate transpose."""
+    return matrix if kind == "n" else matrix.transpose() if kind == "t" else matrix.transpose().conj()
+
+
+def sparse(op: str, **matrices: Any) -> None:
+    """Every value is a sparse matrix of this library."""
+    for name, matrix in matrices.items():
+        if not isinstance(matrix, SparseMatrix):
+            raise DtypeError(
+                op=op,
+                argument=name,
+                got=type(matrix),
+                expected="a COOMatrix, CSRMatrix, CSCMatrix or BSRMatrix",
+                hint="Make one with CSRMatrix.from_dense, from_scipy or from_torch",
+            )
+
+
+def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
+    """All operands have one dtype and device; the dtype is returned."""
+    dtypes = {name: x.dtype for name, x in operands.items()}
+    if len(set(dtypes.values())) > 1:
+        raise DtypeError(
+            op=op, argument="dtype", got=dtypes, hint="Convert one side with .to(dtype); nothing is promoted silently"
+        )
+    # A plan is made by running on shapes: dense operands without data meet a matrix that has its own.
+    devices = {name: x.device for name, x in operands.items() if x.device.type != "meta"}
+    if len(set(devices.values())) > 1:
+        raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
+    dtype = next(iter(dtypes.values()))
+    if dtype == torch.bool:
+        raise DtypeError(op=op, argument="dtype", got=dtype, expected="a numeric dtype", hint="Convert with .to(dtype)")
+    return dtype
+
+
+def coefficient(op: str, name: str, value: Any, dtype: torch.dtype) -> complex:
+    """A number that the dtype can hold; a complex one refuses a real dtype."""
+    number = check.number(op, name, value)
+    if isinstance(number, complex) and not dtype.is_complex:
+        raise DtypeError(op=op, argument=name, got=number, expected=f"a real number, because operands are {dtype}")
+    return number
+
+
+def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
+    """Return ``alpha * product + beta * c``; without a factor of 1 or an addend, those parts cost nothing."""
+    first = coefficient(op, "alpha", alpha, product.dtype)
+    second = coefficient(op, "beta", beta, product.dtype)
+    if c is None:
+        if second != 0:
+            raise ArgumentError(op=op, argument="c", got=None, expected=f"a tensor, because beta is {second}")
+        return product if first == 1 else product * first
+    if tuple(c.shape) != tuple(product.shape):
+        raise ArgumentError(
+            op=op, argument="shape of c", got=tuple(c.shape), expected=f"{tuple(product.shape)}, that of the product"
+        )
+    if second == 0:
+        return product if first == 1 else product * first
+    return torch.add(product if first == 1 else product * first, c, alpha=second)
+
+
+def folded(b: Tensor) -> Tensor:
+    """Return [..., K, N] as [K, batch * N]: a batch is more columns."""
+    return b if b.ndim == 2 else b.movedim(-2, 0).reshape(b.shape[-2], -1)
+
+
+def unfolded(made: Tensor, b: Tensor) -> Tensor:
+    """Return [M, batch * N] as [..., M, N] with the batch of ``b``."""
+    if b.ndim == 2:
+        return made
+    return made.reshape(made.shape[0], *b.shape[:-2], b.shape[-1]).movedim(0, -2)
+
+
+def spread(entries: int, rows: int) -> list[int]:
+    """Row pointers of ``entries`` spread evenly over ``rows``: what a prediction without data assumes."""
+    return [math.ceil(entries * i / max(rows, 1)) for i in range(rows + 1)]

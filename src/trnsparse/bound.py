@@ -1,0 +1,141 @@
+"""A mask bound to lengths: which blocks are empty, full or partial, and the distinct insides of the partial ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from trnsci.errors import ArgumentError
+from trnsparse.picture import picture
+from trnsparse.structure import compress
+
+if TYPE_CHECKING:
+    from trnsparse.masks import Mask
+
+# Pairs looked at in one go while partial blocks are evaluated.
+CHUNK = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The blocks of one mask.
+
+    Attributes:
+        indptr: [block rows + 1]
+        indices: [blocks] block columns of blocks that keep something.
+        slots: [blocks] for a partial block the number of its inside in ``insides``, for a full one -1.
+        insides: [distinct, block, block] the distinct insides, true where a pair is kept.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    slots: Tensor
+    insides: Tensor
+
+    def key(self) -> tuple[bytes, ...]:
+        """What makes two patterns the same."""
+        return tuple(t.numpy().tobytes() for t in (self.indptr, self.indices, self.slots, self.insides))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundMask:
+    """A mask for given lengths: print it to see its blocks.
+
+    Attributes:
+        q_len: number of queries.
+        k_len: number of keys.
+        block: edge of the blocks.
+        patterns: the distinct patterns.
+        which: [batch or 1, heads or 1] the pattern of each batch and head.
+    """
+
+    q_len: int
+    k_len: int
+    block: int
+    patterns: tuple[Pattern, ...]
+    which: Tensor
+
+    @property
+    def density(self) -> float:
+        """Blocks that are computed over all blocks, in the mean over patterns."""
+        grid = -(-self.q_len // self.block) * -(-self.k_len // self.block)
+        stored = sum(p.indices.numel() for p in self.patterns)
+        return stored / max(grid * len(self.patterns), 1)
+
+    def __repr__(self) -> str:
+        partial = sum(int((p.slots >= 0).sum()) for p in self.patterns)
+        stored = sum(p.indices.numel() for p in self.patterns)
+        return (
+            f"BoundMask({self.q_len}x{self.k_len}, blocks of {self.block}: {stored - partial} full, {partial} partial, "
+            f"density {self.density:.2%})"
+        )
+
+    def __str__(self) -> str:
+        first = self.patterns[0]
+        rows = torch.repeat_interleave(torch.arange(first.indptr.numel() - 1), first.indptr.diff())
+        grid = (-(-self.q_len // self.block), -(-self.k_len // self.block))
+        return f"{self!r}\n{picture(rows, first.indices, grid)}"
+
+
+def bind(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: int) -> BoundMask:
+    """Return the mask's blocks; work is by block, and nothing of size q_len × k_len is made."""
+    if min(q_len, k_len) < 0 or block < 1:
+        raise ArgumentError(op="bind", argument="lengths", got=(q_len, k_len, block), expected="sizes above 0")
+    mask.fits(q_len, k_len)
+    counts = (batch if mask.by_batch else 1, heads if mask.by_head else 1)
+    found: dict[tuple[bytes, ...], int] = {}
+    patterns: list[Pattern] = []
+    which = torch.zeros(counts, dtype=torch.int64)
+    for b in range(counts[0]):
+        for h in range(counts[1]):
+            made = _pattern(mask, q_len, k_len, block, b, h)
+            which[b, h] = found.setdefault(made.key(), len(patterns))
+            if which[b, h] == len(patterns):
+                patterns.append(made)
+    return BoundMask(q_len, k_len, block, tuple(patterns), which)
+
+
+def _pattern(mask: Mask, q_len: int, k_len: int, block: int, b: int, h: int) -> Pattern:
+    from trnsparse.masks import Rectangles
+
+    rows, columns = -(-q_len // block), -(-k_len // block)
+    q0 = (torch.arange(rows) * block).repeat_interleave(columns)
+    k0 = (torch.arange(columns) * block).repeat(rows)
+    at = Rectangles(q0, (q0 + block).clamp(max=q_len) - 1, k0, (k0 + block).clamp(max=k_len) - 1)
+    judged = mask.judge(at)
+    stored = ~judged.none
+    # Blocks over the edge are partial: what lies outside is not kept.
+    whole = judged.every & (q0 + block <= q_len) & (k0 + block <= k_len)
+    slots = torch.full((rows * columns,), -1)
+    partial = (stored & ~whole).nonzero().flatten()
+    insides: list[Tensor] = []
+    numbers: dict[bytes, int] = {}
+    step = max(1, CHUNK // (block * block))
+    number_b, number_h = torch.tensor(b), torch.tensor(h)
+    edge = torch.arange(block)
+    for first in range(0, partial.numel(), step):
+        some = partial[first : first + step]
+        q, k = q0[some, None, None] + edge[:, None], k0[some, None, None] + edge
+        inside = (q < q_len) & (k < k_len)
+        kept = mask.keeps(number_b, number_h, q.clamp(max=q_len - 1), k.clamp(max=k_len - 1)) & inside
+        flat = kept.flatten(1)
+        full, empty = flat.all(1).tolist(), (~flat.any(1)).tolist()
+        for i, place in enumerate(some.tolist()):
+            if empty[i]:
+                stored[place] = False
+            elif not full[i]:
+                text = kept[i].numpy().tobytes()
+                if text not in numbers:
+                    numbers[text] = len(insides)
+                    insides.append(kept[i])
+                slots[place] = numbers[text]
+    places = stored.nonzero().flatten()
+    return Pattern(
+        compress(places // max(columns, 1), rows),
+        places % max(columns, 1),
+        slots[places],
+        torch.stack(insides) if insides else torch.zeros((0, block, block), dtype=torch.bool),
+    )

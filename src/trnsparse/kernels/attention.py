@@ -1,0 +1,192 @@
+"""out[H, Q, E] = softmax(qT[H, D, Q].T @ kT[G, D, K] over kept pairs) @ v[G, K, E], and the logarithm of the sums.
+
+The scores of a row of blocks fill up to three PSUM banks; the row is finished there when it is no longer, and otherwise
+goes on by online softmax. Partial blocks get their inside added by a product with the identity. Weights are transposed
+by the Tensor Engine for the product with v. The pattern is known when the kernel is compiled; ``lonely`` says that some
+query keeps no key. Bound by the Vector and Scalar Engines.
+"""
+
+from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsparse.kernels._attention import _hide, _identity, _product, _Rows, _Turned
+
+WIDE = 3 * N_TILE
+# Groups of key blocks whose weights wait for their product with v.
+DEPTH = 3
+# Bytes of SBUF in each partition that the keys and values of one head may take to stay.
+RESIDENT = 64 * 1024
+# Above every score that is kept and below every one that is not, in absolute value.
+FLOOR = 1e25
+
+
+@jit
+def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=(), lonely=True):
+    H, D, Q = qT_hbm.shape
+    G, K, E = v_hbm.shape
+    group = H // G
+    out_hbm = nl.ndarray((H, Q, E), dtype=v_hbm.dtype, buffer=nl.shared_hbm)  # [H, Q, E]
+    rows = len(pointers) - 1
+    lse_hbm = nl.ndarray((H, P_MAX, rows), dtype=nl.float32, buffer=nl.shared_hbm)  # [H, p, n]
+    identity_sb = _identity(hidden_hbm.dtype)
+    hidden_sb = load(hidden_hbm)  # [p, T * p]
+    width = 2 if v_hbm.dtype in (nl.bfloat16, nl.float16) else 4
+    keep = (K * len(tiles(D, P_MAX)) + len(tiles(K, P_MAX)) * E) * width <= RESIDENT
+    for g in range(G):
+        keys = _Turned(kT_hbm, g, keep)
+        values = _Rows(v_hbm, g, keep)
+        for h in range(g * group, (g + 1) * group):
+            queries = _Turned(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2)
+            top_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
+            sum_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
+            nisa.memset(dst=top_sb, value=FLOOR)
+            nisa.memset(dst=sum_sb, value=1.0)
+            masks = (identity_sb, hidden_sb, pointers, columns, slots, lonely)
+            _head(out_hbm[h], top_sb, sum_sb, queries, keys, values, masks)
+            # One switch of the Scalar Engine's table for all rows of the head.
+            log_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
+            nisa.activation(dst=log_sb, op=nl.log, data=sum_sb)
+            lse_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
+            nisa.tensor_tensor(dst=lse_sb, data1=log_sb, data2=top_sb, op=nl.subtract)
+            store(lse_hbm[h], lse_sb)
+    return out_hbm, lse_hbm
+
+
+def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
+    """All rows of blocks of one head: top is the negated largest score of each query, sum that of the exponentials."""
+    identity_sb, hidden_sb, pointers, columns, slots, lonely = masks
+    Q, E = out_hbm.shape
+    waiting = []
+    acc = None
+    for i in range(len(pointers) - 1):
+        here = slice(i * P_MAX, min((i + 1) * P_MAX, Q))
+        size = min(P_MAX, Q - i * P_MAX)
+        top_sb, sum_sb = top_all[0:size, i : i + 1], sum_all[0:size, i : i + 1]
+        q_sb = queries.columns(i * P_MAX, min((i + 1) * P_MAX, Q))
+        groups = tiles(pointers[i + 1] - pointers[i], WIDE // P_MAX)
+        if len(groups) == 0:
+            zero_sb = nl.ndarray((size, E), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [q, E]
+            nisa.memset(dst=zero_sb, value=0.0)
+            store(out_hbm[here, 0:E], zero_sb)
+        for w in groups:
+            span = slice(pointers[i] + w.start, pointers[i] + w.stop)
+            scores_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
+            weights_sb, factor_sb = _softmax(scores_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
+            to_hbm = out_hbm[here, 0:E] if w.index == len(groups) - 1 else None
+            waiting.append((weights_sb, factor_sb, columns[span], sum_sb, to_hbm, lonely))
+            # Engines run in order: the product of one group comes two groups later, so that no engine waits for it.
+            if len(waiting) > DEPTH:
+                acc = _weighted(acc, waiting.pop(0), values, E)
+    for late in waiting:
+        acc = _weighted(acc, late, values, E)
+
+
+def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots):
+    """Scores of a query block with some key blocks, side by side."""
+    size, K = q_sb[0].shape[1], keys.x_hbm.shape[2]
+    total = len(columns) * P_MAX - max(0, (columns[len(columns) - 1] + 1) * P_MAX - K)
+    scores_ps = nl.ndarray((size, total), dtype=nl.float32, buffer=nl.psum)  # [q, k]
+    at = 0
+    while at < len(columns):
+        # Blocks that follow each other share one product, as far as a PSUM bank reaches.
+        count = 1
+        while (
+            at + count < len(columns)
+            and (at + count) % (N_TILE // P_MAX) > 0
+            and columns[at + count] == columns[at] + count
+        ):
+            count += 1
+        first, last = columns[at] * P_MAX, min((columns[at] + count) * P_MAX, K)
+        _product(scores_ps[:, at * P_MAX : at * P_MAX + last - first], q_sb, keys.columns(first, last))
+        for b in range(at, at + count):
+            if slots[b] >= 0:
+                k = min(P_MAX, K - columns[b] * P_MAX)
+                _hide(scores_ps[:, b * P_MAX : b * P_MAX + k], identity_sb, hidden_sb, slots[b], size, k)
+        at += count
+    return scores_ps
+
+
+def _softmax(scores_ps, top_sb, sum_sb, first, lonely, dtype):
+    """Exponentials below the largest score so far, and by how much what came before shrinks."""
+    size = scores_ps.shape[0]
+    weights_sb = nl.ndarray(scores_ps.shape, dtype=dtype, buffer=nl.sbuf)  # [q, k]
+    if first:
+        nisa.tensor_reduce(dst=top_sb, op=nl.maximum, data=scores_ps, axis=1, negate=True)
+        if lonely:
+            nisa.tensor_scalar(dst=top_sb, data=top_sb, op0=nl.minimum, operand0=FLOOR)
+        nisa.activation_reduce(
+            dst=weights_sb, op=nl.exp, data=scores_ps, bias=top_sb, reduce_op=nl.add, reduce_res=sum_sb
+        )
+        return weights_sb, None
+    best_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+    nisa.tensor_reduce(dst=best_sb, op=nl.maximum, data=scores_ps, axis=1, negate=True)
+    nisa.tensor_tensor(dst=best_sb, data1=best_sb, data2=top_sb, op=nl.minimum)
+    drop_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+    nisa.tensor_tensor(dst=drop_sb, data1=best_sb, data2=top_sb, op=nl.subtract)
+    nisa.tensor_copy(dst=top_sb, src=best_sb)
+    factor_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+    nisa.activation(dst=factor_sb, op=nl.exp, data=drop_sb)
+    part_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+    nisa.activation_reduce(
+        dst=weights_sb, op=nl.exp, data=scores_ps, bias=best_sb, reduce_op=nl.add, reduce_res=part_sb
+    )
+    nisa.scalar_tensor_tensor(
+        dst=sum_sb, data=sum_sb, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=part_sb
+    )
+    return weights_sb, factor_sb
+
+
+def _weighted(acc, waiting, values, E):
+    """Add the product of weights and values to a row; divide by the sum and store where the row is complete."""
+    weights_sb, factor_sb, columns, sum_sb, to_hbm, lonely = waiting
+    made = _product_with_values(weights_sb, values, columns, E)
+    size = weights_sb.shape[0]
+    if factor_sb is not None:
+        both_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
+        nisa.scalar_tensor_tensor(
+            dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=made
+        )
+        made = both_sb
+    elif to_hbm is None:
+        # The next product is in PSUM too, and an instruction reads one operand from there.
+        acc_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
+        nisa.tensor_copy(dst=acc_sb, src=made)
+        made = acc_sb
+    if to_hbm is not None:
+        # A sum is at least 1, that of a query that keeps nothing 0: it becomes 0.5, and the result 0.
+        if lonely:
+            nisa.tensor_scalar(dst=sum_sb, data=sum_sb, op0=nl.maximum, operand0=0.5)
+        inverse_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+        nisa.reciprocal(dst=inverse_sb, data=sum_sb)
+        out_sb = nl.ndarray((size, E), dtype=to_hbm.dtype, buffer=nl.sbuf)  # [q, E]
+        nisa.tensor_scalar(dst=out_sb, data=made, op0=nl.multiply, operand0=inverse_sb)
+        store(to_hbm, out_sb)
+    return made
+
+
+def _product_with_values(weights_sb, values, columns, E):
+    """The product, in PSUM."""
+    size, total = weights_sb.shape
+    acc_ps = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.psum)  # [q, E]
+    for n in tiles(total, N_TILE):
+        parts = tiles(n.size, P_MAX)
+        turned_ps = nl.ndarray((P_MAX, len(parts), size), dtype=weights_sb.dtype, buffer=nl.psum)  # [k, b, q]
+        turned_sb = nl.ndarray((P_MAX, len(parts), size), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
+        for b in parts:
+            here = slice(n.start + b.start, n.start + b.stop)
+            nisa.nc_transpose(dst=turned_ps[0 : b.size, b.index, 0:size], data=weights_sb[:, here])
+        full = n.size // P_MAX
+        if full > 0:
+            # Every other copy goes to the Scalar Engine: the Vector Engine has the search for the largest score.
+            engine = nisa.engine.scalar if n.index % 2 == 0 else nisa.engine.vector
+            nisa.tensor_copy(dst=turned_sb[:, 0:full, :], src=turned_ps[:, 0:full, :], engine=engine)
+        if full < len(parts):
+            rest = n.size - full * P_MAX
+            nisa.tensor_copy(dst=turned_sb[0:rest, full, :], src=turned_ps[0:rest, full, :])
+        for b in parts:
+            block = n.start // P_MAX + b.index
+            nisa.nc_matmul(
+                dst=acc_ps,
+                stationary=turned_sb[0 : b.size, b.index, 0:size],
+                moving=values.block(columns[block]),
+                accumulate=block > 0,
+            )
+    return acc_ps

@@ -1,0 +1,393 @@
+"""Attention masks as small objects: combined with ``&``, ``|`` and ``~``, without a length until they are bound.
+
+A mask answers two questions: which pairs (q, k) it keeps, and, for rectangles of pairs, whether all or none are kept.
+The second decides most blocks without looking inside.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci.errors import ArgumentError, DtypeError
+from trnsparse.bound import BoundMask, bind
+from trnsparse.bsr import BSRMatrix
+
+
+class Rectangles(NamedTuple):
+    """Rectangles of pairs: queries ``q0`` to ``q1`` and keys ``k0`` to ``k1``, both inclusive, as integer tensors."""
+
+    q0: Tensor
+    q1: Tensor
+    k0: Tensor
+    k1: Tensor
+
+
+class Verdicts(NamedTuple):
+    """For each rectangle: surely keeps every pair, surely keeps none. Both false: look inside."""
+
+    every: Tensor
+    none: Tensor
+
+
+class Mask(ABC):
+    """A rule that keeps some pairs of query and key positions."""
+
+    # Whether the rule reads the batch or head number.
+    by_batch = False
+    by_head = False
+
+    @abstractmethod
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        """Return which pairs are kept; the arguments are integer tensors that broadcast."""
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        """Return what is known of whole rectangles; by default nothing."""
+        unknown = torch.zeros_like(at.q0, dtype=torch.bool)
+        return Verdicts(unknown, unknown)
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        """Raise where the mask has lengths of its own and they are others."""
+
+    def bind(
+        self, q_len: int, k_len: int | None = None, *, batch: int = 1, heads: int = 1, block: int = 128
+    ) -> BoundMask:
+        """Return the mask for these lengths: its blocks, sorted into empty, full and partial ones.
+
+        Args:
+            q_len: number of queries.
+            k_len: number of keys; that of queries when left out.
+            batch: number of batches, for masks that read the batch number.
+            heads: number of query heads, for masks that read the head number.
+            block: edge of the blocks.
+        """
+        return bind(self, q_len, q_len if k_len is None else k_len, batch, heads, block)
+
+    def dense(self, q_len: int, k_len: int | None = None, *, b: int = 0, h: int = 0) -> Tensor:
+        """Return the mask as a boolean tensor [q_len, k_len], for looking at; attention never makes one."""
+        k_len = q_len if k_len is None else k_len
+        self.fits(q_len, k_len)
+        q, k = torch.arange(q_len)[:, None], torch.arange(k_len)[None, :]
+        return self.keeps(torch.tensor(b), torch.tensor(h), q, k).broadcast_to(q_len, k_len).clone()
+
+    def __and__(self, other: Mask) -> Mask:
+        return _Both(self, other) if isinstance(other, Mask) else NotImplemented
+
+    def __or__(self, other: Mask) -> Mask:
+        return _Either(self, other) if isinstance(other, Mask) else NotImplemented
+
+    def __invert__(self) -> Mask:
+        return _Not(self)
+
+
+class _Pair(Mask):
+    def __init__(self, left: Mask, right: Mask) -> None:
+        self.left, self.right = left, right
+        self.by_batch, self.by_head = left.by_batch or right.by_batch, left.by_head or right.by_head
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        self.left.fits(q_len, k_len)
+        self.right.fits(q_len, k_len)
+
+
+class _Both(_Pair):
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.left.keeps(b, h, q, k) & self.right.keeps(b, h, q, k)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        x, y = self.left.judge(at), self.right.judge(at)
+        return Verdicts(x.every & y.every, x.none | y.none)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} & {self.right!r})"
+
+
+class _Either(_Pair):
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.left.keeps(b, h, q, k) | self.right.keeps(b, h, q, k)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        x, y = self.left.judge(at), self.right.judge(at)
+        return Verdicts(x.every | y.every, x.none & y.none)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} | {self.right!r})"
+
+
+class _Not(Mask):
+    def __init__(self, inner: Mask) -> None:
+        self.inner = inner
+        self.by_batch, self.by_head = inner.by_batch, inner.by_head
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return ~self.inner.keeps(b, h, q, k)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        found = self.inner.judge(at)
+        return Verdicts(found.none, found.every)
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        self.inner.fits(q_len, k_len)
+
+    def __repr__(self) -> str:
+        return f"~{self.inner!r}"
+
+
+@dataclass(frozen=True)
+class _Full(Mask):
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return torch.ones(torch.broadcast_shapes(q.shape, k.shape), dtype=torch.bool)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        return Verdicts(at.q0 == at.q0, at.q0 != at.q0)
+
+    def __repr__(self) -> str:
+        return "full()"
+
+
+@dataclass(frozen=True)
+class _Distance(Mask):
+    """Pairs with ``low <= q - k <= high``."""
+
+    low: float
+    high: float
+    name: str
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (q - k >= self.low) & (q - k <= self.high)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        least, most = at.q0 - at.k1, at.q1 - at.k0
+        return Verdicts((least >= self.low) & (most <= self.high), (most < self.low) | (least > self.high))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class _Sink(Mask):
+    count: int
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (k < self.count) & (q >= 0)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        return Verdicts(at.k1 < self.count, at.k0 >= self.count)
+
+    def __repr__(self) -> str:
+        return f"sink({self.count})"
+
+
+class _Documents(Mask):
+    def __init__(self, ids: Tensor) -> None:
+        self.ids = ids
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.ids[q] == self.ids[k]
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        (q_low, q_high), (k_low, k_high) = self._extremes(at.q0, at.q1), self._extremes(at.k0, at.k1)
+        one = (q_low == q_high) & (k_low == k_high) & (q_low == k_low)
+        return Verdicts(one, (q_high < k_low) | (k_high < q_low))
+
+    def _extremes(self, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+        spans, inverse = torch.unique(torch.stack([first, last]), dim=1, return_inverse=True)
+        parts = [self.ids[lo : hi + 1] for lo, hi in spans.T.tolist()]
+        low = torch.stack([part.min() for part in parts]) if parts else self.ids[:0]
+        high = torch.stack([part.max() for part in parts]) if parts else self.ids[:0]
+        return low[inverse], high[inverse]
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        _lengths("documents", (self.ids.numel(), self.ids.numel()), q_len, k_len)
+
+    def __repr__(self) -> str:
+        return f"documents(<{self.ids.unique().numel()} documents, {self.ids.numel()} positions>)"
+
+
+class _Blocks(Mask):
+    def __init__(self, pattern: Tensor, size: int) -> None:
+        self.pattern, self.size = pattern, size
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.pattern[q // self.size, k // self.size]
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        one = (at.q0 // self.size == at.q1 // self.size) & (at.k0 // self.size == at.k1 // self.size)
+        kept = self.pattern[at.q0 // self.size, at.k0 // self.size]
+        return Verdicts(one & kept, one & ~kept)
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        rows, columns = self.pattern.shape
+        if (-(-q_len // self.size), -(-k_len // self.size)) != (rows, columns):
+            own = f"{rows}x{columns} blocks of {self.size}"
+            raise ArgumentError(
+                op="bind",
+                argument="lengths",
+                got=(q_len, k_len),
+                expected=f"lengths that need {own}, the pattern of the mask",
+            )
+
+    def __repr__(self) -> str:
+        return f"blocks(<{self.pattern.shape[0]}x{self.pattern.shape[1]}>, size={self.size})"
+
+
+class _Stored(Mask):
+    """Pairs where a sparse matrix has an entry inside a stored block that is not zero."""
+
+    def __init__(self, matrix: BSRMatrix) -> None:
+        self.matrix = matrix.detach().cpu()
+        across = self.matrix.grid[1]
+        self.slot = torch.full((self.matrix.grid[0] * across,), -1)
+        self.slot[self.matrix.block_rows * across + self.matrix.indices] = torch.arange(self.matrix.blocks)
+        self.slot = self.slot.reshape(self.matrix.grid)
+        zero = self.matrix.values.new_zeros((1, *self.matrix.block))
+        self.inside = torch.cat([self.matrix.values, zero]) != 0
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        bm, bn = self.matrix.block
+        return self.inside[self.slot[q // bm, k // bn], q % bm, k % bn]
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        bm, bn = self.matrix.block
+        one = (at.q0 // bm == at.q1 // bm) & (at.k0 // bn == at.k1 // bn)
+        slot = self.slot[at.q0 // bm, at.k0 // bn]
+        return Verdicts(one & (slot >= 0) & self.inside.flatten(1).all(1)[slot], one & (slot < 0))
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        _lengths("from_bsr", self.matrix.shape, q_len, k_len)
+
+    def __repr__(self) -> str:
+        return f"from_bsr({self.matrix!r})"
+
+
+class _Dense(Mask):
+    def __init__(self, kept: Tensor) -> None:
+        self.kept = kept
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.kept[q, k]
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        _lengths("from_dense", tuple(self.kept.shape), q_len, k_len)
+
+    def __repr__(self) -> str:
+        return f"from_dense(<{self.kept.shape[0]}x{self.kept.shape[1]}>)"
+
+
+class _Function(Mask):
+    def __init__(self, rule: Callable[..., Any], arguments: int) -> None:
+        self.rule, self.arguments = rule, arguments
+        self.by_batch = self.by_head = arguments == 4
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        made = self.rule(q, k) if self.arguments == 2 else self.rule(b, h, q, k)
+        if not isinstance(made, Tensor):
+            made = torch.as_tensor(made)
+        if made.dtype != torch.bool:
+            raise DtypeError(op="function", argument="result of the rule", got=made.dtype, expected="bool")
+        return made.broadcast_to(torch.broadcast_shapes(q.shape, k.shape))
+
+    def __repr__(self) -> str:
+        return f"function({getattr(self.rule, '__name__', 'rule')})"
+
+
+def _lengths(op: str, own: tuple[int, ...], q_len: int, k_len: int) -> None:
+    if own != (q_len, k_len):
+        raise ArgumentError(
+            op="bind", argument="lengths", got=(q_len, k_len), expected=f"{own}, those of the mask made by {op}"
+        )
+
+
+def full() -> Mask:
+    """Keep every pair."""
+    return _Full()
+
+
+def causal(offset: int = 0) -> Mask:
+    """Keep keys that are not after their query: ``k <= q + offset``."""
+    return _Distance(-offset, float("inf"), "causal()" if offset == 0 else f"causal({offset})")
+
+
+def window(width: int) -> Mask:
+    """Keep keys near their query: ``|q - k| <= width``."""
+    if width < 0:
+        raise ArgumentError(op="window", argument="width", got=width, expected="a width that is not negative")
+    return _Distance(-width, width, f"window({width})")
+
+
+def sink(count: int) -> Mask:
+    """Keep the first ``count`` keys for every query."""
+    if count < 0:
+        raise ArgumentError(op="sink", argument="count", got=count, expected="a count that is not negative")
+    return _Sink(count)
+
+
+def documents(ids: Any) -> Mask:
+    """Keep pairs of one document; ``ids`` [S] holds the document of every position."""
+    numbers = torch.as_tensor(ids).cpu()
+    if numbers.ndim != 1 or numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
+        raise ArgumentError(
+            op="documents", argument="ids", got=f"{numbers.dtype} of shape {tuple(numbers.shape)}", expected="integers [S]"
+        )
+    return _Documents(numbers.long())
+
+
+def blocks(pattern: Any, size: int = 128) -> Mask:
+    """Keep whole blocks: pair (q, k) where ``pattern[q // size, k // size]`` is true."""
+    kept = torch.as_tensor(pattern).cpu()
+    if kept.ndim != 2 or kept.dtype != torch.bool:
+        raise ArgumentError(
+            op="blocks", argument="pattern", got=f"{kept.dtype} of shape {tuple(kept.shape)}", expected="bool [rows, columns]"
+        )
+    return _Blocks(kept, size)
+
+
+def from_dense(kept: Any) -> Mask:
+    """Keep pairs where a boolean matrix [Q, K] is true."""
+    matrix = torch.as_tensor(kept).cpu()
+    if matrix.ndim != 2 or matrix.dtype != torch.bool:
+        raise ArgumentError(
+            op="from_dense", argument="kept", got=f"{matrix.dtype} of shape {tuple(matrix.shape)}", expected="bool [Q, K]"
+        )
+    return _Dense(matrix)
+
+
+def from_bsr(matrix: BSRMatrix) -> Mask:
+    """Keep pairs where a BSR matrix [Q, K] is not zero."""
+    if not isinstance(matrix, BSRMatrix):
+        raise DtypeError(op="from_bsr", argument="matrix", got=type(matrix), expected="a BSRMatrix")
+    return _Stored(matrix)
+
+
+def function(rule: Callable[..., Any]) -> Mask:
+    """Keep pairs where ``rule(q, k)``, or FlexAttention's ``rule(b, h, q, k)``, is true.
+
+    The rule gets integer tensors that broadcast against each other and returns a boolean tensor.
+    """
+    count = len(inspect.signature(rule).parameters)
+    if count not in (2, 4):
+        raise ArgumentError(op="function", argument="rule", got=f"{count} parameters", expected="(q, k) or (b, h, q, k)")
+    return _Function(rule, count)
+
+
+def as_mask(mask: Any) -> Mask:
+    """Return a mask from a mask, a BSR matrix, a boolean matrix, a rule, or ``None`` (everything)."""
+    if mask is None:
+        return full()
+    if isinstance(mask, Mask):
+        return mask
+    if isinstance(mask, BSRMatrix):
+        return from_bsr(mask)
+    if isinstance(mask, Tensor):
+        return from_dense(mask)
+    if callable(mask):
+        return function(mask)
+    raise DtypeError(
+        op="attention", argument="mask", got=type(mask), expected="a mask, a BSRMatrix, a boolean matrix or a function"
+    )

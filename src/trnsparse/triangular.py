@@ -1,0 +1,306 @@
+"""Sparse triangular solves, incomplete factors and a bandwidth-reducing order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci import array_function, check
+from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
+from trnsparse import host
+from trnsparse.arguments import operation, same_kind, sparse
+from trnsparse.csr import CSRMatrix
+from trnsparse.matrix import SparseMatrix
+from trnsparse.products import triangle
+from trnsparse.sddmm import sampled
+
+
+@array_function
+def solve_triangular(
+    a: SparseMatrix,
+    b: Tensor,
+    *,
+    lower: bool = True,
+    unit_diagonal: bool = False,
+    trans: bool | int | str = False,
+) -> Tensor:
+    """Return x with ``op(a) @ x = b``, reading only the lower (or upper) triangle of ``a``.
+
+    Args:
+        a: sparse [N, N]
+        b: [N] or [N, K]
+        lower: which triangle of ``a`` holds the system.
+        unit_diagonal: take the diagonal as 1 and do not read it.
+        trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"``.
+
+    Error bound:
+        The result solves ``(a + e) x = b`` with ``|e| <= g(r + 1) |a|``, r the entries of a row (Higham, Theorem 8.5).
+
+    Raises:
+        Singular: a diagonal entry is zero or absent; ``index`` is its row.
+
+    Example:
+        >>> solve_triangular(CSRMatrix.from_dense(torch.tensor([[2.0, 0.0], [1.0, 1.0]])), torch.tensor([2.0, 3.0]))
+        tensor([1., 2.])
+    """
+    sparse("solve_triangular", a=a)
+    check.tensor("solve_triangular", b=b)
+    dtype = same_kind("solve_triangular", a=a, b=b)
+    check.floating("solve_triangular", b=b)
+    check.equal("solve_triangular", "N", rows=a.shape[0], columns=a.shape[1], b=b.shape[0] if b.ndim else 1)
+    if b.ndim not in (1, 2):
+        raise ArgumentError(op="solve_triangular", argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
+    kind = operation("solve_triangular", trans)
+    part = triangle(a.to_csr(), lower=lower)
+    if kind != "n":
+        part, lower = part.transpose(), not lower
+        part = part.conj() if kind == "c" else part
+    rows = part.to_csr()
+    work = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    columns = (b if b.ndim == 2 else b.unsqueeze(1)).to(work)
+    made: Tensor = _Solve.apply(rows.indptr, rows.indices, rows.values.to(work), columns, lower, unit_diagonal)
+    return (made if b.ndim == 2 else made.squeeze(1)).to(dtype)
+
+
+class _Solve(torch.autograd.Function):
+    """x = a⁻¹ b; the gradient of b is a solve with aᴴ, that of a its product with x sampled at the entries."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool
+    ) -> Tensor:
+        x = _solved(indptr, indices, values.resolve_conj(), b.resolve_conj(), lower, unit)
+        ctx.save_for_backward(indptr, indices, values, x)
+        ctx.lower, ctx.unit = lower, unit
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        indptr, indices, values, x = ctx.saved_tensors
+        n = x.shape[0]
+        a = CSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, values, (n, n))
+        turned = a.transpose().conj()
+        of_b: Tensor = _Solve.apply(turned.indptr, turned.indices, turned.values, grad, not ctx.lower, ctx.unit)
+        of_values = None
+        if ctx.needs_input_grad[2]:
+            of_values = -sampled(indptr, indices, of_b, x.conj())
+            if ctx.unit:
+                of_values = torch.where(a.majors == indices, 0, of_values)
+        return None, None, of_values, of_b, None, None
+
+
+def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    n, k = b.shape
+    found = host.loop("trsm", values, b)
+    if found is not None:
+        x, values = b.contiguous().clone(), values.contiguous()
+        bad = found(
+            host.size(n), host.size(k), int(lower), int(unit), *map(host.at, (indptr, indices, values, x))
+        )
+    else:
+        x, bad = _substituted(indptr, indices, values, b, lower, unit)
+    if bad >= 0:
+        raise Singular(op="solve_triangular", index=bad)
+    return x
+
+
+def _substituted(
+    indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool
+) -> tuple[Tensor, int]:
+    """Row by row: where no compiled loop runs."""
+    n = b.shape[0]
+    starts = indptr.tolist()
+    x = b.clone()
+    for i in range(n) if lower else range(n - 1, -1, -1):
+        cols, vals = indices[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]]
+        others = cols != i
+        x[i] = b[i] - vals[others] @ x[cols[others]]
+        if not unit:
+            diagonal = vals[~others]
+            if diagonal.numel() == 0 or diagonal.item() == 0:
+                return x, i
+            x[i] = x[i] / diagonal[0]
+    return x, -1
+
+
+def ilu0(a: SparseMatrix) -> tuple[CSRMatrix, CSRMatrix]:
+    """Return incomplete factors L (unit lower) and U (upper) with ``(L @ U)[i, j] = a[i, j]`` on the pattern of ``a``.
+
+    Args:
+        a: sparse [N, N] with a full diagonal. Values must not require grad: the factors are not differentiated.
+
+    Raises:
+        Singular: a pivot is zero or its entry absent; ``index`` is its row.
+    """
+    rows = _square("ilu0", a)
+    n = rows.shape[0]
+    values = rows.values.detach().resolve_conj().clone()
+    found = host.loop("ilu0", values)
+    if found is not None:
+        place, diagonal = torch.full((n,), -1), torch.empty(n, dtype=torch.int64)
+        bad = found(host.size(n), *map(host.at, (rows.indptr, rows.indices, values, place, diagonal)))
+    else:
+        bad = _ilu0(rows, values)
+    if bad >= 0:
+        raise Singular(op="ilu0", index=bad)
+    both = rows.with_values(values)
+    from trnsparse.products import add, eye
+
+    lower = add(triangle(both, offset=-1), eye(n, dtype=rows.dtype, device=rows.device))
+    return lower.to_csr(), triangle(both, lower=False).to_csr()
+
+
+def _ilu0(a: CSRMatrix, values: Tensor) -> int:
+    starts, columns = a.indptr.tolist(), a.indices.tolist()
+    numbers: list[Any] = values.tolist()
+    diagonal = [-1] * a.shape[0]
+    for i in range(a.shape[0]):
+        span = range(starts[i], starts[i + 1])
+        place = {columns[p]: p for p in span}
+        for p in span:
+            j = columns[p]
+            if j >= i:
+                break
+            numbers[p] /= numbers[diagonal[j]]
+            for q in range(diagonal[j] + 1, starts[j + 1]):
+                if columns[q] in place:
+                    numbers[place[columns[q]]] -= numbers[p] * numbers[q]
+        diagonal[i] = place.get(i, -1)
+        if diagonal[i] < 0 or numbers[diagonal[i]] == 0:
+            return i
+    values.copy_(torch.tensor(numbers, dtype=values.dtype))
+    return -1
+
+
+def ic0(a: SparseMatrix) -> CSRMatrix:
+    """Return the incomplete Cholesky factor L with ``(L @ L.H)[i, j] = a[i, j]`` on the lower pattern of ``a``.
+
+    Args:
+        a: sparse Hermitian [N, N]; the lower triangle is read. Values must not require grad.
+
+    Raises:
+        NotPositiveDefinite: a pivot is not positive; ``index`` is its row.
+    """
+    rows = triangle(_square("ic0", a)).to_csr()
+    n = rows.shape[0]
+    values = rows.values.detach().resolve_conj().clone()
+    found = host.loop("ic0", values)
+    if found is not None:
+        place = torch.full((n,), -1)
+        bad = found(host.size(n), *map(host.at, (rows.indptr, rows.indices, values, place)))
+    else:
+        bad = _ic0(rows, values)
+    if bad >= 0:
+        raise NotPositiveDefinite(op="ic0", index=bad)
+    return rows.with_values(values)
+
+
+def _ic0(a: CSRMatrix, values: Tensor) -> int:
+    starts, columns = a.indptr.tolist(), a.indices.tolist()
+    numbers: list[Any] = values.tolist()
+    for i in range(a.shape[0]):
+        last = starts[i + 1] - 1
+        if last < starts[i] or columns[last] != i:
+            return i
+        place = {columns[p]: p for p in range(starts[i], last)}
+        for p in range(starts[i], last):
+            end = starts[columns[p] + 1] - 1
+            for q in range(starts[columns[p]], end):
+                if columns[q] in place:
+                    numbers[p] -= numbers[place[columns[q]]] * numbers[q].conjugate()
+            numbers[p] /= numbers[end]
+        pivot = numbers[last].real - sum(abs(numbers[p]) ** 2 for p in range(starts[i], last))
+        if not pivot > 0:
+            return i
+        numbers[last] = pivot**0.5
+    values.copy_(torch.tensor(numbers, dtype=values.dtype))
+    return -1
+
+
+def _square(op: str, a: SparseMatrix) -> CSRMatrix:
+    sparse(op, a=a)
+    check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
+    check.floating(op, a=a.values)
+    if torch.is_grad_enabled() and a.requires_grad:
+        raise ArgumentError(
+            op=op,
+            argument="a",
+            got="a matrix that requires grad",
+            expected="values without gradient",
+            hint="Pass a.detach(): the factors are a preconditioner and are not differentiated",
+        )
+    if a.device.type != "cpu" or a.dtype not in host.NATIVE:
+        raise ArgumentError(
+            op=op,
+            argument="a",
+            got=f"{a.dtype} on {a.device}".removeprefix("torch."),
+            expected="float32, float64, complex64 or complex128 in host memory",
+        )
+    return a.to_csr()
+
+
+def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
+    """Return the order of rows and columns that brings the entries of ``a`` close to the diagonal.
+
+    The pattern is taken as symmetric (that of ``a + a.T``); ``a[order][:, order]`` has the smaller bandwidth.
+
+    Args:
+        a: sparse [N, N]
+    """
+    sparse("reverse_cuthill_mckee", a=a)
+    check.equal("reverse_cuthill_mckee", "N", rows=a.shape[0], columns=a.shape[1])
+    pattern = a.detach().to_coo()
+    both = CSRMatrix.from_torch(
+        torch.sparse_coo_tensor(
+            torch.stack([torch.cat([pattern.row, pattern.col]), torch.cat([pattern.col, pattern.row])]),
+            torch.ones(2 * pattern.nnz, device=a.device),
+            a.shape,
+        ).coalesce()
+    ).cpu()
+    starts, columns = both.indptr.tolist(), both.indices.tolist()
+    degree = both.indptr.diff().tolist()
+    seen = [False] * a.shape[0]
+    order: list[int] = []
+    for start in sorted(range(a.shape[0]), key=degree.__getitem__):
+        if seen[start]:
+            continue
+        root = _far(start, starts, columns, degree)
+        seen[root] = True
+        at = len(order)
+        order.append(root)
+        while at < len(order):
+            fresh = [c for c in columns[starts[order[at]] : starts[order[at] + 1]] if not seen[c]]
+            for c in fresh:
+                seen[c] = True
+            order += sorted(fresh, key=degree.__getitem__)
+            at += 1
+    return torch.tensor(order[::-1], dtype=torch.int64, device=a.device)
+
+
+def _far(start: int, starts: list[int], columns: list[int], degree: list[int]) -> int:
+    """A vertex at the end of a long path through the component: George and Liu's pseudo-peripheral one."""
+    depth = -1
+    while True:
+        level, seen, deep = [start], {start}, 0
+        while True:
+            fresh = []
+            for v in level:
+                for c in columns[starts[v] : starts[v + 1]]:
+                    if c not in seen:
+                        seen.add(c)
+                        fresh.append(c)
+            if not fresh:
+                break
+            level, deep = fresh, deep + 1
+        if deep <= depth:
+            return start
+        depth, start = deep, min(level, key=degree.__getitem__)
+
+
+def bandwidth(a: SparseMatrix) -> int:
+    """Return the largest distance of an entry from the diagonal."""
+    sparse("bandwidth", a=a)
+    coo = a.to_coo()
+    return int((coo.row - coo.col).abs().max()) if coo.nnz else 0

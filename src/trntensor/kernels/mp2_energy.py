@@ -1,0 +1,176 @@
+"""out[0, 0:2] = sum over i, j, a, b of T[a, b]**2 / D[a, b] and of T[a, b] T[b, a] / D[a, b], with T = B[i] B[j].T.
+
+D = occ[i] + occ[j] - vir[a] - vir[b]. Pairs i < j count twice and are computed once. B is transposed into HBM once; then
+T lives in PSUM and SBUF only, and two numbers leave. With naux beyond a few hundred the Tensor Engine binds, so the
+reciprocals of D stay on the Vector Engine, which has the time; squares and sums are shared with the Scalar Engine.
+SBUF in each partition: up to RESIDENT bytes of B[i], a few tiles of 2 KiB. PSUM: four banks of T, two of its transpose.
+"""
+
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+
+# Bytes of SBUF in each partition that all of B[i] may take to be loaded once for all j.
+RESIDENT = 88 * 1024
+# Columns of B loaded at once to be transposed.
+WIDTH = 4 * N_TILE
+
+
+@jit
+def mp2_energy(B_hbm, occ_hbm, vir_hbm, column_hbm):
+    O, V, X = B_hbm.shape
+    out_hbm = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [1, 2]
+    BT_hbm = nl.ndarray((O, X, V), dtype=B_hbm.dtype, buffer=nl.hbm)  # [O, X, V]
+    for i in range(O):
+        _transpose(BT_hbm, B_hbm, i)
+    occ_sb = _on_every_partition(occ_hbm)  # [P, O]
+    vir_sb = _on_every_partition(vir_hbm)  # [P, V]
+    column_sb = []
+    for v in tiles(V, M_TILE):
+        column_sb.append(load(column_hbm[v.span, 0:1]))  # [v, 1]
+    totals_sb = nl.ndarray((P_MAX, 2 * O), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 O]
+    for i in range(O):
+        _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i)
+    parts_sb = nl.ndarray((P_MAX, 2), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2]
+    nisa.tensor_reduce(dst=parts_sb[:, 0:1], op=nl.add, data=totals_sb[:, 0:O], axis=1)
+    nisa.tensor_reduce(dst=parts_sb[:, 1:2], op=nl.add, data=totals_sb[:, O : 2 * O], axis=1)
+    ones_sb = _filled(P_MAX, 1, 1.0)  # [P, 1]
+    sum_ps = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.psum)  # [1, 2]
+    nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=parts_sb, accumulate=False)
+    store(out_hbm, sum_ps)
+    return out_hbm
+
+
+def _filled(rows, columns, value):
+    made_sb = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)  # [rows, columns]
+    nisa.memset(dst=made_sb, value=value)
+    return made_sb
+
+
+def _on_every_partition(row_hbm):
+    """A row [1, N] on all partitions: a product with a column of ones."""
+    N = row_hbm.shape[1]
+    row_sb = load(row_hbm)  # [1, N]
+    ones_sb = _filled(1, P_MAX, 1.0)  # [1, P]
+    made_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [P, N]
+    for n in tiles(N, N_TILE):
+        made_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [P, n]
+        nisa.nc_matmul(dst=made_ps, stationary=ones_sb, moving=row_sb[:, n.span], accumulate=False)
+        nisa.tensor_copy(dst=made_sb[:, n.span], src=made_ps)
+    return made_sb
+
+
+def _transpose(BT_hbm, B_hbm, i):
+    """B[i] with the auxiliary index first."""
+    V, X = B_hbm.shape[1], B_hbm.shape[2]
+    for block in tiles(V, N_TILE):
+        for x in tiles(X, WIDTH):
+            B_sb = []
+            for v in tiles(block.size, M_TILE):
+                rows = slice(block.start + v.start, block.start + v.stop)
+                B_sb.append(load(B_hbm[i, rows, x.span]))  # [v, x]
+            for k in tiles(x.size, K_TILE):
+                BT_ps = nl.ndarray((k.size, block.size), dtype=B_hbm.dtype, buffer=nl.psum)  # [k, block]
+                for v in tiles(block.size, M_TILE):
+                    nisa.nc_transpose(dst=BT_ps[:, v.span], data=B_sb[v.index][:, k.span])
+                store(BT_hbm[i, x.start + k.start : x.start + k.stop, block.span], BT_ps)
+
+
+def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i):
+    """The sums of all pairs i <= j, into columns i and O + i of the totals."""
+    O, X, V = BT_hbm.shape
+    blocks = tiles(V, N_TILE)
+    slots = 2 * len(blocks) * len(tiles(V, M_TILE))
+    pairs_sb = nl.ndarray((P_MAX, O), dtype=nl.float32, buffer=nl.sbuf)  # [P, O]
+    nisa.tensor_scalar(dst=pairs_sb, data=occ_sb, op0=nl.add, operand0=occ_sb[:, i : i + 1])
+    left_sb = []
+    if len(tiles(X, K_TILE)) * V * 4 <= RESIDENT:
+        for k in tiles(X, K_TILE):
+            left_sb.append(load(BT_hbm[i, k.span, 0:V]))  # [k, V]
+    square_sb = _filled(P_MAX, (O - i) * slots, 0.0)  # [P, slots]
+    cross_sb = _filled(P_MAX, (O - i) * slots, 0.0)  # [P, slots]
+    for j in range(i, O):
+        slot = (j - i) * slots
+        for rows in blocks:
+            for cols in blocks[rows.index :]:
+                sums = (square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j)
+                t_sb = _integrals(BT_hbm, left_sb, i, j, rows, cols)
+                if rows.index == cols.index:
+                    slot = _reduce(sums, t_sb, t_sb, rows, cols, 1.0, slot)
+                else:
+                    u_sb = _integrals(BT_hbm, left_sb, i, j, cols, rows)
+                    slot = _reduce(sums, t_sb, u_sb, rows, cols, 2.0, slot)
+                    slot = _reduce(sums, u_sb, None, cols, rows, 0.0, slot)
+    _weigh(totals_sb[:, i : i + 1], square_sb, slots)
+    _weigh(totals_sb[:, O + i : O + i + 1], cross_sb, slots)
+
+
+def _integrals(BT_hbm, left_sb, i, j, rows, cols):
+    """T[rows, cols] = B[i, rows] B[j, cols].T in SBUF, one tile of up to 128 rows each."""
+    X = BT_hbm.shape[1]
+    t_ps = []
+    for m in tiles(rows.size, M_TILE):
+        t_ps.append(nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.psum))  # [m, cols]
+    for k in tiles(X, K_TILE):
+        if len(left_sb) == 0:
+            i_sb = load(BT_hbm[i, k.span, rows.span])  # [k, rows]
+        else:
+            i_sb = left_sb[k.index][:, rows.span]  # [k, rows]
+        j_sb = load(BT_hbm[j, k.span, cols.span])  # [k, cols]
+        for m in tiles(rows.size, M_TILE):
+            nisa.nc_matmul(dst=t_ps[m.index], stationary=i_sb[:, m.span], moving=j_sb, accumulate=k.index > 0)
+    t_sb = []
+    for m in tiles(rows.size, M_TILE):
+        tile_sb = nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, cols]
+        # Two engines drain, so that the banks are free for the next pair as soon as can be.
+        if m.index % 2 == 0:
+            nisa.activation(dst=tile_sb, op=nl.copy, data=t_ps[m.index])
+        else:
+            nisa.tensor_copy(dst=tile_sb, src=t_ps[m.index], engine=nisa.vector_engine)
+        t_sb.append(tile_sb)
+    return t_sb
+
+
+def _reduce(sums, t_sb, u_sb, rows, cols, weight, slot):
+    """Sum t t / D, and weight t u.T / D unless u is None, along rows, into one column per tile."""
+    square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j = sums
+    for m in tiles(rows.size, M_TILE):
+        into = slice(slot + m.index, slot + m.index + 1)
+        y_sb = nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, cols]
+        nisa.tensor_scalar(
+            dst=y_sb,
+            data=vir_sb[0 : m.size, cols.span],
+            op0=nl.subtract,
+            operand0=pairs_sb[0 : m.size, j : j + 1],
+            reverse0=True,
+            op1=nl.subtract,
+            operand1=column_sb[rows.start // M_TILE + m.index],
+        )
+        nisa.reciprocal(dst=y_sb, data=y_sb)
+        nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=t_sb[m.index], op=nl.multiply)
+        z_sb = nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, cols]
+        nisa.tensor_tensor(dst=z_sb, data1=y_sb, data2=t_sb[m.index], op=nl.multiply)
+        nisa.activation_reduce(
+            dst=z_sb, op=nl.copy, data=z_sb, reduce_op=nl.add, reduce_res=square_sb[0 : m.size, into]
+        )
+        if u_sb is not None:
+            uT_ps = nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.psum)  # [m, cols]
+            for c in tiles(cols.size, M_TILE):
+                nisa.nc_transpose(dst=uT_ps[:, c.span], data=u_sb[c.index][:, m.span])
+            w_sb = nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, cols]
+            nisa.scalar_tensor_tensor(
+                dst=w_sb, data=y_sb, op0=nl.multiply, operand0=weight, op1=nl.multiply, operand1=uT_ps
+            )
+            nisa.activation_reduce(
+                dst=w_sb, op=nl.copy, data=w_sb, reduce_op=nl.add, reduce_res=cross_sb[0 : m.size, into]
+            )
+    return slot + len(tiles(rows.size, M_TILE))
+
+
+def _weigh(into_sb, columns_sb, slots):
+    """The first pair, i = j, once, and the others twice."""
+    nisa.tensor_reduce(dst=into_sb, op=nl.add, data=columns_sb[:, 0:slots], axis=1)
+    if columns_sb.shape[1] > slots:
+        rest_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [P, 1]
+        nisa.tensor_reduce(dst=rest_sb, op=nl.add, data=columns_sb[:, slots : columns_sb.shape[1]], axis=1)
+        nisa.scalar_tensor_tensor(
+            dst=into_sb, data=rest_sb, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=into_sb
+        )

@@ -1,0 +1,304 @@
+"""Contraction plans: what an expression will do, as a value that can be printed, kept, pickled and called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, DtypeError, check, neuron
+from trnsci.arrays import from_numpy, to_numpy
+from trnsci.backends import settings
+from trnsci.explain import plan as traced
+from trnsci.plans import CACHE, Plan, Step, quantity, seconds
+from trnsci.precision import Precision
+from trntensor.einsum import policy_of, program_for
+from trntensor.equation import split_call
+from trntensor.precision import contraction_bound, working_dtype
+from trntensor.program import Program, allocated
+from trntensor.steps import PRODUCTS, ContractionStep
+
+_HOST = "a view, a sum or an elementwise product: PyTorch, where the operands are"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contraction:
+    """One row of a plan: an equation of one or two operands, its strategy, where it runs and why."""
+
+    subscripts: str
+    strategy: str
+    backend: str
+    reason: str = field(compare=False)
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractionPlan(Plan):
+    """What ``einsum`` will do for operands of these shapes.
+
+    Attributes:
+        program: the steps with their views.
+        dtype: of the operands.
+        precision: the policy in force.
+        contractions: one row per pairwise step.
+        constants: operands given as tensors, by position; steps among constants alone are computed once.
+    """
+
+    program: Program
+    dtype: torch.dtype
+    precision: Precision | None
+    contractions: tuple[Contraction, ...]
+    constants: Mapping[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    known: Mapping[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
+
+    def __call__(self, *operands: Any, alpha: complex = 1.0, out: Tensor | None = None) -> Any:
+        """Contract operands of the planned shapes and dtype; constants are left out."""
+        numpy = bool(operands) and not any(isinstance(x, Tensor) for x in operands)
+        given = iter(operands)
+        wanted = len(self.program.shapes) - len(self.constants)
+        if len(operands) != wanted:
+            raise ArgumentError(op="plan", argument="number of operands", got={"plan": wanted, "call": len(operands)})
+        full = [
+            self.constants[place] if place in self.constants else _tensor(next(given))
+            for place in range(len(self.program.shapes))
+        ]
+        for place, (x, shape) in enumerate(zip(full, self.program.shapes, strict=True)):
+            if tuple(x.shape) != shape:
+                raise ArgumentError(op="plan", argument=f"shape of operand {place}", got=tuple(x.shape), expected=str(shape))
+            if x.dtype != self.dtype:
+                raise DtypeError(op="plan", argument=f"dtype of operand {place}", got=x.dtype, expected=str(self.dtype))
+        work = self.dtype if self.precision is None else working_dtype(self.dtype, self.precision)
+        known = self.known if alpha == 1 else {n: x for n, x in self.known.items() if n < len(self.program.steps) - 1}
+        made = self.program.run([x.to(work) for x in full], self.precision, alpha, known or None).to(self.dtype)
+        if out is not None:
+            check.out("plan", out, shape=tuple(made.shape), dtype=self.dtype)
+            return out.copy_(made)
+        return to_numpy(made) if numpy else made
+
+    @property
+    def path(self) -> tuple[tuple[int, ...], ...]:
+        """The order of contractions, in opt_einsum's convention."""
+        return self.program.path
+
+    @property
+    def slices(self) -> int:
+        """How many pieces ``memory_limit`` made necessary."""
+        return self.program.slices
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of all steps and slices."""
+        return sum(row.flops for row in self.contractions) * self.slices
+
+    @property
+    def error_bound(self) -> float:
+        """Guaranteed error, relative to the contraction of absolute values."""
+        if self.precision is None:
+            return 0.0
+        return contraction_bound([step.terms for step in self.program.steps], self.dtype, self.precision)
+
+    @property
+    def predicted(self) -> dict[str, float]:
+        """Predicted seconds of the kernels per generation, without transfers; what is no product is not counted."""
+        # Slots make a new class, so that the two-argument form is needed.
+        times = super(ContractionPlan, self).predicted
+        return {target: time * self.slices for target, time in times.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the plan holds."""
+        tensors = [*self.constants.values(), *self.known.values()]
+        return 1024 * (1 + len(self.contractions)) + sum(x.nbytes for x in tensors)
+
+    def explain(self) -> str:
+        """The plan as a table: a row per step, then where it runs, what it costs, and what it guarantees."""
+        lines = [
+            f"{self.program.equation.text} on {self.backend}: {self.reason}",
+            f"  {quantity(self.flops, 'FLOP')}, {quantity(sum(r.bytes for r in self.contractions) * self.slices, 'B')} "
+            f"moved, peak {quantity(self.peak_bytes, 'B')}, {self.slices} slice{'s' if self.slices > 1 else ''}",
+        ]
+        if self.precision is not None:
+            lines.append(f"  {self.precision}: error at most {self.error_bound:.2g} of the contraction of absolute values")
+        predicted = "  ".join(f"{target} {seconds(time)}" for target, time in self.predicted.items())
+        lines.append(f"  predicted: {predicted or 'nothing, there is no product a kernel takes'}")
+        for number, row in enumerate(self.contractions, 1):
+            lines.append(
+                f"  {number}. {row.subscripts}  {row.strategy}  {row.backend}  {quantity(row.flops, 'FLOP')}  {row.reason}"
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+
+def plan(
+    subscripts: Any,
+    *shapes_or_tensors: Any,
+    dtype: torch.dtype | None = None,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    memory_limit: int | None = None,
+    optimize: Any = "auto",
+    constants: Sequence[int] = (),
+) -> ContractionPlan:
+    """Plan a contraction without running it.
+
+    Args:
+        subscripts: as for `einsum`.
+        shapes_or_tensors: a shape, a tensor or a NumPy array per operand.
+        dtype: of operands given as shapes; float32 where no tensor says otherwise.
+        precision: as for `einsum`.
+        target_error: as for `einsum`; ``plan.precision`` and ``plan.error_bound`` say what it came to.
+        memory_limit: as for `einsum`.
+        optimize: as for `einsum`.
+        constants: positions of operands, given as tensors, that stay the same from call to call.
+
+    Returns:
+        A plan to call with the operands that are not constants. Plans without constants are cached.
+
+    Example:
+        >>> plan("ij,jk->ik", (2, 3), (3, 4)).flops
+        48
+    """
+    text, operands = split_call("plan", subscripts, shapes_or_tensors)
+    shapes = tuple(_shape(x) for x in operands)
+    kind = _dtype(operands, dtype)
+    held = {place: _constant(operands, place) for place in constants}
+    if isinstance(optimize, list):
+        optimize = tuple(optimize)
+    key = (
+        "trntensor.plan", text, shapes, kind, precision, target_error, memory_limit, _hashable(optimize),
+        settings(), neuron.why_no_device(),
+    )  # fmt: skip
+
+    def build() -> ContractionPlan:
+        program = program_for(text, shapes, kind, memory_limit, optimize)
+        policy = None
+        if kind.is_floating_point or kind.is_complex:
+            policy = policy_of(program, kind, precision, target_error)
+        return _built(program, kind, policy, held)
+
+    return build() if held else CACHE.get(key, build)
+
+
+def _built(program: Program, dtype: torch.dtype, policy: Precision | None, held: Mapping[int, Tensor]) -> ContractionPlan:
+    work = dtype if policy is None else working_dtype(dtype, policy)
+    shapes = program.shapes
+    if program.blocks:
+        piece = next(program.pieces())
+        sizes = [
+            tuple(
+                piece[label].stop if label in piece and size != 1 else size
+                for label, size in zip(labels, shape, strict=True)
+            )
+            for labels, shape in zip(program.equation.inputs, shapes, strict=True)
+        ]
+        shapes = tuple(sizes)
+    once = Program(program.equation, shapes, program.path, program.steps)
+    meta = [torch.empty(shape, dtype=work, device="meta") for shape in shapes]
+    steps = traced(_Once(once, policy), *meta).steps
+    rows = tuple(_rows(program.steps, steps, dtype))
+    element = dtype.itemsize
+    peak = sum(x.numel() for x in (torch.empty(s, device="meta") for s in program.shapes)) * element
+    result = torch.empty(program.result_shape, device="meta").numel() * element
+    peak += allocated(once, element) + (result if program.blocks else 0)
+    known = _known(program, held, work, policy) if held and not program.blocks else {}
+    return ContractionPlan(
+        op="trntensor.einsum",
+        steps=steps,
+        peak_bytes=peak,
+        program=program,
+        dtype=dtype,
+        precision=policy,
+        contractions=rows,
+        constants=held,
+        known=known,
+    )
+
+
+@dataclass(frozen=True)
+class _Once:
+    """A program as a function for the recorder; equal when it does the same."""
+
+    program: Program
+    precision: Precision | None
+
+    def __call__(self, *operands: Tensor) -> Tensor:
+        return self.program.run(operands, self.precision)
+
+
+def _rows(program: Sequence[ContractionStep], steps: Sequence[Step], dtype: torch.dtype) -> list[Contraction]:
+    products = iter(steps)
+    factor = 4 if dtype.is_complex else 1
+    rows = []
+    for step in program:
+        backend, reason = "pytorch", _HOST
+        if step.strategy in PRODUCTS and (dtype.is_floating_point or dtype.is_complex):
+            made = next(products)
+            backend, reason = made.backend, made.reason
+        rows.append(
+            Contraction(
+                subscripts=step.subscripts,
+                strategy=step.strategy,
+                backend=backend,
+                reason=reason,
+                flops=factor * step.flops,
+                bytes=dtype.itemsize * sum(step.elements),
+            )
+        )
+    return rows
+
+
+def _known(
+    program: Program, held: Mapping[int, Tensor], work: torch.dtype, policy: Precision | None
+) -> dict[int, Tensor]:
+    """Results of the steps among constants alone."""
+    live: list[Tensor | None] = [held.get(place) for place in range(len(program.shapes))]
+    live = [None if x is None else x.to(work) for x in live]
+    known: dict[int, Tensor] = {}
+    for number, step in enumerate(program.steps):
+        chosen = [live[place] for place in step.places]
+        for place in sorted(step.places, reverse=True):
+            del live[place]
+        x, y = chosen[0], chosen[1] if len(chosen) > 1 else None
+        ready = x is not None and (y is not None or len(chosen) == 1)
+        if ready and x is not None:
+            known[number] = step(x, y, policy)
+        live.append(known.get(number))
+    return known
+
+
+def _tensor(x: Any) -> Tensor:
+    return x if isinstance(x, Tensor) else from_numpy(x)
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return tuple(int(size) for size in (x.shape if hasattr(x, "shape") else x))
+
+
+def _dtype(operands: Sequence[Any], dtype: torch.dtype | None) -> torch.dtype:
+    kinds = [_tensor(x[..., :0] if x.ndim else x).dtype for x in operands if hasattr(x, "shape")]
+    if dtype is not None:
+        kinds.append(dtype)
+    if not kinds:
+        return torch.float32
+    common = kinds[0]
+    for kind in kinds[1:]:
+        common = torch.promote_types(common, kind)
+    return common
+
+
+def _constant(operands: Sequence[Any], place: int) -> Tensor:
+    if not 0 <= place < len(operands) or not hasattr(operands[place], "shape"):
+        raise ArgumentError(
+            op="plan", argument="constants", got=place, expected="positions of operands that are given as tensors"
+        )
+    return _tensor(operands[place])
+
+
+def _hashable(optimize: Any) -> Any:
+    return tuple(map(tuple, optimize)) if isinstance(optimize, tuple) else optimize

@@ -1,0 +1,139 @@
+import pytest
+import torch
+
+import trnsci
+from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, scipy_blas, sum_bound
+from trnblas import trmm, trmv
+from trnsci import ArgumentError
+from trnsci.testing import BACKENDS, assert_within, gaussian
+
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+TRANS = {"n": 0, "t": 1, "c": 2}
+
+
+def spoiled(a, lower, unit):
+    """The same matrix with NaN wherever it must not be read."""
+    everywhere = torch.ones(a.shape[-2:], dtype=torch.bool)
+    hidden = everywhere.triu(0 if unit else 1) if lower else everywhere.tril(0 if unit else -1)
+    return torch.where(hidden, torch.nan, a)
+
+
+@on_backends
+@pytest.mark.parametrize("lower", [0, 1])
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("trans", ["n", "t", "c"])
+@pytest.mark.parametrize("unit", [0, 1])
+@pytest.mark.parametrize(("dtype", "m", "n"), [(F32, 129, 131), (C64, 5, 7), (F64, 6, 3)])
+def test_products(backend, lower, side, trans, unit, dtype, m, n):
+    size = n if side else m
+    a, b = gaussian((size, size), 1, dtype), gaussian((m, n), 2, dtype)
+    alpha = 0.5 - 1j if dtype.is_complex else 0.5
+    options = {"side": side, "lower": lower, "trans_a": TRANS[trans], "diag": unit}
+    with backend:
+        got = trmm(alpha, spoiled(a, lower, unit), b, side, lower, trans, unit)
+    assert got.dtype == dtype
+    magnitude = scipy_blas("trmm", abs(alpha), a.abs(), b.abs(), **options)
+    expected = scipy_blas("trmm", alpha, a, b, complex_valued=dtype.is_complex, **options)
+    assert_within(got, expected, 2 * sum_bound(size, magnitude, dtype))
+
+
+@on_backends
+@pytest.mark.parametrize("lower", [0, 1])
+@pytest.mark.parametrize("unit", [0, 1])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (128, 513), (700, 40)])
+def test_shapes(backend, lower, unit, m, n):
+    a, b = gaussian((m, m), 1), gaussian((m, n), 2)
+    full = (
+        (a.double().tril(-1) if lower else a.double().triu(1))
+        if unit
+        else a.double().tril()
+        if lower
+        else a.double().triu()
+    )
+    full = full + torch.eye(m, dtype=F64) if unit else full
+    with backend:
+        got = trmm(1.0, a, b, lower=lower, diag=unit)
+    assert_within(got, full @ b.double(), sum_bound(m, full.abs() @ b.abs().double(), F32))
+
+
+@on_backends
+@pytest.mark.parametrize("trans", ["n", "t", "c"])
+@pytest.mark.parametrize("lower", [0, 1])
+def test_vectors(backend, trans, lower):
+    for dtype in (F32, C64):
+        a, x = gaussian((20, 20), 1, dtype), gaussian((20,), 2, dtype)
+        options = {"lower": lower, "trans": TRANS[trans]}
+        out = torch.empty(20, dtype=dtype)
+        with backend:
+            assert trmv(a, x, lower, trans, out=out) is out
+        bound = sum_bound(20, scipy_blas("trmv", a.abs(), x.abs(), **options), dtype)
+        assert_within(out, scipy_blas("trmv", a, x, complex_valued=dtype.is_complex, **options), bound)
+
+
+@on_backends
+def test_batches_and_empties(backend):
+    a, b = gaussian((2, 1, 4, 4), 1), gaussian((3, 4, 5), 2)
+    with backend:
+        got = trmm(2.0, a, b, lower=1)
+        assert trmm(1.0, torch.ones(0, 0), torch.ones(0, 3)).shape == (0, 3)
+        assert torch.equal(trmm(0.0, torch.full((2, 2), torch.nan), torch.ones(2, 2)), torch.zeros(2, 2))
+    full = 2 * a.double().tril()
+    assert_within(got, full @ b.double(), sum_bound(4, full.abs() @ b.abs().double(), F32))
+
+
+@on_backends
+@pytest.mark.parametrize("precision", ["fast", "compensated", "fp64"])
+def test_precisions(backend, precision):
+    a, b = gaussian((60, 60), 1), gaussian((60, 5), 2)
+    with backend:
+        got = trmm(1.0, a, b, lower=1, precision=precision)
+    operands = (a.bfloat16(), b.bfloat16()) if precision == "fast" else (a, b)
+    full, right = operands[0].double().tril(), operands[1].double()
+    exact = full @ right
+    bound = sum_bound(60, full.abs() @ right.abs(), F32) if precision == "fast" else 2.0**-23.9 * exact.abs() + 1e-12
+    assert_within(got, exact, bound)
+
+
+@pytest.mark.parametrize("dtype", [F64, C128], ids=str)
+@pytest.mark.parametrize(
+    ("lower", "side", "trans", "unit"), [(0, 0, "n", 0), (1, 1, "t", 1), (1, 0, "c", 0), (0, 1, "c", 1)]
+)
+def test_gradients(dtype, lower, side, trans, unit):
+    a, b = gaussian((3, 3), 1, dtype).requires_grad_(), gaussian((3, 3), 2, dtype).requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: trmm(0.5, a, b, side, lower, trans, unit), (a, b))
+    operator = torch.ops.trnblas.trmm.default
+    assert torch.autograd.gradcheck(lambda a, b: operator(a, b, bool(lower), bool(unit), "fp64"), (a, b))
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+def test_gradients_through_kernels(backend):
+    a, b = gaussian((5, 5), 1).requires_grad_(), gaussian((5, 3), 2).requires_grad_()
+    with backend:
+        trmm(1.0, a, b, lower=1).square().sum().backward()
+    c, d = (t.detach().double().requires_grad_() for t in (a, b))
+    (c.tril() @ d).square().sum().backward()
+    for got, expected in ((a, c), (b, d)):
+        assert_within(got.grad, expected.grad, 60 * 2.0**-24 * expected.grad.abs().max())
+
+
+def test_opcheck_and_plan():
+    a, b = gaussian((3, 3), 1, F64).requires_grad_(), gaussian((3, 2), 2, F64)
+    torch.library.opcheck(torch.ops.trnblas.trmm.default, (a, b, True, False, "fp64"))
+    assert trnsci.plan(trmm, 1.0, a.detach(), b).flops == 3 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: trmm(1.0, torch.ones(2, 3), torch.ones(3, 3)), "shape of a is (2, 3), expected [..., N, N]"),
+        (lambda: trmm(1.0, torch.ones(2, 2), torch.ones(3, 2)), "trmm: M differs: a has M=2, b has M=3"),
+        (lambda: trmm(1.0, torch.ones(2, 2), torch.ones(2, 2), diag="x"), "diag is 'x', expected one of"),
+        (lambda: trmm(1.0, torch.ones(2, 2), torch.ones(2, 2), trans_a="x"), "trans_a is 'x', expected one of"),
+        (lambda: trmv(torch.ones(2, 2), torch.ones(3)), "trmv: M differs: a has M=2, x has M=3"),
+        (lambda: trmm(1.0, torch.ones(2, 2), b := torch.ones(2, 2), out=b), "memory shared with b"),
+    ],
+)
+def test_bad_arguments_are_named(call, text):
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert text in str(caught.value)

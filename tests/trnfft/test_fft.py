@@ -1,0 +1,271 @@
+"""Public functions against SciPy over families of shapes, lengths, axes, norms and dtypes; errors; plans; the SciPy backend."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import scipy.fft
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trnfft
+from trnfft import ComplexTensor
+from trnsci import ArgumentError, DtypeError
+from trnsci.testing import BACKENDS, gaussian
+
+F32, F64, C64, C128 = torch.float32, torch.float64, torch.complex64, torch.complex128
+
+ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+TWO = ("fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2")
+MANY = ("fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn")
+NORMS = (None, "backward", "ortho", "forward")
+
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+
+
+def operand(name, shape, seed=1, dtype=C128):
+    x = gaussian(shape, seed, dtype)
+    return x.real.clone() if name.removesuffix("2").removesuffix("n") in ("rfft", "ihfft", "rff", "ihff") else x
+
+
+def close(got, expected, bound=1e-14):
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.shape == expected.shape
+    assert np.iscomplexobj(got) == np.iscomplexobj(expected)
+    size = np.linalg.norm(expected)
+    assert np.linalg.norm(got - expected) <= bound * max(size, 1e-300)
+
+
+@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("n", [None, 1, 2, 5, 9, 16])
+def test_one_axis_agrees_with_scipy(name, n):
+    x = operand(name, (5, 6, 7))
+    for norm, dim in itertools.product(NORMS, (-1, 0, 1)):
+        expected = getattr(scipy.fft, name)(x.numpy(), n, dim, norm)
+        close(getattr(trnfft, name)(x, n, dim, norm), expected)
+        close(getattr(trnfft, name)(x, n=n, axis=dim, norm=norm), expected)
+
+
+@pytest.mark.parametrize("name", TWO)
+@pytest.mark.parametrize("s", [None, (4, 9), (7, 2)])
+def test_two_axes_agree_with_scipy(name, s):
+    x = operand(name, (5, 6, 7))
+    for norm, dim in itertools.product(NORMS, ((-2, -1), (0, 2), (2, 0))):
+        expected = getattr(scipy.fft, name)(x.numpy(), s, dim, norm)
+        close(getattr(trnfft, name)(x, s, dim, norm), expected)
+        close(getattr(trnfft, name)(x, s, axes=dim, norm=norm), expected)
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize(
+    ("s", "dim"), [(None, None), ((3, 4), None), (None, (1,)), ((8, 3, 5), (2, 0, 1)), ((4, -1), (0, 1))]
+)
+def test_several_axes_agree_with_scipy(name, s, dim):
+    x = operand(name, (5, 6, 7))
+    sizes = None if s is None else [x.shape[d] if n == -1 else n for n, d in zip(s, dim or (1, 2), strict=True)]
+    if s is not None and -1 in s and name in ("irfftn", "hfftn"):
+        sizes[-1] = 2 * (x.shape[dim[-1]] - 1)
+    for norm in NORMS:
+        expected = getattr(scipy.fft, name)(x.numpy(), sizes, dim, norm)
+        close(getattr(trnfft, name)(x, s, dim, norm), expected)
+
+
+@settings(max_examples=60)
+@given(
+    shape=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    name=st.sampled_from(MANY),
+    norm=st.sampled_from(NORMS),
+    data=st.data(),
+)
+def test_any_axes_agree_with_scipy(shape, name, norm, data):
+    dims = data.draw(st.permutations(range(len(shape))))[: data.draw(st.integers(1, len(shape)))]
+    lengths = [data.draw(st.integers(1, 7)) for _ in dims]
+    x = operand(name, shape)
+    close(getattr(trnfft, name)(x, lengths, dims, norm), getattr(scipy.fft, name)(x.numpy(), lengths, dims, norm), 1e-13)
+
+
+@pytest.mark.parametrize("name", (*ONE, *MANY))
+def test_numpy_in_numpy_out(name):
+    x = operand(name, (4, 6)).numpy()
+    got = getattr(trnfft, name)(x)
+    assert isinstance(got, np.ndarray)
+    close(got, getattr(scipy.fft, name)(x))
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(torch.int64, C128), (torch.bool, C128), (torch.float16, C64), (F32, C64), (F64, C128), (C64, C64)])
+def test_dtypes(dtype, expected):
+    x = torch.ones(4, dtype=dtype)
+    assert trnfft.fft(x).dtype == expected
+    assert trnfft.fftn(x).dtype == expected
+
+
+@on_backends
+@pytest.mark.parametrize("name", (*ONE, *MANY))
+def test_out_is_written_and_returned(backend, name):
+    x = operand(name, (4, 6), dtype=C64)
+    expected = getattr(trnfft, name)(x)
+    out = torch.empty_like(expected)
+    with backend:
+        assert getattr(trnfft, name)(x, out=out) is out
+    close(out, expected, 1e-6)
+
+
+def test_no_axes_is_a_copy():
+    x = gaussian((3, 4), 1, C64)
+    got = trnfft.fftn(x, dim=())
+    assert torch.equal(got, x)
+    assert got.data_ptr() != x.data_ptr()
+
+
+# Split planes
+
+
+@on_backends
+@pytest.mark.parametrize("name", ["fft", "ifft", "irfft", "hfft", "fft2", "ifftn", "irfftn", "hfftn"])
+@pytest.mark.parametrize("dtype", [F32, torch.bfloat16], ids=str)
+def test_planes_in_planes_out(backend, name, dtype):
+    z = ComplexTensor(gaussian((5, 12), 1, dtype), gaussian((5, 12), 2, dtype))
+    expected = getattr(scipy.fft, name)(z.to_torch().to(C128).numpy())
+    with backend:
+        got = getattr(trnfft, name)(z)
+    assert got.dtype == dtype
+    close(got.to_torch() if isinstance(got, ComplexTensor) else got.double(), expected, 5e-7 if dtype == F32 else 1e-2)
+
+
+@pytest.mark.parametrize("shape", [(3, 200, 1024), (700, 512)], ids=str)
+def test_long_batches_of_planes_are_blocked_without_a_trace(shape):
+    z = ComplexTensor(gaussian(shape, 1), gaussian(shape, 2))
+    close(trnfft.fft(z).to_torch(), np.fft.fft(z.to_torch().to(C128).numpy()), 5e-7)
+
+
+@on_backends
+def test_gradients_reach_planes(backend):
+    re, im = gaussian((2, 10), 1).requires_grad_(), gaussian((2, 10), 2).requires_grad_()
+    with backend:
+        trnfft.fft(ComplexTensor(re, im)).abs().pow(2).sum().backward()
+    # Parseval: the sum is n times that of the input.
+    assert torch.allclose(re.grad, 20 * re, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(im.grad, 20 * im, rtol=1e-5, atol=1e-5)
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: trnfft.fft([1, 2]), DtypeError, "fft: x"),
+        (lambda: trnfft.fft(torch.ones(3), norm="orthogonal"), ArgumentError, "'orthogonal'"),
+        (lambda: trnfft.fft(torch.ones(3), 0), ArgumentError, "at least 1 point"),
+        (lambda: trnfft.fft(torch.ones(0)), ArgumentError, "at least 1 point"),
+        (lambda: trnfft.fft(torch.ones(3), 2.5), DtypeError, "an integer"),
+        (lambda: trnfft.fft(torch.ones(3), dim=1), ArgumentError, "1 dimensions"),
+        (lambda: trnfft.fft(torch.ones(()))  , ArgumentError, "no axis"),
+        (lambda: trnfft.fft(torch.ones(3, 3), dim=0, axis=1), ArgumentError, "(0, 1)"),
+        (lambda: trnfft.rfft(torch.ones(3, dtype=C64)), DtypeError, "a real dtype"),
+        (lambda: trnfft.irfft(torch.ones(1)), ArgumentError, "at least 1 point"),
+        (lambda: trnfft.fftn(torch.ones(3, 4), dim=(0, 0)), ArgumentError, "axes that differ"),
+        (lambda: trnfft.fftn(torch.ones(3, 4), s=(3,), dim=(0, 1)), ArgumentError, "number of axes"),
+        (lambda: trnfft.fftn(torch.ones(3), s=(3, 4)), ArgumentError, "at most 1 lengths"),
+        (lambda: trnfft.rfftn(torch.ones(3), dim=()), ArgumentError, "at least one axis"),
+        (lambda: trnfft.fft(torch.ones(3), precision="fp16"), ArgumentError, "'fp16'"),
+        (lambda: trnfft.fft(torch.ones(3), out=torch.empty(4, dtype=C64)), ArgumentError, "(4,)"),
+        (lambda: trnfft.fft(torch.ones(3), out=torch.empty(3)), DtypeError, "complex64"),
+        (lambda: trnfft.fft(ComplexTensor(torch.ones(3)), out=torch.empty(3)), DtypeError, "a ComplexTensor"),
+    ],
+)
+def test_mistakes_are_named_before_any_work(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert words in str(caught.value)
+
+
+def test_errors_carry_fields():
+    with pytest.raises(ArgumentError) as caught:
+        trnfft.fft(torch.ones(3, 4), dim=5)
+    assert (caught.value.op, caught.value.argument, caught.value.got) == ("fft", "dim", 5)
+
+
+# Plans
+
+
+@pytest.mark.parametrize("kind", (*ONE, *TWO, *MANY))
+def test_a_plan_does_what_the_function_does(kind):
+    x = operand(kind, (4, 6), dtype=C64)
+    made = trnfft.plan((4, 6), x.dtype, kind=kind, norm="ortho")
+    expected = getattr(trnfft, kind)(x, norm="ortho")
+    assert torch.equal(made(x), expected)
+    assert torch.equal(getattr(trnfft, kind)(x, plan=made), expected)
+    assert made.kind in str(made)
+
+
+def test_plans_are_cached_by_everything_they_depend_on():
+    first = trnfft.plan((4, 100), C64)
+    assert trnfft.plan((4, 100), C64) is first
+    others = [
+        trnfft.plan((5, 100), C64),
+        trnfft.plan((4, 100), C128),
+        trnfft.plan((4, 100), C64, dim=0),
+        trnfft.plan((4, 100), C64, n=50),
+        trnfft.plan((4, 100), C64, kind="ifft"),
+        trnfft.plan((4, 100), C64, norm="ortho"),
+        trnfft.plan((4, 100), C64, precision="fast"),
+    ]
+    assert all(other != first for other in others)
+
+
+def test_a_plan_says_how_each_axis_is_computed():
+    made = trnfft.plan((274, 256), C64, kind="fft2")
+    assert [(s.axis, s.algorithm) for s in made.stages] == [(0, "chirp"), (1, "factors")]
+    assert made.stages[1].factors == (16, 16)
+    text = str(made)
+    assert "16 x 16" in text
+    assert "predicted" in text
+    assert made.nbytes > sum(t.nbytes for t in made.tables) > 0
+
+
+def test_plans_pickle():
+    made = trnfft.plan((4, 10), C64)
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    x = gaussian((4, 10), 1, C64)
+    assert torch.equal(again(x), made(x))
+
+
+def test_plans_refuse_what_they_were_not_made_for():
+    made = trnfft.plan((4, 10), C64)
+    with pytest.raises(ArgumentError) as caught:
+        made(torch.ones(4, 11, dtype=C64))
+    assert "(4, 11)" in str(caught.value)
+    assert "(4, 10)" in str(caught.value)
+    with pytest.raises(ArgumentError, match="a plan for fft"):
+        trnfft.ifft(torch.ones(4, 10, dtype=C64), plan=made)
+    with pytest.raises(ArgumentError, match="The plan carries it"):
+        trnfft.fft(torch.ones(4, 10, dtype=C64), norm="ortho", plan=made)
+    with pytest.raises(ArgumentError, match="kind"):
+        trnfft.plan((4,), C64, kind="fht")
+
+
+# Behind scipy.fft
+
+
+@pytest.mark.parametrize("name", (*ONE, *TWO, *MANY, "dct", "idct", "dst", "idst", "dctn", "idctn", "dstn", "idstn"))
+def test_scipy_calls_arrive_here(name, monkeypatch):
+    x = operand(name, (4, 6)).real.numpy() if name.startswith(("d", "id")) else operand(name, (4, 6)).numpy()
+    expected = getattr(scipy.fft, name)(x, norm="ortho", workers=1, overwrite_x=False)
+    counted = []
+    table = trnfft.scipy_backend._FUNCTIONS
+    monkeypatch.setitem(table, name, lambda *a, _fn=table[name], **k: counted.append(name) or _fn(*a, **k))
+    with scipy.fft.set_backend(trnfft.scipy_backend, only=True):
+        got = getattr(scipy.fft, name)(x, norm="ortho", workers=1, overwrite_x=False)
+    assert counted == [name]
+    close(got, expected)
+
+
+def test_scipy_gets_back_what_this_library_has_not():
+    with scipy.fft.set_backend(trnfft.scipy_backend):
+        assert scipy.fft.fft(np.ones(4, np.longdouble)).dtype == np.clongdouble
+        assert scipy.fft.fht(np.ones(4), 0.1, 0.0).shape == (4,)
+        assert scipy.fft.fft([1, 2, 3]).dtype == np.complex128

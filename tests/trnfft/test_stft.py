@@ -1,0 +1,107 @@
+"""Short-time transforms against torch."""
+
+import numpy as np
+import pytest
+import torch
+
+import trnfft
+from trnsci import ArgumentError, DtypeError
+from trnsci.testing import BACKENDS, gaussian
+
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+
+HANN = torch.hann_window
+OPTIONS = [
+    {"n_fft": 16, "window": HANN(16)},
+    {"n_fft": 16, "hop_length": 5, "win_length": 10, "window": HANN(10)},
+    {"n_fft": 15, "center": False, "normalized": True, "window": torch.ones(15)},
+    {"n_fft": 16, "onesided": False, "pad_mode": "constant", "window": HANN(16)},
+    {"n_fft": 16, "pad_mode": "replicate", "window": HANN(16)},
+    {"n_fft": 16, "pad_mode": "circular", "window": HANN(16)},
+    {"n_fft": 8, "hop_length": 8, "window": torch.ones(8)},
+]
+
+
+@on_backends
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("shape", [(100,), (3, 101)], ids=str)
+def test_agrees_with_torch(backend, options, shape):
+    x = gaussian(shape, 1)
+    expected = torch.stft(x.double(), return_complex=True, **{k: v.double() if k == "window" else v for k, v in options.items()})
+    with backend:
+        got = trnfft.stft(x, **options)
+    assert got.shape == expected.shape
+    assert float((got - expected).norm()) <= 1e-6 * float(expected.norm())
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("length", [None, 90])
+def test_inverse_agrees_with_torch(options, length):
+    x = gaussian((2, 100), 1)
+    known = {k: v for k, v in options.items() if k != "pad_mode"}
+    spectra = trnfft.stft(x, **options)
+    expected = torch.istft(spectra, length=length, **known)
+    got = trnfft.istft(spectra, length=length, **known)
+    assert got.shape == expected.shape
+    assert torch.allclose(got, expected, atol=1e-5)
+
+
+@on_backends
+@pytest.mark.parametrize("hop", [1, 3, 4, 8])
+@pytest.mark.parametrize("n", [57, 64])
+def test_reconstruction_is_exact_to_rounding(backend, hop, n):
+    x = gaussian((2, 3, n), 1)
+    with backend:
+        back = trnfft.istft(trnfft.stft(x, 16, hop, window=HANN(16)), 16, hop, window=HANN(16), length=n)
+    assert back.shape == x.shape
+    assert float((back - x).norm()) <= 2e-6 * float(x.norm())
+
+
+def test_complex_signals():
+    x, window = gaussian((70,), 1, torch.complex128), HANN(16, dtype=torch.float64)
+    spectra = trnfft.stft(x, 16, window=window)
+    assert torch.allclose(spectra, torch.stft(x, 16, window=window, return_complex=True))
+    back = trnfft.istft(spectra, 16, window=window, return_complex=True, length=70)
+    assert torch.allclose(back, x)
+
+
+@pytest.mark.parametrize("power", [1, 2, 0.5])
+def test_spectrogram(power):
+    x = gaussian((80,), 1, torch.float64)
+    expected = torch.stft(x, 16, window=HANN(16, dtype=torch.float64), return_complex=True).abs() ** power
+    assert torch.allclose(trnfft.spectrogram(x, 16, window=HANN(16, dtype=torch.float64), power=power), expected)
+
+
+def test_gradients():
+    x = gaussian((30,), 1, torch.float64).requires_grad_()
+    window = HANN(8, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: trnfft.stft(x, 8, window=window), (x,))
+    spectra = trnfft.stft(x, 8, window=window).detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda y: trnfft.istft(y, 8, window=window, length=30), (spectra,))
+
+
+def test_numpy_in_numpy_out():
+    assert isinstance(trnfft.stft(np.ones(40), 8), np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: trnfft.stft(torch.ones(9), 0), ArgumentError, "n_fft"),
+        (lambda: trnfft.stft(torch.ones(9), 4, 0), ArgumentError, "hop_length"),
+        (lambda: trnfft.stft(torch.ones(9), 4, win_length=5), ArgumentError, "from 1 to n_fft=4"),
+        (lambda: trnfft.stft(torch.ones(9), 4, window=torch.ones(3)), ArgumentError, "(4,)"),
+        (lambda: trnfft.stft(torch.ones(3), 8), ArgumentError, "more than n_fft // 2 = 4"),
+        (lambda: trnfft.stft(torch.ones(3), 8, center=False), ArgumentError, "at least n_fft=8"),
+        (lambda: trnfft.stft(torch.ones(9), 4, pad_mode="mirror"), ArgumentError, "'mirror'"),
+        (lambda: trnfft.stft(torch.ones(9, dtype=torch.complex64), 4, onesided=True), DtypeError, "onesided"),
+        (lambda: trnfft.istft(torch.ones(3, 5), 4), DtypeError, "complex"),
+        (lambda: trnfft.istft(torch.ones(4, 5, dtype=torch.complex64), 9), ArgumentError, "5 for n_fft=9"),
+        (lambda: trnfft.istft(torch.ones(3, 5, dtype=torch.complex64), 4, 4, window=torch.tensor([0.0, 1, 1, 0])), ArgumentError, "more than 1e-11"),
+        (lambda: trnfft.spectrogram(torch.ones(9), 4, power=0), ArgumentError, "above 0"),
+    ],
+)
+def test_mistakes(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert words in str(caught.value)

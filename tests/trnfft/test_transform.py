@@ -1,0 +1,356 @@
+"""The three transforms on every backend: agreement with NumPy in float64, edges, properties, gradients, registration."""
+
+import numpy as np
+import pytest
+import scipy.fft
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trnfft
+import trnsci
+from trnfft import device, tables
+from trnfft.transform import c2c, c2r, r2c
+from trnsci import UnsupportedError
+from trnsci.testing import BACKENDS, gaussian
+
+F32, F64, C64, C128 = torch.float32, torch.float64, torch.complex64, torch.complex128
+
+# Relative L2 errors the documentation promises for data in float32, and for fp64 for data in float64.
+BOUND = {"fp32": 5e-7, "compensated": 1e-7, "fast": 1e-2, "fp64": 1e-14}
+
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+on_kernels = pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
+
+# Shape and axes: one matrix, two factors, primes, chirps, three factors, batches that fill no tile, inner axes.
+CASES = [
+    ((1,), (0,)),
+    ((5, 8), (1,)),
+    ((129, 16), (1,)),
+    ((3, 127), (1,)),
+    ((3, 128), (1,)),
+    ((3, 129), (1,)),
+    ((3, 130), (1,)),
+    ((70, 256), (1,)),
+    ((9, 37, 12), (2,)),
+    ((2, 1009), (1,)),
+    ((2, 226), (1,)),
+    ((1, 2018), (1,)),
+    ((2, 137, 3), (1,)),
+    ((2, 32768), (1,)),
+    ((200, 6), (0,)),
+    ((3, 144, 5), (1,)),
+    ((2, 3, 4, 700), (2,)),
+    ((600, 3), (0,)),
+    ((3, 5, 7), (0, 1, 2)),
+    ((2, 40, 4, 3), (1, 3)),
+    ((2, 40, 4, 3), (3, 1)),
+]
+
+
+def relative(got, expected):
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.shape == expected.shape
+    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
+
+
+def double(x):
+    return x.to(C128 if x.is_complex() else F64).numpy()
+
+
+@on_backends
+@pytest.mark.parametrize(("shape", "dims"), CASES, ids=str)
+def test_every_direction_stays_within_its_stated_error(backend, shape, dims):
+    x = gaussian(shape, 1, C64)
+    lengths = [shape[d] for d in dims]
+    half = np.fft.rfftn(double(x.real), axes=dims).astype(np.complex64)
+    with backend:
+        got = [
+            trnfft.fftn(x, dim=dims),
+            trnfft.ifftn(x, dim=dims),
+            trnfft.fftn(x.real, dim=dims),
+            trnfft.rfftn(x.real, dim=dims),
+            trnfft.irfftn(torch.from_numpy(half), lengths, dim=dims),
+        ]
+    wide, wide_half = double(x), half.astype(np.complex128)
+    expected = [
+        np.fft.fftn(wide, axes=dims),
+        np.fft.ifftn(wide, axes=dims),
+        np.fft.fftn(wide.real, axes=dims),
+        np.fft.rfftn(wide.real, axes=dims),
+        scipy.fft.irfftn(wide_half, lengths, axes=dims),
+    ]
+    for mine, theirs in zip(got, expected, strict=True):
+        assert relative(mine, theirs) <= BOUND["fp32"]
+    assert [y.dtype for y in got] == [C64, C64, C64, C64, F32]
+
+
+@on_kernels
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 31, 64, 97, 128, 131, 254, 360, 1021])
+def test_real_data_comes_back_for_every_length(backend, n):
+    x = gaussian((3, n), 1)
+    with backend:
+        back = trnfft.irfft(trnfft.rfft(x), n)
+    assert relative(back, x) <= 2 * BOUND["fp32"]
+
+
+@pytest.mark.parametrize("n", [*range(1, 40), 1009, 2018, 65537, 1 << 20, (1 << 20) - 3])
+def test_every_length_on_pytorch(n):
+    x = gaussian((n,), 1, C64)
+    expected = np.fft.fft(double(x))
+    assert relative(trnfft.fft(x), expected) <= BOUND["fp32"]
+    assert relative(trnfft.fft(x, precision="compensated"), expected) <= BOUND["compensated"]
+    assert relative(trnfft.irfft(trnfft.rfft(x.real), n), x.real) <= 2 * BOUND["fp32"]
+
+
+@pytest.mark.slow
+@on_kernels
+@pytest.mark.parametrize("n", [4099, 8198, 16384, 65537, 131071, 1 << 18, 1 << 20])
+def test_long_lengths_on_kernels(backend, n):
+    x = gaussian((n,), 1, C64)
+    with backend:
+        assert relative(trnfft.fft(x), np.fft.fft(double(x))) <= BOUND["fp32"]
+
+
+@on_backends
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("n", [12, 150])
+def test_norms(backend, norm, n):
+    x = gaussian((4, n), 1, C64)
+    wide = double(x)
+    with backend:
+        assert relative(trnfft.fft(x, norm=norm), np.fft.fft(wide, norm=norm)) <= BOUND["fp32"]
+        assert relative(trnfft.ifft(x, norm=norm), np.fft.ifft(wide, norm=norm)) <= BOUND["fp32"]
+        assert relative(trnfft.rfft(x.real, norm=norm), np.fft.rfft(wide.real, norm=norm)) <= BOUND["fp32"]
+        assert relative(trnfft.irfft(x, norm=norm), np.fft.irfft(wide, norm=norm)) <= BOUND["fp32"]
+        assert relative(trnfft.hfft(x, norm=norm), np.fft.hfft(wide, norm=norm)) <= BOUND["fp32"]
+        assert relative(trnfft.ihfft(x.real, norm=norm), np.fft.ihfft(wide.real, norm=norm)) <= BOUND["fp32"]
+
+
+@on_backends
+@pytest.mark.parametrize("shape", [(6, 100), (6, 300), (3, 40, 7)], ids=str)
+def test_fast_rounds_to_bfloat16(backend, shape):
+    x = gaussian(shape, 1, C64)
+    with backend:
+        error = relative(trnfft.fft(x, dim=1, precision="fast"), np.fft.fft(double(x), axis=1))
+    assert 1e-4 < error <= BOUND["fast"]
+
+
+@pytest.mark.parametrize("dtype", [F64, C128], ids=str)
+def test_double_precision(dtype):
+    x = gaussian((3, 1009), 1, dtype)
+    assert relative(trnfft.fft(x), np.fft.fft(x.numpy())) <= BOUND["fp64"]
+    assert trnfft.fft(x).dtype == C128
+    assert trnfft.fft(x, precision="fp32").dtype == C128
+    assert relative(trnfft.fft(x, precision="fp32"), np.fft.fft(x.numpy())) > 1e-9
+
+
+@on_backends
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_halves_are_computed_in_float32(backend, dtype):
+    x = gaussian((2, 20), 1, dtype)
+    with backend:
+        got = trnfft.fft(x)
+    assert got.dtype == C64
+    assert relative(got, np.fft.fft(double(x))) <= BOUND["fp32"]
+
+
+@on_backends
+def test_strided_and_expanded_operands(backend):
+    base = gaussian((8, 6, 20), 1, C64)
+    for x in (base[::2, :, ::3], base.permute(2, 0, 1), base[:1].expand(4, 6, 20), base.conj(), base.real[..., ::2]):
+        with backend:
+            assert relative(trnfft.fft(x, dim=1), np.fft.fft(double(x.resolve_conj()), axis=1)) <= BOUND["fp32"]
+
+
+@on_backends
+def test_empty_batches(backend):
+    with backend:
+        assert trnfft.fft(torch.empty(0, 8)).shape == (0, 8)
+        assert trnfft.rfft(torch.empty(0, 8)).shape == (0, 5)
+        assert trnfft.irfft(torch.empty(0, 5, dtype=C64)).shape == (0, 8)
+
+
+@on_kernels
+def test_results_are_the_same_bits_every_time(backend):
+    x = gaussian((40, 96), 1, C64)
+    with backend:
+        assert torch.equal(trnfft.fft(x), trnfft.fft(x))
+
+
+@on_kernels
+def test_nothing_after_a_row_is_left_unwritten(backend):
+    # Fresh memory is NaN in tests; batches around the number of rows packed together.
+    for batch in (1, 3, 4, 5, 7, 8, 9, 17, 33):
+        x = gaussian((batch, 150), batch, C64)
+        with backend:
+            assert relative(trnfft.fft(x), np.fft.fft(double(x))) <= BOUND["fp32"]
+
+
+# Properties
+
+
+@on_backends
+@settings(max_examples=15)
+@given(n=st.integers(1, 200), shift=st.integers(-50, 50), seed=st.integers(0, 1000))
+def test_linearity_parseval_and_shift(backend, n, shift, seed):
+    x, y = gaussian((n,), seed, C64), gaussian((n,), seed + 1, C64)
+    with backend:
+        fx, fy, both = trnfft.fft(x), trnfft.fft(y), trnfft.fft(2 * x - 3 * y)
+        moved = trnfft.fft(torch.roll(x, shift))
+    size = float(fx.norm() + fy.norm())
+    assert float((both - (2 * fx - 3 * fy)).norm()) <= 10 * BOUND["fp32"] * size
+    assert abs(float(fx.norm() ** 2) / n - float(x.norm() ** 2)) <= 4 * BOUND["fp32"] * float(x.norm() ** 2) + 1e-12
+    turn = torch.exp(-2j * torch.pi * torch.arange(n, dtype=F64) * shift / n)
+    assert float((moved - fx * turn).norm()) <= 4 * BOUND["fp32"] * size
+
+
+@on_backends
+@settings(max_examples=10)
+@given(n=st.integers(1, 150), seed=st.integers(0, 1000))
+def test_convolution_and_symmetry(backend, n, seed):
+    x, y = gaussian((n,), seed), gaussian((n,), seed + 1)
+    with backend:
+        spectrum = trnfft.fft(x)
+        circular = trnfft.irfft(trnfft.rfft(x) * trnfft.rfft(y), n)
+    mirrored = torch.roll(spectrum.flip(0), 1).conj()
+    assert float((spectrum - mirrored).norm()) <= 4 * BOUND["fp32"] * float(spectrum.norm())
+    exact = [float((x.double() * torch.roll(y.double().flip(0), k + 1)).sum()) for k in range(n)]
+    assert np.linalg.norm(circular.numpy() - exact) <= 10 * BOUND["fp32"] * float(x.norm() * y.norm()) * np.sqrt(n)
+
+
+@on_backends
+def test_axes_commute_with_permutation(backend):
+    x = gaussian((3, 4, 5), 1, C64)
+    with backend:
+        inner = trnfft.fft2(x.permute(1, 2, 0), dim=(0, 1))
+        outer = trnfft.fft2(x, dim=(1, 2)).permute(1, 2, 0)
+    assert relative(inner, outer) <= 2 * BOUND["fp32"]
+
+
+# Gradients
+
+
+@pytest.mark.parametrize("n", [5, 8])
+def test_gradients_on_pytorch(n):
+    x = gaussian((2, n), 1, C128).requires_grad_()
+    real = gaussian((2, n), 2, F64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: trnfft.fft(x, norm="ortho"), (x,))
+    assert torch.autograd.gradcheck(trnfft.rfft, (real,))
+    assert torch.autograd.gradcheck(lambda x: trnfft.irfft(x, n), (x,))
+    assert torch.autograd.gradcheck(trnfft.fft, (real,))
+
+
+@on_kernels
+@pytest.mark.parametrize("shape", [(3, 9), (2, 140), (2, 141)], ids=str)
+def test_gradients_through_kernels(backend, shape):
+    n = shape[-1]
+    functions = [
+        (lambda x: trnfft.fft(x), C64),
+        (lambda x: trnfft.ifft(x, norm="forward"), C64),
+        (lambda x: trnfft.fft(x), F32),
+        (lambda x: trnfft.rfft(x, norm="ortho"), F32),
+        (lambda x: trnfft.irfft(x, n), C64),
+        (lambda x: trnfft.hfft(x, 2 * n - 2), C64),
+    ]
+    for function, dtype in functions:
+        x = gaussian(shape, 1, dtype).requires_grad_()
+        wide = x.detach().to(C128 if dtype.is_complex else F64).requires_grad_()
+        expected = function(wide)
+        weight = gaussian(expected.shape, 2, expected.dtype)
+        expected.backward(weight)
+        with backend:
+            function(x).backward(weight.to(C64 if weight.is_complex() else F32))
+        assert relative(x.grad, wide.grad) <= 2 * BOUND["fp32"]
+
+
+@on_kernels
+def test_second_derivatives_through_kernels(backend):
+    x = gaussian((6,), 1).requires_grad_()
+    with backend:
+        power = trnfft.rfft(x).abs().pow(2).sum()
+        (first,) = torch.autograd.grad(power, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+    wide = x.detach().double().requires_grad_()
+    (first,) = torch.autograd.grad(torch.fft.rfft(wide).abs().pow(2).sum(), wide, create_graph=True)
+    (expected,) = torch.autograd.grad(first.sum(), wide)
+    assert relative(second, expected) <= 4 * BOUND["fp32"]
+
+
+# Registration, plans and refusals
+
+
+def test_ops_are_registered_correctly():
+    x, half = gaussian((2, 6), 1, C64), gaussian((2, 4), 2, C64)
+    torch.library.opcheck(torch.ops.trnfft.c2c.default, (x, [1], False, "none", "fp32"))
+    torch.library.opcheck(torch.ops.trnfft.r2c.default, (x.real.clone(), [1], "none", "fp32"))
+    torch.library.opcheck(torch.ops.trnfft.c2r.default, (half, [1], 6, "none", "fp32"))
+    planes = half.real.clone(), half.imag.clone()
+    torch.library.opcheck(torch.ops.trnfft.c2c_planes.default, (*planes, [1], False, "none", "fp32"))
+    torch.library.opcheck(torch.ops.trnfft.r2c_planes.default, (planes[0], [1], "none", "fp32"))
+    torch.library.opcheck(torch.ops.trnfft.c2r_planes.default, (*planes, [1], 6, "none", "fp32"))
+
+
+def test_compiles():
+    x = gaussian((3, 10), 1, C64)
+    compiled = torch.compile(lambda x: trnfft.fft(x * 2), backend="aot_eager", fullgraph=True)
+    assert relative(compiled(x), np.fft.fft(2 * double(x))) <= BOUND["fp32"]
+
+
+def test_the_plan_of_a_call_says_where_and_how_long():
+    made = trnsci.plan(trnfft.fft, torch.empty(32, 256, dtype=C64, device="meta"))
+    assert [step.op for step in made.steps] == ["trnfft::c2c"]
+    assert made.flops == 5 * 32 * 256 * 8
+    assert 0 < made.predicted["trn2"] < 50e-6
+
+
+@on_kernels
+def test_a_length_beyond_the_tables_is_refused(backend):
+    n = device.LONGEST + 1
+    with backend, pytest.raises(UnsupportedError) as caught:
+        trnfft.fft(torch.empty(1).expand(n))
+    assert f"{n} points" in str(caught.value)
+
+
+def test_ops_take_axes_of_meta_tensors():
+    x = torch.empty(2, 10, dtype=C64, device="meta")
+    assert c2c(x, [1], False, "none", "fp32").shape == (2, 10)
+    assert r2c(x.real, [1], "none", "fp32").shape == (2, 6)
+    assert c2r(x, [1], 18, "none", "fp32").shape == (2, 18)
+
+
+# Tables and programs
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 12, 1009, 4096])
+def test_roots_are_right_to_rounding(n):
+    mpmath = pytest.importorskip("mpmath", reason="the oracle of roots is mpmath")
+    mpmath.mp.dps = 30
+    for e in {0, 1, n // 8, n // 4, n // 3, n // 2, (7 * n) // 8, n - 1, 10**6 * n + 1}:
+        exact = mpmath.expjpi(mpmath.mpf(2) * (e % n) / n)
+        got = complex(tables.roots(np.array([e]), n, 1)[0])
+        assert abs(complex(exact) - got) <= 2**-52
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [(1, (1,)), (128, (128,)), (1024, (32, 32)), (4096, (64, 64)), (16384, (128, 128)), (1 << 20, (64, 128, 128)), (131, None), (60, (60,)), (210, (14, 15))],
+)
+def test_factors(n, expected):
+    assert tables.factors(n, 128) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "inner", "algorithm"),
+    [(100, 1, "matrix"), (1009, 1, "matrix"), (1009, 5, "chirp"), (2018, 1, "chirp"), (1000, 1, "factors")],
+)
+def test_algorithms(n, inner, algorithm):
+    assert device.algorithm_for(n, inner)[0] == algorithm
+
+
+def test_chirp_lengths_hold_the_convolution():
+    for n in (131, 137, 2018, 65537):
+        name, split = device.algorithm_for(n, 2)
+        assert name == "chirp"
+        assert np.prod(split) >= 2 * n - 1
+        assert max(split) <= 128

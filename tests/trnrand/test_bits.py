@@ -1,0 +1,133 @@
+"""Words: Random123's answers first, then that any part of a stream is the same wherever and however it is made."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trnrand
+import trnsci
+from trnrand import Stream, bits
+from trnsci import ArgumentError, DtypeError, UnsupportedError
+from trnsci.testing import BACKENDS, known_answers
+
+ANSWERS = known_answers(Path(__file__).parent / "known" / "random123.csv")
+ENGINES = ("philox4x32", "threefry4x32")
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+
+
+def words(text):
+    return torch.tensor([int(word, 16) for word in text.split()])
+
+
+def integer(text):
+    return sum(int(word, 16) << 32 * i for i, word in enumerate(text.split()))
+
+
+@on_backends
+@pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row['engine']}-{row['counter'][:8]}")
+def test_random123_known_answers(backend, row, loops):
+    with backend:
+        made = getattr(trnrand, row["engine"])(words(row["counter"]), words(row["key"]))
+        part = bits(Stream(integer(row["key"]), row["engine"], base=integer(row["counter"])), 0, 4)
+    assert made.dtype == part.dtype == torch.uint32
+    assert made.tolist() == part.tolist() == words(row["words"]).tolist()
+
+
+@on_backends
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("bits_below", [32, 64, 96, 128])
+def test_streams_cross_counter_boundaries(backend, engine, bits_below, loops):
+    base = (1 << bits_below) - 3
+    key = 0x0123456789ABCDEF
+    counters = [(base + i) % (1 << 128) for i in range(40)]
+    counter = torch.tensor([[c >> 32 * w & 0xFFFFFFFF for w in range(4)] for c in counters])
+    stream = Stream(key, engine, base=base)
+    expected = getattr(trnrand, engine)(counter, torch.tensor(stream.key_words)).flatten()
+    with backend:
+        assert torch.equal(bits(stream, 0, 160), expected)
+
+
+@on_backends
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("offset", "n"), [(0, 1), (3, 1), (1, 4), (2, 511), (0, 512), (5, 4 * 128 * 3 + 7), (7, 0)])
+def test_any_part_of_a_stream(backend, engine, offset, n):
+    whole = bits(11, 0, offset + n, engine=engine)
+    with backend:
+        assert torch.equal(bits(11, offset, n, engine=engine), whole[offset:])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**66), st.integers(0, 3000), st.integers(0, 3000), st.sampled_from(ENGINES))
+def test_a_part_is_where_it_was(offset, before, after, engine):
+    whole = bits(5, offset, before + after, engine=engine)
+    parts = bits(5, offset, before, engine=engine), bits(5, offset + before, after, engine=engine)
+    assert torch.equal(torch.cat(parts), whole)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_do_not_change_words(engine, pure):
+    n = 300_001
+    kept = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        many = bits(3, 1, n, engine=engine)
+    finally:
+        torch.set_num_threads(kept)
+    assert torch.equal(many, pure(lambda: bits(3, 1, n, engine=engine)))
+
+
+def test_shapes_broadcast_and_dtypes_hold_the_same_words():
+    counter = torch.arange(24).reshape(2, 3, 4)
+    keys = torch.tensor([[1, 2], [3, 4], [5, 2**32 - 1]])
+    made = trnrand.philox4x32(counter, keys)
+    assert made.shape == (2, 3, 4)
+    for i in range(2):
+        for j in range(3):
+            assert torch.equal(made[i, j], trnrand.philox4x32(counter[i, j], keys[j]))
+    assert torch.equal(trnrand.philox4x32(counter[0, 0], keys).long(), made[0, [0, 0, 0]].long()) is False
+    as_uint32, as_int32 = keys.to(torch.uint32), keys.to(torch.int32)
+    assert torch.equal(trnrand.philox4x32(counter, as_uint32), made)
+    assert torch.equal(trnrand.philox4x32(counter, as_int32), made)
+
+
+def test_numpy_in_numpy_out():
+    made = trnrand.philox4x32(np.zeros(4, np.uint32), np.zeros(2, np.uint32))
+    assert isinstance(made, np.ndarray)
+    assert made.dtype == np.uint32
+    assert made[0] == 0x6627E8D5
+
+
+def test_the_kernel_takes_one_key():
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="one key for all counters"):
+        trnrand.philox4x32(torch.zeros(2, 4, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64))
+
+
+def test_errors():
+    with pytest.raises(DtypeError) as caught:
+        trnrand.philox4x32(torch.zeros(4), torch.zeros(2, dtype=torch.int64))
+    assert caught.value.argument == "counter"
+    assert "uint32 words" in str(caught.value)
+    with pytest.raises(ArgumentError, match=r"\[\.\.\., 4\]"):
+        trnrand.threefry4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(ArgumentError) as caught:
+        bits(1, -1, 4)
+    assert (caught.value.argument, caught.value.got) == ("offset", -1)
+    with pytest.raises(ArgumentError, match=r"2\*\*64"):
+        bits(1 << 64, 0, 4)
+
+
+def test_registration():
+    zeros = torch.zeros(4, dtype=torch.int64)
+    torch.library.opcheck(torch.ops.trnrand.blocks.default, (zeros, zeros[:2], "philox4x32"))
+    args = ("philox4x32", [1, 2], [0, 0, 0, 0], 1, 9, "cpu")
+    for name in ("words",):
+        torch.library.opcheck(getattr(torch.ops.trnrand, name).default, args)
+
+
+def test_a_plan_predicts():
+    plan = trnsci.plan(bits, 1, 0, 4096)
+    assert plan.predicted["trn2"] > 0

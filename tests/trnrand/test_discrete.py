@@ -1,0 +1,99 @@
+"""Counts, integers and categories beyond what all distributions share."""
+
+from collections import Counter
+
+import pytest
+import torch
+from scipy import stats
+
+from tests.trnrand.distributions import chi_square
+from trnrand import Generator
+from trnsci import ArgumentError
+
+
+@pytest.mark.parametrize(("n", "p"), [(1, 0.5), (20, 0.03), (20, 0.97), (1000, 0.5), (10**6, 1e-5), (10**6, 0.3)])
+def test_binomial_law(n, p):
+    x = Generator(4).binomial(40_000, n=n, p=p)
+    assert chi_square(Counter(x.tolist()), stats.binom(n, p)) > 1e-4
+
+
+def test_certain_outcomes():
+    g = Generator(1)
+    assert g.binomial(50, n=7, p=0.0).sum() == 0 and (g.binomial(50, n=7, p=1.0) == 7).all()
+    assert g.binomial(50, n=0, p=0.4).sum() == 0
+    assert not g.bernoulli(50, p=0.0).any() and g.bernoulli(50, p=1.0).all()
+    assert (g.geometric(50, p=1.0) == 1).all() and (g.negative_binomial(50, n=3.0, p=1.0) == 0).all()
+    assert set(g.rademacher(100).tolist()) == {-1, 1}
+
+
+@pytest.mark.parametrize("span", [1, 2, 3, 2**31 + 1, 2**32, 2**32 + 1, 3 * 2**60, 2**64])
+def test_integers_of_any_range_are_even(span):
+    low = -(2**63) if span > 2**62 else -5
+    x = Generator(6).randint(60_000, low=low, high=low + span).tolist()
+    assert min(x) >= low and max(x) < low + span
+    parts = min(span, 60)
+    counts = torch.bincount(torch.tensor([(v - low) * parts // span for v in x]), minlength=parts)
+    assert parts == 1 or stats.chisquare(counts.numpy(), [60_000 * _share(i, parts, span) for i in range(parts)]).pvalue > 1e-4
+
+
+def _share(i, parts, span):
+    """How much of ``span`` integers falls into class i of (value * parts // span)."""
+    return (-(-(i + 1) * span // parts) + -(i * span // -parts) * -1) / span
+
+
+def test_rejected_words_are_drawn_again():
+    # a quarter of all words falls into the uneven rest of this range
+    span = 3 * 2**30
+    whole = Generator(2).randint(2000, high=span)
+    g = Generator(2)
+    assert torch.equal(torch.cat([g.randint(700, high=span), g.randint(1300, high=span)]), whole)
+    assert whole.max() < span
+    counts = torch.bincount(whole // 2**30, minlength=3)
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-4
+
+
+def test_categories():
+    probs = torch.tensor([0.0, 1.0, 3.0, 0.0, 6.0, 0.0])
+    x = Generator(3).categorical(20_000, probs=probs)
+    counts = torch.bincount(x, minlength=6)
+    assert counts[[0, 3, 5]].sum() == 0
+    assert stats.chisquare(counts[[1, 2, 4]].numpy(), [2000, 6000, 12000]).pvalue > 1e-4
+    rows = torch.eye(4)
+    assert Generator(3).categorical(probs=rows).tolist() == [0, 1, 2, 3]
+    assert Generator(3).categorical(5, 4, probs=rows).tolist() == [[0, 1, 2, 3]] * 5
+    whole = Generator(3).categorical(5, 4, probs=torch.rand(4, 7, generator=torch.Generator().manual_seed(1)))
+    parts = [
+        Generator(3).partition(r, 3).categorical(5, 4, probs=torch.rand(4, 7, generator=torch.Generator().manual_seed(1)))
+        for r in range(3)
+    ]
+    assert torch.equal(torch.cat(parts), whole)
+
+
+def test_multinomial():
+    probs = torch.tensor([1.0, 0.0, 3.0, 6.0])
+    x = Generator(3).multinomial(20_000, n=30, probs=probs)
+    assert x.shape == (20_000, 4) and (x.sum(-1) == 30).all() and x[:, 1].sum() == 0
+    for k, p in ((0, 0.1), (2, 0.3), (3, 0.6)):
+        assert chi_square(Counter(x[:, k].tolist()), stats.binom(30, p)) > 1e-4
+    g = Generator(3)
+    assert torch.equal(torch.cat([g.multinomial(5, n=30, probs=probs), g.multinomial(4, n=30, probs=probs)]), x[:9])
+    parts = [Generator(3).partition(r, 2).multinomial(9, n=30, probs=probs) for r in range(2)]
+    assert torch.equal(torch.cat(parts), x[:9])
+    assert Generator(3).multinomial(n=torch.tensor([1.0, 5.0]), probs=probs).sum(-1).tolist() == [1, 5]
+    assert Generator(3).multinomial(n=9, probs=probs).shape == (4,)
+
+
+def test_errors_leave_the_generator_alone():
+    g = Generator(1)
+    for call, words in (
+        (lambda: g.categorical(2, probs=torch.tensor([0.5, -0.5])), "non-negative"),
+        (lambda: g.categorical(2, probs=torch.zeros(3)), "positive weight"),
+        (lambda: g.categorical(2, probs=torch.tensor(1.0)), "K >= 1"),
+        (lambda: g.multinomial(2, n=-1, probs=torch.ones(3)), "whole number"),
+        (lambda: g.multinomial(3, n=torch.ones(2), probs=torch.ones(3)), "broadcast"),
+        (lambda: g.randint(2, low=5, high=2), "low must be less than high"),
+        (lambda: g.randint(2, high=2**63 + 1), "int64"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            call()
+    assert g.position == 0

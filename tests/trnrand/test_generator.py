@@ -1,0 +1,111 @@
+"""Generators: state, seeds, shares, and where torch takes them."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import trnrand
+from trnrand import Generator, Stream, bits
+from trnsci import ArgumentError, DtypeError
+
+
+def test_the_seed_is_the_key():
+    assert torch.equal(Generator(7).uniform(8), (bits(7, 0, 8).long() >> 8) * 2.0**-24)
+    assert Generator(Stream(7).at(4)).uniform(1) == Generator(7).uniform(5)[4]
+    threefry = Generator(2**100, engine="threefry4x32")
+    assert torch.equal(threefry.uniform(4), (bits(2**100, 0, 4, engine="threefry4x32").long() >> 8) * 2.0**-24)
+
+
+def test_positions_count_words():
+    g = Generator(0)
+    g.uniform(3)
+    assert g.position == 3
+    g.uniform(2, dtype=torch.float64)
+    assert g.position == 8
+    g.gamma(5, shape=1.0)
+    assert g.position == 13
+
+
+def test_state_goes_there_and_back():
+    g = Generator(5, engine="threefry4x32").advance(2**65)
+    state = g.get_state()
+    first = g.normal(9)
+    assert torch.equal(g.set_state(state).normal(9), first)
+    for twin in (pickle.loads(pickle.dumps(g)), copy.deepcopy(g), g.clone_state()):
+        assert twin.position == g.position and torch.equal(twin.clone_state().normal(3), g.clone_state().normal(3))
+    part = Generator(5).partition(1, 3)
+    assert pickle.loads(pickle.dumps(part)).rank == 1
+    with pytest.raises(ArgumentError, match="from get_state"):
+        g.set_state(torch.zeros(3, dtype=torch.uint8))
+    with pytest.raises(ArgumentError, match="a state from get_state"):
+        g.set_state(torch.full_like(state, 255))
+
+
+def test_advance_skips_and_returns():
+    g = Generator(5)
+    whole = g.uniform(10)
+    assert torch.equal(g.advance(-10).advance(4).uniform(6), whole[4:])
+    with pytest.raises(ArgumentError) as caught:
+        g.advance(-11)
+    assert caught.value.got == -11 and g.position == 10
+    with pytest.raises(DtypeError):
+        g.advance(1.5)
+
+
+def test_spawned_generators_differ_and_repeat():
+    g = Generator(5)
+    first, second = g.spawn(3), g.spawn(3)
+    seeds = {child.stream.key for child in (*first, *second)}
+    assert len(seeds) == 6
+    assert [c.stream for c in Generator(5).spawn(3)] == [c.stream for c in first]
+    with pytest.raises(ArgumentError, match="non-negative"):
+        g.spawn(-1)
+
+
+def test_module_level_functions_share_one_generator():
+    kept = trnrand.get_state()
+    try:
+        trnrand.manual_seed(9)
+        assert torch.equal(trnrand.uniform(4), Generator(9).uniform(4))
+        state = trnrand.get_state()
+        after = trnrand.normal(3)
+        trnrand.set_state(state)
+        assert torch.equal(trnrand.normal(3), after)
+        assert trnrand.advance(2).position == trnrand.default_generator().position == 9
+        assert len(trnrand.spawn(2)) == 2
+    finally:
+        trnrand.set_state(kept)
+
+
+def test_torch_takes_it_for_its_own():
+    assert torch.equal(torch.randperm(9, generator=Generator(3)), torch.randperm(9, generator=Generator(3)))
+    loader = torch.utils.data.DataLoader(range(8), shuffle=True, generator=Generator(3))
+    again = torch.utils.data.DataLoader(range(8), shuffle=True, generator=Generator(3))
+    assert [int(x) for x in loader] == [int(x) for x in again]
+    g = Generator(3)
+    assert g.initial_seed() == 3 and g.manual_seed(4).initial_seed() == 4 and g.seed() == g.initial_seed()
+
+
+def test_partition_errors():
+    with pytest.raises(ArgumentError) as caught:
+        Generator(1).partition(3, 3)
+    assert caught.value.got == {"rank": 3, "size": 3}
+    with pytest.raises(ArgumentError, match="not partitioned"):
+        Generator(1).partition(0, 2).partition(0, 2)
+    with pytest.raises(DtypeError):
+        Generator(1).partition(0.5, 2)
+    assert "share 1 of 2" in repr(Generator(1).partition(1, 2))
+
+
+def test_seed_errors():
+    with pytest.raises(ArgumentError, match=r"2\*\*64 for philox4x32"):
+        Generator(2**64)
+    with pytest.raises(ArgumentError):
+        Generator(-1)
+    with pytest.raises(DtypeError, match="an integer, a Stream or None"):
+        Generator("x")
+    with pytest.raises(ArgumentError, match="threefry4x32"):
+        Generator(1, engine="mt19937")
+    assert Generator().stream != Generator().stream

@@ -1,0 +1,72 @@
+"""The functions every device computes alike: accuracy against mpmath, and the same bits with and without C."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from trnrand import maths
+from trnrand.binomial import log_complement
+from trnrand.quantiles import normal_quantile
+
+
+def spread(low, high, n=2000):
+    return torch.from_numpy(np.random.Generator(np.random.Philox(1)).uniform(low, high, n))
+
+
+CASES = {
+    "log": (maths.log, mpmath.log, torch.exp(spread(-700, 700)), 1.0),
+    "log near 1": (maths.log, mpmath.log, 1.0 + spread(-1e-6, 1e-6), 1.0),
+    "exp": (maths.exp, mpmath.exp, spread(-700, 700), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_error_is_below_an_ulp(name, loops):
+    function, oracle, x, ulps = CASES[name]
+    got = function(x)
+    exact = [oracle(mpmath.mpf(float(v))) for v in x]
+    error = max(abs((mpmath.mpf(float(g)) - e) / mpmath.mpf(math.ulp(abs(float(e))))) for g, e in zip(got, exact, strict=True))
+    assert error <= ulps
+
+
+def test_turns(loops):
+    t = torch.cat([spread(0, 1), torch.arange(8) / 8.0, torch.tensor([1.0 - 2.0**-53])]).double()
+    sine, cosine = maths.turn(t)
+    for got, oracle in ((sine, mpmath.sin), (cosine, mpmath.cos)):
+        exact = torch.tensor([float(oracle(2 * mpmath.pi * mpmath.mpf(float(v)))) for v in t], dtype=torch.float64)
+        assert (got - exact).abs().max() <= 2.0**-52
+
+
+def test_both_ways_give_the_same_bits(pure):
+    x, u = torch.exp(spread(-600, 600)), spread(0, 1)
+    for function in (lambda: maths.log(x), lambda: maths.exp(maths.log(x)), lambda: torch.stack(maths.turn(u))):
+        assert torch.equal(function(), pure(function))
+
+
+def test_float32_functions():
+    k = torch.cat([torch.arange(1, 3000), torch.randint(1, 2**24, (3000,), generator=torch.Generator().manual_seed(1))])
+    u = (k.float() * 2.0**-24).double()
+    assert ((maths.log32(u.float()) - u.log()).abs() <= 2.0**-23 * (1 + u.log().abs())).all()
+    sine, cosine = maths.turn32(k)
+    assert (sine - torch.sin(2 * math.pi * u)).abs().max() < 2.0**-22
+    assert (cosine - torch.cos(2 * math.pi * u)).abs().max() < 2.0**-22
+
+
+def test_quantile_deviance_and_chances():
+    p = torch.cat([spread(0, 1), 10.0 ** spread(-300, -3)])
+    expected = torch.from_numpy(special.ndtri(p.numpy()))
+    assert ((normal_quantile(p) - expected).abs() <= 4e-15 * expected.abs().clamp(min=1e-2)).all()
+    k, rate = torch.arange(400).double(), torch.full((400,), 123.4).double()
+    assert (maths.log_poisson(k, rate) - torch.from_numpy(stats.poisson.logpmf(k, 123.4))).abs().max() < 1e-11
+    tiny = torch.tensor([1e-300, 1e-17, 1e-9, 0.3], dtype=torch.float64)
+    assert ((log_complement(tiny) - torch.log1p(-tiny)).abs() <= 1e-15 * tiny).all()
+
+
+def test_gradients():
+    x = spread(0.5, 3, 20).requires_grad_()
+    for function in (maths.log, maths.exp, maths.sqrt, lambda x: maths.power(x, 1.7)):
+        assert torch.autograd.gradcheck(function, (x,))

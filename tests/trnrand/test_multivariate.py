@@ -1,0 +1,82 @@
+"""Random vectors and matrices."""
+
+import pytest
+import torch
+from scipy import stats
+
+from trnrand import Generator
+from trnsci import ArgumentError, NotPositiveDefinite
+
+MEAN = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+COVARIANCE = torch.tensor([[2.0, 0.6, 0.2], [0.6, 1.0, -0.3], [0.2, -0.3, 0.5]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("method", ["cholesky", "eigh"])
+def test_normal_vectors(method):
+    x = Generator(2).multivariate_normal(50_000, mean=MEAN, covariance=COVARIANCE, method=method)
+    for direction in (torch.tensor([1.0, 0, 0]), torch.tensor([0.3, -1.0, 2.0]), torch.tensor([1.0, 1.0, 1.0])):
+        d = direction.double()
+        law = stats.norm((d @ MEAN).item(), (d @ COVARIANCE @ d).sqrt().item())
+        assert stats.kstest((x @ d).numpy(), law.cdf).pvalue > 1e-4
+
+
+def test_vectors_broadcast_split_and_share():
+    means, covariances = torch.stack([MEAN, 2 * MEAN]), torch.stack([COVARIANCE, 3 * COVARIANCE])
+    whole = Generator(2).multivariate_normal(4, 2, mean=means, covariance=covariances)
+    assert whole.shape == (4, 2, 3)
+    parts = [Generator(2).partition(r, 3).multivariate_normal(4, 2, mean=means, covariance=covariances) for r in range(3)]
+    assert torch.equal(torch.cat(parts), whole)
+    g = Generator(2)
+    split = [g.multivariate_normal(n, 2, mean=means, covariance=covariances) for n in (1, 3)]
+    assert torch.equal(torch.cat(split), whole)
+    assert Generator(2).multivariate_normal(mean=means, covariance=COVARIANCE).shape == (2, 3)
+
+
+def test_semidefinite_and_indefinite():
+    rank_one = torch.ones(3, 3, dtype=torch.float64)
+    x = Generator(1).multivariate_normal(5, mean=torch.zeros(3).double(), covariance=rank_one, method="eigh")
+    assert (x - x[:, :1]).abs().max() < 1e-7
+    g = Generator(1)
+    bad = torch.diag(torch.tensor([1.0, -1.0, 1.0])).double()
+    for method in ("cholesky", "eigh"):
+        with pytest.raises(NotPositiveDefinite):
+            g.multivariate_normal(mean=MEAN, covariance=bad, method=method)
+    with pytest.raises(ArgumentError, match="D differs"):
+        g.multivariate_normal(mean=MEAN[:2], covariance=COVARIANCE)
+    with pytest.raises(ArgumentError, match="finite"):
+        g.multivariate_normal(mean=MEAN * float("nan"), covariance=COVARIANCE)
+    assert g.position == 0
+
+
+def test_gradients():
+    mean, factor = MEAN.clone().requires_grad_(), torch.linalg.cholesky(COVARIANCE).requires_grad_()
+
+    def drawn(mean, factor):
+        return Generator(1).multivariate_normal(2, mean=mean, covariance=factor @ factor.T)
+
+    assert torch.autograd.gradcheck(drawn, (mean, factor))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 10])
+def test_unit_vectors(dim):
+    x = Generator(2).unit_vector(20_000, dim=dim, dtype=torch.float64)
+    assert (x.norm(dim=-1) - 1).abs().max() < 1e-14
+    if dim > 1:
+        # a coordinate of a uniform unit vector, squared, is beta distributed
+        assert stats.kstest((x[:, -1] ** 2).numpy(), stats.beta(0.5, (dim - 1) / 2).cdf).pvalue > 1e-4
+    parts = [Generator(2).partition(r, 3).unit_vector(7, dim=dim, dtype=torch.float64) for r in range(3)]
+    assert torch.equal(torch.cat(parts), x[:7])
+
+
+def test_orthogonal_matrices():
+    q = Generator(2).orthogonal(3000, n=4, dtype=torch.float64)
+    assert (q @ q.mT - torch.eye(4)).abs().max() < 1e-13
+    # an entry of a Haar matrix is a coordinate of a uniform unit vector; determinants of both signs occur
+    for i, j in ((0, 0), (3, 1)):
+        assert stats.kstest((q[:, i, j] ** 2).numpy(), stats.beta(0.5, 1.5).cdf).pvalue > 1e-4
+    assert stats.binomtest(int((torch.det(q) > 0).sum()), 3000).pvalue > 1e-4
+    assert torch.equal(Generator(2).orthogonal(n=4, dtype=torch.float64), q[0])
+    parts = [Generator(2).partition(r, 3).orthogonal(n=4, dtype=torch.float64) for r in range(3)]
+    assert torch.equal(torch.cat(parts), q[0])
+    with pytest.raises(ArgumentError, match="positive integer"):
+        Generator(1).orthogonal(n=0)

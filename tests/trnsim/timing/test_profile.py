@@ -1,0 +1,94 @@
+"""The call itself: options, timing-only mode, cost of profiling."""
+
+import resource
+import time
+
+import numpy as np
+import pytest
+import torch
+import trnsim
+import trnsim.isa as nisa
+import trnsim.language as nl
+from benchmarks.calibration import attention, matmul, streams
+from tests.trnsim.timing.kernels import shaped
+from trnsim.errors import WrongArgument
+
+
+def test_timing_only_needs_no_values_and_agrees_with_a_full_run():
+    a, b = (np.random.default_rng(s).standard_normal((256, 512)).astype(np.float32) for s in (1, 2))
+    made, full = trnsim.profile(matmul.tiled, target="trn2")(a, b)
+    np.testing.assert_allclose(made, a.T @ b, rtol=1e-4, atol=1e-4)
+    empty, light = trnsim.profile(matmul.tiled, target="trn2", numerics=False)(shaped(256, 512), shaped(256, 512))
+    assert light.to_dict() == full.to_dict()
+    assert empty.shape == (512, 512) and empty.dtype == np.float32
+
+
+def test_torch_and_meta_tensors_in_torch_tensors_out():
+    a = torch.ones(128, 512)
+    made, report = trnsim.profile(streams.add_tiles, target="trn2")(a, a)
+    assert isinstance(made, torch.Tensor) and float(made.sum()) == 2 * 128 * 512
+    meta = torch.empty(128, 512, device="meta")
+    result, light = trnsim.profile(streams.add_tiles, target="trn2", numerics=False)(meta, meta)
+    assert result.is_meta and result.shape == (128, 512)
+    assert light.total_s == report.total_s
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_every_target_is_predicted(target):
+    _, report = trnsim.profile(streams.exp, target=target, numerics=False)(shaped(128, 2048))
+    assert report.target.name == target and 1e-6 < report.active_s < 1e-4
+
+
+def test_platform_target_and_rules_are_those_of_simulate():
+    @trnsim.jit(platform_target="trn1")
+    def kernel(x):
+        y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x)
+        nisa.dma_copy(dst=y, src=t)
+        return y
+
+    assert trnsim.profile(kernel, numerics=False)(shaped(128, 4))[1].target.name == "trn1"
+    with pytest.raises(trnsim.errors.HardwareLimit):
+        trnsim.profile(kernel, numerics=False)(shaped(129, 4))
+    with pytest.raises(WrongArgument, match="trn9"):
+        trnsim.profile(kernel, target="trn9")
+
+
+def test_progress_is_told():
+    seen = []
+    trnsim.profile(streams.add_rows, target="trn2", numerics=False, progress=lambda *step: seen.append(step))(
+        shaped(12800, 1), shaped(12800, 1), rows=4
+    )
+    phases = [phase for phase, _, _ in seen]
+    assert phases == sorted(phases) and set(phases) == {"recording", "scheduling"}
+    assert all(done <= total for phase, done, total in seen if phase == "scheduling")
+
+
+@pytest.mark.slow
+def test_profiling_costs_at_most_three_times_plain_simulation():
+    inputs = tuple(np.zeros((128, 2048), np.float32) for _ in range(3))
+
+    def clock(run):
+        best = float("inf")
+        for _ in range(3):
+            begin = time.process_time()
+            run(*inputs)
+            best = min(best, time.process_time() - begin)
+        return best
+
+    plain, profiled = trnsim.simulate(attention.fused, target="trn2"), trnsim.profile(attention.fused, target="trn2")
+    assert clock(profiled) <= 3 * clock(plain)
+
+
+@pytest.mark.slow
+def test_a_product_too_large_to_hold_is_costed_quickly():
+    n = 16384
+    matrix = np.broadcast_to(np.zeros((), nl.bfloat16), (n, n))
+    begin = time.process_time()
+    _, report = trnsim.profile(matmul.fully_blocked, target="trn2", numerics=False)(matrix, matrix, n_tiles=1)
+    assert time.process_time() - begin < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 * 1024**2
+    assert report.flops == 2 * n**3
+    assert 0.9 < report.fraction_of_peak < 1.0
+    assert "instructions: static loops are unrolled" in report.warnings[0]

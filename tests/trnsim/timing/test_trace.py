@@ -1,0 +1,138 @@
+"""Pictures: the Perfetto trace parses, the page works in a browser."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+import trnsim
+from benchmarks.calibration import attention, searched
+from tests.trnsim.timing.kernels import shaped
+from trnsim.trace import lanes
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def report():
+    return trnsim.profile(attention.fused, target="trn2", numerics=False)(*[shaped(128, 512)] * 3)[1]
+
+
+def test_bars_on_a_track_do_not_overlap(report):
+    tracks = lanes(report)
+    assert {"Tensor", "Vector", "Scalar", "GpSimd", "loads", "stores"} <= {name for _, name in tracks}
+    for bars in tracks.values():
+        for before, after in zip(bars, bars[1:], strict=False):
+            assert before.end_s <= after.start_s + 1e-15
+    assert sum(len(bars) for (_, name), bars in tracks.items() if name == "Tensor") == report.engines["tensor"].instructions
+
+
+def _fields(data):
+    """(number, value) of a protobuf message; nested ones stay bytes."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        n = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            n |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return n
+            shift += 7
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        else:
+            assert key & 7 == 2
+            size = varint()
+            yield key >> 3, data[at : at + size]
+            at += size
+
+
+def test_the_perfetto_trace_has_a_track_per_engine_and_lines_on_slices(report, tmp_path):
+    data = report.save(tmp_path / "x.pftrace").read_bytes()
+    names, slices, depth = {}, [], {}
+    for number, packet in _fields(data):
+        assert number == 1
+        fields = dict(_fields(packet))
+        if 60 in fields:
+            track = dict(_fields(fields[60]))
+            names[track[1]] = track.get(2, b"").decode()
+            continue
+        event = list(_fields(fields[11]))
+        plain = dict(event)
+        if plain[9] == 1:
+            notes = {dict(_fields(v))[10].decode(): dict(_fields(v))[6].decode() for n, v in event if n == 4}
+            slices.append((names[plain[11]], plain[23].decode(), fields[8], notes["line"]))
+            depth[plain[11]] = depth.get(plain[11], 0) + 1
+        else:
+            depth[plain[11]] -= 1
+            assert depth[plain[11]] == 0
+    assert set(depth.values()) == {0}
+    assert {"Tensor", "Vector", "Scalar"} <= set(names.values())
+    assert {"nc_matmul", "activation", "dma_copy"} <= {name for _, name, _, _ in slices}
+    assert all(re.search(r"\.py:\d+$", line) for *_, line in slices)
+
+
+def test_perfetto_itself_reads_the_trace(report, tmp_path):
+    trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="the trace extra is not installed")
+    read = trace.Trace()
+    read.ParseFromString(report.save(tmp_path / "x.pftrace").read_bytes())
+    begins = [p for p in read.packet if p.HasField("track_event") and p.track_event.type == 1]
+    assert len(begins) == sum(len(bars) for bars in lanes(report).values())
+
+
+def test_the_page_is_self_contained(report, tmp_path):
+    page = report.save(tmp_path / "x.html").read_text()
+    assert not re.search(r"(src|href)=|https?://|@import|url\(", page)
+    data = json.loads(re.search(r"const D = (.*);\n", page)[1])
+    assert data["kernel"] == "fused" and data["headline"].startswith("Bound by")
+    assert {track["name"] for track in data["tracks"]} >= {"Tensor", "Vector", "Scalar", "loads"}
+    assert any(bar[5] for track in data["tracks"] for bar in track["bars"])
+
+
+def test_dense_timelines_are_thinned(report, tmp_path, monkeypatch):
+    monkeypatch.setattr("trnsim.trace.MOST_BARS", 10)
+    dense = trnsim.profile(searched.resident, target="trn2", numerics=False)(shaped(1024, 1024), shaped(1024, 1024))[1]
+    page = dense.save(tmp_path / "x.html").read_text()
+    data = json.loads(re.search(r"const D = (.*);\n", page)[1])
+    assert data["merged"] and any("×" in name for name in data["names"])
+
+
+PROBE = """<script>
+addEventListener("load", () => {
+  const canvas = document.getElementById("c"), span = () => canvas.dataset.to - canvas.dataset.from, before = span();
+  const shade = () => { const g = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data; let n = 0; for (let i = 3; i < g.length; i += 4) if (g[i]) n++; return n; };
+  const painted = shade();
+  document.getElementById("in").click();
+  const zoomed = span();
+  const box = canvas.getBoundingClientRect();
+  canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -1, clientX: box.left + box.width / 2, clientY: box.top + 40, cancelable: true }));
+  const wheeled = span();
+  document.getElementById("all").click();
+  const out = document.createElement("pre");
+  out.id = "probe";
+  out.textContent = JSON.stringify({ painted, before, zoomed, wheeled, after: span(), rows: document.querySelectorAll("#path tr").length, uses: document.querySelectorAll(".use").length, roof: !!document.querySelector("#roof svg circle") });
+  document.body.append(out);
+});
+</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+@pytest.mark.slow
+def test_the_page_draws_and_zooms_in_a_real_browser(report, tmp_path):
+    page = report.save(tmp_path / "x.html")
+    page.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=4000", "--window-size=1400,900", "--dump-dom", page.as_uri()]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    seen = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', made, re.S)[1])
+    assert seen["painted"] > 5000
+    assert seen["zoomed"] == pytest.approx(seen["before"] / 2, rel=0.05)
+    assert seen["wheeled"] < seen["zoomed"]
+    assert seen["after"] == pytest.approx(seen["before"])
+    assert seen["rows"] > 3 and seen["uses"] >= 5 and seen["roof"]
