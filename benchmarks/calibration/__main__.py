@@ -1,17 +1,19 @@
-"""``python -m benchmarks.calibration``: predict every row, print the table; ``--docs`` writes it into docs/concepts/timing.md."""
+"""``python -m benchmarks.calibration`` predicts every row and prints the table; ``--docs`` writes it into the docs."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks.calibration.table import DOCS, predict, summary, table, write
 from benchmarks.calibration.rows import ROWS
+from benchmarks.calibration.table import DOCS, predict, summary, table, write
 
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description="Predicted against published times.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.calibration", description="Predicted against published times."
+    )
     parser.add_argument("--docs", action="store_true", help=f"write the table into {DOCS}")
     parser.add_argument("--light", action="store_true", help="leave out rows that take seconds")
     options = parser.parse_args()
@@ -21,7 +23,10 @@ def main() -> int:
             continue
         results.append(predict(row))
         made = results[-1]
-        print(f"{row.target} {row.name} {row.dtype}: predicted {made.predicted_us:.4g} us, measured {row.measured_us:.4g} us, {made.error:+.1%}", file=sys.stderr)
+        print(
+            f"{row.target} {row.name} {row.dtype}: predicted {made.predicted_us:.4g} us, {made.error:+.1%}",
+            file=sys.stderr,
+        )
     print(table(results))
     print(summary(results))
     if options.docs:

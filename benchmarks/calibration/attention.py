@@ -17,7 +17,10 @@ def _transposes(x_sb, columns, identity_sb, dst_sb):
         t_ps = nl.ndarray((P_MAX, len(blocks), P_MAX), dtype=x_sb.dtype, buffer=nl.psum)  # [P, 4, P]
         for b in blocks:
             nisa.nc_matmul(
-                dst=t_ps[:, b.index, :], stationary=x_sb[:, bank.start + b.start : bank.start + b.stop], moving=identity_sb, is_transpose=True
+                dst=t_ps[:, b.index, :],
+                stationary=x_sb[:, bank.start + b.start : bank.start + b.stop],
+                moving=identity_sb,
+                is_transpose=True,
             )
         first = bank.start // P_MAX
         nisa.tensor_copy(dst=dst_sb[:, first : first + len(blocks), :], src=t_ps, engine=_COPIERS[bank.index % 2])
@@ -43,13 +46,19 @@ def _softmax(group, chunks, scores):
     inverse_sb = nl.ndarray((P_MAX, len(group)), dtype=nl.float32, buffer=nl.sbuf)  # [P, group]
     for g in range(len(group)):
         for j in chunks:
-            nisa.tensor_reduce(dst=maxima_sb[:, g, j.index : j.index + 1], op=nl.maximum, data=scores[g][j.index], axis=1)
+            nisa.tensor_reduce(
+                dst=maxima_sb[:, g, j.index : j.index + 1], op=nl.maximum, data=scores[g][j.index], axis=1
+            )
     nisa.tensor_reduce(dst=least_sb, op=nl.maximum, data=maxima_sb, axis=2, negate=True)
     exps = []
     for g in range(len(group)):
-        exp_sb = nl.ndarray((P_MAX, len(chunks), chunks[0].size), dtype=nl.float32, buffer=nl.sbuf)  # [P, chunks, S/chunks]
+        exp_sb = nl.ndarray(
+            (P_MAX, len(chunks), chunks[0].size), dtype=nl.float32, buffer=nl.sbuf
+        )  # [P, chunks, S/chunks]
         for j in chunks:
-            nisa.activation(dst=exp_sb[:, j.index, :], op=nl.exp, data=scores[g][j.index], bias=least_sb[:, g : g + 1], scale=1.0)
+            nisa.activation(
+                dst=exp_sb[:, j.index, :], op=nl.exp, data=scores[g][j.index], bias=least_sb[:, g : g + 1], scale=1.0
+            )
             nisa.tensor_reduce(dst=sums_sb[:, g, j.index : j.index + 1], op=nl.add, data=exp_sb[:, j.index, :], axis=1)
         exps.append(exp_sb.reshape((P_MAX, len(chunks) * chunks[0].size)))
     nisa.tensor_reduce(dst=total_sb, op=nl.add, data=sums_sb, axis=2)
@@ -61,7 +70,9 @@ def _weighted(weightsT_sb, vT_sb, S, d):
     """weights.T @ v.T in PSUM: [P, d]."""
     out_ps = nl.ndarray((P_MAX, d), dtype=nl.float32, buffer=nl.psum)  # [i, d]
     for j in tiles(S, P_MAX):
-        nisa.nc_matmul(dst=out_ps, stationary=weightsT_sb[:, j.index, :], moving=vT_sb[:, j.index, :], accumulate=j.index > 0)
+        nisa.nc_matmul(
+            dst=out_ps, stationary=weightsT_sb[:, j.index, :], moving=vT_sb[:, j.index, :], accumulate=j.index > 0
+        )
     return out_ps
 
 
@@ -127,7 +138,9 @@ def through_hbm(q_hbm, k_hbm, v_hbm, tiles_per_dma=1):
             for j in chunks:
                 part_ps = nl.ndarray((P_MAX, j.size), dtype=nl.float32, buffer=nl.psum)  # [i, j]
                 nisa.nc_matmul(dst=part_ps, stationary=q_sb[:, i.span], moving=k_sb[:, j.span])
-                nisa.tensor_copy(dst=scores_sb[:, i.index - first, j.span], src=part_ps, engine=_COPIERS[(i.index + j.index) % 2])
+                nisa.tensor_copy(
+                    dst=scores_sb[:, i.index - first, j.span], src=part_ps, engine=_COPIERS[(i.index + j.index) % 2]
+                )
         store(scores_hbm[:, first : first + tiles_per_dma, :], scores_sb)
     scores = []
     for first in range(0, len(rows), tiles_per_dma):

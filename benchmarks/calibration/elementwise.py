@@ -72,7 +72,7 @@ def adamw(theta_hbm, g_hbm, m_hbm, v_hbm):
 
 @jit
 def silu(x_hbm):
-    """x / (1 + exp(-x)) on [P, R, N]."""
+    """X / (1 + exp(-x)) on [P, R, N]."""
     P, R, N = x_hbm.shape
     y_hbm = nl.ndarray((P, R, N), dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [P, R, N]
     for r in range(R):

@@ -70,7 +70,10 @@ def blocked(aT_hbm, b_hbm):
                     c_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
                     for k in ks:
                         nisa.nc_matmul(
-                            dst=c_ps, stationary=aT_sb[m.index][k.index], moving=b_sb[n.index][k.index], accumulate=k.index > 0
+                            dst=c_ps,
+                            stationary=aT_sb[m.index][k.index],
+                            moving=b_sb[n.index][k.index],
+                            accumulate=k.index > 0,
                         )
                     store(c_hbm[mb.start + m.start : mb.start + m.stop, nb.start + n.start : nb.start + n.stop], c_ps)
     return c_hbm
@@ -110,7 +113,10 @@ def fully_blocked(aT_hbm, b_hbm, m_tiles=16, n_tiles=2, k_tiles=8):
                         c_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
                         for k in ks:
                             nisa.nc_matmul(
-                                dst=c_ps, stationary=aT_sb[k.index][:, m.span], moving=b_sb[k.index][:, n.span], accumulate=k.index > 0
+                                dst=c_ps,
+                                stationary=aT_sb[k.index][:, m.span],
+                                moving=b_sb[k.index][:, n.span],
+                                accumulate=k.index > 0,
                             )
                         tile_sb = c_sb[mb.index][m.index][n.index]
                         nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=c_ps, op=nl.add)

@@ -4,7 +4,7 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store
 
 
 def _transposed(dst_sb, x_sb):
-    """dst = x.T through PSUM."""
+    """Dst = x.T through PSUM."""
     t_ps = nl.ndarray(dst_sb.shape, dtype=x_sb.dtype, buffer=nl.psum)
     nisa.nc_transpose(dst=t_ps, data=x_sb)
     nisa.tensor_copy(dst=dst_sb, src=t_ps)
@@ -36,7 +36,7 @@ def bmm(a_hbm, b_hbm):
 
 @jit
 def lora(x_hbm, w_hbm, a_hbm, b_hbm):
-    """x[M, K] @ w[K, N] + (x @ a[K, R]) @ b[R, N], computed as its transpose, 1024 columns and a fifth of K at a time."""
+    """x[M, K] @ w[K, N] + (x @ a[K, R]) @ b[R, N] as its transpose, 1024 columns and a fifth of K at a time."""
     M, K = x_hbm.shape
     _, N = w_hbm.shape
     _, R = a_hbm.shape
@@ -78,7 +78,12 @@ def lora(x_hbm, w_hbm, a_hbm, b_hbm):
                 for n in ns:
                     part_ps = nl.ndarray((n.size, mb.size), dtype=nl.float32, buffer=nl.psum)  # [n, mb]
                     for k in tiles(kb.size, K_TILE):
-                        nisa.nc_matmul(dst=part_ps, stationary=w_sb[k.index][:, n.span], moving=xT_sb[:, k.index, :], accumulate=k.index > 0)
+                        nisa.nc_matmul(
+                            dst=part_ps,
+                            stationary=w_sb[k.index][:, n.span],
+                            moving=xT_sb[:, k.index, :],
+                            accumulate=k.index > 0,
+                        )
                     sum_sb = sums[mb.index][n.index]
                     nisa.tensor_tensor(dst=sum_sb, data1=sum_sb, data2=part_ps, op=nl.add)
         for mb in blocks:

@@ -17,7 +17,7 @@ def _everywhere(row_hbm, ones_sb):
 
 @jit
 def mamba(delta_hbm, u_hbm, a_hbm, b_hbm, c_hbm):
-    """Sum over states of c * scan(exp(delta * a), delta * u * b): delta, u [C, S]; a [C, n]; b, c [n, S]. States outermost."""
+    """Sum over states of c * scan(exp(delta * a), delta * u * b): delta, u [C, S]; a [C, n]; b, c [n, S]."""
     C, S = delta_hbm.shape
     _, states = a_hbm.shape
     y_hbm = nl.ndarray((C, S), dtype=delta_hbm.dtype, buffer=nl.shared_hbm)  # [C, S]
@@ -41,7 +41,9 @@ def mamba(delta_hbm, u_hbm, a_hbm, b_hbm, c_hbm):
             nisa.tensor_tensor(dst=in_sb, data1=in_sb, data2=_everywhere(b_hbm[n : n + 1, :], ones_sb), op=nl.multiply)
             state_sb = nl.ndarray((c.size, S), dtype=nl.float32, buffer=nl.sbuf)  # [c, S]
             nisa.tensor_tensor_scan(dst=state_sb, data0=decay_sb, data1=in_sb, initial=0.0, op0=nl.multiply, op1=nl.add)
-            nisa.tensor_tensor(dst=state_sb, data1=state_sb, data2=_everywhere(c_hbm[n : n + 1, :], ones_sb), op=nl.multiply)
+            nisa.tensor_tensor(
+                dst=state_sb, data1=state_sb, data2=_everywhere(c_hbm[n : n + 1, :], ones_sb), op=nl.multiply
+            )
             nisa.tensor_tensor(dst=sums[c.index], data1=sums[c.index], data2=state_sb, op=nl.add)
     for c in channels:
         store(y_hbm[c.span, :], sums[c.index])

@@ -30,7 +30,9 @@ def blocked_by_hand(aT_hbm, b_hbm, m_tiles=4, k_tiles=8):
                     part_sb = nl.ndarray((m.size, n.size), dtype=aT_hbm.dtype, buffer=nl.sbuf)  # [m, n]
                     nisa.memset(dst=c_ps, value=0.0)
                     for k in ks:
-                        nisa.nc_matmul(dst=c_ps, stationary=aT_sb[k.index][:, m.span], moving=b_sb[k.index], accumulate=k.index > 0)
+                        nisa.nc_matmul(
+                            dst=c_ps, stationary=aT_sb[k.index][:, m.span], moving=b_sb[k.index], accumulate=k.index > 0
+                        )
                     nisa.tensor_copy(dst=part_sb, src=c_ps)
                     tile_sb = c_sb[mb.index * m_tiles + m.index]
                     nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=part_sb, op=nl.add)
@@ -41,7 +43,7 @@ def blocked_by_hand(aT_hbm, b_hbm, m_tiles=4, k_tiles=8):
 
 @jit
 def resident(aT_hbm, b_hbm, banks=1):
-    """Both operands in SBUF; ``banks`` accumulators of one row of output tiles each, cleared, filled and drained in turn."""
+    """Both operands in SBUF; ``banks`` accumulators of a row of output tiles, cleared, filled and drained in turn."""
     K, M = aT_hbm.shape
     _, N = b_hbm.shape
     c_hbm = nl.ndarray((M, N), dtype=aT_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
@@ -61,7 +63,10 @@ def resident(aT_hbm, b_hbm, banks=1):
         for n in tiles(N, N_TILE):
             for k in ks:
                 nisa.nc_matmul(
-                    dst=row_ps[:, n.span], stationary=aT_sb[k.index][:, m.span], moving=b_sb[k.index][:, n.span], accumulate=k.index > 0
+                    dst=row_ps[:, n.span],
+                    stationary=aT_sb[k.index][:, m.span],
+                    moving=b_sb[k.index][:, n.span],
+                    accumulate=k.index > 0,
                 )
         nisa.tensor_copy(dst=c_sb[:, m.index, :], src=row_ps)
     for m in ms:
@@ -100,7 +105,9 @@ def transposed(aT_hbm, bT_hbm):
             tile_sb = nl.ndarray((m.size, n.size), dtype=aT_hbm.dtype, buffer=nl.sbuf)  # [m, n]
             nisa.memset(dst=c_ps, value=0.0)
             for k in ks:
-                nisa.nc_matmul(dst=c_ps, stationary=aT_sb[k.index][m.index], moving=b_sb[k.index][n.index], accumulate=k.index > 0)
+                nisa.nc_matmul(
+                    dst=c_ps, stationary=aT_sb[k.index][m.index], moving=b_sb[k.index][n.index], accumulate=k.index > 0
+                )
             nisa.tensor_copy(dst=tile_sb, src=c_ps)
             row.append(tile_sb)
         c_sb.append(row)

@@ -5,7 +5,7 @@ from trnsci.nki import P_MAX, jit, load, nisa, nl, store, tiles
 
 @jit
 def exp(x_hbm):
-    """exp of one tile."""
+    """Exp of one tile."""
     y_hbm = nl.ndarray(x_hbm.shape, dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [p, f]
     x_sb = load(x_hbm)  # [p, f]
     y_sb = nl.ndarray(x_sb.shape, dtype=x_hbm.dtype, buffer=nl.sbuf)  # [p, f]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import trnsim
-
 from benchmarks.calibration.rows import Row
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "concepts" / "timing.md"
@@ -31,7 +30,7 @@ def predict(row: Row) -> Result:
     """Predict one row."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        _, report = trnsim.profile(row.kernel, target=row.target, numerics=False)(*row.arguments(), **row.options)
+        _, report = trnsim.profile(row.kernel, target=row.target, numerics=False)(*row.arguments, **row.options)
     seconds = {"total": report.total_s, "benchmark": report.benchmark_s, "active": report.active_s}[row.metric]
     return Result(row, seconds * 1e6, report.binds)
 
@@ -42,19 +41,23 @@ def _time(us: float) -> str:
 
 def table(results: list[Result]) -> str:
     """A Markdown table."""
-    lines = ["| target | kernel | dtype | measured | predicted | error | bound by | source |", "|---|---|---|--:|--:|--:|---|---|"]
+    lines = [
+        "| target | kernel | dtype | measured | predicted | error | bound by | source |",
+        "|---|---|---|--:|--:|--:|---|---|",
+    ]
     for r in results:
         row = r.row
         mark = "" if row.fitted else " *"
         lines.append(
-            f"| {row.target} | {row.name}{mark} | {row.dtype} | {_time(row.measured_us)} ({row.metric}) | {_time(r.predicted_us)} "
-            f"| {r.error:+.1%} | {r.binds} | {row.source} |"
+            f"| {row.target} | {row.name}{mark} | {row.dtype} | {_time(row.measured_us)} ({row.metric}) "
+            f"| {_time(r.predicted_us)} | {r.error:+.1%} | {r.binds} | {row.source} |"
         )
     return "\n".join(lines)
 
 
 def summary(results: list[Result]) -> str:
     """Median and worst absolute error, of all rows and of those nothing was fitted to."""
+
     def line(name: str, some: list[Result]) -> str:
         errors = [abs(r.error) for r in some]
         return f"{name}: {len(some)} rows, median error {statistics.median(errors):.1%}, worst {max(errors):.1%}"

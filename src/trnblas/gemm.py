@@ -282,6 +282,8 @@ def _multiply(
         product = a @ b
         return torch.mul(product if c is None else product.expand_as(_shaped(a, b, c)), alpha, out=out)
     if a.ndim == 2 and b.ndim == 2 and c.ndim == 2:
+        if a.shape[1] == 1:
+            return torch.addr(c, a[:, 0], b[0], beta=beta, alpha=alpha, out=out)
         return torch.addmm(c, a, b, beta=beta, alpha=alpha, out=out)
     if a.ndim == 3 and b.ndim == 3 and c.ndim == 3 and a.shape[0] == b.shape[0] == c.shape[0]:
         return torch.baddbmm(c, a, b, beta=beta, alpha=alpha, out=out)

@@ -18,6 +18,9 @@ from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve
 
+# Elements of a vector that stay in SBUF.
+_LONGEST = 16384
+
 
 @array_function
 def gemv(
@@ -207,6 +210,10 @@ def _product(a: Tensor, x: Tensor, trans: bool) -> Tensor:
         return torch.complex(rr - ii, ri + ir)
     if a.dtype == torch.float64:
         return split_gemm(a.mT if trans else a, x.unsqueeze(-1)).squeeze(-1)
+    if not trans and x.shape[-1] > _LONGEST:
+        # The vector stays in SBUF; a longer one is taken in parts.
+        parts = zip(a.split(_LONGEST, -1), x.split(_LONGEST, -1), strict=True)
+        return torch.stack([_product(u, v, trans) for u, v in parts]).sum(0)
     dtype = a.dtype
     operand = dtype if dtype in HALF else torch.float32
     a = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:]).to(operand).contiguous()  # [B, M, N]

@@ -22,6 +22,9 @@ from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 
+# Amplitudes of one pair, twice, must fit into SBUF: V / 128 tiles of 4 V bytes in each partition.
+MOST_VIRTUAL = 1600
+
 
 @array_function
 def mp2_energy(
@@ -169,6 +172,8 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 def _limits(
     t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
 ) -> str | None:
+    if len(eps_vir) > MOST_VIRTUAL:
+        return f"the kernel holds a pair's amplitudes in SBUF: at most {MOST_VIRTUAL} virtual orbitals"
     return rounds(t_flat)
 
 

@@ -18,6 +18,9 @@ from trnsci.gradient import Saved
 from trnsci.nki import launch
 from trnsci.precision import Precision, arithmetic, resolve
 
+# Rows whose tiles stay in SBUF; longer ones go through the whole product.
+_LARGEST = 8192
+
 
 @array_function
 def symm(
@@ -253,7 +256,7 @@ def _nki(a: Tensor, b: Tensor, lower: bool, hermitian: bool, precision: Precisio
     result = _fake(a, b, lower, hermitian, precision)
     if result.numel() == 0:
         return result
-    if a.dtype != torch.float32 or precision != "fp32":
+    if a.dtype != torch.float32 or precision != "fp32" or a.shape[-1] > _LARGEST:
         # Planes, slices and rounded operands are made from the whole matrix.
         return gemm(1.0, filled(a, lower, hermitian), b, precision=precision)
     batch = result.shape[:-2]

@@ -35,6 +35,8 @@ from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
 
 # Below this the whole product is cheaper than its parts.
 _SMALL = 256
+# Terms of a sum whose tiles stay in SBUF.
+_LONGEST = 8192
 
 
 @array_function
@@ -304,7 +306,7 @@ def _finish(
         mask = triangle_mask(shape[-1], lower, made.device)
     if c is not None and mask is None:
         # The other triangle of the product is zero: adding passes that of c on.
-        made = made + c
+        made = made.add_(c) if made.shape == c.shape and in_place(made, c) else made + c
     elif c is not None:
         made = torch.where(mask, made if beta == 0 else made + beta * c, c)  # type: ignore[arg-type]
     if hermitian:
@@ -403,6 +405,10 @@ def _nki(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tens
         return triangle(split_gemm(x.double(), y.double().mT), lower).to(dtype)
     if not lower:
         return _nki(y, None if same else x, True, precision).mT
+    if x.shape[-1] > _LONGEST:
+        # Sums too long for their tiles to stay in SBUF are added up in parts.
+        parts = zip(x.split(_LONGEST, -1), y.split(_LONGEST, -1), strict=True)
+        return sum((_nki(u, None if same else v, lower, precision) for u, v in parts), result.zero_())
     operand = dtype if dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
     planes = [
         t.expand(*result.shape[:-2], *t.shape[-2:]).reshape(-1, *t.shape[-2:]).mT.to(operand).contiguous()

@@ -20,6 +20,8 @@ from trnsci.precision import Precision, arithmetic, resolve
 
 # Below this the whole product is cheaper than its parts.
 _SMALL = 256
+# Rows whose tiles stay in SBUF; longer ones go through the whole product.
+_LARGEST = 8192
 
 
 @array_function
@@ -224,7 +226,7 @@ def _nki(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) ->
     result = _fake(a, b, lower, unit, precision)
     if result.numel() == 0:
         return result
-    if a.is_complex() or precision in ("fp64", "compensated"):
+    if a.is_complex() or precision in ("fp64", "compensated") or a.shape[-1] > _LARGEST:
         # Planes and slices are made from the triangle with its zeros.
         return gemm(1.0, triangle(a, lower, unit), b, precision=precision)
     operand = a.dtype if a.dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,8 +18,9 @@ from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, to_bfloat16_values
 
-# Rows a float64 solve on the device takes from the host at a time.
+# Rows a solve in float64 or complex numbers takes from the host at a time, and rows the kernel holds in SBUF.
 _BLOCK = 256
+_LARGEST = 2048
 
 
 @array_function
@@ -142,13 +143,24 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
     result = _fake(a, b, lower, unit, precision)
     if result.numel() == 0:
         return result
+
+    def on_host(block: Tensor, right: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(block, right, upper=not lower, unitriangular=unit)
+
     if precision == "fp64":
         wide = torch.complex128 if a.is_complex() else torch.float64
-        return _blocked(a.to(wide), b.to(wide).expand(result.shape), lower, unit, "fp64").to(result.dtype)
+        solved = _blocked(a.to(wide), b.to(wide).expand(result.shape), lower, "fp64", _BLOCK, on_host)
+        return solved.to(result.dtype)
     if precision == "compensated":
         return _refined(a, b, lower, unit)
     if a.is_complex():
-        return _blocked(a, b.expand(result.shape), lower, unit, precision)
+        return _blocked(a, b.expand(result.shape), lower, precision, _BLOCK, on_host)
+    if a.shape[-1] > _LARGEST:
+
+        def on_device(block: Tensor, right: Tensor) -> Tensor:
+            return _solved(block, right, lower, unit, precision)
+
+        return _blocked(a, b.expand(result.shape), lower, precision, _LARGEST, on_device)
     if not lower:
         # Backwards, an upper triangle is a lower one.
         return _solved(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
@@ -175,18 +187,20 @@ def _masks(device: torch.device) -> Tensor:
     return torch.stack(found).float()  # [8, k, m]
 
 
-def _blocked(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    """Solve what the kernel cannot, float64 and complex: diagonal blocks on the host, products on the device."""
+def _blocked(
+    a: Tensor, b: Tensor, lower: bool, precision: Precision, block: int, solve: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Solve what the kernel cannot hold or compute: ``solve`` takes diagonal blocks, the rest is products."""
     n = a.shape[-1]
-    starts = list(range(0, n, _BLOCK))
+    starts = list(range(0, n, block))
     solved: Tensor | None = None
     for start in starts if lower else reversed(starts):
-        here = slice(start, min(n, start + _BLOCK))
+        here = slice(start, min(n, start + block))
         right = b[..., here, :]
         if solved is not None:
             known = slice(0, start) if lower else slice(here.stop, n)
             right = gemm(-1.0, a[..., here, known], solved, 1.0, right, precision=precision)
-        part = torch.linalg.solve_triangular(a[..., here, here], right, upper=not lower, unitriangular=unit)
+        part = solve(a[..., here, here], right)
         solved = part if solved is None else torch.cat([solved, part] if lower else [part, solved], -2)
     assert solved is not None
     return solved

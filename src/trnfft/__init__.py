@@ -24,7 +24,8 @@ from trnfft.convolve import correlate, fftconvolve, oaconvolve
 from trnfft.dct import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn
-from trnfft.frequencies import fftfreq, fftshift, ifftshift, next_fast_len, rfftfreq
+from trnfft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
+from trnfft.lengths import next_fast_len
 from trnfft.plan import FFTPlan, plan
 from trnfft.stft import istft, spectrogram, stft
 from trnsci import HAS_NKI, library_functions

@@ -39,14 +39,14 @@ def numeric(op: str, x: Any) -> Tensor:
         check.tensor(op, x=x)
     dtype = x.dtype
     if dtype in REAL or dtype in COMPLEX:
-        return x  # type: ignore[no-any-return]
+        return x
     if dtype in HALF:
-        return x.float()  # type: ignore[no-any-return]
+        return x.float()
     if dtype is torch.complex32:
-        return x.to(torch.complex64)  # type: ignore[no-any-return]
+        return x.to(torch.complex64)
     if dtype.is_floating_point or dtype.is_complex:
         raise DtypeError(op=op, argument="dtype of x", got=dtype, expected="float16, bfloat16, float32 or float64")
-    return x.double()  # type: ignore[no-any-return]
+    return x.double()
 
 
 def real(op: str, x: Any) -> Tensor:
@@ -76,7 +76,7 @@ def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
         hint = "A 0-d tensor has no axis to transform" if ndim == 0 else ""
         expected = f"an axis of a tensor with {ndim} dimensions"
         raise ArgumentError(op=op, argument="dim", got=dim, expected=expected, hint=hint)
-    return dim % ndim  # type: ignore[no-any-return]
+    return dim % ndim
 
 
 def integer(op: str, argument: str, value: Any) -> int:
@@ -97,7 +97,7 @@ def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
             expected="at least 1 point",
             hint="Pass n= to pad" if n is None else "",
         )
-    return length  # type: ignore[no-any-return]
+    return length
 
 
 def axes_of(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trnfft import transform
 from trnfft.arguments import as_complex, axis_of, length_of, numeric
-from trnfft.frequencies import next_fast_len
+from trnfft.lengths import next_fast_len
 from trnsci import ArgumentError, array_function, check
 from trnsci.precision import Precision, resolve
 
@@ -48,8 +48,8 @@ def chirp_z(
         ArgumentError: an axis, a length or a point does not fit.
 
     Error bound:
-        for points on the unit circle and the default ``w``, that of three transforms. A given ``w`` is raised to powers up
-        to ``max(N, m)**2 / 2``, so that its own rounding is amplified by as much.
+        for points on the unit circle and the default ``w``, that of three transforms. A given ``w`` is raised to powers
+        up to ``max(N, m)**2 / 2``, so that its own rounding is amplified by as much.
 
     Cost:
         three complex transforms of about ``N + m`` points, one of them kept for the next call.
@@ -95,7 +95,7 @@ def _tables(
 def _chirp(j: np.ndarray[Any, Any], w: complex | None, m: int) -> np.ndarray[Any, Any]:
     """``w ** (j**2 / 2)``."""
     if w is None:
-        return np.exp(-1j * math.pi / m * (j.astype(np.int64) ** 2 % (2 * m)))  # type: ignore[no-any-return]
+        return np.exp(-1j * math.pi / m * (j.astype(np.int64) ** 2 % (2 * m)))
     return _powers(w, j.astype(np.float64) ** 2 / 2)
 
 
@@ -103,6 +103,4 @@ def _powers(base: complex, exponents: np.ndarray[Any, Any]) -> np.ndarray[Any, A
     """Powers of one number; the phase is reduced to one turn before it is used."""
     radius, angle = abs(base), cmath.phase(base)
     turns = np.remainder(exponents * (angle / (2 * math.pi)), 1.0)
-    return radius**exponents * np.exp(2j * math.pi * turns)  # type: ignore[no-any-return]
-
-
+    return radius**exponents * np.exp(2j * math.pi * turns)

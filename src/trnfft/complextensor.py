@@ -17,7 +17,7 @@ from trnsci.arrays import from_numpy, to_numpy
 class ComplexTensor:
     """A complex tensor stored as a real and an imaginary plane of one shape, dtype and device.
 
-    Arithmetic broadcasts and mixes with numbers, real tensors, complex tensors and other `ComplexTensor`s. Gradients are
+    Arithmetic broadcasts and mixes with numbers, real tensors, complex tensors and `ComplexTensor`s. Gradients are
     those of the planes. Planes may be views; operations never write to them.
 
     Args:
@@ -45,19 +45,25 @@ class ComplexTensor:
             imag = from_numpy(imag)
         if isinstance(real, ComplexTensor):
             if imag is not None:
-                raise ArgumentError(op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data")
+                raise ArgumentError(
+                    op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data"
+                )
             real, imag = real.real, real.imag
         check.tensor("ComplexTensor", real=real)
         if real.is_complex():
             if imag is not None:
-                raise ArgumentError(op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data")
+                raise ArgumentError(
+                    op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data"
+                )
             real, imag = real.real, real.resolve_conj().imag
         elif imag is None:
             imag = torch.zeros_like(real)
         check.tensor("ComplexTensor", imag=imag)
         if not real.is_floating_point() or real.dtype != imag.dtype:
             if real.dtype == imag.dtype:
-                raise DtypeError(op="ComplexTensor", argument="dtype", got=real.dtype, expected="a real floating-point dtype")
+                raise DtypeError(
+                    op="ComplexTensor", argument="dtype", got=real.dtype, expected="a real floating-point dtype"
+                )
             raise DtypeError(op="ComplexTensor", argument="dtype", got={"real": real.dtype, "imag": imag.dtype})
         if real.shape != imag.shape:
             got = {"real": tuple(real.shape), "imag": tuple(imag.shape)}
@@ -265,8 +271,10 @@ class ComplexTensor:
 
     def abs(self) -> Tensor:
         """Magnitude, without overflow; its gradient at 0 is 0."""
-        return torch.view_as_complex(torch.stack((self.real, self.imag), -1)).abs() if _full(self) else (
-            torch.hypot(self.real.float(), self.imag.float()).to(self.dtype)
+        return (
+            torch.view_as_complex(torch.stack((self.real, self.imag), -1)).abs()
+            if _full(self)
+            else (torch.hypot(self.real.float(), self.imag.float()).to(self.dtype))
         )
 
     def angle(self) -> Tensor:
@@ -364,13 +372,17 @@ class ComplexTensor:
         """Propagate a gradient given for both planes."""
         if gradient is None:
             raise ArgumentError(
-                op="backward", argument="gradient", got=None, expected="a ComplexTensor", hint="Complex results have no default"
+                op="backward",
+                argument="gradient",
+                got=None,
+                expected="a ComplexTensor",
+                hint="Complex results have no default",
             )
         torch.autograd.backward((self.real, self.imag), (gradient.real, gradient.imag))
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """torch functions: those a `ComplexTensor` has as a method, and ``torch.cat``/``torch.stack``."""
+        """Torch functions: those a `ComplexTensor` has as a method, and ``torch.cat``/``torch.stack``."""
         kwargs = kwargs or {}
         name = func.__name__
         if name in ("cat", "stack", "concatenate"):
@@ -392,8 +404,8 @@ class ComplexTensor:
 
 _OPERATORS = {
     "add": "__add__", "sub": "__sub__", "subtract": "__sub__", "mul": "__mul__", "multiply": "__mul__",
-    "div": "__truediv__", "divide": "__truediv__", "true_divide": "__truediv__", "matmul": "__matmul__", "pow": "__pow__",
-    "eq": "__eq__", "ne": "__ne__", "rsub": "__rsub__",
+    "div": "__truediv__", "divide": "__truediv__", "true_divide": "__truediv__", "matmul": "__matmul__",
+    "pow": "__pow__", "eq": "__eq__", "ne": "__ne__", "rsub": "__rsub__",
     "__add__": "__add__", "__sub__": "__sub__", "__mul__": "__mul__", "__truediv__": "__truediv__",
     "__matmul__": "__matmul__", "__radd__": "__radd__", "__rmul__": "__rmul__",
 }  # fmt: skip

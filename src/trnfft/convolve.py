@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnfft import transform
 from trnfft.arguments import COMPLEX_OF, axis_of, numeric
-from trnfft.frequencies import next_fast_len
+from trnfft.lengths import next_fast_len
 from trnsci import ArgumentError, DtypeError, array_function, check
 from trnsci.precision import Precision, resolve
 
@@ -202,7 +202,9 @@ def _overlap_add(x: Tensor, h: Tensor, dims: list[int], axis: int, block: int, p
     # Blocks become an axis in front, which broadcasts against the other operand.
     x = _padded(x, [axis], [count * step]).unflatten(axis, (count, step)).movedim(axis, 0)
     sizes = [block if d == axis else x.shape[1 + d] + h.shape[d] - 1 for d in dims]
-    lengths = [block if d == axis else next_fast_len(size, not x.is_complex()) for d, size in zip(dims, sizes, strict=True)]
+    lengths = [
+        block if d == axis else next_fast_len(size, not x.is_complex()) for d, size in zip(dims, sizes, strict=True)
+    ]
     y = _product(x, h.unsqueeze(0), [d + 1 for d in dims], lengths, policy)
     for d, size in zip(dims, sizes, strict=True):
         y = y.narrow(d + 1, 0, size)
@@ -213,5 +215,3 @@ def _overlap_add(x: Tensor, h: Tensor, dims: list[int], axis: int, block: int, p
     y = _padded(y, [axis], [(count + 1) * step])
     tail = torch.cat((torch.zeros_like(y.narrow(axis, 0, step)), tail), axis)
     return (y + tail).narrow(axis, 0, n + m - 1)
-
-

@@ -22,11 +22,11 @@ _INVERSE_TYPE = {1: 1, 2: 3, 3: 2, 4: 4}
 _DOC = """{summary}
 
     Args:
-        x: real; the parts of complex data are transformed separately. Halves are computed in float32, integers in float64.
+        x: real; the parts of complex data are transformed separately. Halves become float32, integers float64.
         type: 1, 2, 3 or 4, with SciPy's definitions.
         n: length; ``x`` is cut, or padded with zeros at its end.
         dim: the axis.
-        norm: ``"backward"``, ``"ortho"`` or ``"forward"``; ``backward`` scales the inverse by one over twice the length.
+        norm: ``"backward"``, ``"ortho"`` or ``"forward"``; ``backward`` scales the inverse by about ``1 / (2 n)``.
         axis: NumPy's name for ``dim``.
         orthogonalize: whether the end terms are scaled so that the matrix is orthogonal; by default for ``"ortho"``.
         precision: as for `fft`.
@@ -63,7 +63,7 @@ def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], 
 
     def one(
         x: Any,
-        type: int = 2,
+        type: int = 2,  # noqa: A002
         n: int | None = None,
         dim: int = -1,
         norm: str | None = None,
@@ -82,7 +82,7 @@ def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], 
 
     def many(
         x: Any,
-        type: int = 2,
+        type: int = 2,  # noqa: A002
         s: int | Sequence[int] | None = None,
         dim: int | Sequence[int] | None = None,
         norm: str | None = None,
@@ -99,7 +99,9 @@ def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], 
     one.__name__ = one.__qualname__ = name
     many.__name__ = many.__qualname__ = many_name
     one.__doc__ = _DOC.format(summary=summary)
-    many.__doc__ = _DOC_ND.format(summary=summary.replace("one axis", "several axes").replace(f"`{family}`", f"`{family}n`"), one=name)
+    many.__doc__ = _DOC_ND.format(
+        summary=summary.replace("one axis", "several axes").replace(f"`{family}`", f"`{family}n`"), one=name
+    )
     return array_function(one), array_function(many)
 
 
@@ -108,7 +110,7 @@ def _run(
     family: str,
     inverse: bool,
     x: Tensor,
-    type: int,
+    kind: int,
     dims: list[int],
     lengths: list[int],
     norm: str | None,
@@ -116,11 +118,11 @@ def _run(
     precision: Precision | None,
     out: Tensor | None,
 ) -> Tensor:
-    check.option(op, "type", type, (1, 2, 3, 4))
+    check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)
     ends = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
     policy = resolve(op, precision, x.dtype)
-    number = _INVERSE_TYPE[type] if inverse else type
+    number = _INVERSE_TYPE[kind] if inverse else kind
     for length in lengths:
         if family == "dct" and number == 1 and length < 2:
             raise ArgumentError(op=op, argument="n", got=length, expected="at least 2 points for type 1")
@@ -171,55 +173,86 @@ def _ends(family: str, number: int, x: Tensor, factor: float, *, before: bool) -
 
 
 @functools.lru_cache(maxsize=256)
-def _phases(numerator: tuple[int, int], denominator: int, count: int, factor: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """``factor * exp(-2 pi i (a j + b) / denominator)`` for j < count, with integers reduced before they are divided."""
+def _phases(
+    numerator: tuple[int, int], denominator: int, count: int, factor: float, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """``factor * exp(-2 pi i (a j + b) / denominator)`` for j < count, from reduced integers."""
     a, b = numerator
     angles = (a * np.arange(count, dtype=np.int64) + b) % denominator * (-2 * math.pi / denominator)
     return torch.from_numpy(factor * np.exp(1j * angles)).to(COMPLEX_OF[dtype]).to(device)
 
 
+@functools.lru_cache(maxsize=256)
+def _order(name: str, n: int, device: torch.device) -> Tensor:
+    """The permutations below; one pass over the data each, where slices, reversals and concatenations take several."""
+    j = np.arange(n)
+    half = n // 2 + 1
+    if name == "even":
+        found = np.concatenate((j, j[-2:0:-1]))
+    elif name == "fold":
+        # Even terms forward, odd ones backward, and the whole read backward, which conjugates the spectrum.
+        found = np.concatenate((j[::2], j[1::2][::-1]))[-j % n]
+    elif name == "unfold":
+        found = -np.where(j % 2 == 0, j // 2, n - 1 - j // 2) % n
+    elif name == "halves":
+        # Positions in [re, im, re, im, ...] of half a spectrum: real parts, then imaginary ones backward.
+        found = np.where(j < half, 2 * j, 2 * (n - j) + 1)
+    elif name == "pairs":
+        k = np.arange(half)
+        found = np.stack((k, -k % n), 1).ravel()
+    elif name == "ends":
+        k = np.arange(n // 2)
+        found = np.stack((n - 1 - 2 * k, 2 * k), 1).ravel()
+    else:
+        found = np.where(j % 2 == 0, j, n - j)
+    return torch.from_numpy(np.ascontiguousarray(found)).to(device)
+
+
+def _ordered(x: Tensor, name: str, n: int, reverse: bool = False) -> Tensor:
+    order = _order(name, n, x.device)
+    return x.index_select(-1, _reversed(name, n, x.device) if reverse else order)
+
+
+@functools.lru_cache(maxsize=256)
+def _reversed(name: str, n: int, device: torch.device) -> Tensor:
+    """The permutation of a reversed operand, or, for ``halves``, with a reversed result."""
+    order = _order(name, n, device)
+    return order.flip(0) if name == "halves" else n - 1 - order
+
+
 def _type1(x: Tensor, factor: float, policy: str) -> Tensor:
-    even = torch.cat((x, x[..., 1:-1].flip(-1)), -1)
+    even = _ordered(x, "even", x.shape[-1])
     y = transform.r2c(even, [even.ndim - 1], "none", policy).real
     return y.clone() if factor == 1 else y * factor
 
 
-def _type2(x: Tensor, factor: float, policy: str) -> Tensor:
+def _type2(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
     n = x.shape[-1]
-    folded = torch.cat((x[..., ::2], x[..., 1::2].flip(-1)), -1)
-    half = transform.r2c(folded, [x.ndim - 1], "none", policy)
-    turned = half * _phases((1, 0), 4 * n, n // 2 + 1, 2 * factor, x.dtype, x.device)
-    return torch.cat((turned.real, -turned.imag[..., 1 : (n + 1) // 2].flip(-1)), -1)
+    half = transform.r2c(_ordered(x, "fold", n), [x.ndim - 1], "none", policy)
+    turned = half * _phases((-1, 0), 4 * n, n // 2 + 1, 2 * factor, x.dtype, x.device)
+    return _ordered(torch.view_as_real(turned).flatten(-2), "halves", n, sine)
 
 
-def _type3(x: Tensor, factor: float, policy: str) -> Tensor:
+def _type3(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
     n = x.shape[-1]
-    half = n // 2 + 1
-    mirrored = torch.nn.functional.pad(x[..., n - half + 1 :].flip(-1), (1, 0))
-    spectrum = torch.complex(x[..., :half], -mirrored)
-    spectrum = spectrum * _phases((1, 0), 4 * n, half, factor, x.dtype, x.device).conj()
-    folded = transform.c2r(spectrum, [x.ndim - 1], n, "none", policy)
-    y = torch.empty_like(x) if transform.in_place(x) else None
-    if y is not None:
-        y[..., ::2] = folded[..., : (n + 1) // 2]
-        y[..., 1::2] = folded[..., (n + 1) // 2 :].flip(-1)
-        return y
-    order = torch.arange(n, device=x.device)
-    order = torch.where(order % 2 == 0, order // 2, n - 1 - order // 2)
-    return folded[..., order]
+    # The imaginary part of the first term is not zero, as it should be, but nothing reads it.
+    pairs = torch.view_as_complex(_ordered(x, "pairs", n, sine).unflatten(-1, (-1, 2)))
+    spectrum = pairs * _phases((1, 0), 4 * n, n // 2 + 1, factor, x.dtype, x.device)
+    return _ordered(transform.c2r(spectrum, [x.ndim - 1], n, "none", policy), "unfold", n)
 
 
-def _type4(x: Tensor, factor: float, policy: str) -> Tensor:
+def _type4(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
     n = x.shape[-1]
     if n % 2:
-        turned = x * _phases((1, 0), 4 * n, n, 1.0, x.dtype, x.device)
+        turned = (x.flip(-1) if sine else x) * _phases((1, 0), 4 * n, n, 1.0, x.dtype, x.device)
         spectrum = transform.c2c(torch.nn.functional.pad(turned, (0, n)), [x.ndim - 1], False, "none", policy)[..., :n]
         return (spectrum * _phases((2, 1), 8 * n, n, 2 * factor, x.dtype, x.device)).real.clone()
-    phases = _phases((4, 1), 8 * n, n // 2, 1.0, x.dtype, x.device)
-    packed = torch.complex(x[..., ::2], x[..., 1::2].flip(-1)) * phases
-    spectrum = transform.c2c(packed, [x.ndim - 1], False, "none", policy)
-    spectrum = spectrum * _phases((1, 0), 2 * n, n // 2, 2 * factor, x.dtype, x.device)
-    return torch.stack((spectrum.real, -spectrum.imag.flip(-1)), -1).flatten(-2)
+    # The conjugate of x[2j] + i x[n-1-2j] is -i times the pair the other way round.
+    pairs = torch.view_as_complex(_ordered(x, "ends", n, sine).unflatten(-1, (-1, 2)))
+    packed = pairs * _phases((-4, 2 * n - 1), 8 * n, n // 2, 1.0, x.dtype, x.device)
+    spectrum = transform.c2c(packed, [x.ndim - 1], True, "none", policy)
+    spectrum = spectrum * _phases((-1, 0), 2 * n, n // 2, 2 * factor, x.dtype, x.device)
+    return _ordered(torch.view_as_real(spectrum).flatten(-2), "weave", n)
 
 
 _COSINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _type1, 2: _type2, 3: _type3, 4: _type4}
@@ -240,15 +273,15 @@ def _sine1(x: Tensor, factor: float, policy: str) -> Tensor:
 
 
 def _sine2(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _type2(_alternate(x), factor, policy).flip(-1)
+    return _type2(_alternate(x), factor, policy, sine=True)
 
 
 def _sine3(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _alternate(_type3(x.flip(-1), factor, policy))
+    return _alternate(_type3(x, factor, policy, sine=True))
 
 
 def _sine4(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _alternate(_type4(x.flip(-1), factor, policy))
+    return _alternate(_type4(x, factor, policy, sine=True))
 
 
 _SINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _sine1, 2: _sine2, 3: _sine3, 4: _sine4}
@@ -257,8 +290,10 @@ _SINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _sine1, 2: _sine2
 def _blocked(fn: Callable[[Tensor, float, str], Tensor], x: Tensor, factor: float, policy: str) -> Tensor:
     """Apply row by row in blocks that stay in cache, where that is possible and pays; elsewhere at once."""
     n = x.shape[-1]
-    rows = max(1, transform.BLOCK // n)
-    if x.numel() <= 2 * transform.BLOCK or rows >= x.numel() // n or not x.is_cpu or not transform.in_place(x) or not transform.on_host():
+    block = 4 * transform.BLOCK // x.element_size()
+    rows = max(1, block // n)
+    plain = x.is_cpu and transform.in_place(x) and transform.on_host()
+    if not plain or x.numel() <= 2 * block or rows >= x.numel() // n:
         return fn(x, factor, policy)
     flat = x.reshape(-1, n)
     y = torch.empty(flat.shape, dtype=x.dtype)

@@ -10,12 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft import tables
+from trnfft import exact, tables
 from trnfft.kernels import transform as kernels
+from trnfft.lengths import next_fast_len
 from trnsci.nki import P_MAX, launch
 
 # Prime lengths of rows up to here are one product with the whole matrix; longer ones are convolutions with a chirp.
 DIRECT = 1100
+# From this many rows on, loading them as they lie and transposing them on chip is faster.
+TURNED = 32
 # Longer transforms would need tables of more than 100 MB.
 LONGEST = 1 << 22
 
@@ -70,6 +73,8 @@ class _Builder:
         """Transform one axis of length n, given ``inputs`` terms; returns the length written, at least ``outputs``."""
         a, c = math.prod(self.shape[:axis]), math.prod(self.shape[axis + 1 :])
         algorithm, split = algorithm_for(n, c)
+        if algorithm == "factors":
+            split = for_rows(a, n, c, split)
         self.stages.append(Stage(axis, n, algorithm, split))
         if algorithm == "chirp":
             written = self._chirp(a, n, c, split, inputs, outputs, sign, scale, real)
@@ -102,14 +107,17 @@ class _Builder:
             self.add("rows", a * outputs, real, a, inputs, outputs, t)
         elif c == 1 and len(split) == 2:
             packed = max(1, min(a, P_MAX // last))
-            lanes = max(1, min(a // packed, P_MAX // (planes * read)))
+            turned = is_turned(a, n)
+            lanes = 1 if turned else max(1, min(a // packed, P_MAX // (planes * read)))
             real_in = planes == 1
             t1 = self.keep(tables.matrix(first, read, first, sign, 1.0, lanes=lanes, real_in=real_in, dtype=dtype))
             tw = self.keep(tables.twiddles(n, last, first, packed, sign))
             t2 = self.keep(
                 tables.matrix(last, last, write, sign, scale, lanes=packed, layout="split", real_out=real, dtype=dtype)
             )
-            self.add("fused", a * write * first, real, a, first, last, read, write, packed, lanes, t1, tw, t2)
+            self.add(
+                "fused", a * write * first, real, a, first, last, read, write, packed, lanes, int(turned), t1, tw, t2
+            )
         else:
             self._stockham(a, n, c, split, read, write, sign, scale, real)
         return write * (n // last)
@@ -148,11 +156,21 @@ class _Builder:
             rest, done = m, done * r
 
     def _chirp(
-        self, a: int, n: int, c: int, split: tuple[int, ...], inputs: int, outputs: int, sign: int, scale: float, real: bool
+        self,
+        a: int,
+        n: int,
+        c: int,
+        split: tuple[int, ...],
+        inputs: int,
+        outputs: int,
+        sign: int,
+        scale: float,
+        real: bool,
     ) -> int:
         length = math.prod(split)
         before = self.keep(tables.chirp(n, inputs, sign, 1.0))
         self.add("multiply", a * length * c, False, a, inputs, length, c, before)
+        split = for_rows(a, length, c, split)
         self._passes(a, length, c, split, length, length, -1, 1.0, False)
         between = self.keep(tables.chirp_spectrum(n, inputs, outputs, length, sign))
         self.add("multiply", a * length * c, False, a, length, length, c, between)
@@ -171,6 +189,19 @@ def algorithm_for(n: int, inner: int) -> tuple[str, tuple[int, ...]]:
     if inner == 1 and n <= DIRECT:
         return "matrix", (n,)
     return "chirp", _padded_factors(2 * n - 1)
+
+
+def is_turned(rows: int, n: int) -> bool:
+    """Whether rows are loaded as they lie and transposed on chip: where there are many, and they fit."""
+    return rows >= TURNED and n <= 8192
+
+
+def for_rows(rows: int, n: int, inner: int, split: tuple[int, ...]) -> tuple[int, ...]:
+    """Two factors for rows: the first as large as can be where rows are transposed on chip, for long runs in HBM."""
+    if inner != 1 or len(split) != 2 or not is_turned(rows, n):
+        return split
+    first = max(d for d in range(1, P_MAX + 1) if n % d == 0 and n // d <= P_MAX)
+    return first, n // first
 
 
 def _padded_factors(least: int) -> tuple[int, ...]:
@@ -201,7 +232,7 @@ def program(
     dtype: torch.dtype,
     real_in: bool = False,
 ) -> Program:
-    """The passes of a call. ``n`` is the length of the last transformed axis where only half of it is read or written."""
+    """The passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
     order = list(dims)
     last = order[-1]
     if kind == "r2c":
@@ -211,7 +242,9 @@ def program(
     half = n // 2 + 1
     if kind == "c2r":
         algorithm, split = algorithm_for(n, math.prod(shape[last + 1 :]))
+        rows = math.prod(shape[:last])
         if algorithm != "chirp" and len(split) > 1:
+            split = for_rows(rows, n, math.prod(shape[last + 1 :]), split)
             beside = n // split[0]
             read = -(-half // beside) * beside
         builder.shape[last] = read
@@ -223,9 +256,7 @@ def program(
             builder.axis(axis, n, n, half, sign, _scale(scale, n), False)
         else:
             builder.axis(axis, n, read, n, sign, _scale(scale, n), True)
-    return Program(
-        tuple(builder.steps), tuple(builder.tables), tuple(builder.stages), read, builder.shape[last]
-    )
+    return Program(tuple(builder.steps), tuple(builder.tables), tuple(builder.stages), read, builder.shape[last])
 
 
 def _run(made: Program, re: Tensor, im: Tensor | None) -> Any:
@@ -246,11 +277,24 @@ def _plane(x: Tensor, precision: str) -> Tensor:
     return x.to(_operand(precision))
 
 
+def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: str, precision: str, n: int) -> Tensor:
+    """A transform in digits; ``n`` points of the last transformed axis, zeros included."""
+    wide = re.double()
+    x = torch.complex(wide, torch.zeros_like(wide) if im is None else im.double())
+    pad = [0, 0] * (x.ndim - dims[-1])
+    pad[-1] = n - x.shape[dims[-1]]
+    points = math.prod(x.shape[d] for d in dims[:-1]) * n
+    return exact.c2c(torch.nn.functional.pad(x, pad), dims, sign, _scale(scale, points), precision)
+
+
 def c2c(
     re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
 ) -> tuple[Tensor, Tensor]:
     """Both planes of a complex transform."""
     shape = tuple(re.shape)
+    if precision in exact.DIGITS:
+        y = _exactly(re, im, dims, 1 if inverse else -1, scale, precision, shape[dims[-1]])
+        return y.real.to(re.dtype), y.imag.to(re.dtype)
     made = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
     found = _run(made, _plane(re, precision), None if im is None else _plane(im, precision))
     out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in found)
@@ -260,6 +304,9 @@ def c2c(
 def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
     """Both planes of half a spectrum."""
     n = x.shape[dims[-1]]
+    if precision in exact.DIGITS:
+        y = _exactly(x, None, dims, -1, scale, precision, n).narrow(dims[-1], 0, n // 2 + 1)
+        return y.real.to(x.dtype), y.imag.to(x.dtype)
     made = program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
     shape = list(x.shape)
     shape[dims[-1]] = made.written
@@ -271,9 +318,11 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
 def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
     """Real data from half a spectrum, whose inner terms count twice and which is padded to whole rows of a matrix."""
     last = dims[-1]
-    made = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
     weights = torch.from_numpy(tables.half_weights(n, re.shape[last])).to(re.dtype)
     weights = weights.to(re.device).reshape(-1, *[1] * (re.ndim - last - 1))
+    if precision in exact.DIGITS:
+        return _exactly(re.double() * weights, im.double() * weights, dims, 1, scale, precision, n).real.to(re.dtype)
+    made = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
     pad = [0, 0] * (re.ndim - last)
     pad[-1] = made.read - re.shape[last]
     planes = [torch.nn.functional.pad(_plane(plane * weights, precision), pad) for plane in (re, im)]
@@ -284,9 +333,7 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
     return result
 
 
-def _limits(dtype: torch.dtype, lengths: list[int], precision: str) -> str | None:
-    if precision in ("compensated", "fp64"):
-        return f"the kernel computes in fp32 and would round precision {precision!r}; ask for fp32 or fast"
+def _limits(lengths: list[int]) -> str | None:
     longest = max(lengths, default=0)
     if longest > LONGEST:
         return f"an axis of {longest} points is longer than {LONGEST}, which its tables are made for"
@@ -295,7 +342,7 @@ def _limits(dtype: torch.dtype, lengths: list[int], precision: str) -> str | Non
 
 def c2c_limits(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> str | None:
     """Why the kernel refuses a call, or ``None``."""
-    return _limits(x.dtype, [x.shape[d] for d in dims], precision)
+    return _limits([x.shape[d] for d in dims])
 
 
 def c2c_planes_limits(re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> str | None:
@@ -305,17 +352,24 @@ def c2c_planes_limits(re: Tensor, im: Tensor, dims: list[int], inverse: bool, sc
 
 def r2c_limits(x: Tensor, dims: list[int], scale: str, precision: str) -> str | None:
     """Why the kernel refuses a call, or ``None``."""
-    return _limits(x.dtype, [x.shape[d] for d in dims], precision)
+    return _limits([x.shape[d] for d in dims])
 
 
 def c2r_limits(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> str | None:
     """Why the kernel refuses a call, or ``None``."""
-    return _limits(x.dtype, [*(x.shape[d] for d in dims[:-1]), n], precision)
+    return _limits([*(x.shape[d] for d in dims[:-1]), n])
 
 
 def c2r_planes_limits(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> str | None:
     """Why the kernel refuses a call, or ``None``."""
     return c2r_limits(re, dims, n, scale, precision)
+
+
+def _exact_stage(axis: int, n: int) -> Stage:
+    split = tables.factors(n, exact.LARGEST)
+    if split is None:
+        return Stage(axis, n, "chirp in digits", tables.factors(next_fast_len(2 * n - 1), exact.LARGEST) or ())
+    return Stage(axis, n, "digits", split)
 
 
 def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
@@ -325,10 +379,13 @@ def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
     for step in steps:
         kind = step.op.removeprefix("trnfft::").removesuffix("_planes")
         tensors = 2 if step.op.endswith("_planes") and kind != "r2c" else 1
-        spec, dims, *options = step.args[0], tuple(step.args[tensors]), *step.args[tensors + 1 :]
+        spec, dims, options = step.args[0], tuple(step.args[tensors]), list(step.args[tensors + 1 :])
+        scale, precision = options[-2:]
         if 0 in spec.shape:
             continue
-        scale, precision = options[-2:]
+        if precision in exact.DIGITS:
+            found += [_exact_stage(axis, spec.shape[axis]) for axis in dims]
+            continue
         n = {"c2c": 0, "r2c": spec.shape[dims[-1]], "c2r": options[0]}[kind]
         sign = 1 if kind == "c2r" or (kind == "c2c" and options[0]) else -1
         real_in = tensors == 1 and not spec.dtype.is_complex

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,9 @@ def _define(name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any
     ) -> Any:
         if axes is not None:
             if dim != (-2, -1):
-                raise ArgumentError(op=two_name, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+                raise ArgumentError(
+                    op=two_name, argument="dim and axes", got=(dim, axes), expected="one of them, not both"
+                )
             dim = axes
         if plan is not None:
             return plan.serve(two_name, x, s, dim, norm, None, precision, out)
@@ -172,12 +175,12 @@ def _some(op: str, dims: list[int]) -> None:
 
 
 _RUN: dict[str, Callable[..., Any]] = {
-    "c2c": lambda *args: _c2c(*args, False),
-    "inverse c2c": lambda *args: _c2c(*args, True),
-    "r2c": lambda *args: _r2c(*args, False),
-    "conj r2c": lambda *args: _r2c(*args, True),
-    "c2r": lambda *args: _c2r(*args, False),
-    "conj c2r": lambda *args: _c2r(*args, True),
+    "c2c": functools.partial(_c2c, inverse=False),
+    "inverse c2c": functools.partial(_c2c, inverse=True),
+    "r2c": functools.partial(_r2c, hermitian=False),
+    "conj r2c": functools.partial(_r2c, hermitian=True),
+    "c2r": functools.partial(_c2r, hermitian=False),
+    "conj c2r": functools.partial(_c2r, hermitian=True),
 }
 
 fftn, fft2 = _define("fftn", "c2c")

@@ -1,4 +1,4 @@
-"""Layers on complex data as split planes. Each takes a `ComplexTensor` or a torch complex tensor and answers in kind."""
+"""Layers on complex data as split planes. Each takes `ComplexTensor` or torch's complex and answers in kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def _planes(op: str, z: Any) -> ComplexTensor:
         return z
     check.tensor(op, z=z)
     if not z.is_complex():
-        raise DtypeError(op=op, argument="dtype of z", got=z.dtype, expected="complex", hint="Wrap real data in ComplexTensor")
+        raise DtypeError(
+            op=op, argument="dtype of z", got=z.dtype, expected="complex", hint="Wrap real data in ComplexTensor"
+        )
     return ComplexTensor(z)
 
 
@@ -40,7 +42,13 @@ class ComplexLinear(nn.Module):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, dtype: torch.dtype | None = None, device: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        dtype: torch.dtype | None = None,
+        device: Any = None,
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -56,7 +64,9 @@ class ComplexLinear(nn.Module):
         """Apply to [..., in]."""
         x = _planes("ComplexLinear", z)
         if x.shape[-1] != self.in_features:
-            raise ArgumentError(op="ComplexLinear", argument="in_features", got={"z": x.shape[-1], "layer": self.in_features})
+            raise ArgumentError(
+                op="ComplexLinear", argument="in_features", got={"z": x.shape[-1], "layer": self.in_features}
+            )
         re = functional.linear(x.real, self.weight_real) - functional.linear(x.imag, self.weight_imag)
         im = functional.linear(x.real, self.weight_imag) + functional.linear(x.imag, self.weight_real)
         if self.bias_real is not None:
@@ -65,7 +75,7 @@ class ComplexLinear(nn.Module):
 
 
 class ComplexConv1d(nn.Module):
-    """One-dimensional convolution (torch's cross-correlation) with complex weight and bias; options as ``nn.Conv1d``."""
+    """Convolution along one axis (torch's cross-correlation) with complex weight and bias; options as ``nn.Conv1d``."""
 
     def __init__(
         self,
@@ -84,7 +94,9 @@ class ComplexConv1d(nn.Module):
         super().__init__()
         if in_channels % groups or out_channels % groups:
             got = {"in_channels": in_channels, "out_channels": out_channels, "groups": groups}
-            raise ArgumentError(op="ComplexConv1d", argument="groups", got=got, expected="a divisor of both channel counts")
+            raise ArgumentError(
+                op="ComplexConv1d", argument="groups", got=got, expected="a divisor of both channel counts"
+            )
         self.in_channels = in_channels
         self.options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         shape = (out_channels, in_channels // groups, kernel_size)
@@ -109,7 +121,7 @@ class ComplexConv1d(nn.Module):
 
 
 class ComplexBatchNorm1d(nn.Module):
-    """Whiten each feature: subtract the mean and multiply by the inverse square root of the 2x2 covariance of its parts.
+    """Whiten each feature: subtract the mean, multiply by the inverse square root of the 2x2 covariance of its parts.
 
     Args:
         num_features: C of [batch, C] or [batch, C, length].
@@ -179,7 +191,9 @@ class ComplexBatchNorm1d(nn.Module):
         count = x.numel() // self.num_features
         if count < 2:
             got = tuple(x.shape)
-            raise ArgumentError(op="ComplexBatchNorm1d", argument="shape of z", got=got, expected="more than 1 value per feature")
+            raise ArgumentError(
+                op="ComplexBatchNorm1d", argument="shape of z", got=got, expected="more than 1 value per feature"
+            )
         over = [d for d in range(x.ndim) if d != 1]
         mean = torch.stack((x.real.mean(over), x.imag.mean(over)))
         re, im = x.real - _column(mean[0], x), x.imag - _column(mean[1], x)
@@ -213,7 +227,9 @@ class ModReLU(nn.Module):
         axis = min(1, x.ndim - 1)
         if x.ndim == 0 or x.shape[axis] != self.bias.shape[0]:
             got = tuple(x.shape)
-            raise ArgumentError(op="ModReLU", argument="shape of z", got=got, expected=f"[batch, {self.bias.shape[0]}, ...]")
+            raise ArgumentError(
+                op="ModReLU", argument="shape of z", got=got, expected=f"[batch, {self.bias.shape[0]}, ...]"
+            )
         magnitude = x.abs()
         bias = self.bias if x.ndim == 1 else _column(self.bias, x)
         zero = magnitude == 0

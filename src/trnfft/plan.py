@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,18 @@ from trnfft import device
 from trnfft.complextensor import ComplexTensor
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import (
-    fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn,
+    fft2,
+    fftn,
+    hfft2,
+    hfftn,
+    ifft2,
+    ifftn,
+    ihfft2,
+    ihfftn,
+    irfft2,
+    irfftn,
+    rfft2,
+    rfftn,
 )  # fmt: skip
 from trnsci import ArgumentError, Plan, check
 from trnsci.plans import CACHE, quantity
@@ -23,7 +34,7 @@ from trnsci.precision import Precision
 _ONE = (fft, ifft, rfft, irfft, hfft, ihfft)
 _MANY = (fft2, ifft2, rfft2, irfft2, hfft2, ihfft2, fftn, ifftn, rfftn, irfftn, hfftn, ihfftn)
 ONE = tuple(function.__name__ for function in _ONE)
-_FUNCTIONS = {function.__name__: function for function in (*_ONE, *_MANY)}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {function.__name__: function for function in (*_ONE, *_MANY)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +61,9 @@ class FFTPlan(Plan):
             got = {"x": (shape, str(dtype)), "plan": (self.shape, str(self.dtype))}
             raise ArgumentError(op=self.kind, argument="shape and dtype", got=got, hint="Make a plan for this x")
         fn = _FUNCTIONS[self.kind]
-        return fn(x, self.n, *(() if self.dim is None else (self.dim,)), norm=self.norm, precision=self.precision, out=out)
+        return fn(
+            x, self.n, *(() if self.dim is None else (self.dim,)), norm=self.norm, precision=self.precision, out=out
+        )
 
     def serve(self, op: str, x: Any, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, out: Any) -> Any:
         """``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
@@ -61,7 +74,9 @@ class FFTPlan(Plan):
         for name, given in (("n", n), ("dim", dim), ("norm", norm), ("precision", precision)):
             planned = getattr(self, name)
             if given is not None and _tupled(given) != _tupled(planned):
-                raise ArgumentError(op=op, argument=name, got={"call": given, "plan": planned}, hint="The plan carries it")
+                raise ArgumentError(
+                    op=op, argument=name, got={"call": given, "plan": planned}, hint="The plan carries it"
+                )
         return self(x, out=out)
 
     @property
@@ -70,7 +85,9 @@ class FFTPlan(Plan):
         return 512 + 512 * len(self.steps) + sum(table.nbytes for table in self.tables)
 
     def __str__(self) -> str:
-        lines = [f"{self.kind} {str(self.dtype).removeprefix('torch.')}{list(self.shape)} norm={self.norm or 'backward'}"]
+        lines = [
+            f"{self.kind} {str(self.dtype).removeprefix('torch.')}{list(self.shape)} norm={self.norm or 'backward'}"
+        ]
         lines += [f"  axis {stage.axis}: {stage}" for stage in self.stages]
         lines.append(_tables(self))
         return "\n".join((*lines, *("  " + line for line in Plan.__str__(self).splitlines())))

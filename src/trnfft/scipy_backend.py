@@ -14,7 +14,18 @@ import numpy as np
 from trnfft.dct import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import (
-    fft2, fftn, hfft2, hfftn, ifft2, ifftn, ihfft2, ihfftn, irfft2, irfftn, rfft2, rfftn,
+    fft2,
+    fftn,
+    hfft2,
+    hfftn,
+    ifft2,
+    ifftn,
+    ihfft2,
+    ihfftn,
+    irfft2,
+    irfftn,
+    rfft2,
+    rfftn,
 )  # fmt: skip
 from trnsci import ArgumentError
 

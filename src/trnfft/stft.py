@@ -31,7 +31,7 @@ def stft(
     *,
     precision: Precision | None = None,
 ) -> Any:
-    """Transforms of overlapping windowed frames: ``y[..., k, t] = sum_j window[j] x[t hop + j] exp(-2 pi i j k / n_fft)``.
+    """Transform windowed frames: ``y[..., k, t] = sum_j window[j] x[..., t hop + j] exp(-2 pi i j k / n_fft)``.
 
     Args:
         x: [..., L] real or complex; at most one leading axis on torch, any number here.
@@ -39,7 +39,7 @@ def stft(
         hop_length: distance of frames; by default ``n_fft // 4``.
         win_length: length of the window, centred in the frame; by default ``n_fft``.
         window: [win_length]; by default ones.
-        center: whether frame t is centred at sample ``t * hop_length``, with ``n_fft // 2`` samples padded on both sides.
+        center: whether frame t is centred at sample ``t * hop_length``, ``n_fft // 2`` samples padded on either side.
         pad_mode: ``constant``, ``reflect``, ``replicate`` or ``circular``.
         normalized: whether to divide by ``sqrt(n_fft)``.
         onesided: whether to keep ``n_fft // 2 + 1`` frequencies; by default for real ``x`` and window.
@@ -65,7 +65,9 @@ def stft(
     if onesided is None:
         onesided = not is_complex
     elif onesided and is_complex:
-        raise DtypeError(op="stft", argument="onesided", got=True, expected="False for complex data", hint="Its halves differ")
+        raise DtypeError(
+            op="stft", argument="onesided", got=True, expected="False for complex data", hint="Its halves differ"
+        )
     check.option("stft", "pad_mode", pad_mode, PAD_MODES)
     if center:
         x = _padded(x, n_fft // 2, pad_mode)
@@ -192,9 +194,7 @@ def spectrogram(
     """
     if not isinstance(power, int | float) or power <= 0:
         raise ArgumentError(op="spectrogram", argument="power", got=power, expected="a number above 0")
-    y = stft(
-        x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, precision=precision
-    )
+    y = stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided, precision=precision)
     if power == 2:
         return y.real.square() + y.imag.square()
     return y.abs() if power == 1 else y.abs() ** power
@@ -215,7 +215,9 @@ def _frames(op: str, n_fft: Any, hop: Any, win: Any, window: Any, x: Tensor) -> 
         window = torch.ones(size, dtype=x.real.dtype if x.is_complex() else x.dtype, device=x.device)
     check.tensor(op, window=window)
     if window.ndim != 1 or window.shape[0] != size:
-        raise ArgumentError(op=op, argument="shape of window", got=tuple(window.shape), expected=f"({size},) = (win_length,)")
+        raise ArgumentError(
+            op=op, argument="shape of window", got=tuple(window.shape), expected=f"({size},) = (win_length,)"
+        )
     if window.device != x.device:
         check.same_device(op, x=x, window=window)
     real = x.real.dtype if x.is_complex() else x.dtype
@@ -240,4 +242,4 @@ def _overlap_add(frames: Tensor, hop: int) -> Tensor:
     """Add [..., t, n] at distance ``hop``: [..., n + hop (t - 1)]."""
     count, n = frames.shape[-2:]
     total = n + hop * (count - 1)
-    return torch.ops.aten.unfold_backward(frames, [*frames.shape[:-2], total], frames.ndim - 2, n, hop)  # type: ignore[no-any-return]
+    return torch.ops.aten.unfold_backward(frames, [*frames.shape[:-2], total], frames.ndim - 2, n, hop)

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def roots(exponents: Array, n: int, sign: int) -> Array:
-    """``exp(sign 2 pi i e / n)`` with e reduced modulo n and then to an eighth of a turn, where sines are exact to rounding."""
+    """``exp(sign 2 pi i e / n)`` with e reduced modulo n, and then to an eighth of a turn, in integers."""
     e = exponents.astype(np.int64) % n
     octant, rest = np.divmod(8 * e, n)
     # The angle within an octant, from its nearer end: at most an eighth of a turn.
@@ -25,7 +25,7 @@ def roots(exponents: Array, n: int, sign: int) -> Array:
     quarter = (octant + 1) // 2 % 4
     s = np.where(odd, -s, s)
     turned = np.choose(quarter, [c + 1j * s, -s + 1j * c, -c - 1j * s, s - 1j * c])
-    return turned if sign > 0 else np.conj(turned)  # type: ignore[no-any-return]
+    return turned if sign > 0 else np.conj(turned)
 
 
 def _tensor(array: Array, dtype: torch.dtype) -> Tensor:

@@ -43,8 +43,8 @@ def philox4x32(counter: Tensor, key: Tensor) -> Tensor:
         uint32 [..., 4].
 
     Example:
-        >>> philox4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
-        tensor([1814424421, 3788239012, 1653752569,  206057576], dtype=torch.uint32)
+        >>> trnrand.philox4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+        tensor([1713891541, 3781805453, 3159862348, 2600524760], dtype=torch.uint32)
     """
     return _engine(PHILOX, counter, key)
 

@@ -225,7 +225,7 @@ def randint(
 
     Example:
         >>> trnrand.Generator(0).randint(5, high=6)
-        tensor([2, 5, 2, 0, 1])
+        tensor([2, 5, 4, 3, 5])
     """
     for name, value in (("low", low), ("high", high)):
         if not isinstance(value, int) or isinstance(value, bool):

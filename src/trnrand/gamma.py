@@ -50,7 +50,7 @@ def gamma(
 
     Example:
         >>> trnrand.Generator(0).gamma(2, shape=3.0)
-        tensor([2.3213, 2.5361])
+        tensor([4.2715, 1.7776])
     """
     parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
     request = Request("gamma", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)

@@ -36,8 +36,7 @@ class Generator(Source):
 
     Args:
         seed: an integer below 2**64 (Philox) or 2**128 (Threefry), which is the key; a `Stream`; or ``None`` for a
-            seed of
-            the operating system.
+            seed of the operating system.
         engine: ``"philox4x32"`` or ``"threefry4x32"``.
 
     Example:

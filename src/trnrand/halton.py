@@ -40,7 +40,7 @@ class Halton(Sequence):
         generator: where the permutations come from.
 
     Example:
-        >>> Halton(2).at(1).random(2)
+        >>> trnrand.Halton(2).at(1).random(2)
         tensor([[0.5000, 0.3333],
                 [0.2500, 0.6667]])
     """

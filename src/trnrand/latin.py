@@ -22,7 +22,7 @@ class LatinHypercube(Sequence):
         generator: where orders and places come from.
 
     Example:
-        >>> LatinHypercube(2, 4, generator=trnrand.Generator(0)).random(4).shape
+        >>> trnrand.LatinHypercube(2, 4, generator=trnrand.Generator(0)).random(4).shape
         torch.Size([4, 2])
     """
 

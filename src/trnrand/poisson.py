@@ -47,7 +47,7 @@ def poisson(
 
     Example:
         >>> trnrand.Generator(0).poisson(3, rate=4.0)
-        tensor([3, 3, 5])
+        tensor([2, 6, 2])
     """
     dtypes = (torch.int64, *INTEGERS, *FLOATS)
     parameters = {"rate": (rate, "rate")}

@@ -37,7 +37,7 @@ class Sobol(Sequence):
         generator: where the scrambling comes from.
 
     Example:
-        >>> Sobol(2).random(4)
+        >>> trnrand.Sobol(2).random(4)
         tensor([[0.0000, 0.0000],
                 [0.5000, 0.5000],
                 [0.7500, 0.2500],

@@ -53,7 +53,7 @@ def uniform(
 
     Example:
         >>> trnrand.Generator(0).uniform(3)
-        tensor([0.4225, 0.8820, 0.3850])
+        tensor([0.3990, 0.8805, 0.7357])
     """
     check.option("uniform", "ends", ends, ("[)", "(]", "()"))
     parameters = {"low": (low, "finite"), "high": (high, "finite")}

@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
     info = _command(commands, "info", _info, "what this machine has and what the suite would do on it")
     info.add_argument("--json", action="store_true", help="print JSON")
+    info.add_argument("--probe", action="store_true", help="also run the libraries' self-tests of kernel arithmetic")
 
     explain = _command(commands, "explain", _explain, "which backends take a call, why not, and the plan")
     explain.add_argument("op", metavar="OP", help="a public function, e.g. trnblas.gemm")
@@ -84,7 +85,7 @@ def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int],
 def _info(args: argparse.Namespace) -> int:
     from trnsci.info import info
 
-    found = info()
+    found = info(probe=args.probe)
     if args.json:
         show.as_json(found.to_dict())
     else:

@@ -59,6 +59,7 @@ class Info:
     libraries: list[Library]
     caches: dict[str, str]
     settings: list[Variable]
+    probes: dict[str, str]
 
     def to_dict(self) -> dict[str, object]:
         """Return the facts as plain dicts and lists."""
@@ -66,7 +67,9 @@ class Info:
 
     def tables(self) -> list[Table]:
         """Return the facts as tables."""
+        probed = [Table("Self-tests", ("test", "finding"), list(self.probes.items()))] if self.probes else []
         return [
+            *probed,
             Table("Versions", ("package", "version"), list(self.versions.items())),
             Table(
                 "Backends",
@@ -93,8 +96,8 @@ class Info:
         ]
 
 
-def info() -> Info:
-    """Look at this machine and this process."""
+def info(*, probe: bool = False) -> Info:
+    """Look at this machine and this process; ``probe`` runs the self-tests of libraries that have some."""
     return Info(
         versions=_versions(),
         targets=_targets(),
@@ -102,7 +105,20 @@ def info() -> Info:
         libraries=_libraries(),
         caches=_caches(),
         settings=[_variable(setting) for setting in config.SETTINGS],
+        probes=_probes() if probe else {},
     )
+
+
+def _probes() -> dict[str, str]:
+    """What each library's ``probe()`` found, on the device if there is one, else on the simulator."""
+    found: dict[str, str] = {}
+    for name in config.LIBRARIES:
+        if importlib.util.find_spec(name) is None:
+            continue
+        run = getattr(importlib.import_module(name), "probe", None)
+        if run is not None:
+            found |= {f"{name}.{test}": finding for test, finding in run().items()}
+    return found
 
 
 def _installed(package: str) -> str:

@@ -166,13 +166,29 @@ def _twin(name: str) -> ModuleType:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        kept = sys.modules.get("trnsci.nki")
-        if name != "trnsci.nki":
-            sys.modules["trnsci.nki"] = _twin("trnsci.nki")
-        try:
+        if name == "trnsci.nki":
             spec.loader.exec_module(module)
-        finally:
-            if kept is not None:
-                sys.modules["trnsci.nki"] = kept
+        else:
+            with _standing_on(_twin("trnsci.nki"), name.rpartition(".")[0]):
+                spec.loader.exec_module(module)
         _twins[name] = module
     return _twins[name]
+
+
+@contextmanager
+def _standing_on(seam: ModuleType, package: str) -> Iterator[None]:
+    """Let imports find ``seam`` as ``trnsci.nki``, and load the modules of ``package``, which kernels share, afresh."""
+    kept = {name: module for name, module in sys.modules.items() if name.startswith(f"{package}.")}
+    real = sys.modules["trnsci.nki"]
+    for name in kept:
+        del sys.modules[name]
+    sys.modules["trnsci.nki"] = seam
+    try:
+        yield
+    finally:
+        sys.modules["trnsci.nki"] = real
+        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+            del sys.modules[name]
+        for name, module in kept.items():
+            sys.modules[name] = module
+            setattr(sys.modules[package], name.removeprefix(f"{package}."), module)

@@ -46,7 +46,7 @@ class Access:
             )
         if not self.checks:
             return t
-        if t.buffer.value not in where:
+        if t.buffer._value_ not in where:
             raise WrongBuffer(
                 f"{role} ({t.name}) is in {t.buffer}, and must be in {' or '.join(w.upper() for w in where)}",
                 rule="buffer",
@@ -75,7 +75,15 @@ class Access:
                 hint="gather the rows into consecutive partitions with dma_copy",
             )
         if len(t.shape) > 5:
-            self._rank_ok(t, role)
+            rank = pattern_rank(t)
+            if rank > 4:
+                raise HardwareLimit(
+                    f"{role} ({t.name}) needs {rank} strides per partition, and an access pattern has at most 4",
+                    rule="access-pattern",
+                    got=rank,
+                    limit=4,
+                    hint="copy it in pieces, or choose a layout whose inner dimensions are contiguous",
+                )
         if start == 0:
             if count <= 128:
                 return
@@ -90,25 +98,6 @@ class Access:
             limit={0: 128, 32: 32, 64: 64, 96: 32},
             hint="start at 0, 32, 64 or 96; move other rows there with dma_copy",
         )
-
-    def _rank_ok(self, t: NkiTensor, role: str) -> None:
-        """An access has four strided dimensions within a partition; those that continue each other count as one."""
-        dims: list[tuple[int, int]] = []
-        for n, step in zip(t.shape[1:], t.strides[1:], strict=True):
-            if n == 1:
-                continue
-            if dims and dims[-1][1] == step * n:
-                dims[-1] = (dims[-1][0] * n, step)
-            else:
-                dims.append((n, step))
-        if len(dims) > 4:
-            raise HardwareLimit(
-                f"{role} ({t.name}) {t.shape} is an access of {len(dims)} strided dimensions within each partition",
-                rule="access-rank",
-                got=len(dims),
-                limit=4,
-                hint="loop over one of them",
-            )
 
     def read(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> np.ndarray:
         """The elements of operand ``t`` (its own dtype). In timing-only mode an empty array stands in."""
@@ -142,8 +131,8 @@ class Access:
         assert storage is not None
         made = f", allocated at {storage.line}" if storage.line else ""
         raise ReadUninitialized(
-            f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{made}), of which {missing} of {t.size} elements"
-            f" were never written; the first is {at}",
+            f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{made}), of which {missing} of {t.size}"
+            f" elements were never written; the first is {at}",
             rule="uninitialized",
             got=at,
             limit=None,
@@ -349,6 +338,18 @@ class Access:
         window[...] = _fit(values, window.shape, role, t)
         if self.checks or t.storage.buffer == PSUM:
             t.mark_window(offset)[...] = code
+
+
+def pattern_rank(t: NkiTensor) -> int:
+    """Free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
+    rank, step = 0, -1
+    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
+        if n == 1:
+            continue
+        if rank == 0 or stride != step:
+            rank += 1
+        step = stride * n
+    return rank
 
 
 def shadow_of(t: NkiTensor) -> NkiTensor:

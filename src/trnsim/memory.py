@@ -84,6 +84,7 @@ class Storage:
         "snapshot",
         "uid",
         "user",
+        "views",
         "__weakref__",
     )
 
@@ -119,6 +120,7 @@ class Storage:
         self.log: list[Span] | None = None
         self.snapshot: np.ndarray | None = None
         self.user: Any = None
+        self.views: dict[Any, Any] | None = None
         self.shared = False
         self.shadow: Storage | None = None
         size = 1

@@ -220,8 +220,8 @@ def simulate(
 class Launch:
     """One run of a kernel on one logical core: arguments in, cores, results out, inputs restored when it fails.
 
-    ``high_water`` has the most bytes of a partition each memory held, ``sessions`` the cores. ``spills`` lets tensors the
-    compiler places exceed SBUF.
+    ``high_water`` has the most bytes of a partition each memory held, ``sessions`` the cores. ``spills`` lets tensors
+    the compiler places exceed SBUF.
     """
 
     def __init__(

@@ -12,8 +12,8 @@ from trnsim.memory import PSUM, SBUF
 class Operand(NamedTuple):
     """A tensor as an instruction used it: the bounding box of its bytes, and its layout.
 
-    ``key`` names the memory the box lies in: the storage's uid, or ``"sbuf"``/``"psum"`` of the core for tensors with an
-    explicit address, which may overlap. ``room`` is what the whole tensor takes, in bytes of a partition.
+    ``key`` names the memory the box lies in: the storage's uid, or ``"sbuf"``/``"psum"`` of the core for tensors with
+    an explicit address, which may overlap. ``room`` is what the whole tensor takes, in bytes of a partition.
     """
 
     key: Any
@@ -38,8 +38,19 @@ class Operand(NamedTuple):
 
 
 def operand_of(t: NkiTensor) -> Operand:
-    """The operand record of a view."""
+    """The operand record of a view; equal views of a tensor share one."""
     storage: Any = t.storage
+    views = storage.views
+    if views is None:
+        views = storage.views = {}
+    key = (t.offset, t.shape, t.strides, t.dtype, t.dynamic is None)
+    found: Operand | None = views.get(key)
+    if found is None:
+        found = views[key] = _operand(t, storage)
+    return found
+
+
+def _operand(t: NkiTensor, storage: Any) -> Operand:
     dtype, shape, strides = t.dtype, t.shape, t.strides
     named = _DTYPES.get(dtype)
     if named is None:
@@ -53,13 +64,15 @@ def operand_of(t: NkiTensor) -> Operand:
     if storage.buffer == SBUF or storage.buffer == PSUM:
         row = room // item
         start, free = divmod(t.offset, row)
-        low = free * item
+        low, high = free * item, (free + extent) * item
+        if t.dynamic is not None:
+            low, high = 0, room
         if storage.address is not None:
             key = storage.buffer
             low += storage.address[1]
+            high += storage.address[1]
         first = storage.partition + start
         end = first + (strides[0] // row) * (shape[0] - 1) + 1
-        high = low + extent * item
     elif t.dynamic is not None:
         first, end, low, high = 0, 1, 0, storage.nbytes
     else:

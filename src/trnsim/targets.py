@@ -1,9 +1,9 @@
 """The machines: every number with its source.
 
 Sources: A2, A3, A4 are the Neuron architecture guides for Trainium/Inferentia2, Trainium2 and Trainium3; API is the NKI
-reference, F its older cost formulas; D is the DMA bandwidth guide, G the performance guide's profile figures; P is read out
-of published trn2 profiles, Q fitted from published trn2 instruction probes; C is calibrated on published kernel times;
-I is inferred, usually by keeping cycle counts and changing the clock.
+reference, F its older cost formulas; D is the DMA bandwidth guide, G the performance guide's profile figures; P is read
+out of published trn2 profiles, Q fitted from published trn2 instruction probes; C is calibrated on published kernel
+times; I is inferred, usually by keeping cycle counts and changing the clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GiB = 1024**3
 class Timing:
     """Times of one generation in nanoseconds, rates in bytes per nanosecond; ``timing/costs.py`` uses them.
 
-    ``*_issue`` is what an instruction costs its engine beyond its elements, ``*_done`` what a dependent waits beyond them.
+    ``*_issue`` is what an instruction costs its engine beyond its elements, ``*_done`` what a dependent waits beyond.
     """
 
     # Tensor Engine

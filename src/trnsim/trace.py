@@ -28,7 +28,7 @@ def lanes(report: Report) -> dict[tuple[int, str], list[Slice]]:
         raw.setdefault((bar.core, bar.track), []).append(bar)
     made: dict[tuple[int, str], list[Slice]] = {}
     for (core, track), bars in sorted(raw.items(), key=lambda each: (each[0][0], _TRACKS.index(each[0][1]))):
-        bars.sort(key=lambda bar: (bar.start_s, bar.index))
+        bars.sort(key=lambda bar: (bar.start_s, bar.number))
         if track in ("loads", "stores"):
             for number, lane in enumerate(_apart(bars)):
                 made[core, f"{track} {number}" if number else track] = lane
@@ -57,11 +57,8 @@ def _apart(bars: list[Slice]) -> list[list[Slice]]:
     return lanes
 
 
-# -- Perfetto -------------------------------------------------------------------------------------------------------------
-
-
 def write_perfetto(report: Report, path: Path) -> None:
-    """A ``.pftrace``: one process per core, one track per engine, queue and lane of transfers; slices carry file:line."""
+    """A process per core, a track per engine, queue and lane of transfers; slices carry file:line."""
     out = bytearray()
     for core in range(len(report.schedules)):
         process = _field(1, core + 1) + _field(6, f"{report.kernel} core {core} ({report.target}, predicted)")
@@ -71,8 +68,13 @@ def write_perfetto(report: Report, path: Path) -> None:
         out += _packet(_field(60, _field(1, uuid) + _field(2, track) + _field(5, core + 1)))
         for bar in bars:
             begin, end = round(bar.start_s * 1e9), round(bar.end_s * 1e9)
-            notes = b"".join(_field(4, _field(10, name) + _field(6, text)) for name, text in (("line", bar.line), ("detail", bar.detail)))
-            out += _packet(_field(8, begin) + _field(11, _field(9, 1) + _field(11, uuid) + _field(23, bar.name) + notes))
+            notes = b"".join(
+                _field(4, _field(10, name) + _field(6, text))
+                for name, text in (("line", bar.line), ("detail", bar.detail))
+            )
+            out += _packet(
+                _field(8, begin) + _field(11, _field(9, 1) + _field(11, uuid) + _field(23, bar.name) + notes)
+            )
             out += _packet(_field(8, max(end, begin)) + _field(11, _field(9, 2) + _field(11, uuid)))
     path.write_bytes(bytes(out))
 
@@ -99,11 +101,8 @@ def _varint(n: int) -> bytes:
     return bytes(out)
 
 
-# -- HTML -----------------------------------------------------------------------------------------------------------------
-
-
 def write_html(report: Report, path: Path) -> None:
-    """One page with numbers, utilisation, roofline, critical path and a timeline to zoom; it asks nothing of the network."""
+    """A page with numbers, utilisation, roofline, critical path and a timeline to zoom; it needs no network."""
     page = resources.files("trnsim.timing").joinpath("timeline.html").read_text()
     data = json.dumps(_data(report), separators=(",", ":")).replace("</", "<\\/")
     page = page.replace("__TITLE__", html.escape(f"{report.kernel} on {report.target}")).replace("__DATA__", data)
@@ -116,10 +115,11 @@ def _data(report: Report) -> dict[str, Any]:
     grain = report.active_s / 8000 if total > MOST_BARS else 0.0
     names: dict[str, int] = {}
     lines: dict[str, int] = {}
-    decisive = {(step.core, step.index) for step in report.critical_path}
+    decisive = {(step.core, step.number) for step in report.critical_path}
     drawn = []
+    end = 1
     for (core, track), bars in tracks.items():
-        rows = []
+        rows: list[list[Any]] = []
         for bar, count in _merged(bars, grain):
             name = f"{bar.name} × {count}" if count > 1 else bar.name
             rows.append(
@@ -129,9 +129,10 @@ def _data(report: Report) -> dict[str, Any]:
                     names.setdefault(name, len(names)),
                     lines.setdefault(place(bar.line), len(lines)),
                     bar.detail if count == 1 else "",
-                    int((core, bar.index) in decisive),
+                    int((core, bar.number) in decisive),
                 ]
             )
+        end = max([end, *(row[0] + row[1] for row in rows)])
         drawn.append({"name": track if len(report.schedules) == 1 else f"{track}, core {core}", "bars": rows})
     path = sum(report.spent_s.values()) or 1.0
     return {
@@ -139,10 +140,21 @@ def _data(report: Report) -> dict[str, Any]:
         "target": str(report.target),
         "headline": headline(report),
         "facts": _facts(report),
-        "uses": [[engine_name(name), use.utilisation, seconds(use.busy_s), use.instructions] for name, use in report.engines.items()],
+        "uses": [
+            [engine_name(name), use.utilisation, seconds(use.busy_s), use.instructions]
+            for name, use in report.engines.items()
+        ],
         "spent": [[engine_name(name), t / path, seconds(t)] for name, t in report.spent_s.items()],
         "path": [
-            [seconds(took), took / path, engine_name(step.engine), count, step.instruction, place(step.line), step.reason]
+            [
+                seconds(took),
+                took / path,
+                engine_name(step.engine),
+                count,
+                step.instruction,
+                place(step.line),
+                step.reason,
+            ]
             for step, count, took in grouped(report.critical_path)[:12]
         ],
         "roof": _roof(report),
@@ -151,7 +163,7 @@ def _data(report: Report) -> dict[str, Any]:
         "names": list(names),
         "lines": list(lines),
         "merged": bool(grain),
-        "end": max((bar[0] + bar[1] for track in drawn for bar in track["bars"]), default=1),
+        "end": end,
     }
 
 

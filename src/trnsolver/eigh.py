@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -18,6 +18,10 @@ from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
 
 
+if TYPE_CHECKING:
+    from trnsolver.contract import Spectrum
+
+
 class Eigh(NamedTuple):
     """``a @ vectors = vectors * values``; values ascend."""
 
@@ -25,14 +29,29 @@ class Eigh(NamedTuple):
     vectors: Tensor
 
 
+@overload
+def eigh(
+    a: Tensor, *, uplo: str = ..., subset: tuple[int, int] | None = ..., target_error: None = ...
+) -> Eigh: ...
+@overload
+def eigh(
+    a: Tensor, *, uplo: str = ..., subset: tuple[int, int] | None = ..., target_error: float
+) -> Spectrum: ...
 @array_function
-def eigh(a: Tensor, *, uplo: str = "L", subset: tuple[int, int] | None = None) -> Eigh:
+def eigh(
+    a: Tensor, *, uplo: str = "L", subset: tuple[int, int] | None = None, target_error: float | None = None
+) -> Eigh | Spectrum:
     """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
     Args:
         a: [..., N, N]. Only the triangle ``uplo`` names is read.
         uplo: ``"L"`` or ``"U"``.
         subset: first and last index (included) of the eigenvalues to return; all by default.
+        target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
+            products alone, and the result a `Spectrum` with the error reached; `NotConverged` where it was not.
+
+    Raises:
+        NotConverged: the kernel's sweeps, or the refinement, did not suffice; ``residual`` says what is left.
 
     Error bound:
         ``norm(a - v @ diag(w) @ v.mH) <= 20 N u norm(a)`` and ``norm(v.mH @ v - 1) <= 20 N u``.
@@ -46,7 +65,14 @@ def eigh(a: Tensor, *, uplo: str = "L", subset: tuple[int, int] | None = None) -
     """
     square("eigh", a=a)
     check.option("eigh", "uplo", uplo, ("L", "U", "l", "u"))
-    values, vectors, residual = _eigh(a.mH if uplo in ("U", "u") else a)
+    lower = a.mH if uplo in ("U", "u") else a
+    if target_error is not None:
+        from trnsolver.contract import eigh_to
+
+        if subset is not None:
+            raise ArgumentError(op="eigh", argument="subset", got=subset, expected="None with target_error")
+        return eigh_to(lower, target_error)
+    values, vectors, residual = _eigh(lower)
     _converged(a, residual)
     if subset is None:
         return Eigh(values, vectors)

@@ -175,9 +175,9 @@ def _nki(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         factors, order = _blocked(a)
         return factors, _pivots(order, min(m, n)), order
     flat = a.reshape(-1, m, n).contiguous()
-    iota = torch.arange(m, dtype=torch.float32, device=a.device).unsqueeze(0)
-    lower, upper, rows = launch(kernels.lu, flat, iota, doubling_masks(a.device))
-    order = _order(rows.long(), m)  # [B, M]
+    rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)
+    lower, upper, rows = launch(kernels.lu, flat, rank, doubling_masks(a.device))
+    order = _order(m - rows.squeeze(-1).long(), m)  # [B, M]
     k = min(m, n)
     index = order.unsqueeze(-1).expand(-1, -1, k)
     packed = lower.mT.gather(-2, index).tril(-1)

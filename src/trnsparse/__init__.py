@@ -1,16 +1,90 @@
-"""trnsparse."""
+"""trnsparse: sparse matrices for Trainium, whose unit is the tile.
+
+| name | what it is |
+|---|---|
+| `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix` | formats; ``from_dense/from_scipy/from_torch``, ``to_*``, ``save`` |
+| `load` | a matrix from a file |
+| `spmv`, `spmm`, `spgemm`, `sddmm` | products |
+| `add`, `multiply`, `kron`, `scale_rows`, `scale_columns`, `triangle`, `eye`, `norm` | arithmetic |
+| `solve_triangular`, `ilu0`, `ic0`, `reverse_cuthill_mckee`, `bandwidth` | solves, incomplete factors, order |
+| `cg`, `chebyshev`, `richardson`, `power_iteration` | iterations with vectors on chip |
+| `choose` | which format is predicted fastest, and why |
+| `attention` | block-sparse attention |
+| `full`, `causal`, `window`, `sink`, `documents`, `blocks`, `function` | masks, combined with ``&``, ``|`` and ``~`` |
+| `schwarz_bounds`, `screen_quartets`, `density_screen`, `screened_spmm` | integral screening |
+| `vectors` | sparse vectors: gather, scatter, axpby, rot, dot |
+"""
 
 from trnsci import HAS_NKI, library_functions
+from trnsparse import masks, vectors
 from trnsparse.attention import attention
 from trnsparse.bound import BoundMask
 from trnsparse.bsr import BSRMatrix
+from trnsparse.choice import Choice, choose
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.masks import Mask, blocks, causal, documents, from_bsr, from_dense, full, function, sink, window
+from trnsparse.iterate import Eigenpair, Solution, cg, chebyshev, power_iteration, richardson
+from trnsparse.masks import Mask, blocks, causal, documents, full, function, sink, window
 from trnsparse.matrix import SparseMatrix, load
 from trnsparse.products import add, eye, kron, multiply, norm, scale_columns, scale_rows, spgemm, triangle
+from trnsparse.screened_spmm import screened_spmm
+from trnsparse.screening import Quartets, density_screen, schwarz_bounds, screen_quartets
 from trnsparse.sddmm import sddmm
 from trnsparse.spmm import spmm, spmv
 from trnsparse.triangular import bandwidth, ic0, ilu0, reverse_cuthill_mckee, solve_triangular
 
 set_backend, get_backend = library_functions("trnsparse")
+
+__all__ = [
+    "HAS_NKI",
+    "BSRMatrix",
+    "BoundMask",
+    "COOMatrix",
+    "CSCMatrix",
+    "CSRMatrix",
+    "Choice",
+    "Eigenpair",
+    "Mask",
+    "Quartets",
+    "Solution",
+    "SparseMatrix",
+    "add",
+    "attention",
+    "bandwidth",
+    "blocks",
+    "causal",
+    "cg",
+    "chebyshev",
+    "choose",
+    "density_screen",
+    "documents",
+    "eye",
+    "full",
+    "function",
+    "get_backend",
+    "ic0",
+    "ilu0",
+    "kron",
+    "load",
+    "masks",
+    "multiply",
+    "norm",
+    "power_iteration",
+    "reverse_cuthill_mckee",
+    "richardson",
+    "scale_columns",
+    "scale_rows",
+    "schwarz_bounds",
+    "screen_quartets",
+    "screened_spmm",
+    "sddmm",
+    "set_backend",
+    "sink",
+    "solve_triangular",
+    "spgemm",
+    "spmm",
+    "spmv",
+    "triangle",
+    "vectors",
+    "window",
+]

@@ -96,6 +96,12 @@ def unfolded(made: Tensor, b: Tensor) -> Tensor:
     return made.reshape(made.shape[0], *b.shape[:-2], b.shape[-1]).movedim(0, -2)
 
 
+def called(op: Any, *args: Any) -> Any:
+    """Call an op; with a tracer's tensors through its registration, because patterns are data and cannot be traced."""
+    plain = all(type(x) in (Tensor, torch.nn.Parameter) for x in args if isinstance(x, Tensor))
+    return op(*args) if plain else op._registered(*args)
+
+
 def spread(entries: int, rows: int) -> list[int]:
     """Row pointers of ``entries`` spread evenly over ``rows``: what a prediction without data assumes."""
     return [math.ceil(entries * i / max(rows, 1)) for i in range(rows + 1)]

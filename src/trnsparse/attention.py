@@ -167,7 +167,7 @@ def _pytorch(
         scores = (rows.flatten(2, 3) * scale) @ keys.mT
         hidden = [p for p in span if kinds[p] >= 0]
         if hidden:
-            scores = scores.reshape(batch, k.shape[1], group, size, -1)
+            scores = scores.reshape(batch, k.shape[1], group, size, keys.shape[2])
             scores = scores.masked_fill(_hidden(span, taken, kinds, insides, size, k.shape[2], block), -math.inf)
             scores = scores.flatten(2, 3)
         top = scores.detach().amax(-1, keepdim=True)
@@ -176,8 +176,8 @@ def _pytorch(
         weights = torch.exp(scores - top)
         total = weights.sum(-1, keepdim=True)
         made = (weights @ values) / torch.where(total == 0, 1.0, total)
-        outs.append(made.reshape(batch, -1, group, size, v.shape[3]))
-        sums.append((top + total.detach().log()).reshape(batch, -1, group, size))
+        outs.append(made.reshape(batch, k.shape[1], group, size, v.shape[3]))
+        sums.append((top + total.detach().log()).reshape(batch, k.shape[1], group, size))
     if not outs:
         empty = q.sum() * 0 + k.sum() * 0 + v.sum() * 0
         made = (q.new_zeros((batch, heads, q_len, v.shape[3])) + empty).to(dtype)

@@ -17,6 +17,7 @@ from trnsparse import host
 from trnsparse.arguments import (
     KERNEL_DTYPES,
     applied,
+    called,
     folded,
     operation,
     same_kind,
@@ -182,7 +183,7 @@ class _Native(torch.autograd.Function):
         of_values = sampled(indptr, indices, left, right) if ctx.needs_input_grad[2] else None
         of_b = None
         if ctx.needs_input_grad[3]:
-            of_b = _spmm(indptr, indices, values.conj().resolve_conj(), grad, ctx.columns, not ctx.trans)
+            of_b = called(_spmm, indptr, indices, values.conj().resolve_conj(), grad, ctx.columns, not ctx.trans)
         return None, None, of_values, of_b, None, None
 
 
@@ -252,5 +253,5 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
         found["values"] = sampled(saved.indptr, saved.indices, left, right)
     if saved.needs("b"):
         values = saved.values.conj().resolve_conj()
-        found["b"] = _spmm(saved.indptr, saved.indices, values, grad, saved.columns, not saved.trans)
+        found["b"] = called(_spmm, saved.indptr, saved.indices, values, grad, saved.columns, not saved.trans)
     return found

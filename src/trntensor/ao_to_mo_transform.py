@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, Cost, Op, array_function, check
 from trnsci.gradient import Saved
-from trnsci.nki import launch
+from trnsci.nki import K_TILE, P_MAX, launch
 from trntensor.kernels import ao_to_mo_transform as kernels
 
 _BLOCK_BYTES = 64 << 20
@@ -87,15 +87,15 @@ def _fake(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def _cost(e: Tensor, left: Tensor, right: Tensor) -> Cost:
-    (M, N, X), (_, I), (_, A) = e.shape, left.shape, right.shape
+    (M, N, X), occ, vir = e.shape, left.shape[1], right.shape[1]
     size = e.dtype.itemsize
-    flops = (8 if e.is_complex() else 2) * (M * N * X * I + N * X * I * A)
-    return Cost(flops, size * (M * N * X + M * I + N * A), size * I * A * X, size * I * N * _width(e, I))
+    flops = (8 if e.is_complex() else 2) * (M * N * X * occ + N * X * occ * vir)
+    return Cost(flops, size * (M * N * X + M * occ + N * vir), size * occ * vir * X, size * occ * N * _width(e, occ))
 
 
-def _width(e: Tensor, I: int) -> int:
+def _width(e: Tensor, occ: int) -> int:
     """Columns of X at once, by the memory the half-transformed integrals take."""
-    return max(1, min(e.shape[2], _BLOCK_BYTES // max(1, I * e.shape[1] * e.dtype.itemsize)))
+    return max(1, min(e.shape[2], _BLOCK_BYTES // max(1, occ * e.shape[1] * e.dtype.itemsize)))
 
 
 _transform = Op("trntensor::ao_to_mo_transform", fake=_fake, cost=_cost)
@@ -103,14 +103,14 @@ _transform = Op("trntensor::ao_to_mo_transform", fake=_fake, cost=_cost)
 
 @_transform.impl("pytorch")
 def _pytorch(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    (M, N, X), (_, I), (_, A) = e.shape, left.shape, right.shape
-    out = e.new_empty((I, A, X))
-    width = _width(e, I)
+    (M, N, X), occ = e.shape, left.shape[1]
+    out = e.new_empty((occ, right.shape[1], X))
+    width = _width(e, occ)
     for start in range(0, X, width):
         part = e[:, :, start : start + width]
         columns = part.shape[2]
         half = torch.mm(left.mT, part.reshape(M, N * columns))  # [i, nx]
-        out[:, :, start : start + columns] = torch.matmul(right.mT, half.view(I, N, columns))
+        out[:, :, start : start + columns] = torch.matmul(right.mT, half.view(occ, N, columns))
     return out
 
 
@@ -132,12 +132,13 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 def _limits(e: Tensor, left: Tensor, right: Tensor) -> str | None:
     if e.dtype != torch.float32:
         return f"computes in fp32, which is not what {str(e.dtype).removeprefix('torch.')} asks for; takes float32"
-    (M, N, _), I, A = e.shape, left.shape[1], right.shape[1]
-    held = 4 * (math.ceil(M / 128) * I + math.ceil(N / 128) * A)
+    (M, N, _), occ, vir = e.shape, left.shape[1], right.shape[1]
+    held = 4 * (math.ceil(M / K_TILE) * occ + math.ceil(N / K_TILE) * vir)
     if held > 24 * 1024:
         return f"keeps both coefficient matrices in SBUF: {held} bytes a partition, at most {24 * 1024}"
-    if 4 * N > kernels.HALF:
-        return f"keeps one orbital's half-transformed integrals in SBUF: {4 * N} bytes a partition, at most {kernels.HALF}"
+    half = 4 * P_MAX * math.ceil(N / K_TILE)
+    if half > kernels.HALF:
+        return f"keeps one orbital's half-transformed integrals in SBUF: {half} bytes, at most {kernels.HALF}"
     return None
 
 
@@ -147,4 +148,3 @@ def _nki(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
         return _fake(e, left, right).zero_()
     made: Tensor = launch(kernels.ao_to_mo_transform, e.contiguous(), left.contiguous(), right.contiguous())
     return made
-

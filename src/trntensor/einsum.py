@@ -12,6 +12,7 @@ from torch.compiler import is_compiling
 from trnsci import ArgumentError, DtypeError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.precision import Precision, resolve
+from trntensor.decomposed import Decomposed, expanded
 from trntensor.equation import parse, split_call
 from trntensor.precision import cheapest, working_dtype
 from trntensor.program import Program, compiled
@@ -39,7 +40,8 @@ def einsum(
     Args:
         subscripts: an expression such as ``"ij,jk->ik"``, with implicit output, ellipses and repeated labels as in
             NumPy; or the first operand of the interleaved form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
-        operands: one or more tensors. Different dtypes are promoted to one that holds them all.
+        operands: one or more tensors. Different dtypes are promoted to one that holds them all. A decomposed tensor
+            (`CP`, `Tucker`, `TensorTrain`) is contracted part by part, never formed.
         alpha: factor of the contraction.
         beta: factor of ``c``, or of what ``out`` holds where ``c`` is not given.
         out: memory for the result, shared with no operand.
@@ -75,7 +77,9 @@ def einsum(
             if step is not None and a.device == b.device:
                 return step(a, b, None) if step.places[0] == 0 else step(b, a, None)
     text, tensors = split_call("einsum", subscripts, operands)
-    dtype = _common_dtype(tensors)
+    if any(isinstance(x, Decomposed) for x in tensors):
+        text, tensors = expanded(text, tensors)
+    dtype = common_dtype("einsum", tensors)
     exact = _scalar("alpha", alpha, dtype)
     scale = _scalar("beta", beta, dtype)
     addend = _addend(c, out, scale)
@@ -90,7 +94,13 @@ def einsum(
                 op="einsum", argument="shape", got={"c": tuple(addend.shape), "contraction": tuple(made.shape)}
             )
         made = torch.add(made, addend, alpha=scale)
-    if plain and len(tensors) == 2 and tensors[0].dtype == tensors[1].dtype == dtype and not is_compiling():
+    if (
+        plain
+        and len(operands) == 2
+        and len(tensors) == 2
+        and tensors[0].dtype == tensors[1].dtype == dtype
+        and not is_compiling()
+    ):
         _remember(subscripts, tensors, optimize)
     return made if out is None else out.copy_(made)
 
@@ -106,11 +116,12 @@ def _remember(subscripts: Any, tensors: Sequence[Tensor], optimize: Any) -> None
     _SHORT[subscripts, a.shape, b.shape, a.dtype, b.dtype] = program.steps[0]
 
 
-def _common_dtype(tensors: Sequence[Any]) -> torch.dtype:
+def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
+    """The dtype that holds all operands; they are tensors on one device."""
     if not tensors:
-        raise ArgumentError(op="einsum", argument="number of operands", got=0, expected="at least one")
+        raise ArgumentError(op=op, argument="number of operands", got=0, expected="at least one")
     for place, x in enumerate(tensors):
-        check.tensor("einsum", **{f"operand {place}": x})
+        check.tensor(op, **{f"operand {place}": x})
     first = tensors[0]
     dtype: torch.dtype = first.dtype
     for place, x in enumerate(tensors[1:], 1):
@@ -118,7 +129,7 @@ def _common_dtype(tensors: Sequence[Any]) -> torch.dtype:
             dtype = torch.promote_types(dtype, x.dtype)
         if x.device != first.device:
             raise ArgumentError(
-                op="einsum",
+                op=op,
                 argument="device",
                 got={"operand 0": first.device, f"operand {place}": x.device},
                 hint="Move one side with .to(device)",
@@ -256,7 +267,8 @@ _einsum = Op(
     "trntensor::einsum",
     fake=_fake,
     cost=_cost,
-    schema="(Tensor[] operands, str subscripts, Scalar alpha, str precision, float target, int limit, str way) -> Tensor",
+    schema="(Tensor[] operands, str subscripts, Scalar alpha, str precision, float target, int limit, str way) "
+    "-> Tensor",
 )
 
 

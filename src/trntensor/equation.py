@@ -10,7 +10,8 @@ from torch import Tensor
 
 from trnsci import ArgumentError
 
-_SUBLIST_START = 192
+# Past the alphabet, letters of a long row of them.
+_SUBLIST_START = 0x3400
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,9 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
     terms = left.split(",")
     if len(terms) != len(shapes):
         raise ArgumentError(op=op, argument="number of operands", got={"subscripts": len(terms), "call": len(shapes)})
-    for where, term in [*enumerate(terms), ("output", right)]:
-        _check_letters(op, term, where)
+    for where, term in enumerate(terms):
+        _check_letters(op, term, f"subscripts of operand {where}")
+    _check_letters(op, right, "output")
     used = set(left) | set(right)
     spare = (chr(code) for code in range(0x3B1, 0x3B1 + 4096) if chr(code) not in used)
     widths = [_ellipsis_width(op, term, shape, n) for n, (term, shape) in enumerate(zip(terms, shapes, strict=True))]
@@ -114,16 +116,17 @@ def parse(op: str, subscripts: str, shapes: Sequence[Sequence[int]]) -> Equation
         if label not in known:
             raise ArgumentError(op=op, argument="output label", got=label, expected=f"one of the labels of {left!r}")
         if output.count(label) > 1:
-            raise ArgumentError(op=op, argument="output", got=right, expected=f"every label once; {label!r} is repeated")
+            raise ArgumentError(
+                op=op, argument="output", got=right, expected=f"every label once; {label!r} is repeated"
+            )
     return Equation(inputs, output, _sizes(op, inputs, shapes))
 
 
-def _check_letters(op: str, term: str, where: int | str) -> None:
+def _check_letters(op: str, term: str, where: str) -> None:
     bare = term.replace("...", "", 1)
     for label in bare:
         if not label.isalpha():
-            name = "output" if where == "output" else f"subscripts of operand {where}"
-            raise ArgumentError(op=op, argument=name, got=term, expected="letters and at most one '...'")
+            raise ArgumentError(op=op, argument=where, got=term, expected="letters and at most one '...'")
 
 
 def _ellipsis_width(op: str, term: str, shape: Sequence[int], place: int) -> int:

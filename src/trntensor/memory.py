@@ -17,7 +17,7 @@ class _Tracker(TorchDispatchMode):
     """Adds up the storages torch makes, and takes them off when they die."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.live = 0
         self.peak = 0
         self._seen: set[int] = set()

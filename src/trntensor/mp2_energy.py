@@ -64,7 +64,7 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, parts: bool = Fal
     run = torch.ops.trntensor.mp2_energy.default if wants else _mp2_energy
     square, cross = run(B, eps_occ, eps_vir)
     if not parts:
-        return 2 * square - cross  # type: ignore[no-any-return]
+        return 2 * square - cross
     return MP2Energy(2 * square - cross, square, square - cross)
 
 

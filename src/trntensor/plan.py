@@ -68,7 +68,9 @@ class ContractionPlan(Plan):
         ]
         for place, (x, shape) in enumerate(zip(full, self.program.shapes, strict=True)):
             if tuple(x.shape) != shape:
-                raise ArgumentError(op="plan", argument=f"shape of operand {place}", got=tuple(x.shape), expected=str(shape))
+                raise ArgumentError(
+                    op="plan", argument=f"shape of operand {place}", got=tuple(x.shape), expected=str(shape)
+                )
             if x.dtype != self.dtype:
                 raise DtypeError(op="plan", argument=f"dtype of operand {place}", got=x.dtype, expected=str(self.dtype))
         work = self.dtype if self.precision is None else working_dtype(self.dtype, self.precision)
@@ -122,13 +124,14 @@ class ContractionPlan(Plan):
             f"moved, peak {quantity(self.peak_bytes, 'B')}, {self.slices} slice{'s' if self.slices > 1 else ''}",
         ]
         if self.precision is not None:
-            lines.append(f"  {self.precision}: error at most {self.error_bound:.2g} of the contraction of absolute values")
+            lines.append(
+                f"  {self.precision}: error at most {self.error_bound:.2g} of the contraction of absolute values"
+            )
         predicted = "  ".join(f"{target} {seconds(time)}" for target, time in self.predicted.items())
         lines.append(f"  predicted: {predicted or 'nothing, there is no product a kernel takes'}")
         for number, row in enumerate(self.contractions, 1):
-            lines.append(
-                f"  {number}. {row.subscripts}  {row.strategy}  {row.backend}  {quantity(row.flops, 'FLOP')}  {row.reason}"
-            )
+            flops = quantity(row.flops, "FLOP")
+            lines.append(f"  {number}. {row.subscripts}  {row.strategy}  {row.backend}  {flops}  {row.reason}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -185,7 +188,9 @@ def plan(
     return build() if held else CACHE.get(key, build)
 
 
-def _built(program: Program, dtype: torch.dtype, policy: Precision | None, held: Mapping[int, Tensor]) -> ContractionPlan:
+def _built(
+    program: Program, dtype: torch.dtype, policy: Precision | None, held: Mapping[int, Tensor]
+) -> ContractionPlan:
     work = dtype if policy is None else working_dtype(dtype, policy)
     shapes = program.shapes
     if program.blocks:

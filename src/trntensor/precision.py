@@ -45,8 +45,11 @@ def cheapest(op: str, target: float, terms: Sequence[int], dtype: torch.dtype) -
     if isinstance(target, bool) or not isinstance(target, int | float) or not target > 0:
         raise ArgumentError(op=op, argument="target_error", got=target, expected="a positive number")
     bounds = {policy: contraction_bound(terms, dtype, policy) for policy in PRECISIONS}
-    for policy, bound in bounds.items():
-        if bound <= target:
+    # Of float64, the error-free transformations cost more than float64 itself.
+    double = dtype in (torch.float64, torch.complex128)
+    order: tuple[Precision, ...] = ("fast", "fp32", "fp64", "compensated") if double else PRECISIONS
+    for policy in order:
+        if bounds[policy] <= target:
             return policy
     best = min(bounds, key=lambda policy: bounds[policy])
     raise ArgumentError(

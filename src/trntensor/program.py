@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import opt_einsum
+import opt_einsum  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
@@ -164,7 +165,17 @@ def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: A
             got=optimize,
             expected="a preset name, a path, a bool, or an optimizer that is called as opt_einsum calls it",
         )
-    return _explicit(search(inputs, frozenset(equation.output), sizes, None), count)
+    call = (inputs, frozenset(equation.output), sizes, None)
+    return _explicit(search(*call) if _takes(search, 4) else search(*call[:3]), count)
+
+
+def _takes(search: Any, count: int) -> bool:
+    """Whether it can be called with so many arguments; some optimizers of cotengra take no memory limit."""
+    try:
+        inspect.signature(search).bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _preset(name: str) -> Any:

@@ -206,9 +206,7 @@ def two_operands(
             b_view, b, (*batch, *n), tuple(sizes[x] for x in batch) + (1,) * len(m) + tuple(sizes[x] for x in n)
         )
         flops = B * M * N
-    reductions = sum(
-        math.prod(shapes[i]) for i, t in enumerate((a_terms * a_more, b_terms * b_more)) if t > 1
-    )
+    reductions = sum(math.prod(shapes[i]) for i, t in enumerate((a_terms * a_more, b_terms * b_more)) if t > 1)
     terms = K * a_terms * b_terms * a_more * b_more
     step = ContractionStep(
         places,

@@ -190,6 +190,14 @@ def test_the_same_bits_every_time(backend):
         assert torch.equal(first, gemm(1.5, a, b))
 
 
+@pytest.mark.slow
+@on_backends
+def test_sums_so_long_that_no_operand_stays_on_the_chip(backend):
+    a, b = gaussian((3, 40_000), 1), gaussian((40_000, 2), 2)
+    with backend:
+        assert_within(gemm(1.0, a, b), oracle(a, b), gemm_bound(a, b))
+
+
 @on_backends
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("batch", [(), (3,)])

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 
@@ -53,6 +55,15 @@ def test_batches_strides_and_out(backend, trans):
     with backend:
         assert gemv(1.0, a, x, trans=trans, out=out) is out
     assert_within(out.unsqueeze(-1), expected, bound)
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+def test_vectors_longer_than_the_chip_holds_are_taken_in_parts(backend, monkeypatch):
+    monkeypatch.setattr(sys.modules["trnblas.gemv"], "_LONGEST", 32)
+    a, x = gaussian((2, 20, 100), 1), gaussian((100,), 2)
+    with backend:
+        got = gemv(1.0, a, x)
+    assert_within(got, a.double() @ x.double(), sum_bound(100, a.abs().double() @ x.abs().double(), F32))
 
 
 @on_backends

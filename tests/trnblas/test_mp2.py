@@ -132,6 +132,14 @@ def test_a_kernel_that_would_round_refuses(backend):
         )
 
 
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+def test_more_virtual_orbitals_than_the_chip_holds_are_refused(backend, monkeypatch):
+    monkeypatch.setattr("trnblas.mp2.MOST_VIRTUAL", 4)
+    t, eps_occ, eps_vir = molecule(1, 5)
+    with backend, pytest.raises(UnsupportedError, match="at most 4 virtual orbitals"):
+        mp2_energy(t, eps_occ, eps_occ, eps_vir)
+
+
 def test_no_pairs_no_energy():
     empty = torch.ones(0)
     assert mp2_energy(torch.ones(0, 0), empty, empty, torch.ones(3)) == 0

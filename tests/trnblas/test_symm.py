@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 
@@ -66,6 +68,16 @@ def test_batches_out_and_empties(backend):
         assert symm(1.0, a, b, lower=1, out=out) is out
         assert symm(1.0, torch.ones(0, 0), torch.ones(0, 3)).shape == (0, 3)
     assert_within(out, full @ b.double(), sum_bound(6, full.abs() @ b.abs().double(), F32))
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+def test_matrices_larger_than_the_chip_holds_go_through_the_whole_product(backend, monkeypatch):
+    a, b = gaussian((40, 40), 1), gaussian((40, 5), 2)
+    with backend:
+        expected = symm(1.0, a, b, lower=1)
+        monkeypatch.setattr(sys.modules["trnblas.symm"], "_LARGEST", 16)
+        got = symm(1.0, a, b, lower=1)
+    assert_within(got, expected, 2 * sum_bound(40, a.abs().double() @ b.abs().double() * 2, F32))
 
 
 @on_backends

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 
@@ -96,6 +98,19 @@ def test_precisions(backend, precision):
     expected, size = (operand @ operand.mT).tril(), operand.abs() @ operand.abs().mT
     bound = 2.0**-23.9 * expected.abs() + 1e-11 if precision in ("compensated", "fp64") else sum_bound(200, size, F32)
     assert_within(got, expected, bound)
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+@both_triangles
+def test_sums_longer_than_the_chip_holds_are_added_up_in_parts(backend, lower, monkeypatch):
+    monkeypatch.setattr(sys.modules["trnblas.syrk"], "_LONGEST", 32)
+    a, b = gaussian((20, 100), 1), gaussian((20, 100), 2)
+    with backend:
+        found = syrk(1.0, a, lower=lower), syrkx(1.0, a, b, lower=lower)
+    for got, other in zip(found, (a, b), strict=True):
+        expected = a.double() @ other.double().mT
+        bound = sum_bound(100, a.abs().double() @ other.abs().double().mT, F32)
+        assert_within(got, expected.tril() if lower else expected.triu(), bound)
 
 
 @on_backends

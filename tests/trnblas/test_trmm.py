@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 
@@ -79,6 +81,16 @@ def test_batches_and_empties(backend):
         assert torch.equal(trmm(0.0, torch.full((2, 2), torch.nan), torch.ones(2, 2)), torch.zeros(2, 2))
     full = 2 * a.double().tril()
     assert_within(got, full @ b.double(), sum_bound(4, full.abs() @ b.abs().double(), F32))
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+def test_matrices_larger_than_the_chip_holds_go_through_the_whole_product(backend, monkeypatch):
+    a, b = gaussian((40, 40), 1), gaussian((40, 5), 2)
+    with backend:
+        expected = trmm(1.0, a, b, lower=1)
+        monkeypatch.setattr(sys.modules["trnblas.trmm"], "_LARGEST", 16)
+        got = trmm(1.0, a, b, lower=1)
+    assert_within(got, expected, 2 * sum_bound(40, a.abs().double() @ b.abs().double() * 2, F32))
 
 
 @on_backends

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 from scipy.linalg import solve_triangular
@@ -116,6 +118,18 @@ def test_double_precision_across_blocks(backend, lower, dtype):
     with backend:
         got = trsm(1.0, a, b, lower=lower)
     assert_within(got, expected, 2 * factor_bound(full, expected, dtype, 600))
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+@pytest.mark.parametrize("lower", [0, 1])
+def test_systems_larger_than_the_chip_are_solved_in_blocks(backend, lower, monkeypatch):
+    monkeypatch.setattr(sys.modules["trnblas.trsm"], "_LARGEST", 64)
+    a, b = system(150, F32), gaussian((150, 3), 2)
+    full = a.double().tril() if lower else a.double().triu()
+    expected = torch.linalg.inv(full) @ b.double()
+    with backend:
+        got = trsm(1.0, a, b, lower=lower)
+    assert_within(got, expected, factor_bound(full, expected, F32, 428))
 
 
 @on_backends

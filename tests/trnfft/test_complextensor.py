@@ -46,7 +46,9 @@ def test_matrix_products():
     same(torch.matmul(a, b), torch.matmul(x, y))
 
 
-@pytest.mark.parametrize("name", ["conj", "exp", "log", "sqrt", "abs", "angle", "sum", "mean", "prod", "norm", "flatten", "clone", "detach"])
+@pytest.mark.parametrize(
+    "name", ["conj", "exp", "log", "sqrt", "abs", "angle", "sum", "mean", "prod", "norm", "flatten", "clone", "detach"]
+)
 def test_functions(name):
     a, x = made()
     expected = torch.linalg.vector_norm(x) if name == "norm" else getattr(x, name)()
@@ -76,7 +78,8 @@ def test_views():
         (a.reshape(6, 4), x.reshape(6, 4)), (a.view(-1), x.view(-1)), (a.transpose(0, 1), x.transpose(0, 1)),
         (a.permute(2, 0, 1), x.permute(2, 0, 1)), (a.unsqueeze(0), x.unsqueeze(0)), (a.unsqueeze(0).squeeze(0), x),
         (a[:, :1].expand(2, 5, 4), x[:, :1].expand(2, 5, 4)), (a.mT, x.mT), (a.mH, x.mH.resolve_conj()),
-        (torch.cat([a, a], 1), torch.cat([x, x], 1)), (torch.stack([a, a]), torch.stack([x, x])), (a[0].H, x[0].H.resolve_conj()), (a[0].T, x[0].T),
+        (torch.cat([a, a], 1), torch.cat([x, x], 1)), (torch.stack([a, a]), torch.stack([x, x])),
+        (a[0].H, x[0].H.resolve_conj()), (a[0].T, x[0].T),
     ]:  # fmt: skip
         same(got, expected)
 
@@ -183,7 +186,9 @@ def test_linear_is_a_complex_product():
     assert caught.value.got == {"z": 3, "layer": 4}
 
 
-@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}], ids=str
+)
 def test_conv_is_a_complex_convolution(options):
     layer = nn.ComplexConv1d(4, 6, 3, dtype=F64, **options)
     a, x = made((2, 4, 11))
@@ -236,7 +241,9 @@ def test_batch_norm_is_differentiable():
         out = layer(ComplexTensor(re, im))
         return out.real, out.imag
 
-    assert torch.autograd.gradcheck(run, (gaussian((6, 2), 1, F64).requires_grad_(), gaussian((6, 2), 2, F64).requires_grad_()))
+    assert torch.autograd.gradcheck(
+        run, (gaussian((6, 2), 1, F64).requires_grad_(), gaussian((6, 2), 2, F64).requires_grad_())
+    )
 
 
 def test_modrelu_shrinks_magnitudes_and_keeps_phases():

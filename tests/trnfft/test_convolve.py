@@ -16,7 +16,15 @@ from trnsci.testing import BACKENDS, gaussian
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
-SHAPES = [((5,), (3,)), ((3,), (5,)), ((7, 4), (3, 2)), ((40,), (40,)), ((5000,), (7,)), ((7,), (5000,)), ((50, 300), (3, 7))]
+SHAPES = [
+    ((5,), (3,)),
+    ((3,), (5,)),
+    ((7, 4), (3, 2)),
+    ((40,), (40,)),
+    ((5000,), (7,)),
+    ((7,), (5000,)),
+    ((50, 300), (3, 7)),
+]
 PAIRS = {
     "fftconvolve": scipy.signal.fftconvolve,
     "oaconvolve": scipy.signal.oaconvolve,
@@ -83,7 +91,13 @@ def test_mistakes_of_convolution():
 
 @pytest.mark.parametrize(
     ("n", "m", "w", "a"),
-    [(10, None, None, 1), (10, 7, None, 1), (10, 20, np.exp(-0.1j), 1.1 + 0.2j), (33, 5, 0.99 * np.exp(-0.2j), 0.9), (1, 4, None, 2)],
+    [
+        (10, None, None, 1),
+        (10, 7, None, 1),
+        (10, 20, np.exp(-0.1j), 1.1 + 0.2j),
+        (33, 5, 0.99 * np.exp(-0.2j), 0.9),
+        (1, 4, None, 2),
+    ],
 )
 def test_chirp_z_is_the_sum_it_says(n, m, w, a):
     x = gaussian((3, n), 1, torch.complex128).numpy()

@@ -27,7 +27,9 @@ OPTIONS = [
 @pytest.mark.parametrize("shape", [(100,), (3, 101)], ids=str)
 def test_agrees_with_torch(backend, options, shape):
     x = gaussian(shape, 1)
-    expected = torch.stft(x.double(), return_complex=True, **{k: v.double() if k == "window" else v for k, v in options.items()})
+    expected = torch.stft(
+        x.double(), return_complex=True, **{k: v.double() if k == "window" else v for k, v in options.items()}
+    )
     with backend:
         got = trnfft.stft(x, **options)
     assert got.shape == expected.shape
@@ -97,7 +99,11 @@ def test_numpy_in_numpy_out():
         (lambda: trnfft.stft(torch.ones(9, dtype=torch.complex64), 4, onesided=True), DtypeError, "onesided"),
         (lambda: trnfft.istft(torch.ones(3, 5), 4), DtypeError, "complex"),
         (lambda: trnfft.istft(torch.ones(4, 5, dtype=torch.complex64), 9), ArgumentError, "5 for n_fft=9"),
-        (lambda: trnfft.istft(torch.ones(3, 5, dtype=torch.complex64), 4, 4, window=torch.tensor([0.0, 1, 1, 0])), ArgumentError, "more than 1e-11"),
+        (
+            lambda: trnfft.istft(torch.ones(3, 5, dtype=torch.complex64), 4, 4, window=torch.tensor([0.0, 1, 1, 0])),
+            ArgumentError,
+            "more than 1e-11",
+        ),
         (lambda: trnfft.spectrogram(torch.ones(9), 4, power=0), ArgumentError, "above 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The three transforms on every backend: agreement with NumPy in float64, edges, properties, gradients, registration."""
+"""The three transforms on every backend: agreement with NumPy in float64, edges, properties, gradients."""
 
 import numpy as np
 import pytest
@@ -334,7 +334,17 @@ def test_roots_are_right_to_rounding(n):
 
 @pytest.mark.parametrize(
     ("n", "expected"),
-    [(1, (1,)), (128, (128,)), (1024, (32, 32)), (4096, (64, 64)), (16384, (128, 128)), (1 << 20, (64, 128, 128)), (131, None), (60, (60,)), (210, (14, 15))],
+    [
+        (1, (1,)),
+        (128, (128,)),
+        (1024, (32, 32)),
+        (4096, (64, 64)),
+        (16384, (128, 128)),
+        (1 << 20, (64, 128, 128)),
+        (131, None),
+        (60, (60,)),
+        (210, (14, 15)),
+    ],
 )
 def test_factors(n, expected):
     assert tables.factors(n, 128) == expected

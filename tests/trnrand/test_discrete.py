@@ -19,10 +19,13 @@ def test_binomial_law(n, p):
 
 def test_certain_outcomes():
     g = Generator(1)
-    assert g.binomial(50, n=7, p=0.0).sum() == 0 and (g.binomial(50, n=7, p=1.0) == 7).all()
+    assert g.binomial(50, n=7, p=0.0).sum() == 0
+    assert (g.binomial(50, n=7, p=1.0) == 7).all()
     assert g.binomial(50, n=0, p=0.4).sum() == 0
-    assert not g.bernoulli(50, p=0.0).any() and g.bernoulli(50, p=1.0).all()
-    assert (g.geometric(50, p=1.0) == 1).all() and (g.negative_binomial(50, n=3.0, p=1.0) == 0).all()
+    assert not g.bernoulli(50, p=0.0).any()
+    assert g.bernoulli(50, p=1.0).all()
+    assert (g.geometric(50, p=1.0) == 1).all()
+    assert (g.negative_binomial(50, n=3.0, p=1.0) == 0).all()
     assert set(g.rademacher(100).tolist()) == {-1, 1}
 
 
@@ -30,10 +33,14 @@ def test_certain_outcomes():
 def test_integers_of_any_range_are_even(span):
     low = -(2**63) if span > 2**62 else -5
     x = Generator(6).randint(60_000, low=low, high=low + span).tolist()
-    assert min(x) >= low and max(x) < low + span
+    assert min(x) >= low
+    assert max(x) < low + span
     parts = min(span, 60)
     counts = torch.bincount(torch.tensor([(v - low) * parts // span for v in x]), minlength=parts)
-    assert parts == 1 or stats.chisquare(counts.numpy(), [60_000 * _share(i, parts, span) for i in range(parts)]).pvalue > 1e-4
+    assert (
+        parts == 1
+        or stats.chisquare(counts.numpy(), [60_000 * _share(i, parts, span) for i in range(parts)]).pvalue > 1e-4
+    )
 
 
 def _share(i, parts, span):
@@ -63,7 +70,9 @@ def test_categories():
     assert Generator(3).categorical(5, 4, probs=rows).tolist() == [[0, 1, 2, 3]] * 5
     whole = Generator(3).categorical(5, 4, probs=torch.rand(4, 7, generator=torch.Generator().manual_seed(1)))
     parts = [
-        Generator(3).partition(r, 3).categorical(5, 4, probs=torch.rand(4, 7, generator=torch.Generator().manual_seed(1)))
+        Generator(3)
+        .partition(r, 3)
+        .categorical(5, 4, probs=torch.rand(4, 7, generator=torch.Generator().manual_seed(1)))
         for r in range(3)
     ]
     assert torch.equal(torch.cat(parts), whole)
@@ -72,7 +81,9 @@ def test_categories():
 def test_multinomial():
     probs = torch.tensor([1.0, 0.0, 3.0, 6.0])
     x = Generator(3).multinomial(20_000, n=30, probs=probs)
-    assert x.shape == (20_000, 4) and (x.sum(-1) == 30).all() and x[:, 1].sum() == 0
+    assert x.shape == (20_000, 4)
+    assert (x.sum(-1) == 30).all()
+    assert x[:, 1].sum() == 0
     for k, p in ((0, 0.1), (2, 0.3), (3, 0.6)):
         assert chi_square(Counter(x[:, k].tolist()), stats.binom(30, p)) > 1e-4
     g = Generator(3)

@@ -41,8 +41,14 @@ def test_gradients_against_the_quantile():
 def test_gradients_reach_the_parameters_of_the_family():
     alpha = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
     Generator(1).dirichlet(4, alpha=alpha)[:, 0].sum().backward()
-    assert torch.isfinite(alpha.grad).all() and (alpha.grad != 0).all()
-    for name, arguments in (("beta", ("a", "b")), ("chi_squared", ("df",)), ("student_t", ("df",)), ("f", ("dfnum", "dfden"))):
+    assert torch.isfinite(alpha.grad).all()
+    assert (alpha.grad != 0).all()
+    for name, arguments in (
+        ("beta", ("a", "b")),
+        ("chi_squared", ("df",)),
+        ("student_t", ("df",)),
+        ("f", ("dfnum", "dfden")),
+    ):
         values = {k: torch.tensor([3.0], dtype=torch.float64, requires_grad=True) for k in arguments}
         getattr(Generator(1), name)(4, **values).sum().backward()
         assert all(torch.isfinite(v.grad).all() and (v.grad != 0).all() for v in values.values())
@@ -58,7 +64,8 @@ def test_tiny_shapes_stay_in_range():
 def test_dirichlet():
     alpha = torch.tensor([0.5, 2.0, 4.0], dtype=torch.float64)
     x = Generator(3).dirichlet(40_000, alpha=alpha)
-    assert x.shape == (40_000, 3) and (x.sum(-1) - 1).abs().max() < 1e-14
+    assert x.shape == (40_000, 3)
+    assert (x.sum(-1) - 1).abs().max() < 1e-14
     for k in range(3):
         law = stats.beta(alpha[k].item(), (alpha.sum() - alpha[k]).item())
         assert stats.kstest(x[:, k].numpy(), law.cdf).pvalue > 1e-4

@@ -34,7 +34,8 @@ def test_state_goes_there_and_back():
     first = g.normal(9)
     assert torch.equal(g.set_state(state).normal(9), first)
     for twin in (pickle.loads(pickle.dumps(g)), copy.deepcopy(g), g.clone_state()):
-        assert twin.position == g.position and torch.equal(twin.clone_state().normal(3), g.clone_state().normal(3))
+        assert twin.position == g.position
+        assert torch.equal(twin.clone_state().normal(3), g.clone_state().normal(3))
     part = Generator(5).partition(1, 3)
     assert pickle.loads(pickle.dumps(part)).rank == 1
     with pytest.raises(ArgumentError, match="from get_state"):
@@ -49,7 +50,8 @@ def test_advance_skips_and_returns():
     assert torch.equal(g.advance(-10).advance(4).uniform(6), whole[4:])
     with pytest.raises(ArgumentError) as caught:
         g.advance(-11)
-    assert caught.value.got == -11 and g.position == 10
+    assert caught.value.got == -11
+    assert g.position == 10
     with pytest.raises(DtypeError):
         g.advance(1.5)
 
@@ -85,7 +87,9 @@ def test_torch_takes_it_for_its_own():
     again = torch.utils.data.DataLoader(range(8), shuffle=True, generator=Generator(3))
     assert [int(x) for x in loader] == [int(x) for x in again]
     g = Generator(3)
-    assert g.initial_seed() == 3 and g.manual_seed(4).initial_seed() == 4 and g.seed() == g.initial_seed()
+    assert g.initial_seed() == 3
+    assert g.manual_seed(4).initial_seed() == 4
+    assert g.seed() == g.initial_seed()
 
 
 def test_partition_errors():

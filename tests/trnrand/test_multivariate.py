@@ -24,7 +24,9 @@ def test_vectors_broadcast_split_and_share():
     means, covariances = torch.stack([MEAN, 2 * MEAN]), torch.stack([COVARIANCE, 3 * COVARIANCE])
     whole = Generator(2).multivariate_normal(4, 2, mean=means, covariance=covariances)
     assert whole.shape == (4, 2, 3)
-    parts = [Generator(2).partition(r, 3).multivariate_normal(4, 2, mean=means, covariance=covariances) for r in range(3)]
+    parts = [
+        Generator(2).partition(r, 3).multivariate_normal(4, 2, mean=means, covariance=covariances) for r in range(3)
+    ]
     assert torch.equal(torch.cat(parts), whole)
     g = Generator(2)
     split = [g.multivariate_normal(n, 2, mean=means, covariance=covariances) for n in (1, 3)]

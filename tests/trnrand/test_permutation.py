@@ -14,7 +14,8 @@ from trnsci import ArgumentError, DtypeError
 def test_every_order_is_as_likely():
     g = Generator(5)
     seen = Counter(tuple(g.permutation(4).tolist()) for _ in range(4800))
-    assert len(seen) == 24 and stats.chisquare(list(seen.values())).pvalue > 1e-4
+    assert len(seen) == 24
+    assert stats.chisquare(list(seen.values())).pvalue > 1e-4
 
 
 def test_permutation_and_shuffle_agree():
@@ -47,7 +48,8 @@ def test_choice():
     assert stats.chisquare([(x == v).sum() for v in (20, 30, 50)], [2500, 5000, 2500]).pvalue > 1e-4
     for weights in (None, torch.arange(1.0, 21.0)):
         x = Generator(1).choice(20, 4, 5, replace=False, p=weights)
-        assert x.shape == (4, 5) and len(set(x.flatten().tolist())) == 20
+        assert x.shape == (4, 5)
+        assert len(set(x.flatten().tolist())) == 20
     g = Generator(2)
     first = Counter(int(g.choice(3, 2, replace=False, p=torch.tensor([1.0, 2.0, 5.0]))[0]) for _ in range(2000))
     assert stats.chisquare([first[k] for k in range(3)], [250, 500, 1250]).pvalue > 1e-4

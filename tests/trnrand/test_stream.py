@@ -15,7 +15,9 @@ def first(stream):
 
 def test_a_stream_is_a_value():
     a = Stream(7)
-    assert a == Stream(7) and hash(a) == hash(Stream(7)) and pickle.loads(pickle.dumps(a)) == a
+    assert a == Stream(7)
+    assert hash(a) == hash(Stream(7))
+    assert pickle.loads(pickle.dumps(a)) == a
     assert torch.equal(bits(a.at(5), 3, 10), bits(a, 8, 10))
 
 

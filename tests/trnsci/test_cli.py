@@ -29,6 +29,13 @@ def test_info_names_versions_backends_and_every_setting(capsys):
         assert target in out
 
 
+def test_info_runs_self_tests_when_asked(capsys):
+    status, out, _ = run(capsys, "info", "--probe")
+    assert status == 0
+    assert "trnblas.split_gemm" in out
+    assert "bfloat16 on simulator" in " ".join(out.split())
+
+
 def test_info_as_json_has_the_same_facts(capsys):
     _, out, _ = run(capsys, "info", "--json")
     facts = json.loads(out)

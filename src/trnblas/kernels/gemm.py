@@ -8,8 +8,9 @@ banks alternate, so that one set drains while the other fills. Bound by the Tens
 from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, require, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
-# Bytes of SBUF in each partition that all of b may take to be loaded once.
-RESIDENT = 72 * 1024
+# Bytes of SBUF in each partition that all of b may take to be loaded once, and a block of a to stay.
+RESIDENT = 72 << 10
+BLOCK = 1 << 17
 
 
 @jit
@@ -34,29 +35,31 @@ def _product(out_hbm, aT_hbm, b_hbm, finish, i, i_a, i_b):
     N = b_hbm.shape[2]
     width = 2 if b_hbm.dtype in (nl.bfloat16, nl.float16) else 4
     once = M > ROW_TILES * M_TILE and len(tiles(K, K_TILE)) * N * width <= RESIDENT
+    # Where K is so long that not even a block of a stays, its tiles stream past like those of b.
+    stays = len(tiles(K, K_TILE)) * ROW_TILES * M_TILE * width <= BLOCK
     b_sb = []
     for rows in tiles(M, ROW_TILES * M_TILE):
         aT_sb = []
         for k in tiles(K, K_TILE):
-            aT_sb.append(load(aT_hbm[i_a, k.span, rows.span]))  # [k, rows]
+            if stays:
+                aT_sb.append(load(aT_hbm[i_a, k.span, rows.span]))  # [k, rows]
             if once and rows.index == 0:
                 b_sb.append(load(b_hbm[i_b, k.span, 0:N]))  # [k, N]
         for n in tiles(N, N_TILE):
-            _columns(out_hbm, aT_sb, b_hbm, b_sb, finish, i, i_b, rows, n)
+            _columns(out_hbm, aT_hbm, aT_sb, b_hbm, b_sb, finish, i, i_a, i_b, rows, n)
 
 
-def _columns(out_hbm, aT_sb, b_hbm, b_sb, finish, i, i_b, rows, n):
+def _columns(out_hbm, aT_hbm, aT_sb, b_hbm, b_sb, finish, i, i_a, i_b, rows, n):
     """One column tile of the result, for all row tiles of a block."""
     c_ps = []
     for m in tiles(rows.size, M_TILE):
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
     for k in tiles(b_hbm.shape[1], K_TILE):
         moving_sb = load(b_hbm[i_b, k.span, n.span]) if len(b_sb) == 0 else b_sb[k.index][:, n.span]  # [k, n]
+        fixed_sb = load(aT_hbm[i_a, k.span, rows.span]) if len(aT_sb) == 0 else aT_sb[k.index]  # [k, rows]
         for m in tiles(rows.size, M_TILE):
             # The first matmul of a tile must overwrite PSUM: a memset does not count on trn1 and trn2.
-            nisa.nc_matmul(
-                dst=c_ps[m.index], stationary=aT_sb[k.index][:, m.span], moving=moving_sb, accumulate=k.index > 0
-            )
+            nisa.nc_matmul(dst=c_ps[m.index], stationary=fixed_sb[:, m.span], moving=moving_sb, accumulate=k.index > 0)
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
         store(out_hbm[i, here, n.span], _finished(c_ps[m.index], finish, i, here, n, out_hbm.dtype))

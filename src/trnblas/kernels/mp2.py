@@ -7,8 +7,9 @@ full rate; the Scalar Engine adds up. Bound by the Tensor Engine, Vector and DMA
 
 from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
 
-# Pairs whose rows are loaded together, for DMA packets of several KiB.
+# Pairs whose rows are loaded together, for DMA packets of several KiB, as far as SBUF allows; twice this is in use.
 TOGETHER = 4
+LOADED = 64 * 1024
 
 
 @jit
@@ -16,6 +17,7 @@ def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
     V, Q = u_hbm.shape
     L, J = left_hbm.shape[1], right_hbm.shape[1]
     P = _part(V)
+    together = max(1, min(TOGETHER, LOADED // (len(tiles(V, P)) * V * 4)))
     out_hbm = nl.ndarray((Q, L, J), dtype=nl.float32, buffer=nl.shared_hbm)  # [Q, L, J]
     u_sb = []
     for a in tiles(V, P):
@@ -26,7 +28,7 @@ def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
         sums_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
         if count < J:
             nisa.memset(dst=sums_sb[:, count:J], value=0.0)
-        for js in tiles(count, TOGETHER):
+        for js in tiles(count, together):
             t_sb = []
             for a in tiles(V, P):
                 rows = slice(i * V + a.start, i * V + a.stop)

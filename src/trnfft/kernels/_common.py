@@ -12,7 +12,7 @@ def _load_lanes(re_hbm, im_hbm, lanes):
     planes = 1 if im_hbm is None else 2
     if planes * k > P_MAX:
         return [load(re_hbm[0]), load(im_hbm[0])]
-    tile_sb = nl.ndarray((lanes * planes * k,) + re_hbm[0].shape[1:], dtype=re_hbm[0].dtype, buffer=nl.sbuf)
+    tile_sb = nl.ndarray((lanes * planes * k,) + re_hbm[0].shape[1:], dtype=re_hbm[0].dtype, buffer=nl.sbuf)  # noqa: RUF005
     for s in range(lanes):
         nisa.dma_copy(dst=tile_sb[s * planes * k : (s * planes + 1) * k], src=re_hbm[s])
         if im_hbm is not None:
@@ -42,7 +42,7 @@ def _leave(dst_sb, src_ps, odd):
 
 
 def _rotate(dst_re, dst_im, re, im, w_re, w_im):
-    """dst = (re + i im) (w_re + i w_im); ``im`` is None for real data, ``dst_im`` where it is not wanted."""
+    """Dst = (re + i im) (w_re + i w_im); ``im`` is None for real data, ``dst_im`` where it is not wanted."""
     if im is None:
         nisa.tensor_tensor(dst=dst_re, data1=re, data2=w_re, op=nl.multiply)
         if dst_im is not None:
@@ -54,7 +54,7 @@ def _rotate(dst_re, dst_im, re, im, w_re, w_im):
 
 
 def _mixed(dst, a, b, c, d, op):
-    """dst = a b op c d: products on the Vector Engine, which reads PSUM, their sum on GpSimd."""
+    """Dst = a b op c d: products on the Vector Engine, which reads PSUM, their sum on GpSimd."""
     first_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
     second_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=first_sb, data1=a, data2=b, op=nl.multiply)

@@ -25,32 +25,32 @@ def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
 
 
 def _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
-    """out[A, m, k, L] = w[k, m] sum_n T[n, k] x[A, n, m, L]: the table is stationary, everything beside n streams past.
+    """out[A, m, k, B] = w[k, m] sum_n T[n, k] x[A, n, m, B]: the table is stationary, everything beside n streams past.
 
     Up to ``lanes`` tiles of columns lie above each other; the table has one block for each.
     """
-    A, J, M, L, K, lanes, t, tw = sizes
-    planes = [re_hbm.reshape((A, J, M, L)), None if im_hbm is None else im_hbm.reshape((A, J, M, L))]
-    outs = [out_re_hbm.reshape((A, M, K, L))]
+    A, J, M, B, K, lanes, t, tw = sizes
+    planes = [re_hbm.reshape((A, J, M, B)), None if im_hbm is None else im_hbm.reshape((A, J, M, B))]
+    outs = [out_re_hbm.reshape((A, M, K, B))]
     if out_im_hbm is not None:
-        outs.append(out_im_hbm.reshape((A, M, K, L)))
+        outs.append(out_im_hbm.reshape((A, M, K, B)))
     t_sb = _load_table(tables[t], J, im_hbm is not None)
-    at_l = min(L, N_TILE)
-    at_m = min(M, N_TILE // at_l)
-    at_a = min(A, N_TILE // (at_l * at_m)) if at_m == M else 1
+    at_b = min(B, N_TILE)
+    at_m = min(M, N_TILE // at_b)
+    at_a = min(A, N_TILE // (at_b * at_m)) if at_m == M else 1
     for m in tiles(M, at_m):
         w_sb = []
         if tw >= 0:
             w_sb = [load(tables[tw][0, :, m.span]), load(tables[tw][1, :, m.span])]
         group = []
         for a in tiles(A, at_a):
-            for l in tiles(L, at_l):
+            for b in tiles(B, at_b):
                 # Tiles share a product as long as their sizes agree; the last ones may be smaller.
-                if len(group) > 0:
-                    if len(group) == lanes or group[0][0].size != a.size or group[0][1].size != l.size:
-                        _stream(outs, planes, t_sb, w_sb, lanes, m, group)
-                        group = []
-                group.append((a, l))
+                fits = len(group) == 0 or (group[0][0].size == a.size and group[0][1].size == b.size)
+                if len(group) == lanes or not fits:
+                    _stream(outs, planes, t_sb, w_sb, lanes, m, group)
+                    group = []
+                group.append((a, b))
         _stream(outs, planes, t_sb, w_sb, lanes, m, group)
 
 
@@ -62,31 +62,31 @@ def _stream(outs, planes, t_sb, w_sb, lanes, m, group):
         views = []
         if planes[p] is not None:
             for s in range(count):
-                a, l = group[s]
-                views.append(planes[p][a.span, :, m.span, l.span].permute((1, 0, 2, 3)))
+                a, b = group[s]
+                views.append(planes[p][a.span, :, m.span, b.span].permute((1, 0, 2, 3)))
         x_hbm.append(views)
     x_sb = _load_lanes(x_hbm[0], None if planes[1] is None else x_hbm[1], count)
-    a, l = group[0]
-    shape = (count * K, a.size, m.size, l.size)
+    a, b = group[0]
+    shape = (count * K, a.size, m.size, b.size)
     y_ps, y_sb = [], []
     for o in range(2 if len(w_sb) > 0 else len(outs)):
-        y_ps.append(nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum))  # [sk, a, m, l]
+        y_ps.append(nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum))  # [sk, a, m, b]
         stationary = []
         for i in range(len(t_sb)):
             stationary.append(t_sb[i][0 : x_sb[i].shape[0], o * lanes * K : o * lanes * K + count * K])
         _product(y_ps[o], stationary, x_sb)
     for o in range(len(outs)):
-        y_sb.append(nl.ndarray(shape, dtype=outs[o].dtype, buffer=nl.sbuf))  # [sk, a, m, l]
+        y_sb.append(nl.ndarray(shape, dtype=outs[o].dtype, buffer=nl.sbuf))  # [sk, a, m, b]
         if len(w_sb) == 0:
             _leave(y_sb[o], y_ps[o], o == 1)
     if len(w_sb) > 0:
-        w_re = w_sb[0][0 : count * K].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
-        w_im = w_sb[1][0 : count * K].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, l.size)
+        w_re = w_sb[0][0 : count * K].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, b.size)
+        w_im = w_sb[1][0 : count * K].expand_dim(1).broadcast(1, a.size).expand_dim(3).broadcast(3, b.size)
         _rotate(y_sb[0], y_sb[1] if len(outs) > 1 else None, y_ps[0], y_ps[1], w_re, w_im)
     for o in range(len(outs)):
         for s in range(count):
-            a, l = group[s]
-            store(outs[o][a.span, m.span, :, l.span].permute((2, 0, 1, 3)), y_sb[o][s * K : (s + 1) * K])
+            a, b = group[s]
+            store(outs[o][a.span, m.span, :, b.span].permute((2, 0, 1, 3)), y_sb[o][s * K : (s + 1) * K])
 
 
 def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):

@@ -57,43 +57,86 @@ def _transposed(planes, a, N):
 def _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
     """out[A, k2, k1] = sum_n2 T2[n2, k2] w[n2, k1] sum_n1 T1[n1, k1] x[A, n1, n2].
 
-    The first product has data stationary: ``lanes`` groups of rows lie above each other to fill the partitions, and n2 of
-    ``packed`` rows comes out on them. The matrices have one block per lane and per packed row. ``J`` rows of n1 are read
-    and ``K2`` of k2 written. Below 80 KiB a partition.
+    The first product has data stationary, so that n2 of ``packed`` rows comes out on the partitions; the second matrix
+    has one block per packed row. ``J`` rows of n1 are read and ``K2`` of k2 written. Few rows are loaded with n1 on the
+    partitions, ``lanes`` groups above each other to fill them; many (``turned``) as they lie, and transposed on chip,
+    because DMA moves long runs faster. Below 150 KiB a partition.
     """
-    A, N1, N2, J, K2, packed, lanes, t1, tw, t2 = sizes
-    planes = [re_hbm.reshape((A, J, N2)), None if im_hbm is None else im_hbm.reshape((A, J, N2))]
+    A, N1, N2, J, K2, packed, lanes, turned, t1, tw, t2 = sizes
+    planes = [re_hbm.reshape((A, J, N2))]
+    if im_hbm is not None:
+        planes.append(im_hbm.reshape((A, J, N2)))
     outs = [out_re_hbm.reshape((A, K2, N1)), None if out_im_hbm is None else out_im_hbm.reshape((A, K2, N1))]
+    t1_sb = []
+    if turned:
+        for p in range(len(planes)):
+            t1_sb.append(load(tables[t1][p * J : (p + 1) * J]))  # [J, 2 N1]
+    else:
+        t1_sb = _load_table(tables[t1], J, im_hbm is not None)
     held = [
-        _load_table(tables[t1], J, im_hbm is not None),
+        t1_sb,
         [load(tables[tw][0]), load(tables[tw][1])],
         [load(tables[t2][0 : packed * N2]), load(tables[t2][packed * N2 : 2 * packed * N2])],
     ]
-    together = lanes * packed
-    whole = A // together * together
-    for b in tiles(whole, max(together, LOAD // (N2 * packed) * together)):
-        _block(outs, planes, held, (b.start, lanes, b.size // together, packed, packed, N1, N2, K2))
-    rest = (A - whole) // packed
-    if rest > 0:
-        _block(outs, planes, held, (whole, 1, rest, packed, packed, N1, N2, K2))
-    tail = A - whole - rest * packed
+    if turned:
+        for b in tiles(A, P_MAX):
+            x_sb = _turned(planes, b)
+            _groups(outs, x_sb, held, (b.start, 0, b.size, 1, packed, N1, N2, K2))
+    else:
+        together = lanes * packed
+        whole = A // together * together
+        for b in tiles(whole, max(together, LOAD // (N2 * packed) * together)):
+            x_sb = _stacked(planes, b.start, b.size // lanes, lanes)
+            _groups(outs, x_sb, held, (b.start, 0, b.size // lanes, lanes, packed, N1, N2, K2))
+        if whole < A:
+            x_sb = _stacked(planes, whole, A - whole, 1)
+            _groups(outs, x_sb, held, (whole, 0, A - whole, 1, packed, N1, N2, K2))
+
+
+def _stacked(planes, start, rows, lanes):
+    """Tiles [s p n1, row, n2] of ``lanes`` times ``rows`` rows, straight from HBM."""
+    views = []
+    for p in range(len(planes)):
+        lane = []
+        for s in range(lanes):
+            lane.append(planes[p][start + s * rows : start + (s + 1) * rows].permute((1, 0, 2)))
+        views.append(lane)
+    return _load_lanes(views[0], views[1] if len(planes) > 1 else None, lanes)
+
+
+def _turned(planes, b):
+    """Views [n1, row, n2] of tiles that were loaded row by row and transposed on the Tensor Engine."""
+    J, N2 = planes[0].shape[1], planes[0].shape[2]
+    found = []
+    for p in range(len(planes)):
+        x_sb = load(planes[p][b.span])  # [b, J, N2]
+        xT_sb = nl.ndarray((J, N2, b.size), dtype=x_sb.dtype, buffer=nl.sbuf)  # [J, N2, b]
+        for n in tiles(N2, N_TILE // P_MAX):
+            xT_ps = nl.ndarray((J, n.size, b.size), dtype=x_sb.dtype, buffer=nl.psum)  # [J, n, b]
+            for j in range(n.size):
+                nisa.nc_transpose(dst=xT_ps[:, j, :], data=x_sb[:, :, n.start + j])
+            _leave(xT_sb[:, n.span, :], xT_ps, n.index % 2 == 1)
+        found.append(xT_sb.permute((0, 2, 1)))
+    return found
+
+
+def _groups(outs, x_sb, held, sizes):
+    """Rows of one load, ``packed`` at a time, and what is left of them."""
+    start, offset, rows, lanes, packed, N1, N2, K2 = sizes
+    whole = rows // packed
+    if whole > 0:
+        _block(outs, x_sb, held, (start, offset, lanes, whole, packed, packed, N1, N2, K2))
+    tail = rows - whole * packed
     if tail > 0:
-        _block(outs, planes, held, (A - tail, 1, 1, tail, packed, N1, N2, K2))
+        done = whole * packed
+        _block(outs, x_sb, held, (start + done, offset + done, 1, 1, tail, packed, N1, N2, K2))
 
 
-def _block(outs, planes, held, sizes):
+def _block(outs, x_sb, held, sizes):
     """Rows from ``start``: ``lanes`` times Q groups of ``g`` rows packed into the partitions."""
-    start, lanes, Q, g, packed, N1, N2, K2 = sizes
+    start, offset, lanes, Q, g, packed, N1, N2, K2 = sizes
     t1_sb, w_sb, t2_sb = held
     P, K, count = g * N2, g * K2, lanes * Q * g
-    x_hbm = []
-    for p in range(2):
-        views = []
-        if planes[p] is not None:
-            for s in range(lanes):
-                views.append(planes[p][start + s * Q * g : start + (s + 1) * Q * g].permute((1, 0, 2)))
-        x_hbm.append(views)
-    x_sb = _load_lanes(x_hbm[0], None if planes[1] is None else x_hbm[1], lanes)
     wide = lanes * 2 * N1
     moving = []
     for i in range(len(x_sb)):
@@ -104,7 +147,7 @@ def _block(outs, planes, held, sizes):
     for q in tiles(Q, N_TILE // wide):
         a_ps = nl.ndarray((P, q.size, lanes, 2 * N1), dtype=nl.float32, buffer=nl.psum)  # [p, q, s, 2 k1]
         for j in range(q.size):
-            first = (q.start + j) * g
+            first = offset + (q.start + j) * g
             stationary = []
             for i in range(len(x_sb)):
                 stationary.append(x_sb[i][:, first : first + g, :])

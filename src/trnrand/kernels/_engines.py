@@ -76,10 +76,14 @@ def _spread(start_sb, word, p, f):
     return start_sb[0:p, word : word + 1].broadcast(1, f)
 
 
-def _counters(start_sb, first, p, f, step=None):
-    """Words of the counters ``start + first + partition * step + column``, with carries through all 128 bits."""
+def _counters(start_sb, first, p, f, groups=1):
+    """Words of the counters ``start + first + index``, with carries through all 128 bits.
+
+    The index runs along a partition's ``f / groups`` blocks, then over partitions, then over groups.
+    """
     index_sb = nl.ndarray((p, f), dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
-    nisa.iota(dst=index_sb, pattern=[[1, f]], offset=first, channel_multiplier=f if step is None else step)
+    row = f // groups
+    nisa.iota(dst=index_sb, pattern=[[p * row, groups], [1, row]], offset=first, channel_multiplier=row)
     carry_sb = index_sb
     words = []
     for i in range(4):

@@ -98,28 +98,18 @@ def reachable(s: Session, t: NkiTensor, role: str, n: int) -> None:
             limit=limit,
             hint="split the free dimension",
         )
-    if len(t.shape) > 5:
-        rank = pattern_rank(t)
-        if rank > 4:
-            raise HardwareLimit(
-                f"{role} ({t.name}) needs {rank} strides per partition, and an access pattern has at most 4",
-                rule="access-pattern",
-                got=rank,
-                limit=4,
-                hint="copy it in pieces, or choose a layout whose inner dimensions are contiguous",
-            )
 
 
-def pattern_rank(t: NkiTensor) -> int:
-    """Free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
-    rank, step = 0, -1
-    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
-        if n == 1:
-            continue
-        if rank == 0 or stride != step:
-            rank += 1
-        step = stride * n
-    return rank
+def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Memory for an intermediate of one instruction: fresh pages cost as much as a small product."""
+    size = 1
+    for n in shape:
+        size *= n
+    held = s.state.get(name)
+    if held is None or held.size < size:
+        held = s.state[name] = np.empty(max(size, 65536), np.float32)
+    made: np.ndarray = held[:size].reshape(shape)
+    return made
 
 
 def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:

@@ -10,7 +10,6 @@ from trnsim.errors import WrongArgument, WrongShape
 from trnsim.language.objects import NKIObject, without_operators
 from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
 
-
 _DEVICE_VALUE = "a register's value exists on the device only"
 _COMPUTE = "store it with register_store, compute with nisa and load it back; or use it as an index or scalar_offset"
 

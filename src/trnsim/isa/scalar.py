@@ -15,7 +15,7 @@ from trnsim.isa.activations import Activation, activation_named, warn_out_of_ran
 from trnsim.isa.alu import name_of, operator
 from trnsim.isa.enums import member
 from trnsim.isa.enums import reduce_cmd as cmd
-from trnsim.isa.operands import alike, column, count, direct, flat, indirect, same_dtype, scalar, unpacked
+from trnsim.isa.operands import alike, column, count, direct, flat, indirect, same_dtype, scalar, scratch, unpacked
 from trnsim.language.dtypes import tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
@@ -160,7 +160,10 @@ def _finish(
     if function.narrow and s.checks:
         warn_out_of_range(function, x, s.line())
     with np.errstate(all="ignore"):
-        y = function.fn(x) if slope is None else function.fn(x, slope)
+        if type(function.fn) is np.ufunc and slope is None:
+            y = function.fn(x, out=scratch(s, "activation", x.shape))
+        else:
+            y = function.fn(x) if slope is None else function.fn(x, slope)
         s.write(dst, y, "dst")
         if command is not cmd.idle or reduce_res is not None:
             _accumulate(s, command, reduce_op, y, data, reduce_res)
@@ -203,11 +206,10 @@ def _activate(
     command, reduction = _reduction(s, reduce_op, reduce_cmd, reduce_res, data, ("add",))
     if s.numerics:
         values = flat(to_f32(values))
-        with np.errstate(all="ignore"):
-            if scaled is not None:
-                values = values * scaled
-            if added is not None:
-                values = values + added
+        if scaled is not None or added is not None:
+            with np.errstate(all="ignore"):
+                values = values if scaled is None else values * scaled
+                values = values if added is None else values + added
     _finish(s, dst, function, data, values, command, reduction, reduce_res)
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
     pointers = count(bias) + count(scale)

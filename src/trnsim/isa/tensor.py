@@ -15,6 +15,7 @@ from trnsim.isa import matmul_rules as rules
 from trnsim.isa import psum
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.enums import matmul_perf_mode, member
+from trnsim.isa.operands import scratch
 from trnsim.language.dtypes import DType, bfloat16, float32, round_tf32, tfloat32, to_f32
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import MATMUL, PSUM, SBUF, NkiInstruction, Session, instruction
@@ -95,7 +96,7 @@ def nc_matmul(
             with np.errstate(all="ignore"):
                 left = _matrix(s, "matmul left", a, stationary.dtype, k * pair)
                 right = _matrix(s, "matmul right", b, moving.dtype, k * pair)
-                product = np.matmul(left.T, right, out=_scratch(s, "matmul product", (m, n)))
+                product = np.matmul(left.T, right, out=scratch(s, "matmul product", (m, n)))
                 added = psum.store(s, dst, product, adds)
     return s.done(
         "tensor",
@@ -161,20 +162,9 @@ def _matrix(s: Session, name: str, x: np.ndarray, dtype: DType, rows: int) -> np
         x = to_f32(x)
         if x.flags.c_contiguous:
             return x.reshape(rows, -1)
-    out = _scratch(s, name, x.shape)
+    out = scratch(s, name, x.shape)
     np.copyto(out, x)
     return out.reshape(rows, -1)
-
-
-def _scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Memory for an intermediate of one instruction: fresh pages cost as much as a small product."""
-    size = 1
-    for n in shape:
-        size *= n
-    held = s.state.get(name)
-    if held is None or held.size < size:
-        held = s.state[name] = np.empty(max(size, 65536), np.float32)
-    return held[:size].reshape(shape)
 
 
 def _select_rows(data: np.ndarray, selector: np.ndarray, moving: NkiTensor) -> np.ndarray:

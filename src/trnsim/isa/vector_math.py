@@ -21,6 +21,7 @@ from trnsim.isa.operands import (
     one_psum,
     pick,
     scalar,
+    scratch,
     unpacked,
 )
 from trnsim.language.dtypes import to_f32
@@ -64,9 +65,12 @@ def tensor_tensor(
             made = ops.bitvec(alu, x, y, dst.dtype, "data2")
         else:
             with np.errstate(all="ignore"):
-                made = (
-                    ops.integer(alu, x, y, dst.dtype) if native and where == "gpsimd" else alu.fn(to_f32(x), to_f32(y))
-                )
+                if native and where == "gpsimd":
+                    made = ops.integer(alu, x, y, dst.dtype)
+                elif alu.fn is alu.ufunc:
+                    made = alu.ufunc(to_f32(x), to_f32(y), out=scratch(s, "pair", x.shape))
+                else:
+                    made = alu.fn(to_f32(x), to_f32(y))
         s.write(dst, made, "dst")
     else:
         s.write(dst, x, "dst")

@@ -105,7 +105,8 @@ def _default(default: Any) -> Any:
     return None if default.default_factory is dataclasses.MISSING else default.default_factory()
 
 
-_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+_BITWISE = ("and", "or", "xor", "lshift", "rshift")
 
 
 def without_operators(rule: str, what: str, hint: str) -> Any:
@@ -120,7 +121,7 @@ def without_operators(rule: str, what: str, hint: str) -> Any:
         return refuse
 
     def decorate(cls: Any) -> Any:
-        for name in _OPERATORS:
+        for name in _ARITHMETIC + _BITWISE:
             for method in (f"__{name}__", f"__r{name}__"):
                 setattr(cls, method, refusing(name))
         for name in ("neg", "abs", "invert", "lt", "le", "gt", "ge"):

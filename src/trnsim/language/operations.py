@@ -132,8 +132,19 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
 
 
 def _rows(x: NkiTensor, partitions: int) -> NkiTensor:
-    """One partition repeated over many. Engines cannot, so DMA writes it to HBM and reads it back for each of them."""
+    """One partition repeated over many: a product with ones on the Tensor Engine when a bank of PSUM holds it.
+
+    Other dtypes and sizes, and partitions the engine cannot start at, go to HBM and are read back for each partition.
+    """
     x = x if x.buffer is sbuf else copy(x)
+    bank = require_session("nl.broadcast_to").target.psum_bank_bytes
+    fits = x.free_size * x.itemsize <= bank and x.partition_start % 32 == 0 and x.dynamic is None
+    if fits and same(x.dtype, float32):
+        ones = tile((1, partitions), float32)
+        nisa.memset(ones, 1.0)
+        made = tile((partitions, *x.shape[1:]), float32, psum)
+        nisa.nc_matmul(made, ones, x)
+        return copy(made)
     scratch = tile(x.shape, x.dtype, MemoryRegion.private_hbm)
     nisa.dma_copy(scratch, x)
     dst = tile((partitions, *x.shape[1:]), x.dtype)

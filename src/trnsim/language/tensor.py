@@ -93,7 +93,7 @@ class NkiTensor(Access):
                 f"{self.name} decides a branch",
                 rule="tensor-condition",
                 got=self.name,
-                hint="what a tensor holds is not known while the kernel is compiled; test for a missing one with != None",
+                hint="its contents are not known while the kernel is compiled; test for a missing tensor with != None",
             )
         return bool(np.all(self.array != 0))
 

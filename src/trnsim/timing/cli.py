@@ -25,7 +25,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("kernel", help="module:kernel, or path/to/file.py:kernel")
     parser.add_argument("--shapes", default="", help="arguments, e.g. 8192x4096,8192x8192 or 128x512:float32,1x512")
     parser.add_argument("--dtype", default="float32", help="dtype of shapes that name none (default: float32)")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a keyword argument of the kernel")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a keyword argument of the kernel"
+    )
     parser.add_argument("--target", default=None, help="trn1, trn2 (default) or trn3")
     parser.add_argument("--cores", type=int, default=1, help="cores of the logical core, as in kernel[2]")
     parser.add_argument("--html", type=Path, help="write the timeline as one page")
@@ -57,16 +59,25 @@ def find(name: str) -> Any:
     """The kernel called ``module:name`` or ``file.py:name``."""
     module, colon, attribute = name.rpartition(":")
     if not colon or not module:
-        raise WrongArgument(f"{name!r} names no kernel", rule="kernel", got=name, limit="module:kernel", hint="write module:kernel or file.py:kernel")
+        raise WrongArgument(
+            f"{name!r} names no kernel",
+            rule="kernel",
+            got=name,
+            limit="module:kernel",
+            hint="write module:kernel or file.py:kernel",
+        )
     from trnsim.install import install
 
     install()
     if module.endswith(".py"):
         path = Path(module)
         if not path.exists():
-            raise WrongArgument(f"there is no file {module}", rule="kernel", got=module, hint="give the path of a Python file")
+            raise WrongArgument(
+                f"there is no file {module}", rule="kernel", got=module, hint="give the path of a Python file"
+            )
         spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = loaded
         spec.loader.exec_module(loaded)
@@ -75,10 +86,14 @@ def find(name: str) -> Any:
         try:
             loaded = importlib.import_module(module)
         except ModuleNotFoundError as error:
-            raise WrongArgument(f"{error}", rule="kernel", got=module, hint="give an importable module, or the path of a file") from None
+            raise WrongArgument(
+                f"{error}", rule="kernel", got=module, hint="give an importable module, or the path of a file"
+            ) from None
     found = getattr(loaded, attribute, None)
     if found is None:
-        raise WrongArgument(f"{module} has no {attribute}", rule="kernel", got=attribute, hint="name a kernel of the module")
+        raise WrongArgument(
+            f"{module} has no {attribute}", rule="kernel", got=attribute, hint="name a kernel of the module"
+        )
     return found
 
 
@@ -90,7 +105,13 @@ def shapes(text: str, dtype: str) -> list[np.ndarray]:
         try:
             shape = tuple(int(n) for n in extents.lower().split("x"))
         except ValueError:
-            raise WrongArgument(f"{part!r} is no shape", rule="shapes", got=part, limit="128x512 or 128x512:bfloat16", hint="write extents with x between them") from None
+            raise WrongArgument(
+                f"{part!r} is no shape",
+                rule="shapes",
+                got=part,
+                limit="128x512 or 128x512:bfloat16",
+                hint="write extents with x between them",
+            ) from None
         made.append(np.broadcast_to(np.zeros((), _dtype(named or dtype)), shape))
     return made
 
@@ -100,7 +121,9 @@ def _dtype(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(getattr(ml_dtypes, name, name))
     except TypeError:
-        raise WrongArgument(f"{name!r} is no dtype", rule="dtype", got=name, hint="use float32, bfloat16, float16, float8_e4m3, int32 …") from None
+        raise WrongArgument(
+            f"{name!r} is no dtype", rule="dtype", got=name, hint="use float32, bfloat16, float16, float8_e4m3, int32 …"
+        ) from None
 
 
 def options(pairs: list[str]) -> dict[str, Any]:

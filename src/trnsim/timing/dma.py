@@ -21,7 +21,7 @@ DMA_NAMES = frozenset(("dma_copy", "dma_transpose", "dma_compute"))
 
 
 class Transfer(NamedTuple):
-    """One DMA: bytes, descriptors, (engine, nanoseconds, packets) for each engine, and what the kernel said of issuing it."""
+    """One DMA: bytes, descriptors, (engine, nanoseconds, packets) of each engine, how the kernel wants it issued."""
 
     nbytes: int
     read: int
@@ -113,7 +113,9 @@ def _packet(nbytes: int, target: Target) -> float:
     return min(time.dma_packet + nbytes / time.dma_short_rate, time.dma_base + nbytes / time.dma_rate)
 
 
-def _spread(total: float, packets: float, chip: Layout | None, first: int, engines: int) -> tuple[tuple[int, float, float], ...]:
+def _spread(
+    total: float, packets: float, chip: Layout | None, first: int, engines: int
+) -> tuple[tuple[int, float, float], ...]:
     """Deal work to the engines that serve the partitions touched."""
     if chip is None:
         return tuple((e, total / engines, packets / engines) for e in range(engines))

@@ -116,7 +116,7 @@ class Meetings:
                 self._parties[key] = self._parties.get(key, 0) + 1
 
     def arrive(self, key: Any, who: Any, i: int, at: float) -> bool:
-        """``who`` comes to instruction ``i`` at ``at``; true when it need not wait. Lets the others go when it is the last."""
+        """``who`` comes to instruction ``i`` at ``at``. True when it need not wait: then the others are let go."""
         here = self._here.setdefault(key, [])
         here.append((who, i, at))
         if len(here) < self._parties.get(key, 1):

@@ -104,10 +104,17 @@ class Hazards:
                 track = self._open(region)
             writer = track.writer
             if writer:
-                for other in track.overlaps.of(number, region.operand):
+                near = track.overlaps.lists.get(number)
+                for other, _ in near if near is not None else track.overlaps.of(number, region.operand):
                     w = writer.get(other)
                     if w is not None:
                         deps[w] = RESULT
+            found = track.readers.get(number)
+            if found is None:
+                track.overlaps.of(number, region.operand)
+                track.readers[number] = [i]
+            elif found[-1] != i:
+                found.append(i)
         for number in writes:
             region = regions[number]
             track = tracks.get(region.key)
@@ -115,34 +122,25 @@ class Hazards:
                 track = self._open(region)
             if track.gate is not None:
                 self.gates.append(track.gate)
-            writer, readers, overlaps = track.writer, track.readers, track.overlaps
+            writer, readers = track.writer, track.readers
             # matmuls into one PSUM tile follow each other inside the Tensor Engine
             forward = on_tensor and region.operand.buffer == PSUM
-            for other in overlaps.of(number, region.operand):
+            near = track.overlaps.lists.get(number)
+            for other, covered in near if near is not None else track.overlaps.of(number, region.operand):
                 w = writer.get(other)
                 if w is not None:
-                    if forward and queue[w] == self.tensor:
-                        deps.setdefault(w, TURN)
-                    else:
-                        deps.setdefault(w, BYTES)
+                    if w not in deps:
+                        deps[w] = TURN if forward and queue[w] == self.tensor else BYTES
+                    if covered:
+                        del writer[other]
                 found = readers.get(other)
                 if found:
                     for r in found:
-                        deps.setdefault(r, BYTES)
-                if (w is not None or found) and overlaps.covers(number, other):
-                    writer.pop(other, None)
-                    readers.pop(other, None)
+                        if r not in deps:
+                            deps[r] = BYTES
+                    if covered:
+                        del readers[other]
             writer[number] = i
-        for number in reads:
-            key = regions[number].key
-            if key not in written:
-                continue
-            readers = tracks[key].readers
-            found = readers.get(number)
-            if found is None:
-                readers[number] = [i]
-            elif found[-1] != i:
-                found.append(i)
         for index in stream.after[i]:
             deps[stream.position(index)] = RESULT
         if stream.kinds[stream.kind[i]].ordered:
@@ -153,7 +151,11 @@ class Hazards:
             self._previous = -1
         deps.pop(i, None)
         last = stream.last
-        for number in (*reads, *writes):
+        for number in reads:
+            region = regions[number]
+            if last[region.uid] == i:
+                self._close(region)
+        for number in writes:
             region = regions[number]
             if last[region.uid] == i:
                 self._close(region)
@@ -202,7 +204,7 @@ class Hazards:
                 gate.end, gate.last = before.end, before.last
 
     def passed(self, p: int, ready: list[tuple[int, Gate]]) -> None:
-        """Instruction ``p`` has a time: open the gates that waited for it, adding to ``ready`` whom they let through."""
+        """Instruction ``p`` has a time: open gates that waited for it, adding to ``ready`` whom they let through."""
         for gate in self.watched.pop(p, ()):
             if self.end[p] > gate.end:
                 gate.end, gate.last = self.end[p], p

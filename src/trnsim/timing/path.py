@@ -15,7 +15,8 @@ class Step(NamedTuple):
     """An instruction on the critical path.
 
     ``reason`` is why it started when it did: its ``engine`` was taken by the step before, it waited for that step's
-    ``data`` or ``memory``, or nothing held it (``start``). ``decisive_s`` is the time from its start to that of the next step.
+    ``data`` or ``memory``, or nothing held it (``start``). ``decisive_s`` is the time from its start to the next
+    step's.
     """
 
     instruction: str
@@ -25,7 +26,7 @@ class Step(NamedTuple):
     end_s: float
     decisive_s: float
     reason: str
-    index: int
+    number: int
     core: int
 
 
@@ -57,7 +58,7 @@ def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, floa
             )
         )
         # how the step after this one waited for it decides what the time between them was
-        waited = s.reason[steps[-2].index] if len(steps) > 1 else None
+        waited = s.reason[steps[-2].number] if len(steps) > 1 else None
         _spend(spent, s, i, until - begin, waited)
         until = begin
         p = s.cause[i]

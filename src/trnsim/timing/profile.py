@@ -10,8 +10,8 @@ from typing import Any
 
 from trnsim.records import Record
 from trnsim.targets import Target
+from trnsim.timing.machine import schedule_all
 from trnsim.timing.report import Report, make_report
-from trnsim.timing.schedule import schedule_all
 from trnsim.timing.spill import spilled
 from trnsim.timing.stream import Stream
 
@@ -88,17 +88,18 @@ def profile(
 
     def play(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Report]:
         recorder = Recorder(params.target, progress)
+        trace: Any = recorder
         given: frozenset[int] = frozenset()
         crowded = not checks or ranks is not None
         if ranks is None:
-            launch = Launch(made, params, recorder, spills=True)  # type: ignore[arg-type]
+            launch = Launch(made, params, trace, spills=True)
             result = launch.run(args, kwargs)
             given = frozenset(storage.uid for storage in launch.arguments.storages)
             crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_partition_bytes
         else:
             every = simulate_ranks(
-                made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=recorder
-            )  # type: ignore[arg-type]
+                made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=trace
+            )
             result = every(*args, **kwargs)
         spills = 0
         streams = []
@@ -109,6 +110,8 @@ def profile(
         cores = 1 + max((core for _, core in recorder.streams), default=0)
         watch = None if progress is None else functools.partial(progress, "scheduling")
         schedules = schedule_all(streams, given=given, cores=cores, progress=watch)
-        return result, make_report(getattr(made, "__name__", "kernel"), params.target, len(streams) or 1, schedules, spills)
+        return result, make_report(
+            getattr(made, "__name__", "kernel"), params.target, len(streams) or 1, schedules, spills
+        )
 
     return run

@@ -5,40 +5,47 @@ from __future__ import annotations
 from trnsim.records import Operand
 from trnsim.timing.costs import itemsize
 
+# below this many regions all are looked at
+_FEW = 32
+
 
 class Overlaps:
     """Overlap and cover relations between the regions of one memory, each pair decided once.
 
-    Regions are found through a grid: one of length L lies in the one or two cells of width 2^k it touches, with 2^k >= L.
+    Regions are found through a grid: one of length L lies in the one or two cells of width 2^k >= L it touches.
     """
 
-    __slots__ = ("_cells", "_covers", "_levels", "_lists", "_operands")
+    __slots__ = ("_cells", "_levels", "_operands", "lists")
 
     def __init__(self) -> None:
         self._operands: dict[int, Operand] = {}
-        self._lists: dict[int, list[int]] = {}
-        self._covers: set[tuple[int, int]] = set()
+        self.lists: dict[int, list[tuple[int, bool]]] = {}
         self._cells: dict[tuple[int, int], list[int]] = {}
         self._levels: dict[int, int] = {}
 
-    def of(self, number: int, operand: Operand) -> list[int]:
-        """Known regions that share bytes with ``number``, itself included."""
-        found = self._lists.get(number)
+    def of(self, number: int, operand: Operand) -> list[tuple[int, bool]]:
+        """Known regions that share bytes with ``number``, itself first, and whether writing it overwrites them."""
+        found = self.lists.get(number)
         if found is None:
-            found = self._lists[number] = [number]
-            self._covers.add((number, number))
+            found = self.lists[number] = [(number, True)]
             for other in self._near(operand):
                 box = self._operands[other]
                 if overlap(operand, box):
-                    found.append(other)
-                    self._lists[other].append(number)
-                    if covers(operand, box):
-                        self._covers.add((number, other))
-                    if covers(box, operand):
-                        self._covers.add((other, number))
+                    found.append((other, covers(operand, box)))
+                    self.lists[other].append((number, covers(box, operand)))
             self._operands[number] = operand
-            self._place(number, operand)
+            if len(self._operands) >= _FEW:
+                self._grow()
         return found
+
+    def _grow(self) -> None:
+        """Put regions into the grid that are not there yet."""
+        if len(self._operands) == _FEW:
+            for number, operand in self._operands.items():
+                self._place(number, operand)
+        else:
+            number = next(reversed(self._operands))
+            self._place(number, self._operands[number])
 
     def _place(self, number: int, operand: Operand) -> None:
         level = (operand.end_byte - operand.first_byte).bit_length()
@@ -47,7 +54,7 @@ class Overlaps:
             self._cells.setdefault((level, cell), []).append(number)
 
     def _near(self, operand: Operand) -> list[int]:
-        if len(self._operands) < 32:
+        if len(self._operands) < _FEW:
             return list(self._operands)
         near: set[int] = set()
         for level in self._levels:
@@ -57,10 +64,6 @@ class Overlaps:
             for cell in range(first, last + 1):
                 near.update(self._cells.get((level, cell), ()))
         return sorted(near)
-
-    def covers(self, number: int, other: int) -> bool:
-        """True when writing ``number`` overwrites all of ``other``."""
-        return (number, other) in self._covers
 
 
 def _boxes(a: Operand, b: Operand) -> bool:

@@ -19,7 +19,7 @@ MANY_INSTRUCTIONS = 100_000
 
 
 class Use(NamedTuple):
-    """How much one engine or queue did: seconds busy (of all cores together), share of the active time, instructions."""
+    """How much an engine or queue did: seconds busy (all cores together), share of the active time, instructions."""
 
     busy_s: float
     utilisation: float
@@ -35,7 +35,7 @@ class Slice(NamedTuple):
     end_s: float
     line: str
     core: int
-    index: int
+    number: int
     detail: str
 
 
@@ -47,7 +47,8 @@ class Report:
         total_s: what a hardware profile calls total_time: preamble, kernel, postamble.
         active_s: first trigger to last data.
         benchmark_s: what a host-side benchmark of the kernel shows.
-        engines: use of ``tensor vector scalar gpsimd sync``, the DMA-issuing queues, and ``dma``: the busiest DMA engine.
+        engines: use of ``tensor vector scalar gpsimd sync``, of queues that issue DMA, and ``dma``: the busiest of its
+            engines.
         instructions: how many of each name.
         hbm_read_bytes, hbm_written_bytes: traffic of all cores.
         flops: of matrix products, transposes not counted; ``flops_per_s`` over the active time; ``peak_flops_per_s`` of
@@ -142,7 +143,7 @@ class Report:
         }
 
     def timeline(self) -> Iterator[Slice]:
-        """Every instruction and transfer as a bar; transfers are on tracks of their own beside the queues that issue them."""
+        """Every instruction and transfer as a bar; transfers have tracks of their own beside their queues."""
         for core, s in enumerate(self.schedules):
             stream = s.stream
             for i in range(len(stream)):
@@ -155,12 +156,14 @@ class Report:
                     continue
                 mode = MODES[s.mode[i]]
                 way = "load" if kind.transfer.load else "store"
-                yield Slice(queue, f"issue {way}", s.start[i] * 1e-9, (s.start[i] + s.issue(i)[0]) * 1e-9, line, core, i, why)
+                yield Slice(
+                    queue, f"issue {way}", s.start[i] * 1e-9, (s.start[i] + s.issue(i)[0]) * 1e-9, line, core, i, why
+                )
                 detail = f"{kind.transfer.nbytes} bytes in {kind.transfer.descriptors} descriptors, {mode}"
                 yield Slice(f"{way}s", kind.call.name, s.moving[i] * 1e-9, s.end[i] * 1e-9, line, core, i, detail)
 
     def save(self, path: str | Path) -> Path:
-        """Write the timeline: ``.html`` is one self-contained page, ``.pftrace`` opens in Perfetto, ``.json`` is `to_dict`."""
+        """Write a page (``.html``), a trace that opens in Perfetto (``.pftrace``) or `to_dict` (``.json``)."""
         path = Path(path)
         if path.suffix == ".html":
             from trnsim.trace import write_html
@@ -176,7 +179,11 @@ class Report:
             path.write_text(json.dumps(self.to_dict(), indent=2))
         else:
             raise WrongArgument(
-                f"{path.name} has the suffix {path.suffix!r}", rule="save", got=path.suffix, limit=[".html", ".pftrace", ".json"], hint="name the file x.html, x.pftrace or x.json"
+                f"{path.name} has the suffix {path.suffix!r}",
+                rule="save",
+                got=path.suffix,
+                limit=[".html", ".pftrace", ".json"],
+                hint="name the file x.html, x.pftrace or x.json",
             )
         return path
 
@@ -265,8 +272,11 @@ def _warnings(count: int, uncosted: dict[str, int], spills: int) -> list[str]:
         found.append(f"{name} has no cost law: {times} of them were counted as taking no time.")
     if count > MANY_INSTRUCTIONS:
         found.append(
-            f"{count:,} instructions: static loops are unrolled, and the compiler may take minutes; dynamic loops keep programs small."
+            f"{count:,} instructions: static loops are unrolled, and the compiler may take minutes; "
+            "dynamic loops keep programs small."
         )
     if spills:
-        found.append(f"Tensors alive together do not fit SBUF: {spills:,} transfers save them to HBM or load them again.")
+        found.append(
+            f"Tensors alive together do not fit SBUF: {spills:,} transfers save them to HBM or load them again."
+        )
     return found

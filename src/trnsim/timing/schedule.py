@@ -1,22 +1,22 @@
 """When each instruction runs.
 
 The stream of a core is played on its engines and DMA queues. The compiler's freedom is modelled by one rule: a queue
-takes the instruction that is ready and comes first in the program, looking at most `WINDOW` instructions past the oldest
-one that has not started; loads count as standing where their data is first needed. The rest is hardware: dependencies
-with semaphore latency, engines that take one instruction at a time, the Tensor Engine's clock, function tables, DMA.
+takes the instruction that is ready and comes first in the program, looking at most `WINDOW` instructions past the
+oldest one that has not started; loads count as standing where their data is first needed. The rest is hardware:
+dependencies with semaphore latency, engines that take one instruction at a time, the Tensor Engine's clock, function
+tables, DMA.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from trnsim.memory import HBM, SHARED_HBM
 from trnsim.targets import Target
 from trnsim.timing.costs import Uncosted
 from trnsim.timing.engines import DmaEngines, Meetings, Throttle
 from trnsim.timing.hazards import BYTES, RESULT, TURN, Gate, Hazards
+from trnsim.timing.order import places, results
 from trnsim.timing.stream import Kind, Stream
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma.sync", "dma.scalar", "cc")
@@ -33,14 +33,14 @@ REASONS = ("engine", "data", "memory", "start")
 STATIC, SWDGE, HWDGE = range(3)
 MODES = ("static", "swdge", "hwdge")
 
-_NEVER = float("inf")
+NEVER = float("inf")
 
 
 class Schedule:
     """The schedule of one core's stream. ``start[i]`` and ``end[i]`` are nanoseconds after the preamble.
 
-    ``cause[i]`` is the instruction that decided when ``i`` started, ``reason[i]`` how, ``moving[i]`` when the first byte
-    of a DMA moved.
+    ``cause[i]`` is the instruction that decided when ``i`` started, ``reason[i]`` how, ``moving[i]`` when the first
+    byte of a DMA moved.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Schedule:
         self.read_bytes = self.written_bytes = 0
         self.flops = 0
         self.sbuf_peak = self.psum_peak = 0
-        self._outside = given | _results(stream)
+        self._outside = given | results(stream)
         self._pe = Throttle(self.target.timing)
         self._dma = DmaEngines(self.target.timing, cores)
         self._meetings = meetings or Meetings(())
@@ -104,7 +104,7 @@ class Schedule:
         start, end, queue_of = self.start, self.end, self.queue
         cause, reason = self.cause, self.reason
         kind_of, fixed, sync = stream.kind, self._fixed, stream.sync
-        place = _places(stream)
+        place = places(stream)
         done = bytearray(n)
         hazards = Hazards(stream, queue_of, end, done, TENSOR)
         watched = hazards.watched
@@ -200,7 +200,7 @@ class Schedule:
                 waits[i] = missing
                 if not missing:
                     heappush(future[q], (latest, i))
-            q, at = -1, _NEVER
+            q, at = -1, NEVER
             for candidate in queues:
                 if available[candidate]:
                     t = free[candidate]
@@ -232,7 +232,7 @@ class Schedule:
                 reason[i] = FREE
             before[q] = i
             if sync and i in sync and not self._meetings.arrive(sync[i], self, i, at):
-                free[q] = _NEVER
+                free[q] = NEVER
                 continue
             free[q] = self._begin(i, q, at)
             finished(i)
@@ -244,8 +244,6 @@ class Schedule:
     def meet(self, i: int, at: float) -> None:
         """Whom instruction ``i`` waited for arrived at ``at``."""
         self._met.append((i, at))
-
-    # -- queues -------------------------------------------------------------------------------------------------------
 
     def _queue_of(self, kind: Kind) -> int:
         """The queue of a kind's instructions; -1 where each DMA has to be asked."""
@@ -279,8 +277,6 @@ class Schedule:
         if self.mode[i] == STATIC and self.target.generation > 2:
             return DMA_SYNC
         return DMA_SYNC if transfer.load else DMA_SCALAR
-
-    # -- running ------------------------------------------------------------------------------------------------------
 
     def _begin(self, i: int, q: int, at: float) -> float:
         """Run instruction ``i`` on queue ``q`` at ``at``; returns when the queue takes the next one."""
@@ -331,81 +327,3 @@ class Schedule:
         self.read_bytes += transfer.read
         self.written_bytes += transfer.written
         return at + busy
-
-
-def play_together(schedules: list[Schedule]) -> None:
-    """Play cores that meet each other, step by step in the order of time."""
-    steps = [schedule.play() for schedule in schedules]
-    heap: list[tuple[float, int]] = []
-    for number, step in enumerate(steps):
-        at = next(step, None)
-        if at is not None:
-            heap.append((at, number))
-    heapq.heapify(heap)
-    stalled: set[int] = set()
-    while heap or stalled:
-        if not heap:
-            # whoever waited has been met by now, or the simulation itself would have deadlocked
-            heap = [(0.0, number) for number in stalled]
-            stalled.clear()
-        _, number = heapq.heappop(heap)
-        at = next(steps[number], None)
-        if at is None:
-            continue
-        if at == _NEVER:
-            stalled.add(number)
-        else:
-            heapq.heappush(heap, (at, number))
-        for other in list(stalled):
-            if schedules[other]._met:
-                stalled.discard(other)
-                heapq.heappush(heap, (0.0, other))
-
-
-def _results(stream: Stream) -> frozenset[int]:
-    """HBM tensors a kernel writes without reading: what it returns."""
-    far = [region for region in stream.regions if region.operand.buffer in (HBM, SHARED_HBM)]
-    return frozenset({r.uid for r in far if r.written} - {r.uid for r in far if r.read})
-
-
-def _places(stream: Stream) -> list[int]:
-    """Where each instruction stands in the order of issue: loads stand before the first reader of their data."""
-    n = len(stream)
-    place = list(range(n))
-    waiting: dict[int, list[tuple[int, int]]] = {}
-    loads = [kind.transfer is not None and kind.transfer.load for kind in stream.kinds]
-    regions = stream.regions
-    for i in range(n):
-        if waiting:
-            for number in stream.reads[i]:
-                region = regions[number]
-                pending = waiting.get(region.uid)
-                if not pending:
-                    continue
-                box = region.operand
-                left = []
-                for load, other in pending:
-                    made = regions[other].operand
-                    if made.first_byte < box.end_byte and box.first_byte < made.end_byte:
-                        place[load] = i
-                    else:
-                        left.append((load, other))
-                if left:
-                    waiting[region.uid] = left
-                else:
-                    del waiting[region.uid]
-        if loads[stream.kind[i]]:
-            for number in stream.writes[i]:
-                waiting.setdefault(regions[number].uid, []).append((i, number))
-    return place
-
-
-def schedule_all(streams: list[Stream], *, given: frozenset[int], cores: int, progress: Any = None) -> list[Schedule]:
-    """Schedules of all cores of all ranks, in the order of ``streams``."""
-    meetings = Meetings(streams)
-    made = [Schedule(s, given=given, cores=cores, meetings=meetings, progress=progress) for s in streams]
-    if len(made) == 1:
-        made[0].run()
-    else:
-        play_together(made)
-    return made

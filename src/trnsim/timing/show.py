@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from trnsim.timing.path import grouped
@@ -41,7 +41,7 @@ def amount(n: float, unit: str) -> str:
 
 def place(line: str) -> str:
     """``file:number`` without its folders."""
-    return os.path.basename(line)
+    return PurePath(line).name
 
 
 def engine_name(name: str) -> str:
@@ -55,7 +55,11 @@ def headline(report: Report) -> str:
     if not path:
         return "The kernel issues no instructions."
     share = report.spent_s[report.binds] / path
-    what = f"the {engine_name(report.binds)} Engine" if report.binds in ("tensor", "vector", "scalar", "gpsimd") else report.binds
+    what = (
+        f"the {engine_name(report.binds)} Engine"
+        if report.binds in ("tensor", "vector", "scalar", "gpsimd")
+        else report.binds
+    )
     return f"Bound by {what}: {share:.0%} of the critical path."
 
 
@@ -71,29 +75,39 @@ def page(report: Report) -> str:
     ]
     for name, use in report.engines.items():
         bar = "█" * round(20 * min(1.0, use.utilisation))
-        out.append(f"{engine_name(name):<20}{seconds(use.busy_s):>11}{use.utilisation:>8.1%}  {use.instructions:>12,}  {bar}")
+        out.append(
+            f"{engine_name(name):<20}{seconds(use.busy_s):>11}{use.utilisation:>8.1%}  {use.instructions:>12,}  {bar}"
+        )
     moved = report.hbm_read_bytes + report.hbm_written_bytes
     rate = moved / report.active_s if report.active_s else 0.0
     sbuf = report.target.sbuf_partition_bytes
     out += [
         "",
-        f"HBM    {amount(report.hbm_read_bytes, 'B')} read, {amount(report.hbm_written_bytes, 'B')} written, {amount(rate, 'B/s')}",
+        f"HBM    {amount(report.hbm_read_bytes, 'B')} read, {amount(report.hbm_written_bytes, 'B')} written,"
+        f" {amount(rate, 'B/s')}",
     ]
     if report.flops:
         out.append(
-            f"Math   {amount(report.flops, 'FLOP')}, {amount(report.flops_per_s, 'FLOP/s')}: {report.fraction_of_peak:.1%} of the"
-            f" {amount(report.peak_flops_per_s * report.cores, 'FLOP/s')} peak, {report.intensity:.3g} FLOP per byte"
+            f"Math   {amount(report.flops, 'FLOP')}, {amount(report.flops_per_s, 'FLOP/s')}:"
+            f" {report.fraction_of_peak:.1%} of the {amount(report.peak_flops_per_s * report.cores, 'FLOP/s')} peak,"
+            f" {report.intensity:.3g} FLOP per byte"
         )
     out.append(
-        f"Memory {report.sbuf_bytes / 1024:.4g} of {sbuf / 1024:.4g} KiB of an SBUF partition, {report.psum_banks} of {report.target.psum_banks} PSUM banks"
+        f"Memory {report.sbuf_bytes / 1024:.4g} of {sbuf / 1024:.4g} KiB of an SBUF partition,"
+        f" {report.psum_banks} of {report.target.psum_banks} PSUM banks"
     )
     if report.spent_s:
         path = sum(report.spent_s.values())
-        shares = ", ".join(f"{engine_name(name)} {t / path:.0%}" for name, t in report.spent_s.items() if t / path >= 0.005)
+        shares = ", ".join(
+            f"{engine_name(name)} {t / path:.0%}" for name, t in report.spent_s.items() if t / path >= 0.005
+        )
         out += ["", f"Critical path: {shares}"]
         for step, count, took in grouped(report.critical_path)[:8]:
             times = f"{count:,} ×" if count > 1 else ""
-            out.append(f"{seconds(took):>11}{took / path:>7.1%}  {engine_name(step.engine):<18}{times:>9} {step.instruction:<20} {place(step.line)}")
+            out.append(
+                f"{seconds(took):>11}{took / path:>7.1%}  {engine_name(step.engine):<18}{times:>9}"
+                f" {step.instruction:<20} {place(step.line)}"
+            )
     out += _notes(report)
     return "\n".join(line.rstrip() for line in out)
 
@@ -101,9 +115,14 @@ def page(report: Report) -> str:
 def _notes(report: Report) -> list[str]:
     notes = []
     if report.throttled_s > 0.005 * report.active_s:
-        notes.append(f"The Tensor Engine lost {seconds(report.throttled_s)} at half clock; it speeds up once it is kept busy for 3.4 µs.")
+        notes.append(
+            f"The Tensor Engine lost {seconds(report.throttled_s)} at half clock;"
+            " it speeds up once it is kept busy for 3.4 µs."
+        )
     if report.table_loads > 1:
-        notes.append(f"{report.table_loads} activation-table loads of {seconds(report.target.timing.act_table * 1e-9)} each.")
+        notes.append(
+            f"{report.table_loads} activation-table loads of {seconds(report.target.timing.act_table * 1e-9)} each."
+        )
     if report.assumed > 0.05:
         notes.append(f"{report.assumed:.0%} of the engine time rests on costs without a public measurement.")
     notes += report.warnings

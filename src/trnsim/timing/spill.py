@@ -1,7 +1,7 @@
 """What the compiler does when tensors alive together do not fit SBUF: it sends some to HBM and brings them back.
 
-The tensor whose next use is farthest gives way. One that still holds what was loaded from HBM is dropped and loaded again;
-any other is saved first.
+The tensor whose next use is farthest gives way. One that still holds what was loaded from HBM is dropped and loaded
+again; any other is saved first.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ class _Spiller:
         columns = max(1, example.room // item)
         shape, strides = (rows, columns), (columns, 1)
         chip = Operand(uid, 0, rows, 0, example.room, SBUF, example.dtype, shape, strides, uid, example.room)
-        far = Operand(("spill", uid), 0, 1, 0, rows * example.room, HBM, example.dtype, shape, strides, -1 - uid, example.room)
+        far = Operand(
+            ("spill", uid), 0, 1, 0, rows * example.room, HBM, example.dtype, shape, strides, -1 - uid, example.room
+        )
         numbers = []
         for operand in (chip, far):
             numbers.append(len(stream.regions))
@@ -189,7 +191,13 @@ class _Spiller:
             region.read = region.written = True
             stream.regions.append(region)
         layouts = [Layout(o.buffer, o.dtype, o.shape, o.strides) for o in (chip, far)]
-        call = Call("spill" if save else "reload", "dma", (layouts[1] if save else layouts[0],), (layouts[0] if save else layouts[1],), {})
+        call = Call(
+            "spill" if save else "reload",
+            "dma",
+            (layouts[1] if save else layouts[0],),
+            (layouts[0] if save else layouts[1],),
+            {},
+        )
         kind = Kind(len(stream.kinds), call, Cost("dma", 0.0, 0.0), transfer_of(call, 0, stream.target))
         stream.kinds.append(kind)
         self._made[uid, save] = (kind.number, numbers[0], numbers[1])

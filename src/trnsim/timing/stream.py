@@ -1,4 +1,4 @@
-"""The instruction stream of one core in a compact form: costs and operands interned, one small entry per instruction."""
+"""The instruction stream of one core in a compact form: costs and operands interned, little kept per instruction."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Stream:
         self.last: dict[int, int] = {}
         self.sync: dict[int, Any] = {}
         self._layouts: dict[Layout, int] = {}
-        self._regions: dict[Operand, int] = {}
+        self._regions: dict[int, int] = {}
         self._kinds: dict[Any, Kind] = {}
         self._lines: dict[str, int] = {}
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -82,7 +82,7 @@ class Stream:
         writes, reads = [], []
         key: list[Any] = [record.name, record.engine]
         for operand in record.writes:
-            number = known.get(operand)
+            number = known.get(id(operand))
             if number is None:
                 number = self._region(operand)
             region = regions[number]
@@ -92,7 +92,7 @@ class Stream:
             key.append(region.layout)
         key.append(None)
         for operand in record.reads:
-            number = known.get(operand)
+            number = known.get(id(operand))
             if number is None:
                 number = self._region(operand)
             region = regions[number]
@@ -131,7 +131,8 @@ class Stream:
 
     def _region(self, operand: Operand) -> int:
         layout = Layout(operand.buffer, operand.dtype, operand.shape, operand.strides)
-        number = self._regions[operand] = len(self.regions)
+        # the region keeps the operand, so that its id stays its own
+        number = self._regions[id(operand)] = len(self.regions)
         self.regions.append(Region(number, operand, self._layouts.setdefault(layout, len(self._layouts))))
         return number
 

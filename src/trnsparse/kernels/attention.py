@@ -6,7 +6,7 @@ by the Tensor Engine for the product with v. The pattern is known when the kerne
 query keeps no key. Bound by the Vector and Scalar Engines.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, jit, load, nisa, nl, store, tiles
 from trnsparse.kernels._attention import _hide, _identity, _product, _Rows, _Turned
 
 WIDE = 3 * N_TILE
@@ -59,7 +59,9 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
     for i in range(len(pointers) - 1):
         here = slice(i * P_MAX, min((i + 1) * P_MAX, Q))
         size = min(P_MAX, Q - i * P_MAX)
-        top_sb, sum_sb = top_all[0:size, i : i + 1], sum_all[0:size, i : i + 1]
+        # Tiles of their own, collected at the end of the row: a row must not wait for the columns of another.
+        top_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+        sum_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
         q_sb = queries.columns(i * P_MAX, min((i + 1) * P_MAX, Q))
         groups = tiles(pointers[i + 1] - pointers[i], WIDE // P_MAX)
         if len(groups) == 0:
@@ -69,12 +71,16 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
         for w in groups:
             span = slice(pointers[i] + w.start, pointers[i] + w.stop)
             scores_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
-            weights_sb, factor_sb = _softmax(scores_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
-            to_hbm = out_hbm[here, 0:E] if w.index == len(groups) - 1 else None
-            waiting.append((weights_sb, factor_sb, columns[span], sum_sb, to_hbm, lonely))
-            # Engines run in order: the product of one group comes two groups later, so that no engine waits for it.
-            if len(waiting) > DEPTH:
+            # Engines run in order: the product of a group comes groups later, so that no engine waits for it, and before
+            # the softmax of this one, so that its PSUM is free first.
+            if len(waiting) >= DEPTH:
                 acc = _weighted(acc, waiting.pop(0), values, E)
+            weights_sb, factor_sb = _softmax(scores_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
+            done = None
+            if w.index == len(groups) - 1:
+                done = (out_hbm[here, 0:E], sum_sb, sum_all[0:size, i : i + 1], lonely)
+                nisa.tensor_copy(dst=top_all[0:size, i : i + 1], src=top_sb, engine=nisa.engine.gpsimd)
+            waiting.append((weights_sb, factor_sb, columns[span], done))
     for late in waiting:
         acc = _weighted(acc, late, values, E)
 
@@ -136,8 +142,8 @@ def _softmax(scores_ps, top_sb, sum_sb, first, lonely, dtype):
 
 def _weighted(acc, waiting, values, E):
     """Add the product of weights and values to a row; divide by the sum and store where the row is complete."""
-    weights_sb, factor_sb, columns, sum_sb, to_hbm, lonely = waiting
-    made = _product_with_values(weights_sb, values, columns, E)
+    weights_sb, factor_sb, columns, done = waiting
+    made = _product_with_values(weights_sb, values, columns, E, factor_sb is not None)
     size = weights_sb.shape[0]
     if factor_sb is not None:
         both_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
@@ -145,15 +151,17 @@ def _weighted(acc, waiting, values, E):
             dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=made
         )
         made = both_sb
-    elif to_hbm is None:
+    elif done is None:
         # The next product is in PSUM too, and an instruction reads one operand from there.
         acc_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
         nisa.tensor_copy(dst=acc_sb, src=made)
         made = acc_sb
-    if to_hbm is not None:
+    if done is not None:
+        to_hbm, sum_sb, kept_sb, lonely = done
         # A sum is at least 1, that of a query that keeps nothing 0: it becomes 0.5, and the result 0.
         if lonely:
             nisa.tensor_scalar(dst=sum_sb, data=sum_sb, op0=nl.maximum, operand0=0.5)
+        nisa.tensor_copy(dst=kept_sb, src=sum_sb, engine=nisa.engine.gpsimd)
         inverse_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
         nisa.reciprocal(dst=inverse_sb, data=sum_sb)
         out_sb = nl.ndarray((size, E), dtype=to_hbm.dtype, buffer=nl.sbuf)  # [q, E]
@@ -162,22 +170,25 @@ def _weighted(acc, waiting, values, E):
     return made
 
 
-def _product_with_values(weights_sb, values, columns, E):
+def _product_with_values(weights_sb, values, columns, E, online):
     """The product, in PSUM."""
     size, total = weights_sb.shape
     acc_ps = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.psum)  # [q, E]
-    for n in tiles(total, N_TILE):
+    bank = PSUM_BANK_BYTES // 2 if weights_sb.dtype in (nl.bfloat16, nl.float16) else PSUM_BANK_BYTES // 4
+    for n in tiles(total, bank):
         parts = tiles(n.size, P_MAX)
         turned_ps = nl.ndarray((P_MAX, len(parts), size), dtype=weights_sb.dtype, buffer=nl.psum)  # [k, b, q]
         turned_sb = nl.ndarray((P_MAX, len(parts), size), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
         for b in parts:
             here = slice(n.start + b.start, n.start + b.stop)
             nisa.nc_transpose(dst=turned_ps[0 : b.size, b.index, 0:size], data=weights_sb[:, here])
+        # The Scalar Engine copies what brings it level with the Vector Engine, which finds the largest scores.
         full = n.size // P_MAX
-        if full > 0:
-            # Every other copy goes to the Scalar Engine: the Vector Engine has the search for the largest score.
-            engine = nisa.engine.scalar if n.index % 2 == 0 else nisa.engine.vector
-            nisa.tensor_copy(dst=turned_sb[:, 0:full, :], src=turned_ps[:, 0:full, :], engine=engine)
+        cut = full if online else (full + 1) // 2
+        if cut > 0:
+            nisa.tensor_copy(dst=turned_sb[:, 0:cut, :], src=turned_ps[:, 0:cut, :], engine=nisa.engine.scalar)
+        if full > cut:
+            nisa.tensor_copy(dst=turned_sb[:, cut:full, :], src=turned_ps[:, cut:full, :], engine=nisa.engine.vector)
         if full < len(parts):
             rest = n.size - full * P_MAX
             nisa.tensor_copy(dst=turned_sb[0:rest, full, :], src=turned_ps[0:rest, full, :])

@@ -1,8 +1,8 @@
-"""out[I, A, X] = sum over m, n of left[M, I] right[N, A] e[M, N, X]: two contractions, nothing between them in HBM.
+"""out[O, A, X] = sum over m, n of left[M, O] right[N, A] e[M, N, X]: two contractions, nothing between them in HBM.
 
 For one tile of X at a time: tiles of e are the stationary operand against left, which gives half[x, n, i]; each i is
-transposed to [n, x] on the Tensor Engine and contracted with right. Transposed, it takes N * I * 4 bytes of SBUF in each
-partition, so I is cut into blocks where that exceeds HALF, and e is read once per block.
+transposed to [n, x] on the Tensor Engine and contracted with right. Transposed, it takes N * O * 4 bytes of SBUF in
+each partition, so O is cut into blocks where that exceeds HALF, and e is read once per block.
 Bound by the Tensor Engine on trn2 and trn3; on trn1 by DMA, whose rows here are one tile of X long.
 """
 
@@ -17,58 +17,77 @@ CHUNK = 16 * 1024
 @jit
 def ao_to_mo_transform(e_hbm, left_hbm, right_hbm):
     M, N, X = e_hbm.shape
-    M_left, I = left_hbm.shape
-    N_right, A = right_hbm.shape
-    require(M == M_left, f"e and left disagree on M: {M} and {M_left}")
-    require(N == N_right, f"e and right disagree on N: {N} and {N_right}")
-    out_hbm = nl.ndarray((I, A, X), dtype=nl.float32, buffer=nl.shared_hbm)  # [I, A, X]
+    L, orbitals = left_hbm.shape
+    R, A = right_hbm.shape
+    require(L == M, f"e and left disagree on M: {M} and {L}")
+    require(R == N, f"e and right disagree on N: {N} and {R}")
+    out_hbm = nl.ndarray((orbitals, A, X), dtype=nl.float32, buffer=nl.shared_hbm)  # [O, A, X]
     left_sb = []
     for m in tiles(M, K_TILE):
-        left_sb.append(load(left_hbm[m.span, 0:I]))  # [m, I]
+        left_sb.append(load(left_hbm[m.span, 0:orbitals]))  # [m, O]
     right_sb = []
     for n in tiles(N, K_TILE):
         right_sb.append(load(right_hbm[n.span, 0:A]))  # [n, A]
     # Buffers for all tiles: new ones would hold back the loads behind them until the last are read.
-    width = max(1, min(I, N_TILE, HALF // (4 * P_MAX * len(tiles(N, K_TILE)))))
+    width = max(1, min(orbitals, N_TILE, HALF // (4 * P_MAX * len(tiles(N, K_TILE)))))
     half_sb = nl.ndarray((min(X, P_MAX), min(N, K_TILE), width), dtype=nl.float32, buffer=nl.sbuf)  # [x, n, width]
     turned_sb = []
     for n in tiles(N, K_TILE):
         turned_sb.append(nl.ndarray((n.size, width, min(X, P_MAX)), dtype=nl.float32, buffer=nl.sbuf))  # [n, width, x]
-    for i in tiles(I, width):
+    before = None
+    for i in tiles(orbitals, width):
         for x in tiles(X, P_MAX):
             for n in tiles(N, K_TILE):
-                _first(half_sb, e_hbm, left_sb, i, n, x)
+                chunks = _chunks(M, i, n, x)
+                groups = [] if before is None or n.index > 0 else _groups(before)
+                # The second contraction of one tile keeps the Tensor Engine busy while the next tile is loaded.
+                for piece in range(max(len(chunks), len(groups))):
+                    if piece < len(groups):
+                        _second(out_hbm, turned_sb, right_sb, before, groups[piece])
+                    if piece < len(chunks):
+                        _first(half_sb, e_hbm, left_sb, i, n, x, chunks[piece])
                 _turn(turned_sb[n.index], half_sb, i, n, x)
-            _second(out_hbm, turned_sb, right_sb, i, x)
+            before = (i, x)
+    for group in _groups(before):
+        _second(out_hbm, turned_sb, right_sb, before, group)
     return out_hbm
 
 
-def _first(half_sb, e_hbm, left_sb, i, n, x):
-    """half[x, n, i] = sum over m of e[m, n, x] left[m, i]."""
+def _chunks(M, i, n, x):
+    """Pieces of a tile of n: multiples of what one bank of results holds, as many as the tiles of e have room for."""
+    bank = max(1, N_TILE // i.size)
+    room = max(1, CHUNK // (4 * x.size * len(tiles(M, K_TILE))))
+    return tiles(n.size, bank * max(1, room // bank))
+
+
+def _groups(tile):
+    """Orbitals i that fill a bank together with one tile of x."""
+    i, x = tile
+    return tiles(i.size, max(1, N_TILE // x.size))
+
+
+def _first(half_sb, e_hbm, left_sb, i, n, x, c):
+    """half[x, c, i] = sum over m of e[m, c, x] left[m, i], for a piece c of the tile n."""
     M = e_hbm.shape[0]
-    # As many n as one bank of results holds, or as the tiles of e have room for.
-    group = max(1, N_TILE // i.size)
-    chunk = max(1, CHUNK // (4 * x.size * len(tiles(M, K_TILE))))
-    for c in tiles(n.size, group * max(1, chunk // group)):
-        e_sb = []
-        for m in tiles(M, K_TILE):
-            tile_sb = nl.ndarray((m.size, c.size, x.size), dtype=e_hbm.dtype, buffer=nl.sbuf)  # [m, c, x]
-            # Rows are short and many: descriptors made before the launch cost GpSimd nothing.
-            rows = slice(n.start + c.start, n.start + c.stop)
-            nisa.dma_copy(dst=tile_sb, src=e_hbm[m.span, rows, x.span], dge_mode=nisa.dge_mode.none)
-            e_sb.append(tile_sb)
-        for g in tiles(c.size, group):
-            half_ps = nl.ndarray((x.size, g.size, i.size), dtype=nl.float32, buffer=nl.psum)  # [x, g, i]
-            for k in range(g.size):
-                for m in tiles(M, K_TILE):
-                    nisa.nc_matmul(
-                        dst=half_ps[:, k, :],
-                        stationary=e_sb[m.index][:, g.start + k, :],
-                        moving=left_sb[m.index][:, i.span],
-                        accumulate=m.index > 0,
-                    )
-            into = slice(c.start + g.start, c.start + g.stop)
-            _drain(half_sb[0 : x.size, into, 0 : i.size], half_ps, c.index + g.index)
+    rows = slice(n.start + c.start, n.start + c.stop)
+    e_sb = []
+    for m in tiles(M, K_TILE):
+        tile_sb = nl.ndarray((m.size, c.size, x.size), dtype=e_hbm.dtype, buffer=nl.sbuf)  # [m, c, x]
+        # Rows are short and many: descriptors made before the launch cost GpSimd nothing.
+        nisa.dma_copy(dst=tile_sb, src=e_hbm[m.span, rows, x.span], dge_mode=nisa.dge_mode.none)
+        e_sb.append(tile_sb)
+    for g in tiles(c.size, max(1, N_TILE // i.size)):
+        half_ps = nl.ndarray((x.size, g.size, i.size), dtype=nl.float32, buffer=nl.psum)  # [x, g, i]
+        for k in range(g.size):
+            for m in tiles(M, K_TILE):
+                nisa.nc_matmul(
+                    dst=half_ps[:, k, :],
+                    stationary=e_sb[m.index][:, g.start + k, :],
+                    moving=left_sb[m.index][:, i.span],
+                    accumulate=m.index > 0,
+                )
+        into = slice(c.start + g.start, c.start + g.stop)
+        _drain(half_sb[0 : x.size, into, 0 : i.size], half_ps, c.index + g.index)
 
 
 def _turn(turned_sb, half_sb, i, n, x):
@@ -80,23 +99,23 @@ def _turn(turned_sb, half_sb, i, n, x):
         _drain(turned_sb[:, some.span, 0 : x.size], turned_ps, some.index)
 
 
-def _second(out_hbm, turned_sb, right_sb, i, x):
-    """out[i, a, x] = sum over n of right[n, a] turned[n, i, x], several i side by side."""
+def _second(out_hbm, turned_sb, right_sb, tile, some):
+    """out[i, a, x] = sum over n of right[n, a] turned[n, i, x], for some i side by side."""
     A = out_hbm.shape[1]
-    for some in tiles(i.size, max(1, N_TILE // x.size)):
-        for a in tiles(A, M_TILE):
-            out_ps = nl.ndarray((a.size, some.size, x.size), dtype=nl.float32, buffer=nl.psum)  # [a, some, x]
-            for n in range(len(turned_sb)):
-                nisa.nc_matmul(
-                    dst=out_ps,
-                    stationary=right_sb[n][:, a.span],
-                    moving=turned_sb[n][:, some.span, 0 : x.size],
-                    accumulate=n > 0,
-                )
-            out_sb = nl.ndarray((a.size, some.size, x.size), dtype=nl.float32, buffer=nl.sbuf)  # [a, some, x]
-            _drain(out_sb, out_ps, a.index)
-            for s in range(some.size):
-                store(out_hbm[i.start + some.start + s, a.span, x.span], out_sb[:, s, :])
+    i, x = tile
+    for a in tiles(A, M_TILE):
+        out_ps = nl.ndarray((a.size, some.size, x.size), dtype=nl.float32, buffer=nl.psum)  # [a, some, x]
+        for n in range(len(turned_sb)):
+            nisa.nc_matmul(
+                dst=out_ps,
+                stationary=right_sb[n][:, a.span],
+                moving=turned_sb[n][:, some.span, 0 : x.size],
+                accumulate=n > 0,
+            )
+        out_sb = nl.ndarray((a.size, some.size, x.size), dtype=nl.float32, buffer=nl.sbuf)  # [a, some, x]
+        _drain(out_sb, out_ps, a.index)
+        for s in range(some.size):
+            store(out_hbm[i.start + some.start + s, a.span, x.span], out_sb[:, s, :])
 
 
 def _drain(dst_sb, src_ps, turn):

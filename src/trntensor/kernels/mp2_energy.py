@@ -1,8 +1,8 @@
 """out[0, 0:2] = sum over i, j, a, b of T[a, b]**2 / D[a, b] and of T[a, b] T[b, a] / D[a, b], with T = B[i] B[j].T.
 
-D = occ[i] + occ[j] - vir[a] - vir[b]. Pairs i < j count twice and are computed once. B is transposed into HBM once; then
-T lives in PSUM and SBUF only, and two numbers leave. With naux beyond a few hundred the Tensor Engine binds, so the
-reciprocals of D stay on the Vector Engine, which has the time; squares and sums are shared with the Scalar Engine.
+D = occ[i] + occ[j] - vir[a] - vir[b]. Pairs i < j count twice and are computed once. B is transposed into HBM once;
+then T lives in PSUM and SBUF only, and two numbers leave. With naux beyond a few hundred the Tensor Engine binds, so
+the reciprocals of D stay on the Vector Engine, which has the time; squares and sums are shared with the Scalar Engine.
 SBUF in each partition: up to RESIDENT bytes of B[i], a few tiles of 2 KiB. PSUM: four banks of T, two of its transpose.
 """
 
@@ -16,22 +16,22 @@ WIDTH = 4 * N_TILE
 
 @jit
 def mp2_energy(B_hbm, occ_hbm, vir_hbm, column_hbm):
-    O, V, X = B_hbm.shape
+    C, V, X = B_hbm.shape
     out_hbm = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [1, 2]
-    BT_hbm = nl.ndarray((O, X, V), dtype=B_hbm.dtype, buffer=nl.hbm)  # [O, X, V]
-    for i in range(O):
+    BT_hbm = nl.ndarray((C, X, V), dtype=B_hbm.dtype, buffer=nl.hbm)  # [C, X, V]
+    for i in range(C):
         _transpose(BT_hbm, B_hbm, i)
-    occ_sb = _on_every_partition(occ_hbm)  # [P, O]
+    occ_sb = _on_every_partition(occ_hbm)  # [P, C]
     vir_sb = _on_every_partition(vir_hbm)  # [P, V]
     column_sb = []
     for v in tiles(V, M_TILE):
         column_sb.append(load(column_hbm[v.span, 0:1]))  # [v, 1]
-    totals_sb = nl.ndarray((P_MAX, 2 * O), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 O]
-    for i in range(O):
+    totals_sb = nl.ndarray((P_MAX, 2 * C), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 C]
+    for i in range(C):
         _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i)
     parts_sb = nl.ndarray((P_MAX, 2), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2]
-    nisa.tensor_reduce(dst=parts_sb[:, 0:1], op=nl.add, data=totals_sb[:, 0:O], axis=1)
-    nisa.tensor_reduce(dst=parts_sb[:, 1:2], op=nl.add, data=totals_sb[:, O : 2 * O], axis=1)
+    nisa.tensor_reduce(dst=parts_sb[:, 0:1], op=nl.add, data=totals_sb[:, 0:C], axis=1)
+    nisa.tensor_reduce(dst=parts_sb[:, 1:2], op=nl.add, data=totals_sb[:, C : 2 * C], axis=1)
     ones_sb = _filled(P_MAX, 1, 1.0)  # [P, 1]
     sum_ps = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.psum)  # [1, 2]
     nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=parts_sb, accumulate=False)
@@ -75,19 +75,19 @@ def _transpose(BT_hbm, B_hbm, i):
 
 
 def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i):
-    """The sums of all pairs i <= j, into columns i and O + i of the totals."""
-    O, X, V = BT_hbm.shape
+    """The sums of all pairs i <= j, into columns i and C + i of the totals."""
+    C, X, V = BT_hbm.shape
     blocks = tiles(V, N_TILE)
     slots = 2 * len(blocks) * len(tiles(V, M_TILE))
-    pairs_sb = nl.ndarray((P_MAX, O), dtype=nl.float32, buffer=nl.sbuf)  # [P, O]
+    pairs_sb = nl.ndarray((P_MAX, C), dtype=nl.float32, buffer=nl.sbuf)  # [P, C]
     nisa.tensor_scalar(dst=pairs_sb, data=occ_sb, op0=nl.add, operand0=occ_sb[:, i : i + 1])
     left_sb = []
     if len(tiles(X, K_TILE)) * V * 4 <= RESIDENT:
         for k in tiles(X, K_TILE):
             left_sb.append(load(BT_hbm[i, k.span, 0:V]))  # [k, V]
-    square_sb = _filled(P_MAX, (O - i) * slots, 0.0)  # [P, slots]
-    cross_sb = _filled(P_MAX, (O - i) * slots, 0.0)  # [P, slots]
-    for j in range(i, O):
+    square_sb = _filled(P_MAX, (C - i) * slots, 0.0)  # [P, slots]
+    cross_sb = _filled(P_MAX, (C - i) * slots, 0.0)  # [P, slots]
+    for j in range(i, C):
         slot = (j - i) * slots
         for rows in blocks:
             for cols in blocks[rows.index :]:
@@ -100,7 +100,7 @@ def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i):
                     slot = _reduce(sums, t_sb, u_sb, rows, cols, 2.0, slot)
                     slot = _reduce(sums, u_sb, None, cols, rows, 0.0, slot)
     _weigh(totals_sb[:, i : i + 1], square_sb, slots)
-    _weigh(totals_sb[:, O + i : O + i + 1], cross_sb, slots)
+    _weigh(totals_sb[:, C + i : C + i + 1], cross_sb, slots)
 
 
 def _integrals(BT_hbm, left_sb, i, j, rows, cols):

@@ -1,6 +1,7 @@
 """Small kernels the timing tests profile."""
 
 import numpy as np
+
 import trnsim.isa as nisa
 import trnsim.language as nl
 from trnsim import jit, profile

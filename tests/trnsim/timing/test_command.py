@@ -3,11 +3,12 @@
 import json
 
 import pytest
+
 from trnsim.cli import main
 from trnsim.errors import WrongArgument
 from trnsim.timing.cli import Bar, options, shapes
 
-KERNEL = '''
+KERNEL = """
 import nki
 import nki.isa as nisa
 import nki.language as nl
@@ -21,7 +22,7 @@ def doubled(x, factor=2.0):
     nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=factor)
     nisa.dma_copy(dst=y, src=t)
     return y
-'''
+"""
 
 
 @pytest.fixture
@@ -34,12 +35,30 @@ def script(tmp_path):
 def test_it_prints_the_report_and_writes_the_pictures(script, tmp_path, capsys):
     page, trace, data = (tmp_path / name for name in ("x.html", "x.pftrace", "x.json"))
     status = main(
-        ["profile", f"{script}:doubled", "--shapes", "128x512", "--dtype", "bf16", "--target", "trn1", "--set", "factor=3.0", "--html", str(page), "--trace", str(trace), "--json", str(data)]
+        [
+            "profile",
+            f"{script}:doubled",
+            "--shapes",
+            "128x512",
+            "--dtype",
+            "bf16",
+            "--target",
+            "trn1",
+            "--set",
+            "factor=3.0",
+            "--html",
+            str(page),
+            "--trace",
+            str(trace),
+            "--json",
+            str(data),
+        ]
     )
     out = capsys.readouterr().out
     assert status == 0
     assert out.startswith("doubled, trn1: predicted ")
-    assert f"wrote {page}" in out and page.read_text().startswith("<!doctype html>")
+    assert f"wrote {page}" in out
+    assert page.read_text().startswith("<!doctype html>")
     assert trace.stat().st_size > 100
     assert json.loads(data.read_text())["target"] == "trn1"
 
@@ -61,7 +80,8 @@ def test_it_prints_the_report_and_writes_the_pictures(script, tmp_path, capsys):
 def test_mistakes_are_told_in_one_line(script, arguments, says, capsys):
     assert main(["profile", *(a.replace("{script}", str(script)) for a in arguments)]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("trnsim: ") and says in err
+    assert err.startswith("trnsim: ")
+    assert says in err
     assert "Traceback" not in err
 
 
@@ -98,4 +118,6 @@ def test_progress_shows_on_a_terminal_and_only_there(monkeypatch):
         bar("scheduling", 4096, 8192)
         bar.close()
     assert quiet.text == ""
-    assert "8,192 instructions" in shown.text and "50%" in shown.text and shown.text.endswith("\x1b[K")
+    assert "8,192 instructions" in shown.text
+    assert "50%" in shown.text
+    assert shown.text.endswith("\x1b[K")

@@ -1,10 +1,12 @@
 """Cost laws against published measurements, and no instruction without a law."""
 
 import pytest
+
 import trnsim.collectives
 import trnsim.isa
 from trnsim import TARGETS
-from trnsim.timing.costs import LAWS, Call, Layout, Uncosted, cost_of, itemsize, table_of
+from trnsim.timing.compute import table_of
+from trnsim.timing.costs import LAWS, Call, Layout, Uncosted, cost_of, itemsize
 from trnsim.timing.dma import DMA_NAMES
 
 TRN1, TRN2, TRN3 = (TARGETS[name] for name in ("trn1", "trn2", "trn3"))
@@ -19,6 +21,9 @@ def cost(name, engine, writes, reads, target=TRN2, **info):
 
 
 # instruction, engine, destination, sources, options, measured latency and interval in ns (None: not published)
+PSUM = layout(512, buffer="psum")
+BF16 = [layout(128, "bfloat16"), layout(512, "bfloat16")]
+SHORT = [layout(128, "bfloat16"), layout(128, "bfloat16")]
 PROBES = [
     ("tensor_copy", "vector", layout(512), [layout(512, buffer="psum")], {}, 156 + 1.042 * 512, 75 + 1.042 * 512),
     ("tensor_copy", "vector", layout(512), [layout(512)], {}, 156 + 0.521 * 512, None),
@@ -30,7 +35,7 @@ PROBES = [
     ("tensor_reduce", "vector", layout(1), [layout(8)], {}, 155 + 1.042 * 8, 67 + 1.042 * 8),
     ("tensor_scalar", "vector", layout(512), [layout(512)], {}, 160 + 0.521 * 512, None),
     ("tensor_scalar", "vector", layout(512), [layout(512), layout(1)], {}, 214 + 0.521 * 512, 396),
-    ("tensor_scalar", "vector", layout(512), [layout(512, buffer="psum"), layout(1)], {}, 216 + 1.042 * 512, 135 + 1.042 * 512),
+    ("tensor_scalar", "vector", layout(512), [PSUM, layout(1)], {}, 216 + 1.042 * 512, 135 + 1.042 * 512),
     ("tensor_tensor", "vector", layout(512), [layout(512), layout(512)], {}, 159 + 1.042 * 512, None),
     ("tensor_tensor", "vector", layout(512, "bfloat16"), [layout(512, "bfloat16")] * 2, {}, 161 + 0.517 * 512, None),
     ("tensor_tensor_scan", "vector", layout(512), [layout(512), layout(512)], {}, 158 + 2.083 * 512, None),
@@ -39,8 +44,8 @@ PROBES = [
     ("affine_select", "gpsimd", layout(512), [layout(512)], {}, 177 + 0.846 * 512, None),
     ("activation", "scalar", layout(512), [layout(512), layout(1)], {"op": "exp"}, 706, 612),
     ("activation", "scalar", layout(512), [layout(512, buffer="psum"), layout(1)], {"op": "exp"}, 686, 570),
-    ("nc_matmul", "tensor", layout(512, buffer="psum"), [layout(128, "bfloat16"), layout(512, "bfloat16")], {}, 379, 216),
-    ("nc_matmul", "tensor", layout(128, buffer="psum"), [layout(128, "bfloat16"), layout(128, "bfloat16")], {}, 219, 56),
+    ("nc_matmul", "tensor", PSUM, BF16, {}, 379, 216),
+    ("nc_matmul", "tensor", layout(128, buffer="psum"), SHORT, {}, 219, 56),
     ("nc_matmul", "tensor", layout(512, buffer="psum"), [layout(128), layout(512)], {}, 2 * 429 + 165, 2 * 429),
     ("nc_matmul", "tensor", layout(128, buffer="psum"), [layout(128), layout(128)], {"is_transpose": True}, 272, 109),
 ]  # fmt: skip
@@ -82,7 +87,16 @@ def test_faster_dtypes_and_modes_of_the_tensor_engine():
     assert interval(layout(128), layout(512)) == pytest.approx(4 * bf16, rel=0.02)
     pairs = interval(layout(256, "float8_e4m3"), layout(1024, "float8_e4m3"), perf_mode="double_row")
     assert pairs == pytest.approx(bf16)
-    assert cost("nc_matmul", "tensor", [layout(512, buffer="psum")], [layout(256, "float8_e4m3"), layout(1024, "float8_e4m3")], perf_mode="double_row").flops == 2 * 256 * 128 * 512
+    assert (
+        cost(
+            "nc_matmul",
+            "tensor",
+            [layout(512, buffer="psum")],
+            [layout(256, "float8_e4m3"), layout(1024, "float8_e4m3")],
+            perf_mode="double_row",
+        ).flops
+        == 2 * 256 * 128 * 512
+    )
     assert interval(layout(128, "bfloat16"), layout(1, "bfloat16")) == pytest.approx(64 / 2.4 + 3)
     assert interval(layout(128, "bfloat16"), layout(128, "bfloat16", step=64)) == pytest.approx(2 * 128 / 2.4 + 3)
 
@@ -97,12 +111,16 @@ def test_strided_operands_halve_the_rate():
 
 
 def test_trn3_scalar_engine_doubles_for_sixteen_bits():
-    half, full = (cost("tensor_copy", "scalar", [layout(4096, d)], [layout(4096, d)], TRN3).busy for d in ("bfloat16", "float32"))
+    half, full = (
+        cost("tensor_copy", "scalar", [layout(4096, d)], [layout(4096, d)], TRN3).busy for d in ("bfloat16", "float32")
+    )
     assert full - TRN3.timing.scalar_issue == pytest.approx(2 * (half - TRN3.timing.scalar_issue))
 
 
 def test_left_open_trn1_copies_on_the_scalar_engine_and_trn2_on_the_vector_engine():
-    made = {t.name: cost("tensor_copy", "vector", [layout(8)], [layout(8)], t, free=True).engine for t in (TRN1, TRN2, TRN3)}
+    made = {
+        t.name: cost("tensor_copy", "vector", [layout(8)], [layout(8)], t, free=True).engine for t in (TRN1, TRN2, TRN3)
+    }
     assert made == {"trn1": "scalar", "trn2": "vector", "trn3": "vector"}
     assert cost("tensor_copy", "vector", [layout(8)], [layout(8)], TRN1, free=False).engine == "vector"
 
@@ -121,6 +139,9 @@ def test_collectives_grow_with_ranks_and_bytes():
     assert took(8, 512) < took(8, 65536)
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2), ("float8_e4m3", 1), ("float8_e5m2_x4", 4), ("float4_e2m1fn_x4", 2), ("uint8", 1)])
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float32", 4), ("bfloat16", 2), ("float8_e4m3", 1), ("float8_e5m2_x4", 4), ("float4_e2m1fn_x4", 2), ("uint8", 1)],
+)
 def test_item_sizes(dtype, size):
     assert itemsize(dtype) == size

@@ -1,6 +1,7 @@
 """Descriptors, packets, engines."""
 
 import pytest
+
 from trnsim import TARGETS
 from trnsim.targets import TRN1, TRN2
 from trnsim.timing.costs import Call, Layout

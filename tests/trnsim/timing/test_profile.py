@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 import torch
+
 import trnsim
 import trnsim.isa as nisa
 import trnsim.language as nl
@@ -20,23 +21,27 @@ def test_timing_only_needs_no_values_and_agrees_with_a_full_run():
     np.testing.assert_allclose(made, a.T @ b, rtol=1e-4, atol=1e-4)
     empty, light = trnsim.profile(matmul.tiled, target="trn2", numerics=False)(shaped(256, 512), shaped(256, 512))
     assert light.to_dict() == full.to_dict()
-    assert empty.shape == (512, 512) and empty.dtype == np.float32
+    assert empty.shape == (512, 512)
+    assert empty.dtype == np.float32
 
 
 def test_torch_and_meta_tensors_in_torch_tensors_out():
     a = torch.ones(128, 512)
     made, report = trnsim.profile(streams.add_tiles, target="trn2")(a, a)
-    assert isinstance(made, torch.Tensor) and float(made.sum()) == 2 * 128 * 512
+    assert isinstance(made, torch.Tensor)
+    assert float(made.sum()) == 2 * 128 * 512
     meta = torch.empty(128, 512, device="meta")
     result, light = trnsim.profile(streams.add_tiles, target="trn2", numerics=False)(meta, meta)
-    assert result.is_meta and result.shape == (128, 512)
+    assert result.is_meta
+    assert result.shape == (128, 512)
     assert light.total_s == report.total_s
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
 def test_every_target_is_predicted(target):
     _, report = trnsim.profile(streams.exp, target=target, numerics=False)(shaped(128, 2048))
-    assert report.target.name == target and 1e-6 < report.active_s < 1e-4
+    assert report.target.name == target
+    assert 1e-6 < report.active_s < 1e-4
 
 
 def test_platform_target_and_rules_are_those_of_simulate():
@@ -61,7 +66,8 @@ def test_progress_is_told():
         shaped(12800, 1), shaped(12800, 1), rows=4
     )
     phases = [phase for phase, _, _ in seen]
-    assert phases == sorted(phases) and set(phases) == {"recording", "scheduling"}
+    assert phases == sorted(phases)
+    assert set(phases) == {"recording", "scheduling"}
     assert all(done <= total for phase, done, total in seen if phase == "scheduling")
 
 

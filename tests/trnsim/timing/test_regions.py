@@ -4,6 +4,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from trnsim.records import Operand
 from trnsim.timing.regions import Overlaps, covers, dense, overlap
 
@@ -14,7 +15,19 @@ def operand(offset, shape, strides, buffer="private_hbm", partition=0):
     extent = sum(s * (n - 1) for s, n in zip(strides, shape, strict=True)) + 1
     if buffer == "sbuf":
         extent = sum(s * (n - 1) for s, n in zip(strides[1:], shape[1:], strict=True)) + 1
-        return Operand("sbuf", partition, partition + shape[0], offset * ITEM, (offset + extent) * ITEM, buffer, "float32", shape, strides, 0, 1 << 16)
+        return Operand(
+            "sbuf",
+            partition,
+            partition + shape[0],
+            offset * ITEM,
+            (offset + extent) * ITEM,
+            buffer,
+            "float32",
+            shape,
+            strides,
+            0,
+            1 << 16,
+        )
     return Operand(0, 0, 1, offset * ITEM, (offset + extent) * ITEM, buffer, "float32", shape, strides, 0, 1 << 16)
 
 
@@ -22,7 +35,9 @@ def touched(o):
     low = 1 if o.buffer == "sbuf" else 0
     axes = [range(n) for n in o.shape[low:]]
     first = o.first_byte // ITEM
-    free = {first + sum(i * s for i, s in zip(index, o.strides[low:], strict=True)) for index in itertools.product(*axes)}
+    free = {
+        first + sum(i * s for i, s in zip(index, o.strides[low:], strict=True)) for index in itertools.product(*axes)
+    }
     rows = range(o.first_partition, o.end_partition)
     return set(itertools.product(rows, free))
 
@@ -41,7 +56,11 @@ chips = st.builds(
 )  # fmt: skip
 
 
-@given(st.one_of(st.tuples(blocks, blocks), st.tuples(strided, strided), st.tuples(chips, chips), st.tuples(blocks, strided)))
+@given(
+    st.one_of(
+        st.tuples(blocks, blocks), st.tuples(strided, strided), st.tuples(chips, chips), st.tuples(blocks, strided)
+    )
+)
 def test_overlap_is_exact(pair):
     a, b = pair
     assert overlap(a, b) == bool(touched(a) & touched(b))
@@ -62,4 +81,6 @@ def test_the_grid_finds_every_overlap(operands):
     for i, o in enumerate(operands):
         known.of(i, o)
     for i, o in enumerate(operands):
-        assert set(known.of(i, o)) == {j for j, p in enumerate(operands) if i == j or overlap(o, p)}
+        found = dict(known.of(i, o))
+        assert set(found) == {j for j, p in enumerate(operands) if i == j or overlap(o, p)}
+        assert all(covered == (i == j or covers(o, operands[j])) for j, covered in found.items())

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 import trnsim
 import trnsim.isa as nisa
 import trnsim.language as nl
@@ -74,15 +75,29 @@ def test_the_tutorial_tells_its_stages_apart():
     ]
     times = [r.total_s for r in reports]
     assert times == sorted(times, reverse=True)
-    assert reports[0].binds == "DMA issue" and reports[-1].binds == "tensor"
+    assert reports[0].binds == "DMA issue"
+    assert reports[-1].binds == "tensor"
 
 
 def test_the_page_reads_well(gemm):
     page = str(gemm)
     lines = page.splitlines()
-    assert lines[0].startswith("hoisted, trn2: predicted ") and "active" in lines[0]
-    assert lines[1].startswith("Bound by ") and lines[1].endswith("% of the critical path.")
-    for word in ("Tensor", "Vector", "GpSimd", "DMA engines", "HBM", "Math", "Memory", "Critical path:", "nc_matmul", "matmul.py:"):
+    assert lines[0].startswith("hoisted, trn2: predicted ")
+    assert "active" in lines[0]
+    assert lines[1].startswith("Bound by ")
+    assert lines[1].endswith("% of the critical path.")
+    for word in (
+        "Tensor",
+        "Vector",
+        "GpSimd",
+        "DMA engines",
+        "HBM",
+        "Math",
+        "Memory",
+        "Critical path:",
+        "nc_matmul",
+        "matmul.py:",
+    ):
         assert word in page
     assert max(map(len, lines)) <= 132
     assert "measured" not in page
@@ -100,7 +115,9 @@ def test_to_dict_has_stable_keys_and_is_json(gemm):
 
 
 def test_high_water_marks():
-    report = report_of(searched.resident.function, shaped(512, 512, dtype=np.float32), shaped(512, 512, dtype=np.float32), banks=2)
+    report = report_of(
+        searched.resident.function, shaped(512, 512, dtype=np.float32), shaped(512, 512, dtype=np.float32), banks=2
+    )
     assert report.psum_banks == 2
     # aT and b 8 KiB each, the result another 8 KiB
     assert report.sbuf_bytes == 3 * 4 * 512 * 4
@@ -140,13 +157,15 @@ def test_many_instructions_are_warned_of(monkeypatch):
 
 def test_an_empty_kernel():
     report = report_of(lambda x: x, shaped(4, 4))
-    assert report.active_s == 0 and report.binds == "nothing"
+    assert report.active_s == 0
+    assert report.binds == "nothing"
     assert "no instructions" in str(report)
 
 
 def test_save_refuses_other_suffixes(gemm, tmp_path):
     with pytest.raises(WrongArgument) as caught:
         gemm.save(tmp_path / "x.png")
-    assert caught.value.got == ".png" and caught.value.rule == "save"
+    assert caught.value.got == ".png"
+    assert caught.value.rule == "save"
     assert ".pftrace" in str(caught.value)
     assert json.loads(gemm.save(tmp_path / "x.json").read_text())["kernel"] == "hoisted"

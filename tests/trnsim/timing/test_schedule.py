@@ -1,7 +1,10 @@
 """What waits for what."""
 
+import itertools
+
 import numpy as np
 import pytest
+
 import trnsim.isa as nisa
 import trnsim.language as nl
 from tests.trnsim.timing.kernels import report_of, shaped, spans, starts, tile, zeroed
@@ -20,7 +23,7 @@ def test_a_reader_waits_for_the_writer_and_a_semaphore():
         return x
 
     report = report_of(kernel, shaped(1, 1))
-    (_, act), = spans(report, "activation")
+    ((_, act),) = spans(report, "activation")
     assert starts(report, "tensor_reduce") == [pytest.approx(act + TIME.semaphore)]
 
 
@@ -36,9 +39,10 @@ def test_independent_engines_run_at_the_same_time_and_one_engine_in_turn():
 
     report = report_of(kernel, shaped(1, 1))
     scalar, vector = spans(report, "activation"), spans(report, "tensor_reduce")
-    assert scalar[0][0] < vector[0][1] and vector[0][0] < scalar[0][1]
+    assert scalar[0][0] < vector[0][1]
+    assert vector[0][0] < scalar[0][1]
     for bars in (scalar, vector):
-        assert all(later[0] > earlier[0] for earlier, later in zip(bars, bars[1:], strict=False))
+        assert all(later[0] > earlier[0] for earlier, later in itertools.pairwise(bars))
 
 
 def _pipeline(reuse):
@@ -116,7 +120,7 @@ def test_an_idle_tensor_engine_slows_down_again():
             nisa.nc_matmul(dst=c, stationary=a, moving=b, accumulate=k > 0)
         slow = zeroed(128, 8192)
         nisa.tensor_reduce(dst=b[:, 0:1], op=nl.add, data=slow, axis=1)
-        for k in range(3):
+        for _ in range(3):
             nisa.nc_matmul(dst=c, stationary=a, moving=b, accumulate=True)
         return x
 
@@ -204,7 +208,12 @@ def test_who_writes_descriptors():
         return [(MODES[m], QUEUES[q]) for m, q in zip(s.mode, s.queue, strict=True)]
 
     unknown, hardware = nisa.dge_mode.unknown, nisa.dge_mode.hwdge
-    assert modes("trn2", unknown) == [("swdge", "gpsimd"), ("hwdge", "dma.scalar"), ("hwdge", "dma.sync"), ("swdge", "gpsimd")]
+    assert modes("trn2", unknown) == [
+        ("swdge", "gpsimd"),
+        ("hwdge", "dma.scalar"),
+        ("hwdge", "dma.sync"),
+        ("swdge", "gpsimd"),
+    ]
     assert modes("trn2", hardware)[0] == ("hwdge", "dma.sync")
     assert {m for m, _ in modes("trn1", unknown)} == {"static"}
 
@@ -257,7 +266,8 @@ def test_tensors_that_do_not_fit_are_loaded_again_and_said_so():
         return y
 
     fits, spills = (report_of(kernel, shaped(128, 9 * 8192), count=c) for c in (6, 9))
-    assert fits.hbm_read_bytes == 6 * 128 * 8192 * 4 and not fits.warnings
+    assert fits.hbm_read_bytes == 6 * 128 * 8192 * 4
+    assert not fits.warnings
     assert spills.hbm_read_bytes > 9 * 128 * 8192 * 4
     assert "do not fit SBUF" in spills.warnings[0]
 
@@ -273,7 +283,8 @@ def test_dirty_tensors_are_saved_before_they_give_way():
         return y
 
     report = report_of(kernel, shaped(1, 1))
-    assert report.instructions["spill"] >= 2 and report.instructions["reload"] >= 2
+    assert report.instructions["spill"] >= 2
+    assert report.instructions["reload"] >= 2
     assert report.hbm_written_bytes > 2 * 128 * 8192 * 4
 
 

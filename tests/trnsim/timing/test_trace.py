@@ -1,13 +1,16 @@
 """Pictures: the Perfetto trace parses, the page works in a browser."""
 
+import itertools
 import json
 import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
+
 import trnsim
-from benchmarks.calibration import attention, searched
+from benchmarks.calibration import attention, matmul
 from tests.trnsim.timing.kernels import shaped
 from trnsim.trace import lanes
 
@@ -23,9 +26,12 @@ def test_bars_on_a_track_do_not_overlap(report):
     tracks = lanes(report)
     assert {"Tensor", "Vector", "Scalar", "GpSimd", "loads", "stores"} <= {name for _, name in tracks}
     for bars in tracks.values():
-        for before, after in zip(bars, bars[1:], strict=False):
+        for before, after in itertools.pairwise(bars):
             assert before.end_s <= after.start_s + 1e-15
-    assert sum(len(bars) for (_, name), bars in tracks.items() if name == "Tensor") == report.engines["tensor"].instructions
+    assert (
+        sum(len(bars) for (_, name), bars in tracks.items() if name == "Tensor")
+        == report.engines["tensor"].instructions
+    )
 
 
 def _fields(data):
@@ -80,7 +86,9 @@ def test_the_perfetto_trace_has_a_track_per_engine_and_lines_on_slices(report, t
 
 
 def test_perfetto_itself_reads_the_trace(report, tmp_path):
-    trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="the trace extra is not installed")
+    trace = pytest.importorskip(
+        "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="the trace extra is not installed"
+    )
     read = trace.Trace()
     read.ParseFromString(report.save(tmp_path / "x.pftrace").read_bytes())
     begins = [p for p in read.packet if p.HasField("track_event") and p.track_event.type == 1]
@@ -91,33 +99,44 @@ def test_the_page_is_self_contained(report, tmp_path):
     page = report.save(tmp_path / "x.html").read_text()
     assert not re.search(r"(src|href)=|https?://|@import|url\(", page)
     data = json.loads(re.search(r"const D = (.*);\n", page)[1])
-    assert data["kernel"] == "fused" and data["headline"].startswith("Bound by")
+    assert data["kernel"] == "fused"
+    assert data["headline"].startswith("Bound by")
     assert {track["name"] for track in data["tracks"]} >= {"Tensor", "Vector", "Scalar", "loads"}
     assert any(bar[5] for track in data["tracks"] for bar in track["bars"])
 
 
 def test_dense_timelines_are_thinned(report, tmp_path, monkeypatch):
     monkeypatch.setattr("trnsim.trace.MOST_BARS", 10)
-    dense = trnsim.profile(searched.resident, target="trn2", numerics=False)(shaped(1024, 1024), shaped(1024, 1024))[1]
+    many = shaped(2048, 2048, dtype=np.float16)
+    dense = trnsim.profile(matmul.fully_blocked, target="trn2", numerics=False)(many, many)[1]
     page = dense.save(tmp_path / "x.html").read_text()
     data = json.loads(re.search(r"const D = (.*);\n", page)[1])
-    assert data["merged"] and any("×" in name for name in data["names"])
+    assert data["merged"]
+    assert any("×" in name for name in data["names"])
 
 
 PROBE = """<script>
 addEventListener("load", () => {
   const canvas = document.getElementById("c"), span = () => canvas.dataset.to - canvas.dataset.from, before = span();
-  const shade = () => { const g = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data; let n = 0; for (let i = 3; i < g.length; i += 4) if (g[i]) n++; return n; };
+  const shade = () => {
+    const g = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    let n = 0;
+    for (let i = 3; i < g.length; i += 4) if (g[i]) n++;
+    return n;
+  };
   const painted = shade();
   document.getElementById("in").click();
   const zoomed = span();
   const box = canvas.getBoundingClientRect();
-  canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -1, clientX: box.left + box.width / 2, clientY: box.top + 40, cancelable: true }));
+  const middle = { clientX: box.left + box.width / 2, clientY: box.top + 40 };
+  canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -1, cancelable: true, ...middle }));
   const wheeled = span();
   document.getElementById("all").click();
   const out = document.createElement("pre");
   out.id = "probe";
-  out.textContent = JSON.stringify({ painted, before, zoomed, wheeled, after: span(), rows: document.querySelectorAll("#path tr").length, uses: document.querySelectorAll(".use").length, roof: !!document.querySelector("#roof svg circle") });
+  const count = what => document.querySelectorAll(what).length;
+  const counts = { rows: count("#path tr"), uses: count(".use"), roof: count("#roof svg circle") };
+  out.textContent = JSON.stringify({ painted, before, zoomed, wheeled, after: span(), ...counts });
   document.body.append(out);
 });
 </script>"""
@@ -128,11 +147,23 @@ addEventListener("load", () => {
 def test_the_page_draws_and_zooms_in_a_real_browser(report, tmp_path):
     page = report.save(tmp_path / "x.html")
     page.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=4000", "--window-size=1400,900", "--dump-dom", page.as_uri()]
+    command = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--virtual-time-budget=4000",
+        "--window-size=1400,900",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     seen = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', made, re.S)[1])
     assert seen["painted"] > 5000
     assert seen["zoomed"] == pytest.approx(seen["before"] / 2, rel=0.05)
     assert seen["wheeled"] < seen["zoomed"]
     assert seen["after"] == pytest.approx(seen["before"])
-    assert seen["rows"] > 3 and seen["uses"] >= 5 and seen["roof"]
+    assert seen["rows"] > 3
+    assert seen["uses"] >= 5
+    assert seen["roof"]

@@ -1,0 +1,30 @@
+"""``trnrand.gamma`` beside NumPy and torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from benchmarks.registry import Bench, Peer
+from benchmarks.trnrand._common import case
+from trnrand import Generator
+
+N = 10**6
+_generator = Generator(1)
+_numpy = np.random.default_rng(1)
+
+BENCH = Bench(
+    op="trnrand.gamma",
+    run=lambda shape, n: _generator.gamma(n, shape=shape, dtype=torch.float64),
+    tests="tests/trnrand/test_gamma.py",
+    cases=tuple(case(f"10^6 float64 shape {a}", (a, N), N, 8, 150) for a in (0.5, 2.5, 100.0)),
+    peers=(
+        Peer(name="numpy.gamma", run=lambda shape, n: _numpy.gamma(shape, size=n), devices=("cpu",)),
+        Peer(
+            name="torch._standard_gamma",
+            run=lambda shape, n: torch._standard_gamma(torch.full((n,), shape, dtype=torch.float64)),
+        ),
+    ),
+    comparable=None,
+    notes="Words come from the bits kernel on Trainium; the rest needs float64, which it has not.",
+)

@@ -1,0 +1,41 @@
+"""Lengths that transform fast."""
+
+from __future__ import annotations
+
+import functools
+
+from trnfft.arguments import integer
+from trnsci import ArgumentError
+
+
+@functools.lru_cache(maxsize=1024)
+def next_fast_len(target: int, real: bool = False) -> int:
+    """The smallest length from ``target`` on that transforms fast: a product of 2, 3, 5, and 7 and 11 for complex data.
+
+    Args:
+        target: length wanted.
+        real: whether data is real; the libraries underneath have fewer radices for it.
+
+    Example:
+        >>> next_fast_len(1021), next_fast_len(13, real=True)
+        (1024, 15)
+    """
+    target = integer("next_fast_len", "target", target)
+    if target < 0:
+        raise ArgumentError(op="next_fast_len", argument="target", got=target, expected="at least 0")
+    if target <= 6:
+        return target
+    best = 1 << (target - 1).bit_length()
+    for odd in _odd_smooth(best, (3, 5) if real else (3, 5, 7, 11)):
+        quotient = -(-target // odd)
+        best = min(best, odd << (quotient - 1).bit_length())
+    return best
+
+
+def _odd_smooth(limit: int, primes: tuple[int, ...]) -> list[int]:
+    found = [1]
+    for prime in primes:
+        for value in list(found):
+            while (value := value * prime) <= limit:
+                found.append(value)
+    return found

@@ -1,0 +1,72 @@
+"""Cost laws of registers, barriers and collectives."""
+
+from __future__ import annotations
+
+from trnsim.targets import Target
+from trnsim.timing.costs import ENGINES, Call, Cost, Layout, itemsize, law
+
+
+@law("register_alloc", "register_move", "rank_id", "collective_permute_implicit_current_processing_rank_id")
+def _register(call: Call, target: Target) -> Cost:
+    return Cost("sync", target.timing.register, target.timing.register)
+
+
+@law("register_load", "register_store")
+def _register_load(call: Call, target: Target) -> Cost:
+    return Cost("sync", target.timing.register_load, target.timing.register_load)
+
+
+@law("core_barrier")
+def _barrier(call: Call, target: Target) -> Cost:
+    return Cost(
+        call.engine if call.engine in ENGINES else "gpsimd", target.timing.core_meeting, target.timing.core_meeting
+    )
+
+
+@law("sendrecv")
+def _sendrecv(call: Call, target: Target) -> Cost:
+    time = target.timing
+    row = call.reads[0].n * itemsize(call.reads[0].dtype)
+    # eight rows on each DMA engine
+    move = 8 * (time.dma_packet + row / time.dma_rate)
+    engine = "gpsimd" if call.engine == "gpsimd" else "dma.sync"
+    return Cost(engine, time.hwdge_issue, time.core_meeting + move, "documented")
+
+
+# how often each rank's share crosses a link, in units of the largest operand
+_SHARES = {
+    "all_reduce": 2.0,
+    "all_gather": 1.0,
+    "all_gather_v": 1.0,
+    "reduce_scatter": 1.0,
+    "all_to_all": 1.0,
+    "all_to_all_v": 1.0,
+}
+
+
+@law(*_SHARES)
+def _collective(call: Call, target: Target) -> Cost:
+    """A ring: every rank passes pieces to its neighbour, (ranks - 1) times."""
+    ranks = max(1, int(call.info.get("ranks") or 1))
+    shares = _SHARES[call.name]
+    return _ring(call, target, shares * (ranks - 1) / ranks, max(1.0, shares) * (ranks - 1), ranks)
+
+
+@law("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce")
+def _permute(call: Call, target: Target) -> Cost:
+    return _ring(call, target, 1.0, 1, max(2, int(call.info.get("ranks") or 2)))
+
+
+def _ring(call: Call, target: Target, share: float, hops: float, ranks: int) -> Cost:
+    time = target.timing
+    nbytes = max((_bytes(o) for o in (*call.writes, *call.reads)), default=0)
+    hop = time.hop_inside if ranks <= target.cores else time.hop_between
+    took = hops * hop + share * nbytes / time.link_rate
+    return Cost("cc", took, took, "assumed")
+
+
+def _bytes(operand: Layout) -> int:
+    size = itemsize(operand.dtype)
+    for extent in operand.shape:
+        size *= extent
+    return size

@@ -1,0 +1,290 @@
+"""Cost laws of the four compute engines.
+
+Each comment names the source of a figure as `trnsim.targets` abbreviates them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnsim.memory import PSUM, SBUF
+from trnsim.targets import Target
+from trnsim.timing.costs import Call, Cost, itemsize, law
+
+_HALF = frozenset(("bfloat16", "float16"))
+_EIGHT = frozenset(("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e3m4"))
+
+
+def _passes(call: Call, target: Target) -> float:
+    """Cycles per moving row."""
+    dtypes = [operand.dtype for operand in call.reads[:2]]
+    full = any(d in ("float32", "int32", "uint32") for d in dtypes)
+    if call.info.get("is_transpose") or call.name == "nc_transpose":
+        # P: two cycles a row for fp32 on trn2; trn1 multiplies by an identity, whose zeros and ones halve fp32's four
+        return 2.0 if full else 1.0
+    if full:
+        return 2.0 if any(call.info.get("onezero", ())) else 4.0
+    return 1.0
+
+
+def _pe(call: Call, target: Target, rows: int, passes: float, stationary: int, flops: int) -> Cost:
+    time = target.timing
+    cycles = passes * max(min(time.pe_floor, stationary), rows)
+    issue = time.pe_issue * (time.pe_fp32_parts if passes >= 4 else 1)
+    stream = cycles / target.clock_ghz["tensor"]
+    return Cost("tensor", stream + issue, stream + issue + time.pe_depth, "measured", flops)
+
+
+@law("nc_matmul")
+def _matmul(call: Call, target: Target) -> Cost:
+    stationary, moving = call.reads[0], call.reads[1]
+    k, m, n = stationary.shape[0], stationary.n, moving.n
+    passes = _passes(call, target)
+    mode = str(call.info.get("perf_mode", "none"))
+    if mode.endswith("double_row"):
+        k, m, n = 2 * k, m // 2, n // 2
+    # Q: a moving stride of 16 fp32 elements halves the rate
+    if moving.step >= 64:
+        passes *= 2
+    flops = 0 if call.info.get("is_transpose") else 2 * k * m * n
+    return _pe(call, target, n, passes, m, flops)
+
+
+@law("nc_matmul_mx")
+def _matmul_mx(call: Call, target: Target) -> Cost:
+    stationary, moving = call.reads[0], call.reads[1]
+    return _pe(call, target, moving.n, 1.0, stationary.n, 2 * 4 * stationary.shape[0] * stationary.n * moving.n)
+
+
+@law("nc_transpose")
+def _transpose(call: Call, target: Target) -> Cost:
+    data = call.reads[0]
+    if call.engine == "vector":
+        return _vector(call, target, 1.0)
+    # the data is stationary and an identity of its partitions moves
+    return _pe(call, target, data.shape[0], _passes(call, target), data.n, 0)
+
+
+def _strided(call: Call, target: Target) -> float:
+    """A2: steps above 16 bytes halve a port's bandwidth; Q: on trn2 only above 64."""
+    limit = 16 if target.generation == 2 else 64
+    return 2.0 if any(o.n > 1 and o.step > limit for o in (*call.reads, *call.writes)) else 1.0
+
+
+def _vector(
+    call: Call, target: Target, cycles: float, *, n: int | None = None, basis: str = "measured", extra: float = 0.0
+) -> Cost:
+    """``cycles`` per element on the engine the call runs on."""
+    if call.engine == "gpsimd":
+        return _gpsimd(call, target, max(cycles, 1.0), n=n)
+    if call.engine == "scalar":
+        return _scalar_copy(call, target, n=n)
+    time = target.timing
+    stream = (call.n if n is None else n) * max(cycles, cycles * _strided(call, target)) / target.clock_ghz["vector"]
+    extra += time.vector_pointer * min(1, call.pointers())
+    return Cost("vector", time.vector_issue + stream + extra, time.vector_done + stream + extra, basis)
+
+
+def _fast(call: Call, target: Target) -> float:
+    """Cycles per element of a copy or tensor_scalar: the Vector Engine's performance modes."""
+    if not target.timing.vector_fast:
+        return 1.0
+    data = [o for o in (*call.writes, *call.reads) if o.n > 1]
+    kinds = {o.dtype for o in data}
+    half = kinds <= _HALF or (target.generation >= 4 and kinds <= _HALF | _EIGHT)
+    if any(o.buffer == PSUM for o in data):
+        # A3: 2x when everything is 16 bit and dense
+        return 0.5 if half and all(o.dense for o in data) else 1.0
+    if half:
+        return 0.26 if all(o.dense for o in data) else 0.5
+    # Q: widening 16 to 32 bits is slower than the 2x mode
+    if any(o.dtype in _HALF for o in call.reads if o.n > 1) and any(itemsize(o.dtype) == 4 for o in call.writes):
+        return 0.77
+    return 0.5
+
+
+@law("tensor_copy", "tensor_scalar", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
+def _copy(call: Call, target: Target) -> Cost:
+    # C: profiles of trn1 kernels show what is left open on the Scalar Engine, those of trn2 on the Vector Engine
+    if target.generation == 2 and call.info.get("free"):
+        return _scalar_copy(call, target)
+    return _vector(call, target, _fast(call, target))
+
+
+@law("memset")
+def _memset(call: Call, target: Target) -> Cost:
+    if call.engine == "gpsimd":
+        return _gpsimd(call, target, 1.0)
+    cycles = 0.8 if target.timing.vector_fast else 1.0
+    if call.writes[0].dtype in _HALF:
+        cycles /= 2  # F: 16-bit zeros
+    stream = call.n * cycles / target.clock_ghz["vector"]
+    # Q: 58 + 0.832 N
+    return Cost("vector", 58.0 + stream, 58.0 + stream)
+
+
+def _two_inputs(call: Call, target: Target) -> float:
+    """Cycles per element with two streams: both from SBUF share a port on trn1."""
+    streams = [o for o in call.reads if o.n > 1]
+    if len(streams) < 2 or any(o.buffer == PSUM for o in streams):
+        return 1.0
+    half = all(o.dtype in _HALF for o in (*streams, *call.writes))
+    if target.timing.vector_fast:
+        return 0.5 if half else 1.0  # Q
+    return 1.0 if half else 2.0  # F
+
+
+@law("tensor_tensor", "scalar_tensor_tensor")
+def _tensor_tensor(call: Call, target: Target) -> Cost:
+    return _vector(call, target, _two_inputs(call, target))
+
+
+@law("tensor_copy_predicated")
+def _copy_predicated(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 1.066 if target.timing.vector_fast else _two_inputs(call, target))
+
+
+@law("select_reduce")
+def _select_reduce(call: Call, target: Target) -> Cost:
+    return _reduced(call, _vector(call, target, _two_inputs(call, target), basis="assumed"), target)
+
+
+def _reduced(call: Call, cost: Cost, target: Target) -> Cost:
+    """F: reading an accumulator back is one more short instruction."""
+    if not (call.info.get("reduce") or len(call.writes) > 1):
+        return cost
+    read = 64 / target.clock_ghz["vector"]
+    return cost._replace(busy=cost.busy + read, done=cost.done + read)
+
+
+@law("tensor_reduce")
+def _tensor_reduce(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 1.0)
+
+
+@law("tensor_scalar_reduce", "range_select")
+def _scalar_reduce(call: Call, target: Target) -> Cost:
+    return _reduced(call, _vector(call, target, 1.0, basis="documented"), target)
+
+
+@law("tensor_tensor_scan", "tensor_scalar_cumulative")
+def _scan(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 2.0)
+
+
+@law("reciprocal")
+def _reciprocal(call: Call, target: Target) -> Cost:
+    # Q: 6 on trn2; C: a trn1 profile leaves at most 2.5 of the documented 8
+    return _vector(call, target, 6.0 if target.generation > 2 else 1.5)
+
+
+@law("bn_aggr")
+def _bn_aggr(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 13 / 3, basis="documented")
+
+
+@law("bn_stats", "max8", "nc_find_index8", "nc_match_replace8", "dropout", "nc_stream_shuffle")
+def _one_per_cycle(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 1.0, basis="documented")
+
+
+@law("rng")
+def _rng(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 1.0, basis="assumed")
+
+
+@law("rand2", "quantize_mx")
+def _four_per_cycle(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 0.25, basis="documented")
+
+
+@law("exponential")
+def _exponential(call: Call, target: Target) -> Cost:
+    return _reduced(call, _vector(call, target, 0.25, basis="documented"), target)
+
+
+@law("set_rng_seed", "rand_set_state", "rand_get_state")
+def _rng_state(call: Call, target: Target) -> Cost:
+    return _vector(call, target, 1.0, basis="assumed")
+
+
+# P: these do not force a table load; the others group as trn2 profiles show them, and alone where none do
+_ANY_TABLE = frozenset(("copy", "identity", "square", "relu", "abs", "none"))
+_TABLES = {
+    "rsqrt": "rsqrt",
+    "sqrt": "rsqrt",
+    "exp": "exp",
+    "sigmoid": "sigmoid",
+    "silu": "silu",
+    "softplus": "softplus",
+}
+
+
+def table_of(op: Any) -> str | None:
+    """The function table an activation needs; ``None`` when every table has it."""
+    name = str(getattr(op, "name", None) or getattr(op, "__name__", None) or op).rpartition(".")[2]
+    return None if name in _ANY_TABLE else _TABLES.get(name, name)
+
+
+def _scalar_rate(call: Call, target: Target) -> float:
+    """Elements per nanosecond and lane."""
+    data = [o for o in (*call.writes, *call.reads) if o.n > 1]
+    wide = target.generation >= 4 and all(o.dtype in _HALF | _EIGHT for o in data)
+    return target.clock_ghz["scalar"] * (2.0 if wide else 1.0) / _strided(call, target)
+
+
+def _scalar_copy(call: Call, target: Target, *, n: int | None = None) -> Cost:
+    time = target.timing
+    stream = (call.n if n is None else n) / _scalar_rate(call, target)
+    # Q: 190 from SBUF, 158 from PSUM
+    far = 32.0 if all(o.buffer == SBUF for o in call.reads) and target.generation > 2 else 0.0
+    return Cost("scalar", time.scalar_issue + stream, time.scalar_done + far + stream)
+
+
+@law("activation", "activation_reduce", "activate2")
+def _activation(call: Call, target: Target) -> Cost:
+    time = target.timing
+    stream = call.n / _scalar_rate(call, target)
+    near = time.act_psum if any(o.buffer == PSUM for o in call.reads if o.n == call.n) else 0.0
+    busy, done = time.act_issue - near + stream, time.act_done - near + stream
+    if call.name == "activation_reduce" or len(call.writes) > 1:
+        busy, done = busy + time.act_read, done + 1.5 * time.act_read
+    return Cost("scalar", busy, done, "measured", 0, table_of(call.info.get("op", "")))
+
+
+def _gpsimd(call: Call, target: Target, cycles: float, *, n: int | None = None, basis: str = "assumed") -> Cost:
+    time = target.timing
+    stream = (call.n if n is None else n) * cycles / target.clock_ghz["gpsimd"]
+    return Cost("gpsimd", time.gpsimd_issue + stream, time.gpsimd_done + stream, basis)
+
+
+@law("affine_select", "iota")
+def _affine(call: Call, target: Target) -> Cost:
+    return _gpsimd(call, target, 1.015, basis="measured")
+
+
+@law("local_gather")
+def _local_gather(call: Call, target: Target) -> Cost:
+    each = int(call.info.get("num_elem_per_idx") or 1)
+    valid = call.info.get("num_valid_indices") or call.writes[0].n // max(1, each)
+    size = itemsize(call.reads[0].dtype)
+    rate = ((28 + 4 * each) / (4 * each)) / min(4 / size, each)
+    return _gpsimd(call, target, rate, n=int(valid) * each, basis="documented")
+
+
+@law("topk")
+def _topk(call: Call, target: Target) -> Cost:
+    k = min((o.n for o in call.writes), default=8)
+    return _gpsimd(call, target, 1.0, n=4 * call.n + k, basis="documented")
+
+
+@law("nc_n_gather", "nonzero_with_count", "sequence_bounds")
+def _gather(call: Call, target: Target) -> Cost:
+    # F's gather with one element per index costs eight cycles
+    return _gpsimd(call, target, 8.0)
+
+
+@law("tensor_partition_reduce")
+def _partition_reduce(call: Call, target: Target) -> Cost:
+    # P: a published kernel lost 110 us to one; its partitions are walked one after another
+    return _gpsimd(call, target, float(call.reads[0].shape[0]))

@@ -1,0 +1,52 @@
+"""Several cores at once."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from trnsim.timing.engines import Meetings
+from trnsim.timing.schedule import NEVER, Schedule
+from trnsim.timing.stream import Stream
+
+
+def schedule_all(
+    streams: list[Stream], *, given: frozenset[int], cores: int, progress: Callable[[int, int], None] | None = None
+) -> list[Schedule]:
+    """Schedules of all cores of all ranks, in the order of ``streams``."""
+    meetings = Meetings(streams)
+    made = [Schedule(s, given=given, cores=cores, meetings=meetings, progress=progress) for s in streams]
+    if len(made) == 1:
+        made[0].run()
+    else:
+        play_together(made)
+    return made
+
+
+def play_together(schedules: list[Schedule]) -> None:
+    """Play cores that meet each other, step by step in the order of time."""
+    steps = [schedule.play() for schedule in schedules]
+    heap: list[tuple[float, int]] = []
+    for number, step in enumerate(steps):
+        at = next(step, None)
+        if at is not None:
+            heap.append((at, number))
+    heapq.heapify(heap)
+    stalled: set[int] = set()
+    while heap or stalled:
+        if not heap:
+            # whoever waited has been met by now, or the simulation itself would have deadlocked
+            heap = [(0.0, number) for number in stalled]
+            stalled.clear()
+        _, number = heapq.heappop(heap)
+        at = next(steps[number], None)
+        if at is None:
+            continue
+        if at == NEVER:
+            stalled.add(number)
+        else:
+            heapq.heappush(heap, (at, number))
+        for other in list(stalled):
+            if schedules[other]._met:
+                stalled.discard(other)
+                heapq.heappush(heap, (0.0, other))

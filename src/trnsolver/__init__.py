@@ -1,0 +1,135 @@
+"""trnsolver: factorisations, eigenproblems and solvers for Trainium.
+
+| names | what they compute |
+|---|---|
+| `cholesky` `cholesky_solve` `lu` `lu_factor` `lu_solve` `ldl` `qr` `qr_pivoted` | factorisations |
+| `solve` `solve_triangular` `solve_spd` `lstsq` `inv` `inv_spd` `inv_triangular` `pinv` | systems and inverses |
+| `eigh` `eigvalsh` `eigh_generalized` `eig` `eigvals` `schur` `hessenberg` `svd` `svdvals` | spectra |
+| `det` `slogdet` `matrix_rank` `cond` `cond_estimate` `null_space` `orth` | numbers and spaces |
+| `expm` `logm` `sqrtm` `inv_sqrt_spd` `sign` `polar` | functions of matrices |
+| `cg` `block_cg` `minres` `bicgstab` `gmres` `lsqr` `lsmr` | iterative solvers; they return a `Result` |
+| `lanczos` `arnoldi` `lobpcg` `svd_randomized` `eigh_randomized` | a few eigenpairs; a low rank |
+| `jacobi_preconditioner` `block_jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` ... | preconditioners |
+| `Solution` `Spectrum` | what `target_error=` returns |
+"""
+
+from trnsci import HAS_NKI, library_functions
+from trnsolver.cg import block_cg, cg
+from trnsolver.cholesky import cholesky, cholesky_solve
+from trnsolver.contract import Solution, Spectrum
+from trnsolver.eig import Eig, Hessenberg, Schur, eig, eigvals, hessenberg, schur
+from trnsolver.eigh import Eigh, eigh, eigvalsh
+from trnsolver.functions import Polar, expm, logm, polar, sign, sqrtm
+from trnsolver.generalized import eigh_generalized
+from trnsolver.inv_sqrt_spd import inv_sqrt_spd
+from trnsolver.inv_triangular import inv_triangular
+from trnsolver.krylov import bicgstab, gmres, minres
+from trnsolver.lanczos import Pairs, arnoldi, lanczos, lobpcg
+from trnsolver.ldl import LDL, ldl
+from trnsolver.lsqr import lsmr, lsqr
+from trnsolver.lu import LU, lu, lu_factor, lu_solve
+from trnsolver.norms import cond, cond_estimate
+from trnsolver.operators import Result
+from trnsolver.preconditioners import (
+    block_jacobi_preconditioner,
+    chebyshev_preconditioner,
+    ic0_preconditioner,
+    ilu0_preconditioner,
+    jacobi_preconditioner,
+    ssor_preconditioner,
+)
+from trnsolver.qr import QR, PivotedQR, qr, qr_pivoted
+from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
+from trnsolver.solve import (
+    det,
+    inv,
+    lstsq,
+    matrix_rank,
+    null_space,
+    orth,
+    pinv,
+    slogdet,
+    solve,
+    solve_triangular,
+)
+from trnsolver.spd import inv_spd, solve_spd
+from trnsolver.svd import SVD, svd, svdvals
+
+set_backend, get_backend = library_functions("trnsolver")
+
+__all__ = [
+    "HAS_NKI",
+    "LDL",
+    "LU",
+    "QR",
+    "SVD",
+    "Eig",
+    "Eigh",
+    "Hessenberg",
+    "LowRank",
+    "Pairs",
+    "PivotedQR",
+    "Polar",
+    "Result",
+    "Schur",
+    "Solution",
+    "Spectrum",
+    "arnoldi",
+    "bicgstab",
+    "block_cg",
+    "block_jacobi_preconditioner",
+    "cg",
+    "chebyshev_preconditioner",
+    "cholesky",
+    "cholesky_solve",
+    "cond",
+    "cond_estimate",
+    "det",
+    "eig",
+    "eigh",
+    "eigh_generalized",
+    "eigh_randomized",
+    "eigvals",
+    "eigvalsh",
+    "expm",
+    "get_backend",
+    "gmres",
+    "hessenberg",
+    "ic0_preconditioner",
+    "ilu0_preconditioner",
+    "inv",
+    "inv_spd",
+    "inv_sqrt_spd",
+    "inv_triangular",
+    "jacobi_preconditioner",
+    "lanczos",
+    "ldl",
+    "lobpcg",
+    "logm",
+    "lsmr",
+    "lsqr",
+    "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
+    "matrix_rank",
+    "minres",
+    "null_space",
+    "orth",
+    "pinv",
+    "polar",
+    "qr",
+    "qr_pivoted",
+    "schur",
+    "set_backend",
+    "sign",
+    "slogdet",
+    "solve",
+    "solve_spd",
+    "solve_triangular",
+    "sqrtm",
+    "ssor_preconditioner",
+    "svd",
+    "svd_randomized",
+    "svdvals",
+]

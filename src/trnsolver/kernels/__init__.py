@@ -1,0 +1,1 @@
+"""NKI kernels of trnsolver."""

@@ -1,0 +1,93 @@
+"""Conjugate-gradient steps on a[N, N] with x, r, d[N, K] on chip: x, r, d after the steps, and norm(r)**2 of each.
+
+The matrix and all vectors stay in SBUF. Inner products over partitions are products with a matrix of ones, which leave
+the sum in every partition, where the next instruction wants it. Bound by the chain of a step, not by the products.
+"""
+
+from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+
+N_MAX = 16 * P_MAX
+K_MAX = N_TILE
+# Added to denominators: a column that is done has 0 / 0 steps to go.
+TINY = 1e-37
+
+
+@jit
+def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16):
+    N, K = x_hbm.shape
+    x_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
+    r_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
+    d_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
+    history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
+    a_sb = []
+    x_sb = []
+    r_sb = []
+    d_sb = []
+    q_sb = []
+    for m in tiles(N, M_TILE):
+        a_sb.append(load(a_hbm[m.span, 0:N]))  # [m, N]
+        x_sb.append(load(x_hbm[m.span, 0:K]))  # [m, K]
+        r_sb.append(load(r_hbm[m.span, 0:K]))  # [m, K]
+        d_sb.append(load(d_hbm[m.span, 0:K]))  # [m, K]
+        q_sb.append(nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf))  # [m, K]
+    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.memset(dst=ones_sb, value=1.0)
+    rr_sb = _inner(r_sb, r_sb, ones_sb)
+    for step in range(steps):
+        for m in tiles(N, M_TILE):
+            q_ps = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.psum)  # [m, K]
+            for k in tiles(N, M_TILE):
+                nisa.nc_matmul(
+                    dst=q_ps, stationary=a_sb[k.index][0 : k.size, m.span], moving=d_sb[k.index], accumulate=k.index > 0
+                )
+            nisa.tensor_copy(dst=q_sb[m.index], src=q_ps)
+        alpha_sb = _quotient(rr_sb, _inner(d_sb, q_sb, ones_sb))
+        for m in tiles(N, M_TILE):
+            _add(x_sb[m.index], alpha_sb, d_sb[m.index], nl.add)
+            _add(r_sb[m.index], alpha_sb, q_sb[m.index], nl.subtract)
+        next_sb = _inner(r_sb, r_sb, ones_sb)
+        store(history_hbm[step : step + 1, 0:K], next_sb[0:1, 0:K])
+        beta_sb = _quotient(next_sb, rr_sb)
+        rr_sb = next_sb
+        for m in tiles(N, M_TILE):
+            nisa.tensor_tensor(
+                dst=d_sb[m.index], data1=d_sb[m.index], data2=beta_sb[0 : m.size, 0:K], op=nl.multiply
+            )
+            nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=r_sb[m.index], op=nl.add)
+    for m in tiles(N, M_TILE):
+        store(x_out[m.span, 0:K], x_sb[m.index])
+        store(r_out[m.span, 0:K], r_sb[m.index])
+        store(d_out[m.span, 0:K], d_sb[m.index])
+    return x_out, r_out, d_out, history_hbm
+
+
+def _inner(x_sb, y_sb, ones_sb):
+    """Inner products of columns, in every partition."""
+    K = x_sb[0].shape[1]
+    sum_ps = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.psum)  # [n, K]
+    for i in range(len(x_sb)):
+        m = x_sb[i].shape[0]
+        each_sb = nl.ndarray((m, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
+        nisa.tensor_tensor(dst=each_sb, data1=x_sb[i], data2=y_sb[i], op=nl.multiply)
+        nisa.nc_matmul(dst=sum_ps, stationary=ones_sb[0:m, 0:P_MAX], moving=each_sb, accumulate=i > 0)
+    sum_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
+    nisa.tensor_copy(dst=sum_sb, src=sum_ps)
+    return sum_sb
+
+
+def _quotient(x_sb, y_sb):
+    K = x_sb.shape[1]
+    made_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
+    nisa.tensor_scalar(dst=made_sb, data=y_sb, op0=nl.add, operand0=TINY)
+    nisa.reciprocal(dst=made_sb, data=made_sb)
+    nisa.tensor_tensor(dst=made_sb, data1=made_sb, data2=x_sb, op=nl.multiply)
+    return made_sb
+
+
+def _add(x_sb, factor_sb, d_sb, op):
+    """x + factor d, or x - factor d."""
+    m = x_sb.shape[0]
+    K = x_sb.shape[1]
+    step_sb = nl.ndarray((m, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
+    nisa.tensor_tensor(dst=step_sb, data1=d_sb, data2=factor_sb[0:m, 0:K], op=nl.multiply)
+    nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=step_sb, op=op)

@@ -1,0 +1,66 @@
+"""x[B, N, N], the inverse of the upper triangle u[B, N, N].
+
+Diagonal tiles are inverted by doubling. Column n of the result follows from its last tile upwards,
+x[m, n] = -x[m, m] sum over k of u[m, k] x[k, n]. Bound by that chain, and by the Tensor Engine for many tiles.
+"""
+
+from trnsci.nki import M_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsolver.kernels._tiles import _transposed, _upper_inverse
+
+N_MAX = 16 * P_MAX
+
+
+@jit
+def inv_triangular(u_hbm, masks_hbm, unit=False):
+    B, N, N_u = u_hbm.shape
+    x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
+    masks_sb = []
+    for i in range(masks_hbm.shape[0]):
+        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX]))  # [k, m]
+    zero_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.memset(dst=zero_sb, value=0.0)
+    for b in range(B):
+        turned_sb = []
+        inverses_sb = []
+        for m in tiles(N, M_TILE):
+            rows_sb = load(u_hbm[b, m.span, m.start : N])  # [m, N - m]
+            x_sb, y_sb = _upper_inverse(rows_sb[0 : m.size, 0 : m.size], masks_sb, unit)
+            inverses_sb.append((x_sb, y_sb))
+            across_sb = []
+            for n in tiles(N, M_TILE):
+                if n.index > m.index:
+                    start = n.start - m.start
+                    across_sb.append(_transposed(rows_sb[0 : m.size, start : start + n.size]))
+            turned_sb.append(across_sb)
+        for n in tiles(N, M_TILE):
+            _column(x_hbm, turned_sb, inverses_sb, zero_sb, b, n)
+    return x_hbm
+
+
+def _column(x_hbm, turned_sb, inverses_sb, zero_sb, b, n):
+    """One block column, from the diagonal up; what lies below is zero."""
+    N = x_hbm.shape[1]
+    rows = tiles(N, M_TILE)
+    found_sb = [inverses_sb[n.index][0]]
+    store(x_hbm[b, n.span, n.span], found_sb[0])
+    for m in rows:
+        if m.index > n.index:
+            store(x_hbm[b, m.span, n.span], zero_sb[0 : m.size, 0 : n.size])
+    for up in range(n.index):
+        m = rows[n.index - 1 - up]
+        sum_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+        for k in range(m.index + 1, n.index + 1):
+            nisa.nc_matmul(
+                dst=sum_ps,
+                stationary=turned_sb[m.index][k - m.index - 1],
+                moving=found_sb[n.index - k],
+                accumulate=k > m.index + 1,
+            )
+        sum_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+        nisa.tensor_scalar(dst=sum_sb, data=sum_ps, op0=nl.multiply, operand0=-1.0)
+        solved_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+        nisa.nc_matmul(dst=solved_ps, stationary=inverses_sb[m.index][1], moving=sum_sb, accumulate=False)
+        solved_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+        nisa.tensor_copy(dst=solved_sb, src=solved_ps)
+        found_sb.append(solved_sb)
+        store(x_hbm[b, m.span, n.span], solved_sb)

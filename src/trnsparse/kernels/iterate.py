@@ -1,0 +1,128 @@
+"""Steps of conjugate gradients, of a two-term recurrence with given numbers, or of power iteration, on chip throughout.
+
+The blocks (256 at most: 128 KiB of a partition) and the vectors, one column for each block, stay in SBUF; HBM is read once
+and written once however many steps are made. Sums over partitions are products with ones. Bound by the latency of the
+steps, and by the Tensor Engine's loading of blocks when there are many.
+"""
+
+from trnsci.nki import P_MAX, jit, load, nisa, nl, store
+
+# Keeps 0 / 0 at 0 once a solution is exact.
+TINY = 1e-30
+
+
+@jit
+def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, numbers_hbm, steps=1, method="cg", pointers=(), columns=()):
+    P, B = x_hbm.shape
+    a_sb = load(tiles_hbm)  # [p, T * p]
+    x_sb, r_sb, p_sb = load(x_hbm), load(r_hbm), load(p_hbm)
+    numbers_sb = load(numbers_hbm)  # [p, 2 * steps]
+    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [p, p]
+    nisa.memset(dst=ones_sb, value=1.0)
+    if method == "power":
+        for k in range(steps):
+            r_sb = _times(a_sb, x_sb, pointers, columns)
+            norm_sb = _root(_dot(r_sb, r_sb, ones_sb))
+            x_sb = _scaled(r_sb, norm_sb)
+        r_sb = _times(a_sb, x_sb, pointers, columns)
+    elif method == "cg":
+        rr_sb = _dot(r_sb, r_sb, ones_sb)
+        for k in range(steps):
+            image_sb = _times(a_sb, p_sb, pointers, columns)
+            alpha_sb = _ratio(rr_sb, _dot(p_sb, image_sb, ones_sb))
+            x_sb = _plus(p_sb, alpha_sb, x_sb)
+            r_sb = _plus(image_sb, _negated(alpha_sb), r_sb)
+            next_sb = _dot(r_sb, r_sb, ones_sb)
+            p_sb = _plus(p_sb, _ratio(next_sb, rr_sb), r_sb)
+            rr_sb = next_sb
+    else:
+        for k in range(steps):
+            p_sb = _plus(p_sb, numbers_sb[:, 2 * k + 1 : 2 * k + 2], r_sb)
+            alpha_sb = numbers_sb[:, 2 * k : 2 * k + 1]
+            x_sb = _plus(p_sb, alpha_sb, x_sb)
+            r_sb = _plus(_times(a_sb, p_sb, pointers, columns), _negated(alpha_sb), r_sb)
+    made = []
+    for y_sb in (x_sb, r_sb, p_sb):
+        y_hbm = nl.ndarray((P, B), dtype=nl.float32, buffer=nl.shared_hbm)  # [p, B]
+        store(y_hbm, y_sb)
+        made.append(y_hbm)
+    return made[0], made[1], made[2]
+
+
+def _times(a_sb, y_sb, pointers, columns):
+    """The matrix times a vector: one column of PSUM for each block row."""
+    B = y_sb.shape[1]
+    image_sb = nl.ndarray((P_MAX, B), dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
+    image_ps = nl.ndarray((P_MAX, B), dtype=nl.float32, buffer=nl.psum)  # [p, B]
+    nisa.memset(dst=image_sb, value=0.0)
+    for i in range(B):
+        for q in range(pointers[i], pointers[i + 1]):
+            nisa.nc_matmul(
+                dst=image_ps[:, i : i + 1],
+                stationary=a_sb[:, q * P_MAX : (q + 1) * P_MAX],
+                moving=y_sb[:, columns[q] : columns[q] + 1],
+                accumulate=q > pointers[i],
+            )
+    # Runs of rows that have blocks come out together.
+    first = 0
+    while first < B:
+        last = first
+        while last < B and pointers[last + 1] > pointers[last]:
+            last += 1
+        if last > first:
+            nisa.tensor_copy(dst=image_sb[:, first:last], src=image_ps[:, first:last])
+        first = last + 1
+    return image_sb
+
+
+def _dot(y_sb, z_sb, ones_sb):
+    """The inner product, in every partition."""
+    product_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
+    nisa.tensor_tensor(dst=product_sb, data1=y_sb, data2=z_sb, op=nl.multiply)
+    part_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.tensor_reduce(dst=part_sb, op=nl.add, data=product_sb, axis=1)
+    sum_ps = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.psum)  # [p, 1]
+    nisa.nc_matmul(dst=sum_ps, stationary=ones_sb, moving=part_sb, accumulate=False)
+    sum_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.tensor_copy(dst=sum_sb, src=sum_ps)
+    return sum_sb
+
+
+def _ratio(above_sb, below_sb):
+    safe_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.tensor_scalar(dst=safe_sb, data=below_sb, op0=nl.maximum, operand0=TINY)
+    inverse_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.reciprocal(dst=inverse_sb, data=safe_sb)
+    ratio_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.tensor_tensor(dst=ratio_sb, data1=above_sb, data2=inverse_sb, op=nl.multiply)
+    return ratio_sb
+
+
+def _root(square_sb):
+    root_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.activation(dst=root_sb, op=nl.sqrt, data=square_sb)
+    return root_sb
+
+
+def _scaled(y_sb, norm_sb):
+    """A vector divided by its norm."""
+    one_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.memset(dst=one_sb, value=1.0)
+    out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
+    nisa.tensor_scalar(dst=out_sb, data=y_sb, op0=nl.multiply, operand0=_ratio(one_sb, norm_sb))
+    return out_sb
+
+
+def _negated(alpha_sb):
+    minus_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.tensor_scalar(dst=minus_sb, data=alpha_sb, op0=nl.multiply, operand0=-1.0)
+    return minus_sb
+
+
+def _plus(y_sb, alpha_sb, z_sb):
+    """alpha * y + z, as a new vector."""
+    out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
+    nisa.scalar_tensor_tensor(
+        dst=out_sb, data=y_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.add, operand1=z_sb
+    )
+    return out_sb

@@ -1,0 +1,52 @@
+"""out[M, N] = (a where u[M] w[K] > threshold, else 0) @ b[K, N], a in blocks.
+
+Each transposed block [bn, bm] is screened on its way to the Tensor Engine: the Vector Engine compares products of bounds
+and multiplies. Blocks without an entry above the threshold are not in the pattern. Bound by the Vector Engine.
+"""
+
+from trnsci.nki import N_TILE, jit, load, nisa, nl, store, tiles
+
+
+@jit
+def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=(), columns=()):
+    depth, M = u_hbm.shape
+    K, N = b_hbm.shape
+    out_hbm = nl.ndarray((M, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
+    limit_sb = load(limit_hbm)  # [bn, 1]
+    for n in tiles(N, N_TILE):
+        for i in range(len(pointers) - 1):
+            here = slice(i * height, min((i + 1) * height, M))
+            size = min(height, M - i * height)
+            if pointers[i] == pointers[i + 1]:
+                zero_sb = nl.ndarray((size, n.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
+                nisa.memset(dst=zero_sb, value=0.0)
+                store(out_hbm[here, n.span], zero_sb)
+            else:
+                u_sb = load(u_hbm[0:depth, here])  # [bn, m]
+                c_ps = nl.ndarray((size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+                for p in range(pointers[i], pointers[i + 1]):
+                    first = columns[p] * depth
+                    k = min(depth, K - first)
+                    w_sb = load(w_hbm[first : first + k, 0:1])  # [k, 1]
+                    b_sb = load(b_hbm[first : first + k, n.span])  # [k, n]
+                    a_sb = load(tiles_hbm[0:k, p * height : p * height + size])  # [k, m]
+                    nisa.nc_matmul(
+                        dst=c_ps,
+                        stationary=_screened(a_sb, u_sb, w_sb, limit_sb),
+                        moving=b_sb,
+                        accumulate=p > pointers[i],
+                    )
+                store(out_hbm[here, n.span], c_ps)
+    return out_hbm
+
+
+def _screened(a_sb, u_sb, w_sb, limit_sb):
+    """The block with entries below the threshold set to zero."""
+    k, m = a_sb.shape
+    stays_sb = nl.ndarray((k, m), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.tensor_scalar(
+        dst=stays_sb, data=u_sb[0:k, 0:m], op0=nl.multiply, operand0=w_sb, op1=nl.greater, operand1=limit_sb[0:k, 0:1]
+    )
+    left_sb = nl.ndarray((k, m), dtype=a_sb.dtype, buffer=nl.sbuf)  # [k, m]
+    nisa.tensor_tensor(dst=left_sb, data1=a_sb, data2=stays_sb, op=nl.multiply)
+    return left_sb

@@ -1,0 +1,131 @@
+"""Canonical polyadic decomposition by alternating least squares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, array_function, check
+from trntensor.decomposed import Convergence, Decomposed, Progress, check_count, real_input, unfold
+from trntensor.einsum import einsum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CP(Decomposed):
+    """``x[i, j, ...] = sum over r of weights[r] factors[0][i, r] factors[1][j, r] ...``; columns have norm 1."""
+
+    weights: Tensor
+    factors: tuple[Tensor, ...]
+    convergence: Convergence = field(compare=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor it stands for."""
+        return tuple(factor.shape[0] for factor in self.factors)
+
+    def network(self, labels: str, fresh: Callable[[], str]) -> list[tuple[str, Tensor]]:
+        """Weights and factors, which share one inner label."""
+        rank = fresh()
+        parts = [(label + rank, factor) for label, factor in zip(labels, self.factors, strict=True)]
+        return [(rank, self.weights), *parts]
+
+
+@array_function
+def cp(
+    x: Tensor,
+    rank: int,
+    *,
+    nonnegative: bool = False,
+    init: str = "svd",
+    max_iter: int = 200,
+    tol: float = 1e-8,
+    seed: int = 0,
+    callback: Progress | None = None,
+) -> CP:
+    """Approximate a tensor by a sum of ``rank`` products of vectors.
+
+    Args:
+        x: a tensor of two or more axes, any floating-point dtype; half precision is computed in float32.
+        rank: number of terms.
+        nonnegative: keep weights and factors at or above 0 (hierarchical least squares, column by column).
+        init: ``svd`` (leading singular vectors of the unfoldings, random columns where these are too few) or
+            ``random``.
+        max_iter: sweeps at most.
+        tol: stop when the relative error changes by less than this in a sweep.
+        seed: of the random columns.
+        callback: called with sweep and relative error; iteration ends early when it returns ``False``.
+
+    Returns:
+        `CP`, with ``convergence`` to say how it ended. Reaching ``max_iter`` is no error: the result says so.
+
+    Cost:
+        ``2 * rank * numel`` FLOPs per axis and sweep.
+
+    Example:
+        >>> cp(torch.ones(2, 3, 4), 1).convergence.error < 1e-6
+        True
+    """
+    work = real_input("cp", x, 2)
+    check_count("cp", "rank", rank)
+    check_count("cp", "max_iter", max_iter)
+    check.option("cp", "init", init, ("svd", "random"))
+    if nonnegative and (work.is_complex() or bool((work < 0).any())):
+        raise ArgumentError(op="cp", argument="x", got="negative or complex values", expected="values >= 0")
+    factors = [_start(work, axis, rank, init, seed, nonnegative) for axis in range(work.ndim)]
+    norm = torch.linalg.vector_norm(work)
+    labels = "".join(chr(ord("a") + axis) for axis in range(work.ndim))
+    errors: list[float] = []
+    converged = False
+    weights = work.new_ones(rank)
+    for sweep in range(max_iter):
+        for axis in range(work.ndim):
+            others = [n for n in range(work.ndim) if n != axis]
+            terms = ",".join([labels, *(labels[n] + "z" for n in others)])
+            product = einsum(f"{terms}->{labels[axis]}z", work, *(factors[n].conj() for n in others))
+            gram = torch.ones((rank, rank), dtype=work.dtype, device=work.device)
+            for n in others:
+                gram = gram * (factors[n].mH @ factors[n])
+            if nonnegative:
+                factors[axis] = _columns(factors[axis] * weights, product, gram)
+            else:
+                # Equal columns make the Gram matrix singular; the pseudoinverse then takes the least-norm solution.
+                factors[axis] = product @ torch.linalg.pinv(gram.conj(), hermitian=True)
+            weights = torch.linalg.vector_norm(factors[axis], dim=0).to(work.dtype)
+            factors[axis] = factors[axis] / torch.where(weights == 0, 1, weights)
+        # The last product and Gram matrix give the error without forming the approximation.
+        scaled = factors[-1] * weights
+        inner = (scaled.conj() * product).sum().real
+        own = (gram * (scaled.mH @ scaled).mT).sum().real
+        square = (norm * norm - 2 * inner + own).clamp_min(0)
+        errors.append(float(square.sqrt() / norm) if float(norm) > 0 else 0.0)
+        if callback is not None and callback(sweep, errors[-1]) is False:
+            break
+        if errors[-1] == 0.0 or (sweep > 0 and abs(errors[-2] - errors[-1]) < tol):
+            converged = True
+            break
+    made = tuple(factor.to(x.dtype) for factor in factors)
+    return CP(weights.to(x.dtype), made, Convergence(iterations=len(errors), converged=converged, errors=tuple(errors)))
+
+
+def _start(x: Tensor, axis: int, rank: int, init: str, seed: int, nonnegative: bool) -> Tensor:
+    generator = torch.Generator().manual_seed(seed + axis)
+    shape = (x.shape[axis], rank)
+    factor = torch.randn(shape, generator=generator, dtype=torch.float64).to(x.dtype).to(x.device)
+    if init == "svd":
+        flat = unfold(x, axis)
+        count = min(rank, *flat.shape)
+        factor[:, :count] = torch.linalg.svd(flat, full_matrices=False)[0][:, :count]
+    factor = factor.abs().to(x.dtype) if nonnegative else factor
+    return factor / torch.linalg.vector_norm(factor, dim=0).to(x.dtype)
+
+
+def _columns(factor: Tensor, product: Tensor, gram: Tensor) -> Tensor:
+    """One pass of nonnegative least squares, a column at a time."""
+    factor = factor.clone()
+    for r in range(factor.shape[1]):
+        rest = factor @ gram[:, r] - factor[:, r] * gram[r, r]
+        factor[:, r] = ((product[:, r] - rest) / gram[r, r].clamp_min(torch.finfo(factor.dtype).tiny)).clamp_min(0)
+    return factor

@@ -1,0 +1,104 @@
+"""What every decomposition shares: a network of small tensors that stands for a large one, and how it converged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, DtypeError
+
+Progress = Callable[[int, float], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convergence:
+    """How an iteration ended: sweeps made, whether it met its tolerance, relative error after each sweep."""
+
+    iterations: int
+    converged: bool
+    errors: tuple[float, ...] = field(repr=False)
+
+    @property
+    def error(self) -> float:
+        """Relative error ``|x - approximation| / |x|`` at the end."""
+        return self.errors[-1] if self.errors else 0.0
+
+
+class Decomposed:
+    """A tensor kept as a network. `einsum` takes it as an operand and contracts its parts, never the whole."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor it stands for."""
+        raise NotImplementedError
+
+    def network(self, labels: str, fresh: Callable[[], str]) -> list[tuple[str, Tensor]]:
+        """The parts and their labels, given labels for the axes; ``fresh`` makes labels for inner ones."""
+        raise NotImplementedError
+
+    def reconstruct(self) -> Tensor:
+        """The whole tensor."""
+        from trntensor.einsum import einsum
+
+        labels = "".join(chr(ord("a") + axis) for axis in range(len(self.shape)))
+        made: Tensor = einsum(f"{labels}->{labels}", self)
+        return made
+
+
+def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    """An expression with decomposed operands as one of their parts; the output is made explicit first."""
+    text = text.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if "." in text:
+        raise ArgumentError(
+            op="einsum", argument="subscripts", got=text, expected="no ellipsis beside a decomposed operand"
+        )
+    if not arrow:
+        letters = [label for term in terms for label in term]
+        right = "".join(sorted(label for label in set(letters) if letters.count(label) == 1))
+    used = set(text)
+    spare = (chr(code) for code in range(0x4E00, 0x9FFF) if chr(code) not in used)
+    names: list[str] = []
+    tensors: list[Any] = []
+    for term, x in zip(terms, operands, strict=False):
+        if not isinstance(x, Decomposed):
+            names.append(term)
+            tensors.append(x)
+            continue
+        if len(term) != len(x.shape):
+            raise ArgumentError(
+                op="einsum", argument="number of axes", got={f"subscripts {term!r}": len(term), "operand": len(x.shape)}
+            )
+        for labels, part in x.network(term, lambda: next(spare)):
+            names.append(labels)
+            tensors.append(part)
+    return f"{','.join(names)}->{right}", tuple(tensors)
+
+
+def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
+    """A floating-point tensor of at least ``minimum`` axes, in a dtype linear algebra is done in."""
+    if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
+        got = x.dtype if isinstance(x, Tensor) else type(x)
+        raise DtypeError(op=op, argument="dtype of x", got=got, expected="a floating-point tensor")
+    if x.ndim < minimum or x.numel() == 0:
+        raise ArgumentError(
+            op=op, argument="shape of x", got=tuple(x.shape), expected=f"at least {minimum} axes and no empty one"
+        )
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def unfold(x: Tensor, axis: int) -> Tensor:
+    """[n_axis, everything else]."""
+    return x.movedim(axis, 0).reshape(x.shape[axis], -1)
+
+
+def check_count(op: str, name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ArgumentError(op=op, argument=name, got=value, expected=f"a whole number of at least {least}")
+    return value

@@ -1,0 +1,192 @@
+"""Permutations, elementwise combinations and reductions of tensors by labels, with operators on the operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, array_function, check
+from trntensor.equation import parse
+
+OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
+    "identity": lambda x: x,
+    "conj": torch.conj,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sqrt": torch.sqrt,
+    "rcp": torch.reciprocal,
+    "exp": torch.exp,
+    "log": torch.log,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+}
+COMBINATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "multiply": torch.mul,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+}
+
+
+@array_function
+def elementwise(
+    subscripts: str,
+    *operands: Tensor,
+    scalars: Sequence[complex] | None = None,
+    operators: Sequence[str] | None = None,
+    combine: str | Sequence[str] = "add",
+) -> Tensor:
+    """Combine one, two or three (or more) tensors element by element, axes matched by label.
+
+    ``D = (s0 op0(A)) combine0 (s1 op1(B)) combine1 (s2 op2(C))``, from the left: cuTENSOR's permutation and its binary
+    and trinary operations.
+
+    Args:
+        subscripts: labels of every operand and of the result, ``"ij,ji->ij"``. A label an operand lacks broadcasts.
+        operands: tensors of one dtype.
+        scalars: a factor per operand; ones by default.
+        operators: a name per operand, applied before its factor: ``identity``, ``conj``, ``neg``, ``abs``, ``sqrt``,
+            ``rcp``, ``exp``, ``log``, ``sin``, ``cos``, ``tanh``, ``sigmoid`` or ``relu``.
+        combine: ``add``, ``multiply``, ``maximum`` or ``minimum``; one for all places, or one per place.
+
+    Example:
+        >>> elementwise("ij,j->ji", torch.ones(2, 3), torch.arange(3.0), scalars=(1.0, 10.0))[:, 0]
+        tensor([ 1., 11., 21.])
+    """
+    count = len(operands)
+    check.tensor("elementwise", **{f"operand {place}": x for place, x in enumerate(operands)})
+    equation = parse("elementwise", subscripts, [tuple(x.shape) for x in operands])
+    factors = _each("scalars", scalars, 1.0, count)
+    names = _each("operators", operators, "identity", count)
+    joins = [combine] * (count - 1) if isinstance(combine, str) else list(combine)
+    if len(joins) != count - 1:
+        raise ArgumentError(
+            op="elementwise", argument="length of combine", got={"operands - 1": count - 1, "combine": len(joins)}
+        )
+    sizes = dict(equation.sizes)
+    made: Tensor | None = None
+    for place, (x, labels) in enumerate(zip(operands, equation.inputs, strict=True)):
+        check.option("elementwise", "operators", names[place], OPERATORS)
+        if not set(labels) <= set(equation.output) or len(set(labels)) != len(labels):
+            raise ArgumentError(
+                op="elementwise",
+                argument=f"labels of operand {place}",
+                got=labels,
+                expected=f"distinct labels of the result, {equation.output!r}",
+                hint="Use reduce or einsum to sum over a label",
+            )
+        term = OPERATORS[names[place]](_aligned(x, labels, equation.output))
+        if factors[place] != 1:
+            term = term * factors[place]
+        if made is None:
+            made = term
+        else:
+            made = COMBINATIONS[check.option("elementwise", "combine", joins[place - 1], COMBINATIONS)](made, term)
+    assert made is not None
+    shape = [sizes[label] for label in equation.output]
+    return made.expand(shape).clone(memory_format=torch.contiguous_format)
+
+
+def _each(argument: str, given: Sequence[Any] | None, default: Any, count: int) -> list[Any]:
+    values = [default] * count if given is None else list(given)
+    if len(values) != count:
+        raise ArgumentError(
+            op="elementwise", argument=f"length of {argument}", got={"operands": count, argument: len(values)}
+        )
+    return values
+
+
+def _aligned(x: Tensor, labels: str, output: str) -> Tensor:
+    """Axes in the order of ``output``, with axes of length 1 for labels it lacks."""
+    view = x.permute([labels.index(label) for label in output if label in labels])
+    for axis, label in enumerate(output):
+        if label not in labels:
+            view = view.unsqueeze(axis)
+    return view
+
+
+@array_function
+def permute(subscripts: str, a: Tensor, *, alpha: complex = 1.0, operator: str = "identity") -> Tensor:
+    """Reorder axes: ``alpha * op(a)`` with the labels of the result, ``"ijk->kij"``.
+
+    Example:
+        >>> permute("ij->ji", torch.ones(2, 3)).shape
+        torch.Size([3, 2])
+    """
+    return elementwise(subscripts, a, scalars=(alpha,), operators=(operator,))
+
+
+@array_function
+def reduce(subscripts: str, a: Tensor, *, op: str = "add", alpha: complex = 1.0, operator: str = "identity") -> Tensor:
+    """Reduce over the labels the result lacks: ``alpha * fold(op(a))``.
+
+    Args:
+        subscripts: ``"ijk->j"``.
+        a: the tensor.
+        op: ``add``, ``multiply``, ``maximum`` or ``minimum``. Empty sums are 0, empty products 1.
+        alpha: factor of the result.
+        operator: applied to ``a`` first, as for `elementwise`.
+
+    Example:
+        >>> reduce("ij->i", torch.tensor([[1.0, 5.0], [3.0, 2.0]]), op="maximum")
+        tensor([5., 3.])
+    """
+    check.tensor("reduce", a=a)
+    equation = parse("reduce", subscripts, [tuple(a.shape)])
+    check.option("reduce", "op", op, COMBINATIONS)
+    check.option("reduce", "operator", operator, OPERATORS)
+    labels, output = equation.inputs[0], equation.output
+    if len(set(labels)) != len(labels):
+        raise ArgumentError(op="reduce", argument="labels", got=labels, expected="distinct ones", hint="Use einsum")
+    gone = [label for label in labels if label not in output]
+    view = OPERATORS[operator](a.permute([labels.index(label) for label in (*output, *gone)]))
+    flat = view.reshape(*view.shape[: len(output)], -1) if gone else view.unsqueeze(-1)
+    if op in ("maximum", "minimum"):
+        if flat.shape[-1] == 0:
+            raise ArgumentError(op="reduce", argument="shape of a", got=tuple(a.shape), expected=f"elements for {op}")
+        made = flat.amax(-1) if op == "maximum" else flat.amin(-1)
+    else:
+        made = flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
+    return made if alpha == 1 else made * alpha
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Contract over ``axes`` as ``numpy.tensordot``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
+
+    Example:
+        >>> tensordot(torch.ones(2, 3), torch.ones(3, 4), axes=1).shape
+        torch.Size([2, 4])
+    """
+    from trntensor.einsum import einsum
+
+    if isinstance(axes, int):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        left, right = ([side] if isinstance(side, int) else list(side) for side in axes)
+    if len(left) != len(right):
+        raise ArgumentError(op="tensordot", argument="number of axes", got={"a": len(left), "b": len(right)})
+    names_a = list(range(a.ndim))
+    names_b = list(range(a.ndim, a.ndim + b.ndim))
+    for x, y in zip(left, right, strict=True):
+        names_b[y] = names_a[x]
+    gone = {names_a[x] for x in left}
+    kept = [name for name in (*names_a, *names_b) if name not in gone]
+    return einsum(a, names_a, b, names_b, kept)
+
+
+def transpose(a: Any, axes: Sequence[int]) -> Any:
+    """Reorder axes as ``numpy.transpose``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
+
+    Example:
+        >>> transpose(torch.ones(2, 3), (1, 0)).shape
+        torch.Size([3, 2])
+    """
+    from trntensor.einsum import einsum
+
+    return einsum(a, list(range(len(axes))), list(axes))

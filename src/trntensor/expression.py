@@ -1,0 +1,162 @@
+"""Elementwise expressions: a Python function of tensors, written down as instructions a kernel can follow."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": torch.add,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+    "divide": torch.div,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+}
+UNARY: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "reciprocal": torch.reciprocal,
+    "square": torch.square,
+    "abs": torch.abs,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+}
+_SPELLINGS: dict[Any, str] = {
+    torch.add: "add", torch.sub: "subtract", torch.subtract: "subtract", torch.mul: "multiply",
+    torch.multiply: "multiply", torch.div: "divide", torch.divide: "divide", torch.true_divide: "divide",
+    torch.maximum: "maximum", torch.minimum: "minimum", torch.exp: "exp", torch.log: "log", torch.sqrt: "sqrt",
+    torch.rsqrt: "rsqrt", torch.reciprocal: "reciprocal", torch.square: "square", torch.abs: "abs",
+    torch.absolute: "abs", torch.tanh: "tanh", torch.sigmoid: "sigmoid", torch.relu: "relu",
+    torch.nn.functional.relu: "relu",
+}  # fmt: skip
+
+
+class Instruction(NamedTuple):
+    """``value = op(left, right)``; operands are numbers of earlier values, or constants where ``constant`` says so."""
+
+    op: str
+    left: float
+    right: float
+    constant: str
+
+
+class Symbol:
+    """Stands for a tensor while a function is written down."""
+
+    def __init__(self, code: list[Instruction], number: int) -> None:
+        self.code = code
+        self.number = number
+
+    def _emit(self, op: str, left: Any, right: Any = 0) -> Symbol:
+        constant = ""
+        values: list[float] = []
+        for side, value in (("left", left), ("right", right)):
+            if isinstance(value, Symbol):
+                values.append(value.number)
+            elif isinstance(value, int | float):
+                values.append(float(value))
+                constant = side if op in BINARY else constant
+            else:
+                raise _unknown(f"{op} with {type(value).__name__}")
+        self.code.append(Instruction(op, values[0], values[1], constant))
+        return Symbol(self.code, len(self.code) - 1)
+
+    def __add__(self, other: Any) -> Symbol:
+        return self._emit("add", self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Symbol:
+        return self._emit("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Symbol:
+        return self._emit("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Symbol:
+        return self._emit("multiply", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Symbol:
+        return self._emit("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Symbol:
+        return self._emit("divide", other, self)
+
+    def __neg__(self) -> Symbol:
+        return self._emit("multiply", self, -1.0)
+
+    def __pow__(self, power: Any) -> Symbol:
+        if power != 2:
+            raise _unknown(f"power {power}")
+        return self._emit("square", self)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        op = _SPELLINGS.get(func)
+        if op is None or kwargs:
+            raise _unknown(getattr(func, "__name__", str(func)))
+        symbol = next(x for x in args if isinstance(x, Symbol))
+        return symbol._emit(op, *args)
+
+
+def _unknown(what: str) -> ArgumentError:
+    return ArgumentError(
+        op="fuse",
+        argument="epilogue",
+        got=what,
+        expected="arithmetic, and " + ", ".join((*list(BINARY)[4:], *UNARY)) + " of torch",
+        hint="Write the epilogue with these, or contract first and apply it to the result",
+    )
+
+
+def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction, ...]:
+    """The instructions of ``function`` called with ``count`` tensors, values 0 to ``count - 1``."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError as error:
+        raise ArgumentError(
+            op="fuse",
+            argument="epilogue",
+            got=str(error),
+            expected=f"a function of {count} values: the contraction and one per extra operand",
+        ) from None
+    code = [Instruction("argument", place, 0, "") for place in range(count)]
+    result = function(*(Symbol(code, place) for place in range(count)))
+    if not isinstance(result, Symbol):
+        raise _unknown(f"a result of type {type(result).__name__}")
+    if result.number != len(code) - 1:
+        code.append(Instruction("add", result.number, 0.0, "right"))
+    return tuple(code)
+
+
+def evaluate(code: Sequence[Instruction], arguments: Sequence[Tensor]) -> Tensor:
+    """Follow the instructions with torch."""
+    values: list[Any] = list(arguments)
+    for op, left, right, constant in code[len(values) :]:
+        x: Any = left if constant == "left" else values[int(left)]
+        if op in UNARY:
+            values.append(UNARY[op](x))
+            continue
+        y: Any = right if constant == "right" else values[int(right)]
+        if op in ("maximum", "minimum"):
+            x, y = (v if isinstance(v, Tensor) else torch.as_tensor(v, dtype=arguments[0].dtype) for v in (x, y))
+        values.append(BINARY[op](x, y) if isinstance(x, Tensor) else _reflected(op, x, y))
+    result: Tensor = values[-1]
+    return result
+
+
+def _reflected(op: str, x: float, y: Tensor) -> Tensor:
+    if op == "subtract":
+        return x - y
+    return x / y if op == "divide" else BINARY[op](y, x)

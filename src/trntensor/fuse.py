@@ -1,0 +1,316 @@
+"""Programs that span contractions: contract, apply a function, reduce; or contract and contract again."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import trnsci
+from trnsci import ArgumentError, Cost, Op, array_function, check
+from trnsci.gradient import Saved
+from trnsci.nki import K_TILE, N_TILE, launch
+from trntensor.chain import NO_LINK, find_link, run_chain
+from trntensor.einsum import einsum
+from trntensor.equation import Equation, parse
+from trntensor.expression import Instruction, evaluate, written_down
+from trntensor.kernels import fuse as kernels
+
+_BLOCK_ELEMENTS = 1 << 20
+_MAX_EXTRAS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FusedProgram:
+    """A described program; call it with the operands of its contraction, then the extra ones.
+
+    Attributes:
+        equations: one, or the links of a chain.
+        code: the epilogue as instructions; empty without one.
+        extras: labels of the extra operands.
+        reduce: labels of the result.
+    """
+
+    equations: tuple[str, ...]
+    code: tuple[Instruction, ...]
+    extras: tuple[str, ...]
+    reduce: str
+
+    def __call__(self, *operands: Any) -> Any:
+        return _call(self, *operands)
+
+    def explain(self, *operands: Any) -> str:
+        """Which backends take the program for these operands, and why the others do not."""
+        reason = self.refusal(*operands)
+        return str(trnsci.explain(self, *operands)) if reason is None else f"no kernel: {reason}"
+
+    def refusal(self, *operands: Any) -> str | None:
+        """Why no kernel runs this program, or ``None``; sizes are judged by the backends' own limits."""
+        if len(self.equations) == 1:
+            return None
+        return None if find_link(self.equations, [tuple(x.shape) for x in operands]) else NO_LINK
+
+
+def fuse(
+    *equations: str,
+    epilogue: Callable[..., Any] | None = None,
+    extras: Sequence[str] = (),
+    reduce: str | None = None,
+) -> FusedProgram:
+    """Describe a program whose intermediates never reach memory: HBM in a kernel, or more than a block on PyTorch.
+
+    Either one contraction of two operands with a function of its result and a sum, or a chain of contractions in which
+    the result of each is the first operand of the next.
+
+    Args:
+        equations: explicit equations such as ``"ik,jk->ij"``; several make a chain.
+        epilogue: an elementwise function of the contraction and of the extra operands, written with arithmetic and
+            functions of torch. It is called once, to write it down.
+        extras: labels of each extra operand, among those of the result: ``("i", "ij")``.
+        reduce: what to keep of the result, ``"ij->i"``; everything by default.
+
+    Returns:
+        A program to call with the operands, extra ones last.
+
+    Raises:
+        ArgumentError: an equation, the epilogue or the reduction cannot be read; functions a kernel lacks are named.
+
+    Example:
+        >>> squares = fuse("ik,jk->ij", epilogue=lambda t, d: t * t / d, extras=("j",), reduce="ij->i")
+        >>> squares(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4))
+        tensor([36., 36.])
+    """
+    if not equations:
+        raise ArgumentError(op="fuse", argument="equations", got=(), expected="at least one")
+    texts = tuple(text.replace(" ", "") for text in equations)
+    for text in texts:
+        left, arrow, _ = text.partition("->")
+        if not arrow or "." in text or left.count(",") != 1:
+            raise ArgumentError(
+                op="fuse", argument="equation", got=text, expected="two operands and an explicit output: 'ik,jk->ij'"
+            )
+    for before, after in itertools.pairwise(texts):
+        made, taken = before.partition("->")[2], after.partition(",")[0]
+        if len(made) != len(taken):
+            raise ArgumentError(
+                op="fuse",
+                argument="number of axes",
+                got={f"result of {before}": len(made), f"first operand of {after}": len(taken)},
+            )
+    result = texts[-1].partition("->")[2]
+    if len(texts) > 1 and (epilogue is not None or reduce is not None or extras):
+        raise ArgumentError(op="fuse", argument="epilogue", got=epilogue, expected="None in a chain of contractions")
+    if epilogue is None and extras:
+        raise ArgumentError(op="fuse", argument="extras", got=tuple(extras), expected="none without an epilogue")
+    if len(extras) > _MAX_EXTRAS:
+        raise ArgumentError(op="fuse", argument="extras", got=len(extras), expected=f"at most {_MAX_EXTRAS}")
+    for labels in extras:
+        if not set(labels) <= set(result) or len(set(labels)) != len(labels):
+            raise ArgumentError(
+                op="fuse", argument="extras", got=labels, expected=f"distinct labels of the result, {result!r}"
+            )
+    code = () if epilogue is None else written_down(epilogue, 1 + len(extras))
+    return FusedProgram(texts, code, tuple(extras), _kept(reduce, result))
+
+
+def _kept(reduce: str | None, result: str) -> str:
+    if reduce is None:
+        return result
+    source, arrow, kept = reduce.replace(" ", "").partition("->")
+    if not arrow or source != result or not set(kept) <= set(source) or len(set(kept)) != len(kept):
+        raise ArgumentError(op="fuse", argument="reduce", got=reduce, expected=f"'{result}->' and labels to keep")
+    return kept
+
+
+@array_function
+def _call(program: Any, *operands: Tensor) -> Tensor:
+    count = len(program.equations) + 1 + len(program.extras)
+    if len(operands) != count:
+        raise ArgumentError(op="fuse", argument="number of operands", got={"program": count, "call": len(operands)})
+    named = {f"operand {place}": x for place, x in enumerate(operands)}
+    check.floating("fuse", **named)
+    check.same_device("fuse", **named)
+    if len(program.equations) > 1:
+        return run_chain(program.equations, operands)
+    a, b, *extras = operands
+    equation = parse("fuse", program.equations[0], [tuple(a.shape), tuple(b.shape)])
+    form = _Form(equation, tuple(a.shape), tuple(b.shape))
+    given = [form.extra(x, labels) for x, labels in zip(extras, program.extras, strict=True)]
+    groups = form.groups_of(program.reduce)
+    text = json.dumps([list(instruction) for instruction in program.code])
+    made = _fuse(form.left(a), form.right(b), given, text, groups)
+    return form.finish(made, groups, program.reduce)
+
+
+class _Form:
+    """A contraction of two operands as one batched product, and the way back to its labels."""
+
+    def __init__(self, equation: Equation, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> None:
+        self.sizes = dict(equation.sizes)
+        self.a, self.b = equation.inputs
+        for labels, shape in ((self.a, a_shape), (self.b, b_shape)):
+            sizes = tuple(self.sizes[label] for label in labels)
+            if len(set(labels)) != len(labels) or shape != sizes:
+                raise ArgumentError(
+                    op="fuse", argument=f"operand {labels!r}", got=shape, expected=f"distinct labels of sizes {sizes}"
+                )
+        output = equation.output
+        self.batch = "".join(x for x in output if x in self.a and x in self.b)
+        self.m = "".join(x for x in output if x in self.a and x not in self.b)
+        self.n = "".join(x for x in output if x in self.b and x not in self.a)
+        self.k = "".join(x for x in self.a if x in self.b and x not in output)
+        lost = [x for x in self.a + self.b if x not in self.batch + self.m + self.n + self.k]
+        if lost:
+            raise ArgumentError(
+                op="fuse",
+                argument="label",
+                got=lost[0],
+                expected="labels that are contracted or kept",
+                hint="Sum it first",
+            )
+        self.groups = {"b": self.batch, "m": self.m, "n": self.n}
+
+    def size(self, labels: str) -> int:
+        return math.prod(self.sizes[label] for label in labels)
+
+    def _grouped(self, x: Tensor, labels: str, groups: Sequence[str]) -> Tensor:
+        order = [labels.index(label) for group in groups for label in group]
+        return x.permute(order).reshape([self.size(group) for group in groups])
+
+    def left(self, a: Tensor) -> Tensor:
+        return self._grouped(a, self.a, (self.batch, self.m, self.k))
+
+    def right(self, b: Tensor) -> Tensor:
+        return self._grouped(b, self.b, (self.batch, self.k, self.n))
+
+    def extra(self, x: Tensor, labels: str) -> Tensor:
+        """An extra operand as [B or 1, M or 1, N or 1]."""
+        wanted = tuple(self.sizes[label] for label in labels)
+        if tuple(x.shape) != wanted:
+            raise ArgumentError(
+                op="fuse", argument=f"shape of extra {labels!r}", got=tuple(x.shape), expected=str(wanted)
+            )
+        full = "".join(group for group in (self.batch, self.m, self.n) if set(group) & set(labels))
+        view = x.permute([labels.index(label) for label in full if label in labels])
+        for axis, label in enumerate(full):
+            if label not in labels:
+                view = view.unsqueeze(axis)
+        view = view.expand([self.sizes[label] for label in full])
+        shape = [self.size(g) if set(g) & set(labels) else 1 for g in (self.batch, self.m, self.n)]
+        return view.reshape(shape)
+
+    def groups_of(self, kept: str) -> str:
+        """The groups a kernel must keep so that ``kept`` is among their labels."""
+        wanted = "".join(name for name, labels in self.groups.items() if set(labels) & set(kept))
+        # Sums over the batch of a part that is kept are left to torch.
+        return {"m": "bm", "n": "bn", "mn": "bmn"}.get(wanted, wanted)
+
+    def finish(self, made: Tensor, groups: str, kept: str) -> Tensor:
+        labels = "".join(self.groups[name] for name in groups)
+        made = made.reshape([self.sizes[label] for label in labels])
+        if labels == kept:
+            return made
+        return einsum(f"{labels}->{kept}", made)
+
+
+def _fake(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Tensor:
+    sizes = {"b": a.shape[0], "m": a.shape[1], "n": b.shape[2]}
+    return a.new_empty([size if name in keep else 1 for name, size in sizes.items()])
+
+
+def _cost(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Cost:
+    B, M, K = a.shape
+    N, size = b.shape[2], a.dtype.itemsize
+    flops = B * M * N * ((8 if a.is_complex() else 2) * K + max(0, len(json.loads(code)) - 1 - len(extras)))
+    read = size * (a.numel() + b.numel() + sum(x.numel() for x in extras))
+    return Cost(
+        flops, read, size * math.prod(_fake(a, b, extras, code, keep).shape), size * min(M * N, _BLOCK_ELEMENTS)
+    )
+
+
+_fuse = Op("trntensor::fuse", fake=_fake, cost=_cost)
+
+
+def _blocks(B: int, M: int, N: int) -> Iterator[tuple[int, slice]]:
+    rows = max(1, _BLOCK_ELEMENTS // max(1, N))
+    for i in range(B):
+        for start in range(0, M, rows):
+            yield i, slice(start, min(M, start + rows))
+
+
+def _block(
+    a: Tensor, b: Tensor, extras: Sequence[Tensor], code: Sequence[Instruction], keep: str, i: int, rows: slice
+) -> Tensor:
+    """One block of rows of one product, with f applied and summed; [1, m or 1, n or 1]."""
+    made = torch.mm(a[i, rows], b[i])
+    if code:
+        parts = [x[i if x.shape[0] > 1 else 0, rows if x.shape[1] > 1 else slice(None)] for x in extras]
+        made = evaluate(code, [made, *parts]).expand(made.shape)
+    if "m" not in keep:
+        made = made.sum(0, keepdim=True)
+    if "n" not in keep:
+        made = made.sum(1, keepdim=True)
+    return made
+
+
+def _instructions(code: str) -> tuple[Instruction, ...]:
+    return tuple(Instruction(*row) for row in json.loads(code))
+
+
+@_fuse.impl("pytorch")
+def _pytorch(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Tensor:
+    read = _instructions(code)
+    out = torch.zeros_like(_fake(a, b, extras, code, keep))
+    for i, rows in _blocks(a.shape[0], a.shape[1], b.shape[2]):
+        made = _block(a, b, extras, read, keep, i, rows)
+        where = (i if "b" in keep else 0, rows if "m" in keep else slice(None))
+        out[where] += made
+    return out
+
+
+@_fuse.vjp(saves=("a", "b", "extras"))
+def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    """Block by block: what a block needs is computed again."""
+    a, b, extras, keep = saved.a, saved.b, list(saved.extras), saved.keep
+    read = _instructions(saved.code)
+    again = torch.is_grad_enabled()
+    inputs = [a, b, *extras]
+    totals = [torch.zeros_like(x) for x in inputs]
+    with torch.enable_grad():
+        fresh = inputs if again else [x.detach().requires_grad_() for x in inputs]
+        fresh = [x if x.requires_grad else x.detach().requires_grad_() for x in fresh]
+        for i, rows in _blocks(a.shape[0], a.shape[1], b.shape[2]):
+            made = _block(fresh[0], fresh[1], fresh[2:], read, keep, i, rows)
+            seed = grad[i if "b" in keep else 0, rows if "m" in keep else slice(None)]
+            found = torch.autograd.grad(
+                made, fresh, seed.expand(made.shape), allow_unused=True, create_graph=again, materialize_grads=True
+            )
+            totals = [total + part for total, part in zip(totals, found, strict=True)]
+    return {"a": totals[0], "b": totals[1], "extras": totals[2:]}
+
+
+def _limits(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> str | None:
+    if a.dtype != torch.float32:
+        return f"computes in fp32, which is not what {str(a.dtype).removeprefix('torch.')} asks for; takes float32"
+    held = 4 * K_TILE * math.ceil(a.shape[2] / K_TILE) + 4 * N_TILE * (len(json.loads(code)) + 4)
+    if held > 160 * 1024:
+        return f"needs {held} bytes of SBUF in each partition for K={a.shape[2]} and its epilogue, at most {160 * 1024}"
+    return None
+
+
+@_fuse.impl("nki", limits=_limits)
+def _nki(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Tensor:
+    result = _fake(a, b, extras, code, keep)
+    if a.numel() == 0 or b.numel() == 0:
+        return _pytorch(a, b, extras, code, keep) if not a.is_meta else result
+    slots = [*(x.contiguous() for x in extras), *[None] * (_MAX_EXTRAS - len(extras))]
+    made: Tensor = launch(
+        kernels.fuse, a.mT.contiguous(), b.contiguous(), *slots, code=tuple(map(tuple, _instructions(code))), keep=keep
+    )
+    return made.reshape(result.shape)

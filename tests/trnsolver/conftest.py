@@ -1,0 +1,41 @@
+"""Matrices that factorisations find hard, and the norm they are measured in."""
+
+import numpy as np
+import pytest
+import torch
+
+from trnsci.arrays import to_numpy
+
+
+def _spectrum(n, seed, values):
+    q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((n, n)))
+    return (q * values) @ q.T
+
+
+FAMILIES = {
+    "random": lambda n: np.random.default_rng(1).standard_normal((n, n)),
+    "graded": lambda n: np.logspace(0, -6, n)[:, None] * np.random.default_rng(2).standard_normal((n, n)),
+    "cond 1e3": lambda n: _spectrum(n, 3, np.logspace(0, -3, n)),
+    "cond 1e12": lambda n: _spectrum(n, 4, np.logspace(0, -12, n)),
+    "repeated": lambda n: _spectrum(n, 5, np.repeat([3.0, -1.0], [n - n // 2, n // 2])),
+    "singular": lambda n: np.outer(np.arange(1.0, n + 1), np.ones(n)),
+    "hilbert": lambda n: 1.0 / (np.arange(n)[:, None] + np.arange(n) + 1.0),
+    "wilkinson": lambda n: np.diag(np.abs(np.arange(n) - n // 2) * 1.0) + np.eye(n, k=1) + np.eye(n, k=-1),
+    "zero": lambda n: np.zeros((n, n)),
+}
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def family(request):
+    return FAMILIES[request.param]
+
+
+@pytest.fixture
+def norm():
+    """The spectral norm by NumPy in double precision, the largest over a batch."""
+
+    def measure(x):
+        wide = to_numpy(x.to(torch.complex128 if x.is_complex() else torch.float64))
+        return float(np.max(np.linalg.norm(wide, 2, axis=(-2, -1)))) if wide.size else 0.0
+
+    return measure

@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+import trnsci
+from trnsci import ArgumentError, Singular
+from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsolver import det, inv, lu, lu_factor, lu_solve, slogdet, solve
+
+
+def _bound(a):
+    return 20 * max(a.shape[-2:]) * unit_roundoff(a.dtype)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (4, 7), (7, 4), (33, 33), (130, 129), (2, 9, 9), (0, 3), (3, 0)])
+def test_p_l_u_multiply_back(backend, shape, norm):
+    a = gaussian(shape, 1)
+    with backend:
+        p, lower, upper = lu(a)
+    assert norm(p.double() @ lower.double() @ upper.double() - a.double()) <= _bound(a) * norm(a)
+    assert not upper.tril(-1).any()
+    assert not lower.triu(1).any()
+    assert bool((lower.abs() <= 1.0).all())
+    assert torch.equal(p.sum(-1), torch.ones(p.shape[:-1]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_hard_matrices(backend, family, norm):
+    a = torch.from_numpy(family(24)).float()
+    with backend:
+        p, lower, upper = lu(a)
+    growth = max(1.0, float(upper.abs().max()) / max(float(a.abs().max()), 1e-30))
+    assert norm(p.double() @ lower.double() @ upper.double() - a.double()) <= _bound(a) * growth * norm(a)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
+def test_pivots_are_lapacks(backend, dtype):
+    a = gaussian((70, 70), 2, dtype)
+    with backend:
+        factors, pivots = lu_factor(a)
+    expected, places = scipy.linalg.lu_factor(a.numpy())
+    assert np.array_equal(pivots.numpy() - 1, places)
+    # Growth of errors in the factors is bounded by the condition of the leading blocks; 1e4 covers these.
+    assert float((factors - torch.from_numpy(expected)).abs().max()) <= 1e4 * _bound(a)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("adjoint", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_solutions(backend, adjoint, dtype, norm):
+    a, b = gaussian((2, 30, 30), 1, dtype), gaussian((2, 30, 4), 2, dtype)
+    with backend:
+        x = lu_solve(*lu_factor(a), b, adjoint=adjoint)
+    wide = torch.complex128
+    matrix = (a.mH if adjoint else a).to(wide)
+    assert norm(matrix @ x.to(wide) - b.to(wide)) <= _bound(a) * (norm(a) * norm(x) + norm(b))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_solve_inverse_and_determinant(backend, norm):
+    a, b = gaussian((3, 20, 20), 3), gaussian((3, 20), 4)
+    with backend:
+        x, inverse, determinant, (phase, logarithm) = solve(a, b), inv(a), det(a), slogdet(a)
+    assert x.shape == (3, 20)
+    assert norm(a.double() @ x.double().unsqueeze(-1) - b.double().unsqueeze(-1)) <= _bound(a) * (
+        norm(a) * norm(x.unsqueeze(-1)) + norm(b.unsqueeze(-1))
+    )
+    assert norm(a.double() @ inverse.double() - torch.eye(20)) <= _bound(a) * norm(a) * norm(inverse)
+    signs, logs = np.linalg.slogdet(a.double().numpy())
+    limit = _bound(a) * float(np.max(np.linalg.cond(a.double().numpy()))) * 20
+    assert torch.equal(phase.double(), torch.from_numpy(signs))
+    assert np.abs(logarithm.numpy() - logs).max() <= limit
+    assert np.abs(determinant.numpy() / (signs * np.exp(logs)) - 1).max() <= 2 * limit
+
+
+def test_without_exchanges(norm):
+    a = gaussian((3, 12, 12), 1, torch.float64) + 12 * torch.eye(12, dtype=torch.float64)
+    p, lower, upper = lu(a, pivot=False)
+    assert p.numel() == 0
+    assert norm(lower @ upper - a) <= _bound(a) * norm(a)
+    with pytest.raises(Singular):
+        lu(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), pivot=False)
+
+
+def test_a_singular_matrix_is_named():
+    a = torch.ones(3, 3)
+    for call in (lambda: solve(a, torch.ones(3)), lambda: inv(a), lambda: lu_solve(*lu_factor(a), torch.ones(3))):
+        with pytest.raises(Singular) as caught:
+            call()
+        assert caught.value.index == 1
+
+
+def test_gradients():
+    a = gaussian((4, 4), 1, torch.float64).requires_grad_()
+    b = gaussian((4, 2), 2, torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(solve, (a, b))
+    assert torch.autograd.gradcheck(det, (a,))
+    assert torch.autograd.gradcheck(lambda a: lu(a)[1:], (a,))
+    with trnsci.backend("simulator"), pytest.raises(NotImplementedError, match="no gradient rule"):
+        lu(a.float())
+
+
+def test_mismatch():
+    with pytest.raises(ArgumentError) as caught:
+        solve(torch.eye(3), torch.ones(4, 2))
+    assert caught.value.got == {"a": 3, "b": 4}

@@ -1,0 +1,86 @@
+import pytest
+import scipy.linalg
+import torch
+
+from trnsci import ArgumentError
+from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsolver import lstsq, qr, qr_pivoted
+
+
+def _holds(q, r, a, norm):
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    q, r, limit = q.to(wide), r.to(wide), 20 * max(1, *a.shape[-2:]) * unit_roundoff(a.dtype)
+    eye = torch.eye(q.shape[-1], dtype=wide)
+    return norm(q @ r - a.to(wide)) <= limit * norm(a) and norm(q.mH @ q - eye) <= limit and not r.tril(-1).any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 5), (130, 33), (129, 129), (2, 6, 6), (4, 0), (0, 4)])
+def test_q_r_multiply_back(backend, mode, shape, norm):
+    a = gaussian(shape, 1)
+    with backend:
+        q, r = qr(a, mode=mode)
+    expected = torch.linalg.qr(a, mode)
+    assert (q.shape, r.shape) == (expected.Q.shape, expected.R.shape)
+    if mode != "r":
+        assert _holds(q, r, a, norm)
+    else:
+        assert norm(r.double().mT @ r.double() - a.double().mT @ a.double()) <= 40 * max(shape) * 2.0**-24 * norm(a) ** 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_hard_matrices(backend, family, norm):
+    a = torch.from_numpy(family(30)).float()
+    with backend:
+        assert _holds(*qr(a), a, norm)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_columns_of_very_different_size(backend, norm):
+    a = gaussian((20, 4), 1) * torch.tensor([1e-30, 1.0, 1e25, 1e-10])
+    with backend:
+        q, _ = qr(a)
+    assert norm(q.double().mT @ q.double() - torch.eye(4)) <= 20 * 20 * 2.0**-24
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
+def test_other_dtypes(backend, dtype, norm):
+    a = gaussian((90, 80), 1, dtype)
+    with backend:
+        assert _holds(*qr(a), a, norm)
+
+
+def test_pivoting_orders_like_lapack(norm):
+    a = gaussian((9, 6), 4, torch.float64)
+    q, r, order = qr_pivoted(a)
+    _, expected, places = scipy.linalg.qr(a.numpy(), pivoting=True, mode="economic")
+    assert order.tolist() == places.tolist()
+    assert _holds(q, r, a[:, order], norm)
+    assert float((r.abs() - torch.from_numpy(expected).abs()).abs().max()) <= 20 * 9 * 2.0**-53 * norm(a)
+    batch = gaussian((3, 5, 5), 1)
+    q, r, order = qr_pivoted(batch)
+    assert _holds(q, r, batch.gather(-1, order.unsqueeze(-2).expand(3, 5, 5)), norm)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_least_squares(backend):
+    a, b = gaussian((40, 7), 1), gaussian((40, 2), 2)
+    expected = scipy.linalg.lstsq(a.double().numpy(), b.double().numpy())[0]
+    with backend:
+        x = lstsq(a, b)
+    assert float((x - torch.from_numpy(expected)).abs().max()) <= 20 * 40 * 2.0**-24 * 10
+
+
+def test_least_squares_of_deficient_rank():
+    a, b = gaussian((6, 3), 1, torch.float64) @ gaussian((3, 5), 2, torch.float64), gaussian((6,), 3, torch.float64)
+    expected = scipy.linalg.lstsq(a.numpy(), b.numpy())[0]
+    assert float((lstsq(a, b) - torch.from_numpy(expected)).abs().max()) <= 1e-11
+
+
+def test_gradients_and_errors():
+    a = gaussian((5, 3), 1, torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(qr, (a,))
+    with pytest.raises(ArgumentError, match="'full', expected one of 'reduced'"):
+        qr(torch.eye(2), mode="full")

@@ -1,0 +1,242 @@
+"""Block-sparse attention beside dense attention in float64, for every family of masks."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+import trnsparse as ts
+from trnsci import ArgumentError
+from trnsci.errors import DtypeError, UnsupportedError
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, unit_roundoff
+
+S = 300
+
+
+def oracle(q, k, v, kept, scale):
+    """Dense attention in NumPy, in float64; a query that keeps nothing gives zeros."""
+    q, k, v = (x.detach().double().numpy() for x in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+    scores = np.where(kept, scale * (q @ np.swapaxes(k, -1, -2)), -np.inf)
+    top = scores.max(-1, keepdims=True, initial=-1e300)
+    weights = np.exp(scores - top)
+    return torch.from_numpy(weights @ v / np.maximum(weights.sum(-1, keepdims=True), 1e-300))
+
+
+def limit(q, k, v, scale, dtype):
+    score = abs(scale) * float((q.double().norm(dim=-1).max() * k.double().norm(dim=-1).max()))
+    exact = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+    bound = gamma(2 * q.shape[-1] + 2 * k.shape[-2] + 8, exact) * (1 + 2 * score)
+    if dtype != exact:
+        # queries are scaled, weights and result are rounded to the operands' dtype
+        bound += unit_roundoff(dtype) * (4 + 2 * score)
+    return bound * float(v.abs().max())
+
+
+MASKS = {
+    "full": ts.full(),
+    "causal": ts.causal(),
+    "window": ts.window(40),
+    "window 0": ts.window(0),
+    "streaming": ts.causal() & ts.window(60) | ts.sink(4),
+    "documents": ts.documents(torch.arange(S) // 77),
+    "mixed documents": ts.documents(torch.arange(S) % 3),
+    "blocks": ts.blocks(torch.eye(3, dtype=torch.bool) | torch.tensor([[0, 0, 1]] * 3).bool()),
+    "small blocks": ts.blocks(gaussian((10, 10), 4) > 0, size=32),
+    "inverted": ~ts.window(100),
+    "function": ts.function(lambda q, k: (q + k) % 3 == 0),
+    "nothing for some": ts.function(lambda q, k: (q > 150) & (k < q)),
+    "dense": ts.masks.from_dense(gaussian((S, S), 5) > 1),
+    "bsr": ts.masks.from_bsr(ts.BSRMatrix.from_dense((gaussian((S, S), 6) > 2).float(), 64)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("name", MASKS)
+def test_every_mask_family(backend, name):
+    mask = MASKS[name]
+    q, k, v = gaussian((1, 2, S, 16), 1), gaussian((1, 2, S, 16), 2), gaussian((1, 2, S, 24), 3)
+    with backend:
+        made = ts.attention(q, k, v, mask, 0.3)
+    assert_within(made, oracle(q, k, v, mask.dense(S).numpy(), 0.3), limit(q, k, v, 0.3, q.dtype))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("depth", [16, 64, 128, 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_head_sizes_and_dtypes(backend, depth, dtype):
+    q, k, v = (gaussian((1, 1, 150, depth), i, dtype) for i in range(3))
+    scale = 1 / math.sqrt(depth)
+    with backend:
+        made = ts.attention(q, k, v, ts.causal())
+    assert made.dtype == dtype
+    assert_within(made, oracle(q, k, v, ts.causal().dense(150).numpy(), scale), limit(q, k, v, scale, dtype))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("lengths", [(1, 1), (127, 129), (128, 128), (129, 1), (5, 300), (260, 130)], ids=str)
+def test_lengths_that_are_not_multiples(backend, lengths):
+    q, k, v = gaussian((2, 1, lengths[0], 8), 1), gaussian((2, 1, lengths[1], 8), 2), gaussian((2, 1, lengths[1], 8), 3)
+    mask = ts.window(90) | ts.sink(2)
+    with backend:
+        made = ts.attention(q, k, v, mask)
+    kept = mask.dense(*lengths).numpy()
+    assert_within(made, oracle(q, k, v, kept, 8**-0.5), limit(q, k, v, 8**-0.5, q.dtype))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_rows_longer_than_psum_go_on_online(backend):
+    q, k, v = gaussian((1, 1, 130, 8), 1), gaussian((1, 1, 1700, 8), 2) * 4, gaussian((1, 1, 1700, 8), 3)
+    with backend:
+        made = ts.attention(q, k, v)
+    assert_within(made, oracle(q, k, v, True, 8**-0.5), limit(q, k, v, 8**-0.5, q.dtype))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_grouped_heads_and_masks_by_head(backend):
+    q, k, v = gaussian((2, 4, 140, 8), 1), gaussian((2, 2, 140, 8), 2), gaussian((2, 2, 140, 8), 3)
+    mask = ts.function(lambda b, h, q, k: (q >= k) & (q - k <= 20 * (1 + h)) | (b == 1) & (k == 0))
+    kept = np.stack([[mask.dense(140, b=b, h=h).numpy() for h in range(4)] for b in range(2)])
+    with backend:
+        made = ts.attention(q, k, v, mask)
+        plain = ts.attention(q, k, v, ts.causal())
+    assert_within(made, oracle(q, k, v, kept, 8**-0.5), limit(q, k, v, 8**-0.5, q.dtype))
+    assert_within(plain, oracle(q, k, v, ts.causal().dense(140).numpy(), 8**-0.5), limit(q, k, v, 8**-0.5, q.dtype))
+
+
+def test_it_is_what_torch_computes():
+    q, k, v = (gaussian((2, 3, 200, 16), i, torch.float64) for i in range(3))
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.7)
+    assert torch.allclose(ts.attention(q, k, v, ts.causal(), 0.7), wanted, rtol=1e-12, atol=1e-13)
+
+
+def test_it_is_what_flex_attention_computes():
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def rule(b, h, q, k):
+        return (q >= k) & (q - k <= 30 + 40 * h)
+
+    q, k, v = (gaussian((1, 2, 256, 16), i) for i in range(3))
+    wanted = flex_attention(q, k, v, block_mask=create_block_mask(rule, 1, 2, 256, 256, device="cpu"))
+    assert_within(ts.attention(q, k, v, rule), wanted, 2 * limit(q, k, v, 0.25, q.dtype))
+
+
+@pytest.mark.parametrize("shape", [(7, 4), (3, 7, 4)])
+def test_fewer_dimensions(shape):
+    q, k, v = (gaussian(shape, i, torch.float64) for i in range(3))
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert torch.allclose(ts.attention(q, k, v, ts.causal()), wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("shape", [(0, 2, 5, 4), (1, 0, 5, 4), (1, 2, 0, 4)], ids=str)
+def test_empty_operands(backend, shape):
+    x = torch.ones(shape)
+    with backend:
+        assert ts.attention(x, x, x, ts.causal()).shape == shape
+
+
+def test_gradients_in_float64():
+    q, k, v = (gaussian((1, 2, 9, 3), i, torch.float64).requires_grad_() for i in range(3))
+    mask = ts.function(lambda q, k: (q > 1) & (k <= q))
+    assert torch.autograd.gradcheck(lambda *x: ts.attention(*x, mask, block=4), (q, k, v))
+
+
+def test_binding_once_serves_many_calls_and_other_lengths_are_refused():
+    q = gaussian((1, 1, 200, 8))
+    bound = (ts.causal() & ts.window(64)).bind(200)
+    assert torch.equal(ts.attention(q, q, q, bound), ts.attention(q, q, q, ts.causal() & ts.window(64)))
+    with pytest.raises(ArgumentError, match=r"lengths of the mask is \(200, 200\), expected \(100, 100\)"):
+        ts.attention(q[:, :, :100], q[:, :, :100], q[:, :, :100], bound)
+    with pytest.raises(ArgumentError, match="those of the mask made by documents"):
+        ts.attention(q, q, q, ts.documents(torch.zeros(7, dtype=torch.int64)))
+    with pytest.raises(ArgumentError, match=r"lengths is \(200, 200\), expected \(300, 300\)"):
+        ts.attention(q, q, q, MASKS["dense"])
+
+
+def test_the_algebra_is_that_of_booleans():
+    names = ["causal", "window", "documents", "small blocks", "function", "bsr"]
+    for x in names:
+        for y in names:
+            a, b = MASKS[x], MASKS[y]
+            assert torch.equal((a & b).dense(S), a.dense(S) & b.dense(S))
+            assert torch.equal((a | ~b).dense(S), a.dense(S) | ~b.dense(S))
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("block", [32, 128])
+def test_bound_blocks_are_exactly_those_that_keep_something(name, block):
+    dense = MASKS[name].dense(S)
+    pattern = MASKS[name].bind(S, block=block).patterns[0]
+    made = torch.zeros(-(-S // block) * block, -(-S // block) * block, dtype=torch.bool)
+    rows = torch.repeat_interleave(torch.arange(pattern.indptr.numel() - 1), pattern.indptr.diff())
+    for i, j, slot in zip(rows.tolist(), pattern.indices.tolist(), pattern.slots.tolist(), strict=True):
+        inside = pattern.insides[slot] if slot >= 0 else torch.ones(block, block, dtype=torch.bool)
+        assert inside.any()
+        made[i * block : (i + 1) * block, j * block : (j + 1) * block] = inside
+    assert torch.equal(made[:S, :S], dense)
+
+
+def test_long_masks_are_bound_without_a_square():
+    bound = (ts.causal() & ts.window(512) | ts.sink(4)).bind(1 << 15)
+    assert bound.density < 0.03
+    assert len(bound.patterns[0].insides) < 10
+    assert "full" in repr(bound)
+    assert str(bound).count("\n") == 16
+
+
+def test_masks_print_as_they_are_written():
+    assert repr(ts.causal() & ts.window(256) | ~ts.sink(4)) == "((causal() & window(256)) | ~sink(4))"
+
+
+def test_the_op_is_well_registered_and_compiles():
+    q, k, v = (gaussian((1, 1, 20, 4), i).requires_grad_() for i in range(3))
+    bound = ts.causal().bind(20, block=8)
+    p = bound.patterns[0]
+    args = (q, k, v, p.indptr, p.indices, p.slots, p.insides, 0.5)
+    torch.library.opcheck(torch.ops.trnsparse.attention.default, args, test_utils=("test_schema", "test_faketensor"))
+    run = torch.compile(lambda q, k, v: ts.attention(q, k, v, bound, 0.5), backend="aot_eager")
+    made = run(q, k, v)
+    assert torch.allclose(made, ts.attention(q, k, v, bound, 0.5), atol=1e-6)
+    (grad,) = torch.autograd.grad(made.sum(), q)
+    (wanted,) = torch.autograd.grad(ts.attention(q, k, v, bound, 0.5).sum(), q)
+    assert torch.allclose(grad, wanted, atol=1e-5)
+
+
+def test_a_plan_counts_stored_blocks():
+    q = gaussian((1, 2, 512, 16))
+    plan = trnsci.plan(ts.attention, q, q, q, ts.window(0))
+    assert plan.flops == 2 * 2 * 4 * 128 * 128 * 32
+    assert plan.predicted["trn2"] > 0
+
+
+ERRORS = [
+    (lambda q: ts.attention(q, q[..., :3], q), ArgumentError, "D differs"),
+    (lambda q: ts.attention(q, q[:, :, :5], q), ArgumentError, "K differs"),
+    (lambda q: ts.attention(q[:, :1], q, q), ArgumentError, "heads differs: q has heads=1, k has heads=2"),
+    (lambda q: ts.attention(q, q[0], q), ArgumentError, "number of dimensions differs"),
+    (lambda q: ts.attention(q, q, q.double()), DtypeError, "dtype differs"),
+    (lambda q: ts.attention(q, q, q, "causal"), DtypeError, "mask is str, expected a mask"),
+    (lambda q: ts.attention(q, q, q, lambda q: q), ArgumentError, "expected (q, k) or (b, h, q, k)"),
+    (lambda q: ts.attention(q, q, q, lambda q, k: q - k), DtypeError, "result of the rule is int64, expected bool"),
+    (lambda q: ts.attention(q * 1j, q * 1j, q * 1j), DtypeError, "expected a real floating-point dtype"),
+    (lambda q: ts.window(-1), ArgumentError, "width is -1"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), ERRORS, ids=range(len(ERRORS)))
+def test_mistakes_are_named(call, kind, text):
+    with pytest.raises(kind) as caught:
+        call(gaussian((1, 2, 8, 4)))
+    assert text in str(caught.value)
+
+
+def test_kernels_say_what_they_do_not_take():
+    q = gaussian((1, 1, 8, 4), dtype=torch.float64)
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="not float64"):
+        ts.attention(q, q, q)
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="takes blocks of 128, not 64"):
+        ts.attention(q.float(), q.float(), q.float(), block=64)

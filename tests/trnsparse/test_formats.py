@@ -1,0 +1,251 @@
+"""Formats: constructors, conversions, structure checks, slices, arithmetic, files and pictures, beside SciPy."""
+
+import operator
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import trnsparse as ts
+from trnsci import ArgumentError
+from trnsci.errors import DtypeError
+
+DTYPES = [np.float32, np.float64, np.complex64, np.complex128, np.int64]
+
+
+def random(m, n, density=0.2, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    made = sp.random_array((m, n), density=density, rng=rng, dtype=np.float64).tocsr()
+    made.data = rng.integers(1, 9, made.nnz).astype(dtype)
+    if np.issubdtype(dtype, np.complexfloating):
+        made.data = made.data + 1j * rng.integers(1, 9, made.nnz).astype(made.data.real.dtype)
+    return made
+
+
+SHAPES = [(7, 5), (1, 9), (9, 1), (0, 4), (4, 0), (0, 0), (130, 70)]
+KINDS = [ts.COOMatrix, ts.CSRMatrix, ts.CSCMatrix, ts.BSRMatrix]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_format_reaches_every_other_and_keeps_every_entry(shape, dtype):
+    source = random(*shape, dtype=dtype)
+    dense = torch.from_numpy(source.toarray())
+    for kind in KINDS:
+        made = kind.from_scipy(source) if kind is not ts.BSRMatrix else kind.from_scipy(source, (3, 4))
+        assert made.shape == shape
+        assert made.dtype == dense.dtype
+        for name in ("coo", "csr", "csc", "bsr"):
+            other = made.to_bsr((2, 5)) if name == "bsr" else getattr(made, f"to_{name}")()
+            assert other.format == name
+            assert torch.equal(other.to_dense(), dense)
+        assert torch.equal(made.T.to_dense(), dense.T)
+        assert torch.equal(made.H.to_dense(), dense.mH.resolve_conj())
+        assert np.array_equal(made.to_scipy().toarray(), source.toarray())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_torch_tensors_come_in_and_go_out(kind):
+    dense = torch.from_numpy(random(8, 12).toarray())
+    for tensor in (dense, dense.to_sparse_coo(), dense.to_sparse_csr(), dense.to_sparse_csc()):
+        made = kind.from_torch(tensor) if kind is not ts.BSRMatrix else kind.from_torch(tensor, (4, 3))
+        assert torch.equal(made.to_dense(), dense)
+        assert torch.equal(made.to_torch().to_dense(), dense)
+    assert torch.equal(ts.BSRMatrix.from_torch(dense.to_sparse_bsr((2, 3))).to_dense(), dense)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(-4, 4)), max_size=30))
+def test_duplicates_add_up_in_any_order(entries):
+    row, col, values = (np.array([entry[i] for entry in entries], dtype=np.int64) for i in range(3))
+    made = ts.COOMatrix(row, col, torch.tensor(values, dtype=torch.float64), (6, 4))
+    wanted = sp.coo_array((values.astype(float), (row, col)), shape=(6, 4)).toarray()
+    assert np.array_equal(made.to_dense().numpy(), wanted)
+    rows = made.to_csr()
+    ts.CSRMatrix(rows.indptr, rows.indices, rows.values, rows.shape)
+
+
+def test_blocks_may_reach_over_the_edge_and_what_lies_outside_is_not_read():
+    dense = torch.arange(1.0, 16.0).reshape(3, 5)
+    made = ts.BSRMatrix.from_dense(dense, (2, 2))
+    assert made.grid == (2, 3)
+    blocks = made.values.clone()
+    blocks[-1, 1, :] = 99
+    assert torch.equal(made.with_values(blocks).to_dense(), dense)
+    assert torch.equal(made.with_values(blocks) @ torch.eye(5), dense)
+
+
+MALFORMED = [
+    (lambda: ts.CSRMatrix([0, 2, 1], [0, 1], [1.0, 2.0], (2, 2)), "indptr[2]", 1, "at least indptr[1] = 2"),
+    (lambda: ts.CSRMatrix([1, 1, 2], [0, 1], [1.0, 2.0], (2, 2)), "indptr[0]", 1, "0"),
+    (lambda: ts.CSRMatrix([0, 1, 1], [0, 1], [1.0, 2.0], (2, 2)), "indptr[2]", 1, "2, the number of indices"),
+    (lambda: ts.CSRMatrix([0, 1], [0], [1.0], (2, 2)), "length of indptr", 2, "3: one more than rows"),
+    (lambda: ts.CSRMatrix([0, 1, 2], [0, 2], [1.0, 2.0], (2, 2)), "indices[1]", 2, "from 0 to 1"),
+    (lambda: ts.CSRMatrix([0, 2, 2], [1, 0], [1.0, 2.0], (2, 2)), "indices[1]", 0, "more than indices[0] = 1"),
+    (lambda: ts.CSRMatrix([0, 2, 2], [1, 1], [1.0, 2.0], (2, 2)), "indices[1]", 1, "more than indices[0] = 1"),
+    (lambda: ts.CSCMatrix([0, 1, 2], [0, -1], [1.0, 2.0], (2, 2)), "indices[1]", -1, "from 0 to 1"),
+    (lambda: ts.COOMatrix([0, 3], [0, 0], [1.0, 2.0], (2, 2)), "row[1]", 3, "from 0 to 1"),
+    (lambda: ts.COOMatrix([0, 1], [0, 5], [1.0, 2.0], (2, 2)), "col[1]", 5, "from 0 to 1"),
+    (lambda: ts.BSRMatrix([0, 1], [2], torch.ones(1, 2, 2), (2, 4)), "indices[0]", 2, "from 0 to 1"),
+    (lambda: ts.BSRMatrix([0, 1], [0], torch.ones(1, 2), (2, 4)), "shape of values", (1, 2), "(blocks, bm, bn)"),
+    (lambda: ts.COOMatrix([0], [0], [1.0], (2, -1)), "shape", (2, -1), "not negative"),
+]
+
+
+@pytest.mark.parametrize(("build", "argument", "got", "text"), MALFORMED, ids=range(len(MALFORMED)))
+def test_malformed_structures_are_refused_at_the_first_offending_position(build, argument, got, text):
+    with pytest.raises(ArgumentError) as caught:
+        build()
+    assert caught.value.argument == argument
+    assert caught.value.got == got
+    assert text in str(caught.value)
+
+
+def test_wrong_dtypes_and_lengths_are_refused():
+    with pytest.raises(DtypeError, match="dtype of indices is float32, expected an integer dtype"):
+        ts.CSRMatrix([0, 1], torch.tensor([0.0]), [1.0], (1, 1))
+    with pytest.raises(ArgumentError) as caught:
+        ts.CSRMatrix([0, 1], [0, 1], [1.0], (1, 2))
+    assert caught.value.got == {"indices": 2, "values": 1}
+    with pytest.raises(DtypeError, match="dtype of values is uint8"):
+        ts.COOMatrix([0], [0], np.array([1], dtype=np.uint8), (1, 1))
+
+
+def test_int32_indices_become_int64():
+    made = ts.CSRMatrix(torch.tensor([0, 1], dtype=torch.int32), torch.tensor([0], dtype=torch.int32), [2.0], (1, 1))
+    assert made.indices.dtype == made.indptr.dtype == torch.int64
+
+
+KEYS = [
+    (slice(1, 6),),
+    (slice(None), slice(0, 4, 2)),
+    (slice(5, 1, -2), [3, 0, 3]),
+    ([4, 4, 0], slice(None)),
+    (2,),
+    (slice(0, 0), slice(None)),
+    (-1, slice(1, 3)),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_slices_are_those_of_numpy(kind, key):
+    dense = random(8, 6).toarray()
+    made = kind.from_dense(dense, 3) if kind is ts.BSRMatrix else kind.from_dense(dense)
+    found = made[key if len(key) > 1 else key[0]]
+    rows = [key[0]] if isinstance(key[0], int) else key[0]
+    wanted = dense[rows][:, key[1] if len(key) > 1 else slice(None)]
+    assert found.format == made.format
+    assert np.array_equal(found.to_dense().numpy(), wanted)
+
+
+def test_masks_elements_and_bad_indices():
+    dense = torch.from_numpy(random(8, 6).toarray())
+    made = ts.CSRMatrix.from_dense(dense)
+    kept = torch.arange(8) % 3 == 0
+    assert torch.equal(made[kept].to_dense(), dense[kept])
+    assert all(made[i, j] == dense[i, j] for i in range(8) for j in range(6))
+    with pytest.raises(ArgumentError, match="index of axis 1 is 6, expected below 6"):
+        made[:, [0, 6]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul])
+def test_arithmetic_is_that_of_scipy(kind, op):
+    x, y = random(9, 7, seed=1), random(9, 7, seed=2)
+    a, b = (kind.from_scipy(z, (2, 3)) if kind is ts.BSRMatrix else kind.from_scipy(z) for z in (x, y))
+    made = op(a, b)
+    assert made.format == a.format
+    assert np.array_equal(made.to_dense().numpy(), op(x.toarray(), y.toarray()))
+    assert np.array_equal((-a * 3).to_dense().numpy(), -3 * x.toarray())
+    assert np.array_equal((2 * a / 4).to_dense().numpy(), x.toarray() / 2)
+    assert np.array_equal((a * torch.from_numpy(y.toarray())).to_dense().numpy(), (x.toarray() * y.toarray()))
+
+
+def test_sums_of_different_shapes_are_refused():
+    with pytest.raises(ArgumentError) as caught:
+        ts.add(ts.eye(2), ts.eye(3))
+    assert caught.value.got == {"a": (2, 2), "b": (3, 3)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex128])
+def test_files_give_back_the_matrix(kind, dtype, tmp_path):
+    dense = torch.from_numpy(random(6, 10).toarray()).to(dtype)
+    made = kind.from_dense(dense, 4) if kind is ts.BSRMatrix else kind.from_dense(dense)
+    made.save(tmp_path / "a.npz")
+    back = ts.load(tmp_path / "a.npz")
+    assert type(back) is kind
+    assert back.dtype == dtype
+    assert torch.equal(back.to_dense(), dense)
+
+
+def test_files_of_something_else_are_refused(tmp_path):
+    np.savez(tmp_path / "b.npz", x=np.zeros(3))
+    with pytest.raises(ArgumentError, match="expected one of coo, csr, csc, bsr"):
+        ts.load(tmp_path / "b.npz")
+
+
+def test_reductions_norms_and_diagonals_are_those_of_numpy():
+    dense = random(9, 6, dtype=np.complex128).toarray()
+    made = ts.CSRMatrix.from_dense(dense)
+    for ord in ("fro", 1, np.inf, 2):
+        assert np.isclose(ts.norm(made, ord).item(), np.linalg.norm(dense, ord), rtol=1e-12)
+    assert ts.norm(made, "max").item() == np.abs(dense).max()
+    assert ts.norm(ts.CSRMatrix.from_dense(torch.zeros(3, 3)), 2).item() == 0
+    for offset in (-3, 0, 2, 7):
+        assert np.array_equal(made.diagonal(offset).numpy(), np.diagonal(dense, offset))
+    assert np.isclose(made.trace().item(), np.trace(dense))
+    for axis in (None, 0, 1):
+        assert np.allclose(made.sum(axis).numpy(), dense.sum(axis), rtol=1e-15)
+    with pytest.raises(ArgumentError, match="ord is 3"):
+        ts.norm(made, 3)
+
+
+def test_small_helpers():
+    x, y = random(3, 4, seed=3), random(2, 5, seed=4)
+    a, b = ts.CSRMatrix.from_scipy(x), ts.CSRMatrix.from_scipy(y)
+    assert np.array_equal(ts.kron(a, b).to_dense().numpy(), np.kron(x.toarray(), y.toarray()))
+    d = torch.arange(1.0, 5.0, dtype=torch.float64)
+    assert np.array_equal(ts.scale_columns(a, d).to_dense().numpy(), x.toarray() * d.numpy())
+    assert np.array_equal(ts.scale_rows(a, d[:3]).to_dense().numpy(), x.toarray() * d.numpy()[:3, None])
+    assert np.array_equal(ts.triangle(a, offset=1).to_dense().numpy(), np.tril(x.toarray(), 1))
+    assert np.array_equal(a.prune(4).to_dense().numpy(), np.where(np.abs(x.toarray()) > 4, x.toarray(), 0))
+
+
+def test_a_matrix_prints_its_kind_and_a_picture():
+    made = ts.CSRMatrix.from_dense(torch.tril(torch.ones(4, 4)))
+    assert str(made).splitlines() == [
+        "CSRMatrix(4x4, nnz=10, float32, density 62.50%)",
+        "█···",
+        "██··",
+        "███·",
+        "████",
+    ]
+    assert "2 blocks of 2x2" in repr(ts.eye(4).to_bsr(2))
+    assert str(ts.eye(0)).endswith("(empty)")
+
+
+def test_gradients_flow_through_conversions():
+    dense = torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    for name in ("coo", "csr", "csc", "bsr"):
+        made = ts.COOMatrix.from_dense(dense)
+        made = made.to_bsr(2) if name == "bsr" else getattr(made, f"to_{name}")()
+        (grad,) = torch.autograd.grad((made.T.to_dense() ** 2).sum(), dense)
+        assert torch.equal(grad, 2 * dense.detach())
+
+
+def test_sparse_vectors():
+    y = torch.arange(5.0)
+    index, x = torch.tensor([3, 1]), torch.tensor([10.0, 20.0])
+    assert ts.vectors.gather(y, index).tolist() == [3, 1]
+    assert ts.vectors.scatter(x, index, y).tolist() == [0, 20, 2, 10, 4]
+    assert ts.vectors.axpby(2.0, x, index, 3.0, y).tolist() == [0, 43, 6, 29, 12]
+    assert ts.vectors.dot(x, index, y).item() == 50
+    rotated, rest = ts.vectors.rot(x, index, y, 0.6, 0.8)
+    assert np.allclose(rotated, [0.6 * 10 + 0.8 * 3, 0.6 * 20 + 0.8 * 1])
+    assert np.allclose(rest, [0, 0.6 * 1 - 0.8 * 20, 2, 0.6 * 3 - 0.8 * 10, 4])
+    with pytest.raises(ArgumentError, match=r"indices\[1\] is 9"):
+        ts.vectors.gather(y, torch.tensor([0, 9]))

@@ -1,0 +1,123 @@
+"""Screening: bounds, quartets, densities and the fused product."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+import trnsparse as ts
+from trnsci import ArgumentError
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("block", [128, 50])
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 5.0, 1e9])
+def test_screened_products_are_those_of_the_masked_matrix(backend, block, threshold):
+    m, k = 200, 270
+    a, b = gaussian((m, k), 1), gaussian((k, 9), 2)
+    u, w = gaussian((m,), 3).abs(), gaussian((k,), 4).abs()
+    u[:128] *= 1e-3
+    masked = torch.where(torch.outer(u, w) > threshold, a, 0).double()
+    with backend:
+        made = ts.screened_spmm(ts.BSRMatrix.from_dense(a, block), u, w, b, threshold)
+    assert_within(made, masked @ b.double(), gamma(k + 2, a.dtype) * (masked.abs() @ b.abs().double()) + 1e-37)
+
+
+def test_dense_and_other_formats_are_taken():
+    a, b, u = gaussian((9, 9), 1, torch.float64), gaussian((9, 2), 2, torch.float64), torch.arange(9.0).double()
+    wanted = torch.where(torch.outer(u, u) > 10, a, 0) @ b
+    for kind in (a, ts.CSRMatrix.from_dense(a), ts.BSRMatrix.from_dense(a, 4)):
+        assert torch.allclose(ts.screened_spmm(kind, u, u, b, 10.0), wanted, rtol=1e-13)
+
+
+def test_gradients():
+    a = ts.BSRMatrix.from_dense(gaussian((6, 7), 1, torch.float64), 3)
+    u, w = torch.arange(6.0), torch.arange(7.0)
+    values, b = a.values.clone().requires_grad_(), gaussian((7, 2), 2, torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda v, b: ts.screened_spmm(a.with_values(v), u, w, b, 6.0), (values, b))
+
+
+@pytest.mark.sim
+def test_kernel_gradients_are_those_of_pytorch():
+    a, b = ts.BSRMatrix.from_dense(gaussian((150, 140), 1)), gaussian((140, 3), 2)
+    u, w = gaussian((150,), 3).abs(), gaussian((140,), 4).abs()
+    found = []
+    for backend in BACKENDS:
+        x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
+        x.values.retain_grad()
+        with backend:
+            ts.screened_spmm(x, u, w, y, 0.5).square().sum().backward()
+        found.append((x.values.grad, y.grad))
+    for mine, theirs in zip(*found, strict=True):
+        assert_within(mine, theirs, 1e-5 * float(theirs.abs().max()))
+
+
+def test_the_op_is_well_registered():
+    a, u = ts.BSRMatrix.from_dense(gaussian((6, 6), 1), 3), torch.arange(6.0)
+    args = (a.indptr, a.indices, a.values.clone().requires_grad_(), u, u.clone(), gaussian((6, 2)).requires_grad_(), 3.0)
+    torch.library.opcheck(torch.ops.trnsparse.screened_spmm.default, args)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1e-3, 0.2, 1.0, 50.0])
+def test_every_quartet_above_the_threshold_is_kept_and_no_other(threshold):
+    n = 6
+    q = gaussian((n, n), 3, torch.float64).abs()
+    q = (q + q.T) / 2
+    q[0, 0] = 0
+    kept = ts.screen_quartets(q, threshold)
+    pairs = [(i, j) for i in range(n) for j in range(i + 1)]
+    wanted = {
+        frozenset([p, r]) for p, r in itertools.combinations_with_replacement(pairs, 2) if q[p] * q[r] > threshold
+    }
+    found = [frozenset([tuple(row[:2]), tuple(row[2:])]) for row in kept.indices().tolist()]
+    assert len(found) == len(set(found)) == len(kept)
+    assert set(found) == wanted
+    assert kept.total == len(pairs) * (len(pairs) + 1) // 2
+    assert f"{len(wanted)} of {kept.total} quartets kept" in str(kept)
+
+
+def test_schwarz_bounds_hold_for_real_integrals():
+    gto = pytest.importorskip("pyscf.gto", reason="the integrals come from PySCF")
+    molecule = gto.M(atom="O 0 0 0; H 0 0.76 0.59; H 0 -0.76 0.59; H 0 0 9", basis="6-31g", spin=1, verbose=0)
+    eri = torch.from_numpy(molecule.intor("int2e"))
+    q = ts.schwarz_bounds(eri)
+    assert bool((eri.abs() <= torch.einsum("ij,kl->ijkl", q, q) * (1 + 1e-12) + 1e-15).all())
+    assert torch.equal(q, ts.schwarz_bounds(torch.einsum("ijij->ij", eri)))
+    kept = ts.screen_quartets(q, 1e-8)
+    assert kept.fraction < 1
+    lost = eri.clone()
+    i, j, k, l = kept.indices().T
+    for a, b, c, d in itertools.chain.from_iterable(
+        [(w, x, y, z), (x, w, y, z), (w, x, z, y), (x, w, z, y), (y, z, w, x), (z, y, w, x), (y, z, x, w), (z, y, x, w)]
+        for w, x, y, z in [(i, j, k, l)]
+    ):
+        lost[a, b, c, d] = 0
+    assert float(lost.abs().max()) <= 1e-8
+
+
+def test_density_screen_keeps_what_can_matter():
+    q, p = gaussian((5, 5), 1, torch.float64).abs(), gaussian((5, 5), 2, torch.float64)
+    made = ts.density_screen(q, p, 0.8)
+    assert torch.equal(made.to_dense(), torch.where(q * p.abs() * q.max() > 0.8, p, 0))
+
+
+def test_numpy_bounds_are_taken():
+    assert isinstance(ts.schwarz_bounds(np.ones((2, 2))), np.ndarray)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ArgumentError, match=r"shape of integrals is \(2, 3\)"):
+        ts.schwarz_bounds(torch.ones(2, 3))
+    with pytest.raises(ArgumentError, match="threshold is -1"):
+        ts.screen_quartets(torch.ones(2, 2), -1)
+    with pytest.raises(ArgumentError, match="M differs: a has M=2, u has M=3"):
+        ts.screened_spmm(torch.ones(2, 2), torch.ones(3), torch.ones(2), torch.ones(2, 1), 0.0)
+
+
+def test_a_plan_names_the_op():
+    a, b = ts.BSRMatrix.from_dense(torch.ones(2, 2)), torch.ones(2, 1)
+    plan = trnsci.plan(ts.screened_spmm, a, torch.ones(2), torch.ones(2), b, 0.0)
+    assert [step.op for step in plan.steps] == ["trnsparse::screened_spmm"]

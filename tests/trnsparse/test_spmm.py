@@ -1,0 +1,217 @@
+"""spmm and spmv in compressed formats: SciPy's values within the stated bound, on every backend."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+import trnsci
+import trnsparse as ts
+from trnsci import ArgumentError, native
+from trnsci.errors import DtypeError, UnsupportedError
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
+
+HOST = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+def matrix(m, k, density=0.1, seed=0, dtype=torch.float32):
+    """Random, with an empty row and a dense one where there is room."""
+    rng = np.random.default_rng(seed)
+    kept = rng.random((m, k)) < density
+    if m > 2:
+        kept[0], kept[m // 2] = False, True
+    return torch.where(torch.from_numpy(kept), gaussian((m, k), seed, dtype), 0)
+
+
+def bound(dense, b, extra=2):
+    length = int((dense != 0).sum(1).max()) if dense.numel() else 0
+    wide = torch.complex128 if dense.is_complex() else torch.float64
+    factor = 4 if dense.is_complex() else 1
+    return factor * gamma(length + extra, dense.dtype) * (dense.abs().to(wide).abs() @ b.abs().to(wide).abs()) + 1e-37
+
+
+CASES = [(1, 1, 1), (129, 127, 3), (300, 130, 65), (5, 200, 1), (130, 5, 513), (3, 0, 4), (0, 3, 4), (3, 4, 0)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("shape", CASES, ids=str)
+def test_spmm_is_scipys_within_its_bound(backend, shape):
+    m, k, n = shape
+    dense, b = matrix(m, k), gaussian((k, n), seed=3)
+    wanted = torch.from_numpy(sp.csr_array(dense.double().numpy()) @ b.double().numpy())
+    for make in (ts.CSRMatrix, ts.CSCMatrix, ts.COOMatrix):
+        with backend:
+            assert_within(make.from_dense(dense) @ b, wanted, bound(dense, b))
+
+
+@pytest.mark.parametrize("dtype", HOST, ids=str)
+@pytest.mark.parametrize("trans", ["n", "t", "c"])
+@pytest.mark.parametrize("kind", [ts.CSRMatrix, ts.CSCMatrix, ts.COOMatrix, ts.BSRMatrix])
+def test_transposes_scales_and_addends(dtype, trans, kind):
+    dense = matrix(20, 13, 0.3, dtype=dtype)
+    made = kind.from_dense(dense, 4) if kind is ts.BSRMatrix else kind.from_dense(dense)
+    op = {"n": dense, "t": dense.mT, "c": dense.mH}[trans].resolve_conj()
+    b, c = gaussian((op.shape[1], 6), 1, dtype), gaussian((op.shape[0], 6), 2, dtype)
+    alpha, beta = (2 - 1j, 0.5j) if dtype.is_complex else (-1.5, 0.5)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    wanted = alpha * (op.to(wide) @ b.to(wide)) + beta * c.to(wide)
+    limit = abs(alpha) * bound(op, b, 30) + 20 * gamma(4, dtype) * c.abs()
+    assert_within(ts.spmm(made, b, alpha=alpha, beta=beta, c=c, trans=trans), wanted, limit)
+    out = torch.empty_like(c)
+    assert ts.spmm(made, b, trans=trans, out=out) is out
+    assert_within(ts.spmv(made, b[:, 0], trans=trans), op.to(wide) @ b[:, 0].to(wide), bound(op, b, 30)[:, 0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_batches_vectors_and_the_right_side(backend):
+    dense = matrix(40, 30, 0.2)
+    a = ts.CSRMatrix.from_dense(dense)
+    b = gaussian((2, 3, 30, 4), 1)
+    with backend:
+        assert_within(a @ b, dense.double() @ b.double(), (bound(dense, torch.ones(30, 1)) * b.abs().max()).max())
+        x = gaussian((5, 40), 2)
+        assert_within(x @ a, x.double() @ dense.double(), bound(dense.T, x.T).T)
+        assert_within(x[0] @ a, x[0].double() @ dense.double(), bound(dense.T, x.T)[:, 0])
+        assert_within(ts.spmv(a, b[..., 0]), (dense.double() @ b[..., :1].double())[..., 0], 1e-4)
+
+
+def test_numpy_in_numpy_out():
+    dense = matrix(8, 6, 0.4)
+    a = ts.CSRMatrix.from_dense(dense)
+    made = ts.spmm(a, np.ones((6, 2), np.float32))
+    assert isinstance(made, np.ndarray)
+    assert isinstance(np.ones((2, 8), np.float32) @ a, np.ndarray)
+    assert np.allclose(a @ np.ones(6, np.float32), dense.sum(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64])
+def test_other_dtypes(dtype):
+    dense = matrix(30, 20, 0.3).mul(4).to(dtype)
+    b = gaussian((20, 3), 1).mul(4).to(dtype)
+    wanted = dense.double() @ b.double()
+    limit = 0 if dtype == torch.int64 else gamma(3, dtype) * (dense.abs().double() @ b.abs().double())
+    assert_within(ts.CSRMatrix.from_dense(dense) @ b, wanted, limit)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_kernels(dtype):
+    dense, b = matrix(130, 140).to(dtype), gaussian((140, 9), 1).to(dtype)
+    with trnsci.backend("simulator"):
+        made = ts.CSRMatrix.from_dense(dense) @ b
+    assert_within(made, dense.double() @ b.double(), gamma(3, dtype) * (dense.abs().double() @ b.abs().double()) + 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("trans", [False, True])
+def test_gradients_of_values_and_dense_operand(dtype, trans):
+    a = ts.CSRMatrix.from_dense(matrix(6, 5, 0.5, dtype=dtype))
+    values = a.values.clone().requires_grad_()
+    b = gaussian((6 if trans else 5, 3), 1, dtype).requires_grad_()
+
+    def run(values, b):
+        return ts.spmm(a.with_values(values), b, trans=trans)
+
+    assert torch.autograd.gradcheck(run, (values, b))
+    assert torch.autograd.gradgradcheck(run, (values, b))
+
+
+@pytest.mark.sim
+def test_kernel_gradients_are_those_of_float64():
+    dense = matrix(140, 130)
+    a, b = ts.CSRMatrix.from_dense(dense).requires_grad_(), gaussian((130, 5), 1).requires_grad_()
+    g = gaussian((140, 5), 2)
+    with trnsci.backend("simulator"):
+        (a @ b).backward(g)
+    wanted = (g.double() @ b.detach().double().T)[a.to_coo().row, a.to_coo().col]
+    assert_within(a.values.grad, wanted, gamma(8, torch.float32) * 5 * g.abs().max().item() * b.abs().max().item())
+    assert_within(b.grad, dense.double().T @ g.double(), bound(dense.T, g))
+
+
+def test_without_compiled_loops_the_result_is_the_same(monkeypatch):
+    dense, b = matrix(50, 40), gaussian((40, 7), 1)
+    a = ts.CSRMatrix.from_dense(dense)
+    compiled = a @ b
+    monkeypatch.setattr("trnsparse.host.loop", lambda *_: None)
+    assert_within(a @ b, compiled, bound(dense, b))
+    assert native.why_not() is None or native.why_not()
+
+
+def test_the_op_is_well_registered_and_compiles():
+    a, b = ts.CSRMatrix.from_dense(matrix(9, 8, 0.4)), gaussian((8, 3), 1)
+    args = (a.indptr, a.indices, a.values.clone().requires_grad_(), b.clone().requires_grad_(), 8, False)
+    torch.library.opcheck(torch.ops.trnsparse.spmm.default, args)
+    run = torch.compile(lambda values, b: ts.spmm(a.with_values(values), b), backend="aot_eager")
+    assert torch.equal(run(a.values, b), a @ b)
+
+
+def test_torch_func_sees_through():
+    a, b = ts.CSRMatrix.from_dense(matrix(9, 8, 0.4)), gaussian((4, 8, 3), 1)
+    made = torch.func.vmap(lambda b: ts.spmm(a, b))(b)
+    assert_within(made, a.to_dense().double() @ b.double(), 1e-5)
+
+
+def test_a_plan_names_the_op_and_predicts():
+    a, b = ts.CSRMatrix.from_dense(matrix(300, 200)), gaussian((200, 8))
+    plan = trnsci.plan(ts.spmm, a, b)
+    assert [step.op for step in plan.steps] == ["trnsparse::spmm"]
+    assert plan.flops == 2 * a.nnz * 8
+    assert plan.predicted["trn2"] > 0
+
+
+def test_trn1_is_told_why_not(monkeypatch):
+    monkeypatch.setenv("TRNSCI_TARGET", "trn1")
+    a, b = ts.CSRMatrix.from_dense(matrix(9, 8, 0.4)), gaussian((8, 3))
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="trn1 cannot gather rows by DMA"):
+        ts.spmm(a, b)
+
+
+def test_results_repeat_bit_for_bit():
+    a, b = ts.CSRMatrix.from_dense(matrix(300, 200)), gaussian((200, 33))
+    assert torch.equal(a @ b, a @ b)
+
+
+ERRORS = [
+    (lambda a: ts.spmm(a, torch.ones(3, 2)), ArgumentError, "K differs: a has K=5, b has K=3"),
+    (lambda a: ts.spmm(a, torch.ones(5, 2).double()), DtypeError, "a has dtype=float32, b has dtype=float64"),
+    (lambda a: ts.spmm(torch.ones(2, 2), torch.ones(2, 2)), DtypeError, "expected a COOMatrix, CSRMatrix"),
+    (lambda a: ts.spmm(a, torch.ones(5, 2), beta=1.0), ArgumentError, "because beta is 1.0"),
+    (lambda a: ts.spmm(a, torch.ones(5, 2), beta=1.0, c=torch.ones(2, 2)), ArgumentError, "expected (4, 2)"),
+    (lambda a: ts.spmm(a, torch.ones(5, 2), trans="x"), ArgumentError, "trans is 'x'"),
+    (lambda a: ts.spmm(a, torch.ones(5, 2), alpha=1j), DtypeError, "expected a real number"),
+    (lambda a: ts.spmm(a, torch.ones(5, 2), out=torch.empty(3, 2)), ArgumentError, "shape of out is (3, 2)"),
+    (lambda a: ts.spmv(a, torch.ones(4)), ArgumentError, "K differs: a has K=5, x has K=4"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), ERRORS, ids=range(len(ERRORS)))
+def test_mistakes_are_named(call, kind, text):
+    with pytest.raises(kind) as caught:
+        call(ts.CSRMatrix.from_dense(torch.ones(4, 5)))
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("shape", [(6, 8, 7), (1, 1, 1), (5, 0, 4), (40, 33, 20)], ids=str)
+def test_spgemm_is_scipys(shape, dtype):
+    m, k, n = shape
+    kind = torch.from_numpy(np.zeros(1, dtype)).dtype
+    x, y = matrix(m, k, 0.3, 1, kind), matrix(k, n, 0.3, 2, kind)
+    wanted = (sp.csr_array(x.numpy()) @ sp.csr_array(y.numpy())).toarray()
+    limit = 1e-13 * (np.abs(x.numpy()) @ np.abs(y.numpy())) + 1e-300
+    for a, b in (
+        (ts.CSRMatrix.from_dense(x), ts.CSCMatrix.from_dense(y)),
+        (ts.BSRMatrix.from_dense(x, (3, 2)), ts.BSRMatrix.from_dense(y, (2, 5))),
+    ):
+        made = a @ b
+        assert made.format == a.format
+        assert_within(made.to_dense(), wanted, limit)
+    assert_within(ts.spgemm(a.T, b, trans_a=True).to_dense(), wanted, limit)
+
+
+def test_spgemm_gradients():
+    a, b = ts.CSRMatrix.from_dense(matrix(4, 5, 0.5, 1, torch.float64)), ts.eye(5, dtype=torch.float64)
+    values = a.values.clone().requires_grad_()
+    other = b.values.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda v, w: ts.spgemm(a.with_values(v), b.with_values(w)).values, (values, other))
+    with pytest.raises(ArgumentError, match="K differs"):
+        ts.spgemm(a, a)

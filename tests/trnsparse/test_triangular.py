@@ -1,0 +1,130 @@
+"""Triangular solves, incomplete factors, orders, and the choice of a format."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+import trnsparse as ts
+from trnsci import ArgumentError
+from trnsci.errors import NotPositiveDefinite, Singular
+from trnsci.testing import assert_within, gamma, gaussian
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+def system(n, dtype, seed=0):
+    dense = torch.where(gaussian((n, n), seed) > 0.8, gaussian((n, n), seed + 1, dtype), 0)
+    return dense - torch.diag(dense.diagonal()) + 4 * torch.eye(n, dtype=dtype)
+
+
+@pytest.fixture(params=["compiled", "pure"])
+def loops(request, monkeypatch):
+    if request.param == "pure":
+        monkeypatch.setattr("trnsparse.host.loop", lambda *_: None)
+
+
+@pytest.mark.usefixtures("loops")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("unit", [True, False])
+@pytest.mark.parametrize("trans", ["n", "t", "c"])
+def test_the_backward_error_is_small(dtype, lower, unit, trans):
+    n = 40
+    dense = system(n, dtype)
+    part = (torch.tril if lower else torch.triu)(dense)
+    if unit:
+        part = part - torch.diag(part.diagonal()) + torch.eye(n, dtype=dtype)
+    op = {"n": part, "t": part.mT, "c": part.mH}[trans].resolve_conj()
+    b = gaussian((n, 3), 5, dtype)
+    x = ts.solve_triangular(ts.CSRMatrix.from_dense(dense), b, lower=lower, unit_diagonal=unit, trans=trans)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    limit = 4 * gamma(n + 1, dtype) * (op.abs().double() @ x.abs().double()) + gamma(1, dtype) * b.abs().double()
+    assert_within(op.to(wide) @ x.to(wide), b.to(wide), limit)
+    assert ts.solve_triangular(ts.CSRMatrix.from_dense(dense), b[:, 0], lower=lower).shape == (n,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_gradients_of_a_solve(dtype):
+    a = ts.CSRMatrix.from_dense(torch.tril(system(5, dtype)))
+    values, b = a.values.clone().requires_grad_(), gaussian((5, 2), 1, dtype).requires_grad_()
+    for unit in (False, True):
+
+        def run(v, b, unit=unit):
+            return ts.solve_triangular(a.with_values(v), b, unit_diagonal=unit)
+
+        assert torch.autograd.gradcheck(run, (values, b))
+
+
+@pytest.mark.usefixtures("loops")
+def test_a_zero_on_the_diagonal_is_named():
+    with pytest.raises(Singular) as caught:
+        ts.solve_triangular(ts.CSRMatrix.from_dense(torch.diag(torch.tensor([1.0, 0.0, 2.0]))), torch.ones(3))
+    assert caught.value.index == 1
+    with pytest.raises(Singular) as caught:
+        ts.ilu0(ts.CSRMatrix.from_dense(torch.tensor([[1.0, 1.0], [1.0, 1.0]])))
+    assert caught.value.index == 1
+    with pytest.raises(NotPositiveDefinite) as caught:
+        ts.ic0(ts.CSRMatrix.from_dense(torch.tensor([[1.0, 2.0], [2.0, 1.0]])))
+    assert caught.value.index == 1
+
+
+@pytest.mark.usefixtures("loops")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_incomplete_factors_agree_with_the_matrix_on_its_pattern(dtype):
+    dense = system(30, dtype)
+    lower, upper = (x.to_dense() for x in ts.ilu0(ts.CSRMatrix.from_dense(dense)))
+    assert torch.equal(lower, torch.tril(lower))
+    assert torch.equal(lower.diagonal(), torch.ones(30, dtype=dtype))
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    product = torch.where(dense != 0, lower.to(wide) @ upper.to(wide), 0)
+    assert_within(product, dense, 4 * gamma(31, dtype) * (lower.abs().double() @ upper.abs().double()))
+    hermitian = dense + dense.mH + 20 * torch.eye(30, dtype=dtype)
+    factor = ts.ic0(ts.CSRMatrix.from_dense(hermitian)).to_dense()
+    product = torch.where(hermitian != 0, factor.to(wide) @ factor.mH.to(wide), 0)
+    assert_within(product, hermitian, 4 * gamma(32, dtype) * (factor.abs().double() @ factor.abs().double().mH))
+
+
+def test_where_nothing_is_dropped_the_factors_are_the_exact_ones():
+    dense = torch.diag(torch.full((9,), 3.0)) + torch.diag(torch.ones(8), 1) + torch.diag(torch.ones(8), -1)
+    a = ts.CSRMatrix.from_dense(dense.double())
+    assert np.allclose(ts.ic0(a).to_dense(), np.linalg.cholesky(dense.double()), rtol=1e-14)
+    lower, upper = ts.ilu0(a)
+    assert torch.allclose((lower @ upper).to_dense(), dense.double(), rtol=1e-14)
+
+
+def test_factors_refuse_gradients_and_rectangles():
+    with pytest.raises(ArgumentError, match=r"Pass a.detach\(\)"):
+        ts.ilu0(ts.eye(3).requires_grad_())
+    with pytest.raises(ArgumentError, match="N differs: rows has N=2, columns has N=3"):
+        ts.ic0(ts.CSRMatrix.from_dense(torch.ones(2, 3)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_is_a_permutation_no_wider_than_scipys(seed):
+    rng = np.random.default_rng(seed)
+    shuffle = rng.permutation(60)
+    band = sp.diags_array([np.ones(60 - abs(k)) for k in (-2, -1, 0, 1, 2)], offsets=[-2, -1, 0, 1, 2]).tocsr()
+    a = ts.CSRMatrix.from_scipy(band[shuffle][:, shuffle])
+    order = ts.reverse_cuthill_mckee(a)
+    assert sorted(order.tolist()) == list(range(60))
+    theirs = reverse_cuthill_mckee(a.to_scipy().tocsr(), symmetric_mode=True)
+    wanted = ts.bandwidth(a[torch.from_numpy(theirs.astype(np.int64))][:, torch.from_numpy(theirs.astype(np.int64))])
+    assert ts.bandwidth(a[order][:, order]) <= wanted < ts.bandwidth(a)
+    assert ts.reverse_cuthill_mckee(ts.eye(0)).numel() == 0
+
+
+def test_the_cheapest_format_is_chosen_and_the_reason_given():
+    few = ts.CSRMatrix.from_scipy(sp.random_array((512, 512), density=1e-4, rng=np.random.default_rng(0)).astype("f4"))
+    assert ts.choose(few, 64).format == "csr"
+    blocks = torch.zeros(1024, 1024)
+    blocks[:128, :128] = 1
+    found = ts.choose(ts.CSRMatrix.from_dense(blocks), 512)
+    assert found.format == "bsr"
+    assert "bsr is predicted fastest on trn2: csr" in found.reason
+    assert ts.choose(ts.CSRMatrix.from_dense(torch.ones(256, 256)), 64).format in ("bsr", "dense")
+    assert ts.choose(few, 8, where="trn1").seconds["csr"] is None
+    assert ts.choose(few, 8, where="host").format == "csr"
+    with pytest.raises(ArgumentError, match="where is 'gpu'"):
+        ts.choose(few, 8, where="gpu")

@@ -1,0 +1,367 @@
+import itertools
+import string
+
+import cotengra
+import numpy as np
+import opt_einsum
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trnsci
+import trntensor
+from trnsci import ArgumentError, CapacityError, DtypeError
+from trnsci.testing import BACKENDS, assert_within, gaussian
+from trntensor import einsum, plan
+
+F32, F64, C64, C128 = torch.float32, torch.float64, torch.complex64, torch.complex128
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+
+FAMILIES = {
+    "hadamard": ["a,ab,abc->abc", "a,b,ab->ab", "ij,ij->ij", "ij,ji->ij", "ij,i->ij"],
+    "outer": ["ab,cd->abcd", "i,j->ji", "ab,cd,ef->abcdef", "i,j,k->kij"],
+    "products": ["ij,jk->ik", "ij,kj->ik", "ji,jk->ik", "ij,jk", "ab,bc,cd->da", "ijk,ljm->iklm", "abc,bd->acd"],
+    "collapse": ["ab,cd,ef->abdf", "ab,cd,ef->ac", "ijk->j", "ij->", "ij,kl->", "ab,ab,c->", "ijk,ilm->i"],
+    "inner": ["ab,ab", "ab,ba", "abc,abc", "abc,bac->", "i,i->", "ij,ij->i", "bi,bi->b"],
+    "diagonals": ["ii", "ii->i", "iij->j", "iji->ij", "iii->i", "aab,bcc->ac", "aab,fa,df,ecc->bde", "ijij->ij"],
+    "views": ["ij->ji", "abc->cab", "i->i", "abcd->dcba", "ij->ij"],
+    "ellipsis": ["...ij,...jk->...ik", "...ij,jk", "i...->...", "...,...", "i...i->...", "...a,a...->..."],
+    "spaces": [" ij , jk -> ik ", "i j,j k"],
+    "scalars": [",ij->ij", ",->", ",,i->i"],
+    "many": ["ea,fb,abcd,gc,hd->efgh", "pqrs,pi,qj,rk,sl->ijkl", "a,ac,ab,ad,cd,bd,bc->", "acdf,jbje,gihb,hfac->gdei"],
+    # Each of these came back wrong, or not at all, from some library: a transposed product, a batch not in front.
+    "failed elsewhere": [
+        *(f"bij,bjk->{''.join(order)}" for order in itertools.permutations("bik")),
+        "ij,jk->ki", "ii,ij->j", "ij,jj->i", "ijk,jl->lik", "ijk,kj->i", "bi,bj->ijb", "ij,ik->kji", "abi,bja->ij",
+        "ijb,jkb->bki", "eb,cb,fb->cef", "dd,fb,be,cdb->cef", "bca,cdb,dbf,afc->", "fdf,cdd,ccd,afe->ae",
+        "abcd,ad", "ed,ff,cd,ef->", "ba,aca,ccc->b", "a,a,a->a", "ij,j,j->i", "ijj,k->ik",
+    ],
+}  # fmt: skip
+CASES = [(family, equation) for family, equations in FAMILIES.items() for equation in equations]
+SIZES = dict(zip(string.ascii_lowercase, itertools.cycle((2, 3, 4, 5)), strict=False))
+
+
+def operands_for(equation, dtype=F64, seed=1):
+    terms = equation.replace(" ", "").split("->")[0].split(",")
+    shapes = []
+    for term in terms:
+        letters = term.replace("...", "")
+        shape = [SIZES[label] for label in letters]
+        if "..." in term:
+            at = term.index("...")
+            shape[at:at] = [3, 2]
+        shapes.append(tuple(shape))
+    return [gaussian(shape, seed + place, dtype) for place, shape in enumerate(shapes)]
+
+
+def oracle(equation, *operands):
+    wide = [x.to(C128 if x.is_complex() else F64).resolve_conj().numpy() for x in operands]
+    # einsum of torch's letters: without a path, so that NumPy's own loops are the definition
+    return torch.from_numpy(np.asarray(np.einsum(equation, *wide, optimize=len(operands) > 3)))
+
+
+def bound(equation, operands, **options):
+    size = oracle(equation, *(x.abs() for x in operands))
+    scheme = plan(equation, *operands, **options)
+    return scheme.error_bound * size + torch.finfo(operands[0].dtype).smallest_normal
+
+
+@pytest.mark.parametrize(("family", "equation"), CASES)
+@pytest.mark.parametrize("dtype", [F64, C128], ids=str)
+def test_every_family_agrees_with_numpy(family, equation, dtype):
+    operands = operands_for(equation, dtype)
+    assert_within(einsum(equation, *operands), oracle(equation, *operands), bound(equation, operands))
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(("family", "equation"), CASES[::3])
+def test_families_agree_on_the_simulator(family, equation):
+    operands = operands_for(equation, F32)
+    with trnsci.backend("simulator"):
+        got = einsum(equation, *operands)
+    assert_within(got, oracle(equation, *operands), bound(equation, operands))
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ki", "iij->j", "ij,ij->", "ij->ji", "...i,...i->..."])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, F32, C64], ids=str)
+def test_short_dtypes_stay_within_the_bound(equation, dtype):
+    operands = operands_for(equation, dtype)
+    got = einsum(equation, *operands)
+    assert got.dtype == dtype
+    assert_within(got, oracle(equation, *operands), bound(equation, operands))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.bool], ids=str)
+@pytest.mark.parametrize("equation", ["ij,jk->ki", "ij->", "ii->i", "i,j->ij", "ij,ij->j"])
+def test_integers_and_truth_values_are_numpys(equation, dtype):
+    operands = [(x * 3).to(dtype) for x in operands_for(equation)]
+    expected = np.einsum(equation, *(x.numpy() for x in operands))
+    got = einsum(equation, *operands)
+    assert got.numpy().dtype == expected.dtype
+    assert np.array_equal(got.numpy(), expected)
+
+
+def test_mixed_dtypes_are_promoted():
+    a, b = gaussian((2, 3), 1, F32), gaussian((3, 2), 2, C128)
+    assert einsum("ij,jk->ik", a, b).dtype == C128
+    assert einsum("ij,jk->ik", a, torch.ones(3, 2, dtype=torch.int64)).dtype == F32
+
+
+@st.composite
+def equations(draw):
+    sizes = {label: draw(st.integers(1, 3)) for label in "abcde"}
+    terms = [draw(st.text("abcde", max_size=3)) for _ in range(draw(st.integers(1, 4)))]
+    used = sorted(set("".join(terms)))
+    output = draw(st.permutations(used).flatmap(lambda x: st.integers(0, len(x)).map(lambda n: "".join(x[:n]))))
+    shapes = []
+    for term in terms:
+        shapes.append(tuple(1 if draw(st.integers(0, 5)) == 0 else sizes[label] for label in term))
+    explicit = draw(st.booleans())
+    return ",".join(terms) + (f"->{output}" if explicit else ""), shapes
+
+
+@settings(max_examples=150)
+@given(equations())
+def test_random_equations_agree_with_numpy(case):
+    equation, shapes = case
+    operands = [gaussian(shape, place, F64) for place, shape in enumerate(shapes)]
+    try:
+        expected = np.einsum(equation, *(x.numpy() for x in operands))
+    except ValueError:
+        # Repeated labels of different sizes within one operand; NumPy does not broadcast those, and neither do we.
+        return
+    got = einsum(equation, *operands)
+    scale = np.einsum(equation, *(x.abs().numpy() for x in operands))
+    assert_within(got, expected, 1e-13 * scale)
+
+
+def test_size_one_axes_broadcast():
+    a, b = gaussian((1, 3), 1, F64), gaussian((4, 3), 2, F64)
+    for equation in ("ij,ij->ij", "ij,ij->j", "ij,ij->", "ij,kj->ik", "ij,ij->i"):
+        assert_within(einsum(equation, a, b), np.einsum(equation, a, b), 1e-13)
+
+
+def test_the_interleaved_form_is_numpys():
+    a, b = gaussian((2, 3, 4), 1, F64), gaussian((4, 3), 2, F64)
+    assert_within(einsum(a, [0, 1, 2], b, [2, 1]), np.einsum(a, [0, 1, 2], b, [2, 1]), 1e-13)
+    assert_within(einsum(a, [5, 9, 30], b, [30, 2], [2, 5, 9]), np.einsum(a, [5, 9, 30], b, [30, 2], [2, 5, 9]), 1e-13)
+    got = einsum(a, [Ellipsis, 0], b, [0, 1], [1, Ellipsis])
+    assert_within(got, np.einsum(a, [Ellipsis, 0], b, [0, 1], [1, Ellipsis]), 1e-13)
+
+
+def test_forty_operands_and_more_labels_than_letters():
+    operands, call = [], []
+    for n in range(40):
+        operands.append(gaussian((2, 2, 2), n, F64) / 2)
+        call += [operands[-1], [n, n + 1, 100 + n]]
+    call.append([0, 40])
+    scalars = [x.sum(-1) for x in operands]
+    expected = scalars[0]
+    for x in scalars[1:]:
+        expected = expected @ x
+    assert_within(einsum(*call), expected, 1e-12 * expected.abs().max())
+
+
+def test_strides_empty_axes_and_views():
+    a, b = gaussian((6, 8), 1, F64)[::2, 1::3], gaussian((4, 3), 2, F64).T[:, :3]
+    assert_within(einsum("ij,kj->ki", a, b), np.einsum("ij,kj->ki", a, b), 1e-13)
+    assert einsum("ij,jk->ik", torch.ones(2, 0), torch.ones(0, 3)).tolist() == [[0.0] * 3] * 2
+    assert einsum("ij->j", torch.ones(0, 3)).tolist() == [0.0] * 3
+    assert einsum("ij,jk->ik", torch.ones(0, 2), torch.ones(2, 3)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("equation", ["ij->ij", "ij->ji", "ii->i", "i...->i..."])
+def test_results_are_memory_of_their_own(equation):
+    a = torch.ones(3, 3)
+    einsum(equation, a).fill_(7.0)
+    assert a.eq(1).all()
+
+
+def test_numpy_in_numpy_out():
+    a = np.arange(6.0).reshape(2, 3)
+    got = einsum("ij->ji", a)
+    assert isinstance(got, np.ndarray)
+    assert np.array_equal(got, a.T)
+    out = np.empty((2, 2))
+    assert einsum("ij,kj->ik", a, a, out=out) is out
+    assert np.array_equal(out, a @ a.T)
+
+
+@on_backends
+def test_alpha_and_beta_scale_contraction_and_addend(backend):
+    a, b, c = gaussian((3, 4), 1), gaussian((4, 5), 2), gaussian((5, 3), 3)
+    expected = 2.5 * oracle("ij,jk->ki", a, b) - 0.5 * c.double()
+    with backend:
+        got = einsum("ij,jk->ki", a, b, alpha=2.5, beta=-0.5, c=c)
+        kept = c.clone()
+        into = einsum("ij,jk->ki", a, b, alpha=2.5, beta=-0.5, out=kept)
+    assert into is kept
+    for x in (got, kept):
+        assert_within(x, expected, 1e-5)
+    assert_within(einsum("ij->", a, alpha=3.0), 3 * oracle("ij->", a), 1e-5)
+
+
+@pytest.mark.parametrize("optimize", ["auto", "greedy", "optimal", "dp", False, True, [(0, 1), (0, 1), (0, 1)]])
+def test_every_way_of_ordering_gives_the_same(optimize):
+    operands = operands_for("ab,bc,cd,de->ea")
+    assert_within(einsum("ab,bc,cd,de->ea", *operands, optimize=optimize), oracle("ab,bc,cd,de->ea", *operands), 1e-12)
+
+
+def test_paths_of_numpy_opt_einsum_and_cotengra_are_taken():
+    equation = "ab,bc,cd,de->ea"
+    operands = operands_for(equation)
+    expected = oracle(equation, *operands)
+    path = np.einsum_path(equation, *(x.numpy() for x in operands))[0]
+    optimizers = [path, [(0, 1, 2, 3)], opt_einsum.DynamicProgramming(), cotengra.GreedyOptimizer()]
+    for optimize in optimizers:
+        assert_within(einsum(equation, *operands, optimize=optimize), expected, 1e-12)
+
+
+def test_opt_einsum_takes_us_as_a_backend():
+    operands = [x.numpy() for x in operands_for("ab,bc,cd->da")]
+    got = opt_einsum.contract("ab,bc,cd->da", *operands, backend="trntensor")
+    assert np.allclose(got, np.einsum("ab,bc,cd->da", *operands))
+
+
+@pytest.mark.parametrize("limit", [1_000, 2_500, 20_000])
+def test_slicing_gives_the_same_within_its_memory(limit):
+    equation = "pqrs,pi,qj,rk,sl->ijkl"
+    operands = [gaussian((5, 6, 7, 4), 1, F64), *(gaussian((n, 3), n, F64) for n in (5, 6, 7, 4))]
+    scheme = plan(equation, *operands, memory_limit=limit)
+    assert scheme.slices > 1 or limit == 20_000
+    assert scheme.peak_bytes - sum(x.nbytes for x in operands) <= limit
+    got = einsum(equation, *operands, memory_limit=limit)
+    assert_within(got, oracle(equation, *operands), bound(equation, operands))
+
+
+def test_a_limit_below_the_result_is_refused():
+    with pytest.raises(CapacityError) as caught:
+        einsum("i,j->ij", torch.ones(100), torch.ones(100), memory_limit=1000)
+    assert caught.value.available == 1000
+    assert caught.value.required >= 40_000
+    assert "memory_limit" in str(caught.value)
+
+
+@pytest.mark.parametrize("precision", ["fast", "fp32", "compensated", "fp64", "kahan"])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_precisions_keep_their_bounds(precision, dtype):
+    operands = [gaussian((6, 50), 1, dtype), gaussian((50, 40), 2, dtype), gaussian((40, 5), 3, dtype)]
+    got = einsum("ij,jk,kl->il", *operands, precision=precision)
+    limit = bound("ij,jk,kl->il", operands, precision=precision)
+    assert_within(got, oracle("ij,jk,kl->il", *operands), limit)
+
+
+def test_target_error_chooses_and_reports():
+    a, b = gaussian((8, 500), 1, F64), gaussian((500, 8), 2, F64)
+    chosen = [plan("ij,jk->ik", a, b, target_error=t).precision for t in (0.1, 1e-3, 1e-12)]
+    assert chosen == ["fast", "fp32", "fp64"]
+    for target in (0.1, 1e-3, 1e-12):
+        scheme = plan("ij,jk->ik", a, b, target_error=target)
+        assert scheme.error_bound <= target
+        limit = target * oracle("ij,jk->ik", a.abs(), b.abs())
+        assert_within(einsum("ij,jk->ik", a, b, target_error=target), oracle("ij,jk->ik", a, b), limit)
+    with pytest.raises(ArgumentError) as caught:
+        einsum("ij,jk->ik", a.float(), b.float(), target_error=1e-12)
+    assert caught.value.argument == "target_error"
+    assert "wider dtype" in str(caught.value)
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ki", "ii,ij->j", "iij->j", "ij,ij->", "i,j,k->kji", "ij,kj,lj->ikl", "ij->ji"])
+@pytest.mark.parametrize("dtype", [F64, C128], ids=str)
+def test_gradients_are_right(equation, dtype):
+    operands = [x.requires_grad_() for x in operands_for(equation, dtype)]
+    assert torch.autograd.gradcheck(lambda *x: einsum(equation, *x), operands)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("equation", ["ij,jk->ki", "ii,ij->j", "bij,bjk,kl->bil"])
+def test_gradients_flow_through_kernels(equation):
+    operands = [x.requires_grad_() for x in operands_for(equation, F32)]
+    with trnsci.backend("simulator"):
+        einsum(equation, *operands).square().sum().backward()
+    wide = [x.detach().double().requires_grad_() for x in operands]
+    torch.einsum(equation, *wide).square().sum().backward()
+    for x, y in zip(operands, wide, strict=True):
+        assert_within(x.grad, y.grad, 1e-4 * y.grad.abs().max())
+
+
+@pytest.mark.parametrize("equation", ["ij,jk->ki", "ii,ij->j", "ij,ij->", "ijk->k"])
+def test_the_registered_operator_is_sound(equation):
+    operands = [x.requires_grad_() for x in operands_for(equation)]
+    args = (operands, equation, 1.0, "", 0.0, 0, "auto")
+    torch.library.opcheck(torch.ops.trntensor.einsum.default, args)
+    made = torch.ops.trntensor.einsum.default(*args)
+    grads = torch.autograd.grad(made.square().sum(), operands)
+    other = torch.autograd.grad(torch.einsum(equation, *operands).square().sum(), operands)
+    for x, y in zip(grads, other, strict=True):
+        assert_within(x, y, 1e-11)
+
+
+def test_broadcast_axes_have_gradients_in_the_operator():
+    a, b = gaussian((1, 3), 1, F64).requires_grad_(), gaussian((4, 3), 2, F64).requires_grad_()
+    args = ([a, b], "ij,ij->j", 1.0, "", 0.0, 0, "auto")
+    assert torch.autograd.gradcheck(lambda a, b: torch.ops.trntensor.einsum.default([a, b], *args[1:]), (a, b))
+
+
+def test_torch_compile_sees_one_graph():
+    def work(a, b, c):
+        return einsum("ij,jk,kl->il", a, b, c, alpha=2.0).relu()
+
+    a, b, c = (x.requires_grad_() for x in operands_for("ij,jk,kl->il", F32))
+    fast = torch.compile(work, fullgraph=True, backend="aot_eager")
+    fast(a, b, c).sum().backward()
+    got, a.grad = a.grad, None
+    work(a, b, c).sum().backward()
+    assert_within(got, a.grad, 1e-5)
+
+
+def test_plans_trace_the_function():
+    assert len(trnsci.plan(einsum, "ij,jk,kl->il", torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 5)).steps) == 2
+
+
+ERRORS = [
+    (("ij,jk", torch.ones(2, 3)), "number of operands", "subscripts has number of operands=2"),
+    (("ij,jk", torch.ones(2, 3), torch.ones(4, 5)), "size of 'j'", "operand 0 has size of 'j'=3"),
+    (("ijk", torch.ones(2, 3)), "number of axes of operand 0", "operand has number of axes of operand 0=2"),
+    (("ij->k", torch.ones(2, 3)), "output label", "'k'"),
+    (("ij->ii", torch.ones(2, 3)), "output", "'i' is repeated"),
+    (("i-j->ij", torch.ones(2, 3)), "subscripts of operand 0", "letters"),
+    (("...i->i", torch.ones(2, 3)), "output", "an ellipsis"),
+    ((torch.ones(2, 3), "ij"), "index list 0", "interleaved"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "argument", "text"), ERRORS)
+def test_mistakes_are_named_with_both_values(call, argument, text):
+    with pytest.raises(ArgumentError) as caught:
+        einsum(*call)
+    assert caught.value.argument == argument
+    assert text in str(caught.value)
+
+
+def test_options_are_checked():
+    a = torch.ones(2, 3)
+    for options, argument in (
+        ({"beta": 1.0}, "c"),
+        ({"precision": "fp16"}, "precision"),
+        ({"memory_limit": 0}, "memory_limit"),
+        ({"optimize": "best"}, "optimize"),
+        ({"optimize": 3.5}, "optimize"),
+        ({"optimize": [(0, 5)]}, "path"),
+        ({"optimize": [(0, 1)]}, "path"),
+        ({"precision": "fp32", "target_error": 0.1}, "target_error"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            einsum("ij,kj,lj->ikl", a, a, a, **options)
+        assert caught.value.argument == argument, options
+    with pytest.raises(DtypeError):
+        einsum("ij->i", a, alpha=1j)
+    with pytest.raises(DtypeError):
+        einsum("ij->i", [[1.0]])
+    with pytest.raises(ArgumentError, match="memory shared with operand 0"):
+        einsum("ij->ij", a, out=a)
+
+
+def test_set_backend_is_the_librarys_own():
+    assert trntensor.get_backend() == "auto"

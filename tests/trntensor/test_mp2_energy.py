@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+from trnsci import ArgumentError, DtypeError, UnsupportedError
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
+from trntensor import MP2Energy, ao_to_mo_transform, from_xla, mp2_energy, to_xla
+
+F32, F64 = torch.float32, torch.float64
+on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+
+CASES = [(1, 1, 1), (3, 5, 7), (2, 127, 128), (2, 129, 130), (4, 20, 300), (5, 19, 72)]
+# Two column blocks of virtual orbitals, and more auxiliary functions than stay in SBUF at once.
+WIDE = [(2, 520, 40), (1, 400, 7300)]
+
+
+def inputs(nocc, nvir, naux, dtype=F32):
+    B = gaussian((nocc, nvir, naux), 1, dtype) / naux**0.5
+    occ = -torch.linspace(0.5, 2.0, nocc, dtype=dtype)
+    vir = torch.linspace(0.1, 3.0, nvir, dtype=dtype)
+    return B, occ, vir
+
+
+def oracle(B, occ, vir):
+    """Energies, and the sum of absolute values behind each, by NumPy over all pairs in float64."""
+    B, occ, vir = (x.detach().double().numpy() for x in (B, occ, vir))
+    totals = np.zeros(4)
+    for i in range(B.shape[0]):
+        T = np.einsum("ap,jbp->jab", B[i], B, optimize=True)
+        size = np.einsum("ap,jbp->jab", abs(B[i]), abs(B), optimize=True)
+        D = occ[i] + occ[:, None, None] - vir[:, None] - vir
+        swapped = T.swapaxes(1, 2)
+        totals += ((T * T / D).sum(), (T * (T - swapped) / D).sum(), *(2 * [(size * size / -D).sum()]))
+    return totals[0], totals[1], totals[2]
+
+
+def bound(size, B, dtype):
+    # Three roundings of each integral's sum, one per operation of the epilogue, and a sum in blocks of rows.
+    terms = 3 * B.shape[2] + 12 + B.shape[1] + B.shape[0] ** 2
+    return 6 * gamma(terms, dtype) * size
+
+
+@on_backends
+@pytest.mark.parametrize("shape", CASES)
+def test_energy_and_spin_parts_agree_with_numpy(backend, shape):
+    args = inputs(*shape)
+    os, ss, size = oracle(*args)
+    with backend:
+        total = mp2_energy(*args)
+        parts = mp2_energy(*args, parts=True)
+    limit = bound(size, args[0], F32)
+    assert isinstance(parts, MP2Energy)
+    assert_within(total, os + ss, limit)
+    assert_within(parts.total, os + ss, limit)
+    assert_within(parts.opposite_spin, os, limit)
+    assert_within(parts.same_spin, ss, limit)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("shape", WIDE)
+def test_any_size_is_tiled(shape):
+    args = inputs(*shape)
+    os, ss, size = oracle(*args)
+    with trnsci.backend("simulator"):
+        parts = mp2_energy(*args, parts=True)
+    assert_within(parts.opposite_spin, os, bound(size, args[0], F32))
+    assert_within(parts.same_spin, ss, bound(size, args[0], F32))
+
+
+@pytest.mark.parametrize("dtype", [F64, torch.bfloat16, torch.float16], ids=str)
+def test_other_dtypes_run_on_pytorch(dtype):
+    args = inputs(4, 6, 9, dtype)
+    os, ss, size = oracle(*args)
+    got = mp2_energy(*args)
+    assert got.dtype == dtype
+    arithmetic = F64 if dtype == F64 else F32
+    assert_within(got, os + ss, bound(size, args[0], arithmetic) + (0 if dtype == F64 else size * gamma(2, dtype)))
+
+
+def test_pyscf_finds_the_same_correlation_energy():
+    gto = pytest.importorskip("pyscf.gto", reason="needs PySCF, the oracle of this test")
+    from pyscf import scf
+    from pyscf.mp import dfmp2
+
+    molecule = gto.M(atom="O 0 0 0; H 0 0.757 0.587; H 0 -0.757 0.587", basis="cc-pvdz", verbose=0)
+    field = scf.RHF(molecule).density_fit().run()
+    solver = dfmp2.DFMP2(field)
+    expected = solver.kernel(with_t2=False)[0]
+    nocc = molecule.nelectron // 2
+    coefficients = torch.from_numpy(field.mo_coeff)
+    packed = np.concatenate(list(solver.with_df.loop()))  # [naux, nao (nao + 1) / 2]
+    from pyscf import lib
+
+    eri = torch.from_numpy(lib.unpack_tril(packed).transpose(1, 2, 0).copy())
+    B = ao_to_mo_transform(eri, coefficients[:, :nocc].contiguous(), coefficients[:, nocc:].contiguous())
+    energies = torch.from_numpy(field.mo_energy)
+    got = mp2_energy(B, energies[:nocc], energies[nocc:])
+    assert abs(float(got) - expected) < 1e-9
+
+
+def test_the_gradient_is_right_twice():
+    B, occ, vir = (x.requires_grad_() for x in inputs(3, 4, 5, F64))
+    assert torch.autograd.gradcheck(lambda *x: tuple(mp2_energy(*x, parts=True)), (B, occ, vir))
+    assert torch.autograd.gradgradcheck(mp2_energy, (B, occ, vir))
+
+
+@pytest.mark.sim
+def test_the_gradient_flows_through_the_kernel():
+    B, occ, vir = (x.requires_grad_() for x in inputs(3, 10, 20))
+    with trnsci.backend("simulator"):
+        mp2_energy(B, occ, vir).backward()
+    wide = [x.detach().double().requires_grad_() for x in (B, occ, vir)]
+    mp2_energy(*wide).backward()
+    for x, y in zip((B, occ, vir), wide, strict=True):
+        assert_within(x.grad, y.grad, 1e-4 * y.grad.abs().max())
+
+
+def test_the_operator_is_sound_and_compiles():
+    args = inputs(2, 3, 4, F64)
+    torch.library.opcheck(torch.ops.trntensor.mp2_energy.default, args)
+    fast = torch.compile(lambda *x: mp2_energy(*x) * 2, backend="aot_eager")
+    assert_within(fast(*args), 2 * mp2_energy(*args), 1e-12)
+
+
+def test_numpy_in_and_empty_inputs():
+    args = inputs(2, 3, 4, F64)
+    got = mp2_energy(*(x.numpy() for x in args))
+    assert abs(float(got) - float(mp2_energy(*args))) == 0
+    assert mp2_energy(torch.ones(0, 3, 4), torch.ones(0), torch.ones(3)) == 0
+    assert mp2_energy(torch.ones(2, 0, 4), torch.ones(2), torch.ones(0)) == 0
+
+
+def test_memory_is_a_few_blocks_not_all_integrals():
+    from trntensor.memory import peak_allocation
+
+    nocc, nvir, naux = 12, 40, 60
+    args = inputs(nocc, nvir, naux)
+    used = peak_allocation(lambda: mp2_energy(*args))
+    assert used <= 4 * (8 * nvir * max(naux, nvir) + 1000)
+    assert used < 4 * nocc**2 * nvir**2 / 10
+
+
+def test_a_pipeline_moves_its_inputs_once_and_one_scalar_back():
+    nao, nocc, nvir, naux = 9, 2, 5, 11
+    eri = gaussian((nao, nao, naux), 1)
+    left, right = gaussian((nao, nocc), 2), gaussian((nao, nvir), 3)
+    _, occ, vir = inputs(nocc, nvir, naux)
+    inside = [eri, left, right, occ, vir]
+    with trnsci.backend("simulator"), trnsci.ledger() as book:
+        moved = [to_xla(x) for x in inside]
+        B = ao_to_mo_transform(*moved[:3])
+        energy = from_xla(mp2_energy(B, *moved[3:]))
+    assert trnsci.is_resident(B)
+    assert book.bytes_to_device == sum(x.nbytes for x in inside)
+    assert book.bytes_from_device == 4
+    os, ss, size = oracle(np_transform(eri, left, right), occ, vir)
+    assert_within(energy, os + ss, 1e-4 * size)
+
+
+def np_transform(eri, left, right):
+    return torch.from_numpy(np.einsum("mnp,mi,na->iap", eri.double(), left.double(), right.double(), optimize=True))
+
+
+def test_results_repeat_bit_for_bit():
+    args = inputs(4, 30, 50)
+    assert mp2_energy(*args).equal(mp2_energy(*args))
+
+
+def test_mistakes_are_named():
+    B, occ, vir = inputs(2, 3, 4)
+    with pytest.raises(ArgumentError) as caught:
+        mp2_energy(B, vir, occ)
+    assert caught.value.got == {"B": 2, "eps_occ": 3}
+    with pytest.raises(ArgumentError, match="below the lowest of eps_vir"):
+        mp2_energy(B, occ + 10, vir)
+    with pytest.raises(ArgumentError, match="nocc, nvir, naux"):
+        mp2_energy(B[0], occ, vir)
+    with pytest.raises(ArgumentError, match="one axis"):
+        mp2_energy(B, occ[None], vir)
+    with pytest.raises(DtypeError, match="real"):
+        mp2_energy(B + 0j, occ + 0j, vir + 0j)
+    with pytest.raises(DtypeError, match="nothing is promoted"):
+        mp2_energy(B, occ.double(), vir)
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="float32"):
+        mp2_energy(*inputs(2, 3, 4, F64))
