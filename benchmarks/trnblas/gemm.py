@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.linalg import blas
 
-from benchmarks.registry import Bench, Case, Kernel, Peer
+from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer
 from trnblas import gemm
 from trnblas.kernels import gemm as kernels
 from trnsci.testing import gaussian
@@ -46,14 +46,16 @@ def _scipy(alpha: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.stack([multiply(alpha, x, y) for x, y in zip(a, b, strict=True)])
 
 
-def _kernel(m: int, k: int, n: int, dtype: torch.dtype, *, batch: int = 1) -> Kernel:
+def _kernel(
+    m: int, k: int, n: int, dtype: torch.dtype, *, batch: int = 1, targets: tuple[str, ...] = TARGETS
+) -> Kernel:
     def inputs() -> tuple[Any, ...]:
         shapes = (batch, k, m), (batch, k, n)
         return tuple(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes)
 
     name = f"{batch}x({m}x{k}x{n}) {str(dtype).removeprefix('torch.')}"
     half = dtype in (torch.float16, torch.bfloat16)
-    return Kernel(name=name, kernel=kernels.gemm, inputs=inputs, options={"half": half})
+    return Kernel(name=name, kernel=kernels.gemm, inputs=inputs, options={"half": half}, targets=targets)
 
 
 BENCH = Bench(
@@ -75,7 +77,7 @@ BENCH = Bench(
     ),
     kernels=(
         _kernel(2048, 2048, 2048, torch.bfloat16),
-        _kernel(4096, 8192, 8192, torch.float32),
+        _kernel(4096, 8192, 8192, torch.float32, targets=("trn2",)),
         _kernel(200, 300, 77, torch.float32),
         _kernel(256, 128, 256, torch.float32, batch=32),
     ),

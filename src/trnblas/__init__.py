@@ -27,7 +27,8 @@ from trnblas.packed import hpmv, hpr, hpr2, spmv, spr, spr2, tpmv, tpsv
 from trnblas.rot import rot, rotg, rotm, rotmg
 from trnblas.split import probe
 from trnblas.symm import hemm, hemv, symm, symv
-from trnblas.syrk import her, her2, her2k, herk, syr, syr2, syr2k, syrk, syrkx
+from trnblas.syr import her, her2, syr, syr2
+from trnblas.syrk import her2k, herk, syr2k, syrk, syrkx
 from trnblas.trmm import trmm, trmv
 from trnblas.trsm import trsm, trsv
 from trnsci import HAS_NKI, library_functions

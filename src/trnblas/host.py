@@ -67,6 +67,13 @@ def symmetric_square(x: Tensor, lower: bool) -> Tensor:
     return torch.from_numpy(call("syrk", x, 1.0, matrix, trans=int(turned), lower=not lower)).mT
 
 
+def symmetric_sum(x: Tensor, y: Tensor, lower: bool) -> Tensor:
+    """The triangle of ``x @ y.T + y @ x.T``, zeros elsewhere."""
+    left, turned = by_columns(x)
+    right = y.detach().contiguous().numpy().T if turned else np.asfortranarray(y.detach().numpy())
+    return torch.from_numpy(call("syr2k", x, 1.0, left, right, trans=int(turned), lower=not lower)).mT
+
+
 def triangular_product(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
     """``a @ b`` with ``a`` triangular."""
     matrix, turned = by_columns(a)
@@ -79,3 +86,15 @@ def triangular_product(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
     made = call("trmm", a, 1.0, matrix, right, side=int(across), trans_a=int(turned != across), **flags)
     found = torch.from_numpy(made)
     return found.mT if across else found
+
+
+def triangular_solve(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """``inv(a) @ b`` with ``a`` triangular, contiguous by columns as LAPACK leaves it."""
+    matrix, turned = by_columns(a)
+    flags = {"lower": lower != turned, "diag": int(unit)}
+    if b.shape[1] == 1:
+        made = call("trsv", a, matrix, b.detach()[:, 0].contiguous().numpy(), trans=int(turned), **flags)
+        return torch.from_numpy(made).unsqueeze(0).mT
+    right = torch.empty_like(b.mT, memory_format=torch.contiguous_format).copy_(b.detach().mT).mT
+    call("trsm", a, 1.0, matrix, right.numpy(), trans_a=int(turned), overwrite_b=True, **flags)
+    return right

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trnblas.arguments import flag
 from trnblas.symm import hemv, symv
-from trnblas.syrk import her, her2, syr, syr2
+from trnblas.syr import her, her2, syr, syr2
 from trnblas.trmm import trmv
 from trnblas.trsm import trsv
 from trnsci import ArgumentError, array_function, check

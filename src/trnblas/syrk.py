@@ -1,4 +1,4 @@
-"""Updates of one triangle: syrk, herk, syr2k, her2k, syrkx; of rank one and two: syr, her, syr2, her2."""
+"""Updates of one triangle: syrk, herk, syr2k, her2k, syrkx."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from trnblas.arguments import (
     transposition,
     triangle,
     triangle_mask,
-    vectors,
 )
 from trnblas.gemm import gemm
 from trnblas.kernels import syrk as kernels
@@ -74,7 +73,7 @@ def syrk(
         tensor([[3., 0.],
                 [3., 3.]])
     """
-    return _rank_k("syrk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=False, twice=False)
+    return rank_k("syrk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=False, twice=False)
 
 
 @array_function
@@ -93,7 +92,7 @@ def herk(
 
     ``trans`` is ``"n"`` or ``"c"``; everything else as for `syrk`.
     """
-    return _rank_k("herk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=True, twice=False)
+    return rank_k("herk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=True, twice=False)
 
 
 @array_function
@@ -110,7 +109,7 @@ def syr2k(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * (op(a) @ op(b).T + op(b) @ op(a).T) + beta * c``; arguments as for `syrk`."""
-    return _rank_k("syr2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=True)
+    return rank_k("syr2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=True)
 
 
 @array_function
@@ -130,7 +129,7 @@ def her2k(
 
     ``beta`` is real, ``trans`` is ``"n"`` or ``"c"``, the diagonal comes out real; everything else as for `syrk`.
     """
-    return _rank_k("her2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=True, twice=True)
+    return rank_k("her2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=True, twice=True)
 
 
 @array_function
@@ -150,90 +149,10 @@ def syrkx(
 
     CUDA's ``cublasSsyrkx``; arguments as for `syrk`.
     """
-    return _rank_k("syrkx", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=False)
+    return rank_k("syrkx", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=False)
 
 
-@array_function
-def syr(
-    alpha: complex,
-    x: Tensor,
-    lower: bool | int | str = False,
-    a: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return one triangle of ``alpha * outer(x, x) + a``; ``x`` is [..., N] and ``a`` [..., N, N].
-
-    Example:
-        >>> syr(1.0, torch.ones(2))
-        tensor([[1., 1.],
-                [0., 1.]])
-    """
-    return _rank_one("syr", alpha, x, x, lower, a, out, hermitian=False, twice=False)
-
-
-@array_function
-def her(
-    alpha: float,
-    x: Tensor,
-    lower: bool | int | str = False,
-    a: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return one triangle of ``alpha * outer(x, conj(x)) + a``, ``alpha`` and the diagonal real; otherwise as `syr`."""
-    return _rank_one("her", alpha, x, x, lower, a, out, hermitian=True, twice=False)
-
-
-@array_function
-def syr2(
-    alpha: complex,
-    x: Tensor,
-    y: Tensor,
-    lower: bool | int | str = False,
-    a: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return one triangle of ``alpha * (outer(x, y) + outer(y, x)) + a``; otherwise as `syr`."""
-    return _rank_one("syr2", alpha, x, y, lower, a, out, hermitian=False, twice=True)
-
-
-@array_function
-def her2(
-    alpha: complex,
-    x: Tensor,
-    y: Tensor,
-    lower: bool | int | str = False,
-    a: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return one triangle of ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``; else as `syr`."""
-    return _rank_one("her2", alpha, x, y, lower, a, out, hermitian=True, twice=True)
-
-
-def _rank_one(
-    op: str,
-    alpha: complex,
-    x: Tensor,
-    y: Tensor,
-    lower: bool | int | str,
-    a: Tensor | None,
-    out: Tensor | None,
-    *,
-    hermitian: bool,
-    twice: bool,
-) -> Tensor:
-    vectors(op, x=x, y=y)
-    columns = x.unsqueeze(-1), y.unsqueeze(-1)
-    beta = 0.0 if a is None else 1.0
-    return _rank_k(
-        op, alpha, *columns, beta, a, "n", lower, None, out, hermitian=hermitian, twice=twice, names=("x", "y", "a")
-    )
-
-
-def _rank_k(
+def rank_k(
     op: str,
     alpha: complex,
     a: Tensor,
@@ -278,15 +197,18 @@ def _rank_k(
     conjugated = hermitian and dtype.is_complex
     if alpha == 0:
         made = x.new_zeros(shape)
+    elif twice and not conjugated:
+        x, y = torch.broadcast_tensors(x, y)
+        made = _gemmt(x, y, stored_lower, policy, True)
+        made = made if alpha == 1 else alpha * made
     elif twice:
         # Both products are one of twice the depth.
         x, y = torch.broadcast_tensors(x, y)
-        left = torch.cat([alpha * x, (alpha.conjugate() if conjugated else alpha) * y], -1)
-        right = torch.cat([y, x], -1)
-        made = _gemmt(left, right.conj() if conjugated else right, stored_lower, policy)
+        left, right = torch.cat([alpha * x, alpha.conjugate() * y], -1), torch.cat([y, x], -1)
+        made = _gemmt(left, right.conj(), stored_lower, policy, False)
     else:
         other = None if a is b and not conjugated else y.conj() if conjugated else y
-        made = _gemmt(x, other, stored_lower, policy)
+        made = _gemmt(x, other, stored_lower, policy, False)
         made = made if alpha == 1 else alpha * made
     return _finish(made, beta, c, out, shape, stored_lower, conjugated)
 
@@ -319,28 +241,36 @@ def _finish(
     return out.copy_(torch.where(mask, made, out))
 
 
-def _fake(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
+def _fake(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> Tensor:
     batch = check.broadcast("syrk", a=x.shape[:-2], b=x.shape[:-2] if y is None else y.shape[:-2])
     return x.new_empty((*batch, x.shape[-2], x.shape[-2]))
 
 
-def _cost(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> int:
-    batch = math.prod(_fake(x, y, lower, precision).shape[:-2])
+def _cost(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> int:
+    batch = math.prod(_fake(x, y, lower, precision, twice).shape[:-2])
     n, k = x.shape[-2:]
-    return batch * n * (n + 1) * k * (4 if x.is_complex() else 1)
+    return batch * n * (n + 1) * k * (4 if x.is_complex() else 1) * (2 if twice else 1)
 
 
 _gemmt = Op(
-    "trnblas::gemmt", fake=_fake, cost=_cost, schema="(Tensor x, Tensor? y, bool lower, str precision) -> Tensor"
+    "trnblas::gemmt",
+    fake=_fake,
+    cost=_cost,
+    schema="(Tensor x, Tensor? y, bool lower, str precision, bool twice) -> Tensor",
 )
 
 
 @_gemmt.impl("pytorch")
-def _pytorch(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
-    """The triangle of ``x @ y.T``, zeros elsewhere; left out, ``y`` is ``x``."""
-    if y is None and precision in ("fp32", "fp64") and arithmetic(precision, x.dtype) is x.dtype and host.serves(x):
-        return host.symmetric_square(x, lower)
+def _pytorch(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> Tensor:
+    """The triangle of ``x @ y.T``, ``twice`` plus its transpose; zeros elsewhere. Left out, ``y`` is ``x``."""
+    if (y is None or twice) and precision in ("fp32", "fp64") and arithmetic(precision, x.dtype) is x.dtype:
+        if y is None and host.serves(x):
+            return host.symmetric_square(x, lower)
+        if y is not None and host.serves(x, y):
+            return host.symmetric_sum(x, y, lower)
     y = x if y is None else y
+    if twice:
+        x, y = torch.cat([x, y], -1), torch.cat([y, x], -1)
     dtype, work = x.dtype, arithmetic(precision, x.dtype)
     if precision == "compensated":
         return triangle(gemm(1.0, x, y.mT, precision="compensated"), lower)
@@ -349,7 +279,7 @@ def _pytorch(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> 
     x, y = x.to(work), y.to(work)
     if x.shape[-2] <= 2 * _SMALL or not in_place(x, y):
         return triangle(x @ y.mT, lower).to(dtype)
-    made = _fake(x, y, lower, precision).zero_()
+    made = _fake(x, y, lower, precision, False).zero_()
     _fill(made, x, y.mT, lower)
     return made.to(dtype)
 
@@ -373,8 +303,10 @@ def _fill(out: Tensor, x: Tensor, yT: Tensor, lower: bool) -> None:
 def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     inside = triangle(grad, saved.lower)
     found = {}
+    both = inside + inside.mT
+    if saved.twice:
+        inside = both
     if saved.y is None:
-        both = inside + inside.mT
         return {"x": gemm(1.0, both, saved.x.conj(), precision=saved.precision).sum_to_size(saved.x.shape)}
     if saved.needs("x"):
         found["x"] = gemm(1.0, inside, saved.y.conj(), precision=saved.precision).sum_to_size(saved.x.shape)
@@ -386,10 +318,13 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 
 
 @_gemmt.impl("nki")
-def _nki(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
-    result = _fake(x, y, lower, precision)
+def _nki(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> Tensor:
+    result = _fake(x, y, lower, precision, twice)
     same = y is None
     y = x if y is None else y
+    if twice:
+        # Both products are one of twice the depth.
+        return _nki(torch.cat([x, y], -1), torch.cat([y, x], -1), lower, precision, False)
     if result.numel() == 0 or x.shape[-1] == 0:
         return result.zero_()
     if x.is_complex():
@@ -398,17 +333,17 @@ def _nki(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tens
         right = torch.cat([y.real, y.imag], -1)
         batch = len(result.shape) - 2
         left = left.reshape(2, *[1] * (batch - x.ndim + 2), *left.shape[1:])
-        real_part, imag_part = _nki(left, right, lower, precision)
+        real_part, imag_part = _nki(left, right, lower, precision, False)
         return torch.complex(real_part, imag_part)
     dtype = x.dtype
     if precision in ("fp64", "compensated"):
         return triangle(split_gemm(x.double(), y.double().mT), lower).to(dtype)
     if not lower:
-        return _nki(y, None if same else x, True, precision).mT
+        return _nki(y, None if same else x, True, precision, False).mT
     if x.shape[-1] > _LONGEST:
         # Sums too long for their tiles to stay in SBUF are added up in parts.
         parts = zip(x.split(_LONGEST, -1), y.split(_LONGEST, -1), strict=True)
-        return sum((_nki(u, None if same else v, lower, precision) for u, v in parts), result.zero_())
+        return sum((_nki(u, None if same else v, lower, precision, False) for u, v in parts), result.zero_())
     operand = dtype if dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
     planes = [
         t.expand(*result.shape[:-2], *t.shape[-2:]).reshape(-1, *t.shape[-2:]).mT.to(operand).contiguous()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas import host
 from trnblas.arguments import HALF, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
@@ -102,6 +103,8 @@ _trsm = Op("trnblas::trsm", fake=_fake, cost=_cost, schema=SCHEMA)
 @_trsm.impl("pytorch")
 def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
     dtype, work = a.dtype, arithmetic(precision, a.dtype)
+    if precision in ("fp32", "fp64") and work is dtype and host.serves(a, b):
+        return host.triangular_solve(a, b, lower, unit)
     if precision == "fast" and dtype not in HALF:
         a, b = to_bfloat16_values(a), to_bfloat16_values(b)
     if precision == "fast" and dtype in HALF:

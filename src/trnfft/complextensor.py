@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnfft.transform import merged
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, DtypeError, check, from_device, to_device
 from trnsci.arrays import from_numpy, to_numpy
 
 
@@ -95,6 +95,14 @@ class ComplexTensor:
     def to(self, *args: Any, **kwargs: Any) -> ComplexTensor:
         """Move or convert both planes, as ``Tensor.to`` does; dtypes are those of the planes."""
         return self._each(lambda plane: plane.to(*args, **kwargs))
+
+    def to_device(self) -> ComplexTensor:
+        """Both planes in device memory; see `trnsci.to_device`."""
+        return self._each(to_device)
+
+    def from_device(self) -> ComplexTensor:
+        """Both planes on the host."""
+        return self._each(from_device)
 
     # What a tensor says of itself
 

@@ -46,7 +46,7 @@ def fftconvolve(
     a, b, dims = _operands("fftconvolve", a, b, mode, dim, axes)
     if mode == "valid" and _smaller("fftconvolve", a, b, dims):
         a, b = b, a
-    full = _full(a, b, dims, resolve("fftconvolve", precision, a.dtype))
+    full = _linear(a, b, dims, resolve("fftconvolve", precision, a.dtype))
     return _cut(full, a, b, mode, dims)
 
 
@@ -54,9 +54,9 @@ def fftconvolve(
 def oaconvolve(
     a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
 ) -> Any:
-    """Convolve by overlap and add: blocks of the longer operand, for operands of very different lengths.
+    """SciPy's name for overlap and add, which `fftconvolve` uses by itself where it is less work; the same function.
 
-    Arguments and results are those of `fftconvolve`; blocks are cut along the one axis where that saves most.
+    Blocks of the longer operand are cut along the one axis where that saves most.
 
     Example:
         >>> oaconvolve(torch.ones(6), torch.ones(2)).round(decimals=4)
@@ -65,13 +65,7 @@ def oaconvolve(
     a, b, dims = _operands("oaconvolve", a, b, mode, dim, axes)
     if mode == "valid" and _smaller("oaconvolve", a, b, dims):
         a, b = b, a
-    policy = resolve("oaconvolve", precision, a.dtype)
-    axis, block = _block(a, b, dims)
-    if axis < 0:
-        full = _full(a, b, dims, policy)
-    else:
-        longer, shorter = (a, b) if a.shape[axis] >= b.shape[axis] else (b, a)
-        full = _overlap_add(longer, shorter, dims, axis, block, policy)
+    full = _linear(a, b, dims, resolve("oaconvolve", precision, a.dtype))
     return _cut(full, a, b, mode, dims)
 
 
@@ -91,7 +85,7 @@ def correlate(
         a, b = b, a
     reversed_b = torch.conj_physical(b).flip(dims)
     policy = resolve("correlate", precision, a.dtype)
-    result = _cut(_full(a, reversed_b, dims, policy), a, b, mode, dims)
+    result = _cut(_linear(a, reversed_b, dims, policy), a, b, mode, dims)
     return torch.conj_physical(result).flip(dims) if swapped else result
 
 
@@ -144,6 +138,15 @@ def _padded(x: Tensor, dims: list[int], lengths: list[int]) -> Tensor:
     for dim, length in zip(dims, lengths, strict=True):
         pad[2 * (x.ndim - 1 - dim) + 1] = length - x.shape[dim]
     return torch.nn.functional.pad(x, pad) if any(pad) else x
+
+
+def _linear(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:
+    """The whole convolution, in blocks of the longer operand where that is less work."""
+    axis, block = _block(a, b, dims)
+    if axis < 0:
+        return _full(a, b, dims, policy)
+    longer, shorter = (a, b) if a.shape[axis] >= b.shape[axis] else (b, a)
+    return _overlap_add(longer, shorter, dims, axis, block, policy)
 
 
 def _full(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:

@@ -258,9 +258,13 @@ def _type4(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
 _COSINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _type1, 2: _type2, 3: _type3, 4: _type4}
 
 
+@functools.lru_cache(maxsize=256)
+def _signs(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.from_numpy(1.0 - 2.0 * (np.arange(n) % 2)).to(dtype).to(device)
+
+
 def _alternate(x: Tensor) -> Tensor:
-    signs = 1 - 2 * (torch.arange(x.shape[-1], device=x.device) % 2)
-    return x * signs.to(x.dtype)
+    return x * _signs(x.shape[-1], x.dtype, x.device)
 
 
 def _sine1(x: Tensor, factor: float, policy: str) -> Tensor:

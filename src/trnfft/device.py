@@ -221,7 +221,8 @@ def _scale(scale: str, n: int) -> float:
     return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
 
 
-@functools.lru_cache(maxsize=512)
+# Programs hold tables of up to some tens of megabytes; plans, which are bounded by bytes, keep theirs alive.
+@functools.lru_cache(maxsize=32)
 def program(
     kind: str,
     shape: tuple[int, ...],

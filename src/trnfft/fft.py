@@ -10,7 +10,7 @@ from torch import Tensor
 from trnfft import transform
 from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axis_of, length_of, numeric, real, resized, scale_of
 from trnfft.complextensor import ComplexTensor
-from trnsci import DtypeError, array_function, check
+from trnsci import DtypeError, array_function, check, is_resident
 from trnsci.precision import Precision, resolve
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def fft(
         out: memory for the result, shared with no operand.
 
     Returns:
-        [..., n] complex, in the precision of ``x``.
+        [..., n] complex, in the precision of ``x``; a `ComplexTensor` where ``x`` is one or is in device memory.
 
     Raises:
         ArgumentError: an axis, length, norm, plan or ``out`` does not fit.
@@ -97,6 +97,8 @@ def _complex(
         dim = axis_of(op, dim, axis, x.ndim)
         return planes(op, x, [dim], [length_of(op, n, x.shape[dim])], scale, precision, out, inverse)
     x = numeric(op, x)
+    if is_resident(x) and not x.is_complex():
+        return _complex(op, ComplexTensor(x), n, dim, norm, axis, precision, out, inverse)
     dim = axis_of(op, dim, axis, x.ndim)
     length = length_of(op, n, x.shape[dim])
     if x.shape[dim] != length:
@@ -148,7 +150,7 @@ def rfft(
 ) -> Any:
     """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
 
-    Arguments are those of `fft`; ``x`` is real. The result is a complex tensor.
+    Arguments are those of `fft`; ``x`` is real. The result is complex, a `ComplexTensor` for ``x`` in device memory.
 
     Example:
         >>> rfft(torch.tensor([1.0, 1.0, 1.0, 1.0]))
@@ -184,7 +186,7 @@ def ihfft(
 
 def forward_real(
     op: str, x: Any, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, out: Any, hermitian: bool
-) -> Tensor:
+) -> Transformable:
     """`rfft`, or with the conjugate and the inverse's scale `ihfft`."""
     scale = scale_of(op, norm, hermitian)
     x = real(op, x)
@@ -193,6 +195,8 @@ def forward_real(
     if x.shape[dim] != length:
         x = resized(x, dim, length)
     policy = resolve(op, precision, x.dtype)
+    if is_resident(x):
+        return real_planes(op, x, [dim], scale, policy, out, hermitian)
     if out is not None:
         check.out(op, out, shape=tuple(transform.half(x.shape, dim)), dtype=COMPLEX_OF[x.dtype], x=x)
         if not hermitian:
@@ -201,6 +205,15 @@ def forward_real(
     if hermitian:
         result = torch.conj_physical(result)
     return result if out is None else out.copy_(result)
+
+
+def real_planes(
+    op: str, x: Tensor, dims: list[int], scale: str, policy: Precision, out: Any, hermitian: bool
+) -> ComplexTensor:
+    """Half a spectrum as planes: device memory has no complex dtype to put it in."""
+    result = ComplexTensor(*transform.r2c_planes(x, dims, scale, policy))
+    result = result.conj() if hermitian else result
+    return result if out is None else into_planes(op, out, result)
 
 
 @array_function

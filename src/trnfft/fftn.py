@@ -12,8 +12,8 @@ from torch import Tensor
 from trnfft import transform
 from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axes_of, numeric, real, resized, scale_of
 from trnfft.complextensor import ComplexTensor
-from trnfft.fft import planes
-from trnsci import ArgumentError, array_function, check
+from trnfft.fft import planes, real_planes
+from trnsci import ArgumentError, array_function, check, is_resident
 from trnsci.precision import Precision, resolve
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def _c2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
         dims, lengths = axes_of(op, s, dim, axes, x.shape)
         return planes(op, x, dims, lengths, scale, precision, out, inverse) if dims else x.clone()
     x = numeric(op, x)
+    if is_resident(x) and not x.is_complex():
+        return _c2c(op, ComplexTensor(x), s, dim, norm, axes, precision, out, inverse)
     dims, lengths = axes_of(op, s, dim, axes, x.shape)
     for axis, length in zip(dims, lengths, strict=True):
         x = resized(x, axis, length)
@@ -130,6 +132,8 @@ def _r2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
     for axis, length in zip(dims, lengths, strict=True):
         x = resized(x, axis, length)
     policy = resolve(op, precision, x.dtype)
+    if is_resident(x):
+        return real_planes(op, x, dims, scale, policy, out, hermitian)
     if out is not None:
         check.out(op, out, shape=tuple(transform.half(x.shape, dims[-1])), dtype=COMPLEX_OF[x.dtype], x=x)
     result = transform.r2c(x, dims, scale, policy)

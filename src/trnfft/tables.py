@@ -41,7 +41,6 @@ def dft(n: int, rows: int, columns: int, sign: int, scale: float) -> Array:
 _LAYOUTS = {"moving": (0, 1, 2, 3, 4, 5), "stationary": (0, 1, 2, 4, 3, 5), "split": (1, 0, 2, 4, 3, 5)}
 
 
-@functools.lru_cache(maxsize=256)
 def matrix(
     n: int,
     rows: int,
@@ -76,21 +75,18 @@ def half_weights(n: int, rows: int) -> Array:
     return weights
 
 
-@functools.lru_cache(maxsize=256)
 def twiddles(n: int, rows: int, columns: int, copies: int, sign: int) -> Tensor:
     """[2, copies * rows, columns]: both parts of ``W_n^(j k)``, repeated downwards."""
     w = np.tile(roots(np.outer(np.arange(rows), np.arange(columns)), n, sign), (copies, 1))
     return _tensor(np.stack((w.real, w.imag)), torch.float32)
 
 
-@functools.lru_cache(maxsize=128)
 def chirp(n: int, count: int, sign: int, scale: float) -> Tensor:
     """[2, count]: both parts of ``scale * exp(sign pi i j^2 / n)``."""
     w = scale * _chirp(n, np.arange(count), sign)
     return _tensor(np.stack((w.real, w.imag)), torch.float32)
 
 
-@functools.lru_cache(maxsize=128)
 def chirp_spectrum(n: int, inputs: int, outputs: int, length: int, sign: int) -> Tensor:
     """[2, length]: the transform of the conjugate chirp at lags ``1 - inputs`` to ``outputs - 1``, over ``length``."""
     b = np.zeros(length, np.complex128)

@@ -11,6 +11,7 @@
 | `sketch` | a Gaussian projection whose matrix is made on chip |
 """
 
+from trnrand.binomial import binomial
 from trnrand.bits import bits, philox4x32, threefry4x32
 from trnrand.continuous import (
     cauchy,
@@ -26,7 +27,6 @@ from trnrand.continuous import (
 )
 from trnrand.discrete import (
     bernoulli,
-    binomial,
     categorical,
     geometric,
     multinomial,

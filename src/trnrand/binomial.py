@@ -3,15 +3,103 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnrand import maths
+from trnrand import host, maths
+from trnrand.engines import ENGINES
+from trnrand.gamma import _words_at, substream_blocks
 from trnrand.reject import Blocks, at, by_case, rejected
-from trnrand.request import half_open, open_unit
+from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
+from trnrand.source import Source
+from trnsci import Cost, Op
 
 SMALL = 10.0
+COUNTS = (torch.int64, *INTEGERS, *FLOATS)
+
+
+@drawing
+def binomial(
+    *size: Any,
+    n: Number,
+    p: Number = 0.5,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Binomial counts: successes in ``n`` independent trials.
+
+    Args:
+        size: the shape; without one, the shape the parameters broadcast to.
+        n: trials, a whole number up to 2**53.
+        p: chance of success, from 0 to 1.
+        dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Returns:
+        Counts from 0 to ``n``; exact by inversion or transformed rejection (BTRS).
+
+    Raises:
+        ArgumentError: a parameter is out of range. Nothing was drawn.
+    """
+    parameters = {"n": (n, "count"), "p": (p, "probability")}
+    request = Request(
+        "binomial",
+        size,
+        generator,
+        dtype=dtype,
+        device=device,
+        out=out,
+        parameters=parameters,
+        dtypes=COUNTS,
+    )
+    stream, first = request.claim(1)
+    base = substream(stream, 0, 0)
+    n_, p_ = (request.tensor(name).detach().contiguous() for name in ("n", "p"))
+    return request.finish(_binomial(n_, p_, base.engine, base.key_words, _words_at(base, first), request.count))
+
+
+def _fake(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    return n.new_empty(count)
+
+
+def _cost(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Cost:
+    return Cost(flops=150 * count, read=n.nbytes + p.nbytes, written=8 * count)
+
+
+_binomial = Op("trnrand::binomial", fake=_fake, cost=_cost)
+
+
+@_binomial.impl("pytorch")
+def _pytorch(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    library = host.helper(n.device)
+    if library is not None:
+        return host.binomial(library, ENGINES[engine], key, counter, n, p, count)
+    return _composed(n, p, engine, key, counter, count)
+
+
+@_binomial.impl("nki")
+def _nki(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    # the words are the kernel's; Trainium has no float64 for the rest
+    return _composed(n, p, engine, key, counter, count)
+
+
+@_binomial.prediction
+def _prediction(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> None:
+    # one attempt each; the rejected ones are not predicted
+    substream_blocks(engine, key, counter, 0, count, n.device, None)
+
+
+def _composed(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+    def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
+        return substream_blocks(engine, key, counter, attempt, count, n.device, chosen)
+
+    return binomial_of(blocks, n.expand(count), p.expand(count))
 
 
 def binomial_of(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:

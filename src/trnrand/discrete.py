@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnrand import maths
-from trnrand.binomial import binomial_of, log_complement
+from trnrand.binomial import COUNTS, binomial_of, log_complement
 from trnrand.bits import stream_words
 from trnrand.engines import MASK
 from trnrand.gamma import standard_gamma
@@ -18,7 +18,6 @@ from trnrand.request import FLOATS, INTEGERS, Number, Request, checked, drawing,
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, DtypeError, check
 
-COUNTS = (torch.int64, *INTEGERS, *FLOATS)
 TRUTHS = (torch.bool, *INTEGERS, *FLOATS)
 
 
@@ -117,42 +116,6 @@ def geometric(
     made = torch.ceil(maths.log(request.open_unit()) / rate)
     # an integer holds no more than this
     return request.finish(made.clamp(1.0, 2.0**62))
-
-
-@drawing
-def binomial(
-    *size: Any,
-    n: Number,
-    p: Number = 0.5,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
-    """Binomial counts: successes in ``n`` independent trials.
-
-    Args:
-        size: the shape; without one, the shape the parameters broadcast to.
-        n: trials, a whole number up to 2**53.
-        p: chance of success, from 0 to 1.
-        dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
-
-    Returns:
-        Counts from 0 to ``n``; exact by inversion or transformed rejection (BTRS).
-
-    Raises:
-        ArgumentError: a parameter is out of range. Nothing was drawn.
-    """
-    parameters = {"n": (n, "count"), "p": (p, "probability")}
-    request = Request(
-        "binomial", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
-    )
-    request.claim(1)
-    n, p = (request.tensor(name).detach().expand(request.count) for name in ("n", "p"))
-    return request.finish(binomial_of(_blocks(request), n, p))
 
 
 @drawing

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnrand import continuous, discrete, gammas, multivariate
 from trnrand import permutation as orders
+from trnrand.binomial import binomial
 from trnrand.gamma import gamma
 from trnrand.normal import normal
 from trnrand.poisson import poisson
@@ -69,7 +70,7 @@ class Generator(Source):
     bernoulli = _method(discrete.bernoulli)
     rademacher = _method(discrete.rademacher)
     geometric = _method(discrete.geometric)
-    binomial = _method(discrete.binomial)
+    binomial = _method(binomial)
     negative_binomial = _method(discrete.negative_binomial)
     randint = _method(discrete.randint)
     categorical = _method(discrete.categorical)

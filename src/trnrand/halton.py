@@ -8,14 +8,17 @@ import math
 import torch
 from torch import Tensor
 
+from trnrand import host
 from trnrand.bits import stream_words
 from trnrand.kernels import halton as kernels
 from trnrand.quasi import Sequence, cut
 from trnrand.source import Source
-from trnsci import Cost, Op
+from trnsci import ArgumentError, Cost, Op
 from trnsci.nki import N_TILE, P_MAX, launch
 
 MAX_DIMENSIONS = 10000
+# mirrored digits of numbers below it fit int64 in every base
+MAX_POINTS = 1 << 45
 # numbers whose digits the kernel finds exactly in fp32
 KERNEL_LIMIT = 1 << 22
 
@@ -61,6 +64,9 @@ class Halton(Sequence):
         return made
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        if self.position + n > MAX_POINTS:
+            got = {"position": self.position, "n": n}
+            raise ArgumentError(op="Halton", argument="n", got=got, expected=f"points below {MAX_POINTS}")
         if self._orders is None:
             wide = dtype == torch.float64
             return cut(_halton(primes(self.d), self.position, n, wide, str(device)), dtype)
@@ -99,6 +105,13 @@ def _digits(end: int, base: int) -> int:
 
 @_halton.impl("pytorch")
 def _pytorch(bases: list[int], first: int, count: int, wide: bool, device: str) -> Tensor:
+    library = host.helper(torch.device(device))
+    if library is not None:
+        made = host.empty((count, len(bases)), torch.float64 if wide else torch.float32)
+        table = torch.tensor([*bases, *(_digits(first + count, base) for base in bases)])
+        kind, threads = host.UNIFORM64 if wide else host.UNIFORM32, torch.get_num_threads()
+        library.trnrand_halton(kind, table.data_ptr(), len(bases), first, count, made.data_ptr(), threads)
+        return made
     index = torch.arange(first, first + count, device=device)
     out = _fake(bases, first, count, wide, device)
     for column, base in enumerate(bases):
@@ -108,7 +121,10 @@ def _pytorch(bases: list[int], first: int, count: int, wide: bool, device: str) 
             above = torch.div(rest, base, rounding_mode="floor")
             mirrored = mirrored * base + (rest - above * base)
             rest = above
-        x = mirrored.double() / float(base**digits)
+        whole = 1.0
+        for _ in range(digits):
+            whole *= base
+        x = mirrored.double() / whole
         # rounding to float32 would reach 1
         out[:, column] = x if wide else (x * 2.0**24).floor() * 2.0**-24
     return out

@@ -28,8 +28,10 @@ _SIGNATURES = {
     "trnrand_fill": (_I, _I, _P, _P, _U64, _U64, _P, _I),
     "trnrand_gamma": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I),
     "trnrand_poisson": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I),
+    "trnrand_binomial": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I64, _P, _I),
     "trnrand_map": (_I, _P, _P, _U64, _I),
     "trnrand_sobol": (_I, _P, _I, _U64, _U64, _P, _I),
+    "trnrand_halton": (_I, _P, _I, _U64, _U64, _P, _I),
 }
 
 
@@ -92,6 +94,18 @@ def sampler(
         out.data_ptr(),
         torch.get_num_threads(),
     )
+    return out
+
+
+def binomial(
+    library: ctypes.CDLL, engine: Engine, key: Sequence[int], base: Sequence[int], n: Tensor, p: Tensor, count: int
+) -> Tensor:
+    """``count`` binomial counts as float64; ``n`` and ``p`` are float64, of one element or of ``count``."""
+    given = [x.contiguous() for x in (n, p)]
+    pointers = [part for x in given for part in (x.data_ptr(), 1 if x.numel() == count else 0)]
+    out = empty((count,), torch.float64)
+    threads = torch.get_num_threads()
+    library.trnrand_binomial(engine.number, words(key), words(base), 0, count, *pointers, out.data_ptr(), threads)
     return out
 
 

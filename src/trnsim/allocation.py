@@ -192,6 +192,7 @@ class Allocation:
                 rule="address",
                 got=partition + shape[0],
                 limit=self.target.partitions,
+                hint=f"{shape[0]} partitions start at {self.target.partitions - shape[0]} or before",
             )
         if free < 0 or free + row_bytes > limit:
             raise OutOfBounds(
@@ -199,12 +200,16 @@ class Allocation:
                 rule="address",
                 got=free + row_bytes,
                 limit=limit,
-                target=self.target.name,
+                hint=f"{row_bytes} bytes start at {limit - row_bytes} or before",
             )
         step = max(align, min(int(dtype.itemsize), 4))
         if free % step:
             raise HardwareLimit(
-                f"address {address}: byte {free} is not a multiple of {step}", rule="alignment", got=free, limit=step
+                f"address {address}: byte {free} is not a multiple of {step}",
+                rule="alignment",
+                got=free,
+                limit=step,
+                hint=f"the next that is one is {-(-free // step) * step}",
             )
         return partition, free
 

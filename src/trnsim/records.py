@@ -43,7 +43,8 @@ def operand_of(t: NkiTensor) -> Operand:
     views = storage.views
     if views is None:
         views = storage.views = {}
-    key = (t.offset, t.shape, t.strides, t.dtype, t.dynamic is None)
+    # dtypes live as long as the program, so their ids serve; hashing them is slow
+    key = (t.offset, t.shape, t.strides, id(t.dtype), t.dynamic is None)
     found: Operand | None = views.get(key)
     if found is None:
         found = views[key] = _operand(t, storage)

@@ -255,6 +255,8 @@ _ALIASES = {
     "trn2": TRN2,
     "gen3": TRN2,
     "trn3": TRN3,
+    # the name the compiler gave it before it was launched
+    "trn3pre": TRN3,
     "gen4": TRN3,
 }
 

@@ -115,7 +115,6 @@ def _data(report: Report) -> dict[str, Any]:
     grain = report.active_s / 8000 if total > MOST_BARS else 0.0
     names: dict[str, int] = {}
     lines: dict[str, int] = {}
-    decisive = {(step.core, step.number) for step in report.critical_path}
     drawn = []
     end = 1
     for (core, track), bars in tracks.items():
@@ -129,7 +128,7 @@ def _data(report: Report) -> dict[str, Any]:
                     names.setdefault(name, len(names)),
                     lines.setdefault(place(bar.line), len(lines)),
                     bar.detail if count == 1 else "",
-                    int((core, bar.number) in decisive),
+                    int(bar.number in report.schedules[core].decisive),
                 ]
             )
         end = max([end, *(row[0] + row[1] for row in rows)])

@@ -9,7 +9,7 @@
 | `expm` `logm` `sqrtm` `inv_sqrt_spd` `sign` `polar` | functions of matrices |
 | `cg` `block_cg` `minres` `bicgstab` `gmres` `lsqr` `lsmr` | iterative solvers; they return a `Result` |
 | `lanczos` `arnoldi` `lobpcg` `svd_randomized` `eigh_randomized` | a few eigenpairs; a low rank |
-| `jacobi_preconditioner` `block_jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` ... | preconditioners |
+| `jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` `ilu0_preconditioner` ... | preconditioners |
 | `Solution` `Spectrum` | what `target_error=` returns |
 """
 

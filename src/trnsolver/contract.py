@@ -13,6 +13,7 @@ from trnsolver.arguments import readable, right_hand_side, square, widened
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.norms import condition_from_factors
 from trnsolver.refine import improve_eigenvectors
+from trnsolver.residual import residual
 
 _STEPS = 40
 
@@ -82,7 +83,9 @@ def solve_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     matrix, right = a.detach().to(wide), b.detach().to(wide)
     right = right.unsqueeze(-1) if vector else right
     if right.numel() == 0:
-        return Solution(x=right.squeeze(-1) if vector else right, bound=0.0, trajectory=(), condition=0.0, method="none")
+        return Solution(
+            x=right.squeeze(-1) if vector else right, bound=0.0, trajectory=(), condition=0.0, method="none"
+        )
     rows = _scaling(matrix, -1)
     columns = _scaling(matrix * rows, -2)
     scaled = matrix * rows * columns
@@ -145,16 +148,13 @@ class _System:
         return lu_solve(*factors, (r / size).to(factors.factors.dtype)).to(r.dtype) * size
 
     def _residual(self, x: Tensor) -> Tensor:
-        # The right-hand side takes part as one more term of each sum, so that nothing is rounded before it cancels.
-        eye = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
-        return gemm(-1.0, torch.cat([self.a, self.b], -1), torch.cat([x, -eye], -2), precision="compensated")
+        return residual(self.a, x, self.b)
 
-    def _record(self, step: Tensor, x: Tensor, before: float) -> float:
+    def _record(self, step: Tensor, x: Tensor) -> float:
         size = torch.linalg.vector_norm(x, dim=-2)
         ratio = float((torch.linalg.vector_norm(step, dim=-2) / torch.where(size > 0, size, 1.0)).max())
-        rate = min(0.99, ratio / before) if before < float("inf") and before > 0 else 0.5
-        # Corrections shrink geometrically; the sum of those to come, and the rounding of x itself.
-        bound = ratio * rate / (1 - rate) + 2.0**-52
+        # Corrections at least halve, so those to come add up to no more than the last; and x itself is rounded.
+        bound = ratio + 2.0**-52
         self.trajectory.append(bound)
         self.best = min(self.best, bound)
         return ratio
@@ -165,7 +165,7 @@ class _System:
         for _ in range(_STEPS):
             step = self._solve(factors, self._residual(x))
             x = x + step
-            ratio = self._record(step, x, before)
+            ratio = self._record(step, x)
             if not ratio < float("inf") or (before < float("inf") and ratio > 0.5 * before and ratio > 2.0**-50):
                 return None
             if self.trajectory[-1] <= self.goal and before < float("inf"):
@@ -183,8 +183,8 @@ class _System:
             r = self._residual(x)
             step = torch.cat([self._krylov(factors, r[:, k : k + 1]) for k in range(r.shape[-1])], -1)
             x = x + step
-            ratio = self._record(step, x, before)
-            if not ratio < float("inf") or (before < float("inf") and ratio > 0.7 * before and ratio > 2.0**-50):
+            ratio = self._record(step, x)
+            if not ratio < float("inf") or (before < float("inf") and ratio > 0.5 * before and ratio > 2.0**-50):
                 return None
             if self.trajectory[-1] <= self.goal and before < float("inf"):
                 return x
@@ -206,7 +206,7 @@ class _System:
         right[0] = size
         y = r.new_zeros((0, 1))
         for k in range(most):
-            w = self._solve(factors, gemm(1.0, self.a, basis[k], precision="compensated"))
+            w = self._solve(factors, residual(self.a, -basis[k], torch.zeros_like(r)))
             for _ in range(2):
                 for i, v in enumerate(basis):
                     part = (v.conj() * w).sum()

@@ -1,11 +1,13 @@
-"""The QR algorithm in float64: Hessenberg reduction, real Schur form by double shifts, complex Schur form by single ones."""
+"""The QR algorithm in float64: Hessenberg reduction, real Schur form by double shifts, complex by single ones."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64] | NDArray[np.complex128]
+Matrix = NDArray[Any]
 _EPS = float(np.finfo(np.float64).eps)
 
 

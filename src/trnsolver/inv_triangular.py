@@ -1,4 +1,4 @@
-"""The inverse of a triangular matrix, by doubling: from the inverses of neighbouring blocks follows that of the pair."""
+"""The inverse of a triangular matrix, by doubling: inverses of neighbouring blocks give that of the pair."""
 
 from __future__ import annotations
 

@@ -238,7 +238,9 @@ def lobpcg(
     right = (lambda y: y) if b is None else operator("lobpcg", b).apply
     n, k = x.shape
     if 3 * k > n:
-        raise ArgumentError(op="lobpcg", argument="shape of x", got=tuple(x.shape), expected=f"at most {n // 3} columns")
+        raise ArgumentError(
+            op="lobpcg", argument="shape of x", got=tuple(x.shape), expected=f"at most {n // 3} columns"
+        )
     sign = -1.0 if largest else 1.0
     directions = x.new_zeros((n, 0))
     x = _b_orthonormal(x, right)
@@ -257,7 +259,9 @@ def lobpcg(
         if converged or step == maxiter:
             break
         w = r if preconditioner is None else preconditioner(r)
-        space = _b_orthonormal(torch.cat([x, w / norms(w).clamp_min(torch.finfo(values.dtype).tiny), directions], -1), right)
+        space = _b_orthonormal(
+            torch.cat([x, w / norms(w).clamp_min(torch.finfo(values.dtype).tiny), directions], -1), right
+        )
         core = gemm(1.0, space, left(space), trans_a="c")
         _, vectors = torch.linalg.eigh(sign * 0.5 * (core + core.mH))
         chosen = vectors[:, :k]

@@ -45,10 +45,14 @@ def ldl(a: Tensor, *, hermitian: bool = True) -> LDL:
     square("ldl", a=a)
     n = a.shape[-1]
     packed, pivots = torch.linalg.ldl_factor(a, hermitian=hermitian)
-    parts = [
-        _unpacked(one, exchanges.tolist(), hermitian)
-        for one, exchanges in zip(packed.reshape(-1, n, n), pivots.reshape(-1, n), strict=True)
-    ] if packed.numel() else []
+    parts = (
+        [
+            _unpacked(one, exchanges.tolist(), hermitian)
+            for one, exchanges in zip(packed.reshape(-1, n, n), pivots.reshape(-1, n), strict=True)
+        ]
+        if packed.numel()
+        else []
+    )
     if not parts:
         return LDL(torch.zeros_like(a), torch.zeros_like(a), torch.zeros(a.shape[:-1], dtype=torch.int64))
     lower, middle, order = (torch.stack(each) for each in zip(*parts, strict=True))

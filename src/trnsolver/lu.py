@@ -16,7 +16,7 @@ from trnsolver.tiles import doubling_masks
 
 
 class LU(NamedTuple):
-    """``a[permutation] = L @ U``: ``factors`` holds both, L's unit diagonal left out; ``pivots`` are LAPACK's, from 1."""
+    """``a[permutation] = L @ U``: ``factors`` holds both, L without its diagonal; ``pivots`` are LAPACK's, from 1."""
 
     factors: Tensor
     pivots: Tensor
@@ -141,16 +141,16 @@ def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, adjoint: bool = Fals
 
 def permutation_of(pivots: Tensor, rows: int) -> Tensor:
     """Rows in the order the exchanges leave them: ``a[permutation] = L @ U``."""
+    if rows == 0 or pivots.numel() == 0:
+        return torch.arange(rows, device=pivots.device).expand(*pivots.shape[:-1], rows).clone()
     eye = torch.empty((*pivots.shape[:-1], rows, pivots.shape[-1]), device=pivots.device)
     p, _, _ = torch.lu_unpack(eye, pivots, unpack_data=False)
     return p.argmax(-2)
 
 
 def _fake(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    shape, k = a.shape, min(a.shape[-2:])
-    pivots = a.new_empty((*shape[:-2], k), dtype=torch.int32)
-    permutation = a.new_empty(shape[:-1], dtype=torch.int64)
-    return torch.empty_like(a, memory_format=torch.contiguous_format), pivots, permutation
+    factors, pivots, _ = torch.linalg.lu_factor_ex(a)
+    return factors, pivots, a.new_empty(a.shape[:-1], dtype=torch.int64)
 
 
 def _cost(a: Tensor) -> int:

@@ -73,9 +73,7 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
         if a.layout != torch.strided:
             return Operator(lambda x: a @ x, lambda x: a.mH @ x, (a.shape[0], a.shape[1]))
         finite(op, a=a)
-        return Operator(
-            lambda x: gemm(1.0, a, x), lambda x: gemm(1.0, a, x, trans_a="c"), (a.shape[0], a.shape[1]), a
-        )
+        return Operator(lambda x: gemm(1.0, a, x), lambda x: gemm(1.0, a, x, trans_a="c"), (a.shape[0], a.shape[1]), a)
     if hasattr(a, "matvec") and hasattr(a, "shape"):
         return Operator(_foreign(a.matmat), _foreign(a.rmatmat) if hasattr(a, "rmatmat") else None, tuple(a.shape))
     if type(a).__module__.partition(".")[0] == "scipy":
@@ -183,9 +181,7 @@ def problem(
     else:
         x = x0.unsqueeze(-1) if vector else x0
         if tuple(x.shape) != (rows, columns.shape[1]):
-            raise ArgumentError(
-                op=op, argument="shape of x0", got=tuple(x0.shape), expected=str((rows, *b.shape[1:]))
-            )
+            raise ArgumentError(op=op, argument="shape of x0", got=tuple(x0.shape), expected=str((rows, *b.shape[1:])))
         x = x.clone()
     sizes = torch.linalg.vector_norm(columns, dim=0)
     sizes = torch.where(sizes > 0, sizes, 1.0)

@@ -126,7 +126,7 @@ def ilu0_preconditioner(a: Tensor) -> Apply:
 
 
 def chebyshev_preconditioner(a: Any, low: float, high: float, *, degree: int = 4) -> Apply:
-    """A polynomial in ``a`` of this degree that is smallest on the eigenvalues from ``low`` to ``high``: products alone.
+    """A polynomial in ``a`` that makes the residual smallest on eigenvalues from ``low`` to ``high``: products alone.
 
     Example:
         >>> chebyshev_preconditioner(torch.eye(2), 0.9, 1.1)(torch.ones(2, 1)).round(decimals=3)
@@ -134,7 +134,9 @@ def chebyshev_preconditioner(a: Any, low: float, high: float, *, degree: int = 4
                 [1.]])
     """
     if not 0 < low < high:
-        raise ArgumentError(op="chebyshev_preconditioner", argument="low", got=low, expected=f"between 0 and high={high}")
+        raise ArgumentError(
+            op="chebyshev_preconditioner", argument="low", got=low, expected=f"between 0 and high={high}"
+        )
     if degree < 1:
         raise ArgumentError(op="chebyshev_preconditioner", argument="degree", got=degree, expected="1 or more")
     product: Callable[[Tensor], Tensor] = operator("chebyshev_preconditioner", a).apply
@@ -165,5 +167,3 @@ def _dense(op: str, a: Any) -> Tensor:
     if a.ndim != 2:
         raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected="a matrix: 2 dimensions")
     return a
-
-

@@ -103,12 +103,8 @@ def _pivot_order(a: Tensor) -> Tensor:
 
 
 def _fake(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    m, n = a.shape[-2:]
-    k, batch = min(m, n), a.shape[:-2]
-    if mode == "complete":
-        return a.new_empty((*batch, m, m)), a.new_empty((*batch, m, n))
-    q = a.new_empty((0,)) if mode == "r" else a.new_empty((*batch, m, k))
-    return q, a.new_empty((*batch, k, n))
+    q, r = torch.linalg.qr(a, mode)
+    return q, r
 
 
 def _cost(a: Tensor, mode: str) -> int:
@@ -142,9 +138,12 @@ def _nki(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
         return (a.new_empty((0,)), r) if mode == "r" else (q, r)
     if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
         return _blocked(a, mode)
-    flat = a.reshape(-1, m, n).contiguous()
+    # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
+    largest = a.abs().amax(-2, keepdim=True)
+    scale = torch.exp2(-torch.where(largest > 0, largest, 1.0).log2().round())
+    flat = (a * scale).reshape(-1, m, n).contiguous()
     q, r = launch(kernels.qr, flat, doubling_masks(a.device))
-    r = r.reshape(*a.shape[:-2], n, n).triu()
+    r = r.reshape(*a.shape[:-2], n, n).triu() / scale
     return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
 
 

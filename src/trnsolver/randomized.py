@@ -91,7 +91,12 @@ def _options(op: str, k: int, most: int, oversampling: int, power_iterations: in
         ("power_iterations", power_iterations, 0, None),
         ("probes", probes, 1, None),
     ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least or (limit is not None and value > limit):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or value < least
+            or (limit is not None and value > limit)
+        ):
             upper = f" to {limit}" if limit is not None else " or more"
             raise ArgumentError(op=op, argument=name, got=value, expected=f"an integer, {least}{upper}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -77,7 +79,7 @@ def _rotated(x: Tensor, s: Tensor, diagonal: Tensor, off: Tensor) -> Tensor:
     ordered = diagonal[order]
     starts = [0, *(torch.nonzero(ordered.diff() > least).flatten() + 1).tolist(), n]
     blocks: Tensor = torch.eye(n, dtype=s.dtype, device=s.device)
-    for first, last in zip(starts, starts[1:], strict=False):
+    for first, last in itertools.pairwise(starts):
         if last - first > 1:
             members = order[first:last]
             rows = members.unsqueeze(1), members.unsqueeze(0)

@@ -240,5 +240,3 @@ def orth(a: Tensor, *, rcond: float | None = None) -> Tensor:
     check.equal("orth", "dimensions", a=a.ndim, matrix=2)
     u, s, _ = svd(a, full_matrices=False)
     return u[:, : int((s > _threshold(a, s, rcond)).sum())].contiguous()
-
-

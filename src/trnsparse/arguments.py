@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
 
 def operation(op: str, trans: bool | int | str, argument: str = "trans") -> str:
     """Return ``n``, ``t`` or ``c`` for any spelling of an operation on a matrix."""
-    kinds = {False: "n", True: "t", 0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
+    kinds = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
     key = trans.lower() if isinstance(trans, str) else trans
     if key not in kinds:
         raise ArgumentError(op=op, argument=argument, got=trans, expected="False/'n', True/'t' or 'c'")
@@ -100,6 +101,12 @@ def called(op: Any, *args: Any) -> Any:
     """Call an op; with a tracer's tensors through its registration, because patterns are data and cannot be traced."""
     plain = all(type(x) in (Tensor, torch.nn.Parameter) for x in args if isinstance(x, Tensor))
     return op(*args) if plain else op._registered(*args)
+
+
+def evenly(entries: int, rows: int) -> tuple[list[int], list[int]]:
+    """Pointers and columns of blocks spread evenly over rows: what a prediction without data assumes."""
+    pointers = spread(entries, rows)
+    return pointers, [p - lo for lo, hi in pairwise(pointers) for p in range(lo, hi)]
 
 
 def spread(entries: int, rows: int) -> list[int]:

@@ -13,7 +13,7 @@ from trnsci import Op, array_function, check
 from trnsci.errors import ArgumentError, DtypeError
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import spread
+from trnsparse.arguments import evenly
 from trnsparse.attention_backward import backward
 from trnsparse.bound import BoundMask, Pattern
 from trnsparse.kernels import attention as kernels
@@ -48,7 +48,7 @@ def attention(
         round the weights to the operands' dtype too.
 
     Cost:
-        ``2 (D + E)`` flops for each pair in a stored block; memory beyond the result is one row of blocks for each head.
+        ``2 (D + E)`` flops for each pair in a stored block; memory beyond the result is one row of blocks a head.
 
     Example:
         >>> q = k = v = torch.ones(1, 2, 4, 8)
@@ -121,8 +121,8 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, bound: BoundMask, scale: float) -> T
 
 def _one(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, scale: float) -> Tensor:
     device = torch.device("cpu") if q.is_meta else q.device
-    parts = (x.to(device) for x in (pattern.indptr, pattern.indices, pattern.slots, pattern.insides))
-    return _attention(q, k, v, *parts, scale)[0]
+    at, columns, slots = (x.to(device) for x in (pattern.indptr, pattern.indices, pattern.slots))
+    return _attention(q, k, v, at, columns, slots, pattern.insides.to(device), scale)[0]
 
 
 def _fake(
@@ -153,6 +153,9 @@ def _pytorch(
     q, k, v, dtype = q.to(work), k.to(work), v.to(work), q.dtype
     grouped = q.reshape(batch, k.shape[1], group, q_len, depth)
     starts, columns, kinds = indptr.tolist(), indices.tolist(), slots.tolist()
+    # Where nothing is recorded for a gradient, scores become weights in place.
+    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    recorded = recorded or torch._C._functorch.peek_interpreter_stack() is not None
     outs, sums = [], []
     for i in range(len(starts) - 1):
         span = range(starts[i], starts[i + 1])
@@ -165,15 +168,18 @@ def _pytorch(
             continue
         keys, values = _columns(k, taken, block), _columns(v, taken, block)
         scores = (rows.flatten(2, 3) * scale) @ keys.mT
-        hidden = [p for p in span if kinds[p] >= 0]
-        if hidden:
-            scores = scores.reshape(batch, k.shape[1], group, size, keys.shape[2])
+        hidden = [(n * block, kinds[p]) for n, p in enumerate(span) if kinds[p] >= 0]
+        if recorded and hidden:
+            scores = scores.unflatten(2, (group, size))
             scores = scores.masked_fill(_hidden(span, taken, kinds, insides, size, k.shape[2], block), -math.inf)
             scores = scores.flatten(2, 3)
+        for first, slot in [] if recorded else hidden:
+            part = scores.unflatten(2, (group, size))[..., first : first + block]
+            part.masked_fill_(~insides[slot, :size, : part.shape[-1]], -math.inf)
         top = scores.detach().amax(-1, keepdim=True)
         # A query that keeps nothing has no largest score; its sum is 0, and so is its result.
         top = torch.where(top == -math.inf, 0.0, top)
-        weights = torch.exp(scores - top)
+        weights = torch.exp(scores - top) if recorded else scores.sub_(top).exp_()
         total = weights.sum(-1, keepdim=True)
         made = (weights @ values) / torch.where(total == 0, 1.0, total)
         outs.append(made.reshape(batch, k.shape[1], group, size, v.shape[3]))
@@ -181,7 +187,9 @@ def _pytorch(
     if not outs:
         empty = q.sum() * 0 + k.sum() * 0 + v.sum() * 0
         made = (q.new_zeros((batch, heads, q_len, v.shape[3])) + empty).to(dtype)
-        return made, q.new_zeros((batch, heads, q_len), dtype=torch.float64 if dtype == torch.float64 else torch.float32)
+        return made, q.new_zeros(
+            (batch, heads, q_len), dtype=torch.float64 if dtype == torch.float64 else torch.float32
+        )
     exact = torch.float64 if dtype == torch.float64 else torch.float32
     out = torch.cat(outs, 3).reshape(batch, heads, q_len, v.shape[3])
     return out.to(dtype), torch.cat(sums, 3).reshape(batch, heads, q_len).to(exact)
@@ -228,9 +236,8 @@ def _nki(
 def _predicted(
     q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    pointers = spread(indices.shape[0], indptr.shape[0] - 1)
-    columns = tuple(p - lo for lo, hi in zip(pointers, pointers[1:], strict=False) for p in range(lo, hi))
-    return _launched(q, k, v, (tuple(pointers), columns, (-1,) * len(columns)), insides, scale)
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
+    return _launched(q, k, v, (tuple(pointers), tuple(columns), (-1,) * len(columns)), insides, scale)
 
 
 HIDDEN = -1e30
@@ -238,9 +245,7 @@ HIDDEN = -1e30
 FLOOR = 1e25
 
 
-def _launched(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Any, insides: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
+def _launched(q: Tensor, k: Tensor, v: Tensor, pattern: Any, insides: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     out, lse = _fake(q, k, v, insides, insides, insides, insides, scale)
     if q.numel() == 0 or v.numel() == 0 or not pattern[1]:
         return out.zero_(), lse.fill_(-math.inf)

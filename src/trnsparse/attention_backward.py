@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnsci import Op
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import spread
+from trnsparse.arguments import evenly
 from trnsparse.kernels import attention_backward as kernels
 from trnsparse.structure import expand
 
@@ -155,8 +155,7 @@ def _predicted(
     insides: Tensor,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    pointers = spread(indices.shape[0], indptr.shape[0] - 1)
-    columns = [p - lo for lo, hi in zip(pointers, pointers[1:], strict=False) for p in range(lo, hi)]
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
     return _launched(grad, q, k, v, lse, delta, (pointers, columns, [-1] * len(columns)), insides, scale)
 
 

@@ -71,9 +71,7 @@ class BSRMatrix(SparseMatrix):
             raise ArgumentError(op="from_dense", argument="shape", got=tuple(tensor.shape), expected="two dimensions")
         bm, bn = as_block("from_dense", block)
         rows, cols = -(-tensor.shape[0] // bm), -(-tensor.shape[1] // bn)
-        padded = torch.nn.functional.pad(
-            tensor, (0, cols * bn - tensor.shape[1], 0, rows * bm - tensor.shape[0])
-        )
+        padded = torch.nn.functional.pad(tensor, (0, cols * bn - tensor.shape[1], 0, rows * bm - tensor.shape[0]))
         tiles = padded.reshape(rows, bm, cols, bn).transpose(1, 2)
         row, col = (tiles.detach() != 0).flatten(2).any(2).nonzero(as_tuple=True)
         indices = {"indptr": compress(row, rows), "indices": col}

@@ -11,13 +11,13 @@ from torch import Tensor
 from trnsci import Op
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsparse.arguments import KERNEL_DTYPES, spread
+from trnsparse.arguments import KERNEL_DTYPES, evenly
 from trnsparse.kernels import bsr_sddmm as kernels
 from trnsparse.structure import expand
 
 
 def sampled_blocks(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    """Blocks ``a[i] @ b[j].T`` [blocks, bm, bn] without conjugation, for a [M, D], b [N, D]; zero outside the matrix."""
+    """Blocks ``a[i] @ b[j].T`` [blocks, bm, bn] without conjugation, a [M, D], b [N, D]; zero outside the matrix."""
     return _bsr_sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj(), bm, bn)
 
 
@@ -52,8 +52,7 @@ def _nki(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int
 
 @_bsr_sddmm.prediction
 def _predicted(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    pointers = spread(indices.shape[0], indptr.shape[0] - 1)
-    columns = [p - lo for lo, hi in zip(pointers, pointers[1:], strict=False) for p in range(lo, hi)]
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
     return _launched(pointers, columns, a, b, bm, bn)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -11,11 +12,14 @@ from torch import Tensor
 from trnsci import Op
 from trnsci.gradient import Saved
 from trnsci.nki import K_TILE, launch
-from trnsparse.arguments import KERNEL_DTYPES, spread
+from trnsparse.arguments import KERNEL_DTYPES, evenly
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.kernels import bsr_spmm as kernels
 from trnsparse.structure import expand, transposition
+
+# Elements of a block from which a call for each costs less than gathering what they meet.
+LARGE = 4096
 
 
 def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
@@ -39,10 +43,24 @@ def _pytorch(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: i
     _, bm, bn = blocks.shape
     work = torch.float32 if b.dtype in (torch.float16, torch.bfloat16) else b.dtype
     n = b.shape[1]
+    recorded = torch.is_grad_enabled() and (blocks.requires_grad or b.requires_grad)
+    plain = type(b) is Tensor and type(blocks) is Tensor and torch._C._functorch.peek_interpreter_stack() is None
+    if b.device.type == "cpu" and plain and not recorded and bm * bn >= LARGE:
+        return _accumulated(indptr, indices, blocks.to(work), b.to(work), rows).to(b.dtype)
     taken = padded(b.to(work), bn).reshape(-1, bn, n)[indices]
     terms = torch.bmm(blocks.to(work), taken)  # [blocks, bm, n]
     made = terms.new_zeros((indptr.shape[0] - 1, bm, n)).index_add(0, expand(indptr), terms)
     return made.reshape(-1, n)[:rows].to(b.dtype)
+
+
+def _accumulated(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
+    """Large blocks one by one, each added where it belongs: nothing is gathered, nothing scattered."""
+    _, bm, bn = blocks.shape
+    made = b.new_zeros((rows, b.shape[1]))
+    for block, i, j in zip(blocks, expand(indptr).tolist(), indices.tolist(), strict=True):
+        to, of = made[i * bm : (i + 1) * bm], b[j * bn : (j + 1) * bn]
+        to.addmm_(block[: to.shape[0], : of.shape[0]], of)
+    return made
 
 
 @_bsr_spmm.impl("nki", dtypes=KERNEL_DTYPES)
@@ -52,8 +70,7 @@ def _nki(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) 
 
 @_bsr_spmm.prediction
 def _predicted(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
-    pointers = spread(indices.shape[0], indptr.shape[0] - 1)
-    columns = [p - lo for lo, hi in zip(pointers, pointers[1:], strict=False) for p in range(lo, hi)]
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
     return _launched(pointers, columns, blocks, b, rows)
 
 
@@ -85,18 +102,17 @@ def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) 
             for column in columns[lo:hi]
             for cut in range(cuts)
         ]
-        for lo, hi in zip(pointers, pointers[1:], strict=False)
+        for lo, hi in pairwise(pointers)
     ]
     # What reaches over the edge of the matrix is zero and has no rows to meet.
-    chunks = tuple(
-        tuple(tuple(row[at : at + share]) for at in range(0, len(row), share)) for row in pieces
-    )
+    chunks = tuple(tuple(tuple(row[at : at + share]) for at in range(0, len(row), share)) for row in pieces)
     turned = blocks.mT  # [blocks, bn, bm]
     if cuts > 1:
         turned = torch.nn.functional.pad(turned, (0, 0, 0, cuts * part - bn)).reshape(count * cuts, part, bm)
     if share == 1:
         return _clipped(chunks), turned.permute(1, 0, 2).reshape(part, -1).contiguous()
-    slots, slot = [], 0
+    slots: list[int] = []
+    slot = 0
     for row in pieces:
         slots += range(slot, slot + len(row))
         slot += -(-len(row) // share) * share

@@ -6,6 +6,7 @@ import ctypes
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from trnsci import native
 SOURCE = Path(__file__).with_name("loops.c")
 NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 # Multiply-adds below which a second thread costs more than it brings.
-SERIAL = 200_000
+SERIAL = 2_000_000
 
 
 def loop(stem: str, *tensors: Tensor) -> Any:
@@ -54,7 +55,7 @@ def over_rows(work: Callable[[int, int], Any], pointers: Tensor, width: int) -> 
         return
     shares = torch.arange(1, threads, device=pointers.device) * entries // threads
     cuts = [0, *torch.searchsorted(pointers, shares).clamp(max=rows).tolist(), rows]
-    others = [_pool(threads).submit(work, *span) for span in zip(cuts[1:-1], cuts[2:], strict=True)]
+    others = [_pool(threads).submit(work, *span) for span in pairwise(cuts[1:])]
     work(cuts[0], cuts[1])
     for other in others:
         other.result()

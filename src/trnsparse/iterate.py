@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -10,11 +11,13 @@ from torch import Tensor
 from trnsci import Op, check
 from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import same_kind, sparse, spread
-from trnsparse.bsr import BSRMatrix
+from trnsparse.arguments import evenly, same_kind, sparse
 from trnsparse.bsr_spmm import _bsr_spmm
+from trnsparse.coo import COOMatrix
 from trnsparse.kernels import iterate as kernels
 from trnsparse.matrix import SparseMatrix
+from trnsparse.spmm import spmv
+from trnsparse.structure import expand
 
 # Iterations between two looks at the residual.
 STEPS = 16
@@ -234,8 +237,7 @@ def _pytorch(
     steps: int,
     method: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    def times(y: Tensor) -> Tensor:
-        return _bsr_spmm(indptr, indices, blocks, y.unsqueeze(1), y.shape[0]).squeeze(1)
+    times = _product(indptr, indices, blocks, x.shape[0])
 
     tiny = torch.finfo(x.dtype).tiny
     if method == "power":
@@ -253,6 +255,16 @@ def _pytorch(
             p = r + numbers[k, 1] * p
             x, r = x + numbers[k, 0] * p, r - numbers[k, 0] * times(p)
     return x, r, p
+
+
+def _product(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> Callable[[Tensor], Tensor]:
+    """The product with a vector: by entries where most of the blocks is zero, else by blocks."""
+    if blocks.is_meta or int(torch.count_nonzero(blocks)) * 4 > blocks.numel():
+        return lambda y: _bsr_spmm(indptr, indices, blocks, y.unsqueeze(1), n).squeeze(1)
+    slot, i, j = blocks.nonzero(as_tuple=True)
+    row, col = expand(indptr)[slot] * P_MAX + i, indices[slot] * P_MAX + j
+    a = COOMatrix(row, col, blocks[slot, i, j], (n, n)).to_csr()
+    return lambda y: spmv(a, y)
 
 
 def _limits(
@@ -302,8 +314,7 @@ def _predicted(
     steps: int,
     method: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    pointers = spread(indices.shape[0], indptr.shape[0] - 1)
-    columns = [q - lo for lo, hi in zip(pointers, pointers[1:], strict=False) for q in range(lo, hi)]
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
     return _launched(pointers, columns, blocks, (x, r, p), numbers, steps, method)
 
 
@@ -341,6 +352,3 @@ def _launched(
 
 def _by_partition(y: Tensor) -> Tensor:
     return torch.nn.functional.pad(y, (0, -y.shape[0] % P_MAX)).reshape(-1, P_MAX).mT.contiguous()
-
-
-__all__ = ["BSRMatrix", "Eigenpair", "Solution", "cg", "chebyshev", "power_iteration", "richardson"]

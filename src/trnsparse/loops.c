@@ -28,11 +28,16 @@ typedef int64_t idx;
             T *restrict row = y + i * n;                                                                          \
             for (idx j = 0; j < n; j++) row[j] = 0;                                                               \
             idx p = ptr[i], end = ptr[i + 1];                                                                     \
-            for (; p + 4 <= end; p += 4) {                                                                        \
+            for (; p + 8 <= end; p += 8) {                                                                        \
                 const T a0 = a[p], a1 = a[p + 1], a2 = a[p + 2], a3 = a[p + 3];                                   \
+                const T a4 = a[p + 4], a5 = a[p + 5], a6 = a[p + 6], a7 = a[p + 7];                               \
                 const T *restrict x0 = x + col[p] * n, *restrict x1 = x + col[p + 1] * n;                         \
                 const T *restrict x2 = x + col[p + 2] * n, *restrict x3 = x + col[p + 3] * n;                     \
-                for (idx j = 0; j < n; j++) row[j] += (a0 * x0[j] + a1 * x1[j]) + (a2 * x2[j] + a3 * x3[j]);      \
+                const T *restrict x4 = x + col[p + 4] * n, *restrict x5 = x + col[p + 5] * n;                     \
+                const T *restrict x6 = x + col[p + 6] * n, *restrict x7 = x + col[p + 7] * n;                     \
+                for (idx j = 0; j < n; j++)                                                                       \
+                    row[j] += ((a0 * x0[j] + a1 * x1[j]) + (a2 * x2[j] + a3 * x3[j])) +                           \
+                              ((a4 * x4[j] + a5 * x5[j]) + (a6 * x6[j] + a7 * x7[j]));                            \
             }                                                                                                     \
             for (; p < end; p++) {                                                                                \
                 const T v = a[p];                                                                                 \
@@ -41,7 +46,7 @@ typedef int64_t idx;
             }                                                                                                     \
         }                                                                                                         \
     }                                                                                                             \
-    /* y[col[p], :] += a[p] x[i, :] over all rows: the transpose without forming it; y starts at zero */            \
+    /* y[col[p], :] += a[p] x[i, :] over all rows: the transpose without forming it; y starts at zero */          \
     void spmmt_##NAME(idx rows, idx n, const idx *ptr, const idx *col, const T *restrict a, const T *restrict x,  \
                       T *restrict y) {                                                                            \
         for (idx i = 0; i < rows; i++)                                                                            \

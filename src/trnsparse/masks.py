@@ -53,7 +53,8 @@ class Mask(ABC):
         return Verdicts(unknown, unknown)
 
     def fits(self, q_len: int, k_len: int) -> None:
-        """Raise where the mask has lengths of its own and they are others."""
+        """Raise where the mask has lengths of its own and they are others; most masks fit every length."""
+        return
 
     def bind(
         self, q_len: int, k_len: int | None = None, *, batch: int = 1, heads: int = 1, block: int = 128
@@ -333,7 +334,10 @@ def documents(ids: Any) -> Mask:
     numbers = torch.as_tensor(ids).cpu()
     if numbers.ndim != 1 or numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
         raise ArgumentError(
-            op="documents", argument="ids", got=f"{numbers.dtype} of shape {tuple(numbers.shape)}", expected="integers [S]"
+            op="documents",
+            argument="ids",
+            got=f"{numbers.dtype} of shape {tuple(numbers.shape)}",
+            expected="integers [S]",
         )
     return _Documents(numbers.long())
 
@@ -343,7 +347,10 @@ def blocks(pattern: Any, size: int = 128) -> Mask:
     kept = torch.as_tensor(pattern).cpu()
     if kept.ndim != 2 or kept.dtype != torch.bool:
         raise ArgumentError(
-            op="blocks", argument="pattern", got=f"{kept.dtype} of shape {tuple(kept.shape)}", expected="bool [rows, columns]"
+            op="blocks",
+            argument="pattern",
+            got=f"{kept.dtype} of shape {tuple(kept.shape)}",
+            expected="bool [rows, columns]",
         )
     return _Blocks(kept, size)
 
@@ -353,7 +360,10 @@ def from_dense(kept: Any) -> Mask:
     matrix = torch.as_tensor(kept).cpu()
     if matrix.ndim != 2 or matrix.dtype != torch.bool:
         raise ArgumentError(
-            op="from_dense", argument="kept", got=f"{matrix.dtype} of shape {tuple(matrix.shape)}", expected="bool [Q, K]"
+            op="from_dense",
+            argument="kept",
+            got=f"{matrix.dtype} of shape {tuple(matrix.shape)}",
+            expected="bool [Q, K]",
         )
     return _Dense(matrix)
 
@@ -372,7 +382,9 @@ def function(rule: Callable[..., Any]) -> Mask:
     """
     count = len(inspect.signature(rule).parameters)
     if count not in (2, 4):
-        raise ArgumentError(op="function", argument="rule", got=f"{count} parameters", expected="(q, k) or (b, h, q, k)")
+        raise ArgumentError(
+            op="function", argument="rule", got=f"{count} parameters", expected="(q, k) or (b, h, q, k)"
+        )
     return _Function(rule, count)
 
 

@@ -192,7 +192,8 @@ class SparseMatrix(ABC):
         half = values.dtype == torch.bfloat16
         arrays["values"] = to_numpy(values.view(torch.int16) if half else values)
         tag = f"{self.format} {str(values.dtype).removeprefix('torch.')}"
-        np.savez_compressed(path, format=np.array(tag), shape=np.array(self.shape), **arrays)
+        arrays |= {"format": np.array(tag), "shape": np.array(self.shape)}
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
     def __matmul__(self, other: Any) -> Any:
         from trnsparse.products import matmul

@@ -57,9 +57,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
     alpha, beta = coefficient("add", "alpha", alpha, dtype), coefficient("add", "beta", beta, dtype)
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block == b.block:
         blocks = [a.values * alpha, b.values * beta]
-        return _blocks(
-            torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a
-        )
+        return _blocks(torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a)
     x, y = a.to_coo(), b.to_coo()
     values = torch.cat([x.values * alpha, y.values * beta]).to(dtype)
     return _like(a, COOMatrix(torch.cat([x.row, y.row]), torch.cat([x.col, y.col]), values, a.shape).coalesce())
@@ -104,7 +102,9 @@ def spgemm(
         left, right = _pairs(a.indices, b.indptr)
         blocks = torch.bmm(a.values[left], b.values[right])
         shaped = BSRMatrix._rebuilt(
-            {"indptr": a.indptr, "indices": a.indices}, blocks.new_empty((0, *blocks.shape[1:])), (a.shape[0], b.shape[1])
+            {"indptr": a.indptr, "indices": a.indices},
+            blocks.new_empty((0, *blocks.shape[1:])),
+            (a.shape[0], b.shape[1]),
         )
         return _blocks(a.block_rows[left], b.indices[right], blocks, shaped)
     x, y = a.to_csr(), b.to_csr()
@@ -145,7 +145,7 @@ def _same_shape(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
 
 
 def norm(a: SparseMatrix, ord: float | str = "fro") -> Tensor:  # noqa: A002
-    """Return a norm: ``"fro"``, ``"max"``, 1 (largest column sum), inf (largest row sum) or 2 (spectral, float64 dense free).
+    """Return a norm: ``"fro"``, ``"max"``, 1 (largest column sum), inf (largest row sum) or 2 (spectral).
 
     Args:
         a: sparse [M, N]

@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import same_kind, sparse, spread
+from trnsparse.arguments import evenly, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.bsr_spmm import _bsr_spmm
@@ -54,15 +54,11 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
     return _screened_spmm(blocks.indptr, blocks.indices, blocks.values, *bounds, b, limit)
 
 
-def _fake(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> Tensor:
+def _fake(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
     return b.new_empty((u.shape[0], b.shape[1]))
 
 
-def _cost(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> int:
+def _cost(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> int:
     return 2 * blocks.numel() * b.shape[1] * (4 if b.is_complex() else 1)
 
 
@@ -110,9 +106,7 @@ def _limits(
 
 
 @_screened_spmm.impl("nki", dtypes=DTYPES, limits=_limits)
-def _nki(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> Tensor:
+def _nki(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
     pointers, columns, kept = _survivors(indptr, indices, blocks, u, w, threshold)
     return _launched(pointers.tolist(), columns.tolist(), blocks[kept], u, w, b, threshold)
 
@@ -121,8 +115,7 @@ def _nki(
 def _predicted(
     indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
 ) -> Tensor:
-    pointers = spread(indices.shape[0], indptr.shape[0] - 1)
-    columns = [p - lo for lo, hi in zip(pointers, pointers[1:], strict=False) for p in range(lo, hi)]
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
     return _launched(pointers, columns, blocks, u, w, b, threshold)
 
 
@@ -158,9 +151,9 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     if saved.needs("blocks"):
         part = sampled_blocks(pointers, columns, grad, saved.b.conj(), bm, bn)
-        ones = _screened(
-            saved.indptr, saved.indices, torch.ones_like(saved.blocks), saved.u, saved.w, saved.threshold
-        )[2]
+        ones = _screened(saved.indptr, saved.indices, torch.ones_like(saved.blocks), saved.u, saved.w, saved.threshold)[
+            2
+        ]
         found["blocks"] = torch.zeros_like(saved.blocks).index_copy(0, kept, part * ones)
     if saved.needs("b"):
         depth = saved.b.shape[0]

@@ -25,9 +25,7 @@ CHUNK = 1 << 22
 
 
 @array_function
-def sddmm(
-    pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, beta: complex = 0.0
-) -> SparseMatrix:
+def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, beta: complex = 0.0) -> SparseMatrix:
     """Return ``alpha * (a @ b)`` at the entries of ``pattern``, plus ``beta * pattern``, as a matrix of its format.
 
     Args:
@@ -123,7 +121,11 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 
     found: dict[str, Any] = {}
     if saved.needs("a"):
-        found["a"] = called(_spmm, saved.indptr, saved.indices, grad, saved.b.conj().resolve_conj(), saved.b.shape[0], False)
+        found["a"] = called(
+            _spmm, saved.indptr, saved.indices, grad, saved.b.conj().resolve_conj(), saved.b.shape[0], False
+        )
     if saved.needs("b"):
-        found["b"] = called(_spmm, saved.indptr, saved.indices, grad, saved.a.conj().resolve_conj(), saved.b.shape[0], True)
+        found["b"] = called(
+            _spmm, saved.indptr, saved.indices, grad, saved.a.conj().resolve_conj(), saved.b.shape[0], True
+        )
     return found

@@ -154,7 +154,9 @@ _spmm = Op("trnsparse::spmm", fake=_fake, cost=_cost)
 def _pytorch(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
     if host.loop("spmm", values, b) is not None:
         if torch.is_grad_enabled() and (values.requires_grad or b.requires_grad):
-            made: Tensor = _Native.apply(indptr, indices, values, b, columns, trans)
+            made: Tensor = _Native.apply(  # type: ignore[no-untyped-call]
+                indptr, indices, values, b, columns, trans
+            )
             return made
         return _native(indptr, indices, values, b, columns, trans)
     work = torch.float32 if values.dtype in (torch.float16, torch.bfloat16) else values.dtype
@@ -177,7 +179,7 @@ class _Native(torch.autograd.Function):
         return _native(indptr, indices, values, b, columns, trans)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         indptr, indices, values, b = ctx.saved_tensors
         left, right = (b.conj(), grad) if ctx.trans else (grad, b.conj())
         of_values = sampled(indptr, indices, left, right) if ctx.needs_input_grad[2] else None
@@ -201,9 +203,7 @@ def _native(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns:
         host.over_rows(lambda lo, hi: mv(host.size(lo), host.size(hi), *operands, host.at(made)), indptr, 1)
         return made
     mm = host.loop("spmm", values, b)
-    host.over_rows(
-        lambda lo, hi: mm(host.size(lo), host.size(hi), host.size(n), *operands, host.at(made)), indptr, n
-    )
+    host.over_rows(lambda lo, hi: mm(host.size(lo), host.size(hi), host.size(n), *operands, host.at(made)), indptr, n)
     return made
 
 
@@ -234,7 +234,7 @@ def _launched(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tens
         return b.new_zeros((rows, b.shape[1]))
     if b.shape[0] > 2**31 - 1:
         raise ArgumentError(op="spmm", argument="K", got=b.shape[0], expected="below 2**31 on a device")
-    bounds = tuple(pointers[first] for first in range(0, rows, M_TILE)) + (pointers[-1],)
+    bounds = (*(pointers[first] for first in range(0, rows, M_TILE)), pointers[-1])
     local = expand(indptr) % M_TILE if not indptr.is_meta else indices
     columns_hbm = indices.to(torch.int32).unsqueeze(1).contiguous()  # [nnz, 1]
     local_hbm = local.to(torch.float32).unsqueeze(1).contiguous()  # [nnz, 1]

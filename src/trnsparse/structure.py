@@ -1,4 +1,4 @@
-"""Index arithmetic shared by the formats: pointers, orders, duplicates, and the checks that name the first bad place."""
+"""Index arithmetic shared by the formats: pointers, orders, duplicates, and checks that name the first bad place."""
 
 from __future__ import annotations
 
@@ -86,11 +86,17 @@ def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bou
     if bool(falls.any()):
         at = int(falls.to(torch.uint8).argmax()) + 1
         raise ArgumentError(
-            op=op, argument=f"indptr[{at}]", got=int(pointers[at]), expected=f"at least indptr[{at - 1}] = {int(pointers[at - 1])}"
+            op=op,
+            argument=f"indptr[{at}]",
+            got=int(pointers[at]),
+            expected=f"at least indptr[{at - 1}] = {int(pointers[at - 1])}",
         )
     if int(pointers[-1]) != indices.numel():
         raise ArgumentError(
-            op=op, argument=f"indptr[{count}]", got=int(pointers[-1]), expected=f"{indices.numel()}, the number of indices"
+            op=op,
+            argument=f"indptr[{count}]",
+            got=int(pointers[-1]),
+            expected=f"{indices.numel()}, the number of indices",
         )
     check_range(op, "indices", indices, bound)
     if indices.numel() > 1:

@@ -60,7 +60,8 @@ def solve_triangular(
     rows = part.to_csr()
     work = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     columns = (b if b.ndim == 2 else b.unsqueeze(1)).to(work)
-    made: Tensor = _Solve.apply(rows.indptr, rows.indices, rows.values.to(work), columns, lower, unit_diagonal)
+    parts = (rows.indptr, rows.indices, rows.values.to(work))
+    made: Tensor = _Solve.apply(*parts, columns, lower, unit_diagonal)  # type: ignore[no-untyped-call]
     return (made if b.ndim == 2 else made.squeeze(1)).to(dtype)
 
 
@@ -77,12 +78,13 @@ class _Solve(torch.autograd.Function):
         return x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         indptr, indices, values, x = ctx.saved_tensors
         n = x.shape[0]
         a = CSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, values, (n, n))
         turned = a.transpose().conj()
-        of_b: Tensor = _Solve.apply(turned.indptr, turned.indices, turned.values, grad, not ctx.lower, ctx.unit)
+        parts = (turned.indptr, turned.indices, turned.values)
+        of_b: Tensor = _Solve.apply(*parts, grad, not ctx.lower, ctx.unit)  # type: ignore[no-untyped-call]
         of_values = None
         if ctx.needs_input_grad[2]:
             of_values = -sampled(indptr, indices, of_b, x.conj())
@@ -96,9 +98,7 @@ def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: b
     found = host.loop("trsm", values, b)
     if found is not None:
         x, values = b.contiguous().clone(), values.contiguous()
-        bad = found(
-            host.size(n), host.size(k), int(lower), int(unit), *map(host.at, (indptr, indices, values, x))
-        )
+        bad = found(host.size(n), host.size(k), int(lower), int(unit), *map(host.at, (indptr, indices, values, x)))
     else:
         x, bad = _substituted(indptr, indices, values, b, lower, unit)
     if bad >= 0:

@@ -25,7 +25,7 @@ def scatter(x: Tensor, indices: Tensor, y: Tensor) -> Tensor:
 
 @array_function
 def axpby(alpha: complex, x: Tensor, indices: Tensor, beta: complex, y: Tensor) -> Tensor:
-    """Return ``alpha * x + beta * y`` for a sparse ``x`` (values and indices) and a dense ``y``; repeated indices add up."""
+    """Return ``alpha * x + beta * y`` for a sparse ``x`` and a dense ``y``; repeated indices add up."""
     places = _places("axpby", indices, y)
     check.floating("axpby", x=x, y=y)
     check_length("axpby", x=x.shape[0], indices=places.numel())
@@ -34,7 +34,7 @@ def axpby(alpha: complex, x: Tensor, indices: Tensor, beta: complex, y: Tensor) 
 
 @array_function
 def rot(x: Tensor, indices: Tensor, y: Tensor, c: float, s: complex) -> tuple[Tensor, Tensor]:
-    """Rotate a sparse ``x`` and the entries of ``y`` it meets: return ``c x + s y`` and ``y`` with ``c y - conj(s) x``."""
+    """Rotate a sparse ``x`` with the entries of ``y`` it meets; return ``c x + s y`` and ``y`` with ``c y - conj(s) x``."""
     places = _places("rot", indices, y)
     check.floating("rot", x=x, y=y)
     check_length("rot", x=x.shape[0], indices=places.numel())

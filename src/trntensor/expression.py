@@ -123,7 +123,7 @@ def _unknown(what: str) -> ArgumentError:
 def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction, ...]:
     """The instructions of ``function`` called with ``count`` tensors, values 0 to ``count - 1``."""
     try:
-        inspect.signature(function).bind(*range(count))
+        _signature(function).bind(*range(count))
     except TypeError as error:
         raise ArgumentError(
             op="fuse",
@@ -138,6 +138,15 @@ def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction,
     if result.number != len(code) - 1:
         code.append(Instruction("add", result.number, 0.0, "right"))
     return tuple(code)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        # Functions built into torch do not tell theirs; those that are known take what they take in the tables above.
+        places = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+        return inspect.Signature(places)
 
 
 def evaluate(code: Sequence[Instruction], arguments: Sequence[Tensor]) -> Tensor:

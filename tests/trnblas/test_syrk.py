@@ -129,8 +129,9 @@ def test_gradients(dtype, lower):
     assert torch.autograd.gradcheck(lambda a, c: syrk(0.5, a, 2.0, c, 0, lower), (a, c))
     assert torch.autograd.gradcheck(lambda a, b, c: her2k(0.5, a, b, 2.0, c, 0, lower), (a, b, c))
     operator = torch.ops.trnblas.gemmt.default
-    assert torch.autograd.gradcheck(lambda a, b: operator(a, b, bool(lower), "fp64"), (a, b))
-    assert torch.autograd.gradcheck(lambda a: operator(a, None, bool(lower), "fp64"), (a,))
+    for twice in (False, True):
+        assert torch.autograd.gradcheck(lambda a, b, t=twice: operator(a, b, bool(lower), "fp64", t), (a, b))
+    assert torch.autograd.gradcheck(lambda a: operator(a, None, bool(lower), "fp64", False), (a,))
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
@@ -146,7 +147,7 @@ def test_gradients_through_kernels(backend, dtype):
 
 def test_opcheck_and_plan():
     a = gaussian((3, 2), 1, F64).requires_grad_()
-    torch.library.opcheck(torch.ops.trnblas.gemmt.default, (a, None, True, "fp64"))
+    torch.library.opcheck(torch.ops.trnblas.gemmt.default, (a, None, True, "fp64", False))
     assert trnsci.plan(syrk, 1.0, torch.ones(10, 4)).flops == 10 * 11 * 4
 
 

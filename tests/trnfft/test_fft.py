@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnfft
+import trnsci
 from trnfft import ComplexTensor
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS, gaussian
@@ -153,6 +154,28 @@ def test_gradients_reach_planes(backend):
     # Parseval: the sum is n times that of the input.
     assert torch.allclose(re.grad, 20 * re, rtol=1e-5, atol=1e-5)
     assert torch.allclose(im.grad, 20 * im, rtol=1e-5, atol=1e-5)
+
+
+# Device memory
+
+
+@pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
+@pytest.mark.parametrize(
+    ("name", "inverse"), [("rfft", "irfft"), ("fft", "ifft"), ("rfftn", "irfftn"), ("ihfft", "hfft")]
+)
+def test_resident_data_stays_and_comes_out_as_planes(backend, name, inverse):
+    x = gaussian((4, 100), 1)
+    with backend, trnsci.ledger() as heard:
+        spectrum = getattr(trnfft, name)(trnsci.to_device(x))
+        back = getattr(trnfft, inverse)(spectrum)
+    assert isinstance(spectrum, ComplexTensor)
+    assert trnsci.is_resident(spectrum.real)
+    assert all(entry.step.op.endswith("_planes") for entry in heard.entries)
+    close(spectrum.from_device().to_torch(), getattr(scipy.fft, name)(x.double().numpy()), 5e-7)
+    there = back.real if isinstance(back, ComplexTensor) else back
+    assert trnsci.is_resident(there)
+    close(trnsci.from_device(there), x, 1e-6)
+    assert trnsci.is_resident(spectrum.from_device().to_device().imag)
 
 
 # Errors

@@ -304,6 +304,27 @@ def test_the_plan_of_a_call_says_where_and_how_long():
     assert 0 < made.predicted["trn2"] < 50e-6
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: trnsci.plan(trnfft.rfft2, x),
+        lambda x: trnsci.plan(trnfft.dct, x),
+        lambda x: trnsci.plan(trnfft.idst, x, 4),
+        lambda x: trnsci.plan(trnfft.stft, x, 16),
+        lambda x: trnsci.plan(trnfft.istft, torch.empty(9, 6, dtype=C64, device="meta"), 16),
+        lambda x: trnsci.plan(trnfft.fftconvolve, x, x),
+        lambda x: trnsci.plan(trnfft.oaconvolve, x, x),
+        lambda x: trnsci.plan(trnfft.correlate, x, x),
+        lambda x: trnsci.plan(trnfft.chirp_z, x),
+    ],
+)
+def test_every_function_can_be_planned(call):
+    made = call(torch.empty(4, 60, device="meta"))
+    assert made.steps
+    assert all(step.op.startswith("trnfft::") for step in made.steps)
+    assert made.predicted["trn2"] > 0
+
+
 @on_kernels
 def test_a_length_beyond_the_tables_is_refused(backend):
     n = device.LONGEST + 1

@@ -11,12 +11,6 @@ from trnrand import Generator
 from trnsci import ArgumentError
 
 
-@pytest.mark.parametrize(("n", "p"), [(1, 0.5), (20, 0.03), (20, 0.97), (1000, 0.5), (10**6, 1e-5), (10**6, 0.3)])
-def test_binomial_law(n, p):
-    x = Generator(4).binomial(40_000, n=n, p=p)
-    assert chi_square(Counter(x.tolist()), stats.binom(n, p)) > 1e-4
-
-
 def test_certain_outcomes():
     g = Generator(1)
     assert g.binomial(50, n=7, p=0.0).sum() == 0
@@ -108,3 +102,11 @@ def test_errors_leave_the_generator_alone():
         with pytest.raises(ArgumentError, match=words):
             call()
     assert g.position == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])
+def test_categories_on_ten_million(engine):
+    probs = torch.arange(1.0, 51.0)
+    counts = torch.bincount(Generator(9, engine=engine).categorical(10**7, probs=probs), minlength=50)
+    assert stats.chisquare(counts.numpy(), 10**7 * (probs.double() / probs.sum()).numpy()).pvalue > 1e-4

@@ -14,7 +14,7 @@ def _bound(a):
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (4, 7), (7, 4), (33, 33), (130, 129), (2, 9, 9), (0, 3), (3, 0)])
+@pytest.mark.parametrize("shape", [(1, 1), (4, 7), (7, 4), (33, 33), (2, 9, 9), (0, 3), (3, 0)])
 def test_p_l_u_multiply_back(backend, shape, norm):
     a = gaussian(shape, 1)
     with backend:
@@ -26,9 +26,19 @@ def test_p_l_u_multiply_back(backend, shape, norm):
     assert torch.equal(p.sum(-1), torch.ones(p.shape[:-1]))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("shape", [(130, 129), (200, 300)])
+def test_several_panels(backend, shape, norm):
+    a = gaussian(shape, 1)
+    with backend:
+        p, lower, upper = lu(a)
+    assert norm(p.double() @ lower.double() @ upper.double() - a.double()) <= _bound(a) * norm(a)
+
+
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_hard_matrices(backend, family, norm):
-    a = torch.from_numpy(family(24)).float()
+    a = torch.from_numpy(family(17)).float()
     with backend:
         p, lower, upper = lu(a)
     growth = max(1.0, float(upper.abs().max()) / max(float(a.abs().max()), 1e-30))

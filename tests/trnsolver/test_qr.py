@@ -16,7 +16,7 @@ def _holds(q, r, a, norm):
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 5), (130, 33), (129, 129), (2, 6, 6), (4, 0), (0, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 5), (130, 20), (33, 33), (2, 6, 6), (4, 0), (0, 4)])
 def test_q_r_multiply_back(backend, mode, shape, norm):
     a = gaussian(shape, 1)
     with backend:
@@ -26,12 +26,23 @@ def test_q_r_multiply_back(backend, mode, shape, norm):
     if mode != "r":
         assert _holds(q, r, a, norm)
     else:
-        assert norm(r.double().mT @ r.double() - a.double().mT @ a.double()) <= 40 * max(shape) * 2.0**-24 * norm(a) ** 2
+        assert (
+            norm(r.double().mT @ r.double() - a.double().mT @ a.double()) <= 40 * max(shape) * 2.0**-24 * norm(a) ** 2
+        )
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_hard_matrices(backend, family, norm):
-    a = torch.from_numpy(family(30)).float()
+    a = torch.from_numpy(family(17)).float()
+    with backend:
+        assert _holds(*qr(a), a, norm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("shape", [(129, 129), (300, 257)])
+def test_several_panels(backend, shape, norm):
+    a = gaussian(shape, 1)
     with backend:
         assert _holds(*qr(a), a, norm)
 
@@ -47,7 +58,7 @@ def test_columns_of_very_different_size(backend, norm):
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
 def test_other_dtypes(backend, dtype, norm):
-    a = gaussian((90, 80), 1, dtype)
+    a = gaussian((80, 70), 1, dtype)
     with backend:
         assert _holds(*qr(a), a, norm)
 

@@ -27,7 +27,7 @@ def oracle(q, k, v, kept, scale):
 
 
 def limit(q, k, v, scale, dtype):
-    score = abs(scale) * float((q.double().norm(dim=-1).max() * k.double().norm(dim=-1).max()))
+    score = abs(scale) * float(q.double().norm(dim=-1).max() * k.double().norm(dim=-1).max())
     exact = torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
     bound = gamma(2 * q.shape[-1] + 2 * k.shape[-2] + 8, exact) * (1 + 2 * score)
     if dtype != exact:

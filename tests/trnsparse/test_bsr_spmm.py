@@ -48,7 +48,9 @@ def test_edges(backend, m, k, n):
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (200, 300)], ids=str)
 def test_nothing_stored_gives_zeros(backend, shape):
     with backend:
-        assert torch.equal(ts.BSRMatrix.from_dense(torch.zeros(shape)) @ torch.ones(shape[1], 3), torch.zeros(shape[0], 3))
+        assert torch.equal(
+            ts.BSRMatrix.from_dense(torch.zeros(shape)) @ torch.ones(shape[1], 3), torch.zeros(shape[0], 3)
+        )
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
@@ -98,7 +100,9 @@ def test_predicted_time_grows_with_stored_blocks_alone():
         blocks = int(pattern.sum())
         indptr = torch.arange(side // 128 + 1) * (blocks // (side // 128))
         a = ts.BSRMatrix._rebuilt(
-            {"indptr": indptr, "indices": pattern.nonzero()[:, 1]}, torch.empty(blocks, 128, 128, device="meta"), (side, side)
+            {"indptr": indptr, "indices": pattern.nonzero()[:, 1]},
+            torch.empty(blocks, 128, 128, device="meta"),
+            (side, side),
         )
         plan = trnsci.plan(ts.spmm, a, torch.empty(side, n, device="meta"))
         return plan.predicted["trn2"], blocks

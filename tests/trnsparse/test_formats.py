@@ -191,8 +191,8 @@ def test_files_of_something_else_are_refused(tmp_path):
 def test_reductions_norms_and_diagonals_are_those_of_numpy():
     dense = random(9, 6, dtype=np.complex128).toarray()
     made = ts.CSRMatrix.from_dense(dense)
-    for ord in ("fro", 1, np.inf, 2):
-        assert np.isclose(ts.norm(made, ord).item(), np.linalg.norm(dense, ord), rtol=1e-12)
+    for kind in ("fro", 1, np.inf, 2):
+        assert np.isclose(ts.norm(made, kind).item(), np.linalg.norm(dense, kind), rtol=1e-12)
     assert ts.norm(made, "max").item() == np.abs(dense).max()
     assert ts.norm(ts.CSRMatrix.from_dense(torch.zeros(3, 3)), 2).item() == 0
     for offset in (-3, 0, 2, 7):

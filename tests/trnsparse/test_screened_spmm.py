@@ -57,7 +57,15 @@ def test_kernel_gradients_are_those_of_pytorch():
 
 def test_the_op_is_well_registered():
     a, u = ts.BSRMatrix.from_dense(gaussian((6, 6), 1), 3), torch.arange(6.0)
-    args = (a.indptr, a.indices, a.values.clone().requires_grad_(), u, u.clone(), gaussian((6, 2)).requires_grad_(), 3.0)
+    args = (
+        a.indptr,
+        a.indices,
+        a.values.clone().requires_grad_(),
+        u,
+        u.clone(),
+        gaussian((6, 2)).requires_grad_(),
+        3.0,
+    )
     torch.library.opcheck(torch.ops.trnsparse.screened_spmm.default, args)
 
 
@@ -84,18 +92,20 @@ def test_schwarz_bounds_hold_for_real_integrals():
     molecule = gto.M(atom="O 0 0 0; H 0 0.76 0.59; H 0 -0.76 0.59; H 0 0 9", basis="6-31g", spin=1, verbose=0)
     eri = torch.from_numpy(molecule.intor("int2e"))
     q = ts.schwarz_bounds(eri)
-    assert bool((eri.abs() <= torch.einsum("ij,kl->ijkl", q, q) * (1 + 1e-12) + 1e-15).all())
+    # PySCF drops primitives below e**-60, the root of which is what a bound can miss, times the largest bound.
+    limit = torch.einsum("ij,kl->ijkl", q, q) * (1 + 1e-12) + 1e-13 * q.max()
+    assert bool((eri.abs() <= limit).all())
     assert torch.equal(q, ts.schwarz_bounds(torch.einsum("ijij->ij", eri)))
     kept = ts.screen_quartets(q, 1e-8)
     assert kept.fraction < 1
     lost = eri.clone()
-    i, j, k, l = kept.indices().T
+    i, j, k, m = kept.indices().T
     for a, b, c, d in itertools.chain.from_iterable(
         [(w, x, y, z), (x, w, y, z), (w, x, z, y), (x, w, z, y), (y, z, w, x), (z, y, w, x), (y, z, x, w), (z, y, x, w)]
-        for w, x, y, z in [(i, j, k, l)]
+        for w, x, y, z in [(i, j, k, m)]
     ):
         lost[a, b, c, d] = 0
-    assert float(lost.abs().max()) <= 1e-8
+    assert float(lost.abs().max()) <= 1e-8 + 1e-13 * float(q.max())
 
 
 def test_density_screen_keeps_what_can_matter():

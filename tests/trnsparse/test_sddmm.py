@@ -15,7 +15,9 @@ def pattern(m, n, seed=0, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1, 1), (130, 60, 5), (20, 30, 130), (10, 300, 2050), (4, 4, 0), (0, 3, 2)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (130, 60, 5), (20, 30, 130), (10, 300, 2050), (4, 4, 0), (0, 3, 2)], ids=str
+)
 @pytest.mark.parametrize("kind", [ts.COOMatrix, ts.CSRMatrix, ts.CSCMatrix])
 def test_samples_are_those_of_the_dense_product(backend, shape, kind):
     m, n, d = shape

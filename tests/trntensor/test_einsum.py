@@ -267,7 +267,9 @@ def test_target_error_chooses_and_reports():
     assert "wider dtype" in str(caught.value)
 
 
-@pytest.mark.parametrize("equation", ["ij,jk->ki", "ii,ij->j", "iij->j", "ij,ij->", "i,j,k->kji", "ij,kj,lj->ikl", "ij->ji"])
+@pytest.mark.parametrize(
+    "equation", ["ij,jk->ki", "ii,ij->j", "iij->j", "ij,ij->", "i,j,k->kji", "ij,kj,lj->ikl", "ij->ji"]
+)
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 def test_gradients_are_right(equation, dtype):
     operands = [x.requires_grad_() for x in operands_for(equation, dtype)]

@@ -3,25 +3,43 @@
 from trnfft.kernels._common import _leave, _load_lanes, _load_table, _product, _rotate
 from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
 
+# Tiles of a turn that share their transfers.
+TOGETHER = 8
+
 
 def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
     """out[A, m, k] = w[m, k] sum_n T[n, k] x[A, n, m]: data is stationary, so m comes out on the partitions."""
     A, J, M, K, t, tw = sizes
-    re_hbm = re_hbm.reshape((A, J, M))
-    im_hbm = None if im_hbm is None else im_hbm.reshape((A, J, M))
-    out_re_hbm, out_im_hbm = out_re_hbm.reshape((A, M, K)), out_im_hbm.reshape((A, M, K))
+    planes = [re_hbm.reshape((A, J, M)), None if im_hbm is None else im_hbm.reshape((A, J, M))]
+    outs = [out_re_hbm.reshape((A, M, K)), out_im_hbm.reshape((A, M, K))]
     t_sb = _load_table(tables[t], J, im_hbm is not None)
-    for m in tiles(M, P_MAX):
-        w_re_sb, w_im_sb = load(tables[tw][0, m.span]), load(tables[tw][1, m.span])  # [m, k]
-        for a in range(A):
-            x_sb = _load_lanes([re_hbm[a, :, m.span]], None if im_hbm is None else [im_hbm[a, :, m.span]], 1)
-            y_ps = nl.ndarray((m.size, 2 * K), dtype=nl.float32, buffer=nl.psum)  # [m, 2 k]
-            _product(y_ps, x_sb, t_sb)
-            y_re_sb = nl.ndarray((m.size, K), dtype=out_re_hbm.dtype, buffer=nl.sbuf)  # [m, k]
-            y_im_sb = nl.ndarray((m.size, K), dtype=out_re_hbm.dtype, buffer=nl.sbuf)  # [m, k]
-            _rotate(y_re_sb, y_im_sb, y_ps[:, 0:K], y_ps[:, K : 2 * K], w_re_sb, w_im_sb)
-            store(out_re_hbm[a, m.span], y_re_sb)
-            store(out_im_hbm[a, m.span], y_im_sb)
+    whole = M // P_MAX * P_MAX
+    for m in tiles(whole, TOGETHER * P_MAX):
+        _strip(outs, planes, t_sb, tables[tw], (m.start, P_MAX, m.size // P_MAX))
+    if whole < M:
+        _strip(outs, planes, t_sb, tables[tw], (whole, M - whole, 1))
+
+
+def _strip(outs, planes, t_sb, w_hbm, sizes):
+    """``count`` tiles of ``rows`` values of m from ``start`` on."""
+    start, rows, count = sizes
+    here = slice(start, start + rows * count)
+    A, K = outs[0].shape[0], outs[0].shape[2]
+    w_re_sb = load(w_hbm[0, here].reshape_dim(0, (count, rows)).permute((1, 0, 2)))  # [m, c, k]
+    w_im_sb = load(w_hbm[1, here].reshape_dim(0, (count, rows)).permute((1, 0, 2)))  # [m, c, k]
+    for a in range(A):
+        x_sb = _load_lanes([planes[0][a, :, here]], None if planes[1] is None else [planes[1][a, :, here]], 1)
+        y_re_sb = nl.ndarray((rows, count, K), dtype=outs[0].dtype, buffer=nl.sbuf)  # [m, c, k]
+        y_im_sb = nl.ndarray((rows, count, K), dtype=outs[0].dtype, buffer=nl.sbuf)  # [m, c, k]
+        for c in range(count):
+            stationary = []
+            for i in range(len(x_sb)):
+                stationary.append(x_sb[i][:, c * rows : (c + 1) * rows])
+            y_ps = nl.ndarray((rows, 2 * K), dtype=nl.float32, buffer=nl.psum)  # [m, 2 k]
+            _product(y_ps, stationary, t_sb)
+            _rotate(y_re_sb[:, c], y_im_sb[:, c], y_ps[:, 0:K], y_ps[:, K : 2 * K], w_re_sb[:, c], w_im_sb[:, c])
+        store(outs[0][a, here].reshape_dim(0, (count, rows)).permute((1, 0, 2)), y_re_sb)
+        store(outs[1][a, here].reshape_dim(0, (count, rows)).permute((1, 0, 2)), y_im_sb)
 
 
 def _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):

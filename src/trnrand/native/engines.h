@@ -57,20 +57,21 @@ static void philox_blocks(uint32_t x[4][LANES], const uint32_t *key) {
 
 static inline uint32_t rotl(uint32_t v, int by) { return (v << by) | (v >> (32 - by)); }
 
+static inline void mix(uint32_t *restrict x, uint32_t *restrict y, int turn) {
+  for (int l = 0; l < LANES; l++) {
+    x[l] += y[l];
+    y[l] = rotl(y[l], turn) ^ x[l];
+  }
+}
+
 static void threefry_blocks(uint32_t x[4][LANES], const uint32_t *key) {
   static const int turn[8][2] = {{10, 26}, {11, 21}, {13, 27}, {23, 5}, {6, 20}, {17, 11}, {25, 10}, {18, 20}};
   uint32_t ks[5] = {key[0], key[1], key[2], key[3], 0x1BD11BDAu ^ key[0] ^ key[1] ^ key[2] ^ key[3]};
   for (int w = 0; w < 4; w++)
     for (int l = 0; l < LANES; l++) x[w][l] += ks[w];
   for (int round = 0; round < 20; round++) {
-    int a = turn[round % 8][0], b = turn[round % 8][1];
-    uint32_t *second = round % 2 ? x[3] : x[1], *fourth = round % 2 ? x[1] : x[3];
-    for (int l = 0; l < LANES; l++) {
-      x[0][l] += second[l];
-      second[l] = rotl(second[l], a) ^ x[0][l];
-      x[2][l] += fourth[l];
-      fourth[l] = rotl(fourth[l], b) ^ x[2][l];
-    }
+    mix(x[0], x[round % 2 ? 3 : 1], turn[round % 8][0]);
+    mix(x[2], x[round % 2 ? 1 : 3], turn[round % 8][1]);
     if (round % 4 == 3) {
       uint32_t s = (uint32_t)(round / 4 + 1);
       for (int w = 0; w < 4; w++) {

@@ -190,4 +190,20 @@ static inline double log_poisson(double k, double rate) {
   return y - 0.5 * log64(6.283185307179586477 * k);
 }
 
+/* ln(1 - p), as precise for tiny p as for others */
+static inline double log_complement(double p) {
+  double rest = 1.0 - p, lost = 1.0 - rest;
+  return lost == 0.0 ? -p : log64(rest) * (p / lost);
+}
+
+/* ln of the binomial probability of k of n */
+static inline double log_binomial(double k, double n, double p, double q) {
+  double rest = n - k;
+  if (rest == 0.0) return n * log64(p < 1e-300 ? 1e-300 : p);
+  if (k == 0.0) return n * log_complement(p);
+  double y = stirling_error(n) - stirling_error(k) - stirling_error(rest);
+  y = y - deviance(k, n * p) - deviance(rest, n * q);
+  return y + 0.5 * log64(n / (6.283185307179586477 * k * rest));
+}
+
 #endif

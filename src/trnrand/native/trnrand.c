@@ -17,9 +17,9 @@ typedef struct job {
   const uint32_t *key;
   uint32_t base[4];
   uint64_t first, count;
-  const double *in;
+  const double *in, *also;
   const uint64_t *table;
-  int64_t step;
+  int64_t step, also_step;
   void *out;
 } job_t;
 
@@ -45,6 +45,7 @@ static void share(const job_t *whole, uint64_t unit, size_t size, int threads) {
     j->count = t == threads - 1 || each > left ? left : each;
     j->out = (char *)whole->out + done * size;
     if (whole->in) j->in = whole->in + (int64_t)done * whole->step;
+    if (whole->also) j->also = whole->also + (int64_t)done * whole->also_step;
     done += j->count;
     /* a thread that cannot start is no error: its share runs here */
     if (done == whole->count || pthread_create(&id[started], NULL, start, j) != 0)
@@ -169,8 +170,8 @@ static void gamma_work(const job_t *job) {
     int n = job->count - at < LANES ? (int)(job->count - at) : LANES;
     uint32_t w[4][LANES];
     proposal_t p[LANES];
-    double shape[LANES], d[LANES], c[LANES];
-    int ok[LANES];
+    double shape[LANES], d[LANES], c[LANES], boost[LANES];
+    int ok[LANES], small = 0;
     attempt_blocks(w, job, job->first + at, 1);
     for (int l = 0; l < LANES; l++) shape[l] = l < n ? job->in[(int64_t)(at + (uint64_t)l) * job->step] : 1.0;
     for (int l = 0; l < LANES; l++) {
@@ -178,6 +179,11 @@ static void gamma_work(const job_t *job) {
       c[l] = 1.0 / sqrt(9.0 * d[l]);
       p[l] = propose(w[0][l], w[1][l], w[2][l], w[3][l], c[l]);
       ok[l] = squeezed(p[l]);
+    }
+    for (int l = 0; l < n; l++) small |= shape[l] < 1.0;
+    if (small) {
+      attempt_blocks(w, job, job->first + at, 0);
+      for (int l = 0; l < LANES; l++) boost[l] = exp64(log64(open_unit(w[0][l], w[1][l])) / shape[l]);
     }
     for (int l = 0; l < n; l++) {
       uint32_t b[4];
@@ -187,10 +193,7 @@ static void gamma_work(const job_t *job) {
           p[l] = propose(b[0], b[1], b[2], b[3], c[l]);
         }
       double made = d[l] * p[l].v;
-      if (shape[l] < 1.0) {
-        attempt_block(b, job, job->first + at + (uint64_t)l, 0);
-        made = made * exp64(log64(open_unit(b[0], b[1])) / shape[l]);
-      }
+      if (shape[l] < 1.0) made = made * boost[l];
       out[at + (uint64_t)l] = made;
     }
   }
@@ -264,6 +267,75 @@ void trnrand_poisson(int engine, const uint32_t *key, const uint32_t *base, uint
   share(&job, LANES, 8, threads);
 }
 
+static double small_binomial(double u, double n, double p) {
+  double odds = p / (1.0 - p), chance = exp64(n * log_complement(p)), total = chance, k = 0.0;
+  while (u >= total && k < n) {
+    k = k + 1.0;
+    chance = chance * (odds * ((n - k + 1.0) / k));
+    double more = total + chance;
+    if (more == total && k > n * p) break;
+    total = more;
+  }
+  return k;
+}
+
+/* What Hörmann's BTRS needs of n and p. */
+typedef struct { double n, p, q, a, b, c, vr, alpha, top; } btrs_t;
+
+static btrs_t btrs(double n, double p) {
+  btrs_t t = {.n = n, .p = p, .q = 1.0 - p};
+  double spread = sqrt(n * p * t.q);
+  t.b = 1.15 + 2.53 * spread;
+  t.a = -0.0873 + 0.0248 * t.b + 0.01 * p;
+  t.c = n * p + 0.5;
+  t.vr = 0.92 - 4.2 / t.b;
+  t.alpha = (2.83 + 5.1 / t.b) * spread;
+  t.top = log_binomial(floor((n + 1.0) * p), n, p, t.q);
+  return t;
+}
+
+static int large_binomial(const uint32_t w[4], const btrs_t *t, double *k) {
+  double u = open_unit(w[0], w[1]) - 0.5, v = open_unit(w[2], w[3]), us = 0.5 - fabs(u);
+  *k = floor((2.0 * t->a / us + t->b) * u + t->c);
+  if (*k < 0.0 || *k > t->n) return 0;
+  if (us >= 0.07 && v <= t->vr) return 1;
+  return log64(v * t->alpha / (t->a / (us * us) + t->b)) <= log_binomial(*k, t->n, t->p, t->q) - t->top;
+}
+
+static void binomial_work(const job_t *job) {
+  double *out = job->out;
+  btrs_t t = {.n = -1.0};
+  for (uint64_t at = 0; at < job->count; at += LANES) {
+    int count = job->count - at < LANES ? (int)(job->count - at) : LANES;
+    uint32_t x[4][LANES];
+    attempt_blocks(x, job, job->first + at, 0);
+    for (int l = 0; l < count; l++) {
+      int64_t i = (int64_t)(at + (uint64_t)l);
+      double n = job->in[i * job->step], p = job->also[i * job->also_step];
+      double rare = p > 0.5 ? 1.0 - p : p, k;
+      uint32_t w[4] = {x[0][l], x[1][l], x[2][l], x[3][l]};
+      if (n * rare < 10.0) {
+        k = small_binomial(half_open(w[0], w[1]), n, rare);
+      } else {
+        if (t.n != n || t.p != rare) t = btrs(n, rare);
+        for (uint32_t attempt = 1; !large_binomial(w, &t, &k); attempt++)
+          attempt_block(w, job, job->first + at + (uint64_t)l, attempt);
+      }
+      out[i] = p > 0.5 ? n - k : k;
+    }
+  }
+}
+
+/* Binomial counts as doubles; arguments as for gamma, with trials and chances. */
+void trnrand_binomial(int engine, const uint32_t *key, const uint32_t *base, uint64_t first, uint64_t count,
+                      const double *trials, int64_t step, const double *chance, int64_t chance_step, double *out,
+                      int threads) {
+  job_t job = {.work = binomial_work, .engine = engine, .key = key, .first = first, .count = count, .in = trials,
+               .step = step, .also = chance, .also_step = chance_step, .out = out};
+  memcpy(job.base, base, sizeof job.base);
+  share(&job, LANES, 8, threads);
+}
+
 /* -- functions of arrays ------------------------------------------------------------------------------------------- */
 
 enum { LOG, EXP, SIN_TURN, COS_TURN };
@@ -323,5 +395,40 @@ static void sobol_work(const job_t *job) {
 /* Points first .. first + count, one row of `dims` each. `table` holds 64 rows of direction numbers, then a shift. */
 void trnrand_sobol(int kind, const uint64_t *table, int dims, uint64_t first, uint64_t count, void *out, int threads) {
   job_t job = {.work = sobol_work, .kind = kind, .dims = dims, .table = table, .first = first, .count = count, .out = out};
+  share(&job, 1, (size_t)dims * (kind == UNIFORM_F32 ? 4 : 8), threads);
+}
+
+/* -- Halton points ------------------------------------------------------------------------------------------------- */
+
+static double mirrored(uint64_t index, uint64_t base, uint64_t digits, double whole) {
+  uint64_t made = 0;
+  for (uint64_t k = 0; k < digits; k++) {
+    /* a division of 32 bits is several times faster */
+    uint64_t above = index >> 32 ? index / base : (uint32_t)index / (uint32_t)base;
+    made = made * base + (index - above * base);
+    index = above;
+  }
+  return (double)(int64_t)made / whole;
+}
+
+static void halton_work(const job_t *job) {
+  const uint64_t *bases = job->table, *digits = job->table + job->dims;
+  for (int d = 0; d < job->dims; d++) {
+    double whole = 1.0;
+    for (uint64_t k = 0; k < digits[d]; k++) whole *= (double)bases[d];
+    for (uint64_t i = 0; i < job->count; i++) {
+      double x = mirrored(job->first + i, bases[d], digits[d], whole);
+      uint64_t at = i * (uint64_t)job->dims + (uint64_t)d;
+      if (job->kind == UNIFORM_F64)
+        ((double *)job->out)[at] = x;
+      else
+        ((float *)job->out)[at] = (float)(floor(x * 0x1p24) * 0x1p-24);
+    }
+  }
+}
+
+/* Points first .. first + count. `table` holds the base of each dimension, then how many digits to mirror. */
+void trnrand_halton(int kind, const uint64_t *table, int dims, uint64_t first, uint64_t count, void *out, int threads) {
+  job_t job = {.work = halton_work, .kind = kind, .dims = dims, .table = table, .first = first, .count = count, .out = out};
   share(&job, 1, (size_t)dims * (kind == UNIFORM_F32 ? 4 : 8), threads);
 }

@@ -116,7 +116,8 @@ def without_operators(rule: str, what: str, hint: str) -> Any:
         def refuse(self: Any, *others: Any) -> Any:
             from trnsim.errors import WrongArgument
 
-            raise WrongArgument(f"{what}, so Python cannot apply {symbol} to it", rule=rule, got=repr(self), hint=hint)
+            got = getattr(self, "name", "") or repr(self)
+            raise WrongArgument(f"{what}, so Python cannot apply {symbol} to it", rule=rule, got=got, hint=hint)
 
         return refuse
 

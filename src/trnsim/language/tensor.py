@@ -177,7 +177,11 @@ class NkiTensor(Access):
         """
         keys = key if isinstance(key, tuple) else (key,)
         ndim = self.ndim
-        count = sum(1 for k in keys if k is not None and k is not Ellipsis)
+        count, dots = len(keys), 0
+        for k in keys:
+            if k is None or k is Ellipsis:
+                count -= 1
+                dots += k is Ellipsis
         if count > ndim:
             raise OutOfBounds(
                 f"{count} indices for {self.name}, which has {ndim} dimensions",
@@ -186,9 +190,9 @@ class NkiTensor(Access):
                 limit=ndim,
                 hint="give at most one index per dimension",
             )
-        if any(k is Ellipsis for k in keys):
+        if dots:
             at = next(i for i, k in enumerate(keys) if k is Ellipsis)
-            if any(k is Ellipsis for k in keys[at + 1 :]):
+            if dots > 1:
                 raise WrongArgument("an index has one '...' only", rule="index", got=repr(key), limit=1)
             keys = (*keys[:at], *([slice(None)] * (ndim - count)), *keys[at + 1 :])
         shape: list[int] = []
@@ -208,8 +212,12 @@ class NkiTensor(Access):
             if type(k) is range:
                 k = slice(k.start, k.stop, k.step)
             if type(k) is slice:
-                low, high, by = self._bounds(k, dim, n)
-                if low or high != n or by != 1:
+                low, high, by = k.start, k.stop, 1
+                if low is None and high is None and k.step is None:
+                    low, high = 0, n
+                elif not (k.step is None and type(low) is int and type(high) is int and 0 <= low < high <= n):
+                    low, high, by = self._bounds(k, dim, n)
+                if dynamic is not None and (low or high != n or by != 1):
                     self._not_dynamic(dim, "a slice")
                 offset += low * step
                 shape.append((high - low + by - 1) // by)

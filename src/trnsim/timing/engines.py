@@ -18,36 +18,36 @@ class Throttle:
         self.slow = time.pe_throttle
         self.lost = 0.0
         self._window = 0
+        self._edge = time.pe_window
         self._used = 0.0
         self._until = 0.0
         self._free = -1.0
 
     def run(self, at: float, busy: float, done: float) -> tuple[float, float]:
         """Interval and latency of a matmul starting at ``at`` that takes ``busy`` and ``done`` at full speed."""
-        time = self.time
         if at > self._free + 1.0:
-            busy += time.pe_stall
-            done += time.pe_stall
-        if time.pe_throttle:
-            while at >= (self._window + 1) * time.pe_window:
+            busy += self.time.pe_stall
+            done += self.time.pe_stall
+        if self.time.pe_throttle:
+            while at >= self._edge:
                 self._close()
             if self.slow:
                 self.lost += busy
                 # P: the pipeline's depth grows from 165 to 203 ns
                 busy, done = 2 * busy, 2 * busy + (done - busy) * 1.23
-            self._use(max(at, self._until), at + done)
-            self._until = max(self._until, at + done)
+            begin, stop = self._until, at + done
+            if begin < at:
+                begin = at
+            while stop > self._edge:
+                self._used += max(0.0, self._edge - begin)
+                begin = max(begin, self._edge)
+                self._close()
+            if stop > begin:
+                self._used += stop - begin
+            if stop > self._until:
+                self._until = stop
         self._free = at + busy
         return busy, done
-
-    def _use(self, begin: float, stop: float) -> None:
-        width = self.time.pe_window
-        while stop > (self._window + 1) * width:
-            edge = (self._window + 1) * width
-            self._used += max(0.0, edge - begin)
-            begin = max(begin, edge)
-            self._close()
-        self._used += max(0.0, stop - begin)
 
     def _close(self) -> None:
         share = self._used / self.time.pe_window
@@ -57,6 +57,7 @@ class Throttle:
             self.slow = True
         self._used = 0.0
         self._window += 1
+        self._edge = (self._window + 1) * self.time.pe_window
 
 
 class DmaEngines:

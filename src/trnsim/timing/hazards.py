@@ -84,6 +84,8 @@ class Hazards:
         self._tracks: dict[Any, Track] = {}
         self._dead: set[int] = set()
         self._previous = -1
+        self._after = {i for i, indices in enumerate(stream.after) if indices}
+        self._ordered = any(kind.ordered for kind in stream.kinds)
         self._written = {region.key for region in stream.regions if region.written}
 
     def admit(self, i: int) -> dict[int, int]:
@@ -141,14 +143,11 @@ class Hazards:
                     if covered:
                         del readers[other]
             writer[number] = i
-        for index in stream.after[i]:
-            deps[stream.position(index)] = RESULT
-        if stream.kinds[stream.kind[i]].ordered:
-            if self._previous >= 0:
-                deps.setdefault(self._previous, TURN)
-            self._previous = i
-        else:
-            self._previous = -1
+        if i in self._after:
+            for index in stream.after[i]:
+                deps[stream.position(index)] = RESULT
+        if self._ordered:
+            self._keep_order(i, deps)
         deps.pop(i, None)
         last = stream.last
         for number in reads:
@@ -160,6 +159,15 @@ class Hazards:
             if last[region.uid] == i:
                 self._close(region)
         return deps
+
+    def _keep_order(self, i: int, deps: dict[int, int]) -> None:
+        """Inside ``no_reorder`` an instruction starts no earlier than the one before it."""
+        if not self.stream.kinds[self.stream.kind[i]].ordered:
+            self._previous = -1
+            return
+        if self._previous >= 0:
+            deps.setdefault(self._previous, TURN)
+        self._previous = i
 
     def _open(self, region: Region) -> Track:
         """First use of a memory: a tensor the compiler places takes bytes, from dead tensors when none are free."""

@@ -8,11 +8,12 @@ from trnsim.timing.costs import Uncosted
 from trnsim.timing.schedule import BUSY, MEMORY, QUEUES, REASONS, Schedule
 
 # what time on the path is spent on, besides the engines themselves
-ISSUE, BANDWIDTH, LATENCY, ROOM, TABLE = "DMA issue", "DMA bandwidth", "latency", "memory", "table loads"
+ISSUE, BANDWIDTH, LATENCY, ROOM = "DMA issue", "DMA bandwidth", "latency", "memory"
+TABLE, OTHERS = "table loads", "other cores"
 
 
 class Step(NamedTuple):
-    """An instruction on the critical path.
+    """An instruction on the critical path, or ``times`` of one line in a row.
 
     ``reason`` is why it started when it did: its ``engine`` was taken by the step before, it waited for that step's
     ``data`` or ``memory``, or nothing held it (``start``). ``decisive_s`` is the time from its start to the next
@@ -26,8 +27,8 @@ class Step(NamedTuple):
     end_s: float
     decisive_s: float
     reason: str
-    number: int
     core: int
+    times: int
 
 
 def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, float]]:
@@ -41,26 +42,32 @@ def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, floa
     stream = s.stream
     i = max(range(len(stream)), key=lambda k: s.end[k])
     until = s.end[i]
+    after = -1
     while i >= 0:
-        kind = stream.kinds[stream.kind[i]]
         begin = s.start[i]
-        steps.append(
-            Step(
-                kind.call.name,
-                QUEUES[s.queue[i]],
-                stream.lines[stream.line[i]],
-                begin * 1e-9,
-                s.end[i] * 1e-9,
-                max(0.0, until - begin) * 1e-9,
-                REASONS[s.reason[i]],
-                i,
-                core,
-            )
+        s.decisive.add(i)
+        kind = stream.kinds[stream.kind[i]]
+        queue = QUEUES[s.queue[i]]
+        step = Step(
+            kind.call.name,
+            f"dma.{queue}" if queue == "gpsimd" and kind.transfer is not None else queue,
+            stream.lines[stream.line[i]],
+            begin * 1e-9,
+            s.end[i] * 1e-9,
+            max(0.0, until - begin) * 1e-9,
+            REASONS[s.reason[i]],
+            core,
+            1,
         )
-        # how the step after this one waited for it decides what the time between them was
-        waited = s.reason[steps[-2].number] if len(steps) > 1 else None
-        _spend(spent, s, i, until - begin, waited)
-        until = begin
+        last = steps[-1] if steps else None
+        if last is not None and step[:3] == last[:3] and step.reason == last.reason:
+            steps[-1] = last._replace(
+                start_s=step.start_s, decisive_s=last.decisive_s + step.decisive_s, times=last.times + 1
+            )
+        else:
+            steps.append(step)
+        _spend(spent, s, i, until - begin, after)
+        after, until = i, begin
         p = s.cause[i]
         if p == i or (p >= 0 and s.start[p] > begin):
             break
@@ -71,12 +78,16 @@ def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, floa
     return steps, {name: t * 1e-9 for name, t in sorted(spent.items(), key=lambda each: -each[1])}
 
 
-def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, waited: int | None) -> None:
-    """Divide the time between the start of ``i`` and the next step."""
+def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, after: int) -> None:
+    """Divide the time between the start of ``i`` and the step ``after`` it, by how that one waited."""
     if length <= 0:
         return
     kind = s.stream.kinds[s.stream.kind[i]]
+    waited = s.reason[after] if after >= 0 else None
     parts: dict[str, float] = {}
+    if after in s.held:
+        parts[OTHERS] = min(length, s.held[after])
+        length -= parts[OTHERS]
     if kind.transfer is not None:
         if waited == BUSY:
             parts[ISSUE] = length
@@ -108,5 +119,5 @@ def grouped(steps: list[Step]) -> list[tuple[Step, int, float]]:
     groups: dict[tuple[str, str, str], list[Step]] = {}
     for step in steps:
         groups.setdefault((step.instruction, step.line, step.engine), []).append(step)
-    found = [(each[0], len(each), sum(step.decisive_s for step in each)) for each in groups.values()]
+    found = [(e[0], sum(step.times for step in e), sum(step.decisive_s for step in e)) for e in groups.values()]
     return sorted(found, key=lambda g: -g[2])

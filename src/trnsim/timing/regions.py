@@ -28,9 +28,11 @@ class Overlaps:
         found = self.lists.get(number)
         if found is None:
             found = self.lists[number] = [(number, True)]
+            low, high = operand.first_byte, operand.end_byte
             for other in self._near(operand):
                 box = self._operands[other]
-                if overlap(operand, box):
+                # most neighbours are apart: tell them quickly
+                if box.first_byte < high and low < box.end_byte and overlap(operand, box):
                     found.append((other, covers(operand, box)))
                     self.lists[other].append((number, covers(box, operand)))
             self._operands[number] = operand

@@ -47,8 +47,8 @@ class Report:
         total_s: what a hardware profile calls total_time: preamble, kernel, postamble.
         active_s: first trigger to last data.
         benchmark_s: what a host-side benchmark of the kernel shows.
-        engines: use of ``tensor vector scalar gpsimd sync``, of queues that issue DMA, and ``dma``: the busiest of its
-            engines.
+        engines: use of ``tensor vector scalar gpsimd sync``, of queues that issue DMA (``dma.gpsimd`` is part of
+            ``gpsimd``), and ``dma``: the busiest DMA engine.
         instructions: how many of each name.
         hbm_read_bytes, hbm_written_bytes: traffic of all cores.
         flops: of matrix products, transposes not counted; ``flops_per_s`` over the active time; ``peak_flops_per_s`` of
@@ -202,6 +202,10 @@ def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedul
         count = sum(s.count[q] for s in played)
         if count or name in ("tensor", "vector", "scalar", "gpsimd"):
             engines[name] = Use(busy, busy / whole, count)
+        issued = sum(s.swdge_count for s in played)
+        if name == "gpsimd" and issued:
+            busy = sum(s.swdge_busy for s in played) * 1e-9
+            engines["dma.gpsimd"] = Use(busy, busy / whole, issued)
     moved = sum(max(s.dma_busy) for s in played) * 1e-9
     engines["dma"] = Use(moved, moved / whole, sum(len(s.moving) for s in played))
     instructions: dict[str, int] = {}
@@ -212,7 +216,7 @@ def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedul
         for name, count in s.uncosted.items():
             uncosted[name] = uncosted.get(name, 0) + count
     steps, spent = critical_path(played)
-    busy = sum(use.busy_s for name, use in engines.items() if name != "dma")
+    busy = sum(use.busy_s for name, use in engines.items() if name not in ("dma", "dma.gpsimd"))
     return Report(
         kernel=kernel,
         target=target,

@@ -40,7 +40,8 @@ class Schedule:
     """The schedule of one core's stream. ``start[i]`` and ``end[i]`` are nanoseconds after the preamble.
 
     ``cause[i]`` is the instruction that decided when ``i`` started, ``reason[i]`` how, ``moving[i]`` when the first
-    byte of a DMA moved.
+    byte of a DMA moved, ``held[i]`` how long it waited for other cores; ``decisive`` are the instructions of the
+    critical path.
     """
 
     def __init__(
@@ -65,8 +66,11 @@ class Schedule:
         self.reason = bytearray(n)
         self.mode = bytearray(n)
         self.moving: dict[int, float] = {}
+        self.decisive: set[int] = set()
+        self.held: dict[int, float] = {}
         self.busy = [0.0] * len(QUEUES)
         self.count = [0] * len(QUEUES)
+        self.swdge_busy, self.swdge_count = 0.0, 0
         self.table_loads: set[int] = set()
         self.assumed = 0.0
         self.uncosted: dict[str, int] = {}
@@ -121,7 +125,7 @@ class Schedule:
         wake_dma, wake_swdge = time.semaphore_dma, time.semaphore_swdge
         is_dma = [kind.transfer is not None for kind in stream.kinds]
         heappush, heappop = heapq.heappush, heapq.heappop
-        queues = range(len(QUEUES))
+        queues = sorted({q for q in fixed if q >= 0} | ({GPSIMD, DMA_SYNC, DMA_SCALAR} if -1 in fixed else set()))
         met = self._met
 
         def seen(p: int, i: int, how: int) -> float:
@@ -233,6 +237,7 @@ class Schedule:
             before[q] = i
             if sync and i in sync and not self._meetings.arrive(sync[i], self, i, at):
                 free[q] = NEVER
+                self.held[i] = -at
                 continue
             free[q] = self._begin(i, q, at)
             finished(i)
@@ -244,6 +249,7 @@ class Schedule:
     def meet(self, i: int, at: float) -> None:
         """Whom instruction ``i`` waited for arrived at ``at``."""
         self._met.append((i, at))
+        self.held[i] += at
 
     def _queue_of(self, kind: Kind) -> int:
         """The queue of a kind's instructions; -1 where each DMA has to be asked."""
@@ -324,6 +330,9 @@ class Schedule:
         self.end[i] = self._dma.move(transfer, at + delay)
         self.moving[i] = self._dma.begin
         self.busy[q] += busy
+        if q == GPSIMD:
+            self.swdge_busy += busy
+            self.swdge_count += 1
         self.read_bytes += transfer.read
         self.written_bytes += transfer.written
         return at + busy

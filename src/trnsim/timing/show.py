@@ -16,6 +16,7 @@ _NAMES = {
     "scalar": "Scalar",
     "gpsimd": "GpSimd",
     "sync": "Sync",
+    "dma.gpsimd": "DMA issue, GpSimd",
     "dma.sync": "DMA issue, Sync",
     "dma.scalar": "DMA issue, Scalar",
     "cc": "Collectives",

@@ -69,7 +69,7 @@ def _upper_inverse(u_sb, masks_sb, unit):
 
 
 def _less(from_sb, stationary_sb, moving_sb):
-    """from - stationary.T moving."""
+    """Subtract stationary.T moving."""
     m = from_sb.shape[0]
     n = from_sb.shape[1]
     product_ps = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.psum)  # [m, n]

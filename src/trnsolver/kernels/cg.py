@@ -50,9 +50,7 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16):
         beta_sb = _quotient(next_sb, rr_sb)
         rr_sb = next_sb
         for m in tiles(N, M_TILE):
-            nisa.tensor_tensor(
-                dst=d_sb[m.index], data1=d_sb[m.index], data2=beta_sb[0 : m.size, 0:K], op=nl.multiply
-            )
+            nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=beta_sb[0 : m.size, 0:K], op=nl.multiply)
             nisa.tensor_tensor(dst=d_sb[m.index], data1=d_sb[m.index], data2=r_sb[m.index], op=nl.add)
     for m in tiles(N, M_TILE):
         store(x_out[m.span, 0:K], x_sb[m.index])
@@ -85,7 +83,7 @@ def _quotient(x_sb, y_sb):
 
 
 def _add(x_sb, factor_sb, d_sb, op):
-    """x + factor d, or x - factor d."""
+    """Add factor d to x, or subtract it."""
     m = x_sb.shape[0]
     K = x_sb.shape[1]
     step_sb = nl.ndarray((m, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]

@@ -1,8 +1,9 @@
 """l[B, N, N] with a[B, N, N] = l l.T, block columns of 128, left on chip until stored.
 
-A diagonal tile is factored row by row: the scaled row is a masked copy of the tile, and its outer product with itself one
-matrix product. The rows below follow from the inverse of the tile's factor, corrected once with the residual, so that
-errors do not grow with the condition of the tile. The rest is products. Bound by the chain of 128 steps of each tile.
+A diagonal tile is factored row by row: the scaled row is a masked copy of the tile, and its outer product with itself
+one matrix product. The rows below follow from the inverse of the tile's factor, corrected once with the residual, so
+that errors do not grow with the condition of the tile. The rest is products. Bound by the chain of 128 steps of each
+tile.
 """
 
 from trnsci.nki import M_TILE, P_MAX, jit, load, nisa, nl, store, tiles
@@ -13,7 +14,7 @@ N_MAX = 16 * P_MAX
 
 @jit
 def cholesky(a_hbm, masks_hbm):
-    B, N, N_a = a_hbm.shape
+    B, N, _ = a_hbm.shape
     l_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     masks_sb = []
     for i in range(masks_hbm.shape[0]):
@@ -38,7 +39,7 @@ def _column(l_hbm, rows_sb, masks_sb, b, k):
         nisa.memset(dst=zero_sb, value=0.0)
         store(l_hbm[b, k.span, k.stop : N], zero_sb)
     if k.stop < N:
-        x_sb, y_sb = _upper_inverse(u_sb, masks_sb, False)
+        x_sb, _ = _upper_inverse(u_sb, masks_sb, False)
         belowT_sb = []
         for m in tiles(N, M_TILE):
             if m.index > k.index:

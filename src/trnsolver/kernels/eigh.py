@@ -1,9 +1,9 @@
 """w[B, N], vT[B, N, N] with a[B, N, N] = vT.T diag(w) vT: Jacobi, rotations as Tensor-Engine products.
 
-A step rotates all disjoint pairs (i, i + half) at once: q holds the rotations and the move to the next seats, so every
-step is the same program. Up to 128 rows, matrices of a batch share the free dimension. Above, tiles hold two blocks of
-64 rows each; a round diagonalises all pairs of blocks on chip, then turns the whole matrix by three products, and blocks
-move as positions do. Bound by the chain of a step: about 20 dependent instructions.
+A step rotates all disjoint pairs (i, i + half) at once: q holds the rotations and the move to the next seats, so
+every step is the same program. Up to 128 rows, matrices of a batch share the free dimension. Above, tiles hold two
+blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then turns the whole matrix by three
+products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
 """
 
 from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
@@ -15,7 +15,7 @@ TINY = 1e-37
 
 @jit
 def eigh(a_hbm, masks_hbm, sweeps=10):
-    B, N, N_a = a_hbm.shape
+    B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     left_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
@@ -90,9 +90,7 @@ def _polish(vT_hbm, vT_sb, masks_sb, index):
     step_ps = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)  # [n, n]
     nisa.nc_matmul(dst=step_ps, stationary=fix_sb, moving=vT_sb, accumulate=False)
     out_sb = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)  # [n, n]
-    nisa.scalar_tensor_tensor(
-        dst=out_sb, data=step_ps, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=vT_sb
-    )
+    nisa.scalar_tensor_tensor(dst=out_sb, data=step_ps, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=vT_sb)
     store(vT_hbm[index, 0:N, 0:N], out_sb[0:N, 0:N])
 
 
@@ -135,9 +133,7 @@ def _rotate(work, masks_sb, pattern):
     nisa.nc_matmul(dst=delta_ps, stationary=masks_sb[2], moving=d_sb, accumulate=False)
     nisa.tensor_scalar(dst=ee_sb, data=e_ps, op0=nl.power, operand0=2.0, op1=nl.add, operand1=TINY)
     # t = 2e / (delta + sign(delta) sqrt(delta**2 + 4e**2)), the smaller root; both halves of a pair compute the same.
-    nisa.tensor_scalar(
-        dst=sign_sb, data=delta_ps, op0=nl.greater_equal, operand0=0.0, op1=nl.subtract, operand1=0.5
-    )
+    nisa.tensor_scalar(dst=sign_sb, data=delta_ps, op0=nl.greater_equal, operand0=0.0, op1=nl.subtract, operand1=0.5)
     nisa.tensor_scalar(dst=sum_sb, data=delta_ps, op0=nl.power, operand0=2.0)
     nisa.tensor_tensor(dst=sum_sb, data1=sum_sb, data2=ee_sb, op=nl.add)
     nisa.tensor_scalar(dst=root_sb, data=sum_sb, op0=nl.power, operand0=0.5)
@@ -168,7 +164,7 @@ def _rotate(work, masks_sb, pattern):
 
 
 def _multiply(dst_sb, stationary_sb, moving_sb):
-    """dst = stationary.T moving, group by group."""
+    """Set dst to stationary.T moving, group by group."""
     size = dst_sb.shape[0]
     for c in tiles(dst_sb.shape[1], GROUP):
         product_ps = nl.ndarray((size, c.size, size), dtype=nl.float32, buffer=nl.psum)  # [n, g, n]
@@ -203,9 +199,7 @@ def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
     for _sweep in range(sweeps):
         for rnd in range(2 * T - 1):
             for g in range(T):
-                nisa.tensor_copy(
-                    dst=s_sb[0:P_MAX, g, 0:P_MAX], src=a_sb[g][0:P_MAX, g * P_MAX : (g + 1) * P_MAX]
-                )
+                nisa.tensor_copy(dst=s_sb[0:P_MAX, g, 0:P_MAX], src=a_sb[g][0:P_MAX, g * P_MAX : (g + 1) * P_MAX])
                 nisa.tensor_copy(dst=wT_sb[0:P_MAX, g, 0:P_MAX], src=masks_sb[0])
             # Rows of one block meet once a sweep, in its first round; after that only those of different blocks.
             if rnd == 0:
@@ -254,7 +248,7 @@ def _start(block, T):
 
 
 def _turn_columns(dst_sb, a_sb, w_sb, seats):
-    """dst = a w, columns moved to their next seats. a is symmetric, so its rows serve as its columns."""
+    """Set dst to a w, columns moved to their next seats. a is symmetric, so its rows serve as its columns."""
     T = len(a_sb)
     half = P_MAX // 2
     for m in range(T):
@@ -280,7 +274,7 @@ def _turn_columns(dst_sb, a_sb, w_sb, seats):
 
 
 def _turn_rows(dst_sb, src_sb, w_sb, seats):
-    """dst = w.T src, rows moved to their next seats: two products a tile, one for each half of its rows."""
+    """Set dst to w.T src, rows moved to their next seats: two products a tile, one for each half of its rows."""
     T = len(src_sb)
     half = P_MAX // 2
     came = []
@@ -301,7 +295,9 @@ def _turn_rows(dst_sb, src_sb, w_sb, seats):
         nisa.tensor_copy(dst=lower_sb[0:P_MAX, half:P_MAX], src=w_sb[0:P_MAX, down % T, down_at : down_at + half])
         for n in tiles(T * P_MAX, N_TILE):
             product_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, cN]
-            nisa.nc_matmul(dst=product_ps, stationary=upper_sb, moving=src_sb[up % T][0:P_MAX, n.span], accumulate=False)
+            nisa.nc_matmul(
+                dst=product_ps, stationary=upper_sb, moving=src_sb[up % T][0:P_MAX, n.span], accumulate=False
+            )
             nisa.nc_matmul(
                 dst=product_ps, stationary=lower_sb, moving=src_sb[down % T][0:P_MAX, n.span], accumulate=True
             )
@@ -344,9 +340,7 @@ def _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, b_sb, work, index):
                     dst=gram_ps, stationary=b_sb[k][0:P_MAX, here], moving=b_sb[k][0:P_MAX, n.span], accumulate=k > 0
                 )
             nisa.tensor_scalar(dst=a_sb[m][0:P_MAX, n.span], data=gram_ps, op0=nl.multiply, operand0=-1.0)
-        nisa.tensor_tensor(
-            dst=a_sb[m][0:P_MAX, here], data1=a_sb[m][0:P_MAX, here], data2=eye_sb, op=nl.add
-        )
+        nisa.tensor_tensor(dst=a_sb[m][0:P_MAX, here], data1=a_sb[m][0:P_MAX, here], data2=eye_sb, op=nl.add)
     for m in tiles(N, P_MAX):
         for n in tiles(N, N_TILE):
             step_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, cN]

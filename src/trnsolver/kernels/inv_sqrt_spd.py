@@ -1,8 +1,9 @@
 """z[B, N, N], the inverse square root of a[B, N, N] of norm at most 1, and defect[B, 1, 1] = norm(1 - z y)**2.
 
-Newton-Schulz: with p = z y, y becomes y (3 - p) / 2 and z becomes (3 - p) z / 2; y goes to the root, z to its inverse.
-In exact arithmetic all are symmetric and commute; in this order, and in no other, rounding errors do not grow, so left
-factors are transposed for the array and not taken as they lie. The number of steps is fixed. Bound by the Tensor Engine.
+Newton-Schulz: with p = z y, y becomes y (3 - p) / 2 and z becomes (3 - p) z / 2; y goes to the root, z to its
+inverse. In exact arithmetic all are symmetric and commute; in this order, and in no other, rounding errors do not
+grow, so left factors are transposed for the array and not taken as they lie. The number of steps is fixed. Bound by
+the Tensor Engine.
 """
 
 from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
@@ -14,7 +15,7 @@ STEPS = 32
 
 @jit
 def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS):
-    B, N, N_a = a_hbm.shape
+    B, N, _ = a_hbm.shape
     z_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     defect_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
     eye_sb = load(masks_hbm[masks_hbm.shape[0] - 1, 0:P_MAX, 0:P_MAX])  # [k, m]
@@ -36,12 +37,15 @@ def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS):
             if step == steps - 1:
                 _measure(defect_hbm, middle_sb, eye_sb, b)
             for m in tiles(N, M_TILE):
-                nisa.tensor_scalar(
-                    dst=middle_sb[m.index], data=middle_sb[m.index], op0=nl.multiply, operand0=-0.5
-                )
+                nisa.tensor_scalar(dst=middle_sb[m.index], data=middle_sb[m.index], op0=nl.multiply, operand0=-0.5)
                 here = middle_sb[m.index][0 : m.size, m.span]
                 nisa.scalar_tensor_tensor(
-                    dst=here, data=eye_sb[0 : m.size, 0 : m.size], op0=nl.multiply, operand0=1.5, op1=nl.add, operand1=here
+                    dst=here,
+                    data=eye_sb[0 : m.size, 0 : m.size],
+                    op0=nl.multiply,
+                    operand0=1.5,
+                    op1=nl.add,
+                    operand1=here,
                 )
             _turn(turned_sb, y_sb)
             _multiply(other_sb, turned_sb, middle_sb)
@@ -67,7 +71,7 @@ def _copy(dst_sb, src_sb):
 
 
 def _turn(dst_sb, src_sb):
-    """dst = src.T."""
+    """Set dst to src.T."""
     N = src_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         for n in tiles(N, M_TILE):
@@ -77,7 +81,7 @@ def _turn(dst_sb, src_sb):
 
 
 def _multiply(dst_sb, left_sb, right_sb):
-    """dst = left.T right."""
+    """Set dst to left.T right."""
     N = left_sb[0].shape[1]
     for m in tiles(N, M_TILE):
         for n in tiles(N, N_TILE):

@@ -12,7 +12,7 @@ N_MAX = 16 * P_MAX
 
 @jit
 def inv_triangular(u_hbm, masks_hbm, unit=False):
-    B, N, N_u = u_hbm.shape
+    B, N, _ = u_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     masks_sb = []
     for i in range(masks_hbm.shape[0]):

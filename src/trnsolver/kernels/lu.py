@@ -1,8 +1,9 @@
 """lT[B, K, M], u[B, K, N], rows[B, K, 1] with a[rows] = l u: LU with partial pivoting, K = min(M, N).
 
-No row moves. A panel of 128 columns is held transposed, so that a column's pivot is a maximum along the free dimension;
-the pivot's place is a row of zeros with a one, used rows are masked, and the pivot rows of a panel are gathered by one
-product with the rows of ones. The host puts rows in order at the end. Bound by the Vector Engine's passes over a column.
+No row moves. A panel of 128 columns is held transposed, so that a column's pivot is a maximum along the free
+dimension; the pivot's place is a row of zeros with a one, used rows are masked, and the pivot rows of a panel are
+gathered by one product with the rows of ones. The host puts rows in order at the end. Bound by the Vector Engine's
+passes over a column.
 """
 
 from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
@@ -111,9 +112,7 @@ def _eliminate(p_sb, free_sb, rank_sb, eye_sb):
             nisa.activation(dst=x_sb[0:w, c.span], op=nl.copy, data=x_ps)
         # The largest magnitude among free rows; of equals, the first.
         nisa.tensor_tensor(dst=y_sb, data1=x_sb, data2=free_sb, op=nl.multiply)
-        nisa.scalar_tensor_tensor(
-            dst=y_sb, data=y_sb, op0=nl.multiply, operand0=-1.0, op1=nl.maximum, operand1=y_sb
-        )
+        nisa.scalar_tensor_tensor(dst=y_sb, data=y_sb, op0=nl.multiply, operand0=-1.0, op1=nl.maximum, operand1=y_sb)
         nisa.tensor_reduce(dst=most_sb, op=nl.maximum, data=y_sb, axis=1)
         nisa.scalar_tensor_tensor(
             dst=pick_sb, data=y_sb, op0=nl.equal, operand0=most_sb, op1=nl.multiply, operand1=rank_sb
@@ -135,9 +134,7 @@ def _eliminate(p_sb, free_sb, rank_sb, eye_sb):
         nisa.scalar_tensor_tensor(
             dst=x_sb, data=x_sb, op0=nl.multiply, operand0=pivot_sb, op1=nl.multiply, operand1=free_sb
         )
-        nisa.scalar_tensor_tensor(
-            dst=p_sb, data=x_sb, op0=nl.multiply, operand0=weight_sb, op1=nl.add, operand1=p_sb
-        )
+        nisa.scalar_tensor_tensor(dst=p_sb, data=x_sb, op0=nl.multiply, operand0=weight_sb, op1=nl.add, operand1=p_sb)
         _keep(lT_sb, x_sb, mine_sb)
         _keep(picks_sb, pick_sb, mine_sb)
         _keep(place_sb, best_sb, mine_sb)
@@ -146,9 +143,7 @@ def _eliminate(p_sb, free_sb, rank_sb, eye_sb):
 
 def _keep(dst_sb, value_sb, mine_sb):
     """Add the value in one partition."""
-    nisa.scalar_tensor_tensor(
-        dst=dst_sb, data=value_sb, op0=nl.multiply, operand0=mine_sb, op1=nl.add, operand1=dst_sb
-    )
+    nisa.scalar_tensor_tensor(dst=dst_sb, data=value_sb, op0=nl.multiply, operand0=mine_sb, op1=nl.add, operand1=dst_sb)
 
 
 def _update(u_hbm, rows_sb, lT_sb, picks_sb, masks_sb, b, k):
@@ -165,7 +160,7 @@ def _update(u_hbm, rows_sb, lT_sb, picks_sb, masks_sb, b, k):
         nisa.nc_matmul(dst=corner_ps, stationary=l_sb, moving=pick_sb[m.index], accumulate=m.index > 0)
     corner_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
     nisa.tensor_tensor(dst=corner_sb, data1=eye_sb, data2=corner_ps, op=nl.add)
-    x_sb, y_sb = _upper_inverse(corner_sb, masks_sb, True)
+    x_sb, _ = _upper_inverse(corner_sb, masks_sb, True)
     for c in tiles(N - k.stop, N_TILE):
         here = slice(k.stop + c.start, k.stop + c.stop)
         right_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]

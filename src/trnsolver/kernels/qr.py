@@ -1,9 +1,9 @@
 """q[B, M, N], r[B, N, N] with a[B, M, N] = q r: Householder reflections, blocks of 128 columns in compact WY form.
 
-A panel is held transposed, one column per partition, so that a reflection is one row against all others: a product with a
-selector spreads it over the partitions, one pass of the Vector Engine gives all inner products, another applies it.
-Blocks v of reflections act as 1 - v t v.T, with inv(t) the upper triangle of v.T v, diagonal halved. Bound by the chain
-of M-long vector passes, one column after the other.
+A panel is held transposed, one column per partition, so that a reflection is one row against all others: a product
+with a selector spreads it over the partitions, one pass of the Vector Engine gives all inner products, another
+applies it. Blocks v of reflections act as 1 - v t v.T, with inv(t) the upper triangle of v.T v, diagonal halved.
+Bound by the chain of M-long vector passes, one column after the other.
 """
 
 from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
@@ -104,9 +104,7 @@ def _reflect(p_sb, eye_sb):
         nisa.tensor_scalar(dst=select_sb, data=ones_sb, op0=nl.multiply, operand0=mine_sb)
         for c in tiles(L - j, N_TILE):
             x_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-            nisa.nc_matmul(
-                dst=x_ps, stationary=select_sb, moving=p_sb[0:w, j + c.start : j + c.stop], accumulate=False
-            )
+            nisa.nc_matmul(dst=x_ps, stationary=select_sb, moving=p_sb[0:w, j + c.start : j + c.stop], accumulate=False)
             nisa.activation(dst=x_sb[0:w, j + c.start : j + c.stop], op=nl.copy, data=x_ps)
         nisa.tensor_tensor(dst=each_sb[0:w, j:L], data1=x_sb[0:w, j:L], data2=p_sb[0:w, j:L], op=nl.multiply)
         nisa.tensor_reduce(dst=inner_sb, op=nl.add, data=each_sb[0:w, j:L], axis=1)
@@ -174,9 +172,7 @@ def _reflect(p_sb, eye_sb):
 
 def _keep(dst_sb, value_sb, mine_sb):
     """Add the value in one partition."""
-    nisa.scalar_tensor_tensor(
-        dst=dst_sb, data=value_sb, op0=nl.multiply, operand0=mine_sb, op1=nl.add, operand1=dst_sb
-    )
+    nisa.scalar_tensor_tensor(dst=dst_sb, data=value_sb, op0=nl.multiply, operand0=mine_sb, op1=nl.add, operand1=dst_sb)
 
 
 def _vectors(p_sb, v0_sb, flag_sb, eye_sb):
@@ -224,7 +220,7 @@ def _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b, k):
 
 
 def _weights(v_sb, flag_sb, eye_sb, masks_sb):
-    """t and its transpose."""
+    """Return t and its transpose."""
     w = v_sb[0].shape[1]
     gram_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [w, w]
     for i in range(len(v_sb)):
@@ -233,28 +229,22 @@ def _weights(v_sb, flag_sb, eye_sb, masks_sb):
     nisa.tensor_copy(dst=gram_sb, src=gram_ps)
     half_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
     nisa.tensor_tensor(dst=half_sb, data1=gram_sb, data2=eye_sb, op=nl.multiply)
-    nisa.scalar_tensor_tensor(
-        dst=gram_sb, data=half_sb, op0=nl.multiply, operand0=-0.5, op1=nl.add, operand1=gram_sb
-    )
+    nisa.scalar_tensor_tensor(dst=gram_sb, data=half_sb, op0=nl.multiply, operand0=-0.5, op1=nl.add, operand1=gram_sb)
     none_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
     nisa.tensor_scalar(dst=none_sb, data=flag_sb, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=1.0)
-    nisa.scalar_tensor_tensor(
-        dst=gram_sb, data=eye_sb, op0=nl.multiply, operand0=none_sb, op1=nl.add, operand1=gram_sb
-    )
+    nisa.scalar_tensor_tensor(dst=gram_sb, data=eye_sb, op0=nl.multiply, operand0=none_sb, op1=nl.add, operand1=gram_sb)
     return _upper_inverse(gram_sb, masks_sb, False)
 
 
 def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
-    """rows -= v t.T v.T rows in columns start to stop; pass the transpose of t for v t v.T."""
+    """Subtract v t.T v.T rows from rows in columns start to stop; pass the transpose of t for v t v.T."""
     w = vT_sb.shape[0]
     for c in tiles(stop - start, N_TILE):
         here = slice(start + c.start, start + c.stop)
         inner_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
         for i in range(len(v_sb)):
             size = v_sb[i].shape[0]
-            nisa.nc_matmul(
-                dst=inner_ps, stationary=v_sb[i], moving=rows_sb[first + i][0:size, here], accumulate=i > 0
-            )
+            nisa.nc_matmul(dst=inner_ps, stationary=v_sb[i], moving=rows_sb[first + i][0:size, here], accumulate=i > 0)
         inner_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
         nisa.tensor_copy(dst=inner_sb, src=inner_ps)
         turned_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
@@ -265,9 +255,7 @@ def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
         for i in range(len(v_sb)):
             size = v_sb[i].shape[0]
             product_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [m, c]
-            nisa.nc_matmul(
-                dst=product_ps, stationary=vT_sb[0:w, at : at + size], moving=turned_sb, accumulate=False
-            )
+            nisa.nc_matmul(dst=product_ps, stationary=vT_sb[0:w, at : at + size], moving=turned_sb, accumulate=False)
             tile_sb = rows_sb[first + i][0:size, here]
             nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=product_ps, op=nl.subtract)
             at = at + size

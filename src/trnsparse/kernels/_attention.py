@@ -64,7 +64,7 @@ def _identity(dtype):
 
 
 def _product(dst_ps, stationary, moving):
-    """dst = stationary.T @ moving, both in parts of the contracted dimension."""
+    """Dst = stationary.T @ moving, both in parts of the contracted dimension."""
     for d in range(len(stationary)):
         nisa.nc_matmul(dst=dst_ps, stationary=stationary[d], moving=moving[d], accumulate=d > 0)
 

@@ -71,8 +71,8 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
         for w in groups:
             span = slice(pointers[i] + w.start, pointers[i] + w.stop)
             scores_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
-            # Engines run in order: the product of a group comes groups later, so that no engine waits for it, and before
-            # the softmax of this one, so that its PSUM is free first.
+            # Engines run in order: the product of a group comes groups later, so that no engine waits for it, and
+            # before the softmax of this one, so that its PSUM is free first.
             if len(waiting) >= DEPTH:
                 acc = _weighted(acc, waiting.pop(0), values, E)
             weights_sb, factor_sb = _softmax(scores_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
@@ -147,9 +147,7 @@ def _weighted(acc, waiting, values, E):
     size = weights_sb.shape[0]
     if factor_sb is not None:
         both_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
-        nisa.scalar_tensor_tensor(
-            dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=made
-        )
+        nisa.scalar_tensor_tensor(dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=made)
         made = both_sb
     elif done is None:
         # The next product is in PSUM too, and an instruction reads one operand from there.
@@ -186,7 +184,7 @@ def _product_with_values(weights_sb, values, columns, E, online):
         full = n.size // P_MAX
         cut = full if online else (full + 1) // 2
         if cut > 0:
-            nisa.tensor_copy(dst=turned_sb[:, 0:cut, :], src=turned_ps[:, 0:cut, :], engine=nisa.engine.scalar)
+            nisa.activation(dst=turned_sb[:, 0:cut, :], op=nl.copy, data=turned_ps[:, 0:cut, :])
         if full > cut:
             nisa.tensor_copy(dst=turned_sb[:, cut:full, :], src=turned_ps[:, cut:full, :], engine=nisa.engine.vector)
         if full < len(parts):

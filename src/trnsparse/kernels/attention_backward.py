@@ -1,4 +1,4 @@
-"""Gradients of attention from saved sums: dv = pT do, dk = dsT q, dq = ds k with p = exp(s - lse), ds = p (do vT - delta).
+"""Gradients of attention: dv = pT do, dk = dsT q, dq = ds k with p = exp(s - lse) and ds = p (do vT - delta).
 
 Two walks over the stored blocks, by key block and by query block, so that every gradient is summed in PSUM and nothing
 grows with the sequence. Scores are computed anew in both. The pattern is known when the kernel is compiled; ``turned``

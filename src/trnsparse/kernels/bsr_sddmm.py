@@ -1,6 +1,6 @@
 """out[block] = aT[D, M].T @ bT[D, N] at the stored blocks of a pattern, which is known when the kernel is compiled.
 
-The columns of bT stay in SBUF where they fit; a block row of aT is loaded once. Bound by the DMA that stores the blocks.
+The columns of bT stay in SBUF where they fit; a block row of aT is loaded once. Bound by the DMA that stores blocks.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, jit, load, nisa, nl, store, tiles

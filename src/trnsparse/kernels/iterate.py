@@ -1,7 +1,7 @@
 """Steps of conjugate gradients, of a two-term recurrence with given numbers, or of power iteration, on chip throughout.
 
-The blocks (256 at most: 128 KiB of a partition) and the vectors, one column for each block, stay in SBUF; HBM is read once
-and written once however many steps are made. Sums over partitions are products with ones. Bound by the latency of the
+The blocks (256 at most: 128 KiB of a partition) and the vectors, one column for each block, stay in SBUF; HBM is read
+once and written once however many steps are made. Sums over partitions are products with ones. Bound by the latency of the
 steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
@@ -20,14 +20,14 @@ def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, numbers_hbm, steps=1, method="cg", p
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [p, p]
     nisa.memset(dst=ones_sb, value=1.0)
     if method == "power":
-        for k in range(steps):
+        for _ in range(steps):
             r_sb = _times(a_sb, x_sb, pointers, columns)
             norm_sb = _root(_dot(r_sb, r_sb, ones_sb))
             x_sb = _scaled(r_sb, norm_sb)
         r_sb = _times(a_sb, x_sb, pointers, columns)
     elif method == "cg":
         rr_sb = _dot(r_sb, r_sb, ones_sb)
-        for k in range(steps):
+        for _ in range(steps):
             image_sb = _times(a_sb, p_sb, pointers, columns)
             alpha_sb = _ratio(rr_sb, _dot(p_sb, image_sb, ones_sb))
             x_sb = _plus(p_sb, alpha_sb, x_sb)
@@ -120,9 +120,7 @@ def _negated(alpha_sb):
 
 
 def _plus(y_sb, alpha_sb, z_sb):
-    """alpha * y + z, as a new vector."""
+    """Alpha * y + z, as a new vector."""
     out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
-    nisa.scalar_tensor_tensor(
-        dst=out_sb, data=y_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.add, operand1=z_sb
-    )
+    nisa.scalar_tensor_tensor(dst=out_sb, data=y_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.add, operand1=z_sb)
     return out_sb

@@ -1,7 +1,7 @@
 """out[M, N] = (a where u[M] w[K] > threshold, else 0) @ b[K, N], a in blocks.
 
-Each transposed block [bn, bm] is screened on its way to the Tensor Engine: the Vector Engine compares products of bounds
-and multiplies. Blocks without an entry above the threshold are not in the pattern. Bound by the Vector Engine.
+Each transposed block [bn, bm] is screened on its way to the Tensor Engine: the Vector Engine compares products of
+bounds and multiplies. Blocks without an entry above the threshold are not in the pattern. Bound by the Vector Engine.
 """
 
 from trnsci.nki import N_TILE, jit, load, nisa, nl, store, tiles

@@ -2,8 +2,8 @@
 
 Rows go in buckets of one tile. The entries of a bucket, however they are spread over its rows, are taken one tile at a
 time: their rows of b are gathered by indirect DMA, and one matmul with a selection matrix (the value in the column of
-its row) adds every one to its row in PSUM. No row is padded. ``bounds`` are the first entries of the buckets, known when
-the kernel is compiled; columns and values are not. Bound by the gather.
+its row) adds every one to its row in PSUM. No row is padded. ``bounds`` are the first entries of the buckets, known
+when the kernel is compiled; columns and values are not. Bound by the gather.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, store, tiles

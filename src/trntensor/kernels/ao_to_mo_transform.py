@@ -9,7 +9,7 @@ Bound by the Tensor Engine on trn2 and trn3; on trn1 by DMA, whose rows here are
 from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, require, store, tiles
 
 # Bytes of SBUF in each partition for the half-transformed integrals of one tile of X.
-HALF = 128 * 1024
+HALF = P_MAX * 1024
 # Bytes in each partition for the tiles of e of one step, all of M.
 CHUNK = 16 * 1024
 
@@ -123,4 +123,4 @@ def _drain(dst_sb, src_ps, turn):
     if turn % 2 == 0:
         nisa.activation(dst=dst_sb, op=nl.copy, data=src_ps)
     else:
-        nisa.tensor_copy(dst=dst_sb, src=src_ps, engine=nisa.vector_engine)
+        nisa.tensor_copy(dst=dst_sb, src=src_ps, engine=nisa.engine.vector)

@@ -124,7 +124,7 @@ def _integrals(BT_hbm, left_sb, i, j, rows, cols):
         if m.index % 2 == 0:
             nisa.activation(dst=tile_sb, op=nl.copy, data=t_ps[m.index])
         else:
-            nisa.tensor_copy(dst=tile_sb, src=t_ps[m.index], engine=nisa.vector_engine)
+            nisa.tensor_copy(dst=tile_sb, src=t_ps[m.index], engine=nisa.engine.vector)
         t_sb.append(tile_sb)
     return t_sb
 

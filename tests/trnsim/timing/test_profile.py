@@ -44,8 +44,10 @@ def test_every_target_is_predicted(target):
     assert 1e-6 < report.active_s < 1e-4
 
 
-def test_platform_target_and_rules_are_those_of_simulate():
-    @trnsim.jit(platform_target="trn1")
+def test_target_and_rules_are_those_of_simulate(monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+
+    @trnsim.jit
     def kernel(x):
         y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
         t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)

@@ -1,0 +1,41 @@
+"""``trnfft.dct`` beside SciPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.fft
+import torch
+
+import trnfft
+from benchmarks.registry import Bench, Case, Peer
+from trnsci.testing import gaussian
+
+
+def _case(shape: tuple[int, ...], kind: int, dtype: torch.dtype) -> Case:
+    count = math.prod(shape)
+    return Case(
+        name=f"type {kind}, {'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')}",
+        inputs=lambda: (gaussian(shape, 1, dtype), kind),
+        flops=5 * count * math.ceil(math.log2(shape[-1])) // 2,
+        bytes=2 * dtype.itemsize * count,
+    )
+
+
+def _numpy(x: torch.Tensor, kind: int) -> tuple[np.ndarray, int]:
+    return x.numpy(), kind
+
+
+BENCH = Bench(
+    op="trnfft.dct",
+    run=trnfft.dct,
+    tests="tests/trnfft/test_dct.py",
+    cases=(
+        *(_case((256, 4096), kind, torch.float32) for kind in (1, 2, 3, 4)),
+        _case((256, 4096), 2, torch.float64),
+    ),
+    peers=(Peer(name="scipy.fft", run=scipy.fft.dct, prepare=_numpy, requires="scipy", devices=("cpu",)),),
+    tolerance=1e-5,
+    notes="SciPy has kernels of its own for these; ours are permutations around the transforms of the library.",
+)

@@ -1,0 +1,39 @@
+"""``trnfft.stft`` beside torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import trnfft
+from benchmarks.registry import Bench, Case, Peer
+from trnsci.testing import gaussian
+
+
+def _case(batch: int, samples: int, n_fft: int) -> Case:
+    frames = batch * (samples // (n_fft // 4) + 1)
+    return Case(
+        name=f"{batch}x{samples}, frames of {n_fft}",
+        inputs=lambda: (gaussian((batch, samples), 1), n_fft, torch.hann_window(n_fft)),
+        flops=5 * frames * n_fft * (n_fft.bit_length() - 1) // 2,
+        bytes=4 * batch * samples + 8 * frames * (n_fft // 2 + 1),
+    )
+
+
+def _ours(x: torch.Tensor, n_fft: int, window: torch.Tensor) -> Any:
+    return trnfft.stft(x, n_fft, window=window)
+
+
+def _torch(x: torch.Tensor, n_fft: int, window: torch.Tensor) -> Any:
+    return torch.stft(x, n_fft, window=window, return_complex=True)
+
+
+BENCH = Bench(
+    op="trnfft.stft",
+    run=_ours,
+    tests="tests/trnfft/test_stft.py",
+    cases=(_case(1, 16_000, 256), _case(16, 160_000, 512)),
+    peers=(Peer(name="torch.stft", run=_torch),),
+    tolerance=1e-5,
+)

@@ -1,0 +1,60 @@
+"""``trnsolver.eigh`` beside torch and SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.linalg
+import torch
+
+from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer
+from trnsci.testing import gaussian
+from trnsolver import eigh
+from trnsolver.jacobi import masks, sweeps
+from trnsolver.kernels import eigh as kernels
+
+
+def _inputs(shape: tuple[int, ...]) -> tuple[Any, ...]:
+    x = gaussian(shape, 1)
+    return (0.5 * (x + x.mT),)
+
+
+def _case(*shape: int) -> Case:
+    n = shape[-1]
+    batch = shape[0] if len(shape) == 3 else 1
+    name = f"{f'{batch}x' if len(shape) == 3 else ''}({shape[-2]}x{n}) float32"
+    return Case(name=name, inputs=lambda: _inputs(shape), flops=9 * batch * n**3, bytes=8 * batch * shape[-2] * n)
+
+
+def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
+    def inputs() -> tuple[Any, ...]:
+        return torch.empty(shape, device="meta"), *masks(shape[-1], torch.device("cpu"))
+
+    return Kernel(
+        name="x".join(map(str, shape)),
+        kernel=kernels.eigh,
+        inputs=inputs,
+        options={"sweeps": sweeps(shape[-1])},
+        targets=targets,
+    )
+
+
+BENCH = Bench(
+    op="trnsolver.eigh",
+    run=eigh,
+    tests="tests/trnsolver/test_eigh.py",
+    cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
+    peers=(
+        Peer(name="torch.linalg.eigh", run=torch.linalg.eigh),
+        Peer(
+            name="scipy.linalg.eigh",
+            run=lambda a: scipy.linalg.eigh(a, driver="evd"),
+            prepare=lambda a: (a.numpy(),),
+            requires="scipy",
+            devices=("cpu",),
+        ),
+    ),
+    kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",)), _kernel(4, 32, 32)),
+    tolerance=1e-3,
+    comparable=lambda result: result[0],
+)

@@ -1,0 +1,55 @@
+"""``trnsolver.lu_factor`` beside torch and SciPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.linalg
+import torch
+
+from benchmarks.registry import Bench, Case, Kernel, Peer
+from trnsci.testing import gaussian
+from trnsolver import lu_factor
+from trnsolver.kernels import lu as kernels
+from trnsolver.tiles import doubling_masks
+
+
+def _inputs(shape: tuple[int, ...]) -> tuple[Any, ...]:
+    return (gaussian(shape, 1),)
+
+
+def _case(*shape: int) -> Case:
+    n = shape[-1]
+    batch = shape[0] if len(shape) == 3 else 1
+    name = f"{f'{batch}x' if len(shape) == 3 else ''}({shape[-2]}x{n}) float32"
+    return Case(name=name, inputs=lambda: _inputs(shape), flops=2 * batch * n**3 // 3, bytes=8 * batch * shape[-2] * n)
+
+
+def _kernel(*shape: int) -> Kernel:
+    def inputs() -> tuple[Any, ...]:
+        rank = torch.empty(1, shape[-2], device="meta")
+        return torch.empty(shape, device="meta"), rank, doubling_masks(torch.device("cpu"))
+
+    return Kernel(name="x".join(map(str, shape)), kernel=kernels.lu, inputs=inputs)
+
+
+BENCH = Bench(
+    op="trnsolver.lu",
+    run=lu_factor,
+    tests="tests/trnsolver/test_lu.py",
+    cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
+    peers=(
+        Peer(name="torch.linalg.lu_factor", run=torch.linalg.lu_factor),
+        Peer(
+            name="scipy.linalg.lu_factor",
+            run=lambda a: scipy.linalg.lu_factor(a),
+            prepare=lambda a: (a.numpy(),),
+            requires="scipy",
+            devices=("cpu",),
+        ),
+    ),
+    kernels=(_kernel(1, 1024, 1024), _kernel(1, 200, 100)),
+    tolerance=1e-2,
+    comparable=lambda result: result[0],
+    notes="The permutation is worked out beside the pivots; factors agree to what rounding leaves of them.",
+)

@@ -1,0 +1,25 @@
+"""Inputs the benchmarks of trnsparse share."""
+
+import numpy as np
+import torch
+
+import trnsparse
+
+
+def scattered(rows: int, columns: int, density: float, dtype: torch.dtype = torch.float32) -> trnsparse.CSRMatrix:
+    """A matrix with entries at random places."""
+    rng = np.random.default_rng(0)
+    count = round(rows * columns * density)
+    places = np.unique(rng.integers(0, rows * columns, count))
+    values = torch.from_numpy(rng.standard_normal(places.size)).to(dtype)
+    return trnsparse.COOMatrix(places // columns, places % columns, values, (rows, columns)).to_csr()
+
+
+def blocky(side: int, density: float, dtype: torch.dtype = torch.float32) -> trnsparse.BSRMatrix:
+    """A matrix of 128-blocks, as many in every block row."""
+    rng = np.random.default_rng(0)
+    grid = side // 128
+    each = max(1, round(density * grid))
+    columns = np.concatenate([np.sort(rng.choice(grid, each, replace=False)) for _ in range(grid)])
+    values = torch.from_numpy(rng.standard_normal((grid * each, 128, 128))).to(dtype)
+    return trnsparse.BSRMatrix(np.arange(grid + 1) * each, columns, values, (side, side))

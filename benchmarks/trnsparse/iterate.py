@@ -1,0 +1,61 @@
+"""Conjugate gradients beside SciPy."""
+
+import numpy as np
+import torch
+
+import trnsparse
+from benchmarks.registry import Bench, Case, Kernel, Peer
+from trnsparse.kernels import iterate as kernels
+
+
+def _inputs():
+    n = 4096
+    index = torch.arange(n)
+    row = torch.cat([index, index[1:], index[:-1]])
+    col = torch.cat([index, index[:-1], index[1:]])
+    values = torch.cat([torch.full((n,), 2.1), torch.full((2 * n - 2,), -1.0)])
+    a = trnsparse.COOMatrix(row, col, values, (n, n)).to_bsr()
+    return a, torch.randn(n, generator=torch.Generator().manual_seed(0))
+
+
+def _scipy(a, b):
+    from scipy.sparse.linalg import cg
+
+    return torch.from_numpy(cg(a, b, rtol=1e-5)[0])
+
+
+BENCH = Bench(
+    op="trnsparse.iterate",
+    run=lambda a, b: trnsparse.cg(a, b, tol=1e-5).x,
+    tests="tests/trnsparse/test_iterate.py",
+    cases=(Case(name="cg, tridiagonal 4096 float32", inputs=_inputs, flops=64 * 6 * 4096, bytes=64 * 12 * 3 * 4096),),
+    peers=(
+        Peer(
+            name="scipy cg",
+            requires="scipy",
+            devices=("cpu",),
+            prepare=lambda a, b: (a.to_csr().prune(0).to_csr().to_scipy(), b.numpy()),
+            run=_scipy,
+        ),
+    ),
+    kernels=tuple(
+        Kernel(
+            name=f"{method}, 16 steps, 2048 with 46 blocks float32",
+            kernel=kernels.iterate,
+            inputs=lambda: (
+                np.empty((128, 46 * 128), np.float32),
+                *(np.empty((128, 16), np.float32) for _ in range(3)),
+                np.empty((128, 32), np.float32),
+            ),
+            options={
+                "steps": 16,
+                "method": method,
+                "pointers": (0, *range(2, 45, 3), 46),
+                "columns": tuple(j for i in range(16) for j in (i - 1, i, i + 1) if 0 <= j < 16),
+            },
+        )
+        for method in ("cg", "fixed", "power")
+    ),
+    tolerance=1e-3,
+    notes="On the host whole 128-blocks of a tridiagonal matrix are multiplied: SciPy's compressed rows win there.",
+)

@@ -1,0 +1,92 @@
+"""``trntensor.mp2_energy`` beside a loop over pairs in torch, and the energy step of PySCF's own DF-MP2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.registry import Bench, Case, Kernel, Peer
+from trnsci.testing import gaussian
+from trntensor import mp2_energy
+from trntensor.kernels import mp2_energy as kernels
+
+
+def _case(nocc: int, nvir: int, naux: int, dtype: torch.dtype) -> Case:
+    def inputs() -> tuple[Any, ...]:
+        B = gaussian((nocc, nvir, naux), 1, dtype) / naux**0.5
+        return B, -torch.linspace(0.5, 2.0, nocc, dtype=dtype), torch.linspace(0.1, 3.0, nvir, dtype=dtype)
+
+    return Case(
+        name=f"{nocc}x{nvir}x{naux} {str(dtype).removeprefix('torch.')}",
+        inputs=inputs,
+        flops=nocc * (nocc + 1) * nvir * nvir * naux,
+        bytes=dtype.itemsize * nocc * nvir * naux,
+    )
+
+
+def pair_loop(B: Tensor, occ: Tensor, vir: Tensor) -> Tensor:
+    """The textbook's way: every pair, its integrals, its energy."""
+    total = B.new_zeros(())
+    for i in range(B.shape[0]):
+        for j in range(B.shape[0]):
+            T = B[i] @ B[j].mT
+            D = occ[i] + occ[j] - vir[:, None] - vir
+            total = total + (T * (2 * T - T.mT) / D).sum()
+    return total
+
+
+def _for_pyscf(B: Tensor, occ: Tensor, vir: Tensor) -> tuple[Any, ...]:
+    from pyscf import gto, scf
+    from pyscf.mp import dfmp2
+
+    nocc, nvir, naux = B.shape
+    molecule = gto.M(verbose=0)
+    molecule.nelectron = 2 * nocc
+    field = scf.RHF(molecule)
+    field.mo_energy = np.concatenate([occ.double().numpy(), vir.double().numpy()])
+    field.mo_coeff = np.eye(nocc + nvir)
+    field.mo_occ = np.array([2] * nocc + [0] * nvir)
+    field.converged = True
+    solver = dfmp2.DFMP2(field, frozen=None, mo_coeff=field.mo_coeff, mo_occ=field.mo_occ)
+    # Its integrals by auxiliary function, as its own transformation leaves them.
+    Lov = np.ascontiguousarray(B.double().numpy().transpose(2, 0, 1).reshape(naux, nocc * nvir))
+    solver.loop_ao2mo = lambda *args, **kwargs: iter([Lov])
+    solver.get_naoaux = lambda: naux
+    return solver, field.mo_energy, field.mo_coeff
+
+
+def _pyscf(solver: Any, energies: Any, coefficients: Any) -> float:
+    from pyscf.mp import dfmp2
+
+    return float(dfmp2.kernel(solver, energies, coefficients, with_t2=False)[0])
+
+
+def _kernel(nocc: int, nvir: int, naux: int, targets: tuple[str, ...] = ("trn1", "trn2", "trn3")) -> Kernel:
+    def inputs() -> tuple[Any, ...]:
+        shapes = (nocc, nvir, naux), (1, nocc), (1, nvir), (nvir, 1)
+        return tuple(torch.empty(shape, device="meta") for shape in shapes)
+
+    return Kernel(name=f"{nocc}x{nvir}x{naux} float32", kernel=kernels.mp2_energy, inputs=inputs, targets=targets)
+
+
+BENCH = Bench(
+    op="trntensor.mp2_energy",
+    run=mp2_energy,
+    tests="tests/trntensor/test_mp2_energy.py",
+    cases=(
+        _case(16, 128, 128, torch.float32),
+        _case(32, 224, 512, torch.float32),
+        _case(32, 224, 512, torch.float64),
+    ),
+    peers=(
+        Peer(name="torch pair loop", run=pair_loop),
+        Peer(name="PySCF DF-MP2", requires="pyscf", devices=("cpu",), prepare=_for_pyscf, run=_pyscf),
+    ),
+    kernels=(_kernel(16, 128, 128), _kernel(6, 448, 1536), _kernel(5, 19, 72), _kernel(2, 600, 300)),
+    comparable=float,
+    tolerance=1e-4,
+    notes="PySCF computes in float64 whatever it is given; its row for float32 is that too.",
+)

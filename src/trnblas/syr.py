@@ -1,0 +1,89 @@
+"""Updates of one triangle of rank one and two: syr, her, syr2, her2. They are `syrk` and its kin with K = 1."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnblas.arguments import vectors
+from trnblas.syrk import rank_k
+from trnsci import array_function
+
+
+@array_function
+def syr(
+    alpha: complex,
+    x: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return one triangle of ``alpha * outer(x, x) + a``; ``x`` is [..., N] and ``a`` [..., N, N].
+
+    Example:
+        >>> syr(1.0, torch.ones(2))
+        tensor([[1., 1.],
+                [0., 1.]])
+    """
+    return _rank_one("syr", alpha, x, x, lower, a, out, hermitian=False, twice=False)
+
+
+@array_function
+def her(
+    alpha: float,
+    x: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return one triangle of ``alpha * outer(x, conj(x)) + a``, ``alpha`` and the diagonal real; otherwise as `syr`."""
+    return _rank_one("her", alpha, x, x, lower, a, out, hermitian=True, twice=False)
+
+
+@array_function
+def syr2(
+    alpha: complex,
+    x: Tensor,
+    y: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return one triangle of ``alpha * (outer(x, y) + outer(y, x)) + a``; otherwise as `syr`."""
+    return _rank_one("syr2", alpha, x, y, lower, a, out, hermitian=False, twice=True)
+
+
+@array_function
+def her2(
+    alpha: complex,
+    x: Tensor,
+    y: Tensor,
+    lower: bool | int | str = False,
+    a: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return one triangle of ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``; else as `syr`."""
+    return _rank_one("her2", alpha, x, y, lower, a, out, hermitian=True, twice=True)
+
+
+def _rank_one(
+    op: str,
+    alpha: complex,
+    x: Tensor,
+    y: Tensor,
+    lower: bool | int | str,
+    a: Tensor | None,
+    out: Tensor | None,
+    *,
+    hermitian: bool,
+    twice: bool,
+) -> Tensor:
+    vectors(op, x=x, y=y)
+    columns = x.unsqueeze(-1), y.unsqueeze(-1)
+    beta = 0.0 if a is None else 1.0
+    return rank_k(
+        op, alpha, *columns, beta, a, "n", lower, None, out, hermitian=hermitian, twice=twice, names=("x", "y", "a")
+    )

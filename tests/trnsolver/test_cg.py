@@ -1,0 +1,192 @@
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse.linalg
+import torch
+
+import trnsci
+import trnsolver as ts
+from trnsci import ArgumentError, DtypeError, NotConverged
+from trnsci.testing import BACKENDS, gaussian
+
+
+def _spd(n, seed=0, dtype=torch.float64):
+    x = gaussian((n, n), seed, dtype)
+    return x @ x.mH / n + torch.eye(n, dtype=dtype)
+
+
+def _residual(a, x, b):
+    left = torch.linalg.vector_norm(b - a @ x, dim=0) / torch.linalg.vector_norm(b, dim=0)
+    return float(left.max())
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("n", [1, 5, 130])
+@pytest.mark.parametrize("k", [None, 3])
+def test_cg_reaches_its_tolerance(backend, n, k):
+    a, b = _spd(n, dtype=torch.float32), gaussian((n,) if k is None else (n, k), 1)
+    with backend:
+        found = ts.cg(a, b, tol=1e-5)
+    assert found.converged
+    assert found.x.shape == b.shape
+    assert _residual(a.double(), found.x.double(), b.double()) <= 4e-5
+    assert len(found.residuals) == found.iterations + 1
+
+
+SYMMETRIC = [ts.cg, ts.block_cg, ts.minres]
+GENERAL = [ts.bicgstab, ts.gmres]
+
+
+@pytest.mark.parametrize("solver", SYMMETRIC + GENERAL, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", ["matrix", "function", "LinearOperator", "scipy sparse", "torch sparse", "numpy"])
+def test_every_kind_of_operand(solver, kind):
+    a, b = _spd(25), gaussian((25, 2), 1, torch.float64)
+    operand = {
+        "matrix": lambda: a,
+        "function": lambda: lambda x: a @ x,
+        "LinearOperator": lambda: scipy.sparse.linalg.aslinearoperator(a.numpy()),
+        "scipy sparse": lambda: scipy.sparse.csr_array(a.numpy()),
+        "torch sparse": lambda: a.to_sparse_csr(),
+        "numpy": lambda: a.numpy(),
+    }[kind]()
+    found = solver(operand, b, tol=1e-9)
+    assert found.converged
+    assert _residual(a, found.require(), b) <= 2e-9
+
+
+@pytest.mark.parametrize("solver", GENERAL, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_general_matrices(solver, dtype):
+    a = gaussian((30, 30), 1, dtype) / 30**0.5 + 3 * torch.eye(30, dtype=dtype)
+    b = gaussian((30,), 2, dtype)
+    steps = []
+    found = solver(a, b, tol=1e-10, callback=lambda step, residual: steps.append(step))
+    assert found.converged
+    assert _residual(a, found.x, b) <= 2e-10
+    assert steps == list(range(found.iterations + 1))
+
+
+def test_minres_on_an_indefinite_matrix():
+    a = torch.diag(torch.linspace(-3, 4, 20, dtype=torch.float64) + 0.05)
+    b = gaussian((20,), 1, torch.float64)
+    found = ts.minres(a, b, tol=1e-10)
+    assert found.converged
+    assert _residual(a, found.x, b) <= 2e-10
+
+
+def test_restarts_and_flexible_preconditioners():
+    a, b = (
+        gaussian((40, 40), 1, torch.float64) / 9 + 2 * torch.eye(40, dtype=torch.float64),
+        gaussian((40,), 2, torch.float64),
+    )
+    short = ts.gmres(a, b, restart=5, tol=1e-8, maxiter=400)
+    changing = iter(range(1000))
+    flexible = ts.gmres(a, b, flexible=True, preconditioner=lambda r: r / (1 + next(changing) % 3), tol=1e-8)
+    assert short.converged
+    assert flexible.converged
+    assert _residual(a, flexible.x, b) <= 2e-8
+
+
+@pytest.mark.parametrize("name", ["jacobi", "block_jacobi", "ssor", "ic0", "ilu0", "chebyshev"])
+def test_preconditioners_save_steps(name):
+    n = 60
+    a = torch.diag(torch.logspace(0, 3, n, dtype=torch.float64)) + 0.3 * (
+        torch.diag(torch.ones(n - 1, dtype=torch.float64), 1) + torch.diag(torch.ones(n - 1, dtype=torch.float64), -1)
+    )
+    b = gaussian((n,), 1, torch.float64)
+    m = {
+        "jacobi": lambda: ts.jacobi_preconditioner(a),
+        "block_jacobi": lambda: ts.block_jacobi_preconditioner(a, 7),
+        "ssor": lambda: ts.ssor_preconditioner(a, omega=1.1),
+        "ic0": lambda: ts.ic0_preconditioner(a),
+        "ilu0": lambda: ts.ilu0_preconditioner(a),
+        "chebyshev": lambda: ts.chebyshev_preconditioner(a, 0.5, 1001.0, degree=8),
+    }[name]()
+    plain, better = ts.cg(a, b, tol=1e-8), ts.cg(a, b, tol=1e-8, preconditioner=m)
+    assert better.converged
+    assert better.iterations < plain.iterations / 2
+    assert _residual(a, better.x, b) <= 2e-8
+    if name in ("ic0", "ilu0"):
+        # A tridiagonal matrix has no fill: the incomplete factors are the factors.
+        assert better.iterations <= 2
+
+
+@pytest.mark.parametrize("solver", [ts.lsqr, ts.lsmr], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("damp", [0.0, 0.5])
+def test_least_squares(solver, damp):
+    a, b = gaussian((40, 12), 1, torch.float64), gaussian((40, 2), 2, torch.float64)
+    tall = np.vstack([a.numpy(), damp * np.eye(12)])
+    expected = np.linalg.lstsq(tall, np.vstack([b.numpy(), np.zeros((12, 2))]), rcond=None)[0]
+    found = solver(a, b, damp=damp, tol=1e-11)
+    assert found.converged
+    assert np.abs(found.x.numpy() - expected).max() <= 1e-8
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
+def test_lanczos(which):
+    a = _spd(80, 3) - 1.5 * torch.eye(80, dtype=torch.float64)
+    exact = np.linalg.eigvalsh(a.numpy())
+    found = ts.lanczos(a, 3, which=which, tol=1e-9).require()
+    chosen = {"largest": exact[::-1][:3], "smallest": exact[:3], "magnitude": sorted(exact, key=abs, reverse=True)[:3]}
+    assert np.abs(found.values.numpy() - chosen[which]).max() <= 1e-8
+    assert float(torch.linalg.matrix_norm(a @ found.vectors - found.vectors * found.values)) <= 1e-7
+
+
+def test_arnoldi():
+    a = gaussian((60, 60), 4, torch.float64)
+    exact = np.linalg.eigvals(a.numpy())
+    found = ts.arnoldi(a, 4, tol=1e-9).require()
+    largest = sorted(abs(exact), reverse=True)[:4]
+    assert np.abs(found.values.abs().numpy() - largest).max() <= 1e-7
+    assert float(found.residuals.max()) <= 1e-7
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_lobpcg(largest):
+    a, b = _spd(50, 1), _spd(50, 2)
+    exact = scipy.linalg.eigh(a.numpy(), b.numpy(), eigvals_only=True)
+    found = ts.lobpcg(a, gaussian((50, 3), 3, torch.float64), b=b, largest=largest, tol=1e-9, maxiter=400).require()
+    assert np.abs(found.values.numpy() - (exact[::-1][:3] if largest else exact[:3])).max() <= 1e-7
+
+
+def test_what_was_not_reached_is_said():
+    a, b = _spd(50), gaussian((50,), 1, torch.float64)
+    found = ts.cg(a, b, tol=1e-14, maxiter=2)
+    assert not found.converged
+    with pytest.raises(NotConverged) as caught:
+        found.require()
+    assert caught.value.iterations == 2
+    assert caught.value.residual == found.residuals[-1]
+    assert "after 2 iterations" in str(caught.value)
+
+
+def test_zero_right_hand_side_and_start():
+    a = _spd(6)
+    assert ts.cg(a, torch.zeros(6, dtype=torch.float64)).iterations == 0
+    b = gaussian((6,), 1, torch.float64)
+    assert ts.gmres(a, b, x0=torch.linalg.solve(a, b), tol=1e-8).iterations == 0
+
+
+def test_mistakes():
+    a, b = _spd(4), torch.ones(4, dtype=torch.float64)
+    with pytest.raises(ArgumentError) as caught:
+        ts.cg(a, torch.ones(5, dtype=torch.float64))
+    assert caught.value.got == {"a": 4, "b": 5}
+    with pytest.raises(ArgumentError, match="a square matrix"):
+        ts.gmres(torch.ones(4, 3, dtype=torch.float64), b)
+    with pytest.raises(DtypeError, match="a has dtype=float64, b has dtype=float32"):
+        ts.cg(a, torch.ones(4))
+    with pytest.raises(DtypeError, match="a matrix, a LinearOperator"):
+        ts.cg(3.0, b)
+    with pytest.raises(ArgumentError, match="the map and its adjoint"):
+        ts.lsqr(lambda x: x, b)
+    with pytest.raises(ArgumentError, match="restart"):
+        ts.gmres(a, b, restart=0)
+
+
+@pytest.mark.sim
+def test_a_chunk_of_steps_is_one_program():
+    a, b = _spd(20, dtype=torch.float32), gaussian((20,), 1)
+    with trnsci.backend("simulator"), trnsci.ledger() as book:
+        ts.cg(a, b, tol=1e-30, maxiter=16)
+    assert sum(entry.step.op == "trnsolver::cg" for entry in book) == 1

@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from trnsci import NotConverged, Singular
+from trnsci.testing import gaussian, unit_roundoff
+from trnsolver import eig, eigvals, expm, hessenberg, ldl, logm, schur, sign, sqrtm
+
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (9, 9), (2, 5, 5), (0, 0)])
+@pytest.mark.parametrize("output", ["real", "complex"])
+def test_schur_form(dtype, shape, output, norm):
+    a = gaussian(shape, 1, dtype)
+    t, z = schur(a, output=output)
+    kind = torch.promote_types(dtype, torch.complex64) if output == "complex" else dtype
+    assert t.dtype == z.dtype == kind
+    limit = 20 * max(1, shape[-1]) * unit_roundoff(dtype)
+    assert norm(z @ t @ z.mH - a.to(kind)) <= limit * norm(a) * 2
+    assert norm(z.mH @ z - torch.eye(shape[-1], dtype=kind)) <= limit
+    below = t.tril(-1) if kind.is_complex else t.tril(-2)
+    assert not below.any()
+    if not kind.is_complex and shape[-1] > 2:
+        # No two neighbouring entries below the diagonal: blocks have at most two rows.
+        low = t.diagonal(-1, -2, -1)
+        assert not (low[..., 1:] * low[..., :-1]).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_schur_of_hard_matrices(dtype, family, norm):
+    a = torch.from_numpy(family(14)).to(dtype)
+    t, z = schur(a)
+    assert norm(z @ t @ z.mH - a) <= 40 * 14 * unit_roundoff(dtype) * norm(a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_hessenberg_form(dtype, norm):
+    a = gaussian((2, 8, 8), 1, dtype)
+    h, q = hessenberg(a)
+    limit = 20 * 8 * unit_roundoff(dtype)
+    assert norm(q @ h @ q.mH - a) <= 2 * limit * norm(a)
+    assert not h.tril(-2).any()
+
+
+def test_eigenvalues_of_general_matrices(norm):
+    a = gaussian((7, 7), 1, torch.float64)
+    w, v = eig(a)
+    assert norm(a.to(v.dtype) @ v - v * w) <= 20 * 7 * 2.0**-53 * norm(a)
+    assert np.allclose(np.sort_complex(eigvals(a).numpy()), np.sort_complex(np.linalg.eigvals(a.numpy())))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("hermitian", [True, False])
+def test_ldl_multiplies_back(dtype, hermitian, norm):
+    x = gaussian((2, 11, 11), 1, dtype)
+    a = x + (x.mH if hermitian else x.mT)
+    lower, middle, order = ldl(a, hermitian=hermitian)
+    turned = a.gather(-2, order.unsqueeze(-1).expand(a.shape)).gather(-1, order.unsqueeze(-2).expand(a.shape))
+    back = lower @ middle @ (lower.mH if hermitian else lower.mT)
+    limit = 20 * 11 * unit_roundoff(dtype) * norm(lower) ** 2 * norm(middle)
+    assert norm(back - turned) <= limit
+    assert not lower.triu(1).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_square_roots(dtype, norm):
+    x = gaussian((2, 6, 6), 1, dtype)
+    a = x @ x.mH + torch.eye(6, dtype=dtype)
+    root = sqrtm(a)
+    assert root.dtype == dtype
+    assert norm(root @ root - a) <= 20 * 6 * unit_roundoff(dtype) * norm(root) ** 2
+    general = gaussian((6, 6), 2, torch.float64)
+    root = sqrtm(general)
+    expected = scipy.linalg.sqrtm(general.numpy())
+    assert norm(root - torch.from_numpy(np.asarray(expected))) <= 1e-10 * norm(root)
+    with pytest.raises(Singular):
+        sqrtm(torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
+
+
+def test_logarithm_and_exponential(norm):
+    a = gaussian((7, 7), 1, torch.float64) / 7
+    assert norm(logm(expm(a)) - a) <= 1e-12
+    assert norm(expm(a) - torch.from_numpy(scipy.linalg.expm(a.numpy()))) <= 1e-13 * norm(expm(a))
+    b = gaussian((5, 5), 2, torch.complex128) + 3 * torch.eye(5, dtype=torch.complex128)
+    assert norm(logm(b) - torch.from_numpy(scipy.linalg.logm(b.numpy()))) <= 1e-11
+    with pytest.raises(Singular):
+        logm(torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sign(dtype, norm):
+    a = gaussian((8, 8), 3, dtype)
+    s = sign(a)
+    expected = scipy.linalg.signm(a.to(torch.complex128).numpy())
+    assert norm(s @ s - torch.eye(8, dtype=dtype)) <= 1e4 * 20 * 8 * unit_roundoff(dtype)
+    assert norm(s - torch.from_numpy(expected)) <= 1e4 * 20 * 8 * unit_roundoff(dtype) * norm(s)
+    with pytest.raises((NotConverged, Singular)):
+        sign(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+import torch
+
+from trnsci import ArgumentError, NotConverged, Singular
+from trnsci.testing import BACKENDS, gaussian, in_float64
+from trnsolver import solve, solve_triangular
+
+
+def _cond(n, cond, seed=1, dtype=torch.float64):
+    rng = np.random.default_rng(seed)
+    u, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    v, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    return torch.from_numpy((u * np.logspace(0, -np.log10(cond), n)) @ v).to(dtype)
+
+
+def _exact(a, b, digits=60):
+    import mpmath
+
+    with mpmath.workdps(digits):
+        x = mpmath.lu_solve(mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist()))
+        return torch.tensor([float(value) for value in x], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize(("cond", "method"), [(1e2, "refinement"), (1e5, "refinement"), (1e9, "gmres")])
+def test_a_target_error_is_met(backend, cond, method):
+    a, b = _cond(20, cond), gaussian((20,), 2, torch.float64)
+    expected = _exact(a, b)
+    with backend:
+        found = solve(a, b, target_error=1e-12)
+    error = float(torch.linalg.vector_norm(found.x - expected) / torch.linalg.vector_norm(expected))
+    assert error <= 1e-12
+    assert found.bound <= 1e-12
+    assert found.method == f"{method} from float32 factors"
+    assert found.trajectory[-1] <= 1e-12
+    assert cond / 100 <= found.condition
+
+
+@pytest.mark.parametrize("cond", [1e6, 1e7, 1e10])
+def test_float32_factors_suffice(cond):
+    a, b = _cond(30, cond), gaussian((30, 2), 2, torch.float64)
+    found = solve(a, b, target_error=1e-12)
+    for column in range(2):
+        expected = _exact(a, b[:, column])
+        assert float((found.x[:, column] - expected).abs().max()) <= 1e-12 * float(expected.abs().max()) * 30**0.5
+    assert "float32 factors" in found.method
+
+
+def test_single_precision_and_complex_operands():
+    a, b = gaussian((12, 12), 1), gaussian((12,), 2)
+    found = solve(a, b, target_error=1e-12)
+    expected = in_float64(np.linalg.solve, a, b)
+    assert float((found.x - expected).abs().max()) <= 1e-11 * float(expected.abs().max())
+    a, b = gaussian((12, 12), 1, torch.complex64), gaussian((12, 3), 2, torch.complex64)
+    found = solve(a, b, target_error=1e-11)
+    expected = in_float64(np.linalg.solve, a, b)
+    assert float((found.x - expected).abs().max()) <= 1e-10 * float(expected.abs().max())
+
+
+def _hilbert(n):
+    return torch.tensor([[1.0 / (i + j + 1) for j in range(n)] for i in range(n)], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("n", [4, 8, 11])
+def test_hilbert_matrices_keep_the_promise(n):
+    a, b = _hilbert(n), torch.ones(n, dtype=torch.float64)
+    found = solve(a, b, target_error=1e-12)
+    expected = _exact(a, b, 120)
+    assert float(torch.linalg.vector_norm(found.x - expected)) <= 1e-12 * float(torch.linalg.vector_norm(expected))
+
+
+def test_a_condition_number_that_forbids_it():
+    a = gaussian((200, 100), 1, torch.float64) @ gaussian((100, 200), 2, torch.float64)
+    with pytest.raises(NotConverged) as caught:
+        solve(a, torch.ones(200, dtype=torch.float64), target_error=1e-12)
+    assert caught.value.residual > 1e-12
+    assert caught.value.iterations > 0
+    assert "the target error 1e-12 was not reached" in str(caught.value)
+    assert "the condition number is about" in str(caught.value)
+
+
+def test_options_of_the_contract():
+    with pytest.raises(ArgumentError, match="a positive number"):
+        solve(torch.eye(2), torch.ones(2), target_error=0.0)
+    with pytest.raises(ArgumentError, match="one matrix"):
+        solve(torch.eye(2).repeat(2, 1, 1), torch.ones(2, 2, 1), target_error=1e-8)
+    with pytest.raises(NotConverged):
+        solve(torch.ones(3, 3), torch.ones(3), target_error=1e-8)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_triangular_systems(backend, upper, left, unit, norm):
+    a, b = gaussian((9, 9), 1) / 9 + torch.eye(9), gaussian((9, 4), 2)
+    b = b if left else b.mT.contiguous()
+    with backend:
+        x = solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
+    expected = torch.linalg.solve_triangular(a.double(), b.double(), upper=upper, left=left, unitriangular=unit)
+    assert norm(x - expected) <= 20 * 9 * 2.0**-24 * norm(expected) * 10
+
+
+def test_a_zero_on_the_diagonal():
+    with pytest.raises(Singular) as caught:
+        solve_triangular(torch.zeros(3, 3), torch.ones(3, 1), upper=True)
+    assert caught.value.index == 0
+
+
+def test_definite_systems_by_option(norm):
+    a = 2 * torch.eye(3)
+    assert torch.equal(solve(a, torch.ones(3), assume="pos"), torch.full((3,), 0.5))
+    with pytest.raises(ArgumentError, match="one of 'gen', 'pos'"):
+        solve(a, torch.ones(3), assume="sym")

@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+import torch
+
+from trnsci import ArgumentError
+from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsolver import (
+    cond,
+    cond_estimate,
+    eigh_randomized,
+    matrix_rank,
+    null_space,
+    orth,
+    pinv,
+    polar,
+    svd,
+    svd_randomized,
+    svdvals,
+)
+
+
+def _holds(u, s, vh, a, norm):
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    u, vh, k = u.to(wide), vh.to(wide), s.shape[-1]
+    limit = 20 * max(1, *a.shape[-2:]) * unit_roundoff(a.dtype)
+    back = norm((u[..., :k] * s.unsqueeze(-2).to(wide)) @ vh[..., :k, :] - a.to(wide)) <= limit * norm(a)
+    left = norm(u.mH @ u - torch.eye(u.shape[-1], dtype=wide)) <= limit
+    right = norm(vh @ vh.mH - torch.eye(vh.shape[-2], dtype=wide)) <= limit
+    return back and left and right and bool((s.diff(dim=-1) <= 0).all()) and bool((s >= 0).all())
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (9, 5), (5, 9), (2, 6, 3), (0, 3), (3, 0)])
+def test_the_triplets_multiply_back(backend, full, shape, norm):
+    a = gaussian(shape, 1)
+    with backend:
+        u, s, vh = svd(a, full_matrices=full)
+    expected = torch.linalg.svd(a, full_matrices=full)
+    assert [x.shape for x in (u, s, vh)] == [x.shape for x in expected]
+    assert _holds(u, s, vh, a, norm)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_hard_matrices(backend, family, norm):
+    a = torch.from_numpy(family(9)).float()
+    with backend:
+        found = svd(a)
+        values = svdvals(a)
+    assert _holds(*found, a, norm)
+    expected = np.linalg.svd(a.double().numpy(), compute_uv=False)
+    assert np.abs(values.numpy() - expected).max() <= 20 * 9 * 2.0**-24 * norm(a)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64], ids=str)
+def test_other_dtypes(backend, dtype, norm):
+    a = gaussian((8, 6), 1, dtype)
+    with backend:
+        assert _holds(*svd(a, full_matrices=False), a, norm)
+
+
+def test_what_follows_from_it(norm):
+    a = gaussian((7, 3), 1, torch.float64) @ gaussian((3, 5), 2, torch.float64)
+    assert int(matrix_rank(a)) == 3
+    assert int(matrix_rank(torch.eye(4), hermitian=True)) == 4
+    assert norm(pinv(a) - torch.from_numpy(np.linalg.pinv(a.numpy()))) <= 1e-12
+    empty, span = null_space(a), orth(a)
+    assert (empty.shape, span.shape) == ((5, 2), (7, 3))
+    assert norm(a @ empty) <= 20 * 7 * 2.0**-53 * norm(a)
+    assert norm(span @ (span.mT @ a) - a) <= 20 * 7 * 2.0**-53 * norm(a)
+    u, p = polar(a)
+    assert norm(u @ p - a) <= 40 * 7 * 2.0**-53 * norm(a)
+    assert float(torch.linalg.eigvalsh(p).min()) >= -20 * 7 * 2.0**-53 * norm(a)
+    u, p = polar(a, side="left")
+    assert norm(p @ u - a) <= 40 * 7 * 2.0**-53 * norm(a)
+
+
+def test_condition_numbers():
+    a = gaussian((30, 30), 1, torch.float64)
+    assert float(cond(a)) == pytest.approx(np.linalg.cond(a.numpy()), rel=1e-9)
+    for p in (1, float("inf"), "fro"):
+        assert float(cond(a, p=p)) == pytest.approx(np.linalg.cond(a.numpy(), p), rel=1e-9)
+    exact = np.linalg.cond(a.numpy(), 1)
+    assert exact / 10 <= float(cond_estimate(a)) <= exact * (1 + 1e-9)
+    assert float(cond_estimate(torch.ones(3, 3))) == float("inf")
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_a_few_random_directions_suffice(backend):
+    q = torch.linalg.qr(gaussian((24, 24), 1)).Q
+    a = (q * torch.logspace(0, -12, 24)) @ q.mT
+    exact = np.linalg.svd(a.double().numpy(), compute_uv=False)
+    with backend:
+        found = svd_randomized(a, 4, oversampling=4)
+        again = svd_randomized(a, 4, oversampling=4)
+        pairs = eigh_randomized(0.5 * (a + a.mT), 3, oversampling=4)
+    missed = np.linalg.norm((a - (found.u * found.s) @ found.vh).double().numpy(), 2)
+    assert np.abs(found.s.numpy() - exact[:4]).max() <= float(found.error) + 20 * 24 * 2.0**-24
+    assert exact[4] * 0.99 <= missed <= exact[4] + float(found.error)
+    assert torch.equal(found.s, again.s)
+    assert np.abs(pairs.s.numpy() - exact[:3]).max() <= float(pairs.error) + 20 * 24 * 2.0**-24
+    with pytest.raises(ArgumentError, match="k is 50, expected an integer, 1 to 24"):
+        svd_randomized(a, 50)
+
+
+def test_gradients():
+    a = gaussian((4, 3), 1, torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(svdvals, (a,))
