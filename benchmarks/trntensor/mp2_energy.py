@@ -39,29 +39,33 @@ def pair_loop(B: Tensor, occ: Tensor, vir: Tensor) -> Tensor:
 
 
 def _for_pyscf(B: Tensor, occ: Tensor, vir: Tensor) -> tuple[Any, ...]:
+    """A solver that has its integrals already: what remains is its energy step."""
     from pyscf import gto, scf
     from pyscf.mp import dfmp2
 
     nocc, nvir, naux = B.shape
-    molecule = gto.M(verbose=0)
+    molecule = gto.M(atom="He 0 0 0", verbose=0)
     molecule.nelectron = 2 * nocc
     field = scf.RHF(molecule)
     field.mo_energy = np.concatenate([occ.double().numpy(), vir.double().numpy()])
     field.mo_coeff = np.eye(nocc + nvir)
     field.mo_occ = np.array([2] * nocc + [0] * nvir)
     field.converged = True
-    solver = dfmp2.DFMP2(field, frozen=None, mo_coeff=field.mo_coeff, mo_occ=field.mo_occ)
-    # Its integrals by auxiliary function, as its own transformation leaves them.
-    Lov = np.ascontiguousarray(B.double().numpy().transpose(2, 0, 1).reshape(naux, nocc * nvir))
-    solver.loop_ao2mo = lambda *args, **kwargs: iter([Lov])
-    solver.get_naoaux = lambda: naux
-    return solver, field.mo_energy, field.mo_coeff
+    solver = dfmp2.DFMP2(field, mo_coeff=field.mo_coeff, mo_occ=field.mo_occ)
+    integrals = dfmp2._DFINCOREERIS(
+        None,
+        field.mo_coeff[:, :nocc],
+        field.mo_coeff[:, nocc:],
+        solver.max_memory,
+        ovL=np.ascontiguousarray(B.double().numpy().reshape(nocc * nvir, naux)),
+    )
+    return solver, integrals
 
 
-def _pyscf(solver: Any, energies: Any, coefficients: Any) -> float:
+def _pyscf(solver: Any, integrals: Any) -> float:
     from pyscf.mp import dfmp2
 
-    return float(dfmp2.kernel(solver, energies, coefficients, with_t2=False)[0])
+    return float(dfmp2.kernel(solver, eris=integrals, with_t2=False)[0])
 
 
 def _kernel(nocc: int, nvir: int, naux: int, targets: tuple[str, ...] = ("trn1", "trn2", "trn3")) -> Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,8 +20,11 @@ ROUNDOFF = {
 }
 
 
-def matrices(op: str, **values: Any) -> torch.dtype:
-    """Every value is a matrix, or a batch of them, of one dtype that factorisations are defined for; all are finite."""
+def matrices(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
+    """Every value is a matrix, or a batch of them, of one dtype that factorisations are defined for.
+
+    With ``look``, all entries are finite, too.
+    """
     dtype = check.floating(op, **values)
     if dtype not in DTYPES:
         raise DtypeError(
@@ -31,13 +35,14 @@ def matrices(op: str, **values: Any) -> torch.dtype:
             hint="Convert with .float(): half precision holds too few digits to factorise",
         )
     check.ndim(op, 2, **values)
-    finite(op, **values)
+    if look:
+        finite(op, **values)
     return dtype
 
 
-def square(op: str, **values: Any) -> torch.dtype:
+def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
     """Every value is a square matrix, or a batch of them."""
-    dtype = matrices(op, **values)
+    dtype = matrices(op, look=look, **values)
     for name, value in values.items():
         rows, columns = value.shape[-2:]
         if rows != columns:
@@ -62,7 +67,8 @@ def finite(op: str, **values: Tensor) -> None:
     for name, value in values.items():
         if value.numel() == 0 or not readable(value):
             continue
-        if bool(torch.isfinite(value.detach().sum())):
+        total = value.detach().sum().item()
+        if math.isfinite(total.real) and math.isfinite(total.imag):
             continue
         bad = (~torch.isfinite(value)).nonzero()
         if len(bad):
@@ -101,10 +107,11 @@ def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:
     return int(info[batch]) - 1, batch
 
 
-def positive_definite(op: str, info: Tensor) -> None:
-    """Raise `NotPositiveDefinite` where a Cholesky factorisation stopped."""
+def positive_definite(op: str, info: Tensor, a: Tensor) -> None:
+    """Raise `NotPositiveDefinite` where a Cholesky factorisation stopped, which it does at entries not finite, too."""
     failed = first_failure(info)
     if failed is not None:
+        finite(op, a=a)
         raise NotPositiveDefinite(
             op=op, index=failed[0], batch=failed[1], hint="Use lu_factor or ldl for indefinite matrices"
         )

@@ -39,9 +39,9 @@ def cholesky(a: Tensor, *, upper: bool = False) -> Tensor:
         tensor([[2., 0.],
                 [1., 2.]])
     """
-    square("cholesky", a=a)
+    square("cholesky", look=False, a=a)
     factor, info = _cholesky(a.mH if upper else a)
-    positive_definite("cholesky", info)
+    positive_definite("cholesky", info, a)
     return factor.mH if upper else factor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -45,8 +46,7 @@ def lu_factor(a: Tensor) -> LU:
         tensor([2, 2], dtype=torch.int32)
     """
     matrices("lu_factor", a=a)
-    factors, pivots, _ = _lu(a)
-    return LU(factors, pivots)
+    return LU(*_lu(a))
 
 
 @array_function
@@ -69,13 +69,7 @@ def lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     matrices("lu", a=a)
     if not pivot:
         return _unpivoted(a)
-    factors, _, permutation = _lu(a)
-    m, n = a.shape[-2:]
-    k = min(m, n)
-    lower = factors[..., :k].tril(-1) + torch.eye(m, k, dtype=a.dtype, device=a.device)
-    p = torch.zeros((*a.shape[:-2], m, m), dtype=a.dtype, device=a.device)
-    p.scatter_(-2, permutation.unsqueeze(-2), 1.0)
-    return p, lower, factors[..., :k, :].triu()
+    return torch.lu_unpack(*_lu(a))
 
 
 def _unpivoted(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -126,17 +120,39 @@ def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, adjoint: bool = Fals
     vector = right_hand_side("lu_solve", factors, b)
     nonsingular("lu_solve", factors.diagonal(dim1=-2, dim2=-1))
     columns = b.unsqueeze(-1) if vector else b
-    batch = check.broadcast("lu_solve", factors=factors.shape[:-2], b=columns.shape[:-2])
-    columns = columns.expand(*batch, *columns.shape[-2:])
+    check.broadcast("lu_solve", factors=factors.shape[:-2], b=columns.shape[:-2])
+    x = _lu_solve(factors, pivots, columns, adjoint)
+    return x.squeeze(-1) if vector else x
+
+
+def _fake_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
+    return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
+
+
+def _cost_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> int:
+    batch = math.prod(check.broadcast("lu_solve", factors=factors.shape[:-2], b=b.shape[:-2]))
+    return 2 * batch * factors.shape[-1] ** 2 * b.shape[-1] * (4 if b.is_complex() else 1)
+
+
+_lu_solve = Op("trnsolver::lu_solve", fake=_fake_solve, cost=_cost_solve)
+
+
+@_lu_solve.impl("pytorch")
+def _pytorch_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
+    return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
+
+
+@_lu_solve.impl("nki")
+def _nki_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
+    batch = check.broadcast("lu_solve", factors=factors.shape[:-2], b=b.shape[:-2])
+    columns = b.expand(*batch, *b.shape[-2:])
     order = permutation_of(pivots, factors.shape[-2]).expand(*batch, -1).unsqueeze(-1).expand(columns.shape)
     if adjoint:
         y = trsm(1.0, factors, columns, trans_a="c")
         y = trsm(1.0, factors, y, lower=True, trans_a="c", diag=1)
-        x = torch.zeros_like(y).scatter(-2, order, y)
-    else:
-        y = trsm(1.0, factors, columns.gather(-2, order), lower=True, diag=1)
-        x = trsm(1.0, factors, y)
-    return x.squeeze(-1) if vector else x
+        return torch.zeros_like(y).scatter(-2, order, y)
+    y = trsm(1.0, factors, columns.gather(-2, order), lower=True, diag=1)
+    return trsm(1.0, factors, y)
 
 
 def permutation_of(pivots: Tensor, rows: int) -> Tensor:
@@ -148,9 +164,9 @@ def permutation_of(pivots: Tensor, rows: int) -> Tensor:
     return p.argmax(-2)
 
 
-def _fake(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _fake(a: Tensor) -> tuple[Tensor, Tensor]:
     factors, pivots, _ = torch.linalg.lu_factor_ex(a)
-    return factors, pivots, a.new_empty(a.shape[:-1], dtype=torch.int64)
+    return factors, pivots
 
 
 def _cost(a: Tensor) -> int:
@@ -161,19 +177,19 @@ _lu = Op("trnsolver::lu", fake=_fake, cost=_cost)
 
 
 @_lu.impl("pytorch")
-def _pytorch(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
     factors, pivots, _ = torch.linalg.lu_factor_ex(a)
-    return factors, pivots, permutation_of(pivots, a.shape[-2])
+    return factors, pivots
 
 
 @_lu.impl("nki")
-def _nki(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
     if a.numel() == 0:
         return _pytorch(a)
     m, n = a.shape[-2:]
     if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
         factors, order = _blocked(a)
-        return factors, _pivots(order, min(m, n)), order
+        return factors, _pivots(order, min(m, n))
     flat = a.reshape(-1, m, n).contiguous()
     rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)
     lower, upper, rows = launch(kernels.lu, flat, rank, doubling_masks(a.device))
@@ -184,8 +200,7 @@ def _nki(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     whole = torch.zeros_like(flat)
     whole[..., :k] = packed
     whole[..., :k, :] += upper.triu()
-    order = order.reshape(a.shape[:-1])
-    return whole.reshape(a.shape), _pivots(order, k), order
+    return whole.reshape(a.shape), _pivots(order.reshape(a.shape[:-1]), k)
 
 
 def _order(rows: Tensor, m: int) -> Tensor:
@@ -218,11 +233,11 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     """Column halves: what the kernel cannot hold, and the dtypes it lacks. Products run on the device."""
     m, n = a.shape[-2:]
     if a.dtype == torch.float32 and max(m, n) <= kernels.N_MAX:
-        factors, _, order = _lu(a)
-        return factors, order
+        factors, pivots = _lu(a)
+        return factors, permutation_of(pivots, m)
     if min(m, n) <= _LEAF:
-        factors, _, order = _pytorch(a)
-        return factors, order
+        factors, pivots = _pytorch(a)
+        return factors, permutation_of(pivots, m)
     h = min(m, n) // 2
     left, order = _blocked(a[..., :h])
     rest = a[..., h:].gather(-2, order.unsqueeze(-1).expand(*order.shape, n - h))

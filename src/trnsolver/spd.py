@@ -30,7 +30,7 @@ def solve_spd(a: Tensor, b: Tensor) -> Tensor:
         >>> solve_spd(torch.tensor([[4.0, 0.0], [0.0, 2.0]]), torch.ones(2))
         tensor([0.2500, 0.5000])
     """
-    square("solve_spd", a=a)
+    square("solve_spd", look=False, a=a)
     vector = right_hand_side("solve_spd", a, b)
     x = cholesky_solve(b.unsqueeze(-1) if vector else b, cholesky(a))
     return x.squeeze(-1) if vector else x
@@ -45,7 +45,7 @@ def inv_spd(a: Tensor) -> Tensor:
         tensor([[0.2500, 0.0000],
                 [0.0000, 0.5000]])
     """
-    square("inv_spd", a=a)
+    square("inv_spd", look=False, a=a)
     inverse = inv_triangular(cholesky(a), lower=True)
     if torch.is_grad_enabled() and a.requires_grad:
         return inverse.mH @ inverse

@@ -2,7 +2,7 @@
 
 | name | what it is |
 |---|---|
-| `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix` | formats: ``from_dense``, ``from_scipy``, ``from_torch``, ``to_*`` |
+| `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix` | formats: ``from_dense``, ``from_scipy``, ``to_*`` … |
 | `load` | a matrix from a file |
 | `spmv`, `spmm`, `spgemm`, `sddmm` | products |
 | `add`, `multiply`, `kron`, `scale_rows`, `scale_columns`, `triangle`, `eye`, `norm` | arithmetic |

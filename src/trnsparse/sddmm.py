@@ -16,6 +16,7 @@ from trnsparse import host
 from trnsparse.arguments import KERNEL_DTYPES, called, coefficient, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
+from trnsparse.csr import CSCMatrix
 from trnsparse.kernels import sddmm as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.structure import expand
@@ -53,9 +54,9 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
     if isinstance(pattern, BSRMatrix):
         values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, *pattern.block)
     else:
-        if pattern.format == "csc":
+        if isinstance(pattern, CSCMatrix):
             turned = pattern.transpose()
-            values = sampled(turned.indptr, turned.indices, b.mT, a)  # type: ignore[attr-defined]
+            values = sampled(turned.indptr, turned.indices, b.mT, a)
         else:
             rows = pattern.to_csr()
             pattern = rows if pattern.format == "csr" else pattern.to_coo()

@@ -28,6 +28,7 @@ from trnsparse.arguments import (
 )
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_spmm import block_product
+from trnsparse.csr import CSCMatrix
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.sddmm import sampled
@@ -127,9 +128,9 @@ def _product(a: SparseMatrix, b: Tensor, kind: str) -> Tensor:
     """``op(a) @ b`` for b [K, N]."""
     if isinstance(a, BSRMatrix):
         return block_product(applied(kind, a), b)
-    if a.format == "csc":
+    if isinstance(a, CSCMatrix):
         rows = a.transpose()
-        return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, a.shape[0], kind == "n")  # type: ignore[attr-defined]
+        return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, a.shape[0], kind == "n")
     rows = a.to_csr()
     return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, a.shape[1], kind != "n")
 

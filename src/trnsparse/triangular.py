@@ -11,6 +11,7 @@ from trnsci import array_function, check
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
 from trnsparse import host
 from trnsparse.arguments import operation, same_kind, sparse
+from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSRMatrix
 from trnsparse.matrix import SparseMatrix
 from trnsparse.products import triangle
@@ -252,13 +253,8 @@ def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
     sparse("reverse_cuthill_mckee", a=a)
     check.equal("reverse_cuthill_mckee", "N", rows=a.shape[0], columns=a.shape[1])
     pattern = a.detach().to_coo()
-    both = CSRMatrix.from_torch(
-        torch.sparse_coo_tensor(
-            torch.stack([torch.cat([pattern.row, pattern.col]), torch.cat([pattern.col, pattern.row])]),
-            torch.ones(2 * pattern.nnz, device=a.device),
-            a.shape,
-        ).coalesce()
-    ).cpu()
+    row, col = torch.cat([pattern.row, pattern.col]), torch.cat([pattern.col, pattern.row])
+    both = COOMatrix(row, col, torch.ones(row.numel(), device=a.device), a.shape).to_csr()
     starts, columns = both.indptr.tolist(), both.indices.tolist()
     degree = both.indptr.diff().tolist()
     seen = [False] * a.shape[0]

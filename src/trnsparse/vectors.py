@@ -34,7 +34,7 @@ def axpby(alpha: complex, x: Tensor, indices: Tensor, beta: complex, y: Tensor) 
 
 @array_function
 def rot(x: Tensor, indices: Tensor, y: Tensor, c: float, s: complex) -> tuple[Tensor, Tensor]:
-    """Rotate a sparse ``x`` with the entries of ``y`` it meets; return ``c x + s y`` and ``y`` with ``c y - conj(s) x``."""
+    """Rotate a sparse ``x`` with what it meets in ``y``: return ``c x + s y`` and ``y`` with ``c y - conj(s) x``."""
     places = _places("rot", indices, y)
     check.floating("rot", x=x, y=y)
     check_length("rot", x=x.shape[0], indices=places.numel())

@@ -123,26 +123,27 @@ def _pytorch(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> tuple[Tensor, Tenso
     # Half precision is too short for sums of this length.
     work = torch.float32 if B.dtype.itemsize < 4 else B.dtype
     occ, vir = eps_occ.to(work), eps_vir.to(work)
-    square = torch.zeros((), dtype=torch.float64, device=B.device)
-    cross = torch.zeros((), dtype=torch.float64, device=B.device)
     if B.numel() == 0:
-        return square.to(B.dtype), cross.to(B.dtype)
+        return B.new_zeros(()), B.new_zeros(())
     gaps = vir[:, None] + vir  # [nvir, nvir]
     width = _block(nocc, nvir, naux)
     memory = torch.empty((3, width * nvir * nvir), dtype=work, device=B.device)
+    sums = torch.empty((2, nocc * (nocc + 1) // 2), dtype=work, device=B.device)
+    weights = torch.full((sums.shape[1],), 2.0, dtype=torch.float64, device=B.device)
+    place = 0
     for i, start, stop in _blocks(B):
         count = stop - start
         t, y, z = (row[: count * nvir * nvir].view(count, nvir, nvir) for row in memory)
-        left = B[i].to(work)
-        torch.mm(B[start:stop].to(work).reshape(count * nvir, naux), left.mT, out=t.view(count * nvir, nvir))
+        torch.mm(B[start:stop].to(work).reshape(count * nvir, naux), B[i].to(work).mT, out=t.view(count * nvir, nvir))
         torch.sub((occ[start:stop] + occ[i]).view(count, 1, 1), gaps, out=y)
         torch.div(t, y, out=y)
-        weights = torch.full((count,), 2.0, dtype=torch.float64, device=B.device)
+        torch.sum(torch.mul(y, t, out=z), (1, 2), out=sums[0, place : place + count])
+        torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=sums[1, place : place + count])
         if start == i:
-            weights[0] = 1.0
-        square += torch.dot(weights, torch.mul(y, t, out=z).sum((1, 2)).double())
-        cross += torch.dot(weights, torch.mul(y, t.mT, out=z).sum((1, 2)).double())
-    return square.to(B.dtype), cross.to(B.dtype)
+            weights[place] = 1.0
+        place += count
+    square, cross = (sums.double() @ weights).to(B.dtype).unbind()
+    return square.clone(), cross.clone()
 
 
 @_mp2_energy.vjp(saves=("B", "eps_occ", "eps_vir"))

@@ -267,8 +267,8 @@ void trnrand_poisson(int engine, const uint32_t *key, const uint32_t *base, uint
   share(&job, LANES, 8, threads);
 }
 
-static double small_binomial(double u, double n, double p) {
-  double odds = p / (1.0 - p), chance = exp64(n * log_complement(p)), total = chance, k = 0.0;
+static double small_binomial(double u, double n, double p, double none) {
+  double odds = p / (1.0 - p), chance = none, total = none, k = 0.0;
   while (u >= total && k < n) {
     k = k + 1.0;
     chance = chance * (odds * ((n - k + 1.0) / k));
@@ -305,6 +305,7 @@ static int large_binomial(const uint32_t w[4], const btrs_t *t, double *k) {
 static void binomial_work(const job_t *job) {
   double *out = job->out;
   btrs_t t = {.n = -1.0};
+  double known_n = -1.0, known_p = -1.0, none = 0.0;
   for (uint64_t at = 0; at < job->count; at += LANES) {
     int count = job->count - at < LANES ? (int)(job->count - at) : LANES;
     uint32_t x[4][LANES];
@@ -315,7 +316,10 @@ static void binomial_work(const job_t *job) {
       double rare = p > 0.5 ? 1.0 - p : p, k;
       uint32_t w[4] = {x[0][l], x[1][l], x[2][l], x[3][l]};
       if (n * rare < 10.0) {
-        k = small_binomial(half_open(w[0], w[1]), n, rare);
+        if (known_n != n || known_p != rare) none = exp64(n * log_complement(rare));
+        known_n = n;
+        known_p = rare;
+        k = small_binomial(half_open(w[0], w[1]), n, rare, none);
       } else {
         if (t.n != n || t.p != rare) t = btrs(n, rare);
         for (uint32_t attempt = 1; !large_binomial(w, &t, &k); attempt++)

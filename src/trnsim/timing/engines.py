@@ -124,6 +124,6 @@ class Meetings:
             return False
         for other, j, _ in here:
             if other is not who:
-                other.meet(j, at)
+                other.meet(j, at, who, i)
         del self._here[key]
         return True

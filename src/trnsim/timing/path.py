@@ -9,7 +9,7 @@ from trnsim.timing.schedule import BUSY, MEMORY, QUEUES, REASONS, Schedule
 
 # what time on the path is spent on, besides the engines themselves
 ISSUE, BANDWIDTH, LATENCY, ROOM = "DMA issue", "DMA bandwidth", "latency", "memory"
-TABLE, OTHERS = "table loads", "other cores"
+TABLE = "table loads"
 
 
 class Step(NamedTuple):
@@ -68,6 +68,11 @@ def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, floa
             steps.append(step)
         _spend(spent, s, i, until - begin, after)
         after, until = i, begin
+        if i in s.held:
+            # another core came last: its way here is the one that counts
+            s, i = s.held[i]
+            core, stream, after = schedules.index(s), s.stream, -1
+            continue
         p = s.cause[i]
         if p == i or (p >= 0 and s.start[p] > begin):
             break
@@ -85,9 +90,6 @@ def _spend(spent: dict[str, float], s: Schedule, i: int, length: float, after: i
     kind = s.stream.kinds[s.stream.kind[i]]
     waited = s.reason[after] if after >= 0 else None
     parts: dict[str, float] = {}
-    if after in s.held:
-        parts[OTHERS] = min(length, s.held[after])
-        length -= parts[OTHERS]
     if kind.transfer is not None:
         if waited == BUSY:
             parts[ISSUE] = length

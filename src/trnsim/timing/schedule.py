@@ -40,8 +40,8 @@ class Schedule:
     """The schedule of one core's stream. ``start[i]`` and ``end[i]`` are nanoseconds after the preamble.
 
     ``cause[i]`` is the instruction that decided when ``i`` started, ``reason[i]`` how, ``moving[i]`` when the first
-    byte of a DMA moved, ``held[i]`` how long it waited for other cores; ``decisive`` are the instructions of the
-    critical path.
+    byte of a DMA moved, ``held[i]`` the core and instruction it waited for to meet; ``decisive`` are the instructions
+    of the critical path.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Schedule:
         self.mode = bytearray(n)
         self.moving: dict[int, float] = {}
         self.decisive: set[int] = set()
-        self.held: dict[int, float] = {}
+        self.held: dict[int, tuple[Schedule, int]] = {}
         self.busy = [0.0] * len(QUEUES)
         self.count = [0] * len(QUEUES)
         self.swdge_busy, self.swdge_count = 0.0, 0
@@ -237,7 +237,6 @@ class Schedule:
             before[q] = i
             if sync and i in sync and not self._meetings.arrive(sync[i], self, i, at):
                 free[q] = NEVER
-                self.held[i] = -at
                 continue
             free[q] = self._begin(i, q, at)
             finished(i)
@@ -246,10 +245,10 @@ class Schedule:
         self.sbuf_peak = hazards.pools["sbuf"].peak
         self.psum_peak = hazards.pools["psum"].peak
 
-    def meet(self, i: int, at: float) -> None:
-        """Whom instruction ``i`` waited for arrived at ``at``."""
+    def meet(self, i: int, at: float, who: Schedule, j: int) -> None:
+        """The last one instruction ``i`` waited for, ``j`` of ``who``, arrived at ``at``."""
         self._met.append((i, at))
-        self.held[i] += at
+        self.held[i] = (who, j)
 
     def _queue_of(self, kind: Kind) -> int:
         """The queue of a kind's instructions; -1 where each DMA has to be asked."""

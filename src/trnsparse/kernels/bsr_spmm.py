@@ -1,15 +1,15 @@
 """out[M, N] = a[M, K] @ b[K, N], a in blocks: one matmul for each stored block, nothing for the others.
 
 ``tiles_hbm`` [k, T * height] holds the transposed blocks side by side, so that one DMA brings several. ``chunks`` is
-the pattern, known when the kernel is compiled: for each block row, for each tile, the runs of rows of b it meets. Rows of b
-lie in SBUF, loaded when first met, as long as they fit. Bound by the Tensor Engine in fp32 and, from four blocks in a
-block row on, in bf16.
+the pattern, known when the kernel is compiled: for each block row, for each tile, the runs of rows of b it meets. Rows
+of b lie in SBUF, loaded when first met, as long as they fit. Bound by the Tensor Engine in fp32 and, from four blocks
+in a block row on, in bf16.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
 
 # Bytes of SBUF in each partition: all of b in one column tile may take so much to stay, one load of blocks so much.
-RESIDENT = 128 * 1024
+RESIDENT = 1 << 17
 GROUP = 8 * 1024
 
 

@@ -1,8 +1,8 @@
 """Steps of conjugate gradients, of a two-term recurrence with given numbers, or of power iteration, on chip throughout.
 
 The blocks (256 at most: 128 KiB of a partition) and the vectors, one column for each block, stay in SBUF; HBM is read
-once and written once however many steps are made. Sums over partitions are products with ones. Bound by the latency of the
-steps, and by the Tensor Engine's loading of blocks when there are many.
+once and written once however many steps are made. Sums over partitions are products with ones. Bound by the latency of
+the steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
 from trnsci.nki import P_MAX, jit, load, nisa, nl, store
