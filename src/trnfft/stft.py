@@ -28,6 +28,7 @@ def stft(
     pad_mode: str = "reflect",
     normalized: bool = False,
     onesided: bool | None = None,
+    return_complex: bool = True,
     *,
     precision: Precision | None = None,
 ) -> Any:
@@ -43,10 +44,11 @@ def stft(
         pad_mode: ``constant``, ``reflect``, ``replicate`` or ``circular``.
         normalized: whether to divide by ``sqrt(n_fft)``.
         onesided: whether to keep ``n_fft // 2 + 1`` frequencies; by default for real ``x`` and window.
+        return_complex: ``False`` gives real and imaginary parts along a last axis of 2, as torch does.
         precision: as for `fft`.
 
     Returns:
-        [..., frequencies, frames] complex.
+        [..., frequencies, frames] complex, or [..., frequencies, frames, 2] real.
 
     Raises:
         ArgumentError: lengths, window or options do not fit, or ``x`` is shorter than a frame.
@@ -81,8 +83,10 @@ def stft(
     scale = "root" if normalized else "none"
     last = [frames.ndim - 1]
     if onesided:
-        return transform.r2c(frames, last, scale, policy).mT
-    return transform.c2c(frames, last, False, scale, policy).mT
+        spectrum = transform.r2c(frames, last, scale, policy).mT
+    else:
+        spectrum = transform.c2c(frames, last, False, scale, policy).mT
+    return spectrum if return_complex else torch.stack([spectrum.real, spectrum.imag], -1)
 
 
 @array_function

@@ -177,6 +177,8 @@ class _System:
 
     def _gmres(self, factors: LU) -> Tensor | None:
         """Refinement whose corrections come from GMRES, the factors its preconditioner."""
+        # A preconditioner must be one linear map: applied in the precision of the factors it would be another each time.
+        factors = LU(factors.factors.to(self.a.dtype), factors.pivots)
         x = torch.zeros_like(self.b)
         before = float("inf")
         for _ in range(_STEPS):

@@ -46,7 +46,7 @@ def lu_factor(a: Tensor) -> LU:
         tensor([2, 2], dtype=torch.int32)
     """
     matrices("lu_factor", a=a)
-    return LU(*_lu(a))
+    return LU(*lu_op(a))
 
 
 @array_function
@@ -69,7 +69,7 @@ def lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     matrices("lu", a=a)
     if not pivot:
         return _unpivoted(a)
-    return torch.lu_unpack(*_lu(a))
+    return torch.lu_unpack(*lu_op(a))
 
 
 def _unpivoted(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,7 +121,7 @@ def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, adjoint: bool = Fals
     nonsingular("lu_solve", factors.diagonal(dim1=-2, dim2=-1))
     columns = b.unsqueeze(-1) if vector else b
     check.broadcast("lu_solve", factors=factors.shape[:-2], b=columns.shape[:-2])
-    x = _lu_solve(factors, pivots, columns, adjoint)
+    x = lu_solve_op(factors, pivots, columns, adjoint)
     return x.squeeze(-1) if vector else x
 
 
@@ -134,15 +134,15 @@ def _cost_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> in
     return 2 * batch * factors.shape[-1] ** 2 * b.shape[-1] * (4 if b.is_complex() else 1)
 
 
-_lu_solve = Op("trnsolver::lu_solve", fake=_fake_solve, cost=_cost_solve)
+lu_solve_op = Op("trnsolver::lu_solve", fake=_fake_solve, cost=_cost_solve)
 
 
-@_lu_solve.impl("pytorch")
+@lu_solve_op.impl("pytorch")
 def _pytorch_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
     return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
 
 
-@_lu_solve.impl("nki")
+@lu_solve_op.impl("nki")
 def _nki_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
     batch = check.broadcast("lu_solve", factors=factors.shape[:-2], b=b.shape[:-2])
     columns = b.expand(*batch, *b.shape[-2:])
@@ -173,16 +173,16 @@ def _cost(a: Tensor) -> int:
     return 2 * a.numel() * min(a.shape[-2:]) // 3 * (4 if a.is_complex() else 1)
 
 
-_lu = Op("trnsolver::lu", fake=_fake, cost=_cost)
+lu_op = Op("trnsolver::lu", fake=_fake, cost=_cost)
 
 
-@_lu.impl("pytorch")
+@lu_op.impl("pytorch")
 def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
     factors, pivots, _ = torch.linalg.lu_factor_ex(a)
     return factors, pivots
 
 
-@_lu.impl("nki")
+@lu_op.impl("nki")
 def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
     if a.numel() == 0:
         return _pytorch(a)
@@ -233,7 +233,7 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     """Column halves: what the kernel cannot hold, and the dtypes it lacks. Products run on the device."""
     m, n = a.shape[-2:]
     if a.dtype == torch.float32 and max(m, n) <= kernels.N_MAX:
-        factors, pivots = _lu(a)
+        factors, pivots = lu_op(a)
         return factors, permutation_of(pivots, m)
     if min(m, n) <= _LEAF:
         factors, pivots = _pytorch(a)

@@ -11,7 +11,7 @@ from trnblas import gemm, trsm
 from trnsci import array_function, check
 from trnsolver.arguments import matrices, nonsingular, readable, right_hand_side, roundoff, square
 from trnsolver.contract import Solution, solve_to
-from trnsolver.lu import lu_factor, lu_solve
+from trnsolver.lu import lu_op, lu_solve_op
 from trnsolver.qr import qr
 from trnsolver.spd import solve_spd
 from trnsolver.svd import svd, svdvals
@@ -54,9 +54,9 @@ def solve(
     vector = right_hand_side("solve", a, b)
     if assume == "pos":
         return solve_spd(a, b)
-    factors, pivots = lu_factor(a)
+    factors, pivots = lu_op(a)
     nonsingular("solve", factors.diagonal(dim1=-2, dim2=-1))
-    x = lu_solve(factors, pivots, b.unsqueeze(-1) if vector else b)
+    x = lu_solve_op(factors, pivots, b.unsqueeze(-1) if vector else b, False)
     return x.squeeze(-1) if vector else x
 
 
@@ -104,10 +104,10 @@ def inv(a: Tensor) -> Tensor:
                 [0.0000, 0.2500]])
     """
     square("inv", a=a)
-    factors, pivots = lu_factor(a)
+    factors, pivots = lu_op(a)
     nonsingular("inv", factors.diagonal(dim1=-2, dim2=-1))
     eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    return lu_solve(factors, pivots, eye.expand(a.shape))
+    return lu_solve_op(factors, pivots, eye.expand(a.shape), False)
 
 
 @array_function
@@ -120,7 +120,7 @@ def slogdet(a: Tensor) -> tuple[Tensor, Tensor]:
         (tensor(-1.), tensor(0.))
     """
     square("slogdet", a=a)
-    factors, pivots = lu_factor(a)
+    factors, pivots = lu_op(a)
     diagonal = factors.diagonal(dim1=-2, dim2=-1)
     sign = torch.sgn(diagonal).prod(-1) * _parity(pivots).to(a.dtype)
     return sign, diagonal.abs().log().sum(-1)
@@ -135,7 +135,7 @@ def det(a: Tensor) -> Tensor:
         tensor(8.)
     """
     square("det", a=a)
-    factors, pivots = lu_factor(a)
+    factors, pivots = lu_op(a)
     return factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _parity(pivots).to(a.dtype)
 
 

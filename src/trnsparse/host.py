@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from trnsci import native
 
@@ -39,6 +40,20 @@ def _function(name: str) -> Any:
     found = getattr(library, name)
     found.restype = ctypes.c_int64
     return found
+
+
+# The 32-bit form of index tensors in use: patterns do not change, and products repeat.
+_NARROW = WeakIdKeyDictionary()
+
+
+def narrow(indices: Tensor) -> Tensor:
+    """Return indices below 2**31 in 32 bits: made once for each tensor, and again if it was written to."""
+    kept = _NARROW.get(indices)
+    if kept is None or kept[0] != indices._version:
+        kept = (indices._version, indices.to(torch.int32))
+        _NARROW[indices] = kept
+    made: Tensor = kept[1]
+    return made
 
 
 @functools.cache

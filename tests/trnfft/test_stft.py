@@ -111,3 +111,10 @@ def test_mistakes(call, error, words):
     with pytest.raises(error) as caught:
         call()
     assert words in str(caught.value)
+
+
+def test_real_and_imaginary_parts_come_along_a_last_axis_as_on_torch():
+    x, window = torch.randn(500, dtype=torch.float64), torch.hann_window(64, dtype=torch.float64)
+    got = trnfft.stft(x, 64, 16, window=window, return_complex=False)
+    expected = torch.view_as_real(torch.stft(x, 64, 16, window=window, return_complex=True))
+    torch.testing.assert_close(got, expected)

@@ -204,3 +204,35 @@ def test_an_argument_of_no_trainium_dtype_names_kernel_and_target():
     with pytest.raises(WrongDtype) as caught:
         simulated(kernel, np.zeros((4, 4), np.int64), target="trn1", lint="off")
     assert (caught.value.kernel, caught.value.target) == ("kernel", "trn1")
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "hint"),
+    [
+        ((0, 6), HardwareLimit, "the next that is one is 8"),
+        ((0, 229_364), OutOfBounds, "16 bytes start at 229360 or before"),
+        ((100, 0), OutOfBounds, "32 partitions start at 96 or before"),
+    ],
+    ids=["alignment", "bytes", "partitions"],
+)
+def test_a_wrong_address_is_answered_with_a_right_one(address, error, hint):
+    def kernel(a):
+        language.ndarray((32, 4), dtype=language.float32, buffer=sbuf, address=address)
+        return a
+
+    with pytest.raises(error) as caught:
+        simulated(kernel, np.zeros((4, 4), F32), lint="off")
+    assert hint in str(caught.value)
+    assert ".py:" in caught.value.line
+
+
+def test_the_compilers_early_name_of_trn3_is_known(monkeypatch):
+    seen = []
+
+    def kernel(a):
+        seen.append(isa.get_nc_version())
+        return a
+
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3pre")
+    trnsim.simulate(kernel, lint="off")(np.zeros((4, 4), F32))
+    assert seen == [isa.nc_version.gen4]

@@ -218,7 +218,7 @@ def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
             got=t.strides,
             hint="its rows lie one after the other in memory",
         )
-    return t  # type: ignore[no-any-return]
+    return t
 
 
 def two_cores(s: Session, kind: str) -> None:
