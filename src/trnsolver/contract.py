@@ -168,7 +168,7 @@ class _System:
             ratio = self._record(step, x)
             if not ratio < float("inf") or (before < float("inf") and ratio > 0.5 * before and ratio > 2.0**-50):
                 return None
-            if self.trajectory[-1] <= self.goal and before < float("inf"):
+            if self.trajectory[-1] <= self.goal and (before < float("inf") or ratio <= 2.0**-52):
                 return x
             if ratio <= 2.0**-52:
                 return None
@@ -177,7 +177,7 @@ class _System:
 
     def _gmres(self, factors: LU) -> Tensor | None:
         """Refinement whose corrections come from GMRES, the factors its preconditioner."""
-        # A preconditioner must be one linear map: applied in the precision of the factors it would be another each time.
+        # A preconditioner must be one linear map; applied in the factors' precision it would be another each time.
         factors = LU(factors.factors.to(self.a.dtype), factors.pivots)
         x = torch.zeros_like(self.b)
         before = float("inf")
@@ -188,7 +188,7 @@ class _System:
             ratio = self._record(step, x)
             if not ratio < float("inf") or (before < float("inf") and ratio > 0.5 * before and ratio > 2.0**-50):
                 return None
-            if self.trajectory[-1] <= self.goal and before < float("inf"):
+            if self.trajectory[-1] <= self.goal and (before < float("inf") or ratio <= 2.0**-52):
                 return x
             if ratio <= 2.0**-52:
                 return None

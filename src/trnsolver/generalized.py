@@ -30,7 +30,8 @@ def eigh_generalized(a: Tensor, b: Tensor, *, kind: int = 1) -> Eigh:
         that of `eigh` times the condition number of ``b``.
 
     Example:
-        >>> eigh_generalized(torch.diag(torch.tensor([2.0, 3.0])), torch.diag(torch.tensor([2.0, 1.0]))).values
+        >>> a, b = torch.diag(torch.tensor([2.0, 3.0])), torch.diag(torch.tensor([2.0, 1.0]))
+        >>> eigh_generalized(a, b).values.round(decimals=4)
         tensor([1., 3.])
     """
     square("eigh_generalized", a=a, b=b)

@@ -90,7 +90,7 @@ def bicgstab(
     Arguments as for `trnsolver.cg`.
 
     Example:
-        >>> bicgstab(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x
+        >>> bicgstab(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
     p = problem("bicgstab", a, b, x0, tol, maxiter, callback)
@@ -148,7 +148,7 @@ def gmres(
         callback: called with the step and the residual.
 
     Example:
-        >>> gmres(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x
+        >>> gmres(torch.tensor([[2.0, 1.0], [0.0, 4.0]]), torch.tensor([3.0, 4.0])).x.round(decimals=4)
         tensor([1., 1.])
     """
     p = problem("gmres", a, b, x0, tol, maxiter, callback)

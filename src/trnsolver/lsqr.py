@@ -32,8 +32,8 @@ def lsqr(
         callback: called with the step and the residual.
 
     Example:
-        >>> lsqr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x
-        tensor([2.0000])
+        >>> lsqr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
+        tensor([2.])
     """
     return _bidiagonal("lsqr", a, b, damp, tol, maxiter, callback, False)
 
@@ -50,8 +50,8 @@ def lsmr(
     """As `lsqr`, but ``norm(a.mH @ r)`` decreases at every step (Fong and Saunders): safer to stop early.
 
     Example:
-        >>> lsmr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x
-        tensor([2.0000])
+        >>> lsmr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
+        tensor([2.])
     """
     return _bidiagonal("lsmr", a, b, damp, tol, maxiter, callback, True)
 

@@ -49,7 +49,7 @@ def svd_randomized(
         ``4 M N (k + oversampling) (1 + power_iterations)`` FLOPs.
 
     Example:
-        >>> svd_randomized(torch.diag(torch.tensor([3.0, 2.0, 0.0])), 2).s
+        >>> svd_randomized(torch.diag(torch.tensor([3.0, 2.0, 0.0])), 2).s.round(decimals=4)
         tensor([3., 2.])
     """
     matrices("svd_randomized", a=a)
@@ -68,7 +68,7 @@ def eigh_randomized(
     """The ``k`` eigenpairs of largest magnitude of a Hermitian matrix [..., N, N]; arguments as for `svd_randomized`.
 
     Example:
-        >>> eigh_randomized(torch.diag(torch.tensor([3.0, -4.0, 0.0])), 2).s
+        >>> eigh_randomized(torch.diag(torch.tensor([3.0, -4.0, 0.0])), 2).s.round(decimals=4)
         tensor([-4.,  3.])
     """
     square("eigh_randomized", a=a)

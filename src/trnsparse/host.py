@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from trnsci import native
 
@@ -42,28 +41,14 @@ def _function(name: str) -> Any:
     return found
 
 
-# The 32-bit form of index tensors in use: patterns do not change, and products repeat.
-_NARROW = WeakIdKeyDictionary()
-
-
-def narrow(indices: Tensor) -> Tensor:
-    """Return indices below 2**31 in 32 bits: made once for each tensor, and again if it was written to."""
-    kept = _NARROW.get(indices)
-    if kept is None or kept[0] != indices._version:
-        kept = (indices._version, indices.to(torch.int32))
-        _NARROW[indices] = kept
-    made: Tensor = kept[1]
-    return made
-
-
 @functools.cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="trnsparse")
 
 
-def over_rows(work: Callable[[int, int], Any], pointers: Tensor, width: int) -> None:
+def over_rows(work: Callable[[int, int], Any], pointers: Tensor, entries: int, width: int) -> None:
     """Call ``work(first, last)`` on ranges of rows that hold equal shares of the entries."""
-    rows, entries = pointers.numel() - 1, int(pointers[-1])
+    rows = pointers.shape[0] - 1
     threads = torch.get_num_threads()
     if threads == 1 or entries * width < SERIAL:
         work(0, rows)

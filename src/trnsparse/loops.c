@@ -6,6 +6,21 @@
 typedef int64_t idx;
 
 #define LOOPS(NAME, T)                                                                                            \
+    /* y[i] = sum_p a[p] x[col[p]] for rows lo..hi */                                                             \
+    void spmv_##NAME(idx lo, idx hi, const idx *ptr, const idx *col, const T *a, const T *x, T *y) {              \
+        for (idx i = lo; i < hi; i++) {                                                                           \
+            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                                     \
+            idx p = ptr[i], end = ptr[i + 1];                                                                     \
+            for (; p + 4 <= end; p += 4) {                                                                        \
+                s0 += a[p] * x[col[p]];                                                                           \
+                s1 += a[p + 1] * x[col[p + 1]];                                                                   \
+                s2 += a[p + 2] * x[col[p + 2]];                                                                   \
+                s3 += a[p + 3] * x[col[p + 3]];                                                                   \
+            }                                                                                                     \
+            for (; p < end; p++) s0 += a[p] * x[col[p]];                                                          \
+            y[i] = (s0 + s1) + (s2 + s3);                                                                         \
+        }                                                                                                         \
+    }                                                                                                             \
     /* y[i, :] = sum_p a[p] x[col[p], :] for rows lo..hi, rows of x and y of n contiguous elements */             \
     void spmm_##NAME(idx lo, idx hi, idx n, const idx *ptr, const idx *col, const T *restrict a,                  \
                      const T *restrict x, T *restrict y) {                                                        \
@@ -97,28 +112,6 @@ typedef int64_t idx;
         }                                                                                                         \
         return -1;                                                                                                \
     }
-
-/* y[i] = sum_p a[p] x[col[p]] for rows lo..hi; columns of 32 bits, because reading them is half of the work */
-#define VECTOR(NAME, T)                                                                                           \
-    void spmv_##NAME(idx lo, idx hi, const idx *ptr, const int32_t *col, const T *a, const T *x, T *y) {          \
-        for (idx i = lo; i < hi; i++) {                                                                           \
-            T s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                                     \
-            idx p = ptr[i], end = ptr[i + 1];                                                                     \
-            for (; p + 4 <= end; p += 4) {                                                                        \
-                s0 += a[p] * x[col[p]];                                                                           \
-                s1 += a[p + 1] * x[col[p + 1]];                                                                   \
-                s2 += a[p + 2] * x[col[p + 2]];                                                                   \
-                s3 += a[p + 3] * x[col[p + 3]];                                                                   \
-            }                                                                                                     \
-            for (; p < end; p++) s0 += a[p] * x[col[p]];                                                          \
-            y[i] = (s0 + s1) + (s2 + s3);                                                                         \
-        }                                                                                                         \
-    }
-
-VECTOR(float32, float)
-VECTOR(float64, double)
-VECTOR(complex64, float complex)
-VECTOR(complex128, double complex)
 
 LOOPS(float32, float)
 LOOPS(float64, double)

@@ -199,13 +199,19 @@ def _native(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns:
         host.loop("spmmt", values, b)(host.size(rows), host.size(n), *operands, host.at(made))
         return made
     made = b.new_empty((rows, n))
-    if n == 1 and columns < 2**31:
-        mv, short = host.loop("spmv", values, b), host.narrow(indices)
-        parts = (host.at(indptr), host.at(short), host.at(values), host.at(b), host.at(made))
-        host.over_rows(lambda lo, hi: mv(host.size(lo), host.size(hi), *parts), indptr, 1)
+    if n == 1:
+        mv = host.loop("spmv", values, b)
+        host.over_rows(
+            lambda lo, hi: mv(host.size(lo), host.size(hi), *operands, host.at(made)), indptr, indices.shape[0], 1
+        )
         return made
     mm = host.loop("spmm", values, b)
-    host.over_rows(lambda lo, hi: mm(host.size(lo), host.size(hi), host.size(n), *operands, host.at(made)), indptr, n)
+    host.over_rows(
+        lambda lo, hi: mm(host.size(lo), host.size(hi), host.size(n), *operands, host.at(made)),
+        indptr,
+        indices.shape[0],
+        n,
+    )
     return made
 
 
