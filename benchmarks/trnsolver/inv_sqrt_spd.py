@@ -42,7 +42,7 @@ BENCH = Bench(
     run=lambda a: inv_sqrt_spd(a, method="newton_schulz"),
     tests="tests/trnsolver/test_inv_sqrt_spd.py",
     cases=(_case(256, 256), _case(1000, 32, 32)),
-    peers=(Peer(name="torch eigh", run=_by_eigenvectors)),
+    peers=(Peer(name="torch eigh", run=_by_eigenvectors),),
     kernels=(_kernel(1, 512, 512), _kernel(2, 100, 100)),
     tolerance=1e-2,
 )

@@ -40,7 +40,7 @@ BENCH = Bench(
         Peer(
             name="torch.linalg.solve_triangular",
             run=lambda a: torch.linalg.solve_triangular(a, torch.eye(a.shape[-1]).expand(a.shape), upper=True),
-        )
+        ),
     ),
     kernels=(_kernel(1, 1024, 1024), _kernel(1, 200, 200)),
     tolerance=1e-3,

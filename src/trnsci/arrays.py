@@ -53,7 +53,7 @@ def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, An
         if not np.shares_memory(out, to_numpy(named["out"])):
             out[...] = to_numpy(named["out"])
         return out  # type: ignore[return-value]
-    return _to_numpy_nested(result)  # type: ignore[no-any-return]
+    return _to_numpy_nested(result)
 
 
 def _to_torch(value: Any, seen: set[type]) -> Any:

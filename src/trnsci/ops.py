@@ -160,12 +160,12 @@ class Op(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if is_compiling():
-            return self._registered(*args, **kwargs)  # type: ignore[no-any-return]
+            return self._registered(*args, **kwargs)
         if self.library.direct and SCOPE.get() is None and not EVERYWHERE and self._pytorch is not None:
             limits = self._pytorch_limits
             if limits is None or limits(*args, **kwargs) is None:
-                return self._pytorch(*args, **kwargs)  # type: ignore[no-any-return]
-        return self._dispatch(self._positional(args, kwargs))  # type: ignore[no-any-return]
+                return self._pytorch(*args, **kwargs)
+        return self._dispatch(self._positional(args, kwargs))
 
     def write(self, out: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
         """Compute into ``out`` and return it: in place where the op has a function for that, by a copy elsewhere."""

@@ -148,6 +148,14 @@ def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> t
     owner: dict[str, int] = {}
     for place, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
         for label, size in zip(labels, shape, strict=True):
+            first = shape[labels.index(label)]
+            if first != size:
+                raise ArgumentError(
+                    op=op,
+                    argument=f"size of {label!r} in operand {place}",
+                    got={f"axis {labels.index(label)}": first, "a later axis": size},
+                    hint="A diagonal has axes of one length",
+                )
             before = sizes.get(label, 1)
             if before != size and before != 1 and size != 1:
                 raise ArgumentError(

@@ -15,7 +15,7 @@ def _spd(shape, cond, dtype=torch.float32):
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("method", ["eigen", "newton_schulz"])
-@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (33, 33), (2, 8, 8)])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (19, 19), (2, 8, 8)])
 @pytest.mark.parametrize("cond", [10.0, 1e3])
 def test_on_both_sides_it_gives_one(backend, method, shape, cond, norm):
     a = _spd(shape, cond)
@@ -32,7 +32,7 @@ def test_other_dtypes(method, dtype, norm):
     assert norm(x @ a @ x - torch.eye(12, dtype=dtype)) <= 20 * 12 * unit_roundoff(dtype) * 100
 
 
-@pytest.mark.sim
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_more_than_one_tile(backend, norm):
     a = _spd((130, 130), 50.0)
