@@ -3,7 +3,8 @@
 ``arguments`` are shapes and numbers. ``metric`` says which figure of a report a measurement is compared with:
 ``total`` (a hardware profile's total_time), ``benchmark`` (a host-side benchmark: ``nki.benchmark``, P50 or P99
 latency) or ``active`` (first trigger to last data). ``fitted`` rows were looked at while the constants of
-`trnsim.targets` were chosen; the others only check them. ``heavy`` rows take seconds to predict.
+`trnsim.targets` and the compiler's rules were chosen; the others only check them. ``heavy`` rows take seconds to
+predict.
 """
 
 from __future__ import annotations

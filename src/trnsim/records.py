@@ -13,7 +13,8 @@ class Operand(NamedTuple):
     """A tensor as an instruction used it: the bounding box of its bytes, and its layout.
 
     ``key`` names the memory the box lies in: the storage's uid, or ``"sbuf"``/``"psum"`` of the core for tensors with
-    an explicit address, which may overlap. ``room`` is what the whole tensor takes, in bytes of a partition.
+    an explicit address, which may overlap. ``room`` is what the whole tensor takes, in bytes of a partition;
+    ``dynamic`` says that the place is known only when the kernel runs.
     """
 
     key: Any
@@ -27,6 +28,7 @@ class Operand(NamedTuple):
     strides: tuple[int, ...]
     uid: int
     room: int
+    dynamic: bool = False
 
     @property
     def n(self) -> int:
@@ -80,7 +82,8 @@ def _operand(t: NkiTensor, storage: Any) -> Operand:
         if shape:
             extent += strides[0] * (shape[0] - 1)
         first, end, low, high = 0, 1, t.offset * item, (t.offset + extent) * item
-    return Operand(key, first, end, low, high, storage.buffer, name, shape, strides, storage.uid, room)
+    placed = t.dynamic is None
+    return Operand(key, first, end, low, high, storage.buffer, name, shape, strides, storage.uid, room, not placed)
 
 
 _DTYPES: dict[Any, tuple[str, int]] = {}

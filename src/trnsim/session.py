@@ -126,6 +126,8 @@ class Session(Allocation, Access):
         if self.trace is not None:
             if self.state.get("no_reorder"):
                 cost["ordered"] = True
+            if self.state.get("implicit"):
+                cost["implicit"] = True
             record = Record(
                 index,
                 self.instr or "?",

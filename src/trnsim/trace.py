@@ -11,7 +11,7 @@ from typing import Any
 from trnsim.timing.path import grouped
 from trnsim.timing.report import Report, Slice
 from trnsim.timing.schedule import QUEUES
-from trnsim.timing.show import amount, engine_name, headline, place, seconds
+from trnsim.timing.show import amount, engine_name, headline, place, seconds, why
 
 # a page stays quick below this many bars; denser stretches are drawn as one
 MOST_BARS = 60_000
@@ -137,7 +137,7 @@ def _data(report: Report) -> dict[str, Any]:
     return {
         "kernel": report.kernel,
         "target": str(report.target),
-        "headline": headline(report),
+        "headline": f"{headline(report)} {why(report)}".rstrip(),
         "facts": _facts(report),
         "uses": [
             [engine_name(name), use.utilisation, seconds(use.busy_s), use.instructions]

@@ -449,3 +449,22 @@ def test_without_values_shapes_go_through_and_nothing_is_held():
     assert np.isnan(made[0, 0].astype(np.float32))
     with pytest.raises(ValueError, match="read-only"):
         made[0, 0] = 1
+
+
+@pytest.mark.parametrize("name", ["tfloat32", "float8_e5m2_x4", "float8_e4m3fn_x4", "float4_e2m1fn_x4"])
+def test_types_numpy_lacks_behave_as_its_own_and_are_never_taken_for_another(name):
+    kind = getattr(nl, name)
+    assert (str(kind), kind.name) == (name, name)
+    assert kind == name
+    assert np.dtype(kind).itemsize == kind.itemsize == np.dtype(kind)[name].itemsize
+    assert np.dtype(kind) == kind
+    for other in (nl.float32, nl.uint32, nl.uint16, nl.bfloat16):
+        assert other != kind
+        assert kind != other
+
+
+def test_an_array_of_a_type_numpy_lacks_goes_in():
+    values = np.zeros((128, 8), nl.tfloat32)
+    values["tfloat32"] = 1.5
+    result = trnsim.simulate(trnsim.jit(copy_kernel), target="trn2", lint="off")(values)
+    np.testing.assert_array_equal(result, np.full((128, 8), 1.5, np.float32))

@@ -1,7 +1,8 @@
 """The data types of NKI, and the two conversions hardware makes: to fp32 on the way in, rounding on the way out.
 
 Types NumPy knows (through ``ml_dtypes``) *are* NumPy dtypes, so ``np.dtype(nl.bfloat16)``, ``nl.float32.itemsize`` and
-``str(nl.float32) == "float32"`` work. ``tfloat32`` and the packed x4 types have no NumPy twin and are `ExtraDtype`.
+``str(nl.float32) == "float32"`` work. ``tfloat32`` and the packed x4 types have no NumPy twin and are `ExtraDtype`;
+``np.dtype`` of one is a record of one field that carries its name.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ import numpy as np
 class ExtraDtype:
     """A hardware type that NumPy lacks; ``storage`` is the NumPy type its bits are kept in.
 
-    NumPy must not find a ``dtype`` attribute here, or it would call ``float32 == tfloat32`` true.
+    ``dtype`` is what ``np.dtype`` makes of it: a record, for with ``storage`` NumPy would call ``float32 == tfloat32``
+    true.
     """
 
-    __slots__ = ("element", "name", "storage")
+    __slots__ = ("dtype", "element", "name", "storage")
 
     def __init__(self, name: str, storage: Any, element: Any = None) -> None:
         self.name = name
         self.storage = np.dtype(storage)
+        self.dtype = np.dtype([(name, self.storage)])
         self.element = None if element is None else np.dtype(element)
 
     @property
@@ -107,6 +110,10 @@ def as_dtype(dtype: Any) -> DType:
         made = np.dtype(dtype)
     except TypeError:
         made = None
+    if made is not None and made.names is not None:
+        extra = NAMES.get(made.names[0])
+        if isinstance(extra, ExtraDtype) and extra.dtype == made:
+            return extra
     if made is None or made not in _KNOWN:
         from trnsim.errors import WrongDtype
 

@@ -78,7 +78,7 @@ def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
         together = max(run, min(time.dma_packet_bytes, run_bytes(dst if from_chip else src)))
     together = min(together, time.dma_packet_bytes)
     packets = run / together
-    packet = packets * _packet(together, target)
+    packet = packets * packet_time(together, target)
     if not to_chip and run < 512:
         # P: a short HBM write is a read-modify-write
         packet = max(packet, 41.0) if run_bytes(dst) == run else packet
@@ -108,7 +108,8 @@ def _transposed(src: Layout, dst: Layout) -> int:
     return min(run_bytes(src), 16 * itemsize(dst.dtype) * 16)
 
 
-def _packet(nbytes: int, target: Target) -> float:
+def packet_time(nbytes: int, target: Target) -> float:
+    """Nanoseconds one packet takes its engine."""
     time = target.timing
     return min(time.dma_packet + nbytes / time.dma_short_rate, time.dma_base + nbytes / time.dma_rate)
 

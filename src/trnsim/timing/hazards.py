@@ -8,14 +8,19 @@ then waits for their last accesses. A tensor used again by name is the same byte
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from trnsim.memory import PSUM, SBUF
-from trnsim.timing.regions import Overlaps
+from trnsim.timing.regions import COVERS, WITHIN, Overlaps, relation
 from trnsim.timing.stream import Region, Stream
 
 # how a successor waits: for the result, for the bytes (free once its own queue has passed), for its turn
 RESULT, BYTES, TURN = 1, 0, 2
+
+# so many regions are walked before those that overlap are looked up, fewer where that was in vain
+_WALKED = 24
 
 
 class Gate:
@@ -31,15 +36,115 @@ class Gate:
 
 
 class Track:
-    """Who last wrote and since read the bytes of one memory, and who held them before."""
+    """Who last wrote and since read the bytes of one memory, and who held them before.
 
-    __slots__ = ("gate", "overlaps", "readers", "writer")
+    ``writer`` and ``readers`` name regions in the order of their last access. The latest are walked back to one that
+    wrote all the bytes in question: whoever came before that one has been overwritten, and waited for. Where that is
+    not found soon, those that overlap are looked up.
+    """
 
-    def __init__(self) -> None:
-        self.overlaps = Overlaps()
+    __slots__ = ("fresh", "gate", "known", "overlaps", "readers", "regions", "seen", "steps", "writer")
+
+    def __init__(self, regions: list[Region]) -> None:
+        self.regions = regions
         self.writer: dict[int, int] = {}
         self.readers: dict[int, list[int]] = {}
         self.gate: Gate | None = None
+        self.known: dict[tuple[int, int], int] = {}
+        self.steps = _WALKED
+        self.seen: set[int] = set()
+        self.fresh: list[int] = []
+        self.overlaps = Overlaps()
+
+    def read(self, number: int, i: int) -> list[int]:
+        """``i`` reads a region: who wrote what it reads."""
+        makers = []
+        writer, readers = self.writer, self.readers
+        if number not in self.seen:
+            self.seen.add(number)
+            self.fresh.append(number)
+        if writer:
+            if next(reversed(writer)) == number:
+                # the commonest case: what was written last is read whole
+                makers.append(writer[number])
+            else:
+                for other, how in self._near(number, writer):
+                    makers.append(writer[other])
+                    if how & WITHIN:
+                        self.steps = _WALKED
+                        break
+        found = readers.pop(number, None)
+        if found is None:
+            readers[number] = [i]
+        else:
+            if found[-1] != i:
+                found.append(i)
+            readers[number] = found
+        return makers
+
+    def write(self, number: int, i: int) -> tuple[list[int], list[int]]:
+        """``i`` writes a region: who wrote there since all of it was last written, and who read."""
+        makers, users, gone = [], [], []
+        writer, readers = self.writer, self.readers
+        if number not in self.seen:
+            self.seen.add(number)
+            self.fresh.append(number)
+        latest = -1
+        if writer:
+            for other, how in self._near(number, writer):
+                makers.append(writer[other])
+                if how & COVERS:
+                    gone.append(other)
+                if how & WITHIN:
+                    latest = writer[other]
+                    self.steps = _WALKED
+                    break
+            for other in gone:
+                del writer[other]
+        writer[number] = i
+        if readers:
+            gone.clear()
+            for other, how in self._near(number, readers, latest):
+                found = readers[other]
+                users += found if found[0] >= latest else [r for r in found if r >= latest]
+                if how & COVERS:
+                    gone.append(other)
+            for other in gone:
+                del readers[other]
+        return makers, users
+
+    def _near(self, number: int, live: Mapping[int, Any], since: int = -1) -> Iterator[tuple[int, int]]:
+        """Regions of ``live`` touched after ``since`` that overlap one, the latest first, and how it lies to them."""
+        known, regions = self.known, self.regions
+        steps = self.steps
+        for other in reversed(live):
+            if since >= 0 and _last(live[other]) < since:
+                return
+            if not steps:
+                break
+            steps -= 1
+            how = known.get((number, other), -1)
+            if how < 0:
+                how = known[number, other] = relation(regions[number].operand, regions[other].operand)
+            if how:
+                yield other, how
+        else:
+            return
+        walked = set(islice(reversed(live), self.steps))
+        self.steps = max(1, self.steps // 2)
+        near = self._lookup(number).items()
+        order = [(_last(live[other]), other, how) for other, how in near if other in live and other not in walked]
+        for at, other, how in sorted(order, reverse=True):
+            if at < since:
+                return
+            yield other, how
+
+    def _lookup(self, number: int) -> dict[int, int]:
+        """All regions that overlap one."""
+        for each in self.fresh:
+            self.overlaps.add(each, self.regions[each].operand)
+        self.fresh.clear()
+        return self.overlaps.of(number, self.regions[number].operand)
 
     def users(self) -> list[int]:
         """Everybody whose access is not covered by a later write."""
@@ -47,6 +152,10 @@ class Track:
         for readers in self.readers.values():
             found.extend(readers)
         return found
+
+
+def _last(accesses: Any) -> int:
+    return accesses if isinstance(accesses, int) else accesses[-1]
 
 
 class Pool:
@@ -104,19 +213,8 @@ class Hazards:
             track = tracks.get(region.key)
             if track is None:
                 track = self._open(region)
-            writer = track.writer
-            if writer:
-                near = track.overlaps.lists.get(number)
-                for other, _ in near if near is not None else track.overlaps.of(number, region.operand):
-                    w = writer.get(other)
-                    if w is not None:
-                        deps[w] = RESULT
-            found = track.readers.get(number)
-            if found is None:
-                track.overlaps.of(number, region.operand)
-                track.readers[number] = [i]
-            elif found[-1] != i:
-                found.append(i)
+            for w in track.read(number, i):
+                deps[w] = RESULT
         for number in writes:
             region = regions[number]
             track = tracks.get(region.key)
@@ -124,25 +222,15 @@ class Hazards:
                 track = self._open(region)
             if track.gate is not None:
                 self.gates.append(track.gate)
-            writer, readers = track.writer, track.readers
             # matmuls into one PSUM tile follow each other inside the Tensor Engine
             forward = on_tensor and region.operand.buffer == PSUM
-            near = track.overlaps.lists.get(number)
-            for other, covered in near if near is not None else track.overlaps.of(number, region.operand):
-                w = writer.get(other)
-                if w is not None:
-                    if w not in deps:
-                        deps[w] = TURN if forward and queue[w] == self.tensor else BYTES
-                    if covered:
-                        del writer[other]
-                found = readers.get(other)
-                if found:
-                    for r in found:
-                        if r not in deps:
-                            deps[r] = BYTES
-                    if covered:
-                        del readers[other]
-            writer[number] = i
+            makers, users = track.write(number, i)
+            for w in makers:
+                if w not in deps:
+                    deps[w] = TURN if forward and queue[w] == self.tensor else BYTES
+            for r in users:
+                if r not in deps:
+                    deps[r] = BYTES
         if i in self._after:
             for index in stream.after[i]:
                 deps[stream.position(index)] = RESULT
@@ -171,8 +259,8 @@ class Hazards:
 
     def _open(self, region: Region) -> Track:
         """First use of a memory: a tensor the compiler places takes bytes, from dead tensors when none are free."""
-        track = self._tracks[region.key] = Track()
         operand = region.operand
+        track = self._tracks[region.key] = Track(self.stream.regions)
         pool = self.pools.get(operand.buffer)
         if pool is None:
             return track

@@ -12,6 +12,7 @@ from trnsim.records import Record
 from trnsim.targets import Target
 from trnsim.timing.machine import schedule_all
 from trnsim.timing.report import Report, make_report
+from trnsim.timing.simplify import simplified
 from trnsim.timing.spill import spilled
 from trnsim.timing.stream import Stream
 
@@ -101,17 +102,18 @@ def profile(
                 made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=trace
             )
             result = every(*args, **kwargs)
-        spills = 0
+        spills = left_out = 0
         streams = []
         for _, recorded in sorted(recorder.streams.items()):
-            stream, moves = spilled(recorded) if crowded else (recorded, 0)
+            stream, dropped = simplified(recorded)
+            stream, moves = spilled(stream) if crowded or dropped else (stream, 0)
             streams.append(stream)
+            left_out += dropped
             spills += moves
         cores = 1 + max((core for _, core in recorder.streams), default=0)
         watch = None if progress is None else functools.partial(progress, "scheduling")
         schedules = schedule_all(streams, given=given, cores=cores, progress=watch)
-        return result, make_report(
-            getattr(made, "__name__", "kernel"), params.target, len(streams) or 1, schedules, spills
-        )
+        name = getattr(made, "__name__", "kernel")
+        return result, make_report(name, params.target, len(streams) or 1, schedules, spills, left_out)
 
     return run

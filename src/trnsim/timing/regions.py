@@ -2,117 +2,265 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from trnsim.memory import PSUM, SBUF
 from trnsim.records import Operand
 from trnsim.timing.costs import itemsize
 
 # below this many regions all are looked at
 _FEW = 32
 
+# runs of this many pieces are no longer compared piece by piece, and count as overlapping
+_MOST = 4096
+
+
+# one for each layout
+_numbers = itertools.count()
+
+# how a region lies to another: apart, or with bytes in common, and then perhaps containing or contained
+APART, MEETS, COVERS, WITHIN = 0, 1, 2, 4
+
+
+def relation(a: Operand, b: Operand) -> int:
+    """How ``a`` lies to ``b``: `APART`, or `MEETS` with `COVERS` and `WITHIN` where they hold."""
+    if a is b:
+        return MEETS | COVERS | WITHIN
+    if not overlap(a, b):
+        return APART
+    return MEETS | (COVERS if covers(a, b) else 0) | (WITHIN if covers(b, a) else 0)
+
 
 class Overlaps:
-    """Overlap and cover relations between the regions of one memory, each pair decided once.
+    """Relations between the regions of one memory, found when they are asked for and then kept.
 
     Regions are found through a grid: one of length L lies in the one or two cells of width 2^k >= L it touches.
     """
 
-    __slots__ = ("_cells", "_levels", "_operands", "lists")
+    __slots__ = ("_boxes", "_cells", "_found", "_levels", "_numbers", "_operands", "_rows")
 
     def __init__(self) -> None:
-        self._operands: dict[int, Operand] = {}
-        self.lists: dict[int, list[tuple[int, bool]]] = {}
+        self._numbers: list[int] = []
+        self._operands: list[Operand] = []
+        # first and last partition, first and last byte, density, layout and number of each region
+        self._boxes = np.empty((0, 7), np.int64)
+        self._rows: list[tuple[int, ...]] = []
         self._cells: dict[tuple[int, int], list[int]] = {}
-        self._levels: dict[int, int] = {}
+        self._levels: set[int] = set()
+        self._found: dict[int, tuple[int, dict[int, int]]] = {}
 
-    def of(self, number: int, operand: Operand) -> list[tuple[int, bool]]:
-        """Known regions that share bytes with ``number``, itself first, and whether writing it overwrites them."""
-        found = self.lists.get(number)
-        if found is None:
-            found = self.lists[number] = [(number, True)]
-            low, high = operand.first_byte, operand.end_byte
-            for other in self._near(operand):
-                box = self._operands[other]
-                # most neighbours are apart: tell them quickly
-                if box.first_byte < high and low < box.end_byte and overlap(operand, box):
-                    found.append((other, covers(operand, box)))
-                    self.lists[other].append((number, covers(box, operand)))
-            self._operands[number] = operand
-            if len(self._operands) >= _FEW:
-                self._grow()
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, number: int, operand: Operand) -> None:
+        """Take one more region."""
+        at = len(self._numbers)
+        self._numbers.append(number)
+        self._operands.append(operand)
+        low, high, layout = operand.first_byte, operand.end_byte, comb(operand)
+        rows = (operand.first_partition, operand.end_partition)
+        self._rows.append((*rows, low, high, layout.touched >= high - low, layout.number, number))
+        level = (high - low).bit_length()
+        self._levels.add(level)
+        for cell in range(low >> level, ((high - 1) >> level) + 1):
+            self._cells.setdefault((level, cell), []).append(at)
+
+    def of(self, number: int, operand: Operand) -> dict[int, int]:
+        """Regions that share bytes with ``number``, and how it lies to them."""
+        seen, found = self._found.get(number) or (0, {})
+        known = len(self._numbers)
+        if seen < known:
+            near = range(seen, known) if known - seen < _FEW else self._near(operand, seen)
+            if len(near) < _FEW:
+                for at in near:
+                    how = relation(operand, self._operands[at])
+                    if how:
+                        found[self._numbers[at]] = how
+            else:
+                self._among(near, operand, found)
+            if number in found:
+                found[number] = MEETS | COVERS | WITHIN
+            self._found[number] = known, found
         return found
 
-    def _grow(self) -> None:
-        """Put regions into the grid that are not there yet."""
-        if len(self._operands) == _FEW:
-            for number, operand in self._operands.items():
-                self._place(number, operand)
-        else:
-            number = next(reversed(self._operands))
-            self._place(number, self._operands[number])
-
-    def _place(self, number: int, operand: Operand) -> None:
-        level = (operand.end_byte - operand.first_byte).bit_length()
-        self._levels[level] = self._levels.get(level, 0) + 1
-        for cell in range(operand.first_byte >> level, ((operand.end_byte - 1) >> level) + 1):
-            self._cells.setdefault((level, cell), []).append(number)
-
-    def _near(self, operand: Operand) -> list[int]:
-        if len(self._operands) < _FEW:
-            return list(self._operands)
+    def _near(self, operand: Operand, seen: int) -> Sequence[int]:
+        """Positions, from ``seen`` on, of regions that may overlap one."""
+        known = len(self._operands)
         near: set[int] = set()
         for level in self._levels:
             first, last = operand.first_byte >> level, (operand.end_byte - 1) >> level
-            if last - first > len(self._operands):
-                return list(self._operands)
+            if last - first > known:
+                return range(seen, known)
             for cell in range(first, last + 1):
-                near.update(self._cells.get((level, cell), ()))
-        return sorted(near)
+                inside = self._cells.get((level, cell))
+                if inside is not None and inside[-1] >= seen:
+                    near.update(inside)
+        return [at for at in near if at >= seen] if seen else list(near)
+
+    def _among(self, near: Sequence[int], operand: Operand, found: dict[int, int]) -> None:
+        """Add those of many that overlap one."""
+        if self._rows:
+            known = len(self._numbers)
+            if known > len(self._boxes):
+                self._boxes = np.concatenate((self._boxes, np.empty((known, 7), np.int64)))
+            self._boxes[known - len(self._rows) : known] = self._rows
+            self._rows.clear()
+        boxes = self._boxes[near.start : near.stop] if isinstance(near, range) else self._boxes[near]
+        row, rows, low, high, whole, layout, numbers = boxes.T
+        first, end = operand.first_byte, operand.end_byte
+        meet = (row < operand.end_partition) & (operand.first_partition < rows) & (low < end) & (first < high)
+        mine = comb(operand)
+        if mine.pitch:
+            # blocks of one matrix that start in one row meet there or nowhere
+            apart = np.abs(low - first)
+            alike = (layout == mine.number) & (apart + mine.width <= mine.pitch)
+            meet &= ~alike | (apart < mine.width)
+        (hits,) = np.nonzero(meet)
+        if not len(hits):
+            return
+        row, rows, low, high, whole, layout, numbers = boxes[hits].T
+        around = (row <= operand.first_partition) & (rows >= operand.end_partition)
+        around &= (low <= first) & (high >= end) & (whole > 0)
+        how = MEETS + WITHIN * around
+        certain = np.zeros(len(hits), bool)
+        if mine.touched >= end - first:
+            inside = (operand.first_partition <= row) & (operand.end_partition >= rows) & (first <= low) & (end >= high)
+            how += COVERS * inside
+            certain = whole > 0
+        elif len(mine.dims) == 1 and end - first <= mine.span:
+            # a comb of pieces against what is whole: does any piece reach into it?
+            (stride, pieces) = mine.dims[0]
+            least, most = (first - high) // stride + 1, -((low - first - mine.length) // stride) - 1
+            apart = (whole > 0) & (np.maximum(least, 1 - pieces) > np.minimum(most, 0))
+            certain = (whole > 0) & ~apart
+            hits, how, numbers, certain = (each[~apart] for each in (hits, how, numbers, certain))
+        met = dict(zip(numbers.tolist(), how.tolist(), strict=True))
+        for hit in np.nonzero(~certain)[0].tolist():
+            if not overlap(operand, self._operands[near[hits[hit]]]):
+                del met[int(numbers[hit])]
+        found.update(met)
 
 
-def _boxes(a: Operand, b: Operand) -> bool:
-    return (
-        a.first_partition < b.end_partition
-        and b.first_partition < a.end_partition
-        and a.first_byte < b.end_byte
-        and b.first_byte < a.end_byte
-    )
+class Comb:
+    """The bytes of a layout: pieces of ``length`` at the sums of ``dims`` (stride, extent), smallest stride first."""
+
+    __slots__ = ("_starts", "count", "dims", "length", "number", "pitch", "span", "touched", "width")
+
+    def __init__(self, item: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.span = item
+        for extent, stride in zip(shape, strides, strict=True):
+            self.span += item * stride * (extent - 1)
+        dims = sorted((abs(s) * item, n) for n, s in zip(shape, strides, strict=True) if n > 1)
+        length = item
+        while dims and dims[0][0] <= length:
+            stride, extent = dims.pop(0)
+            length += stride * (extent - 1)
+        self.length = length
+        self.dims = _folded(dims)
+        self.count = 1
+        reach, apart = length, True
+        for stride, extent in self.dims:
+            self.count *= extent
+            apart = apart and stride >= reach
+            reach += stride * (extent - 1)
+        # pieces that run into each other are too odd to count: less than everything, which is what matters
+        self.touched = length * self.count if apart else min(length * self.count, reach - 1)
+        # rows of a matrix: the distance within which two blocks of it can meet in one row only
+        rows = [s for s, n in zip(strides[:-1], shape[:-1], strict=True) if n > 1]
+        self.pitch = min(rows, default=0) * item if strides and strides[-1] == 1 else 0
+        self.width = shape[-1] * item if shape else item
+        self.number = next(_numbers)
+        self._starts: np.ndarray | None = None
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Where the pieces begin, sorted, from the first."""
+        if self._starts is None:
+            starts = np.zeros(1, np.int64)
+            for stride, extent in self.dims:
+                starts = (starts[:, None] + stride * np.arange(extent)).ravel()
+            self._starts = np.sort(starts)
+        return self._starts
+
+
+def _folded(dims: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Dimensions (stride, extent) with those joined that step through the same places."""
+    made: list[tuple[int, int]] = []
+    for stride, extent in dims:
+        if made and stride % made[-1][0] == 0 and stride // made[-1][0] <= made[-1][1]:
+            least, count = made.pop()
+            made.append((least, count + stride // least * (extent - 1)))
+        else:
+            made.append((stride, extent))
+    return tuple(made)
+
+
+@functools.lru_cache(maxsize=65536)
+def _comb(chip: bool, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Comb:
+    return Comb(itemsize(dtype), shape[1:] if chip else shape, strides[1:] if chip else strides)
+
+
+def comb(a: Operand) -> Comb:
+    """The bytes of an operand (of one partition on chip), without their place."""
+    return _comb(a.buffer == SBUF or a.buffer == PSUM, a.dtype, a.shape, a.strides)
 
 
 def overlap(a: Operand, b: Operand) -> bool:
     """True when two operands of one memory share bytes."""
-    if not _boxes(a, b):
+    if not (
+        a.first_partition < b.end_partition
+        and b.first_partition < a.end_partition
+        and a.first_byte < b.end_byte
+        and b.first_byte < a.end_byte
+    ):
         return False
-    if dense(a) and dense(b):
+    mine, theirs = comb(a), comb(b)
+    wide, far = a.end_byte - a.first_byte, b.end_byte - b.first_byte
+    # a box wider than its comb is one whose place is known only when the kernel runs
+    if (mine.touched >= wide and theirs.touched >= far) or wide > mine.span or far > theirs.span:
         return True
-    if a.dtype == b.dtype and a.strides == b.strides:
-        known = _alike(a, b)
-        if known is not None:
-            return known
-    mine, theirs = runs(a), runs(b)
-    if mine is None or theirs is None:
+    apart = b.first_byte - a.first_byte
+    if a.strides == b.strides and a.dtype == b.dtype and mine.pitch > 0:
+        item = itemsize(a.dtype)
+        wide, far = a.shape[-1] * item, b.shape[-1] * item
+        if abs(apart) + max(wide, far) <= mine.pitch:
+            return -far < apart < wide
+    return _meet(mine, theirs, apart)
+
+
+def _meet(a: Comb, b: Comb, apart: int) -> bool:
+    """True when ``a`` at 0 and ``b`` at ``apart`` share bytes."""
+    if len(a.dims) <= 1 and len(b.dims) <= 1:
+        (s, n), (t, m) = a.dims[0] if a.dims else (1, 1), b.dims[0] if b.dims else (1, 1)
+        if m == 1 or (n > 1 and t % s == 0):
+            return _teeth(a.length, s, n, b.length, t, m, apart)
+        if n == 1 or s % t == 0:
+            return _teeth(b.length, t, m, a.length, s, n, -apart)
+    if a.count > _MOST or b.count > _MOST:
         return True
-    i = j = 0
-    while i < len(mine) and j < len(theirs):
-        if mine[i][1] <= theirs[j][0]:
-            i += 1
-        elif theirs[j][1] <= mine[i][0]:
-            j += 1
-        else:
+    few, many = (a, b) if a.count <= b.count else (b, a)
+    begin = few.starts + (-apart if few is a else apart)
+    before = np.searchsorted(many.starts, begin - many.length, "right")
+    return bool((np.searchsorted(many.starts, begin + few.length, "left") > before).any())
+
+
+def _teeth(length: int, s: int, n: int, other: int, t: int, m: int, apart: int) -> bool:
+    """One comb of ``n`` pieces every ``s`` bytes, another of ``m`` every ``t``, where ``s`` divides ``t``.
+
+    Piece i of the first and j of the second meet when -other < apart + j t - i s < length: that is a range of j q - i.
+    """
+    low, high = (-other - apart) // s + 1, -((apart - length) // s) - 1
+    if m == 1:
+        return max(low, 1 - n) <= min(high, 0)
+    q = t // s
+    for k in range(max(low, 1 - n), min(high, (m - 1) * q) + 1):
+        if max(0, -(-k // q)) <= min(m - 1, (k + n - 1) // q):
             return True
     return False
-
-
-def _alike(a: Operand, b: Operand) -> bool | None:
-    """Blocks of one matrix: their innermost runs meet in one row, or nowhere. ``None`` when that does not decide."""
-    item = itemsize(a.dtype)
-    low = 1 if a.buffer in ("sbuf", "psum") else 0
-    if not a.strides or a.strides[-1] != 1:
-        return None
-    pitch = min((s for s, n in zip(a.strides[low:-1], a.shape[low:-1], strict=True) if n > 1), default=0) * item
-    length_a, length_b = a.shape[-1] * item, b.shape[-1] * item
-    apart = b.first_byte - a.first_byte
-    if pitch <= 0 or abs(apart) + max(length_a, length_b) > pitch:
-        return None
-    return -length_b < apart < length_a
 
 
 def covers(a: Operand, b: Operand) -> bool:
@@ -128,31 +276,4 @@ def covers(a: Operand, b: Operand) -> bool:
 
 def dense(a: Operand) -> bool:
     """True when the box of an operand holds no byte it does not touch."""
-    touched = itemsize(a.dtype)
-    low = 1 if a.buffer in ("sbuf", "psum") else 0
-    for extent in a.shape[low:]:
-        touched *= extent
-    return touched >= a.end_byte - a.first_byte
-
-
-def runs(a: Operand, most: int = 4096) -> list[tuple[int, int]] | None:
-    """The byte runs of an operand (of one partition on chip), sorted; ``None`` when there are too many."""
-    item = itemsize(a.dtype)
-    low = 1 if a.buffer in ("sbuf", "psum") else 0
-    dims = sorted(
-        ((abs(stride), extent) for extent, stride in zip(a.shape[low:], a.strides[low:], strict=True) if extent > 1)
-    )
-    length = 1
-    while dims and dims[0][0] <= length:
-        stride, extent = dims.pop(0)
-        length = stride * (extent - 1) + length
-    count = 1
-    for _, extent in dims:
-        count *= extent
-    if count > most:
-        return None
-    offsets = [0]
-    for stride, extent in dims:
-        offsets = [o + stride * k for o in offsets for k in range(extent)]
-    begin = a.first_byte
-    return sorted((begin + o * item, begin + (o + length) * item) for o in offsets)
+    return comb(a).touched >= a.end_byte - a.first_byte

@@ -188,7 +188,9 @@ class Report:
         return path
 
 
-def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedule], spills: int = 0) -> Report:
+def make_report(
+    kernel: str, target: Target, cores: int, schedules: list[Schedule], spills: int = 0, left_out: int = 0
+) -> Report:
     """Read a report out of played schedules."""
     time = target.timing
     played = [s for s in schedules if len(s.stream)]
@@ -239,7 +241,7 @@ def make_report(kernel: str, target: Target, cores: int, schedules: list[Schedul
         table_loads=sum(len(s.table_loads) for s in played),
         assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
         uncosted=uncosted,
-        warnings=_warnings(sum(instructions.values()), uncosted, spills),
+        warnings=_warnings(sum(instructions.values()), uncosted, spills, left_out),
         schedules=schedules,
     )
 
@@ -270,7 +272,7 @@ def _speed(name: str, dtype: str, info: dict[str, Any]) -> float:
     return _speed_of(name, dtype, str(info.get("perf_mode", "none")) == "double_row")
 
 
-def _warnings(count: int, uncosted: dict[str, int], spills: int) -> list[str]:
+def _warnings(count: int, uncosted: dict[str, int], spills: int, left_out: int) -> list[str]:
     found = []
     for name, times in sorted(uncosted.items()):
         found.append(f"{name} has no cost law: {times} of them were counted as taking no time.")
@@ -282,5 +284,10 @@ def _warnings(count: int, uncosted: dict[str, int], spills: int) -> list[str]:
     if spills:
         found.append(
             f"Tensors alive together do not fit SBUF: {spills:,} transfers save them to HBM or load them again."
+        )
+    if left_out:
+        found.append(
+            f"{left_out:,} instructions are left out, as the compiler would: broadcasts are read where they arise, and "
+            "what a loop repeats unchanged runs once."
         )
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from trnsim.timing.dma import packet_time
 from trnsim.timing.path import grouped
 
 if TYPE_CHECKING:
@@ -64,6 +65,36 @@ def headline(report: Report) -> str:
     return f"Bound by {what}: {share:.0%} of the critical path."
 
 
+def why(report: Report) -> str:
+    """One sentence on what that time consists of and what would shorten it; empty where there is no general answer."""
+    binds, engines = report.binds, report.engines
+    use = engines.get(binds)
+    issued = sum(u.instructions for name, u in engines.items() if name.startswith("dma."))
+    if use is not None and use.instructions:
+        each = seconds(use.busy_s / use.instructions)
+        said = f"Its {use.instructions:,} instructions take {each} each on average"
+        if binds == "tensor" and report.flops:
+            least = report.flops / (report.peak_flops_per_s * report.cores)
+            return f"{said}; at the peak rate the same products would take {seconds(least)}."
+        return f"{said}; fewer and larger ones, or another engine's share of the work, would shorten it."
+    if binds == "DMA issue" and issued:
+        spent = sum(u.busy_s for name, u in engines.items() if name.startswith("dma.")) / issued
+        return f"Issuing {issued:,} transfers costs {seconds(spent)} each, whatever their size: move more with each."
+    if binds == "DMA bandwidth":
+        moved = report.hbm_read_bytes + report.hbm_written_bytes
+        time = report.target.timing
+        rate = time.dma_engines * time.dma_packet_bytes / packet_time(time.dma_packet_bytes, report.target)
+        return (
+            f"In full packets {amount(moved, 'B')} would take {seconds(moved / rate * 1e-9 / report.cores)}:"
+            " reuse what is on chip, and move rows of 4 KiB or more."
+        )
+    if binds == "latency":
+        return "Instructions wait for one another's results more than they work: give the engines independent work."
+    if binds == "memory":
+        return "Instructions wait for memory to be free: smaller tiles, or fewer alive at once, would let them overlap."
+    return ""
+
+
 def page(report: Report) -> str:
     """The whole report."""
     cores = f" on {report.cores} cores" if report.cores > 1 else ""
@@ -71,6 +102,7 @@ def page(report: Report) -> str:
         f"{report.kernel}, {report.target}{cores}: predicted {seconds(report.total_s)}"
         f" ({seconds(report.active_s)} active, {seconds(report.benchmark_s)} as a benchmark sees it)",
         headline(report),
+        *filter(None, [why(report)]),
         "",
         f"{'':<20}{'busy':>11}{'use':>8}  instructions",
     ]

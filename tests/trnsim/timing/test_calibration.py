@@ -38,6 +38,8 @@ def test_variants_are_ranked_as_hardware_ranks_them(light):
         < _took(light, "matmul, two accumulators", "bf16")
         < _took(light, "matmul, one accumulator", "bf16")
     )
+    assert _took(light, "mamba v2, 4096 channels, S=512") < 0.9 * _took(light, "mamba v1, 4096 channels, S=512")
+    assert _took(light, "mamba v3, 4096 channels, S=1024") < 0.9 * _took(light, "mamba v2, 4096 channels, S=1024")
     for seqlen in (512, 1024, 2048):
         assert _took(light, f"attention fused, S={seqlen}", "bf16") < _took(
             light, f"attention fused, S={seqlen}", "fp32"

@@ -118,3 +118,5 @@ def test_scan():
             state = np.exp(delta[:, t] * a[:, n].astype(np.float64)) * state + delta[:, t] * u[:, t] * b[n, t]
             total[:, t] += c[n, t] * state
     close(run(scan.mamba, delta, u, a, b, c, target="trn1"), total, k=512)
+    close(run(scan.mamba, delta, u, a, b, c, target="trn1", reused=True), total, k=512)
+    close(run(scan.mamba, delta, u, a, b, c, target="trn1", reused=True, columns=128), total, k=512)

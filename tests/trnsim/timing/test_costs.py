@@ -4,7 +4,10 @@ import pytest
 
 import trnsim.collectives
 import trnsim.isa
+import trnsim.language as nl
+from tests.trnsim.timing.kernels import report_of, shaped
 from trnsim import TARGETS
+from trnsim.errors import TrnError
 from trnsim.timing.compute import table_of
 from trnsim.timing.costs import LAWS, Call, Layout, Uncosted, cost_of, itemsize
 from trnsim.timing.dma import DMA_NAMES
@@ -73,6 +76,38 @@ def test_every_instruction_of_the_reference_has_a_law():
         assert names
         missing = [n for n in names if n not in LAWS and n not in DMA_NAMES]
         assert missing == []
+
+
+# of one or two tiles, these say something about them, or make room: no engine works
+_NO_WORK = {"ds", "dynamic_range", "empty_like", "num_programs", "program_id"}
+
+
+def _works(function, count):
+    """Instructions of a language function of ``count`` tiles beyond their loads; ``None`` where it takes none."""
+
+    def kernel(x_hbm):
+        y_hbm = nl.ndarray(x_hbm.shape, dtype=x_hbm.dtype, buffer=nl.shared_hbm)
+        function(*(nl.load(x_hbm) for _ in range(count)))
+        return y_hbm
+
+    try:
+        report = report_of(kernel, shaped(128, 128))
+    except (TrnError, TypeError):
+        return None
+    assert report.uncosted == {}
+    return report.instruction_count - count
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_language_function_that_computes_takes_time():
+    took = {}
+    for name, function in vars(nl).items():
+        if callable(function) and not isinstance(function, type) and not name.startswith("_"):
+            works = [made for made in (_works(function, count) for count in (1, 2)) if made is not None]
+            if works:
+                took[name] = max(works)
+    assert len(took) > 50
+    assert {name for name, work in took.items() if not work} == _NO_WORK
 
 
 def test_an_unknown_instruction_is_named_not_free():

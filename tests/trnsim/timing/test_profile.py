@@ -73,20 +73,76 @@ def test_progress_is_told():
     assert all(done <= total for phase, done, total in seen if phase == "scheduling")
 
 
-@pytest.mark.slow
-def test_profiling_costs_at_most_three_times_plain_simulation():
-    inputs = tuple(np.zeros((128, 2048), np.float32) for _ in range(3))
+def shrinking(x_hbm):
+    """Elimination: every step reads and writes what is right of a column, so that regions overlap all before them."""
+    y_hbm = nl.ndarray(x_hbm.shape, dtype=x_hbm.dtype, buffer=nl.shared_hbm)
+    x_sb = nl.load(x_hbm)
+    for j in range(x_hbm.shape[1] - 1):
+        nisa.tensor_scalar(dst=x_sb[:, j + 1 :], data=x_sb[:, j + 1 :], op0=nl.add, operand0=x_sb[:, j : j + 1])
+    nisa.dma_copy(dst=y_hbm, src=x_sb)
+    return y_hbm
 
-    def clock(run):
-        best = float("inf")
-        for _ in range(3):
+
+def columns(x_hbm):
+    """A tile written column by column: thousands of regions that lie apart."""
+    y_hbm = nl.ndarray(x_hbm.shape, dtype=x_hbm.dtype, buffer=nl.shared_hbm)
+    x_sb = nl.load(x_hbm)
+    y_sb = nl.ndarray(x_hbm.shape, dtype=x_hbm.dtype, buffer=nl.sbuf)
+    for j in range(x_hbm.shape[1]):
+        nisa.tensor_copy(dst=y_sb[:, j : j + 1], src=x_sb[:, j : j + 1])
+    nisa.dma_copy(dst=y_hbm, src=y_sb)
+    return y_hbm
+
+
+def turned(x_hbm):
+    """Rows written to HBM, columns read back: small accesses that all cross each other."""
+    n = x_hbm.shape[1]
+    scratch_hbm = nl.ndarray((n, n), dtype=x_hbm.dtype, buffer=nl.hbm)
+    y_hbm = nl.ndarray((n, n), dtype=x_hbm.dtype, buffer=nl.shared_hbm)
+    x_sb = nl.load(x_hbm)
+    for i in range(0, n, 16):
+        nisa.dma_copy(dst=scratch_hbm[i : i + 16, :], src=x_sb[0:16, :])
+    for j in range(0, n, 16):
+        for k in range(n // 128):
+            part_sb = nl.ndarray((128, 16), dtype=x_hbm.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=part_sb, src=scratch_hbm[k * 128 : (k + 1) * 128, j : j + 16])
+            nisa.dma_copy(dst=y_hbm[k * 128 : (k + 1) * 128, j : j + 16], src=part_sb)
+    return y_hbm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "shapes"),
+    [
+        (attention.fused, [(128, 2048)] * 3),
+        (shrinking, [(128, 512)]),
+    ],
+    ids=["attention", "shrinking"],
+)
+@pytest.mark.parametrize("numerics", [True, False])
+def test_profiling_costs_at_most_three_times_plain_simulation(kernel, shapes, numerics):
+    inputs = [np.zeros(shape, np.float32) for shape in shapes]
+    plain = trnsim.simulate(trnsim.jit(kernel), target="trn2", lint="off")
+    profiled = trnsim.profile(trnsim.jit(kernel), target="trn2", numerics=numerics, lint="off")
+    best = {plain: float("inf"), profiled: float("inf")}
+    for _ in range(3):
+        for run in best:
             begin = time.process_time()
             run(*inputs)
-            best = min(best, time.process_time() - begin)
-        return best
+            best[run] = min(best[run], time.process_time() - begin)
+    assert best[profiled] <= 3 * best[plain]
 
-    plain, profiled = trnsim.simulate(attention.fused, target="trn2"), trnsim.profile(attention.fused, target="trn2")
-    assert clock(profiled) <= 3 * clock(plain)
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "few", "many"), [(columns, 1000, 4000), (turned, 1024, 2048)])
+def test_an_instruction_costs_no_more_among_many(kernel, few, many):
+    def each(n):
+        costed = trnsim.profile(trnsim.jit(kernel), target="trn2", numerics=False, lint="off")
+        begin = time.process_time()
+        _, report = costed(shaped(128, n))
+        return (time.process_time() - begin) / report.instruction_count
+
+    assert min(each(many) for _ in range(3)) <= 2 * min(each(few) for _ in range(3))
 
 
 @pytest.mark.slow

@@ -2,11 +2,11 @@
 
 import itertools
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trnsim.records import Operand
-from trnsim.timing.regions import Overlaps, covers, dense, overlap
+from trnsim.timing.regions import Overlaps, covers, dense, overlap, relation
 
 ITEM = 4
 
@@ -61,6 +61,7 @@ chips = st.builds(
         st.tuples(blocks, blocks), st.tuples(strided, strided), st.tuples(chips, chips), st.tuples(blocks, strided)
     )
 )
+@example((operand(0, (3, 3), (2, 2)), operand(1, (3, 3), (2, 2))))
 def test_overlap_is_exact(pair):
     a, b = pair
     assert overlap(a, b) == bool(touched(a) & touched(b))
@@ -75,12 +76,42 @@ def test_covers_never_claims_too_much(pair):
     assert covers(a, a) == dense(a)
 
 
-@given(st.lists(st.one_of(blocks, strided), min_size=1, max_size=60))
-def test_the_grid_finds_every_overlap(operands):
+@given(st.lists(st.one_of(blocks, strided), min_size=1, max_size=90), st.integers(1, 90))
+def test_the_grid_finds_every_overlap(operands, first):
+    known = Overlaps()
+    for i, o in enumerate(operands[:first]):
+        known.add(i, o)
+    known.of(0, operands[0])
+    for i, o in enumerate(operands[first:], start=first):
+        known.add(i, o)
+    for i, o in enumerate(operands):
+        expected = {j: relation(o, p) for j, p in enumerate(operands) if overlap(o, p)}
+        assert known.of(i, o) == expected
+
+
+combs = st.builds(
+    lambda offset, n, pitch, length: operand(offset, (n, length), (pitch, 1)),
+    st.integers(0, 400), st.integers(1, 9), st.sampled_from([12, 16, 24, 48, 96]), st.integers(1, 12),
+)  # fmt: skip
+
+
+@given(combs, combs)
+def test_combs_of_different_pitch_are_told_apart_exactly(a, b):
+    assert overlap(a, b) == overlap(b, a) == bool(touched(a) & touched(b))
+
+
+def test_a_place_known_only_at_run_time_is_anywhere_in_its_box():
+    row = operand(0, (1, 8), (8, 1))
+    anywhere = row._replace(end_byte=64 * ITEM)
+    assert overlap(anywhere, operand(40, (1, 8), (8, 1)))
+    assert overlap(operand(40, (1, 8), (8, 1)), anywhere)
+    assert not covers(anywhere, row)
+
+
+@given(st.lists(st.one_of(blocks, strided, combs), min_size=70, max_size=90))
+def test_many_regions_are_compared_as_few_are(operands):
     known = Overlaps()
     for i, o in enumerate(operands):
-        known.of(i, o)
-    for i, o in enumerate(operands):
-        found = dict(known.of(i, o))
-        assert set(found) == {j for j, p in enumerate(operands) if i == j or overlap(o, p)}
-        assert all(covered == (i == j or covers(o, operands[j])) for j, covered in found.items())
+        known.add(i, o)
+    o = operands[-1]
+    assert known.of(len(operands) - 1, o) == {j: relation(o, p) for j, p in enumerate(operands) if overlap(o, p)}

@@ -1,6 +1,7 @@
 """What a report says."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.calibration import matmul, searched, streams
 from tests.trnsim.timing.kernels import report_of, shaped, tile, zeroed
 from trnsim.errors import WrongArgument
 from trnsim.timing.costs import LAWS
+from trnsim.timing.show import why
 
 SQUARE = shaped(1024, 1024, dtype=np.float32)
 
@@ -169,3 +171,22 @@ def test_save_refuses_other_suffixes(gemm, tmp_path):
     assert caught.value.rule == "save"
     assert ".pftrace" in str(caught.value)
     assert json.loads(gemm.save(tmp_path / "x.json").read_text())["kernel"] == "hoisted"
+
+
+@pytest.mark.parametrize(
+    ("binds", "says"),
+    [
+        ("tensor", "at the peak rate the same products would take"),
+        ("vector", "fewer and larger ones"),
+        ("DMA issue", "move more with each"),
+        ("DMA bandwidth", "In full packets"),
+        ("latency", "independent work"),
+        ("memory", "fewer alive at once"),
+        ("table loads", ""),
+    ],
+)
+def test_what_binds_is_explained(gemm, binds, says):
+    said = why(replace(gemm, binds=binds))
+    assert says in said
+    assert bool(said) == bool(says)
+    assert said in str(replace(gemm, binds=binds, spent_s={binds: 1.0}))

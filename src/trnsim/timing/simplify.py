@@ -1,0 +1,224 @@
+"""What the compiler leaves out, as published profiles show it.
+
+Two rules. A broadcast that `nl.broadcast_to` makes in PSUM is not copied to SBUF when everybody who reads it can read
+PSUM, where it stays. An instruction that repeats one of the same source line on the same unchanged tensors, into a
+tensor nobody else writes, runs once: that is a loop's invariant. Transfers, and copies somebody wrote, stay as written.
+
+Profiles of the fused Mamba tutorial (trn1) show both. The source has five Vector Engine instructions per state. With
+rows of 8192 four are drawn, each as long as operands in SBUF make it; with rows of 512 the engine is active for 3.07 us
+per state, which is four of them, two with an operand in PSUM.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnsim.memory import PSUM, SBUF
+from trnsim.records import Operand
+from trnsim.timing.costs import cost_of
+from trnsim.timing.stream import Kind, Region, Stream
+
+# instructions whose operands say everything they compute: no constants
+_PURE = frozenset({"tensor_tensor"})
+
+# instructions of the Vector and Scalar Engines that take a whole tile from PSUM
+_READ_PSUM = frozenset(
+    {"tensor_tensor", "tensor_scalar", "tensor_copy", "tensor_reduce", "activation", "activation_reduce"}
+    | {"scalar_tensor_tensor", "tensor_tensor_scan", "bn_stats", "reciprocal"}
+)
+
+
+def simplified(stream: Stream) -> tuple[Stream, int]:
+    """The stream without what the compiler leaves out, and how many instructions that is."""
+    if not any(_repeats(kind) or _forwards(kind) for kind in stream.kinds):
+        return stream, 0
+    work = _Simplifier(stream)
+    work.mark()
+    return (work.rebuilt(), len(work.dropped)) if work.dropped else (stream, 0)
+
+
+def _repeats(kind: Kind) -> bool:
+    call = kind.call
+    pure = call.name in _PURE or (call.name == "memset" and call.info.get("implicit"))
+    return bool(pure) and call.writes[0].buffer == SBUF and not kind.ordered
+
+
+def _forwards(kind: Kind) -> bool:
+    call = kind.call
+    copies = call.name == "tensor_copy" and call.info.get("implicit") and not call.info.get("cast")
+    return bool(copies) and call.reads[0].buffer == PSUM and call.writes[0].buffer == SBUF and not kind.ordered
+
+
+class _Simplifier:
+    """``dropped`` instructions, and for every tensor they made the region that stands for it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.dropped: set[int] = set()
+        self.stands: dict[int, Region] = {}
+        self.readers: dict[int, list[int]] = {}
+        self.writes: dict[int, int] = {}
+        self._named = {index for indices in stream.after for index in indices}
+        self._banks: np.ndarray | None = None
+        self._regions: dict[int, int] = {}
+        self._views: dict[Operand, int] = {}
+        self._kinds: dict[tuple[int, tuple[str, ...]], Kind] = {}
+
+    def mark(self) -> None:
+        """Decide what goes, in program order."""
+        stream, regions = self.stream, self.stream.regions
+        repeats = [_repeats(kind) for kind in stream.kinds]
+        forwards = [_forwards(kind) for kind in stream.kinds]
+        self._count(forwards)
+        version: dict[int, int] = {}
+        first: dict[tuple[object, ...], Region] = {}
+        for i, number in enumerate(stream.kind):
+            if repeats[number] and self._alone(i):
+                made = regions[stream.writes[i][0]]
+                known = first.setdefault(self._key(i, version), made)
+                if known is not made and known.operand == made.operand._replace(key=known.key, uid=known.uid):
+                    self._drop(i, made.uid, known)
+            elif forwards[number] and self._alone(i) and self._stays(i, version):
+                self._drop(i, regions[stream.writes[i][0]].uid, regions[stream.reads[i][0]])
+            for written in stream.writes[i]:
+                uid = regions[written].uid
+                version[uid] = version.get(uid, 0) + 1
+
+    def _count(self, forwards: list[bool]) -> None:
+        """How often every tensor is written, and who reads those that copies make."""
+        stream, regions, count = self.stream, self.stream.regions, self.writes
+        wanted = set()
+        for i, number in enumerate(stream.kind):
+            for written in stream.writes[i]:
+                uid = regions[written].uid
+                count[uid] = count.get(uid, 0) + 1
+            if forwards[number]:
+                wanted.add(regions[stream.writes[i][0]].uid)
+            if wanted:
+                for read in stream.reads[i]:
+                    if regions[read].uid in wanted:
+                        self.readers.setdefault(regions[read].uid, []).append(i)
+
+    def _alone(self, i: int) -> bool:
+        """True when ``i`` makes a tensor of SBUF nobody else writes, the compiler places, and nobody asks for ``i``."""
+        stream = self.stream
+        mine = [stream.regions[number] for number in (*stream.writes[i], *stream.reads[i])]
+        free = all(region.key == region.uid and not region.operand.dynamic for region in mine)
+        asked = stream.after[i] or i in stream.sync or stream.index[i] in self._named
+        return free and not asked and len(stream.writes[i]) == 1 and self.writes[mine[0].uid] == 1
+
+    def _key(self, i: int, version: dict[int, int]) -> tuple[object, ...]:
+        """What ``i`` computes: where it stands, what it reads, and how often that had been written."""
+        stream = self.stream
+        reads = tuple(self._region(number) for number in stream.reads[i])
+        versions = tuple(version.get(stream.regions[number].uid, 0) for number in reads)
+        return stream.kind[i], stream.line[i], reads, versions
+
+    def _stays(self, i: int, version: dict[int, int]) -> bool:
+        """True when every reader of copy ``i`` can read its source, which is whole, unchanged, and has room to stay."""
+        stream = self.stream
+        source = stream.regions[stream.reads[i][0]].operand
+        made = stream.regions[stream.writes[i][0]].operand
+        like = made._replace(key=source.key, uid=source.uid, buffer=PSUM)
+        if like != source or version.get(source.uid, 0) != self.writes[source.uid]:
+            return False
+        users = self.readers.get(made.uid, [])
+        if not users or not all(self._reads_psum(user, made.uid) for user in users):
+            return False
+        banks = self._occupied()
+        need = -(-source.room // stream.target.psum_bank_bytes)
+        span = slice(stream.last[source.uid] + 1, users[-1] + 1)
+        if banks[span].max(initial=0) + need > stream.target.psum_partition_bytes // stream.target.psum_bank_bytes:
+            return False
+        banks[span] += need
+        return True
+
+    def _reads_psum(self, i: int, uid: int) -> bool:
+        """True when ``i`` could read ``uid`` from PSUM, which lends one operand to an instruction."""
+        stream = self.stream
+        call = stream.kinds[stream.kind[i]].call
+        if call.name not in _READ_PSUM or call.engine not in ("vector", "scalar"):
+            return False
+        read = [stream.regions[self._region(number)] for number in stream.reads[i]]
+        mine = [region for region in read if region.uid == uid]
+        others = [region for region in read if region.uid != uid]
+        return len(mine) == 1 and all(region.operand.buffer != PSUM for region in others)
+
+    def _occupied(self) -> np.ndarray:
+        """Banks of PSUM alive at every instruction, in program order."""
+        if self._banks is None:
+            stream = self.stream
+            change = np.zeros(len(stream) + 1, np.int64)
+            seen = set()
+            for i in range(len(stream)):
+                for number in (*stream.writes[i], *stream.reads[i]):
+                    region = stream.regions[number]
+                    if region.operand.buffer == PSUM and region.uid not in seen:
+                        seen.add(region.uid)
+                        room = -(-region.operand.room // stream.target.psum_bank_bytes)
+                        change[i] += room
+                        change[stream.last[region.uid] + 1] -= room
+            self._banks = np.cumsum(change)
+        return self._banks
+
+    def _drop(self, i: int, uid: int, stands: Region) -> None:
+        self.dropped.add(i)
+        self.stands[uid] = stands
+        self._views[stands.operand] = stands.number
+
+    def _region(self, number: int) -> int:
+        """The region that stands for one: the same view of another tensor where its own is not made."""
+        region = self.stream.regions[number]
+        stands = self.stands.get(region.uid)
+        if stands is None:
+            return number
+        made = self._regions.get(number)
+        if made is None:
+            operand = region.operand._replace(key=stands.key, uid=stands.uid, buffer=stands.operand.buffer)
+            made = self._views.setdefault(operand, len(self.stream.regions))
+            if made == len(self.stream.regions):
+                self.stream.regions.append(Region(made, operand, -1))
+            self.stream.regions[made].read = True
+            self._regions[number] = made
+        return made
+
+    def rebuilt(self) -> Stream:
+        """The stream without what was dropped; readers read what stands for it."""
+        old, new = self.stream, Stream(self.stream.target)
+        new.kinds, new.regions, new.lines = old.kinds, old.regions, old.lines
+        for i in range(len(old)):
+            kind = old.kinds[old.kind[i]]
+            if i in self.dropped:
+                kind.count -= 1
+                continue
+            reads = tuple(self._region(number) for number in old.reads[i])
+            if reads != old.reads[i]:
+                kind = self._kind(kind, reads)
+            if i in old.sync:
+                new.sync[len(new)] = old.sync[i]
+            for number in (*reads, *old.writes[i]):
+                new.last[old.regions[number].uid] = len(new)
+            new.kind.append(kind.number)
+            new.line.append(old.line[i])
+            new.reads.append(reads)
+            new.writes.append(old.writes[i])
+            new.index.append(old.index[i])
+            new.after.append(old.after[i])
+        return new
+
+    def _kind(self, kind: Kind, reads: tuple[int, ...]) -> Kind:
+        """``kind`` with its operands where they are read now."""
+        buffers = tuple(self.stream.regions[number].operand.buffer for number in reads)
+        made = self._kinds.get((kind.number, buffers))
+        if made is None:
+            layouts = zip(kind.call.reads, buffers, strict=True)
+            call = kind.call._replace(reads=tuple(layout._replace(buffer=buffer) for layout, buffer in layouts))
+            made = kind
+            if call.reads != kind.call.reads:
+                made = Kind(len(self.stream.kinds), call, cost_of(call, self.stream.target), kind.transfer)
+                self.stream.kinds.append(made)
+            self._kinds[kind.number, buffers] = made
+        if made is not kind:
+            kind.count -= 1
+            made.count += 1
+        return made
