@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import sys
 from collections.abc import Callable
 from types import NoneType
 from typing import Any, ParamSpec, TypeVar
@@ -19,6 +21,12 @@ R = TypeVar("R")
 
 # Types that pass through untouched; a call made of these alone pays for the look-ups and nothing else.
 _NATIVE = frozenset({Tensor, torch.nn.Parameter, float, int, bool, str, complex, NoneType, torch.dtype})
+
+
+class Answer:
+    """Base of dataclasses that hold results: their tensors become NumPy arrays where the operands were."""
+
+    __slots__ = ()
 
 
 def array_function(fn: Callable[P, R]) -> Callable[P, R]:
@@ -41,6 +49,11 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    if spread([*args, *kwargs.values()]):
+        from trnsci.distributed.calls import dispatch
+
+        made: R = dispatch(fn, args, kwargs)
+        return made
     seen: set[type] = set()
     converted = [_to_torch(value, seen) for value in args]
     named = {name: _to_torch(value, seen) for name, value in kwargs.items()}
@@ -54,6 +67,19 @@ def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, An
             out[...] = to_numpy(named["out"])
         return out  # type: ignore[return-value]
     return _to_numpy_nested(result)
+
+
+def spread(values: list[Any], *, layouts: bool = False) -> bool:
+    """Whether an array among values, or in lists of them, is spread over ranks; ``layouts`` count if asked."""
+    # these types exist only in programs that have imported them
+    tensors, parts = (sys.modules.get(name) for name in ("torch.distributed.tensor", "trnsci.distributed.parts"))
+    return (tensors is not None and _contains(tensors.DTensor, values)) or (
+        layouts and parts is not None and _contains(parts.Layout, values)
+    )
+
+
+def _contains(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) or (isinstance(value, list | tuple) and any(_contains(kind, x) for x in value))
 
 
 def _to_torch(value: Any, seen: set[type]) -> Any:
@@ -104,6 +130,10 @@ def _to_numpy_nested(value: Any) -> Any:
         return type(value)(*map(_to_numpy_nested, value))
     if isinstance(value, list | tuple):
         return type(value)(map(_to_numpy_nested, value))
+    if isinstance(value, Answer):
+        fields = dataclasses.fields(value)  # type: ignore[arg-type]
+        made = {field.name: _to_numpy_nested(getattr(value, field.name)) for field in fields}
+        return dataclasses.replace(value, **made)  # type: ignore[type-var]
     return value
 
 

@@ -57,17 +57,23 @@ def floating(op: str, **values: Any) -> torch.dtype:
 
 def same_device(op: str, **values: Tensor) -> None:
     """All tensors live on one device."""
-    devices = {name: value.device for name, value in values.items()}
-    if len(set(devices.values())) > 1:
-        raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
+    first: torch.device | None = None
+    for value in values.values():
+        device = value.device
+        if first is None:
+            first = device
+        elif device != first:
+            devices = {name: value.device for name, value in values.items()}
+            raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
 
 
 def equal(op: str, dimension: str, hint: str = "", **sizes: Any) -> None:
     """All sizes are equal: ``check.equal("gemm", "K", a=3, b=4)`` says that K differs and shows both."""
     first, *rest = sizes.values()
     # Symbolic sizes of traced calls compare but do not hash.
-    if any(size != first for size in rest):
-        raise ArgumentError(op=op, argument=dimension, got=sizes, hint=hint)
+    for size in rest:
+        if size != first:
+            raise ArgumentError(op=op, argument=dimension, got=sizes, hint=hint)
 
 
 def ndim(op: str, at_least: int, **values: Tensor) -> None:
@@ -120,6 +126,8 @@ def broadcast(op: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return what shapes broadcast to under NumPy's rules, or ``None`` where they do not."""
+    if all(shape == shapes[0] for shape in shapes):
+        return tuple(shapes[0]) if shapes else ()
     common = [1] * max([0, *[len(shape) for shape in shapes]])
     for shape in shapes:
         for axis in range(-len(shape), 0):

@@ -105,6 +105,9 @@ NATIVE = _flag_setting(
     "TRNSCI_NATIVE", "Compile the small C helpers of host loops; 0 takes the pure-torch paths.", default=True
 )
 KERNEL_CACHE_COUNT = _count_setting("TRNSCI_KERNEL_CACHE_COUNT", 256, "Compiled kernels kept at most.")
+DISTRIBUTED_TIMEOUT = _count_setting(
+    "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def _library(name: str) -> LibrarySettings:
 LIBRARY_SETTINGS = {name: _library(name) for name in LIBRARIES}
 
 SETTINGS: tuple[Setting[object], ...] = (
-    *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, NATIVE),
+    *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, NATIVE, DISTRIBUTED_TIMEOUT),
     *(
         setting
         for one in LIBRARY_SETTINGS.values()
@@ -149,3 +152,8 @@ SETTINGS: tuple[Setting[object], ...] = (
 def library_settings(name: str) -> LibrarySettings:
     """Return the settings of ``name``, which need not be one of the six (``trnchem``, a user's own library)."""
     return LIBRARY_SETTINGS.get(name) or _library(name)
+
+
+def launched_rank() -> int | None:
+    """The place on this machine that torchrun gave this process, or ``None`` when nothing launched it."""
+    return int(os.environ.get("LOCAL_RANK", "0")) if "RANK" in os.environ else None

@@ -22,6 +22,7 @@ __all__ = [
     "NumericalError",
     "OutOfBounds",
     "Race",
+    "RankFailed",
     "ReadUninitialized",
     "Singular",
     "TrnError",
@@ -139,6 +140,30 @@ class BackendUnavailable(TrnError, RuntimeError):
 
     def _text(self) -> str:
         return _sentences(f"backend {self.backend!r} is not available: {self.reason}", self.how)
+
+
+class RankFailed(TrnError, RuntimeError):
+    """Another rank died, hangs or raised: ``failed``, in ``op``; ``rank`` is the one that says so.
+
+    The process group cannot be used after it; start the program again.
+    """
+
+    op: str
+    failed: int
+    reason: str
+    rank: int
+    waiting_for: str
+
+    def __init__(self, *, op: str, failed: int, reason: str, rank: int, waiting_for: str) -> None:
+        super().__init__(op=op, failed=failed, reason=reason, rank=rank, waiting_for=waiting_for)
+
+    def _text(self) -> str:
+        who = f"rank {self.failed}" if self.failed >= 0 else "the failing rank"
+        return _sentences(
+            f"{self.op}: {who} {self.reason}",
+            f"Rank {self.rank} was waiting for {self.waiting_for}",
+            "Start the program again; what was checkpointed is kept",
+        )
 
 
 def _sentences(*parts: str) -> str:

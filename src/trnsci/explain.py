@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from trnsci import neuron
+from trnsci.arrays import spread
 from trnsci.backends import SCOPE, Scope, entered, settings
 from trnsci.ops import Op, Verdict, find
 from trnsci.plans import CACHE, Plan, Step
@@ -76,18 +77,23 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Plan:
     """Return what a call of a public function or op would do, without doing it.
 
     The function runs on shapes alone, so data that steers its control flow is not seen. Plans are cached by function,
-    by arguments without their data, and by the backends asked for.
+    by arguments without their data, and by the backends asked for. With arrays that are spread over ranks the answer is
+    a `trnsci.distributed.ShardedPlan`, one plan for each rank.
 
     Example:
         >>> print(trnsci.plan(trnblas.gemm, 1.0, a, b))
     """
+    if spread([*args, *kwargs.values()], layouts=True):
+        from trnsci import distributed
+
+        return distributed.plan(function, *args, **kwargs)  # type: ignore[return-value]
     if isinstance(function, Op):
         return function.plan(*args, **kwargs)
     shapes = freeze([_shape_only(value) for value in args])
     named = tuple((name, freeze(_shape_only(value))) for name, value in sorted(kwargs.items()))
 
     def build() -> Plan:
-        recorder = _trace(function, args, kwargs, decides=True)
+        recorder = trace(function, args, kwargs, decides=True)
         return Plan(op=_name(function), steps=tuple(recorder.steps), peak_bytes=recorder.peak)
 
     return CACHE.get((function, shapes, named, settings(), neuron.why_no_device()), build)
@@ -97,7 +103,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     """Return, for every op a call would run, which backends take it and why the others do not."""
     if isinstance(function, Op):
         return Explanation((_explained(function, args, kwargs),))
-    recorder = _trace(function, args, kwargs, decides=False)
+    recorder = trace(function, args, kwargs, decides=False)
     return Explanation(tuple(_explained(find(step.op), thaw(step.args), {}) for step in recorder.steps))
 
 
@@ -107,7 +113,8 @@ def _explained(op: Op[..., Any], args: Any, kwargs: Any) -> CallExplanation:
     return CallExplanation(op.name, operands, verdicts, chosen, reason)
 
 
-def _trace(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, decides: bool) -> Recorder:
+def trace(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, decides: bool) -> Recorder:
+    """Run a function on shapes alone and return what it would have done. Its argument checks run for real."""
     shapes = [_shape_only(value) for value in args]
     named = {name: _shape_only(value) for name, value in kwargs.items()}
     recorder = Recorder(tensors_in([shapes, list(named.values())]), decides=decides)

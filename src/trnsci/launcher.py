@@ -85,19 +85,26 @@ class OnDevice(Launcher):
 
 
 class Predictor(Launcher):
-    """The kernel on the timing model: shapes in, shapes out, seconds added up."""
+    """The kernel on the timing model: shapes in, shapes out, launches and seconds added up, in all and by engine."""
 
     backend = "predictor"
 
     def __init__(self, target: TargetName) -> None:
         super().__init__(target)
+        self.launches = 0
         self.seconds = 0.0
+        self.active = 0.0
+        self.busy: dict[str, float] = {}
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Cost one kernel without its arithmetic."""
         costed = trnsim.profile(_on_grid(simulated(kernel), grid), target=self.target, numerics=False)
         results, report = costed(*tensors, **static)
+        self.launches += 1
         self.seconds += report.total_s
+        self.active += report.active_s
+        for engine, use in report.engines.items():
+            self.busy[engine] = self.busy.get(engine, 0.0) + use.utilisation * report.active_s
         return results
 
 

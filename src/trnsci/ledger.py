@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode, _pop_mode_temporarily
 
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
@@ -34,6 +37,11 @@ class Entry:
         """Predicted seconds on the device, without transfers."""
         return self.step.predicted(target)
 
+    @property
+    def error_bound(self) -> float | None:
+        """Relative error the op guaranteed on the backend that ran; ``None`` where it states none."""
+        return self.step.error_bound
+
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
@@ -43,19 +51,32 @@ class Transfer:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One message exchange between ranks: in which op, of which kind, the bytes received here, and seconds waited."""
+
+    op: str
+    kind: str
+    nbytes: int
+    measured: float
+
+
 class Ledger:
-    """A list of entries and transfers that grows while its block runs."""
+    """Lists of entries, transfers and exchanges that grow while its block runs."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.transfers: list[Transfer] = []
+        self.exchanges: list[Exchange] = []
         self._lock = threading.Lock()
 
-    def record(self, item: Entry | Transfer) -> None:
-        """Append one entry or transfer."""
+    def record(self, item: Entry | Transfer | Exchange) -> None:
+        """Append one entry, transfer or exchange."""
         with self._lock:
             if isinstance(item, Entry):
                 self.entries.append(item)
+            elif isinstance(item, Exchange):
+                self.exchanges.append(item)
             else:
                 self.transfers.append(item)
 
@@ -101,6 +122,10 @@ class Ledger:
                 f"{len(self.transfers)} explicit transfers; in all {quantity(self.bytes_to_device, 'B')} to "
                 f"the device and {quantity(self.bytes_from_device, 'B')} back"
             )
+        if self.exchanges:
+            received = quantity(sum(exchange.nbytes for exchange in self.exchanges), "B")
+            waited = seconds(sum(exchange.measured for exchange in self.exchanges))
+            lines.append(f"{len(self.exchanges)} exchanges with other ranks: {received} received in {waited}")
         return "\n".join(lines)
 
 
@@ -135,6 +160,9 @@ def ledger(*, everywhere: bool = False) -> Iterator[Ledger]:
 
 _depth: ContextVar[int] = ContextVar("trnsci.depth", default=0)
 
+# Modes that time torch's own operators. They would slow an op's operators down, so they are off inside ops.
+WATCHES: list[TorchDispatchMode] = []
+
 
 @contextmanager
 def nested() -> Iterator[int]:
@@ -142,9 +170,21 @@ def nested() -> Iterator[int]:
     depth = _depth.get()
     token = _depth.set(depth + 1)
     try:
-        yield depth
+        with _unwatched():
+            yield depth
     finally:
         _depth.reset(token)
+
+
+def in_op() -> bool:
+    """Whether an op that somebody listens to is running here."""
+    return _depth.get() > 0
+
+
+def _unwatched() -> AbstractContextManager[Any]:
+    if WATCHES and _get_current_dispatch_mode() is WATCHES[-1]:
+        return _pop_mode_temporarily()
+    return nullcontext()
 
 
 def listeners() -> tuple[Ledger, ...]:
@@ -153,7 +193,7 @@ def listeners() -> tuple[Ledger, ...]:
     return (*EVERYWHERE, *scope.ledgers) if scope is not None else tuple(EVERYWHERE)
 
 
-def record(item: Entry | Transfer) -> None:
+def record(item: Entry | Transfer | Exchange) -> None:
     """Tell every listener."""
     for book in listeners():
         book.record(item)

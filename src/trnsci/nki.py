@@ -1,7 +1,8 @@
 """The seam: the one module that imports AWS's ``nki``, and all that kernels import.
 
-Kernels take ``jit``, ``nl``, ``nisa``, the tile sizes and the helpers from here. Where AWS's package is installed they
-are compiled for Trainium; elsewhere the same names come from ``trnsim``. Op files take `launch` from here.
+Kernels take ``jit``, ``nl``, ``nisa``, ``ncc`` (``nki.collectives``), the tile sizes and the helpers from here. Where
+AWS's package is installed they are compiled for Trainium; elsewhere the same names come from ``trnsim``. Op files take
+`launch` from here.
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ if HAS_NKI:
     import nki.isa as nisa
     import nki.language as nl
     from nki import jit
+
+    try:
+        import nki.collectives as ncc
+    except ImportError:
+        # older versions have none, and no use for the kernels that exchange
+        ncc = None
 else:
+    import trnsim.collectives as ncc
     import trnsim.isa as nisa
     import trnsim.language as nl
     from trnsim import jit
@@ -58,6 +66,7 @@ __all__ = [
     "jit",
     "launch",
     "load",
+    "ncc",
     "nisa",
     "nl",
     "require",

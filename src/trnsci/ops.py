@@ -15,7 +15,9 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
+from torch.nn import Parameter
 
 from trnsci import backends, neuron, predict
 from trnsci.backends import SCOPE
@@ -98,6 +100,7 @@ class Op(Generic[P, R]):
         self._pytorch_limits: Limits | None = None
         self._into: Callable[..., Any] | None = None
         self._prediction: Callable[..., Any] | None = None
+        self._bound: Callable[..., float] | None = None
         self._namespace = _namespace(namespace)
         self._namespace.define(stem + (schema or torch.library.infer_schema(fake, mutates_args=())))
         self._namespace.impl(stem, self._execute, "CompositeExplicitAutograd")
@@ -137,6 +140,15 @@ class Op(Generic[P, R]):
         self._prediction = fn
         return fn
 
+    def bound(self, fn: Callable[..., float]) -> Callable[..., float]:
+        """Attach the guaranteed error, ``fn(backend, *args)``; the op's documentation says relative to what."""
+        self._bound = fn
+        return fn
+
+    def error_bound(self, args: tuple[Any, ...], backend: str | None = None) -> float | None:
+        """Return the error guaranteed for a call on a backend, or where it would run; ``None`` where none is stated."""
+        return None if self._bound is None else self._bound(backend or self.decide(args)[0], *args)
+
     def vjp(self, *, saves: Iterable[str] | None = None) -> Callable[[Rule], Rule]:
         """Attach the gradient rule: ``rule(saved, *grads)`` returns gradients by argument name.
 
@@ -159,7 +171,7 @@ class Op(Generic[P, R]):
         return attach
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if is_compiling():
+        if is_compiling() or (dispatch_modes() and _traced(args)):
             return self._registered(*args, **kwargs)
         if self.library.direct and SCOPE.get() is None and not EVERYWHERE and self._pytorch is not None:
             limits = self._pytorch_limits
@@ -331,8 +343,12 @@ def _wants_gradient(args: Iterable[Any]) -> bool:
 
 def _needs_dispatcher(args: Iterable[Any]) -> bool:
     """Whether a kernel call must go through torch's dispatcher: for its gradient, for a tracer, or for lack of data."""
-    watched = torch._C._len_torch_dispatch_stack() > 0
-    return watched or _wants_gradient(args) or any(tensor.is_meta for tensor in tensors_in(args))
+    return dispatch_modes() > 0 or _wants_gradient(args) or any(tensor.is_meta for tensor in tensors_in(args))
+
+
+def _traced(args: Iterable[Any]) -> bool:
+    """Whether a tracer's tensors are among the operands, as in the backward pass of a compiled function."""
+    return any(type(tensor) not in (Tensor, Parameter) for tensor in tensors_in(args))
 
 
 def _transformed() -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from trnsci import config
-from trnsci.specs import tensors_in
+from trnsci.specs import tensors_in, thaw
 
 
 class Cost(NamedTuple):
@@ -41,6 +41,13 @@ class Step:
         from trnsci.predict import device_seconds
 
         return device_seconds(self.op, self.args, target)
+
+    @property
+    def error_bound(self) -> float | None:
+        """Relative error the op guarantees for this call; its documentation says relative to what."""
+        from trnsci.ops import find
+
+        return find(self.op).error_bound(tuple(thaw(self.args)), self.backend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,11 @@ class Plan:
             if parts and len(known) == len(parts):
                 times[target] = sum(known)
         return times
+
+    @property
+    def error_bound(self) -> float | None:
+        """Guaranteed relative error, where the plan is one step that states its own."""
+        return self.steps[0].error_bound if len(self.steps) == 1 else None
 
     @property
     def nbytes(self) -> int:

@@ -7,9 +7,9 @@ import functools
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -37,9 +37,38 @@ class _Predicting:
         return op.predict(*args)
 
 
-@functools.lru_cache(maxsize=8192)
+class Prediction(NamedTuple):
+    """Predicted seconds of an op's kernels: in all, between first and last instruction, and of each engine's work.
+
+    ``programs`` counts the kernels it starts; an implementation that leaves small work to the host starts none.
+    """
+
+    seconds: float
+    active: float
+    busy: Mapping[str, float]
+    programs: int
+
+
 def device_seconds(op: str, args: tuple[Any, ...], target: TargetName) -> float | None:
-    """Predicted seconds of an op's kernels, without dispatch and transfers; ``None`` where none takes the call."""
+    """Predicted seconds of an op's kernels, without dispatch and transfers; ``None`` where none takes the call.
+
+    An implementation that leaves all its work to the host starts no kernel, and nothing is predicted of it.
+    """
+    found = prediction(op, args, target)
+    if found is None or (found.programs == 0 and _works(op, args)):
+        return None
+    return found.seconds
+
+
+def _works(op: str, args: tuple[Any, ...]) -> bool:
+    from trnsci.ops import find
+
+    return find(op).cost(*thaw(args)).flops > 0
+
+
+@functools.lru_cache(maxsize=8192)
+def prediction(op: str, args: tuple[Any, ...], target: TargetName) -> Prediction | None:
+    """What the timing model says of an op's kernels; ``None`` where none takes the call."""
     from trnsci.ops import find
 
     predicting = _Predicting()
@@ -49,7 +78,7 @@ def device_seconds(op: str, args: tuple[Any, ...], target: TargetName) -> float 
             predicting.call(find(op), tuple(thaw(args)))
         except _NoKernel:
             return None
-    return predictor.seconds
+    return Prediction(predictor.seconds, predictor.active, predictor.busy, predictor.launches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +101,15 @@ LINKS: dict[str, Link] = {target: Link(0.67e-3, 0.19e-3 * 1e-6**1.15, 1.15) for 
 
 def offload_seconds(op: str, args: tuple[Any, ...], cost: Cost, target: TargetName) -> float | None:
     """Predicted seconds of a call sent to the device: dispatch, operands that are not resident, kernel, result."""
-    kernel = device_seconds(op, args, target)
-    if kernel is None:
+    kernel, found = device_seconds(op, args, target), prediction(op, args, target)
+    if kernel is None or found is None:
         return None
     specs = list(tensors_in(args))
     moved = sum(spec.nbytes for spec in specs if not spec.resident)
     if not any(spec.resident for spec in specs):
         moved += cost.written
-    return kernel + LINKS[target].seconds(moved)
+    further = max(0, found.programs - 1) * LINKS[target].dispatch
+    return kernel + further + LINKS[target].seconds(moved)
 
 
 def cheaper(op: str, args: tuple[Any, ...], cost: Cost, target: TargetName) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import trnblas
 import trnsci
 from trnsci import Cost, Op, neuron, predict
 from trnsci.neuron import StandIn, stand_in
-from trnsci.predict import Host, Link, device_seconds, host, offload_seconds
+from trnsci.predict import Host, Link, device_seconds, host, offload_seconds, prediction
 from trnsci.specs import TensorSpec
 from trnsci.testing import counting_op
 
@@ -38,7 +38,7 @@ def test_a_prediction_is_positive_grows_and_is_the_same_every_time():
     for target in ("trn1", "trn2", "trn3"):
         assert 0 < small.predicted(target) < large.predicted(target)
     again = small.predicted("trn2")
-    device_seconds.cache_clear()
+    prediction.cache_clear()
     assert small.predicted("trn2") == again
 
 
