@@ -1,0 +1,236 @@
+"""Transforms of spread arrays: by transposition between ranks, and one axis too long for any of them.
+
+A transform needs its axis whole on a rank. Axes that are not cut are transformed where they are; for one that is, the
+cut moves to another axis and back, two exchanges of everyone with everyone. Results have the operand's placement. An
+array with a single axis is transformed as a matrix (four steps), at lengths with no fitting factors by Bluestein.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnfft.arguments import axes_of, axis_of
+from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
+from trnfft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
+from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed.parts import Place
+from trnsci.errors import UnsupportedError
+
+One = Callable[..., Tensor]
+
+
+def _along(team: Team, x: Part, fn: One, axis: int, n: int | None, options: Any) -> Part:
+    """Transform one axis, after moving its cut out of the way."""
+    cut = [where for where, place in enumerate(x.places) if place == axis]
+    if cut:
+        free = [d for d in range(len(x.shape)) if d != axis and d not in x.places]
+        # where every other axis is cut as well, the axis is gathered
+        other = max(free, key=lambda d: x.shape[d]) if free else None
+        moved: list[Place] = [other if where in cut else place for where, place in enumerate(x.places)]
+        x = x.to(team, tuple(moved))
+    local = fn(x.local, n, axis, **options)
+    shape = list(x.shape)
+    shape[axis] = local.shape[axis]
+    return x.with_local(local, shape)
+
+
+def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any, out: Any) -> Part:
+    places = x.places
+    for fn, axis, n in steps:
+        if len(x.shape) == 1 and x.places != (None,) * len(x.places):
+            x = _long(team, x, fn, n, options)
+        else:
+            x = _along(team, x, fn, axis, n, options)
+    x = x.to(team, places)
+    if out is None:
+        return x
+    out.local.copy_(x.to(team, out.places).local)
+    return out
+
+
+def _refuse_plan(op: str, plan: Any) -> None:
+    if plan is not None:
+        raise UnsupportedError(
+            op=op, reasons=[("distributed", "a plan is for one rank's array")], hint="Leave plan= out; parts are cached"
+        )
+
+
+def _attach_one(public: Callable[..., Any], name: str, one: One) -> None:
+    @sharded(public)
+    def run(team: Team, x: Part, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, plan: Any, out: Any) -> Part:
+        _refuse_plan(name, plan)
+        where = axis_of(name, dim, axis, len(x.shape))
+        options = {"norm": norm, "precision": precision}
+        return _transformed(team, x, [(one, where, n)], options, out)
+
+
+def _attach_many(public: Callable[..., Any], name: str, kind: str) -> None:
+    @sharded(public)
+    def run(team: Team, x: Part, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, plan: Any, out: Any) -> Part:
+        _refuse_plan(name, plan)
+        dims, lengths = axes_of(name, s, dim, axes, torch.Size(x.shape))
+        # the length of a halved axis is known only where somebody says it
+        said = [None] * len(dims) if s is None else lengths
+        rest = list(zip(dims[:-1] if kind != "c2c" else dims, said, strict=False))
+        # axes that are whole already go first, while nothing has moved
+        rest.sort(key=lambda pair: pair[0] in x.places)
+        inverse = name.startswith("i")
+        steps = [(ifft if inverse else fft, axis, n) for axis, n in rest]
+        if kind == "r2c":
+            steps.insert(0, (rfft, dims[-1], said[-1]))
+        if kind == "c2r":
+            steps.append((irfft, dims[-1], said[-1]))
+        return _transformed(team, x, steps, {"norm": norm, "precision": precision}, out)
+
+
+for _public, _name, _one in (
+    (fft, "fft", fft),
+    (ifft, "ifft", ifft),
+    (rfft, "rfft", rfft),
+    (irfft, "irfft", irfft),
+    (hfft, "hfft", hfft),
+    (ihfft, "ihfft", ihfft),
+):
+    _attach_one(_public, _name, _one)
+for _public, _name, _kind in (
+    (fftn, "fftn", "c2c"),
+    (fft2, "fft2", "c2c"),
+    (ifftn, "ifftn", "c2c"),
+    (ifft2, "ifft2", "c2c"),
+    (rfftn, "rfftn", "r2c"),
+    (rfft2, "rfft2", "r2c"),
+    (irfftn, "irfftn", "c2r"),
+    (irfft2, "irfft2", "c2r"),
+):
+    _attach_many(_public, _name, _kind)
+
+
+def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
+    """One axis, cut between ranks."""
+    if fn not in (fft, ifft) or (n is not None and n != x.shape[0]) or len(team.shape) > 1:
+        raise UnsupportedError(
+            op=fn.__name__,
+            reasons=[("distributed", "a single axis cut between ranks has fft and ifft, at its own length")],
+            hint="Gather the array, or transform complex data",
+        )
+    length = x.shape[0]
+    x = x if x.dtype.is_complex else x.with_local(x.local + 0j)
+    if fn is ifft:
+        x = x.with_local(x.local.conj().resolve_conj())
+    x = _four_steps(team, x, options) if _rows(length) >= team.size(0) else _bluestein(team, x, options)
+    # both ways were computed without a scale
+    norm = options["norm"] or "backward"
+    scaled = {"backward": fn is ifft, "forward": fn is fft, "ortho": True}[norm]
+    local = x.local.conj().resolve_conj() if fn is ifft else x.local
+    if scaled and length:
+        local = local / (math.sqrt(length) if norm == "ortho" else length)
+    return x.with_local(local)
+
+
+def _rows(length: int) -> int:
+    """The largest divisor up to the square root."""
+    return next((d for d in range(math.isqrt(length), 0, -1) if length % d == 0), 1)
+
+
+def _four_steps(team: Team, x: Part, options: Any) -> Part:
+    """``length = rows * columns``: transform columns, twist, transform rows, transpose."""
+    length = x.shape[0]
+    rows = _rows(length)
+    columns = length // rows
+    plain = {"precision": options["precision"]}
+    matrix = _matrix(team, x, rows, columns).to(team, 1)
+    local = fft(matrix.local, dim=0, **plain)
+    start = chunks(columns, team.size(0))[team.here(0)][0]
+    row = torch.arange(rows, device=local.device)[:, None]
+    column = torch.arange(start, start + local.shape[1], device=local.device)[None, :]
+    local = local * _roots(row * column, length, local.dtype)
+    matrix = matrix.with_local(local).to(team, 0)
+    matrix = matrix.with_local(fft(matrix.local, dim=1, **plain)).to(team, 1)
+    # element [k1, k2] is the spectrum at k1 + rows * k2
+    turned = matrix.transposed()
+    return _line(team, turned.with_local(turned.local.contiguous()))
+
+
+def _roots(index: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """``exp(-2 pi i index / length)``, the index reduced in integers first."""
+    angle = (index % length).double() * (-2 * math.pi / length)
+    return torch.polar(torch.ones_like(angle), angle).to(dtype)
+
+
+def _bluestein(team: Team, x: Part, options: Any) -> Part:
+    """A transform of any length as a convolution of a length with good factors."""
+    length = x.shape[0]
+    if length < 2:
+        return x
+    padded = 1 << (2 * length - 2).bit_length()
+    ranks, here = team.size(0), team.here(0)
+    start, size = chunks(length, ranks)[here]
+
+    def chirp(index: Tensor) -> Tensor:
+        return _roots(index * index, 2 * length, x.dtype)
+
+    own = torch.arange(start, start + size, device=x.local.device)
+    wave = x.with_local(x.local * chirp(own))
+    wide = _recut(team, wave, padded)
+    at, width = chunks(padded, ranks)[here]
+    where = torch.arange(at, at + width, device=x.local.device)
+    distance = torch.minimum(where, padded - where)
+    # the kernel runs both ways round the circle; between them it is zero
+    kernel = torch.where(distance < length, chirp(distance).conj().resolve_conj(), torch.zeros((), dtype=x.dtype))
+    spectrum = _four_steps(team, wide, options)
+    filtered = spectrum.local * _four_steps(team, wide.with_local(kernel), options).local
+    back = _four_steps(team, spectrum.with_local(filtered.conj().resolve_conj()), options)
+    line = _recut(team, back.with_local(back.local.conj().resolve_conj() / padded), length)
+    return line.with_local(line.local * chirp(own))
+
+
+def _recut(team: Team, x: Part, length: int) -> Part:
+    """A line cut for another length: shortened, or longer with zeros at its end."""
+    return _ranges(team, x, [range(s, s + n) for s, n in chunks(length, team.size(0))], (length,))
+
+
+def _matrix(team: Team, x: Part, rows: int, columns: int) -> Part:
+    """A line as a matrix cut along its rows."""
+    wanted = [range(s * columns, (s + n) * columns) for s, n in chunks(rows, team.size(0))]
+    made = _ranges(team, x, wanted, (rows * columns,))
+    return made.with_local(made.local.reshape(-1, columns), (rows, columns), (0,))
+
+
+def _line(team: Team, x: Part) -> Part:
+    """The inverse of `_matrix`."""
+    rows, columns = x.shape
+    held = [range(s * columns, (s + n) * columns) for s, n in chunks(rows, team.size(0))]
+    wanted = [range(s, s + n) for s, n in chunks(rows * columns, team.size(0))]
+    flat = x.with_local(x.local.reshape(-1), (rows * columns,), (0,))
+    return _ranges(team, flat, wanted, (rows * columns,), held)
+
+
+def _ranges(
+    team: Team, x: Part, wanted: Sequence[range], shape: tuple[int, ...], held: Sequence[range] | None = None
+) -> Part:
+    """Exchange a line so that every rank holds its wanted range; what nobody holds is zero."""
+    ranks, here = team.size(0), team.here(0)
+    held = held or [range(s, s + n) for s, n in chunks(x.shape[0], ranks)]
+    if list(held) == list(wanted):
+        return x.with_local(x.local, shape)
+
+    def common(a: range, b: range) -> range:
+        return range(max(a.start, b.start), max(max(a.start, b.start), min(a.stop, b.stop)))
+
+    pieces = []
+    for want in wanted:
+        shared = common(held[here], want)
+        first = shared.start - held[here].start if len(shared) else 0
+        pieces.append(x.local[first : first + len(shared)])
+    shapes = [(len(common(have, wanted[here])),) for have in held]
+    local = x.local.new_zeros(len(wanted[here]))
+    for have, piece in zip(held, team.all_to_all(0, pieces, shapes), strict=True):
+        shared = common(have, wanted[here])
+        if len(shared):
+            local[shared.start - wanted[here].start : shared.stop - wanted[here].start] = piece
+    return x.with_local(local, shape)

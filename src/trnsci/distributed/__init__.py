@@ -1,0 +1,37 @@
+"""Beyond one chip: the same calls on arrays that are spread over ranks.
+
+``torch.distributed`` is the engine (gloo on CPUs, nccl on GPUs, Neuron's on Trainium) and ``DTensor`` the array. A
+public function called with DTensors runs its sharded algorithm; one that has none says so.
+
+| name | what it does |
+|---|---|
+| `mesh` | arrange the ranks in a grid, starting ``torch.distributed`` when nobody has |
+| `shard`, `gather` | spread a tensor over a mesh; bring it back |
+| `Layout` | a spread array without its data, to plan with |
+| `plan` | work, memory, messages and volume of every rank, and predicted time |
+| `sharded` | attach a sharded algorithm to a public function |
+| `Team`, `Part` | what such an algorithm is written with |
+"""
+
+from trnsci.distributed.calls import sharded
+from trnsci.distributed.parts import Layout, Part, chunk, chunks, traffic
+from trnsci.distributed.plans import RankPlan, ShardedPlan, plan
+from trnsci.distributed.team import Team
+from trnsci.distributed.world import gather, leave, mesh, shard
+
+__all__ = [
+    "Layout",
+    "Part",
+    "RankPlan",
+    "ShardedPlan",
+    "Team",
+    "chunk",
+    "chunks",
+    "gather",
+    "leave",
+    "mesh",
+    "plan",
+    "shard",
+    "sharded",
+    "traffic",
+]

@@ -1,0 +1,241 @@
+"""The ranks of one call: who this one is, and the four ways data moves between them, counted."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from trnsci.distributed.world import World
+from trnsci.ledger import Exchange, record
+
+Wait = Callable[[], Tensor]
+
+# PyTorch renamed it between the versions we run on
+_gather_into: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+class Crossing(NamedTuple):
+    """An exchange as a rank's link sees it.
+
+    Attributes:
+        kind: ``all_gather``, ``all_to_all`` or ``broadcast``.
+        ranks: how many take part.
+        reach: ranks from the first to the last of them, counted along the whole mesh.
+        nbytes: what comes or what goes, whichever is more.
+    """
+
+    kind: str
+    ranks: int
+    reach: int
+    nbytes: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """Messages and bytes one rank received, and the exchanges it took part in."""
+
+    messages: int = 0
+    volume: int = 0
+    exchanges: tuple[Crossing, ...] = ()
+
+
+class Team:
+    """A mesh as an algorithm sees it: the grid's shape, this rank's coordinate, and exchanges along an axis.
+
+    The base class moves nothing and counts everything, on tensors without data: planning runs an algorithm with it.
+    Parts may differ in size; gathered ones travel padded to the largest, which is what the counts say.
+    """
+
+    def __init__(self, op: str, shape: Sequence[int], coordinate: Sequence[int], device: torch.device) -> None:
+        self.op, self.shape, self.coordinate, self.device = op, tuple(shape), tuple(coordinate), device
+        self.tally = Tally()
+
+    def size(self, axis: int) -> int:
+        """Ranks along an axis of the grid."""
+        return self.shape[axis]
+
+    def here(self, axis: int) -> int:
+        """This rank's place along an axis."""
+        return self.coordinate[axis]
+
+    def _count(self, kind: str, axis: int, messages: int, received: int, crossed: int) -> None:
+        reach = self.size(axis) * math.prod(self.shape[axis + 1 :])
+        self.tally.messages += messages
+        self.tally.volume += received
+        self.tally.exchanges += (Crossing(kind, self.size(axis), reach, crossed),)
+
+    def all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Return every rank's tensor, in order; ``shapes`` are theirs."""
+        if self.size(axis) == 1:
+            return [tensor]
+        width = max(_nbytes(shape, tensor.dtype) for shape in shapes)
+        others = self.size(axis) - 1
+        self._count("all_gather", axis, others if width else 0, others * width, others * width)
+        return self._all_gather(axis, tensor, shapes, width) if width else [tensor.new_empty(s) for s in shapes]
+
+    def all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Send ``pieces[r]`` to rank r; return what each rank sent here, whose shapes are ``shapes``."""
+        if self.size(axis) == 1:
+            return list(pieces)
+        dtype, here = pieces[0].dtype, self.here(axis)
+        sizes = [_nbytes(shape, dtype) for shape in shapes]
+        others = [size for rank, size in enumerate(sizes) if rank != here and size]
+        leaving = sum(piece.nbytes for rank, piece in enumerate(pieces) if rank != here)
+        self._count("all_to_all", axis, len(others), sum(others), max(sum(others), leaving))
+        return self._all_to_all(axis, pieces, shapes, sizes)
+
+    def broadcast(
+        self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
+    ) -> Wait:
+        """Start sending ``tensor`` from rank ``source`` to all; call what is returned to wait for it."""
+        if self.size(axis) == 1:
+            assert tensor is not None
+            return lambda: tensor
+        nbytes = _nbytes(shape, dtype)
+        away = self.here(axis) != source
+        self._count("broadcast", axis, int(away), away * nbytes, nbytes)
+        if nbytes == 0:
+            return lambda: torch.empty(shape, dtype=dtype, device=self.device)
+        return self._broadcast(axis, tensor, shape, dtype, source)
+
+    def reduce_scatter(self, axis: int, pieces: Sequence[Tensor]) -> Tensor:
+        """Return the sum over ranks of ``pieces[here]``, added in the order of ranks: the same bits every time."""
+        mine = pieces[self.here(axis)]
+        received = self.all_to_all(axis, pieces, [mine.shape] * self.size(axis))
+        total = received[0].clone() if len(received) > 1 else received[0]
+        for piece in received[1:]:
+            total += piece
+        return total
+
+    def all_reduce(self, axis: int, tensor: Tensor) -> Tensor:
+        """Return the sum over ranks, the same bits on each."""
+        ranks = self.size(axis)
+        if ranks == 1:
+            return tensor
+        pieces = list(torch.tensor_split(tensor.reshape(-1), ranks))
+        mine = self.reduce_scatter(axis, pieces)
+        parts = self.all_gather(axis, mine, [piece.shape for piece in pieces])
+        return torch.cat(parts).reshape(tensor.shape)
+
+    def _all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]], width: int) -> list[Tensor]:
+        return [tensor.new_empty(shape) for shape in shapes]
+
+    def _all_to_all(
+        self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]], sizes: Sequence[int]
+    ) -> list[Tensor]:
+        return [pieces[0].new_empty(shape) for shape in shapes]
+
+    def _broadcast(
+        self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
+    ) -> Wait:
+        made = torch.empty(shape, dtype=dtype, device=self.device) if tensor is None else tensor.contiguous()
+        return lambda: made
+
+
+class LiveTeam(Team):
+    """A team that moves data, through ``torch.distributed``'s own collectives."""
+
+    def __init__(self, op: str, mesh: DeviceMesh, world: World) -> None:
+        coordinate = mesh.get_coordinate() or ()
+        own = f"cuda:{torch.cuda.current_device()}" if mesh.device_type == "cuda" else mesh.device_type
+        super().__init__(op, tuple(mesh.shape), tuple(coordinate), torch.device(own))
+        self.mesh, self.world = mesh, world
+
+    def _group(self, axis: int) -> Any:
+        return self.mesh.get_group(axis)
+
+    def _all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]], width: int) -> list[Tensor]:
+        ranks = self.size(axis)
+        received = torch.empty(ranks * width, dtype=torch.uint8, device=self.device)
+        sent = _padded(tensor, width)
+        work = _gather_into(received, sent, group=self._group(axis), async_op=True)
+        self._finish(work, "all_gather", (ranks - 1) * width)
+        rows = received.view(ranks, width)
+        return [_unpadded(row, shape, tensor.dtype) for row, shape in zip(rows, shapes, strict=True)]
+
+    def _all_to_all(
+        self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]], sizes: Sequence[int]
+    ) -> list[Tensor]:
+        sent = torch.cat([_bytes(piece) for piece in pieces])
+        received = torch.empty(sum(sizes), dtype=torch.uint8, device=self.device)
+        leaving = [piece.nbytes for piece in pieces]
+        work = dist.all_to_all_single(received, sent, list(sizes), leaving, group=self._group(axis), async_op=True)
+        self._finish(work, "all_to_all", sum(sizes) - sizes[self.here(axis)])
+        rows = received.split(list(sizes))
+        return [_unpadded(row, shape, pieces[0].dtype) for row, shape in zip(rows, shapes, strict=True)]
+
+    def _broadcast(
+        self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
+    ) -> Wait:
+        if self.here(axis) == source:
+            assert tensor is not None
+            made = tensor.contiguous()
+        else:
+            made = torch.empty(tuple(shape), dtype=dtype, device=self.device)
+        group = self._group(axis)
+        root = dist.get_global_rank(group, source)
+        work = dist.broadcast(_bytes(made), root, group=group, async_op=True)
+        received = 0 if self.here(axis) == source else made.nbytes
+
+        def wait() -> Tensor:
+            self._finish(work, "broadcast", received)
+            return made
+
+        return wait
+
+    def _finish(self, work: Any, kind: str, nbytes: int) -> None:
+        """Wait for an exchange, watching the clock and what other ranks say."""
+        start = time.monotonic()
+        deadline = start + self.world.timeout
+        pause, next_look = 20e-6, start + 0.25
+        while not work.is_completed():
+            time.sleep(pause)
+            pause = min(1.5 * pause, 2e-3)
+            now = time.monotonic()
+            if now > deadline:
+                raise self.world.failure(kind)
+            if now > next_look:
+                next_look = now + 0.25
+                if self.world.fault() is not None:
+                    # what was sent before the fault may still arrive, and then this rank finds the same fault itself
+                    deadline = min(deadline, now + 1.0)
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise self.world.failure(kind) from error
+        record(Exchange(self.op, kind, nbytes, time.monotonic() - start))
+
+
+def _nbytes(shape: Sequence[int], dtype: torch.dtype) -> int:
+    count = dtype.itemsize
+    for size in shape:
+        count *= size
+    return count
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    if flat.stride() != (1,):
+        # a single element is contiguous whatever its stride, but has no view as bytes
+        flat = flat.new_empty(flat.shape).copy_(flat)
+    return (torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).view(torch.uint8)
+
+
+def _padded(tensor: Tensor, width: int) -> Tensor:
+    data = _bytes(tensor)
+    return data if data.numel() == width else torch.nn.functional.pad(data, (0, width - data.numel()))
+
+
+def _unpadded(row: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    used = row[: _nbytes(shape, dtype)]
+    if used.storage_offset() % dtype.itemsize:
+        used = used.clone()
+    return used.view(dtype).reshape(tuple(shape))

@@ -1,0 +1,116 @@
+"""Products of a sparse matrix cut along its rows with spread dense ones: `spmm` and `spmv`.
+
+The matrix comes from `trnsparse.shard_rows`. The dense operand is taken in any placement and brought to a cut along K;
+from there each rank receives the rows its own rows touch, and no others. Results are cut along M over the first axis
+of the mesh; what another axis of the mesh cuts (columns, batches) stays cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed.parts import Places
+from trnsci.errors import ArgumentError, UnsupportedError
+from trnsparse.arguments import operation
+from trnsparse.csr import CSRMatrix
+from trnsparse.rows import RowSharded, sizes_of
+from trnsparse.spmm import spmm, spmv
+
+
+def _check(public: Any, a: Any, b: Tensor, **options: Any) -> None:
+    """The function's own checks, on a matrix of the whole shape and no entries."""
+    op = public.__name__
+    if not isinstance(a, RowSharded):
+        raise ArgumentError(
+            op=op,
+            argument="a",
+            got=type(a).__name__,
+            expected="rows of a matrix cut between ranks, because the other operand is spread",
+            hint="Cut it with trnsparse.shard_rows(matrix, mesh)",
+        )
+    if operation(op, options["trans"]) != "n":
+        raise UnsupportedError(
+            op=op,
+            reasons=[("distributed", f"trans is {options['trans']!r}, and a matrix cut along rows has no transpose")],
+            hint="Cut the transpose: trnsparse.shard_rows(matrix.T, mesh)",
+        )
+
+    def index(count: int) -> Tensor:
+        return torch.empty(count, dtype=torch.int64, device="meta")
+
+    indices = {"indptr": index(a.shape[0] + 1), "indices": index(0)}
+    if options.get("format") in ("auto", "csr", "bsr", "dense"):
+        # each rank converts its own rows, for which there is nothing here to convert
+        options["format"] = "stored"
+    public(CSRMatrix._rebuilt(indices, torch.empty(0, dtype=a.dtype, device="meta"), a.shape), b, **options)
+
+
+@sharded(spmm, check=lambda a, b, **options: _check(spmm, a, b, **options))
+def _spmm(team: Team, a: RowSharded, b: Part, c: Part | None, trans: Any, out: Part | None, **options: Any) -> Part:
+    _one_mesh("spmm", team, a)
+    axis = len(b.shape) - 2
+    needed = _needed(team, a, b, axis)
+    places: Places = (axis, *needed.places[1:])
+    shape = (*b.shape[:-2], a.shape[0], b.shape[-1])
+    addend = None if c is None else c.to(team, places).local
+    made = b.with_local(spmm(a.local, needed.local, c=addend, **options), shape, places)
+    return _written(team, made, out)
+
+
+@sharded(spmv, check=lambda a, x, **options: _check(spmv, a, x, **options))
+def _spmv(team: Team, a: RowSharded, x: Part, y: Part | None, trans: Any, out: Part | None, **options: Any) -> Part:
+    _one_mesh("spmv", team, a)
+    axis = len(x.shape) - 1
+    needed = _needed(team, a, x, axis)
+    places: Places = (axis, *needed.places[1:])
+    shape = (*x.shape[:-1], a.shape[0])
+    addend = None if y is None else y.to(team, places).local
+    made = x.with_local(spmv(a.local, needed.local, y=addend, **options), shape, places)
+    return _written(team, made, out)
+
+
+def _one_mesh(op: str, team: Team, a: RowSharded) -> None:
+    mesh = getattr(team, "mesh", None)
+    if sizes_of(a.mesh) != team.shape or (mesh is not None and a.mesh != mesh):
+        raise ArgumentError(op=op, argument="mesh", got={"a": a.mesh, "b": mesh or team.shape}, hint="Use one mesh")
+
+
+def _needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
+    """The rows of the dense operand that this rank's rows touch, in order."""
+    mine = a.touched[team.here(0)]
+    # what the other axes of the mesh cut stays cut, K excepted
+    others = tuple(place if isinstance(place, int) and place != axis else None for place in b.places[1:])
+    if b.places == (None, *others):
+        return b.with_local(_picked(b.local, axis, mine), places=(None, *others))
+    b = b.to(team, (axis, *others))
+    cuts = chunks(b.shape[axis], team.size(0))
+    start, size = cuts[team.here(0)]
+
+    def among(columns: Tensor, start: int, size: int) -> Tensor:
+        return columns[(columns >= start) & (columns < start + size)]
+
+    pieces = [_picked(b.local, axis, among(columns, start, size) - start) for columns in a.touched]
+    shapes = []
+    for first, length in cuts:
+        shape = list(b.local.shape)
+        shape[axis] = among(mine, first, length).numel()
+        shapes.append(shape)
+    # ranks hold rising rows, so one after the other is the order of the columns
+    return b.with_local(torch.cat(team.all_to_all(0, pieces, shapes), axis), places=(None, *others))
+
+
+def _picked(x: Tensor, axis: int, places: Tensor) -> Tensor:
+    if x.is_meta:
+        return x.new_empty((*x.shape[:axis], places.numel(), *x.shape[axis + 1 :]))
+    return x.index_select(axis, places)
+
+
+def _written(team: Team, made: Part, out: Part | None) -> Part:
+    if out is None:
+        return made
+    out.local.copy_(made.to(team, out.places).local)
+    return out

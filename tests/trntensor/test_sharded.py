@@ -1,0 +1,134 @@
+"""einsum on spread arrays against numpy.einsum in float64: every equation family, placement and number of ranks."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+import trntensor
+from trnsci import distributed
+from trnsci.distributed import Layout
+
+EQUATIONS = (
+    ("ij,jk->ik", (5, 6), (6, 4)),
+    ("ij,jk->ki", (5, 6), (6, 4)),
+    ("bij,bjk->bik", (3, 4, 5), (3, 5, 2)),
+    ("bij,bjk->kbi", (3, 4, 5), (3, 5, 2)),
+    ("ij,ij->", (5, 6), (5, 6)),
+    ("i,j->ij", (5,), (4,)),
+    ("ijk->ki", (3, 4, 5)),
+    ("ijk->j", (3, 4, 5)),
+    ("ii,ij->j", (4, 4), (4, 3)),
+    ("iap,jbp->ijab", (3, 4, 6), (2, 5, 6)),
+    ("...ij,...jk", (2, 3, 4), (4, 5)),
+    ("ij,kj->ik", (4, 1), (3, 6)),
+    ("ij,jk,kl,lm->im", (4, 5), (5, 6), (6, 3), (3, 4)),
+    ("pqrs,pi,qj->ijrs", (3, 4, 3, 2), (3, 2), (4, 3)),
+)
+
+
+def _data(shape, seed, dtype=torch.float64):
+    real = torch.from_numpy(np.random.default_rng(seed).standard_normal((2, *shape)))
+    return torch.complex(*real).to(dtype) if dtype.is_complex else real[0].to(dtype)
+
+
+def _einsum(mesh_shape, equation, shapes, places, options):
+    mesh = distributed.mesh(*mesh_shape)
+    spread = [distributed.shard(_data(s, i), mesh, *p) for i, (s, p) in enumerate(zip(shapes, places, strict=True))]
+    return distributed.gather(trntensor.einsum(equation, *spread, **options)).numpy()
+
+
+def _exact(equation, shapes):
+    arrays = [_data(shape, i).numpy() for i, shape in enumerate(shapes)]
+    exact = np.einsum(equation, *arrays)
+    # the bound of the op: one rounding per term and per step, with room for the sums between ranks
+    terms = sum(array.size for array in arrays)
+    return exact, terms * 2**-53 * np.einsum(equation, *map(abs, arrays))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_equations(ranks, size):
+    for equation, *shapes in EQUATIONS:
+        exact, bound = _exact(equation, shapes)
+        for shift in (0, 1, None):
+            places = [(None if shift is None else (i + shift) % len(s),) for i, s in enumerate(shapes)]
+            for got in ranks(size).run(_einsum, (size,), equation, shapes, places, {}):
+                assert got.shape == exact.shape
+                assert np.all(abs(got - exact) <= bound), (equation, places)
+
+
+def test_on_a_grid(ranks):
+    for equation, *shapes in EQUATIONS[:10]:
+        exact, bound = _exact(equation, shapes)
+        places = [(0, 1 if len(s) > 1 else None) for s in shapes]
+        for got in ranks(4).run(_einsum, (2, 2), equation, shapes, places, {"alpha": 2.0}):
+            assert np.all(abs(got - 2 * exact) <= 2 * bound), equation
+
+
+def _added(place):
+    mesh = distributed.mesh()
+    a, b, c = _data((5, 6), 0), _data((6, 4), 1), _data((5, 4), 2)
+    spread = [distributed.shard(x, mesh, place) for x in (a, b, c)]
+    out = distributed.shard(torch.zeros(5, 4, dtype=torch.float64), mesh, 1)
+    trntensor.einsum("ij,jk->ik", spread[0], spread[1], alpha=2.0, beta=0.5, c=spread[2], out=out)
+    return distributed.gather(out).numpy()
+
+
+def test_alpha_beta_c_and_out(ranks):
+    a, b, c = _data((5, 6), 0), _data((6, 4), 1), _data((5, 4), 2)
+    for got in ranks(3).run(_added, 0):
+        assert np.allclose(got, 2 * (a @ b).numpy() + 0.5 * c.numpy(), rtol=1e-13, atol=1e-13)
+
+
+def _gradients(equation, shapes, places, dtype):
+    mesh = distributed.mesh()
+    spread = [
+        distributed.shard(_data(s, i, dtype), mesh, p).requires_grad_()
+        for i, (s, p) in enumerate(zip(shapes, places, strict=True))
+    ]
+    made = trntensor.einsum(equation, *spread, alpha=1.5)
+    weight = distributed.shard(_data(tuple(made.shape), 9, dtype), mesh, None).redistribute(mesh, made.placements)
+    made.backward(weight)
+    return [distributed.gather(x.grad).resolve_conj().numpy() for x in spread]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_gradients(ranks, dtype):
+    for equation, shapes in (("ij,jk->ki", ((5, 6), (6, 4))), ("iap,jbp,j->iab", ((3, 4, 6), (2, 5, 6), (2,)))):
+        tensors = [_data(s, i, dtype).requires_grad_() for i, s in enumerate(shapes)]
+        made = 1.5 * torch.einsum(equation, *tensors)
+        made.backward(_data(tuple(made.shape), 9, dtype))
+        for places in itertools.islice(itertools.product((0, None), repeat=len(shapes)), 3):
+            for found in ranks(2).run(_gradients, equation, shapes, places, dtype):
+                for grad, x in zip(found, tensors, strict=True):
+                    assert np.allclose(grad, x.grad.resolve_conj().numpy(), rtol=1e-12, atol=1e-12)
+
+
+def _diagonal_gradient():
+    mesh = distributed.mesh()
+    a = distributed.shard(_data((4, 4), 0), mesh, 0).requires_grad_()
+    trntensor.einsum("ii,ij->j", a, a).sum().backward()
+
+
+def test_a_gradient_that_is_missing_says_so(ranks):
+    with pytest.raises(Exception, match="diagonals") as caught:
+        ranks(2).run(_diagonal_gradient)
+    assert isinstance(caught.value.errors[0], trnsci.UnsupportedError)
+
+
+def test_plans_choose_by_what_moves():
+    def volume(equation, *operands):
+        return distributed.plan(trntensor.einsum, equation, *operands).volume
+
+    def layout(shape, place):
+        return Layout(shape, torch.float32, (4,), (place,))
+
+    tall, small = (100_000, 64), (64, 64)
+    # rows of a tall matrix stay where they are
+    assert volume("ij,jk->ik", layout(tall, 0), layout(small, None)) == 0
+    # a sum over the long label moves only the small result
+    assert volume("ij,ik->jk", layout(tall, 0), layout(tall, 0)) == 3 * 16 * 64 * 4
+    # both are cut already along the batch
+    assert volume("bij,bjk->bik", layout((8, 64, 64), 0), layout((8, 64, 64), 0)) == 0
