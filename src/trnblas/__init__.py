@@ -10,10 +10,11 @@
 | `gemm` `grouped_gemm` `symm` `hemm` `syrk` `herk` `syr2k` `her2k` `syrkx` `trmm` `trsm` | matrices |
 | `geam` `dgmm` | CUDA's extensions: sums of matrices, diagonal factors |
 | `mp2_energy` `mp2_pairs` | the fused MP2 correlation energy |
-| `Epilogue`, `error_bound` | what follows a product in its kernel; what a precision guarantees |
+| `Epilogue` | what follows a product in its kernel |
+| `error_bound`, `Achieved` | what a precision guarantees; a result with what was achieved |
 """
 
-from trnblas.accuracy import error_bound
+from trnblas.accuracy import Achieved, error_bound
 from trnblas.axpy import axpy, copy, scal, swap
 from trnblas.banded import gbmv, hbmv, sbmv, tbmv, tbsv
 from trnblas.dgmm import dgmm, geam
@@ -37,6 +38,7 @@ set_backend, get_backend = library_functions("trnblas")
 
 __all__ = [
     "HAS_NKI",
+    "Achieved",
     "Epilogue",
     "asum",
     "axpy",

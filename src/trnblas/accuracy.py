@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import torch
+from torch import Tensor
 
 from trnsci import ArgumentError
 from trnsci.precision import PRECISIONS, Precision, resolve
@@ -44,18 +48,81 @@ def error_bound(k: int, dtype: torch.dtype, precision: Precision | None = None) 
     return factor * terms * double / (1 - terms * double) + (stored if stored > double else 0.0)
 
 
-def policy_for(op: str, target: float, k: int, dtype: torch.dtype) -> Precision:
-    """Return the cheapest policy whose guaranteed error is at most ``target``."""
+def dot_bound(n: int, dtype: torch.dtype, precision: Precision | None = None) -> float:
+    """Return the guaranteed error of a dot product of ``n`` terms, relative to ``|x| . |y|``.
+
+    It is `error_bound`, except that compensated sums double the precision of the dtype they run in, and no more.
+
+    Example:
+        >>> dot_bound(1000, torch.float32, "compensated") < 1e-7
+        True
+    """
+    policy = resolve("dot_bound", precision, dtype)
+    if policy != "compensated":
+        return error_bound(n, dtype, policy)
+    terms, factor = (2 * n + 3, 2**0.5) if dtype.is_complex else (n + 2, 1.0)
+    unit = min(_ROUNDOFF[dtype], 2.0**-24)
+    doubled = terms * unit / (1 - terms * unit)
+    return factor * (unit + doubled * doubled) + (_ROUNDOFF[dtype] if _ROUNDOFF[dtype] > unit else 0.0)
+
+
+class Achieved(NamedTuple):
+    """What ``return_error=True`` returns: the result, and the relative error guaranteed where it was computed."""
+
+    result: Any
+    error_bound: float
+
+
+def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:
+    """The result, or with it what was achieved. Annotated as most calls use it."""
+    if not wanted:
+        return result
+    assert bound is not None
+    return Achieved(result, bound)  # type: ignore[return-value]
+
+
+def cheapest_first(dtype: torch.dtype) -> tuple[Precision, ...]:
+    """Policies in order of cost: of float64, error-free transformations cost more than float64 itself."""
+    double = dtype in (torch.float64, torch.complex128)
+    return ("fast", "fp32", "fp64", "compensated") if double else PRECISIONS
+
+
+def choose(
+    op: str,
+    precision: Precision | None,
+    target: float | None,
+    dtype: torch.dtype,
+    bound: Callable[[Precision], float],
+    what: str,
+    without: tuple[Precision, ...] = (),
+) -> Precision:
+    """Return the policy in force: the one asked for, the default, or the cheapest whose bound meets a target.
+
+    Args:
+        op: whose arguments these are.
+        precision: as the caller gave it.
+        target: ``target_error`` as the caller gave it.
+        dtype: of the operands.
+        bound: guaranteed error of a policy.
+        what: what the bound is of, for the error: ``K=5``.
+        without: policies that guarantee nothing here.
+    """
+    if target is None:
+        return resolve(op, precision, dtype)
+    if precision is not None:
+        expected = f"None, because precision is {precision!r}"
+        raise ArgumentError(op=op, argument="target_error", got=target, expected=expected)
     if isinstance(target, bool) or not isinstance(target, int | float) or not target > 0:
         raise ArgumentError(op=op, argument="target_error", got=target, expected="a positive number")
-    for policy in PRECISIONS:
-        if error_bound(k, dtype, policy) <= target:
+    bounds = {policy: bound(policy) for policy in cheapest_first(dtype) if policy not in without}
+    for policy, reached in bounds.items():
+        if reached <= target:
             return policy
-    best = min(PRECISIONS, key=lambda policy: error_bound(k, dtype, policy))
+    best = min(bounds, key=lambda policy: bounds[policy])
     raise ArgumentError(
         op=op,
         argument="target_error",
         got=target,
-        expected=f"at least {error_bound(k, dtype, best):.3g}, the bound of {best!r} for K={k}",
+        expected=f"at least {bounds[best]:.3g}, the bound of {best!r} for {what}",
         hint="Pass operands of a wider dtype: the result is rounded to theirs",
     )

@@ -7,11 +7,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, DtypeError, check
+from trnblas import host
+from trnsci import ArgumentError, DtypeError, Singular, check
 
 Trans = Literal["n", "t", "c"]
 
 HALF = (torch.float16, torch.bfloat16)
+FLOATING = frozenset((*HALF, torch.float32, torch.float64, torch.complex64, torch.complex128))
 
 # SciPy's spellings; False and True are the keys 0 and 1.
 _TRANS: dict[bool | int | str, Trans] = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
@@ -35,6 +37,8 @@ def applied(kind: Trans, x: Tensor) -> Tensor:
 
 def flag(op: str, argument: str, value: bool | int | str, letters: str) -> bool:
     """Read a yes/no flag: 0 or 1, or BLAS's letter for no and for yes (``"ul"`` for ``lower``)."""
+    if value is False or value is True:
+        return value
     spelled = value.lower() if isinstance(value, str) else value
     if spelled in (0, letters[0]):
         return False
@@ -77,6 +81,26 @@ def needed(op: str, argument: str, value: Tensor | None, coefficient: str, numbe
         raise ArgumentError(op=op, argument=argument, got=None, expected=expected)
 
 
+def accumulated(
+    op: str, alpha: complex, made: Tensor, beta: complex, y: Tensor | None, out: Tensor | None, **operands: Tensor
+) -> Tensor:
+    """``alpha * made + beta * y`` for a vector just computed, into ``out`` where that is given."""
+    alpha, beta = coefficient(op, "alpha", alpha, made.dtype), coefficient(op, "beta", beta, made.dtype)
+    needed(op, "y", y, "beta", beta, "[..., M]")
+    if y is not None:
+        check.floating(op, **operands, y=y)
+        check.equal(op, "M", product=made.shape[-1], y=y.shape[-1] if y.ndim else 0)
+    if alpha == 0:
+        made = torch.zeros_like(made)
+    elif alpha != 1:
+        made = alpha * made
+    made = made if y is None or beta == 0 else made + beta * y
+    if out is None:
+        return made
+    check.out(op, out, shape=tuple(made.shape), dtype=made.dtype, **operands, y=y)
+    return out.copy_(made)
+
+
 def square(op: str, **values: Tensor) -> int:
     """Every value is [..., N, N]; returns N of the first."""
     for name, value in values.items():
@@ -88,10 +112,40 @@ def square(op: str, **values: Tensor) -> int:
 
 def vectors(op: str, **values: Tensor) -> torch.dtype:
     """Every value is a floating vector [..., N] of one dtype, on one device."""
-    dtype = check.floating(op, **values)
+    if len(values) == 1 or not alike(*values.values()):
+        check.floating(op, **values)
+        check.same_device(op, **values)
     check.ndim(op, 1, **values)
-    check.same_device(op, **values)
-    return dtype
+    return next(iter(values.values())).dtype
+
+
+def alike(first: Any, *others: Any) -> bool:
+    """Whether all are tensors of one floating dtype on one device. Where not, `check` has the words for it."""
+    if type(first) is not Tensor:
+        return False
+    dtype, device = first.dtype, first.device
+    for t in others:
+        if type(t) is not Tensor or t.dtype is not dtype or t.device != device:
+            return False
+    return dtype in FLOATING
+
+
+def fits(a: Any, x: Any) -> bool:
+    """Whether these are one square matrix and one vector of its size: most calls, which need no other check."""
+    return alike(a, x) and a.ndim == 2 and x.ndim == 1 and a.shape[0] == a.shape[1] == x.shape[0]
+
+
+def nonsingular(op: str, diagonal: Tensor) -> None:
+    """No zero on the diagonal [..., N]; the error names the first."""
+    if host.plain(diagonal):
+        if diagonal.numpy().all():
+            return
+    elif diagonal.is_meta or torch._C._functorch.peek_interpreter_stack() is not None:
+        return
+    zero = diagonal.detach() == 0
+    if bool(zero.any()):
+        *batch, index = zero.nonzero()[0].tolist()
+        raise Singular(op=op, index=index, batch=tuple(batch))
 
 
 def triangle_mask(n: int, lower: bool, device: torch.device) -> Tensor:

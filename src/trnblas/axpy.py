@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, coefficient, vectors
+from trnblas import host
+from trnblas.arguments import coefficient, rounds, vectors
 from trnblas.kernels import axpy as kernels
 from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
@@ -33,10 +34,13 @@ def axpy(x: Tensor, y: Tensor, a: complex = 1.0, *, out: Tensor | None = None) -
         tensor([4., 4.])
     """
     dtype = vectors("axpy", x=x, y=y)
-    check.equal("axpy", "N", x=x.shape[-1], y=y.shape[-1])
-    shape = check.broadcast("axpy", x=x.shape, y=y.shape)
+    shape = x.shape
+    if shape != y.shape:
+        check.equal("axpy", "N", x=x.shape[-1], y=y.shape[-1])
+        shape = torch.Size(check.broadcast("axpy", x=x.shape, y=y.shape))
+        x, y = x.expand(shape), y.expand(shape)
     a = coefficient("axpy", "a", a, dtype)
-    return _into(out, "axpy", shape, dtype, [x.expand(shape), y.expand(shape)], [a, 1.0])
+    return _into(out, "axpy", shape, dtype, [x, y], [a, 1.0])
 
 
 @array_function
@@ -72,93 +76,132 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         (tensor([1.]), tensor([0.]))
     """
     vectors("swap", x=x, y=y)
-    check.equal("swap", "shape", x=tuple(x.shape), y=tuple(y.shape))
-    new_x, new_y = combine([x, y], [0.0, 1.0, 1.0, 0.0]).unbind(0)
-    return new_x, new_y
+    same_shape("swap", x, y)
+    return rotate(x, y, [0.0, 1.0, 1.0, 0.0])
 
 
 def _into(out: Tensor | None, op: str, shape: Any, dtype: torch.dtype, xs: list[Tensor], row: list[complex]) -> Tensor:
     if out is None:
-        return combine(xs, row)[0]
+        return combine(xs, row)
     named = dict(zip("xy", xs, strict=False))
     check.out(op, out, shape=tuple(shape), dtype=dtype, **named)
-    combine.write(out.unsqueeze(0), xs, row)
-    return out
+    return combine.write(out, xs, row)
 
 
-def _rows(xs: list[Tensor], coefficients: list[complex]) -> list[list[complex]]:
-    width = len(xs)
-    return [coefficients[i : i + width] for i in range(0, len(coefficients), width)]
+def _fake(xs: list[Tensor], row: list[complex]) -> Tensor:
+    return xs[0].new_empty(xs[0].shape)
 
 
-def _fake(xs: list[Tensor], coefficients: list[complex]) -> Tensor:
-    return xs[0].new_empty((len(coefficients) // len(xs), *xs[0].shape))
+def _cost(xs: list[Tensor], row: list[complex]) -> int:
+    return 2 * len(row) * xs[0].numel() * (4 if xs[0].is_complex() else 1)
 
 
-def _cost(xs: list[Tensor], coefficients: list[complex]) -> int:
-    return 2 * len(coefficients) * xs[0].numel() * (4 if xs[0].is_complex() else 1)
-
-
-combine = Op("trnblas::combine", fake=_fake, cost=_cost, schema="(Tensor[] xs, Scalar[] coefficients) -> Tensor")
+combine = Op("trnblas::combine", fake=_fake, cost=_cost, schema="(Tensor[] xs, Scalar[] row) -> Tensor")
 
 
 @combine.impl("pytorch")
-def _pytorch(xs: list[Tensor], coefficients: list[complex]) -> Tensor:
-    if len(coefficients) == len(xs):
-        return _row(xs, coefficients).unsqueeze(0)
-    return torch.stack([_row(xs, row) for row in _rows(xs, coefficients)])
+def _pytorch(xs: list[Tensor], row: list[complex]) -> Tensor:
+    return _sum(xs, row)
 
 
-def _row(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Tensor:
+def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Tensor:
     """One combination. A factor of 1 costs nothing, and a factor of 0 does not read its vector."""
+    if len(row) == 2 and row[1] == 1 and row[0] != 0:
+        return torch.add(xs[1], xs[0], alpha=row[0], out=out)
     used = [(a, x) for a, x in zip(row, xs, strict=True) if a != 0]
-    used.sort(key=lambda term: term[0] != 1)
     if not used:
         return torch.mul(torch.zeros_like(xs[0]), 1, out=out)
-    (a, x), *rest = used
-    if not rest:
+    if len(used) == 1:
+        a, x = used[0]
         if a != 1:
             return torch.mul(x, a, out=out)
         return x.clone() if out is None else out.copy_(x)
-    total = x if a == 1 else x * a
-    for b, y in rest[:-1]:
-        total = torch.add(total, y, alpha=b)
-    return torch.add(total, rest[-1][1], alpha=rest[-1][0], out=out)
+    (a, x), (b, y) = used
+    return torch.add(x if a == 1 else torch.mul(x, a, out=out), y, alpha=b, out=out)
 
 
 @combine.into
-def _pytorch_into(out: Tensor, xs: list[Tensor], coefficients: list[complex]) -> None:
-    for i, row in enumerate(_rows(xs, coefficients)):
-        _row(xs, row, out[i])
+def _pytorch_into(out: Tensor, xs: list[Tensor], row: list[complex]) -> None:
+    _sum(xs, row, out)
 
 
 @combine.vjp(saves=())
 def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    rows = _rows(saved.xs, [complex(a) for a in saved.coefficients])
-    complex_valued = grad.is_complex()
-    turned = [(a.conjugate() if complex_valued else a.real) for column in zip(*rows, strict=True) for a in column]
-    return {"xs": list(combine(list(grad.unbind(0)), turned).unbind(0))}
+    return {"xs": [combine([grad], [_conjugate(a, grad)]) for a in saved.row]}
 
 
-@combine.impl("nki", dtypes=(*HALF, torch.float32, torch.complex64))
-def _nki(xs: list[Tensor], coefficients: list[complex]) -> Tensor:
-    result = _fake(xs, coefficients)
-    if result.numel() == 0:
-        return result
-    rows = _rows(xs, coefficients)
-    if xs[0].is_complex():
-        planes = [part for x in xs for part in (x.real, x.imag)]
-        wide = [
-            part
-            for row in rows
-            for part in (
-                [v for a in map(complex, row) for v in (a.real, -a.imag)],
-                [v for a in map(complex, row) for v in (a.imag, a.real)],
-            )
-        ]
-        real, imag = _launch(planes, wide).unflatten(0, (-1, 2)).unbind(1)
-        return torch.complex(real, imag)
-    return _launch(xs, [[complex(a).real for a in row] for row in rows])
+def _conjugate(a: complex, like: Tensor) -> complex:
+    return complex(a).conjugate() if like.is_complex() else complex(a).real
+
+
+def _limits(xs: list[Tensor], row: list[complex]) -> str | None:
+    return rounds(*xs)
+
+
+@combine.impl("nki", limits=_limits)
+def _nki(xs: list[Tensor], row: list[complex]) -> Tensor:
+    return _rows(xs, [row])[0]
+
+
+def _rotate_fake(x: Tensor, y: Tensor, matrix: list[complex]) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+def _rotate_cost(x: Tensor, y: Tensor, matrix: list[complex]) -> int:
+    return 8 * x.numel() * (4 if x.is_complex() else 1)
+
+
+# ``(m0 x + m1 y, m2 x + m3 y)``: both vectors are read once.
+rotate = Op(
+    "trnblas::rotate",
+    fake=_rotate_fake,
+    cost=_rotate_cost,
+    schema="(Tensor x, Tensor y, Scalar[] matrix) -> (Tensor, Tensor)",
+)
+
+
+@rotate.impl("pytorch")
+def _rotate_pytorch(x: Tensor, y: Tensor, matrix: list[complex]) -> tuple[Tensor, Tensor]:
+    if all(matrix) and host.vectors(x, y):
+        return host.rotated(x, y, matrix)  # type: ignore[arg-type]
+    xs = [x, y]
+    return _sum(xs, matrix[:2]), _sum(xs, matrix[2:])
+
+
+@rotate.vjp(saves=())
+def _rotate_gradient(saved: Saved, grad_x: Tensor, grad_y: Tensor) -> Mapping[str, Any]:
+    m0, m1, m2, m3 = (_conjugate(a, grad_x) for a in saved.matrix)
+    found_x, found_y = rotate(grad_x, grad_y, [m0, m2, m1, m3])
+    return {"x": found_x, "y": found_y}
+
+
+def _rotate_limits(x: Tensor, y: Tensor, matrix: list[complex]) -> str | None:
+    return rounds(x)
+
+
+@rotate.impl("nki", limits=_rotate_limits)
+def _rotate_nki(x: Tensor, y: Tensor, matrix: list[complex]) -> tuple[Tensor, Tensor]:
+    new_x, new_y = _rows([x, y], [matrix[:2], matrix[2:]])
+    return new_x.clone(), new_y.clone()
+
+
+def _rows(xs: list[Tensor], rows: list[list[complex]]) -> Tensor:
+    """Combinations on the device, one to a row: [R, ...]. Complex vectors are twice as many real ones."""
+    if xs[0].numel() == 0:
+        return xs[0].new_empty((len(rows), *xs[0].shape))
+    if not xs[0].is_complex():
+        return _launch(xs, [[complex(a).real for a in row] for row in rows])
+    planes = [part for x in xs for part in (x.real, x.imag)]
+    wide = [
+        part
+        for row in rows
+        for part in (
+            [v for a in map(complex, row) for v in (a.real, -a.imag)],
+            [v for a in map(complex, row) for v in (a.imag, a.real)],
+        )
+    ]
+    real, imag = _launch(planes, wide).unflatten(0, (-1, 2)).unbind(1)
+    return torch.complex(real, imag)
 
 
 def _launch(xs: list[Tensor], rows: list[list[float]]) -> Tensor:

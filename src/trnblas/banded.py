@@ -12,13 +12,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.nn.functional import pad
 
-from trnblas.arguments import HALF, coefficient, flag, needed, rounds, transposition
+from trnblas import host
+from trnblas.arguments import HALF, Trans, accumulated, alike, flag, in_place, nonsingular, rounds, transposition
+from trnblas.bands import dense, diagonals, inside, mirrored, reverse, shifted
 from trnblas.gemm import gemm
 from trnblas.kernels import banded as kernels
 from trnblas.trsm import trsm
-from trnsci import ArgumentError, Op, Singular, array_function, check
+from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 
@@ -53,18 +56,15 @@ def gbmv(
         >>> gbmv(2, 2, 0, 0, 1.0, torch.tensor([[2.0, 3.0]]), torch.ones(2))
         tensor([2., 3.])
     """
-    _counts("gbmv", m=m, n=n, kl=kl, ku=ku)
+    if type(m) is not int or type(n) is not int or type(kl) is not int or type(ku) is not int or min(m, n, kl, ku) < 0:
+        _counts("gbmv", m=m, n=n, kl=kl, ku=ku)
     _band("gbmv", a, x, kl + ku + 1, n)
     kind = transposition("gbmv", trans)
-    source, rows = (n, m) if kind == "n" else (m, n)
-    check.equal("gbmv", "N" if kind == "n" else "M", A=source, x=x.shape[-1])
-    if kind == "n":
-        # Row i meets x from i - kl on: diagonals aligned by row instead of by column, the lowest first.
-        weights = torch.stack([_shifted(a[..., kl + ku - d, :], d - kl, rows) for d in range(kl + ku + 1)], -2)
-        offset = kl
-    else:
-        weights, offset = (a.conj() if kind == "c" else a), ku
-    return _scaled("gbmv", alpha, _inside(weights, source, offset), x, offset, beta, y, out, a)
+    source = n if kind == "n" else m
+    if x.shape[-1] != source:
+        check.equal("gbmv", "N" if kind == "n" else "M", A=source, x=x.shape[-1])
+    made = _multiplied(a, x, m, ku, kind, False, "general")
+    return accumulated("gbmv", alpha, made, beta, y, out, a=a, x=x)
 
 
 @array_function
@@ -111,9 +111,9 @@ def tbmv(
         >>> tbmv(0, torch.tensor([[2.0, 3.0]]), torch.ones(2))
         tensor([2., 3.])
     """
-    diagonals, is_lower = _triangular("tbmv", k, a, x, lower, trans, diag)
-    weights = _side(diagonals, is_lower)
-    return _scaled("tbmv", 1.0, weights, x, k if is_lower else 0, 0.0, None, out, a)
+    stored, kind, unit = _triangular("tbmv", k, a, x, lower, trans, diag)
+    made = _multiplied(a, x, a.shape[-1], 0 if stored else k, kind, unit, "general")
+    return accumulated("tbmv", 1.0, made, 0.0, None, out, a=a, x=x)
 
 
 @array_function
@@ -130,29 +130,14 @@ def tbsv(
         >>> tbsv(0, torch.tensor([[2.0, 4.0]]), torch.ones(2))
         tensor([0.5000, 0.2500])
     """
-    diagonals, is_lower = _triangular("tbsv", k, a, x, lower, trans, diag)
-    if not x.is_meta:
-        zero = diagonals.detach()[..., 0, :] == 0
-        if bool(zero.any()):
-            *batch, index = zero.nonzero()[0].tolist()
-            raise Singular(op="tbsv", index=index, batch=tuple(batch))
-    if is_lower:
-        made = _substituted(diagonals, x)
-    else:
-        # Backwards, an upper triangle is a lower one; diagonal s is short by s at its end.
-        n = x.shape[-1]
-        turned = [_reverse(d, s, n) for s, d in enumerate(diagonals.unbind(-2))]
-        made = _substituted(torch.stack(turned, -2), x.flip(-1)).flip(-1)
+    stored, kind, unit = _triangular("tbsv", k, a, x, lower, trans, diag)
+    if not unit:
+        nonsingular("tbsv", a[..., 0 if stored else k, :])
+    made = _answer(a, x, stored, kind, unit)
     if out is None:
         return made
     check.out("tbsv", out, shape=tuple(made.shape), dtype=made.dtype, a=a, x=x)
     return out.copy_(made)
-
-
-def _reverse(diagonal: Tensor, s: int, n: int) -> Tensor:
-    """Diagonal ``s`` of the matrix read backwards, filled up with zeros."""
-    kept = max(n - s, 0)
-    return pad(diagonal[..., :kept].flip(-1), (0, n - kept))
 
 
 def _counts(op: str, **values: int) -> None:
@@ -162,11 +147,13 @@ def _counts(op: str, **values: int) -> None:
 
 
 def _band(op: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
-    check.floating(op, a=a, x=x)
-    check.ndim(op, 2, a=a)
-    check.ndim(op, 1, x=x)
-    check.same_device(op, a=a, x=x)
-    check.broadcast(op, a=a.shape[:-2], x=x.shape[:-1])
+    if not alike(a, x):
+        check.floating(op, a=a, x=x)
+        check.same_device(op, a=a, x=x)
+    if a.ndim != 2 or x.ndim != 1:
+        check.ndim(op, 2, a=a)
+        check.ndim(op, 1, x=x)
+        check.broadcast(op, a=a.shape[:-2], x=x.shape[:-1])
     if a.shape[-2] != rows or (n is not None and a.shape[-1] != n):
         expected = f"[..., {rows}, {'N' if n is None else n}]"
         raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected=expected)
@@ -179,93 +166,68 @@ def _symmetric(
     _counts(op, k=k)
     _band(op, a, x, k + 1, None)
     check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
-    stored = flag(op, "lower", lower, "ul")
-    diagonals = _diagonals(a, k, stored)
-    main = diagonals[..., :1, :]
-    if hermitian and a.is_complex():
-        main = torch.complex(main.real, torch.zeros_like(main.real))
-        above = diagonals[..., 1:, :].conj() if stored else diagonals[..., 1:, :]
-        below = above.conj()
-    else:
-        above = below = diagonals[..., 1:, :]
+    ku = 0 if flag(op, "lower", lower, "ul") else k
     n = a.shape[-1]
-    under = [_shifted(below[..., s - 1, :], -s, n) for s in range(k, 0, -1)]
-    weights = torch.cat([torch.stack(under, -2) if under else main[..., :0, :], main, above], -2)
-    return _scaled(op, alpha, weights, x, k, beta, y, out, a)
+    made = _multiplied(a, x, n, ku, "n", False, "hermitian" if hermitian and a.is_complex() else "symmetric")
+    return accumulated(op, alpha, made, beta, y, out, a=a, x=x)
 
 
 def _triangular(
     op: str, k: int, a: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str
-) -> tuple[Tensor, bool]:
-    """The diagonals of ``op(A)`` and whether it is lower: transposing moves no diagonal, it renames the side."""
+) -> tuple[bool, Trans, bool]:
     _counts(op, k=k)
     _band(op, a, x, k + 1, None)
     check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
-    stored, kind, unit = flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
-    diagonals = _diagonals(a, k, stored)
+    return flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
+
+
+def _answer(a: Tensor, x: Tensor, lower: bool, kind: Trans, unit: bool) -> Tensor:
+    """``inv(op(A)) @ x`` with A triangular."""
+    if in_place(a, x) and not a.is_complex() and not is_compiling():
+        return _solve(a, x, lower, kind != "n", unit)
+    return _solved(a, x, lower, kind, unit)
+
+
+def _solved(a: Tensor, x: Tensor, lower: bool, kind: Trans, unit: bool) -> Tensor:
+    """Solve with kernels of whole blocks."""
+    rows = diagonals(a, a.shape[-2] - 1, lower)
     if unit:
-        diagonals = torch.cat([torch.ones_like(diagonals[..., :1, :]), diagonals[..., 1:, :]], -2)
-    diagonals = diagonals.conj() if kind == "c" else diagonals
-    return diagonals, stored if kind == "n" else not stored
+        rows = torch.cat([torch.ones_like(rows[..., :1, :]), rows[..., 1:, :]], -2)
+    rows = rows.conj() if kind == "c" else rows
+    # Transposing moves no diagonal, it renames the side.
+    if lower == (kind == "n"):
+        return _substituted(rows, x)
+    # Backwards, an upper triangle is a lower one; diagonal s is short by s at its end.
+    n = x.shape[-1]
+    turned = [reverse(d, s, n) for s, d in enumerate(rows.unbind(-2))]
+    return _substituted(torch.stack(turned, -2), x.flip(-1)).flip(-1)
 
 
-def _diagonals(a: Tensor, k: int, lower: bool) -> Tensor:
-    """[..., k + 1, N]: element j of row s is A[j + s, j], or A[j, j + s]; zeros behind the end of a diagonal."""
-    n = a.shape[-1]
-    if lower:
-        return _inside(a, n, 0)
-    return torch.stack([_shifted(a[..., k - s, :], s, n) for s in range(k + 1)], -2)
+def _multiplied(a: Tensor, x: Tensor, m: int, ku: int, kind: Trans, unit: bool, form: str) -> Tensor:
+    """``op(A) @ x`` with A [M, N] of ``ku`` diagonals above the main one; ``unit`` puts ones on that."""
+    if in_place(a, x) and not a.is_complex() and not is_compiling():
+        return _product(a, x, m, ku, kind != "n", unit, form == "symmetric")
+    return _by_windows(a, x, m, ku, kind, unit, form)
 
 
-def _side(diagonals: Tensor, lower: bool) -> Tensor:
-    """Weights of one triangle by row: below the main diagonal, or above."""
-    if not lower:
-        return diagonals
-    n, k = diagonals.shape[-1], diagonals.shape[-2] - 1
-    return torch.stack([_shifted(diagonals[..., s, :], -s, n) for s in range(k, -1, -1)], -2)
+def _by_windows(a: Tensor, x: Tensor, m: int, ku: int, kind: Trans, unit: bool, form: str) -> Tensor:
+    """Align the diagonals by rows of the result, and multiply each by what it meets of ``x``."""
+    n, kl = a.shape[-1], a.shape[-2] - 1 - ku
+    if unit:
+        ones = torch.ones_like(a[..., :1, :])
+        a = torch.cat([a[..., :ku, :], ones, a[..., ku + 1 :, :]], -2)
+    if form != "general":
+        return _banded(mirrored(a, ku == 0, form == "hermitian"), x, a.shape[-2] - 1)
+    if kind != "n":
+        return _banded(inside(a.conj() if kind == "c" else a, m, ku), x, ku)
+    # Row i meets x from i - kl on: diagonals aligned by row instead of by column, the lowest first.
+    weights = torch.stack([shifted(a[..., kl + ku - d, :], d - kl, m) for d in range(kl + ku + 1)], -2)
+    return _banded(inside(weights, n, kl), x, kl)
 
 
-def _shifted(row: Tensor, by: int, size: int) -> Tensor:
-    """``out[p] = row[p + by]`` for ``size`` values of p, zero where there is no such element."""
-    n = row.shape[-1]
-    first, last = max(0, -by), min(size, n - by)
-    if last <= first:
-        return row.new_zeros((*row.shape[:-1], size))
-    return pad(row[..., first + by : last + by], (first, size - last))
-
-
-def _inside(weights: Tensor, source: int, offset: int) -> Tensor:
-    """Zeros where a weight would meet an element outside the vector: there the storage holds anything."""
-    d, p = (torch.arange(size, device=weights.device) for size in weights.shape[-2:])
-    place = p + d.unsqueeze(-1) - offset
-    return torch.where((place >= 0) & (place < source), weights, 0.0)
-
-
-def _scaled(
-    op: str, alpha: complex, weights: Tensor, x: Tensor, offset: int, beta: complex, y: Tensor | None,
-    out: Tensor | None, a: Tensor,
-) -> Tensor:  # fmt: skip
-    dtype = a.dtype
-    alpha, beta = coefficient(op, "alpha", alpha, dtype), coefficient(op, "beta", beta, dtype)
-    needed(op, "y", y, "beta", beta, "[..., M]")
-    made = _banded(weights, x, offset)
-    if y is not None:
-        check.floating(op, a=a, y=y)
-        check.equal(op, "M", A=weights.shape[-1], y=y.shape[-1] if y.ndim else 0)
-    if alpha == 0:
-        made = torch.zeros_like(made)
-    elif alpha != 1:
-        made = alpha * made
-    made = made if y is None or beta == 0 else made + beta * y
-    if out is None:
-        return made
-    check.out(op, out, shape=tuple(made.shape), dtype=dtype, a=a, x=x, y=y)
-    return out.copy_(made)
-
-
-def _substituted(diagonals: Tensor, x: Tensor) -> Tensor:
+def _substituted(rows: Tensor, x: Tensor) -> Tensor:
     """Solve a lower band system block by block; a block meets only the one before it."""
-    n, k = x.shape[-1], diagonals.shape[-2] - 1
+    n, k = x.shape[-1], rows.shape[-2] - 1
     if n == 0:
         return x.clone()
     block = max(k, _BLOCK)
@@ -274,20 +236,73 @@ def _substituted(diagonals: Tensor, x: Tensor) -> Tensor:
         stop = min(n, start + block)
         right = x[..., start:stop].unsqueeze(-1)
         if found and k:
-            before = _dense(diagonals, start, stop, start - block, start)
+            before = dense(rows, start, stop, start - block, start)
             right = gemm(-1.0, before, found[-1], 1.0, right)
-        found.append(trsm(1.0, _dense(diagonals, start, stop, start, stop), right, lower=True))
+        found.append(trsm(1.0, dense(rows, start, stop, start, stop), right, lower=True))
     return torch.cat(found, -2).squeeze(-1)
 
 
-def _dense(diagonals: Tensor, row: int, row_stop: int, column: int, column_stop: int) -> Tensor:
-    """A piece of the lower triangle as a matrix."""
-    k = diagonals.shape[-2] - 1
-    i = torch.arange(row, row_stop, device=diagonals.device).unsqueeze(-1)
-    j = torch.arange(column, column_stop, device=diagonals.device)
-    s = i - j
-    values = diagonals[..., s.clamp(0, k), j.expand_as(s)]
-    return torch.where((s >= 0) & (s <= k), values, 0.0)
+def _product_fake(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor:
+    batch = check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1])
+    return x.new_empty((*batch, a.shape[-1] if trans else m))
+
+
+def _product_cost(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> int:
+    batch = math.prod(check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1]))
+    return batch * a.shape[-1] * a.shape[-2] * (4 if symmetric else 2)
+
+
+# What real operands without gradients go through: the host walks the band where it lies.
+_product = Op("trnblas::band_product", fake=_product_fake, cost=_product_cost)
+
+
+@_product.impl("pytorch")
+def _product_pytorch(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor:
+    loop = host.band_loop("product", a, x)
+    if loop is None:
+        return _product_nki(a, x, m, ku, trans, unit, symmetric)
+    n, length = a.shape[1], a.shape[1] if trans else m
+    a, row = host.band_rows(a)
+    x = x.contiguous()
+    y = x.clone() if unit else x.new_zeros(length)
+    where = a.data_ptr(), row, x.data_ptr(), y.data_ptr()
+    loop(m, n, a.shape[0], ku, *where, trans, ku if unit else -1)
+    if symmetric:
+        loop(m, n, a.shape[0], ku, *where, True, ku)
+    return y
+
+
+@_product.impl("nki")
+def _product_nki(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor:
+    return _by_windows(a, x, m, ku, "t" if trans else "n", unit, "symmetric" if symmetric else "general")
+
+
+def _solve_fake(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor:
+    return x.new_empty((*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1]))
+
+
+def _solve_cost(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> int:
+    return 2 * a.shape[-2] * _solve_fake(a, x, lower, trans, unit).numel()
+
+
+_solve = Op("trnblas::band_solve", fake=_solve_fake, cost=_solve_cost)
+
+
+@_solve.impl("pytorch")
+def _solve_pytorch(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor:
+    loop = host.band_loop("solve", a, x)
+    if loop is None:
+        return _solve_nki(a, x, lower, trans, unit)
+    a, row = host.band_rows(a)
+    y = x.clone(memory_format=torch.contiguous_format)
+    main = 0 if lower else a.shape[0] - 1
+    loop(a.shape[1], a.shape[0], main, a.data_ptr(), row, y.data_ptr(), trans, unit)
+    return y
+
+
+@_solve.impl("nki")
+def _solve_nki(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor:
+    return _solved(a, x, lower, "t" if trans else "n", unit)
 
 
 def _fake(weights: Tensor, x: Tensor, offset: int) -> Tensor:
@@ -324,7 +339,7 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
         found["weights"] = (grad.unsqueeze(-2) * _windows(weights, x, offset).conj()).sum_to_size(weights.shape)
     if saved.needs("x"):
         d, n = weights.shape[-2], x.shape[-1]
-        turned = [_shifted(weights[..., r, :], offset - r, n) for r in range(d - 1, -1, -1)]
+        turned = [shifted(weights[..., r, :], offset - r, n) for r in range(d - 1, -1, -1)]
         found["x"] = _banded(torch.stack(turned, -2).conj(), grad, d - 1 - offset).sum_to_size(x.shape)
     return found
 

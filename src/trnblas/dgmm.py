@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, applied, coefficient, flag, rounds, transposition
+from trnblas.arguments import HALF, alike, applied, coefficient, flag, rounds, transposition
 from trnblas.axpy import combine
 from trnblas.kernels import dgmm as kernels
 from trnsci import Op, array_function, check
@@ -46,20 +46,23 @@ def geam(
         tensor([[3., 0.],
                 [0., 3.]])
     """
-    dtype = check.floating("geam", a=a, b=b)
+    if not alike(a, b):
+        check.floating("geam", a=a, b=b)
+        check.same_device("geam", a=a, b=b)
     check.ndim("geam", 2, a=a, b=b)
-    check.same_device("geam", a=a, b=b)
+    dtype = a.dtype
     x = applied(transposition("geam", trans_a, "trans_a"), a)
     y = applied(transposition("geam", trans_b, "trans_b"), b)
-    check.equal("geam", "shape", a=tuple(x.shape[-2:]), b=tuple(y.shape[-2:]))
-    shape = check.broadcast("geam", a=x.shape, b=y.shape)
+    shape = tuple(x.shape)
+    if x.shape != y.shape:
+        check.equal("geam", "shape", a=tuple(x.shape[-2:]), b=tuple(y.shape[-2:]))
+        shape = check.broadcast("geam", a=x.shape, b=y.shape)
+        x, y = x.expand(shape), y.expand(shape)
     row = [coefficient("geam", "alpha", alpha, dtype), coefficient("geam", "beta", beta, dtype)]
-    operands = [x.expand(shape), y.expand(shape)]
     if out is None:
-        return combine(operands, row)[0]
+        return combine([x, y], row)
     check.out("geam", out, shape=shape, dtype=dtype, a=a, b=b)
-    combine.write(out.unsqueeze(0), operands, row)
-    return out
+    return combine.write(out, [x, y], row)
 
 
 @array_function
@@ -80,16 +83,17 @@ def dgmm(a: Tensor, x: Tensor, side: bool | int | str = True, *, out: Tensor | N
         tensor([[1., 2.],
                 [1., 2.]])
     """
-    dtype = check.floating("dgmm", a=a, x=x)
+    if not alike(a, x):
+        check.floating("dgmm", a=a, x=x)
+        check.same_device("dgmm", a=a, x=x)
     check.ndim("dgmm", 2, a=a)
     check.ndim("dgmm", 1, x=x)
-    check.same_device("dgmm", a=a, x=x)
     right = flag("dgmm", "side", side, "lr")
     check.equal("dgmm", "N" if right else "M", a=a.shape[-1 if right else -2], x=x.shape[-1])
     batch = check.broadcast("dgmm", a=a.shape[:-2], x=x.shape[:-1])
     if out is None:
         return _dgmm(a, x, right)
-    check.out("dgmm", out, shape=(*batch, *a.shape[-2:]), dtype=dtype, a=a, x=x)
+    check.out("dgmm", out, shape=(*batch, *a.shape[-2:]), dtype=a.dtype, a=a, x=x)
     return _dgmm.write(out, a, x, right)
 
 

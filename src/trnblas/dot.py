@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from trnblas import host
+from trnblas.accuracy import choose, dot_bound, reported
 from trnblas.arguments import HALF, rounds, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, split_gemm
@@ -17,16 +20,29 @@ from trnsci.nki import N_TILE, P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
 
 WIDTH = 4 * N_TILE
+# Elements up to which the host's BLAS finds a norm sooner than torch.
+_SHORT = 4096
 
 
 @array_function
-def dot(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+def dot(
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``sum(x * y)`` over the last axis, without conjugation.
 
     Args:
         x: [..., N]
         y: [..., N]; leading axes broadcast.
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
+        target_error: error to guarantee, relative to ``|x| . |y|``, instead of ``precision``: the cheapest policy that
+            meets it is taken.
+        return_error: return ``Achieved(result, error_bound)``, relative to the same.
         out: [...], memory for the result, shared with no operand.
 
     Returns:
@@ -41,17 +57,33 @@ def dot(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tensor
         >>> dot(torch.ones(3), torch.ones(3))
         tensor(3.)
     """
-    return _reduced("dot", x, y, precision, out)
+    return _reduced("dot", x, y, precision, target_error, return_error, out)
 
 
 @array_function
-def dotu(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+def dotu(
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
-    return _reduced("dotu", x, y, precision, out)
+    return _reduced("dotu", x, y, precision, target_error, return_error, out)
 
 
 @array_function
-def dotc(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+def dotc(
+    x: Tensor,
+    y: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return ``sum(conj(x) * y)`` over the last axis; arguments and bound as for `dot`.
 
     Example:
@@ -59,27 +91,51 @@ def dotc(x: Tensor, y: Tensor, *, precision: Precision | None = None, out: Tenso
         tensor(1.+0.j)
     """
     check.tensor("dotc", x=x)
-    return _reduced("dotc", x.conj(), y, precision, out)
+    return _reduced("dotc", x.conj(), y, precision, target_error, return_error, out)
 
 
-def _reduced(op: str, x: Tensor, y: Tensor, precision: Precision | None, out: Tensor | None) -> Tensor:
+def _reduced(
+    op: str,
+    x: Tensor,
+    y: Tensor,
+    precision: Precision | None,
+    target: float | None,
+    return_error: bool,
+    out: Tensor | None,
+) -> Tensor:
     dtype = vectors(op, x=x, y=y)
-    check.equal(op, "N", x=x.shape[-1], y=y.shape[-1])
-    batch = check.broadcast(op, x=x.shape[:-1], y=y.shape[:-1])
+    batch: tuple[int, ...] = tuple(x.shape[:-1])
+    if x.shape != y.shape:
+        check.equal(op, "N", x=x.shape[-1], y=y.shape[-1])
+        batch = check.broadcast(op, x=x.shape[:-1], y=y.shape[:-1])
     policy = resolve(op, precision, dtype)
+    if target is not None:
+        n = x.shape[-1]
+        policy = choose(op, precision, target, dtype, lambda p: dot_bound(n, dtype, p), f"N={n}")
     if out is None:
-        return _dot(x, y, policy)
-    check.out(op, out, shape=batch, dtype=dtype, x=x, y=y)
-    return _dot.write(out, x, y, policy)
+        made = _dot(x, y, policy)
+    else:
+        check.out(op, out, shape=batch, dtype=dtype, x=x, y=y)
+        made = _dot.write(out, x, y, policy)
+    return reported(made, dot_bound(x.shape[-1], dtype, policy), True) if return_error else made
 
 
 @array_function
-def asum(x: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+def asum(
+    x: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return the sum of ``|x|`` over the last axis; ``|Re| + |Im|`` for complex vectors, as BLAS does.
 
     Args:
         x: [..., N]
         precision: as for `dot`.
+        target_error: as for `dot`, relative to the result.
+        return_error: as for `dot`, relative to the result.
         out: [...], memory for the result, real, shared with no operand.
 
     Returns:
@@ -89,16 +145,25 @@ def asum(x: Tensor, *, precision: Precision | None = None, out: Tensor | None = 
         >>> asum(torch.tensor([1.0, -2.0]))
         tensor(3.)
     """
-    return _norm("asum", x, precision, out)
+    return _norm("asum", x, precision, target_error, return_error, out)
 
 
 @array_function
-def nrm2(x: Tensor, *, precision: Precision | None = None, out: Tensor | None = None) -> Tensor:
+def nrm2(
+    x: Tensor,
+    *,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return the Euclidean norm over the last axis, without overflow or harmful underflow.
 
     Args:
         x: [..., N]
         precision: as for `dot`.
+        target_error: as for `dot`, relative to the result.
+        return_error: as for `dot`, relative to the result.
         out: [...], memory for the result, real, shared with no operand.
 
     Returns:
@@ -108,24 +173,33 @@ def nrm2(x: Tensor, *, precision: Precision | None = None, out: Tensor | None = 
         >>> nrm2(torch.tensor([3.0, 4.0]))
         tensor(5.)
     """
-    return _norm("nrm2", x, precision, out)
+    return _norm("nrm2", x, precision, target_error, return_error, out)
 
 
-def _norm(op: str, x: Tensor, precision: Precision | None, out: Tensor | None) -> Tensor:
+def _norm(
+    op: str, x: Tensor, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None
+) -> Tensor:
     dtype = vectors(op, x=x)
     policy = resolve(op, precision, dtype)
-    real = dtype.to_real()
-    if (policy in ("compensated", "fp64") and arithmetic(policy, dtype) is not dtype) or policy == "compensated":
-        result = _by_dot(op, x, policy)
-    elif out is not None:
-        check.out(op, out, shape=tuple(x.shape[:-1]), dtype=real, x=x)
-        return _norms.write(out, x, op, policy)
+    if target is not None:
+        n = x.shape[-1]
+        policy = choose(op, precision, target, dtype, lambda p: norm_bound(op, n, dtype, p), f"N={n}")
+    if out is not None:
+        check.out(op, out, shape=tuple(x.shape[:-1]), dtype=dtype.to_real(), x=x)
+    if policy == "compensated" or (policy == "fp64" and arithmetic(policy, dtype) is not dtype):
+        made = _by_dot(op, x, policy)
+        made = made if out is None else out.copy_(made)
     else:
-        return _norms(x, op, policy)
-    if out is None:
-        return result
-    check.out(op, out, shape=tuple(x.shape[:-1]), dtype=real, x=x)
-    return out.copy_(result)
+        made = _norms(x, op, policy) if out is None else _norms.write(out, x, op, policy)
+    return reported(made, norm_bound(op, x.shape[-1], dtype, policy), True) if return_error else made
+
+
+def norm_bound(op: str, n: int, dtype: torch.dtype, precision: Precision) -> float:
+    """Guaranteed error of asum or nrm2 of ``n`` elements, relative to the result."""
+    n, real = (2 * n, dtype.to_real()) if dtype.is_complex else (n, dtype)
+    total = dot_bound(n, real, precision)
+    # A square root halves a relative error; it and the scaling around it round by themselves.
+    return total if op == "asum" else total / 2 + 3 * dot_bound(0, real, precision)
 
 
 def _by_dot(op: str, x: Tensor, policy: Precision) -> Tensor:
@@ -192,9 +266,16 @@ def _dot_cost(x: Tensor, y: Tensor, precision: Precision) -> int:
 _dot = Op("trnblas::dot", fake=_dot_fake, cost=_dot_cost, schema="(Tensor x, Tensor y, str precision) -> Tensor")
 
 
+@_dot.bound
+def _dot_bound(backend: str, x: Tensor, y: Tensor, precision: Precision) -> float:
+    return dot_bound(x.shape[-1], x.dtype, precision)
+
+
 @_dot.impl("pytorch")
 def _dot_pytorch(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
     dtype, work = x.dtype, arithmetic(precision, x.dtype)
+    if work is dtype and x.ndim == 1 and y.ndim == 1 and precision in ("fp32", "fp64"):
+        return torch.dot(x, y)
     if precision == "compensated":
         return compensated_dot(x, y)
     if precision == "fast":
@@ -272,28 +353,46 @@ def _norm_cost(x: Tensor, op: str, precision: Precision) -> int:
 _norms = Op("trnblas::norm", fake=_norm_fake, cost=_norm_cost, schema="(Tensor x, str op, str precision) -> Tensor")
 
 
+@_norms.bound
+def _norm_bound(backend: str, x: Tensor, op: str, precision: Precision) -> float:
+    return norm_bound(op, x.shape[-1], x.dtype, precision)
+
+
 @_norms.impl("pytorch")
 def _norm_pytorch(x: Tensor, op: str, precision: Precision) -> Tensor:
     dtype = x.dtype.to_real()
+    # BLAS's norm of float64 goes one element at a time: torch's is faster where that counts.
+    short = op == "asum" or x.numel() <= _SHORT
+    if short and precision in ("fp32", "fp64") and arithmetic(precision, x.dtype) is x.dtype and host.vectors(x):
+        return torch.scalar_tensor(host.call(op, x, x.numpy()), dtype=dtype)
     if precision == "fast" and x.dtype not in HALF:
         x = to_bfloat16_values(x)
     work = x.to(torch.float32 if x.dtype in HALF or (precision == "fp32" and dtype == torch.float64) else x.dtype)
     if op == "asum":
         planes = torch.view_as_real(work.resolve_conj()).flatten(-2) if work.is_complex() else work
-        return planes.abs().sum(-1).to(dtype)
+        return torch.linalg.vector_norm(planes, 1, -1).to(dtype)
     found = torch.linalg.vector_norm(work, dim=-1)
     if work.shape[-1] and not work.is_meta and in_range(found):
         return found.to(dtype)
     return _scaled_norm(work).to(dtype)
 
 
+# Norms whose squares are far from underflow and overflow.
+_RANGE = {
+    dtype: (torch.finfo(dtype).tiny ** 0.5 / torch.finfo(dtype).eps, torch.finfo(dtype).max ** 0.5)
+    for dtype in (torch.float32, torch.float64)
+}
+
+
 def in_range(norm: Tensor) -> bool:
     """Whether squares neither overflowed nor lost bits to underflow on the way to these norms."""
     if torch._C._functorch.peek_interpreter_stack() is not None or norm.numel() == 0:
         return False
-    info = torch.finfo(norm.dtype)
+    lowest, highest = _RANGE[norm.dtype]
+    if norm.ndim == 0:
+        return lowest < norm.item() < highest
     low, high = torch.aminmax(norm.detach())
-    return bool(low > info.tiny**0.5 / info.eps) and bool(high < info.max**0.5)
+    return lowest < low.item() and high.item() < highest
 
 
 def _scaled_norm(x: Tensor) -> Tensor:
@@ -355,6 +454,10 @@ def _sizes(x: Tensor) -> Tensor:
 
 @_extreme.impl("pytorch")
 def _extreme_pytorch(x: Tensor, largest: bool) -> Tensor:
+    if x.ndim == 1 and host.plain(x):
+        # NumPy looks at many elements at a time, and agrees on NaN.
+        sizes = np.abs(x.numpy())
+        return torch.scalar_tensor(sizes.argmax() if largest else sizes.argmin(), dtype=torch.int64)
     size = _sizes(x)
     return size.argmax(-1) if largest else size.argmin(-1)
 

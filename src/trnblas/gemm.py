@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.accuracy import policy_for
+from trnblas import host
+from trnblas.accuracy import choose, error_bound, reported
 from trnblas.arguments import HALF, applied, coefficient, in_place, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
@@ -33,6 +34,7 @@ def gemm(
     precision: Precision | None = None,
     target_error: float | None = None,
     epilogue: Epilogue | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Multiply matrices: ``alpha * op(a) @ op(b) + beta * c``.
@@ -49,6 +51,8 @@ def gemm(
         target_error: error to guarantee, relative to ``|a| @ |b|``, instead of ``precision``: the cheapest policy that
             meets it is taken. `trnblas.error_bound` says what each guarantees.
         epilogue: scale, bias and activation to apply to the result, inside the kernel.
+        return_error: return ``Achieved(result, error_bound)``: with the result, the error guaranteed where it was
+            computed, relative to ``|a| @ |b|`` and before the epilogue. Plans and the ledger have it too.
         out: [..., M, N], memory for the result, shared with no operand except that it may be ``c`` itself.
 
     Returns:
@@ -82,25 +86,21 @@ def gemm(
     _check(a, b, c, beta)
     if type(alpha) is not float or type(beta) is not float:
         alpha, beta = coefficient("gemm", "alpha", alpha, dtype), coefficient("gemm", "beta", beta, dtype)
-    target = 0.0
-    if target_error is not None:
-        if precision is not None:
-            raise ArgumentError(
-                op="gemm",
-                argument="target_error",
-                got=target_error,
-                expected=f"None, because precision is {precision!r}",
-            )
-        precision = policy_for("gemm", target_error, a.shape[-1], dtype)
+    if target_error is None:
+        target, policy = 0.0, resolve("gemm", precision, dtype)
+    else:
+        k = a.shape[-1]
+        policy = choose("gemm", precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}")
         target = float(target_error)
-    policy = resolve("gemm", precision, dtype)
+    call = (a, b, c, alpha, beta, policy, None, "none", target)
     if epilogue is not None:
-        return _with_epilogue(a, b, c, alpha, beta, policy, target, epilogue, out)
-    if out is None:
-        return _gemm(a, b, c, alpha, beta, policy, None, "none", target)
-    shape = tuple(_fake(a, b, c, alpha, beta, policy, None, "none", target).shape)
-    check.out("gemm", out, shape=shape, dtype=dtype, a=a, b=b, c=None if out is c else c)
-    return _gemm.write(out, a, b, c, alpha, beta, policy, None, "none", target)
+        made = _with_epilogue(a, b, c, alpha, beta, policy, target, epilogue, out)
+    elif out is None:
+        made = _gemm(*call)
+    else:
+        check.out("gemm", out, shape=tuple(_fake(*call).shape), dtype=dtype, a=a, b=b, c=None if out is c else c)
+        made = _gemm.write(out, *call)
+    return reported(made, _gemm.error_bound(call), True) if return_error else made
 
 
 def _with_epilogue(
@@ -204,6 +204,14 @@ _gemm = Op(
 )
 
 
+@_gemm.bound
+def _bound(backend: str, *args: Any) -> float:
+    a, precision, target = args[0], args[5], args[8]
+    guaranteed = error_bound(a.shape[-1], a.dtype, precision)
+    # The kernel cuts operands into no more slices than the target asks for.
+    return guaranteed if backend == "pytorch" or precision in ("fast", "fp32") else max(guaranteed, target)
+
+
 @_gemm.impl("pytorch")
 def _pytorch(
     a: Tensor,
@@ -275,6 +283,9 @@ def _multiply(
         zero = _shaped(a, b, c).zero_()
         return torch.add(zero, zero if c is None or beta == 0 else c, alpha=beta, out=out)
     if c is None or beta == 0:
+        if c is None and out is None and host.multiplies(a, b):
+            made = host.product(a, b)
+            return made if alpha == 1 else made.mul_(alpha)
         if alpha == 1 and c is None:
             return torch.matmul(a, b, out=out)
         if a.ndim == 2 and b.ndim == 2 and (c is None or c.ndim == 2):
@@ -283,7 +294,13 @@ def _multiply(
         return torch.mul(product if c is None else product.expand_as(_shaped(a, b, c)), alpha, out=out)
     if a.ndim == 2 and b.ndim == 2 and c.ndim == 2:
         if a.shape[1] == 1:
-            return torch.addr(c, a[:, 0], b[0], beta=beta, alpha=alpha, out=out)
+            x, y = a.squeeze(1), b.squeeze(0)
+            if out is None and host.plain(x, y):
+                out = host.empty_like(c)
+            return torch.addr(c, x, y, beta=beta, alpha=alpha, out=out)
+        if out is None and host.multiplies(a, b):
+            made = host.product(a, b)
+            return (made if alpha == 1 else made.mul_(alpha)).add_(c, alpha=beta)
         return torch.addmm(c, a, b, beta=beta, alpha=alpha, out=out)
     if a.ndim == 3 and b.ndim == 3 and c.ndim == 3 and a.shape[0] == b.shape[0] == c.shape[0]:
         return torch.baddbmm(c, a, b, beta=beta, alpha=alpha, out=out)

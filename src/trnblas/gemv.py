@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, coefficient, needed, transposition, vectors
+from trnblas import host
+from trnblas.arguments import HALF, alike, coefficient, needed, transposition, vectors
 from trnblas.gemm import gemm
 from trnblas.kernels import gemv as kernels
 from trnblas.split import split_gemm
@@ -53,21 +54,25 @@ def gemv(
         >>> gemv(1.0, torch.ones(2, 3), torch.ones(3))
         tensor([3., 3.])
     """
-    dtype = check.floating("gemv", a=a, x=x) if y is None else check.floating("gemv", a=a, x=x, y=y)
-    check.ndim("gemv", 2, a=a)
-    check.ndim("gemv", 1, x=x)
-    check.same_device("gemv", a=a, x=x)
-    kind = transposition("gemv", trans)
+    if not (alike(a, x) if y is None else alike(a, x, y)):
+        operands = {"a": a, "x": x} if y is None else {"a": a, "x": x, "y": y}
+        check.floating("gemv", **operands)
+        check.same_device("gemv", **operands)
+    dtype, kind = a.dtype, transposition("gemv", trans)
+    if a.ndim < 2 or x.ndim < 1:
+        check.ndim("gemv", 2, a=a)
+        check.ndim("gemv", 1, x=x)
     inner, outer = (a.shape[-1], a.shape[-2]) if kind == "n" else (a.shape[-2], a.shape[-1])
-    check.equal("gemv", "N" if kind == "n" else "M", a=inner, x=x.shape[-1])
-    batch = check.broadcast("gemv", a=a.shape[:-2], x=x.shape[:-1])
+    if x.shape[-1] != inner:
+        check.equal("gemv", "N" if kind == "n" else "M", a=inner, x=x.shape[-1])
     alpha, beta = coefficient("gemv", "alpha", alpha, dtype), coefficient("gemv", "beta", beta, dtype)
     needed("gemv", "y", y, "beta", beta, "[..., M]")
     if y is not None:
         check.ndim("gemv", 1, y=y)
         check.equal("gemv", "M" if kind == "n" else "N", a=outer, y=y.shape[-1])
-        check.same_device("gemv", a=a, y=y)
-        batch = check.broadcast("gemv", a=a.shape[:-2], x=x.shape[:-1], y=y.shape[:-1])
+    batch: tuple[int, ...] = ()
+    if a.ndim != 2 or x.ndim != 1 or y is not None:
+        batch = check.broadcast("gemv", a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
     policy = resolve("gemv", precision, dtype)
     if out is not None:
         check.out("gemv", out, shape=(*batch, outer), dtype=dtype, a=a, x=x, y=y)
@@ -149,16 +154,19 @@ def _pytorch(a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: compl
 def _multiply(
     a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool, out: Tensor | None = None
 ) -> Tensor:
-    shape = (*check.broadcast("gemv", a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1]), a.shape[-2])
     if alpha == 0:
-        zero = a.new_zeros(shape)
+        zero = a.new_zeros(_fake(a, x, y, alpha, beta, False).shape)
         return torch.add(zero, zero if y is None or beta == 0 else y, alpha=beta, out=out)
-    if a.ndim == 2 and x.ndim == 1 and (y is None or beta == 0) and len(shape) == 1:
+    if a.ndim == 2 and x.ndim == 1 and y is None:
+        if out is None and host.multiplies(a, x):
+            made = host.product(a, x)
+            return made if alpha == 1 else made.mul_(alpha)
         if alpha == 1:
             return torch.mv(a, x, out=out)
-        return torch.addmv(a.new_empty(shape[-1]), a, x, beta=0, alpha=alpha, out=out)
-    if a.ndim == 2 and x.ndim == 1 and y is not None and y.ndim == 1:
+        return torch.addmv(a.new_empty(a.shape[0]), a, x, beta=0, alpha=alpha, out=out)
+    if a.ndim == 2 and x.ndim == 1 and y is not None and y.ndim == 1 and beta != 0:
         return torch.addmv(y, a, x, beta=beta, alpha=alpha, out=out)
+    shape = _fake(a, x, y, alpha, beta, False).shape
     product = (a @ x.unsqueeze(-1)).squeeze(-1).expand(shape)
     if y is None or beta == 0:
         return torch.mul(product, alpha, out=out)

@@ -46,8 +46,10 @@ def grouped_gemm(
 
     Example:
         >>> lefts, rights = [torch.ones(2, 3), torch.ones(4, 1)], [torch.ones(3, 5), torch.ones(1, 1)]
-        >>> [tuple(product.shape) for product in grouped_gemm(1.0, lefts, rights)]
-        [(2, 5), (4, 1)]
+        >>> for product in grouped_gemm(1.0, lefts, rights):
+        ...     print(tuple(product.shape))
+        (2, 5)
+        (4, 1)
     """
     lefts, rights = list(a), list(b)
     check.equal("grouped_gemm", "number of matrices", a=len(lefts), b=len(rights))

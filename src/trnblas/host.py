@@ -1,21 +1,31 @@
-"""The host's own BLAS where PyTorch has no call for an operation: through SciPy, when it is installed.
+"""The host's own libraries where PyTorch has no call for an operation, or a slow one.
 
-An array contiguous by rows is the transpose of one contiguous by columns, which is what BLAS takes, so nothing is
-copied: sides and triangles are exchanged instead.
+SciPy's BLAS, when it is installed, takes products and solves with triangles, symmetric and packed matrices. An array
+contiguous by rows is the transpose of one contiguous by columns, which is what BLAS takes, so nothing is copied: sides
+and triangles are exchanged instead. NumPy's BLAS takes large products where PyTorch's is MKL on a CPU that is not
+Intel's. Band matrices, stored by diagonals, are walked by ``banded.c``.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
-from trnblas.arguments import in_place
+from trnsci import native
 
+SOURCE = Path(__file__).with_name("banded.c")
 _LETTERS = {torch.float32: "s", torch.float64: "d"}
+# Multiply-adds below which handing a product to NumPy costs more than it brings.
+_LARGE_PRODUCT = 1 << 21
+_LARGE_MATRIX = 1 << 16
+_LARGE_RESULT = 1 << 21
 
 
 @functools.cache
@@ -27,26 +37,94 @@ def _library() -> Any:
     return blas
 
 
-def serves(*tensors: Tensor) -> bool:
-    """Whether SciPy's BLAS can take these: real matrices in host memory, not empty, and nothing to differentiate."""
-    if _library() is None or torch.compiler.is_compiling() or not in_place(*tensors):
+@functools.cache
+def _routine(library: Any, name: str) -> Any:
+    return getattr(library, name)
+
+
+@functools.cache
+def _prefers_numpy() -> bool:
+    """Whether NumPy's BLAS beats PyTorch's: MKL keeps its best loops to Intel's CPUs."""
+    info = Path("/proc/cpuinfo")
+    if not torch.backends.mkl.is_available() or not info.exists():
         return False
-    return all(
-        type(t) is Tensor and t.is_cpu and t.ndim == 2 and t.dtype in _LETTERS and t.numel() > 0 for t in tensors
-    )
+    return b"GenuineIntel" not in info.read_bytes()
+
+
+def plain(*tensors: Tensor) -> bool:
+    """Whether libraries beside torch may compute on these: real, in host memory, not watched or differentiated."""
+    for t in tensors:
+        if type(t) is not Tensor or t.dtype not in _LETTERS or not t.is_cpu or t.requires_grad or t.is_neg():
+            return False
+        if t.numel() == 0:
+            return False
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0:
+        return False
+    return not is_compiling()
+
+
+def serves(*tensors: Tensor) -> bool:
+    """Whether SciPy's BLAS can take these matrices."""
+    for t in tensors:
+        if t.ndim != 2:
+            return False
+    return _library() is not None and plain(*tensors)
+
+
+def vectors(*xs: Tensor) -> bool:
+    """Whether SciPy's BLAS can take these vectors."""
+    for x in xs:
+        if x.ndim != 1:
+            return False
+    return _library() is not None and plain(*xs)
+
+
+def rotated(x: Tensor, y: Tensor, matrix: list[float]) -> tuple[Tensor, Tensor]:
+    """``(m0 x + m1 y, m2 x + m3 y)``."""
+    m0, m1, m2, m3 = matrix
+    if m0 == m3 and m1 == -m2:
+        made = call("rot", x, x.numpy(), y.numpy(), m0, m1)
+    else:
+        made = call("rotm", x, x.numpy(), y.numpy(), np.array([-1.0, m0, m2, m1, m3], x.numpy().dtype))
+    return torch.from_numpy(made[0]), torch.from_numpy(made[1])
 
 
 def call(name: str, like: Tensor, *args: Any, **options: Any) -> Any:
     """Run a routine of the precision of ``like``."""
-    return getattr(_library(), _LETTERS[like.dtype] + name)(*args, **options)
+    return _routine(_library(), _LETTERS[like.dtype] + name)(*args, **options)
+
+
+def empty_like(x: Tensor) -> Tensor | None:
+    """Memory for a large result from NumPy, which asks for huge pages and so is cheaper to touch first; or ``None``."""
+    if x.numel() < _LARGE_RESULT or not plain(x):
+        return None
+    return torch.from_numpy(np.empty(tuple(x.shape), x.numpy().dtype))
+
+
+def multiplies(a: Tensor, b: Tensor) -> bool:
+    """Whether NumPy is the better place for a product of matrices, or of a matrix and a vector."""
+    if a.ndim != 2:
+        return False
+    size = a.numel()
+    large = size >= _LARGE_MATRIX if b.ndim == 1 else b.ndim == 2 and size * b.shape[1] >= _LARGE_PRODUCT
+    return large and _prefers_numpy() and plain(a, b)
+
+
+def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """``a @ b`` by NumPy: a matrix in memory of torch's, a vector in NumPy's, which costs less than asking torch."""
+    if b.ndim == 1:
+        return torch.from_numpy(a.numpy().dot(b.numpy()))
+    made = a.new_empty((a.shape[0], *b.shape[1:])) if out is None else out
+    np.matmul(a.numpy(), b.numpy(), out=made.numpy())
+    return made
 
 
 def by_columns(x: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
     """Memory of ``x`` contiguous by columns, and whether it is then the transpose of ``x``."""
-    x = x.detach()
-    if not x.is_contiguous() and x.mT.is_contiguous():
-        return x.numpy(), False
-    return x.contiguous().numpy().T, True
+    array = x.numpy()
+    if not x.is_contiguous() and array.flags.f_contiguous:
+        return array, False
+    return np.ascontiguousarray(array).T, True
 
 
 def symmetric_product(a: Tensor, b: Tensor, lower: bool) -> Tensor:
@@ -54,7 +132,7 @@ def symmetric_product(a: Tensor, b: Tensor, lower: bool) -> Tensor:
     matrix, turned = by_columns(a)
     stored = lower != turned
     if b.shape[1] == 1:
-        return torch.from_numpy(call("symv", a, 1.0, matrix, b.detach()[:, 0].numpy(), lower=stored)).unsqueeze(1)
+        return torch.from_numpy(call("symv", a, 1.0, matrix, b.numpy()[:, 0], lower=stored)).unsqueeze(1)
     right, across = by_columns(b)
     made = torch.from_numpy(call("symm", a, 1.0, matrix, right, side=int(across), lower=stored))
     return made.mT if across else made
@@ -70,7 +148,7 @@ def symmetric_square(x: Tensor, lower: bool) -> Tensor:
 def symmetric_sum(x: Tensor, y: Tensor, lower: bool) -> Tensor:
     """The triangle of ``x @ y.T + y @ x.T``, zeros elsewhere."""
     left, turned = by_columns(x)
-    right = y.detach().contiguous().numpy().T if turned else np.asfortranarray(y.detach().numpy())
+    right = np.ascontiguousarray(y.numpy()).T if turned else np.asfortranarray(y.numpy())
     return torch.from_numpy(call("syr2k", x, 1.0, left, right, trans=int(turned), lower=not lower)).mT
 
 
@@ -79,7 +157,7 @@ def triangular_product(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
     matrix, turned = by_columns(a)
     flags = {"lower": lower != turned, "diag": int(unit)}
     if b.shape[1] == 1:
-        made = call("trmv", a, matrix, b.detach()[:, 0].contiguous().numpy(), trans=int(turned), **flags)
+        made = call("trmv", a, matrix, b.numpy()[:, 0], trans=int(turned), **flags)
         return torch.from_numpy(made).unsqueeze(1)
     right, across = by_columns(b)
     # b.T @ a.T, when b comes transposed: what multiplies from the right is the transpose of a.
@@ -93,8 +171,42 @@ def triangular_solve(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
     matrix, turned = by_columns(a)
     flags = {"lower": lower != turned, "diag": int(unit)}
     if b.shape[1] == 1:
-        made = call("trsv", a, matrix, b.detach()[:, 0].contiguous().numpy(), trans=int(turned), **flags)
+        made = call("trsv", a, matrix, b.numpy()[:, 0], trans=int(turned), **flags)
         return torch.from_numpy(made).unsqueeze(0).mT
-    right = torch.empty_like(b.mT, memory_format=torch.contiguous_format).copy_(b.detach().mT).mT
+    right = torch.empty_like(b.mT, memory_format=torch.contiguous_format).copy_(b.mT).mT
     call("trsm", a, 1.0, matrix, right.numpy(), trans_a=int(turned), overwrite_b=True, **flags)
     return right
+
+
+def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:
+    """One triangle of ``alpha * outer(x, x) + a``, or of ``alpha * (outer(x, y) + outer(y, x)) + a``."""
+    # By columns the matrix is its transpose, so that the other triangle is meant.
+    options = {"lower": not lower} | ({} if a is None else {"a": np.ascontiguousarray(a.numpy()).T})
+    if y is None:
+        return torch.from_numpy(call("syr", x, alpha, x.numpy(), **options).T)
+    return torch.from_numpy(call("syr2", x, alpha, x.numpy(), y.numpy(), **options).T)
+
+
+@functools.cache
+def _loop(name: str) -> Any:
+    library = native.load(SOURCE)
+    if library is None:
+        return None
+    found = getattr(library, name)
+    n, p = ctypes.c_int64, ctypes.c_void_p
+    found.argtypes = (n, n, n, n, p, n, p, p, n, n) if "product" in name else (n, n, n, p, n, p, n, n)
+    found.restype = None
+    return found
+
+
+def band_loop(kind: str, a: Tensor, x: Tensor) -> Any:
+    """The compiled loop ``product`` or ``solve`` for one band matrix and one vector, or ``None``."""
+    if a.ndim != 2 or x.ndim != 1 or not plain(a, x):
+        return None
+    return _loop(f"band_{kind}_{'float32' if a.dtype is torch.float32 else 'float64'}")
+
+
+def band_rows(a: Tensor) -> tuple[Tensor, int]:
+    """The band with contiguous rows, and the distance between them."""
+    a = a if a.stride(1) == 1 else a.contiguous()
+    return a, a.stride(0)

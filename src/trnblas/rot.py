@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnblas.arguments import coefficient, real, vectors
-from trnblas.axpy import combine, same_shape
+from trnblas.axpy import rotate, same_shape
 from trnsci import ArgumentError, array_function, check
 
 
@@ -33,8 +33,7 @@ def rot(x: Tensor, y: Tensor, c: float, s: complex) -> tuple[Tensor, Tensor]:
     same_shape("rot", x, y)
     c = real("rot", "c", c)
     s = coefficient("rot", "s", s, dtype)
-    new_x, new_y = combine([x, y], [c, s, -s.conjugate(), c]).unbind(0)
-    return new_x, new_y
+    return rotate(x, y, [c, s, -s.conjugate(), c])
 
 
 @array_function
@@ -67,8 +66,7 @@ def rotm(x: Tensor, y: Tensor, param: Tensor) -> tuple[Tensor, Tensor]:
         h11 = h22 = 1.0
     elif flag == 1:
         h12, h21 = 1.0, -1.0
-    new_x, new_y = combine([x, y], [h11, h12, h21, h22]).unbind(0)
-    return new_x, new_y
+    return rotate(x, y, [h11, h12, h21, h22])
 
 
 @array_function

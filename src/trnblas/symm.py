@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import agree, coefficient, flag, needed, square, triangle
+from trnblas.arguments import agree, alike, coefficient, fits, flag, needed, square, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import Op, array_function, check
@@ -131,9 +131,14 @@ def _vector(
     *,
     hermitian: bool,
 ) -> Tensor:
+    if y is None and out is None and type(alpha) is float and alpha != 0 and beta == 0 and fits(a, x):
+        stored, policy = flag(op, "lower", lower, "ul"), resolve(op, precision, a.dtype)
+        made = _symm(a, x.unsqueeze(1), stored, hermitian and a.is_complex(), policy).squeeze(1)
+        return made if alpha == 1 else alpha * made
     check.floating(op, a=a, x=x)
     check.ndim(op, 1, x=x)
-    check.equal(op, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
+    if a.ndim == 0 or a.shape[-1] != x.shape[-1]:
+        check.equal(op, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
     if y is not None:
         check.floating(op, a=a, y=y)
         check.ndim(op, 1, y=y)
@@ -163,19 +168,23 @@ def _product(
     hermitian: bool,
     names: tuple[str, str] = ("b", "c"),
 ) -> Tensor:
-    operands = {"a": a, names[0]: b} | ({} if c is None else {names[1]: c})
-    dtype = check.floating(op, **operands)
-    n = square(op, a=a)
+    operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
+    if not alike(*operands.values()):
+        check.floating(op, **operands)
+        check.same_device(op, **operands)
+    dtype, n = a.dtype, square(op, a=a)
     check.ndim(op, 2, **operands)
-    check.same_device(op, **operands)
     right = flag(op, "side", side, "lr")
     stored_lower = flag(op, "lower", lower, "ul")
     alpha, beta = coefficient(op, "alpha", alpha, dtype), coefficient(op, "beta", beta, dtype)
     needed(op, names[1], c, "beta", beta, "[..., M, N]")
-    agree(op, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})
+    if b.shape[-1 if right else -2] != n:
+        agree(op, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})
     if c is not None:
         agree(op, "shape", {names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
-    shape = (*check.broadcast(op, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:])
+    shape = tuple(b.shape)
+    if a.ndim != 2 or b.ndim != 2 or c is not None:
+        shape = (*check.broadcast(op, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:])
     if out is not None:
         check.out(op, out, shape=shape, dtype=dtype, **operands)
     policy = resolve(op, precision, dtype)
@@ -187,9 +196,9 @@ def _product(
         made = _symm(a.conj() if conjugated else a, b.mT, stored_lower, conjugated, policy).mT
     else:
         made = _symm(a, b, stored_lower, conjugated, policy)
-    made = made if alpha in (0, 1) else alpha * made
-    made = made if c is None or beta == 0 else made + beta * c
-    made = made.expand(shape)
+    made = made if alpha == 1 or alpha == 0 else alpha * made
+    if c is not None:
+        made = (made if beta == 0 else made + beta * c).expand(shape)
     return made if out is None else out.copy_(made)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host
+from trnblas.accuracy import choose, error_bound, reported
 from trnblas.arguments import (
     HALF,
     agree,
@@ -30,7 +31,7 @@ from trnblas.split import split_gemm
 from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
+from trnsci.precision import Precision, arithmetic, to_bfloat16_values
 
 # Below this the whole product is cheaper than its parts.
 _SMALL = 256
@@ -48,6 +49,8 @@ def syrk(
     lower: bool | int | str = False,
     *,
     precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(a).T + beta * c``.
@@ -60,6 +63,8 @@ def syrk(
         trans: ``"n"`` or ``"t"`` (for real matrices also ``"c"``).
         lower: the lower triangle (1, ``"l"``) or the upper one (0, ``"u"``).
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
+        target_error: error to guarantee, relative to ``|a| @ |a|.T``, instead of ``precision``; as for `gemm`.
+        return_error: return ``Achieved(result, error_bound)``, as for `gemm`.
         out: [..., N, N], shared with no operand. Its other triangle is not written.
 
     Returns:
@@ -73,7 +78,10 @@ def syrk(
         tensor([[3., 0.],
                 [3., 3.]])
     """
-    return rank_k("syrk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=False, twice=False)
+    return rank_k(
+        "syrk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=False, twice=False,
+        target_error=target_error, return_error=return_error,
+    )  # fmt: skip
 
 
 @array_function
@@ -86,13 +94,18 @@ def herk(
     lower: bool | int | str = False,
     *,
     precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(a).mH + beta * c``, with real coefficients and a real diagonal.
 
     ``trans`` is ``"n"`` or ``"c"``; everything else as for `syrk`.
     """
-    return rank_k("herk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=True, twice=False)
+    return rank_k(
+        "herk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=True, twice=False,
+        target_error=target_error, return_error=return_error,
+    )  # fmt: skip
 
 
 @array_function
@@ -106,10 +119,15 @@ def syr2k(
     lower: bool | int | str = False,
     *,
     precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * (op(a) @ op(b).T + op(b) @ op(a).T) + beta * c``; arguments as for `syrk`."""
-    return rank_k("syr2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=True)
+    return rank_k(
+        "syr2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=True,
+        target_error=target_error, return_error=return_error,
+    )  # fmt: skip
 
 
 @array_function
@@ -123,13 +141,18 @@ def her2k(
     lower: bool | int | str = False,
     *,
     precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(b).mH + conj(alpha) * op(b) @ op(a).mH + beta * c``.
 
     ``beta`` is real, ``trans`` is ``"n"`` or ``"c"``, the diagonal comes out real; everything else as for `syrk`.
     """
-    return rank_k("her2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=True, twice=True)
+    return rank_k(
+        "her2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=True, twice=True,
+        target_error=target_error, return_error=return_error,
+    )  # fmt: skip
 
 
 @array_function
@@ -143,13 +166,18 @@ def syrkx(
     lower: bool | int | str = False,
     *,
     precision: Precision | None = None,
+    target_error: float | None = None,
+    return_error: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * op(a) @ op(b).T + beta * c``, for products known to be symmetric.
 
     CUDA's ``cublasSsyrkx``; arguments as for `syrk`.
     """
-    return rank_k("syrkx", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=False)
+    return rank_k(
+        "syrkx", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=False,
+        target_error=target_error, return_error=return_error,
+    )  # fmt: skip
 
 
 def rank_k(
@@ -167,6 +195,8 @@ def rank_k(
     hermitian: bool,
     twice: bool,
     names: tuple[str, str, str] = ("a", "b", "c"),
+    target_error: float | None = None,
+    return_error: bool = False,
 ) -> Tensor:
     """Check the arguments, then scale the triangle of the product and add that of ``c``."""
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
@@ -193,7 +223,8 @@ def rank_k(
     shape = (*check.broadcast(op, **batches), x.shape[-2], x.shape[-2])
     if out is not None:
         check.out(op, out, shape=shape, dtype=dtype, **operands)
-    policy = resolve(op, precision, dtype)
+    k = x.shape[-1] * (2 if twice else 1)
+    policy = choose(op, precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}")
     conjugated = hermitian and dtype.is_complex
     if alpha == 0:
         made = x.new_zeros(shape)
@@ -210,7 +241,8 @@ def rank_k(
         other = None if a is b and not conjugated else y.conj() if conjugated else y
         made = _gemmt(x, other, stored_lower, policy, False)
         made = made if alpha == 1 else alpha * made
-    return _finish(made, beta, c, out, shape, stored_lower, conjugated)
+    made = _finish(made, beta, c, out, shape, stored_lower, conjugated)
+    return reported(made, error_bound(k, dtype, policy), return_error)
 
 
 def _finish(
@@ -258,6 +290,11 @@ _gemmt = Op(
     cost=_cost,
     schema="(Tensor x, Tensor? y, bool lower, str precision, bool twice) -> Tensor",
 )
+
+
+@_gemmt.bound
+def _bound(backend: str, x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> float:
+    return error_bound(x.shape[-1] * (2 if twice else 1), x.dtype, precision)
 
 
 @_gemmt.impl("pytorch")

@@ -10,12 +10,26 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import HALF, agree, applied, coefficient, flag, in_place, square, transposition, triangle
+from trnblas.accuracy import choose, error_bound, reported
+from trnblas.arguments import (
+    HALF,
+    agree,
+    alike,
+    applied,
+    coefficient,
+    fits,
+    flag,
+    in_place,
+    nonsingular,
+    square,
+    transposition,
+    triangle,
+)
 from trnblas.gemm import gemm
 from trnblas.kernels import trmm as kernels
-from trnsci import Op, Singular, array_function, check
+from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
-from trnsci.nki import launch
+from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve
 
 # Below this the whole product is cheaper than its parts.
@@ -95,6 +109,12 @@ def vector(
     solves: bool = False,
 ) -> Tensor:
     """The vector form of a triangular operation."""
+    if out is None and fits(a, x):
+        stored, kind, unit = flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
+        if solves and not unit:
+            nonsingular(op, torch.diagonal(a, 0, -2, -1))
+        policy = resolve(op, precision, a.dtype)
+        return run(applied(kind, a), x.unsqueeze(1), stored == (kind == "n"), unit, policy).squeeze(1)
     check.tensor(op, a=a, x=x)
     check.ndim(op, 1, x=x)
     target = None if out is None else out.unsqueeze(-1)
@@ -119,23 +139,33 @@ def triangular(
     *,
     second: str = "b",
     solves: bool = False,
+    target_error: float | None = None,
+    return_error: bool = False,
 ) -> Tensor:
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
-    dtype = check.floating(op, **{"a": a, second: b})
-    n = square(op, a=a)
+    if not alike(a, b):
+        check.floating(op, **{"a": a, second: b})
+        check.same_device(op, **{"a": a, second: b})
+    dtype, n = a.dtype, square(op, a=a)
     check.ndim(op, 2, **{second: b})
-    check.same_device(op, **{"a": a, second: b})
     right, is_lower = flag(op, "side", side, "lr"), flag(op, "lower", lower, "ul")
     kind, unit = transposition(op, trans, "trans_a" if second == "b" else "trans"), flag(op, "diag", diag, "nu")
     alpha = coefficient(op, "alpha", alpha, dtype)
-    agree(op, "N" if right else "M", {"a": n, second: b.shape[-1 if right else -2]})
-    shape = (*check.broadcast(op, **{"a": a.shape[:-2], second: b.shape[:-2]}), *b.shape[-2:])
+    if b.shape[-1 if right else -2] != n:
+        agree(op, "N" if right else "M", {"a": n, second: b.shape[-1 if right else -2]})
+    shape = b.shape
+    if a.ndim != 2 or b.ndim != 2:
+        shape = torch.Size((*check.broadcast(op, **{"a": a.shape[:-2], second: b.shape[:-2]}), *b.shape[-2:]))
     if out is not None:
         shown = {"a": a, second: b}
-        check.out(op, out, shape=shape, dtype=dtype, **shown)
+        check.out(op, out, shape=tuple(shape), dtype=dtype, **shown)
     policy = resolve(op, precision, dtype)
+    if target_error is not None:
+        policy = choose(
+            op, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), f"N={n}", ("compensated",)
+        )
     if solves and not unit:
-        _nonsingular(op, a)
+        nonsingular(op, torch.diagonal(a, 0, -2, -1))
     factor = applied(kind, a)
     is_lower = is_lower if kind == "n" else not is_lower
     if alpha == 0:
@@ -145,18 +175,21 @@ def triangular(
         made = run(factor.mT, b.mT, not is_lower, unit, policy).mT
     else:
         made = run(factor, b, is_lower, unit, policy)
-    made = made if alpha in (0, 1) else alpha * made
-    return made if out is None else out.copy_(made)
+    made = made if alpha == 1 or alpha == 0 else alpha * made
+    made = made if out is None else out.copy_(made)
+    return reported(made, solve_bound(n, dtype, policy), True) if return_error else made
 
 
-def _nonsingular(op: str, a: Tensor) -> None:
-    """No zero on the diagonal; the error names the first."""
-    if a.is_meta or a.numel() == 0 or torch._C._functorch.peek_interpreter_stack() is not None:
-        return
-    zero = torch.diagonal(a.detach(), 0, -2, -1) == 0
-    if bool(zero.any()):
-        *batch, index = zero.nonzero()[0].tolist()
-        raise Singular(op=op, index=index, batch=tuple(batch))
+def solve_bound(n: int, dtype: torch.dtype, precision: Precision) -> float:
+    """Guaranteed error of a triangular solve of N rows, relative to ``|inv(a)| |a| |inv(a)| |b|``, on every backend."""
+    # One refinement step leaves what conditioning leaves; what is certain is the error before it.
+    plain: Precision = precision
+    if precision == "compensated":
+        plain = "fp64" if dtype in (torch.float64, torch.complex128) else "fp32"
+    # Complex systems are real ones of twice the size, after scaling; either part of either factor may err.
+    return (
+        4 * error_bound(2 * n + P_MAX, dtype, plain) if dtype.is_complex else error_bound(2 * n + P_MAX, dtype, plain)
+    )
 
 
 def _fake(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:

@@ -23,6 +23,22 @@ def scipy_blas(name, *args, complex_valued=False, **options):
     return torch.from_numpy(np.array(made))
 
 
+def gradient_bound(loss, operands, terms):
+    """Bounds for the gradients of a polynomial ``loss`` in fp32, ``terms`` roundings on the longest way to them.
+
+    They are ``g(terms)`` of the gradients at absolute values, where nothing cancels; complex numbers count twice.
+    """
+    sizes = [x.detach().abs().double().requires_grad_() for x in operands]
+    loss(*sizes).backward()
+    factor = 2 * gamma(2 * terms, F32) if any(x.is_complex() for x in operands) else gamma(terms, F32)
+    return [factor * size.grad + torch.finfo(F32).smallest_normal for size in sizes]
+
+
+def rounded_once(expected, size, terms):
+    """A result in fp32 of a sum in double precision."""
+    return 2.0**-24 * expected.abs() + 2 * gamma(terms, F64) * size + torch.finfo(F32).smallest_normal
+
+
 def sum_bound(terms, magnitude, dtype):
     """A sum of ``terms`` products and two more roundings, in ``dtype``; complex numbers count twice."""
     wide, factor = (2 * terms + 1, 2**0.5) if dtype.is_complex else (terms, 1.0)

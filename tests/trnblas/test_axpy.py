@@ -4,7 +4,7 @@ import torch
 
 import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, scipy_blas, sum_bound
-from trnblas import axpy, copy, scal, swap
+from trnblas import axpy, copy, geam, rot, scal, swap
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gaussian
 
@@ -73,8 +73,9 @@ def test_gradients(dtype):
     a = 0.5 + 1j if dtype.is_complex else 0.5
     assert torch.autograd.gradcheck(lambda x, y: axpy(x, y, a), (x, y))
     assert torch.autograd.gradcheck(swap, (x, y))
-    operator = torch.ops.trnblas.combine.default
-    assert torch.autograd.gradcheck(lambda x, y: operator([x, y], [a, 2.0, 0.0, a]), (x, y))
+    combine, rotate = torch.ops.trnblas.combine.default, torch.ops.trnblas.rotate.default
+    assert torch.autograd.gradcheck(lambda x, y: combine([x, y], [a, 2.0]), (x, y))
+    assert torch.autograd.gradcheck(lambda x, y: rotate(x, y, [a, 2.0, 0.0, a]), (x, y))
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
@@ -90,6 +91,7 @@ def test_gradients_through_kernels(backend):
 def test_opcheck_and_plan():
     x, y = gaussian((3,), 1), gaussian((3,), 2)
     torch.library.opcheck(torch.ops.trnblas.combine.default, ([x, y], [2.0, 1.0]))
+    torch.library.opcheck(torch.ops.trnblas.rotate.default, (x, y, [2.0, 1.0, 0.0, 1.0]))
     assert trnsci.plan(axpy, x, y, 2.0).backend == "pytorch"
 
 
@@ -100,10 +102,21 @@ def test_numpy_in_numpy_out():
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
-def test_a_kernel_that_would_round_refuses(backend):
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: scal(2.0, x),
+        lambda x: axpy(x, x),
+        lambda x: swap(x, x),
+        lambda x: rot(x, x, 0.6, 0.8),
+        lambda x: geam(1.0, x.expand(3, 3), 1.0, x.expand(3, 3)),
+    ],
+    ids=["scal", "axpy", "swap", "rot", "geam"],
+)
+def test_a_kernel_that_would_round_refuses_and_says_what_to_do(backend, call):
     with backend, pytest.raises(UnsupportedError) as caught:
-        scal(2.0, torch.ones(3, dtype=F64))
-    assert "not float64" in str(caught.value)
+        call(torch.ones(3, dtype=F64))
+    assert "would round float64; convert with .to(), or use backend 'pytorch'" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import trnsci
-from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS
+from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound
 from trnblas import grouped_gemm
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS, assert_within, gaussian, gemm_bound, in_float64
@@ -71,8 +71,9 @@ def test_gradients(backend):
     for a, b in zip(lefts, rights, strict=True):
         c, d = (t.detach().double().requires_grad_() for t in (a, b))
         (c @ d).square().sum().backward()
-        for got, expected in ((a, c), (b, d)):
-            assert_within(got.grad, expected.grad, 60 * 2.0**-24 * expected.grad.abs().max())
+        limits = gradient_bound(lambda a, b: (a @ b).square().sum(), (a, b), 16)
+        for got, expected, limit in zip((a, b), (c, d), limits, strict=True):
+            assert_within(got.grad, expected.grad, limit)
 
 
 def test_opcheck_and_complex_gradient_rule():

@@ -4,8 +4,34 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trnblas.oracles import F32, F64, sum_bound
-from trnblas import host, symm, symv, syr2k, syrk, trmm, trmv, trsm
+from tests.trnblas.oracles import F32, F64, scipy_blas, sum_bound
+from trnblas import (
+    asum,
+    gbmv,
+    gemm,
+    gemv,
+    host,
+    iamax,
+    iamin,
+    nrm2,
+    rot,
+    rotm,
+    sbmv,
+    spmv,
+    spr,
+    spr2,
+    symm,
+    symv,
+    syr2k,
+    syrk,
+    tbmv,
+    tbsv,
+    tpmv,
+    tpsv,
+    trmm,
+    trmv,
+    trsm,
+)
 from trnsci.testing import assert_within, gamma, gaussian
 
 LAYOUTS = {
@@ -93,6 +119,130 @@ def test_operands_are_left_alone(library):
     symv(1.0, a, x)
     assert torch.equal(a, before[0])
     assert torch.equal(x, before[1])
+
+
+@pytest.fixture(params=["compiled", "torch alone"])
+def loops(request, monkeypatch):
+    if request.param == "torch alone":
+        monkeypatch.setattr(host, "_loop", lambda name: None)
+    elif host._loop("band_product_float64") is None:
+        pytest.skip("there is no C compiler on this machine")
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("n", [5, 1030])
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_bands(loops, dtype, n, layout):
+    kl, ku, k = 3, 2, 2
+    m = n + 2
+    band, x, z = gaussian((kl + ku + 1, n), 1, dtype), gaussian((2 * n,), 2, dtype)[::2], gaussian((m,), 3, dtype)
+    half = gaussian((k + 1, n), 4, dtype)
+    vector = x.contiguous()
+    for trans, right in ((0, vector), (1, z)):
+        got = gbmv(m, n, kl, ku, 1.5, LAYOUTS[layout](band), x if trans == 0 else z, trans=trans)
+        expected = scipy_blas("gbmv", m, n, kl, ku, 1.5, band, right, trans=trans)
+        size = scipy_blas("gbmv", m, n, kl, ku, 1.5, band.abs(), right.abs(), trans=trans)
+        assert_within(got, expected, sum_bound(kl + ku + 1, size, dtype))
+    for lower in (0, 1):
+        got = sbmv(k, 1.0, LAYOUTS[layout](half), x, lower=lower)
+        size = scipy_blas("sbmv", k, 1.0, half.abs(), vector.abs(), lower=lower)
+        assert_within(got, scipy_blas("sbmv", k, 1.0, half, vector, lower=lower), sum_bound(2 * k + 1, size, dtype))
+        for trans in (0, 1):
+            for diag in (0, 1):
+                flags = {"lower": lower, "trans": trans, "diag": diag}
+                size = scipy_blas("tbmv", k, half.abs(), vector.abs(), **flags)
+                got = tbmv(k, LAYOUTS[layout](half), x, lower, trans, diag)
+                assert_within(got, scipy_blas("tbmv", k, half, vector, **flags), sum_bound(k + 1, size, dtype))
+                _solves(LAYOUTS[layout](_dominant(half, lower)), x, k, flags, dtype)
+
+
+def _dominant(half, lower):
+    small = half / 8
+    small[0 if lower else -1] = 1.5
+    return small
+
+
+def _solves(a, x, k, flags, dtype):
+    got = tbsv(k, a, x, flags["lower"], flags["trans"], flags["diag"])
+    expected = scipy_blas("tbsv", k, a.contiguous(), x.contiguous(), **flags)
+    # Substitution has a small backward error: the residual is bounded, and what the inverse makes of it.
+    size = scipy_blas("tbmv", k, a.abs().contiguous(), expected.abs(), **flags)
+    comparison = -a.abs().contiguous().double()
+    comparison[0 if flags["lower"] else -1] *= -1
+    spread = scipy_blas("tbsv", k, comparison, size, **flags)
+    assert_within(got, expected, sum_bound(k + 2, spread, dtype))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("n", [1, 40])
+@pytest.mark.parametrize("lower", [0, 1])
+def test_packed_triangles(library, dtype, n, lower):
+    ap, x, y = gaussian((n * (n + 1) // 2,), 1, dtype), gaussian((n,), 2, dtype), gaussian((n,), 3, dtype)
+    kept = ap.clone(), x.clone()
+    size = scipy_blas("spmv", n, 1.5, ap.abs(), x.abs(), lower=lower)
+    expected = scipy_blas("spmv", n, 1.5, ap, x, lower=lower)
+    assert_within(spmv(n, 1.5, ap, x, lower=lower), expected, sum_bound(n, size, dtype))
+    size = scipy_blas("spr2", n, 1.5, x.abs(), y.abs(), ap.abs(), lower=lower)
+    expected = scipy_blas("spr2", n, 1.5, x, y, ap.clone(), lower=lower)
+    assert_within(spr2(n, 1.5, x, y, ap, lower), expected, sum_bound(4, size, dtype))
+    size = scipy_blas("spr", n, 1.5, x.abs(), ap.abs(), lower=lower)
+    assert_within(
+        spr(n, 1.5, x, ap, lower), scipy_blas("spr", n, 1.5, x, ap.clone(), lower=lower), sum_bound(4, size, dtype)
+    )
+    for trans in (0, 1):
+        flags = {"lower": lower, "trans": trans}
+        size = scipy_blas("tpmv", n, ap.abs(), x.abs(), **flags)
+        assert_within(tpmv(n, ap, x, lower, trans), scipy_blas("tpmv", n, ap, x, **flags), sum_bound(n, size, dtype))
+        unit = flags | {"diag": 1}
+        small = ap / (4 * n)
+        size = scipy_blas("tpmv", n, small.abs(), scipy_blas("tpsv", n, small, x, **unit).abs(), **unit)
+        spread = scipy_blas("tpsv", n, -small.abs(), size, **unit)
+        assert_within(
+            tpsv(n, small, x, lower, trans, 1), scipy_blas("tpsv", n, small, x, **unit), sum_bound(n, spread, dtype)
+        )
+    assert torch.equal(ap, kept[0])
+    assert torch.equal(x, kept[1])
+
+
+@pytest.mark.parametrize("prefers", [False, True])
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_products_by_either_library(monkeypatch, prefers, dtype):
+    monkeypatch.setattr(host, "_prefers_numpy", lambda: prefers)
+    a, b, x = gaussian((300, 260), 1, dtype), gaussian((260, 300), 2, dtype), gaussian((260,), 3, dtype)
+    c = gaussian((300, 300), 4, dtype)
+    wide, other = a.double().numpy(), b.double().numpy()
+    size = torch.from_numpy(abs(wide) @ abs(other))
+    for left in (a, a.mT.contiguous().mT, torch.stack([a, a], -1)[..., 0]):
+        assert_within(gemm(1.5, left, b), 1.5 * (wide @ other), sum_bound(260, 1.5 * size, dtype))
+        got = gemm(1.5, left, b, -0.5, c)
+        expected = 1.5 * (wide @ other) - 0.5 * c.double().numpy()
+        assert_within(got, expected, sum_bound(260, 1.5 * size + 0.5 * c.abs(), dtype))
+        expected = torch.from_numpy(wide @ x.double().numpy())
+        bound = sum_bound(260, torch.from_numpy(abs(wide) @ x.abs().double().numpy()), dtype)
+        assert_within(gemv(1.0, left, x), expected, bound)
+    assert host.multiplies(a, b) is prefers
+    assert not host.multiplies(a, b.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_vectors(library, dtype):
+    x, y = gaussian((2000,), 1, dtype)[::2], gaussian((1000,), 2, dtype)
+    wide, other = x.double().numpy(), y.double().numpy()
+    assert_within(asum(x), np.abs(wide).sum(), sum_bound(1000, x.abs().double().sum(), dtype))
+    assert_within(nrm2(x), np.linalg.norm(wide), sum_bound(503, x.double().norm(), dtype))
+    assert (int(iamax(x)), int(iamin(x))) == (int(np.abs(wide).argmax()), int(np.abs(wide).argmin()))
+    x_size, y_size = x.abs().double(), y.abs().double()
+    for got, matrix in (
+        (rot(x, y, 0.6, 0.8), [0.6, 0.8, -0.8, 0.6]),
+        (rotm(x, y, torch.tensor([-1.0, 2.0, 3.0, 4.0, 5.0])), [2.0, 4.0, 3.0, 5.0]),
+    ):
+        for part, p, q in ((got[0], *matrix[:2]), (got[1], *matrix[2:])):
+            assert_within(part, p * wide + q * other, sum_bound(2, abs(p) * x_size + abs(q) * y_size, dtype))
+
+
+def test_positions_of_nan_come_first(library):
+    x = torch.tensor([1.0, torch.nan, 9.0, torch.nan])
+    assert (int(iamax(x)), int(iamin(x))) == (1, 1)
 
 
 def test_what_is_not_for_scipy():

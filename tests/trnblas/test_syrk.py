@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import trnsci
-from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, scipy_blas, sum_bound
-from trnblas import her, her2, her2k, herk, syr, syr2, syr2k, syrk, syrkx
+from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
+from trnblas import her2k, herk, syr2k, syrk, syrkx
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS, assert_within, gaussian
 
@@ -37,23 +37,6 @@ def test_rank_k_updates(backend, lower, dtype, n, k):
             assert_within(one, scipy_blas("herk", 0.5, a, beta=2.0, c=c, **options), bound)
             assert_within(two, scipy_blas("her2k", alpha, a, b, beta=2.0, c=c, **options), bound)
             assert bool((one.diagonal().imag == 0).all())
-
-
-@on_backends
-@both_triangles
-def test_rank_one_and_two_updates(backend, lower):
-    for dtype, alpha in ((F32, 1.5), (C64, 0.5 - 1j)):
-        x, y, a = gaussian((9,), 1, dtype), gaussian((9,), 2, dtype), gaussian((9, 9), 3, dtype)
-        options = {"lower": lower, "a": a, "complex_valued": dtype.is_complex}
-        columns = x.unsqueeze(1), y.unsqueeze(1)
-        bound = sum_bound(4, size_of(*columns, a, alpha, 1) + size_of(columns[0], columns[0], a, 1, 1), dtype)
-        with backend:
-            if dtype.is_complex:
-                assert_within(her(0.5, x, lower, a), scipy_blas("her", 0.5, x, **options), bound)
-                assert_within(her2(alpha, x, y, lower, a), scipy_blas("her2", alpha, x, y, **options), bound)
-            else:
-                assert_within(syr(alpha, x, lower, a), scipy_blas("syr", alpha, x, **options), bound)
-                assert_within(syr2(alpha, x, y, lower, a), scipy_blas("syr2", alpha, x, y, **options), bound)
 
 
 @on_backends
@@ -96,7 +79,7 @@ def test_precisions(backend, precision):
         got = syrk(1.0, a, lower=1, precision=precision)
     operand = a.bfloat16().double() if precision == "fast" else a.double()
     expected, size = (operand @ operand.mT).tril(), operand.abs() @ operand.abs().mT
-    bound = 2.0**-23.9 * expected.abs() + 1e-11 if precision in ("compensated", "fp64") else sum_bound(200, size, F32)
+    bound = rounded_once(expected, size, 202) if precision in ("compensated", "fp64") else sum_bound(200, size, F32)
     assert_within(got, expected, bound)
 
 
@@ -142,7 +125,8 @@ def test_gradients_through_kernels(backend, dtype):
         herk(1.0, a, lower=1).abs().square().sum().backward()
     b = a.detach().to(C128 if dtype.is_complex else F64).requires_grad_()
     (b @ b.mH).tril().abs().square().sum().backward()
-    assert_within(a.grad, b.grad, 60 * 2.0**-24 * b.grad.abs().max())
+    (limit,) = gradient_bound(lambda a: (a @ a.mT).tril().square().sum(), (a,), 30)
+    assert_within(a.grad, b.grad, limit)
 
 
 def test_opcheck_and_plan():
@@ -178,7 +162,6 @@ def test_opcheck_and_plan():
             lambda: syrk(1.0, torch.ones(2, 3), lower="x"),
             "lower is 'x', expected one of False, True, 'u', 'l'",
         ),
-        (ArgumentError, lambda: syr(1.0, torch.ones(2), 0, torch.ones(3, 3)), "syr: N differs: x has N=2, a has N=3"),
     ],
 )
 def test_bad_arguments_are_named(kind, call, text):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import trnsci
-from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, scipy_blas, sum_bound
+from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import trmm, trmv
 from trnsci import ArgumentError
 from trnsci.testing import BACKENDS, assert_within, gaussian
@@ -102,7 +102,11 @@ def test_precisions(backend, precision):
     operands = (a.bfloat16(), b.bfloat16()) if precision == "fast" else (a, b)
     full, right = operands[0].double().tril(), operands[1].double()
     exact = full @ right
-    bound = sum_bound(60, full.abs() @ right.abs(), F32) if precision == "fast" else 2.0**-23.9 * exact.abs() + 1e-12
+    bound = (
+        sum_bound(60, full.abs() @ right.abs(), F32)
+        if precision == "fast"
+        else rounded_once(exact, full.abs() @ right.abs(), 62)
+    )
     assert_within(got, exact, bound)
 
 
@@ -124,8 +128,9 @@ def test_gradients_through_kernels(backend):
         trmm(1.0, a, b, lower=1).square().sum().backward()
     c, d = (t.detach().double().requires_grad_() for t in (a, b))
     (c.tril() @ d).square().sum().backward()
-    for got, expected in ((a, c), (b, d)):
-        assert_within(got.grad, expected.grad, 60 * 2.0**-24 * expected.grad.abs().max())
+    limits = gradient_bound(lambda a, b: (a.tril() @ b).square().sum(), (a, b), 20)
+    for got, expected, limit in zip((a, b), (c, d), limits, strict=True):
+        assert_within(got.grad, expected.grad, limit)
 
 
 def test_opcheck_and_plan():

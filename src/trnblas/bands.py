@@ -1,0 +1,61 @@
+"""Band matrices stored by diagonals, rearranged: by rows of the product, backwards, or in pieces of the whole."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+def reverse(diagonal: Tensor, s: int, n: int) -> Tensor:
+    """Diagonal ``s`` of the matrix read backwards, filled up with zeros."""
+    kept = max(n - s, 0)
+    return pad(diagonal[..., :kept].flip(-1), (0, n - kept))
+
+
+def mirrored(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
+    """Weights by row of a symmetric matrix of which one side is stored."""
+    n, k = a.shape[-1], a.shape[-2] - 1
+    rows = diagonals(a, k, lower)
+    main = rows[..., :1, :]
+    above = below = rows[..., 1:, :]
+    if hermitian:
+        main = torch.complex(main.real, torch.zeros_like(main.real))
+        above = above.conj() if lower else above
+        below = above.conj()
+    under = [shifted(below[..., s - 1, :], -s, n) for s in range(k, 0, -1)]
+    return torch.cat([torch.stack(under, -2) if under else main[..., :0, :], main, above], -2)
+
+
+def diagonals(a: Tensor, k: int, lower: bool) -> Tensor:
+    """[..., k + 1, N]: element j of row s is A[j + s, j], or A[j, j + s]; zeros behind the end of a diagonal."""
+    n = a.shape[-1]
+    if lower:
+        return inside(a, n, 0)
+    return torch.stack([shifted(a[..., k - s, :], s, n) for s in range(k + 1)], -2)
+
+
+def shifted(row: Tensor, by: int, size: int) -> Tensor:
+    """``out[p] = row[p + by]`` for ``size`` values of p, zero where there is no such element."""
+    n = row.shape[-1]
+    first, last = max(0, -by), min(size, n - by)
+    if last <= first:
+        return row.new_zeros((*row.shape[:-1], size))
+    return pad(row[..., first + by : last + by], (first, size - last))
+
+
+def inside(weights: Tensor, source: int, offset: int) -> Tensor:
+    """Zeros where a weight would meet an element outside the vector: there the storage holds anything."""
+    d, p = (torch.arange(size, device=weights.device) for size in weights.shape[-2:])
+    place = p + d.unsqueeze(-1) - offset
+    return torch.where((place >= 0) & (place < source), weights, 0.0)
+
+
+def dense(rows: Tensor, row: int, row_stop: int, column: int, column_stop: int) -> Tensor:
+    """A piece of the lower triangle as a matrix."""
+    k = rows.shape[-2] - 1
+    i = torch.arange(row, row_stop, device=rows.device).unsqueeze(-1)
+    j = torch.arange(column, column_stop, device=rows.device)
+    s = i - j
+    values = rows[..., s.clamp(0, k), j.expand_as(s)]
+    return torch.where((s >= 0) & (s <= k), values, 0.0)
