@@ -9,16 +9,27 @@
 | `mp2_energy`, `ao_to_mo_transform` | named fused programs of quantum chemistry |
 | `cp`, `tucker`, `tensor_train` | decompositions; `einsum` takes their results as operands |
 | `elementwise`, `permute`, `reduce` | cuTENSOR's other operations, by label |
+| `elementwise_binary`, `elementwise_trinary` | the same under cuTENSOR's names |
+| `BlockSparse`, `block_sparse`, `block_einsum` | tensors of blocks, and their contraction as one program |
 | `tensordot`, `transpose` | what opt_einsum calls for ``backend="trntensor"`` |
 | `to_xla`, `from_xla` | keep operands in device memory |
 """
 
 from trnsci import HAS_NKI, from_xla, library_functions, to_xla
 from trntensor.ao_to_mo_transform import ao_to_mo_transform
+from trntensor.block_sparse import BlockSparse, block_einsum, block_sparse
 from trntensor.cp import CP, cp
 from trntensor.decomposed import Convergence
 from trntensor.einsum import einsum
-from trntensor.elementwise import elementwise, permute, reduce, tensordot, transpose
+from trntensor.elementwise import (
+    elementwise,
+    elementwise_binary,
+    elementwise_trinary,
+    permute,
+    reduce,
+    tensordot,
+    transpose,
+)
 from trntensor.fuse import FusedProgram, fuse
 from trntensor.mp2_energy import MP2Energy, mp2_energy
 from trntensor.multi_einsum import multi_einsum
@@ -31,6 +42,7 @@ set_backend, get_backend = library_functions("trntensor")
 __all__ = [
     "CP",
     "HAS_NKI",
+    "BlockSparse",
     "Contraction",
     "ContractionPlan",
     "Convergence",
@@ -39,9 +51,13 @@ __all__ = [
     "TensorTrain",
     "Tucker",
     "ao_to_mo_transform",
+    "block_einsum",
+    "block_sparse",
     "cp",
     "einsum",
     "elementwise",
+    "elementwise_binary",
+    "elementwise_trinary",
     "from_xla",
     "fuse",
     "get_backend",

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from trnblas.accuracy import choose, reported
 from trnsci import ArgumentError, DtypeError, Op, array_function, check
 from trnsci.gradient import Saved
-from trnsci.precision import Precision, resolve
+from trnsci.precision import Precision
 from trntensor.decomposed import Decomposed, expanded
 from trntensor.equation import parse, split_call
-from trntensor.precision import cheapest, working_dtype
+from trntensor.precision import contraction_bound, working_dtype
 from trntensor.program import Program, compiled
 from trntensor.steps import ContractionStep, unary
 
@@ -34,6 +35,7 @@ def einsum(
     memory_limit: int | None = None,
     optimize: Any = "auto",
     c: Tensor | None = None,
+    return_error: bool = False,
 ) -> Tensor:
     """Contract tensors: ``alpha * contraction + beta * c``.
 
@@ -47,11 +49,13 @@ def einsum(
         out: memory for the result, shared with no operand.
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
         target_error: error to guarantee, relative to the contraction of absolute values, instead of ``precision``.
-            `trntensor.plan` says which policy that is and what it guarantees.
+            `trntensor.plan` says which policy that is and what it guarantees, without running it.
         memory_limit: bytes the call may allocate, result included; indices are sliced until it fits.
         optimize: order of contractions: an opt_einsum preset, a path, ``False`` for left to right, or an optimizer
             object of opt_einsum or cotengra.
         c: the addend, of the result's shape.
+        return_error: return ``Achieved(result, error_bound)`` as `trnblas.gemm` does: with the result, the error
+            guaranteed for it, relative to the contraction of absolute values.
 
     Returns:
         A tensor that shares no memory with an operand.
@@ -70,6 +74,7 @@ def einsum(
         torch.Size([4, 2])
     """
     plain = out is None and precision is None and target_error is None and memory_limit is None and c is None
+    plain = plain and not return_error
     if plain and alpha == 1.0 and beta == 0.0 and len(operands) == 2 and optimize == "auto" and not is_compiling():
         a, b = operands
         if type(a) is Tensor and type(b) is Tensor:
@@ -102,7 +107,28 @@ def einsum(
         and not is_compiling()
     ):
         _remember(subscripts, tensors, optimize)
-    return made if out is None else out.copy_(made)
+    made = made if out is None else out.copy_(made)
+    if not return_error:
+        return made
+    shapes = tuple(tuple(x.shape) for x in tensors)
+    return reported(made, _achieved(text, shapes, dtype, precision, target_error, memory_limit, optimize), True)
+
+
+def _achieved(
+    text: str,
+    shapes: tuple[tuple[int, ...], ...],
+    dtype: torch.dtype,
+    precision: Precision | None,
+    target_error: float | None,
+    memory_limit: int | None,
+    optimize: Any,
+) -> float:
+    """What the policy in force guarantees; integers are exact."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0
+    program = program_for(text, shapes, dtype, memory_limit, optimize)
+    policy = policy_of(program, dtype, precision, target_error)
+    return contraction_bound([step.terms for step in program.steps], dtype, policy)
 
 
 def _remember(subscripts: Any, tensors: Sequence[Tensor], optimize: Any) -> None:
@@ -205,12 +231,12 @@ def policy_of(
     program: Program, dtype: torch.dtype, precision: Precision | None, target_error: float | None
 ) -> Precision:
     """The policy in force: the one asked for, the cheapest that meets a target, or the default."""
-    if target_error is None:
-        return resolve("einsum", precision, dtype)
-    if precision is not None:
-        expected = f"None, because precision is {precision!r}"
-        raise ArgumentError(op="einsum", argument="target_error", got=target_error, expected=expected)
-    return cheapest("einsum", target_error, [step.terms for step in program.steps], dtype)
+    terms = [step.terms for step in program.steps]
+
+    def bound(policy: Precision) -> float:
+        return contraction_bound(terms, dtype, policy)
+
+    return choose("einsum", precision, target_error, dtype, bound, "this contraction")
 
 
 def _exact(program: Program, tensors: Sequence[Tensor], dtype: torch.dtype, alpha: Any) -> Tensor:

@@ -22,9 +22,24 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "log": torch.log,
     "sin": torch.sin,
     "cos": torch.cos,
+    "tan": torch.tan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
     "tanh": torch.tanh,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
+    "ceil": torch.ceil,
+    "floor": torch.floor,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
+    "swish": torch.nn.functional.silu,
+    "mish": torch.nn.functional.mish,
+    "softplus": torch.nn.functional.softplus,
+    "softsign": torch.nn.functional.softsign,
 }
 COMBINATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": torch.add,
@@ -41,6 +56,7 @@ def elementwise(
     scalars: Sequence[complex] | None = None,
     operators: Sequence[str] | None = None,
     combine: str | Sequence[str] = "add",
+    out: Tensor | None = None,
 ) -> Tensor:
     """Combine one, two or three (or more) tensors element by element, axes matched by label.
 
@@ -51,9 +67,11 @@ def elementwise(
         subscripts: labels of every operand and of the result, ``"ij,ji->ij"``. A label an operand lacks broadcasts.
         operands: tensors of one dtype.
         scalars: a factor per operand; ones by default.
-        operators: a name per operand, applied before its factor: ``identity``, ``conj``, ``neg``, ``abs``, ``sqrt``,
-            ``rcp``, ``exp``, ``log``, ``sin``, ``cos``, ``tanh``, ``sigmoid`` or ``relu``.
+        operators: a name per operand, applied before its factor: cuTENSOR's operators in lower case, ``identity``,
+            ``conj``, ``neg``, ``abs``, ``sqrt``, ``rcp``, ``exp``, ``log``, the trigonometric and hyperbolic functions,
+            ``ceil``, ``floor``, ``sigmoid``, ``relu``, ``swish``, ``mish``, ``softplus`` and ``softsign``.
         combine: ``add``, ``multiply``, ``maximum`` or ``minimum``; one for all places, or one per place.
+        out: memory for the result, shared with no operand.
 
     Example:
         >>> elementwise("ij,j->ji", torch.ones(2, 3), torch.arange(3.0), scalars=(1.0, 10.0))[:, 0]
@@ -89,8 +107,11 @@ def elementwise(
         else:
             made = COMBINATIONS[check.option("elementwise", "combine", joins[place - 1], COMBINATIONS)](made, term)
     assert made is not None
-    shape = [sizes[label] for label in equation.output]
-    return made.expand(shape).clone(memory_format=torch.contiguous_format)
+    shape = tuple(sizes[label] for label in equation.output)
+    if out is None:
+        return made.expand(shape).clone(memory_format=torch.contiguous_format)
+    check.out("elementwise", out, shape=shape, dtype=made.dtype, **{f"operand {n}": x for n, x in enumerate(operands)})
+    return out.copy_(made.expand(shape))
 
 
 def _each(argument: str, given: Sequence[Any] | None, default: Any, count: int) -> list[Any]:
@@ -112,26 +133,87 @@ def _aligned(x: Tensor, labels: str, output: str) -> Tensor:
 
 
 @array_function
-def permute(subscripts: str, a: Tensor, *, alpha: complex = 1.0, operator: str = "identity") -> Tensor:
-    """Reorder axes: ``alpha * op(a)`` with the labels of the result, ``"ijk->kij"``.
+def permute(
+    subscripts: str, a: Tensor, *, alpha: complex = 1.0, operator: str = "identity", out: Tensor | None = None
+) -> Tensor:
+    """Reorder axes: ``alpha * op(a)`` with the labels of the result, ``"ijk->kij"``; labels `a` lacks broadcast.
 
     Example:
         >>> permute("ij->ji", torch.ones(2, 3)).shape
         torch.Size([3, 2])
     """
-    return elementwise(subscripts, a, scalars=(alpha,), operators=(operator,))
+    return elementwise(subscripts, a, scalars=(alpha,), operators=(operator,), out=out)
 
 
 @array_function
-def reduce(subscripts: str, a: Tensor, *, op: str = "add", alpha: complex = 1.0, operator: str = "identity") -> Tensor:
-    """Reduce over the labels the result lacks: ``alpha * fold(op(a))``.
+def elementwise_binary(
+    subscripts: str,
+    a: Tensor,
+    c: Tensor,
+    *,
+    alpha: complex = 1.0,
+    gamma: complex = 1.0,
+    operators: Sequence[str] = ("identity", "identity"),
+    combine: str = "add",
+    out: Tensor | None = None,
+) -> Tensor:
+    """``D = (alpha op(A)) combine (gamma op(C))``: `elementwise` under the names of cuTENSOR's binary operation.
+
+    Example:
+        >>> elementwise_binary("i,i->i", torch.ones(2), torch.ones(2), gamma=2.0)
+        tensor([3., 3.])
+    """
+    return elementwise(subscripts, a, c, scalars=(alpha, gamma), operators=operators, combine=combine, out=out)
+
+
+@array_function
+def elementwise_trinary(
+    subscripts: str,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 1.0,
+    gamma: complex = 1.0,
+    operators: Sequence[str] = ("identity", "identity", "identity"),
+    combine: Sequence[str] = ("add", "add"),
+    out: Tensor | None = None,
+) -> Tensor:
+    """``D = ((alpha op(A)) combine0 (beta op(B))) combine1 (gamma op(C))``, as cuTENSOR names it.
+
+    Example:
+        >>> x = torch.full((2,), 3.0)
+        >>> elementwise_trinary("i,i,i->i", x, x, x, combine=("multiply", "add"))
+        tensor([12., 12.])
+    """
+    scalars = (alpha, beta, gamma)
+    return elementwise(subscripts, a, b, c, scalars=scalars, operators=operators, combine=combine, out=out)
+
+
+@array_function
+def reduce(
+    subscripts: str,
+    a: Tensor,
+    *,
+    op: str = "add",
+    alpha: complex = 1.0,
+    operator: str = "identity",
+    beta: complex = 0.0,
+    c: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Reduce over the labels the result lacks: ``alpha * fold(op(a)) + beta * c``.
 
     Args:
         subscripts: ``"ijk->j"``.
         a: the tensor.
         op: ``add``, ``multiply``, ``maximum`` or ``minimum``. Empty sums are 0, empty products 1.
-        alpha: factor of the result.
+        alpha: factor of the reduction.
         operator: applied to ``a`` first, as for `elementwise`.
+        beta: factor of ``c``.
+        c: the addend, of the result's shape.
+        out: memory for the result, shared with no operand.
 
     Example:
         >>> reduce("ij->i", torch.tensor([[1.0, 5.0], [3.0, 2.0]]), op="maximum")
@@ -144,16 +226,28 @@ def reduce(subscripts: str, a: Tensor, *, op: str = "add", alpha: complex = 1.0,
     labels, output = equation.inputs[0], equation.output
     if len(set(labels)) != len(labels):
         raise ArgumentError(op="reduce", argument="labels", got=labels, expected="distinct ones", hint="Use einsum")
+    made = _folded(a, labels, output, op, operator)
+    made = made if alpha == 1 else made * alpha
+    if c is None and beta != 0:
+        raise ArgumentError(op="reduce", argument="c", got=None, expected=f"a tensor, because beta is {beta}")
+    if c is not None and beta != 0:
+        check.equal("reduce", "shape", c=tuple(c.shape), reduction=tuple(made.shape))
+        made = made + beta * c
+    if out is None:
+        return made
+    check.out("reduce", out, shape=tuple(made.shape), dtype=made.dtype, a=a, c=c)
+    return out.copy_(made)
+
+
+def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tensor:
     gone = [label for label in labels if label not in output]
     view = OPERATORS[operator](a.permute([labels.index(label) for label in (*output, *gone)]))
     flat = view.reshape(*view.shape[: len(output)], -1) if gone else view.unsqueeze(-1)
     if op in ("maximum", "minimum"):
         if flat.shape[-1] == 0:
             raise ArgumentError(op="reduce", argument="shape of a", got=tuple(a.shape), expected=f"elements for {op}")
-        made = flat.amax(-1) if op == "maximum" else flat.amin(-1)
-    else:
-        made = flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
-    return made if alpha == 1 else made * alpha
+        return flat.amax(-1) if op == "maximum" else flat.amin(-1)
+    return flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, Cost, DtypeError, Op, array_function, check
+from trnblas import host
+from trnsci import ArgumentError, Cost, DtypeError, Op, array_function, check, native
 from trnsci.gradient import Saved
 from trnsci.nki import launch
 from trntensor.kernels import mp2_energy as kernels
+
+SOURCE = Path(__file__).with_name("pairs.c")
 
 
 class MP2Energy(NamedTuple):
@@ -109,9 +114,7 @@ def _block(nocc: int, nvir: int, naux: int) -> int:
     return max(1, min(nocc, naux // max(1, nvir)))
 
 
-def _blocks(B: Tensor) -> Iterator[tuple[int, int, int]]:
-    nocc, nvir, naux = B.shape
-    width = _block(nocc, nvir, naux)
+def _blocks(nocc: int, width: int) -> Iterator[tuple[int, int, int]]:
     for i in range(nocc):
         for start in range(i, nocc, width):
             yield i, start, min(nocc, start + width)
@@ -119,31 +122,68 @@ def _blocks(B: Tensor) -> Iterator[tuple[int, int, int]]:
 
 @_mp2_energy.impl("pytorch")
 def _pytorch(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> tuple[Tensor, Tensor]:
-    nocc, nvir, naux = B.shape
+    (nocc, nvir, naux), dtype = B.shape, B.dtype
     # Half precision is too short for sums of this length.
     work = torch.float32 if B.dtype.itemsize < 4 else B.dtype
-    occ, vir = eps_occ.to(work), eps_vir.to(work)
+    occ, vir = eps_occ.to(work), eps_vir.to(work).contiguous()
     if B.numel() == 0:
         return B.new_zeros(()), B.new_zeros(())
-    gaps = vir[:, None] + vir  # [nvir, nvir]
-    width = _block(nocc, nvir, naux)
-    memory = torch.empty((3, width * nvir * nvir), dtype=work, device=B.device)
-    sums = torch.empty((2, nocc * (nocc + 1) // 2), dtype=work, device=B.device)
+    loop = _loop(B, work)
+    # One pass needs one copy of the block, so that three times as wide ones take the same memory.
+    copies = 1 if loop else 3
+    width = min(nocc, _block(nocc, nvir, naux) * 3 // copies)
+    memory = torch.empty((copies, width * nvir * nvir), dtype=work, device=B.device)
+    sums = torch.empty((2, nocc * (nocc + 1) // 2), dtype=torch.float64 if loop else work, device=B.device)
     weights = torch.full((sums.shape[1],), 2.0, dtype=torch.float64, device=B.device)
+    gaps = None if loop else vir[:, None] + vir  # [nvir, nvir]
     place = 0
-    for i, start, stop in _blocks(B):
+    for i, start, stop in _blocks(nocc, width):
         count = stop - start
-        t, y, z = (row[: count * nvir * nvir].view(count, nvir, nvir) for row in memory)
-        torch.mm(B[start:stop].to(work).reshape(count * nvir, naux), B[i].to(work).mT, out=t.view(count * nvir, nvir))
-        torch.sub((occ[start:stop] + occ[i]).view(count, 1, 1), gaps, out=y)
-        torch.div(t, y, out=y)
-        torch.sum(torch.mul(y, t, out=z), (1, 2), out=sums[0, place : place + count])
-        torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=sums[1, place : place + count])
+        found, size = sums[:, place : place + count], count * nvir * nvir
+        right, left = B[i].to(work), B[start:stop].to(work).reshape(count * nvir, naux)
+        t = _integrals(left, right.mT, memory[0, :size].view(count * nvir, nvir))
+        pair = occ[start:stop] + occ[i]
+        if loop is not None:
+            loop(count, nvir, t.data_ptr(), pair.data_ptr(), vir.data_ptr(), found[0].data_ptr(), found[1].data_ptr())
+        else:
+            assert gaps is not None
+            _energies(found, t.view(count, nvir, nvir), pair, gaps, memory[1:, :size].view(2, count, nvir, nvir))
         if start == i:
             weights[place] = 1.0
         place += count
-    square, cross = (sums.double() @ weights).to(B.dtype).unbind()
+    square, cross = (sums.double() @ weights).to(dtype).unbind()
     return square.clone(), cross.clone()
+
+
+def _integrals(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    if host.multiplies(left, right):
+        return host.product(left, right, out)
+    return torch.mm(left, right, out=out)
+
+
+def _energies(found: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor) -> None:
+    """Both sums of every pair in the block, in passes over it."""
+    y, z = memory
+    torch.sub(pair.view(-1, 1, 1), gaps, out=y)
+    torch.div(t, y, out=y)
+    torch.sum(torch.mul(y, t, out=z), (1, 2), out=found[0])
+    torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=found[1])
+
+
+def _loop(B: Tensor, work: torch.dtype) -> Any:
+    """The compiled pass, or ``None``: it runs on one thread, so that with many torch's own passes are faster."""
+    if (
+        B.device.type != "cpu"
+        or torch.get_num_threads() > 4
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    ):
+        return None
+    library = native.load(SOURCE)
+    if library is None:
+        return None
+    found = library.pairs_float32 if work is torch.float32 else library.pairs_float64
+    found.argtypes, found.restype = (ctypes.c_int64,) * 2 + (ctypes.c_void_p,) * 5, None
+    return found
 
 
 @_mp2_energy.vjp(saves=("B", "eps_occ", "eps_vir"))

@@ -1,4 +1,4 @@
-"""Error bounds of whole contractions, and the cheapest policy that meets a target."""
+"""Error bounds of whole contractions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from trnblas.accuracy import error_bound
-from trnsci import ArgumentError
-from trnsci.precision import PRECISIONS, Precision, arithmetic
-
-WIDER = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex64: torch.complex128,
-}
+from trnsci.precision import Precision, arithmetic
 
 
 def working_dtype(dtype: torch.dtype, precision: Precision) -> torch.dtype:
@@ -38,24 +30,3 @@ def contraction_bound(terms: Sequence[int], dtype: torch.dtype, precision: Preci
     if work is not dtype:
         total *= 1.0 + error_bound(0, dtype, "compensated")
     return total - 1.0
-
-
-def cheapest(op: str, target: float, terms: Sequence[int], dtype: torch.dtype) -> Precision:
-    """The cheapest policy whose bound is at most ``target``."""
-    if isinstance(target, bool) or not isinstance(target, int | float) or not target > 0:
-        raise ArgumentError(op=op, argument="target_error", got=target, expected="a positive number")
-    bounds = {policy: contraction_bound(terms, dtype, policy) for policy in PRECISIONS}
-    # Of float64, the error-free transformations cost more than float64 itself.
-    double = dtype in (torch.float64, torch.complex128)
-    order: tuple[Precision, ...] = ("fast", "fp32", "fp64", "compensated") if double else PRECISIONS
-    for policy in order:
-        if bounds[policy] <= target:
-            return policy
-    best = min(bounds, key=lambda policy: bounds[policy])
-    raise ArgumentError(
-        op=op,
-        argument="target_error",
-        got=target,
-        expected=f"at least {bounds[best]:.3g}, the bound of {best!r} for this contraction",
-        hint="Pass operands of a wider dtype: the result is rounded to theirs",
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -24,13 +24,14 @@ PRODUCTS = ("gemm", "batched gemm", "gemv", "dot")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an operand becomes a factor: fixed axes, diagonals, sums, a permutation, and axes merged into groups."""
+    """How an operand becomes a factor: fixed axes, diagonals, sums, a permutation, axes merged into groups, a turn."""
 
     fixed: tuple[int, ...] = ()
     diagonals: tuple[tuple[int, int], ...] = ()
     sums: tuple[int, ...] = ()
     order: tuple[int, ...] | None = None
     shape: tuple[int, ...] | None = None
+    turned: bool = False
 
     def __call__(self, x: Tensor, exact: bool = False) -> Tensor:
         for axis in self.fixed:
@@ -41,7 +42,8 @@ class View:
             x = _exact_sum(x, self.sums) if exact else x.sum(self.sums, dtype=x.dtype)
         if self.order is not None:
             x = x.permute(self.order)
-        return x if self.shape is None else x.reshape(self.shape)
+        x = x if self.shape is None else x.reshape(self.shape)
+        return x.mT if self.turned else x
 
 
 def _exact_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -131,6 +133,21 @@ def unary(labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], kept: s
     return left, View(tuple(fixed), tuple(diagonals), sums), terms
 
 
+def _factor(
+    view: View,
+    labels: str,
+    batch: tuple[str, ...],
+    groups: tuple[str, str],
+    lead: tuple[int, ...],
+    size: tuple[int, int],
+) -> View:
+    """A matrix of ``groups``. Where that takes a copy, elements next to each other stay so: the copy may be turned."""
+    if not labels or labels[-1] not in groups[0] or len(groups[0]) + len(groups[1]) <= 2:
+        return _arranged(view, labels, (*batch, *groups), (*lead, *size))
+    made = _arranged(view, labels, (*batch, groups[1], groups[0]), (*lead, size[1], size[0]))
+    return replace(made, turned=True)
+
+
 def _arranged(view: View, labels: str, groups: tuple[str, ...], shape: tuple[int, ...]) -> View:
     order = tuple(labels.index(label) for group in groups for label in group)
     same_axes = all(len(group) == 1 for group in groups) and len(groups) == len(shape)
@@ -197,8 +214,8 @@ def two_operands(
     strategy = _strategy(batch, m, n, summed)
     if strategy in PRODUCTS:
         lead = (B,) if batch else ()
-        left = _arranged(a_view, a, ((batch,) if batch else ()) + (m, summed), (*lead, M, K))
-        right = _arranged(b_view, b, ((batch,) if batch else ()) + (summed, n), (*lead, K, N))
+        left = _factor(a_view, a, (batch,) if batch else (), (m, summed), lead, (M, K))
+        right = _factor(b_view, b, (batch,) if batch else (), (summed, n), lead, (K, N))
         flops = 2 * B * M * N * K
     else:
         left = _arranged(a_view, a, (*batch, *m), tuple(sizes[x] for x in batch + m) + (1,) * len(n))

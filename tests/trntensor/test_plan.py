@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import trnsci
-from trnsci import ArgumentError, DtypeError
-from trnsci.neuron import stand_in
+from trnsci import ArgumentError, DtypeError, predict
+from trnsci.neuron import StandIn, stand_in
 from trnsci.testing import assert_within, gaussian
 from trntensor import ContractionPlan, plan
 
@@ -88,11 +88,12 @@ def test_a_plan_can_be_called_kept_and_pickled():
     assert scheme is plan("ij,jk->ki", (3, 4), (4, 5), dtype=F64)
     again = pickle.loads(pickle.dumps(scheme))
     assert again == scheme
-    assert_within(again(a, b), np.einsum("ij,jk->ki", a, b), 1e-13)
+    limit = 2 * scheme.error_bound * np.einsum("ij,jk->ki", a.abs(), b.abs())
+    assert_within(again(a, b), np.einsum("ij,jk->ki", a, b), limit)
     assert isinstance(again(a.numpy(), b.numpy()), np.ndarray)
     out = torch.empty(5, 3, dtype=F64)
     assert scheme(a, b, alpha=2.0, out=out) is out
-    assert_within(out, 2 * np.einsum("ij,jk->ki", a, b), 1e-13)
+    assert_within(out, 2 * np.einsum("ij,jk->ki", a, b), 2 * limit)
     assert scheme in trnsci.plans()
 
 
@@ -101,8 +102,9 @@ def test_constants_are_contracted_once():
     expected = np.einsum(FOUR, *operands, optimize=True)
     scheme = plan(FOUR, *operands, constants=(0, 4))
     assert len(scheme.known) >= 1
-    assert_within(scheme(*operands[1:4]), expected, 1e-12 * np.abs(expected).max())
-    assert_within(scheme(*operands[1:4], alpha=2.0), 2 * expected, 1e-12 * np.abs(expected).max())
+    limit = 2 * scheme.error_bound * np.einsum(FOUR, *(x.abs() for x in operands), optimize=True)
+    assert_within(scheme(*operands[1:4]), expected, limit)
+    assert_within(scheme(*operands[1:4], alpha=2.0), 2 * expected, 2 * limit)
     with pytest.raises(ArgumentError) as caught:
         plan("ij,jk->ik", (2, 3), (3, 4), constants=(1,))
     assert caught.value.argument == "constants"
@@ -125,29 +127,43 @@ def test_backends_are_chosen_per_step():
     assert scheme.reason == 'trnsci.backend("simulator")'
 
 
-# Where a published table found Trainium or its host the faster; the rows with a clear verdict.
+# Published on trn1.2xlarge, fp32: seconds on its host, seconds through the library, and where the faster one was. The
+# four-index row never left the host: 35 us are a twentieth of what starting any program took there, and the library of
+# that table sent only matrix products to the device. Its two columns are one PyTorch call, "break-even" by themselves.
 TABLE = [
-    ("ap,bp->ab", [(48, 128), (48, 128)], "pytorch"),
-    ("ij,jk->ik", [(512, 512), (512, 512)], "pytorch"),
-    ("bij,bjk->bik", [(16, 256, 256), (16, 256, 256)], "pytorch"),
-    ("ij,jk->ik", [(2048, 2048), (2048, 2048)], "nki"),
-    ("bij,bjk->bik", [(32, 1024, 1024), (32, 1024, 1024)], "pytorch"),
+    ("ap,bp->ab", [(48, 128), (48, 128)], 19.6e-6, 1047e-6, "pytorch"),
+    ("mi,mnP->inP", [(32, 8), (32, 32, 64)], 35.4e-6, 35.1e-6, "pytorch"),
+    ("ij,jk->ik", [(512, 512), (512, 512)], 481e-6, 1452e-6, "pytorch"),
+    ("bij,bjk->bik", [(16, 256, 256), (16, 256, 256)], 953e-6, 2162e-6, "pytorch"),
+    ("ij,jk->ik", [(1024, 1024), (1024, 1024)], 3402e-6, 4022e-6, "pytorch"),
+    ("ij,jk->ik", [(2048, 2048), (2048, 2048)], 27.4e-3, 16.9e-3, "nki"),
+    ("bij,bjk->bik", [(32, 1024, 1024), (32, 1024, 1024)], 126.3e-3, 190.8e-3, "pytorch"),
 ]
 
 
-@pytest.mark.parametrize(("equation", "shapes", "backend"), TABLE)
-def test_the_published_dispatch_table_is_predicted(equation, shapes, backend, monkeypatch):
-    from trnsci import predict
+def published_host():
+    """That table's host, not this one: rate from 2048**3, call overhead and bandwidth from the two smallest rows."""
+    small, large = 4 * (2 * 48 * 128 + 48 * 48), 4 * (32 * 8 + 32 * 32 * 64 + 8 * 32 * 64)
+    bandwidth = (large - small) / (35.4e-6 - 19.6e-6)
+    rate = 2 * 2048**3 / 27.4e-3
+    return predict.Host(overhead=19.6e-6 - small / bandwidth, float32=rate, float64=rate / 2, bandwidth=bandwidth)
 
-    # The rates of the host in that table, 2048**3 in 27.4 ms and 512**3 in 481 us, instead of this machine's.
-    host = predict.Host(overhead=15e-6, float32=6.0e11, float64=3.0e11, bandwidth=2e10)
-    monkeypatch.setattr(predict, "host", lambda: host)
-    from trnsci.neuron import StandIn
 
+@pytest.mark.parametrize(("equation", "shapes", "cpu", "library", "backend"), TABLE)
+def test_the_published_dispatch_table_is_predicted(equation, shapes, cpu, library, backend, monkeypatch):
+    monkeypatch.setattr(predict, "host", published_host)
+    trnsci.clear_plans()
     with stand_in(StandIn("trn1")):
         scheme = plan(equation, *shapes)
     assert scheme.backend == backend, scheme.reason
     trnsci.clear_plans()
+    # Three of the seven give the host its figures; the others check them.
+    step = next(step for step in scheme.steps if step.op == "trnblas::gemm")
+    assert predict.host().seconds(step.cost, torch.float32) == pytest.approx(cpu, rel=0.15)
+    if equation != "mi,mnP->inP":
+        # The link was fitted to large transfers: within a factor of two everywhere, and closer where it decides.
+        there = predict.offload_seconds(step.op, step.args, step.cost, "trn1")
+        assert 0.5 < there / library < 2.0
 
 
 def test_calls_that_do_not_fit_the_plan_are_refused():

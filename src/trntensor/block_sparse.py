@@ -1,0 +1,224 @@
+"""Block-sparse tensors: axes cut into sections, blocks stored where they are not zero, contracted as grouped products.
+
+cuTENSOR's ``cutensorBlockSparseContract``. Symmetries of particle number, spin or momentum give tensors of this kind.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trnblas import grouped_gemm
+from trnsci import ArgumentError, check
+from trnsci.precision import Precision
+from trntensor.einsum import einsum
+from trntensor.equation import parse
+
+Place = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSparse:
+    """A tensor by its blocks.
+
+    Attributes:
+        sections: lengths of the sections of every axis.
+        blocks: by position (a section number per axis), tensors of the shape the sections give. What is not there is 0.
+    """
+
+    sections: tuple[tuple[int, ...], ...]
+    blocks: Mapping[Place, Tensor]
+
+    def __post_init__(self) -> None:
+        for place, block in self.blocks.items():
+            check.tensor("BlockSparse", **{f"block {place}": block})
+            inside = len(place) == len(self.sections) and all(
+                0 <= part < len(lengths) for part, lengths in zip(place, self.sections, strict=True)
+            )
+            if not inside:
+                counts = tuple(len(lengths) for lengths in self.sections)
+                raise ArgumentError(
+                    op="BlockSparse", argument="position", got=place, expected=f"a section of each axis, below {counts}"
+                )
+            shape = tuple(lengths[part] for part, lengths in zip(place, self.sections, strict=True))
+            if tuple(block.shape) != shape:
+                raise ArgumentError(
+                    op="BlockSparse", argument=f"shape of block {place}", got=tuple(block.shape), expected=str(shape)
+                )
+        if self.blocks:
+            check.floating("BlockSparse", **{f"block {place}": block for place, block in self.blocks.items()})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole tensor."""
+        return tuple(sum(lengths) for lengths in self.sections)
+
+    def dense(self) -> Tensor:
+        """The whole tensor, zeros included; there must be a block to tell the dtype."""
+        if not self.blocks:
+            raise ArgumentError(op="BlockSparse.dense", argument="blocks", got={}, expected="at least one")
+        made = next(iter(self.blocks.values())).new_zeros(self.shape)
+        starts = [[sum(lengths[:part]) for part in range(len(lengths))] for lengths in self.sections]
+        for place, block in self.blocks.items():
+            where = tuple(
+                slice(start[part], start[part] + lengths[part])
+                for part, start, lengths in zip(place, starts, self.sections, strict=True)
+            )
+            made[where] = block
+        return made
+
+
+def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
+    """Cut a tensor into blocks and keep those that are not zero.
+
+    Args:
+        x: the tensor.
+        sections: lengths of the sections of every axis; they add up to its size.
+
+    Example:
+        >>> block_sparse(torch.eye(4), [(2, 2), (2, 2)]).blocks.keys()
+        dict_keys([(0, 0), (1, 1)])
+    """
+    check.tensor("block_sparse", x=x)
+    kept = tuple(tuple(int(length) for length in lengths) for lengths in sections)
+    totals = tuple(sum(lengths) for lengths in kept)
+    if totals != tuple(x.shape):
+        raise ArgumentError(op="block_sparse", argument="sections", got=totals, expected=f"sums {tuple(x.shape)}")
+    pieces: list[tuple[Place, Tensor]] = [((), x)]
+    for axis, lengths in enumerate(kept):
+        pieces = [
+            ((*place, part), cut) for place, piece in pieces for part, cut in enumerate(piece.split(lengths, axis))
+        ]
+    return BlockSparse(kept, {place: piece for place, piece in pieces if bool((piece != 0).any())})
+
+
+def block_einsum(
+    subscripts: str,
+    a: BlockSparse,
+    b: BlockSparse,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    c: BlockSparse | None = None,
+    precision: Precision | None = None,
+) -> BlockSparse:
+    """Contract two block-sparse tensors: ``alpha * contraction + beta * c``.
+
+    Only pairs of stored blocks that meet are multiplied. What adds up to one block of the result is one product of
+    longer sums, and all products are one program, `trnblas.grouped_gemm`.
+
+    Args:
+        subscripts: an expression of two operands, ``"ijk,kl->ijl"``; labels of one operand are distinct.
+        a: the first operand.
+        b: the second; shared labels have the same sections.
+        alpha: factor of the contraction.
+        beta: factor of ``c``.
+        c: the addend, of the result's sections.
+        precision: as for `einsum`.
+
+    Returns:
+        The blocks that some pair of blocks, or ``c``, reaches. Errors are bounded as for `einsum` on whole tensors.
+
+    Example:
+        >>> x = block_sparse(torch.eye(4), [(2, 2), (2, 2)])
+        >>> len(block_einsum("ij,jk->ik", x, x).blocks)
+        2
+    """
+    equation = parse("block_einsum", subscripts, [a.shape, b.shape])
+    if len(equation.inputs) != 2 or any(len(set(labels)) != len(labels) for labels in equation.inputs):
+        raise ArgumentError(
+            op="block_einsum", argument="subscripts", got=subscripts, expected="two operands of distinct labels"
+        )
+    sections = _sections(equation.inputs, (a, b))
+    output = equation.output
+    made = {
+        place: alpha * block if alpha != 1 else block
+        for place, block in _products(equation.inputs, output, a, b, sections, precision).items()
+    }
+    kept = tuple(sections[label] for label in output)
+    if c is None and beta != 0:
+        raise ArgumentError(op="block_einsum", argument="c", got=None, expected=f"a tensor, because beta is {beta}")
+    if c is not None:
+        if c.sections != kept:
+            raise ArgumentError(op="block_einsum", argument="sections", got={"c": c.sections, "contraction": kept})
+        for place, block in c.blocks.items() if beta != 0 else ():
+            made[place] = made[place] + beta * block if place in made else beta * block
+    return BlockSparse(kept, made)
+
+
+def _sections(inputs: Sequence[str], operands: Sequence[BlockSparse]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for labels, operand in zip(inputs, operands, strict=True):
+        for label, lengths in zip(labels, operand.sections, strict=True):
+            if found.setdefault(label, lengths) != lengths:
+                raise ArgumentError(
+                    op="block_einsum", argument=f"sections of {label}", got={"a": found[label], "b": lengths}
+                )
+    return found
+
+
+def _products(
+    inputs: Sequence[str],
+    output: str,
+    a: BlockSparse,
+    b: BlockSparse,
+    sections: Mapping[str, tuple[int, ...]],
+    precision: Precision | None,
+) -> dict[Place, Tensor]:
+    """The blocks of the contraction, by position."""
+    first, second = inputs
+    shared = [label for label in first if label in second]
+    # Blocks of b by the sections they share with a.
+    partners: dict[Place, list[tuple[dict[str, int], Tensor]]] = {}
+    for place, block in b.blocks.items():
+        at = dict(zip(second, place, strict=True))
+        partners.setdefault(tuple(at[label] for label in shared), []).append((at, block))
+    meetings: dict[Place, list[tuple[Tensor, Tensor]]] = {}
+    for place, block in a.blocks.items():
+        at = dict(zip(first, place, strict=True))
+        for other_at, other in partners.get(tuple(at[label] for label in shared), []):
+            both = at | other_at
+            meetings.setdefault(tuple(both[label] for label in output), []).append((block, other))
+    batch = [label for label in shared if label in output]
+    if batch or not set(first + second) - set(shared) <= set(output):
+        # A label kept of both, or summed in one alone: each meeting is a contraction of its own.
+        text = f"{first},{second}->{output}"
+        terms = {
+            place: [einsum(text, *pair, precision=precision) for pair in pairs] for place, pairs in meetings.items()
+        }
+        return {place: sum(parts[1:], parts[0]) for place, parts in terms.items()}
+    return _grouped(first, second, output, shared, meetings, sections, precision)
+
+
+def _grouped(
+    first: str,
+    second: str,
+    output: str,
+    shared: Sequence[str],
+    meetings: Mapping[Place, Sequence[tuple[Tensor, Tensor]]],
+    sections: Mapping[str, tuple[int, ...]],
+    precision: Precision | None,
+) -> dict[Place, Tensor]:
+    rows, columns = ([label for label in labels if label not in shared] for labels in (first, second))
+    lefts = [_joined([_matrix(x, first, rows, shared) for x, _ in pairs], 1) for pairs in meetings.values()]
+    rights = [_joined([_matrix(y, second, shared, columns) for _, y in pairs], 0) for pairs in meetings.values()]
+    natural = [*rows, *columns]
+    order = [natural.index(label) for label in output]
+    made: dict[Place, Tensor] = {}
+    for place, product in zip(meetings, grouped_gemm(1.0, lefts, rights, precision=precision), strict=True):
+        at = dict(zip(output, place, strict=True))
+        made[place] = product.reshape([sections[label][at[label]] for label in natural]).permute(order).contiguous()
+    return made
+
+
+def _matrix(block: Tensor, labels: str, rows: Sequence[str], columns: Sequence[str]) -> Tensor:
+    turned = block.permute([labels.index(label) for label in (*rows, *columns)])
+    return turned.reshape(math.prod(turned.shape[: len(rows)]), math.prod(turned.shape[len(rows) :]))
+
+
+def _joined(parts: list[Tensor], axis: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
