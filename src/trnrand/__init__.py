@@ -32,7 +32,6 @@ from trnrand.discrete import (
     multinomial,
     negative_binomial,
     rademacher,
-    randint,
 )
 from trnrand.gamma import gamma
 from trnrand.gammas import beta, chi_squared, dirichlet, f, student_t
@@ -43,6 +42,7 @@ from trnrand.multivariate import multivariate_normal, orthogonal, unit_vector
 from trnrand.normal import normal
 from trnrand.permutation import choice, permutation, shuffle
 from trnrand.poisson import poisson
+from trnrand.randint import randint
 from trnrand.sketch import sketch
 from trnrand.sobol import Sobol
 from trnrand.stream import Stream

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnrand import host, maths
 from trnrand.engines import ENGINES
-from trnrand.gamma import _words_at, substream_blocks
+from trnrand.gamma import substream_blocks, words_at
 from trnrand.reject import Blocks, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
 from trnrand.source import Source
@@ -61,14 +61,21 @@ def binomial(
     stream, first = request.claim(1)
     base = substream(stream, 0, 0)
     n_, p_ = (request.tensor(name).detach().contiguous() for name in ("n", "p"))
-    return request.finish(_binomial(n_, p_, base.engine, base.key_words, _words_at(base, first), request.count))
+    return request.finish(_binomial(n_, p_, base.engine, base.key_words, words_at(base, first), 1, request.count))
 
 
-def _fake(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+def part_of(request: Request, n: Tensor, p: Tensor, part: int, parts: int) -> Tensor:
+    """Counts as float64 for each vector of a request whose vectors have ``parts`` elements, from element ``part``'s."""
+    stream, first = request.claim(1)
+    base = substream(stream, 0, 0)
+    return _binomial(n, p, base.engine, base.key_words, words_at(base, first + part), parts, n.numel())
+
+
+def _fake(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
     return n.new_empty(count)
 
 
-def _cost(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Cost:
+def _cost(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Cost:
     return Cost(flops=150 * count, read=n.nbytes + p.nbytes, written=8 * count)
 
 
@@ -76,27 +83,29 @@ _binomial = Op("trnrand::binomial", fake=_fake, cost=_cost)
 
 
 @_binomial.impl("pytorch")
-def _pytorch(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+def _pytorch(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
     library = host.helper(n.device)
     if library is not None:
-        return host.binomial(library, ENGINES[engine], key, counter, n, p, count)
-    return _composed(n, p, engine, key, counter, count)
+        return host.binomial(library, ENGINES[engine], key, counter, stride, n, p, count)
+    return _composed(n, p, engine, key, counter, stride, count)
 
 
 @_binomial.impl("nki")
-def _nki(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+def _nki(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
     # the words are the kernel's; Trainium has no float64 for the rest
-    return _composed(n, p, engine, key, counter, count)
+    return _composed(n, p, engine, key, counter, stride, count)
 
 
 @_binomial.prediction
-def _prediction(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> None:
+def _prediction(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> None:
     # one attempt each; the rejected ones are not predicted
     substream_blocks(engine, key, counter, 0, count, n.device, None)
 
 
-def _composed(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+def _composed(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
     def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
+        if stride > 1:
+            chosen = stride * (torch.arange(count, device=n.device) if chosen is None else chosen)
         return substream_blocks(engine, key, counter, attempt, count, n.device, chosen)
 
     return binomial_of(blocks, n.expand(count), p.expand(count))

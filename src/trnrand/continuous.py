@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trnrand import maths
+from trnrand.inverse import drawn
 from trnrand.normal import standard
 from trnrand.quantiles import normal_quantile
 from trnrand.reject import at, rejected
@@ -78,7 +79,7 @@ def exponential(
     """
     parameters = {"scale": (scale, "positive")}
     request = Request("exponential", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    return request.finish(-request.parameter("scale") * maths.log(request.open_unit()))
+    return request.finish(drawn(request, "exponential", request.parameter("scale")))
 
 
 @drawing
@@ -110,9 +111,7 @@ def laplace(
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("laplace", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    u = request.open_unit()
-    loc, scale = request.parameter("loc"), request.parameter("scale")
-    return request.finish(loc + scale * torch.where(u < 0.5, 1.0, -1.0) * maths.log(2.0 * torch.minimum(u, 1.0 - u)))
+    return request.finish(drawn(request, "laplace", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
@@ -144,9 +143,7 @@ def cauchy(
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("cauchy", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    # -cot(pi u) = tan(pi (u - 1/2))
-    sine, cosine = maths.turn(0.5 * request.open_unit())
-    return request.finish(request.parameter("loc") - request.parameter("scale") * (cosine / sine))
+    return request.finish(drawn(request, "cauchy", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
@@ -178,9 +175,7 @@ def gumbel(
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("gumbel", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    u = request.open_unit()
-    loc, scale = request.parameter("loc"), request.parameter("scale")
-    return request.finish(loc - scale * maths.log(-maths.log(u)))
+    return request.finish(drawn(request, "gumbel", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
@@ -212,9 +207,7 @@ def logistic(
     """
     parameters = {"loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("logistic", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    u = request.open_unit()
-    loc, scale = request.parameter("loc"), request.parameter("scale")
-    return request.finish(loc + scale * (maths.log(u) - maths.log(1.0 - u)))
+    return request.finish(drawn(request, "logistic", request.parameter("loc"), request.parameter("scale")))
 
 
 @drawing
@@ -246,8 +239,7 @@ def weibull(
     """
     parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
     request = Request("weibull", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    made = maths.power(-maths.log(request.open_unit()), 1.0 / request.tensor("shape"))
-    return request.finish(request.parameter("scale") * made)
+    return request.finish(drawn(request, "weibull", request.parameter("shape"), request.parameter("scale")))
 
 
 @drawing
@@ -281,8 +273,7 @@ def pareto(
     """
     parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
     request = Request("pareto", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    made = maths.power(request.open_unit(), -1.0 / request.tensor("shape"))
-    return request.finish(request.parameter("scale") * made)
+    return request.finish(drawn(request, "pareto", request.parameter("shape"), request.parameter("scale")))
 
 
 @drawing

@@ -7,16 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnrand import maths
-from trnrand.binomial import COUNTS, binomial_of, log_complement
+from trnrand.binomial import COUNTS, log_complement, part_of
 from trnrand.bits import stream_words
-from trnrand.engines import MASK
 from trnrand.gamma import standard_gamma
+from trnrand.inverse import drawn
 from trnrand.poisson import poisson_of
-from trnrand.reject import Blocks, blocks_of, rejected
-from trnrand.request import FLOATS, INTEGERS, Number, Request, checked, drawing, half_open
+from trnrand.request import FLOATS, INTEGERS, Number, Request, checked, drawing
 from trnrand.source import Source, shape_of
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, check
 
 TRUTHS = (torch.bool, *INTEGERS, *FLOATS)
 
@@ -50,9 +48,7 @@ def bernoulli(
     request = Request(
         "bernoulli", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=TRUTHS
     )
-    stream, first = request.claim(2)
-    words = stream_words(stream, 2 * first, 2 * request.count, request.device).view(-1, 2)
-    return request.finish(half_open(words[:, 0], words[:, 1]) < request.tensor("p"))
+    return request.finish(drawn(request, "bernoulli", request.parameter("p")))
 
 
 @drawing
@@ -111,11 +107,9 @@ def geometric(
     request = Request(
         "geometric", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
     )
-    p = request.tensor("p").detach()
-    rate = torch.where(p < 1.0, log_complement(p.clamp(max=1.0 - 2.0**-53)), -1e300)
-    made = torch.ceil(maths.log(request.open_unit()) / rate)
-    # an integer holds no more than this
-    return request.finish(made.clamp(1.0, 2.0**62))
+    chance = request.tensor("p").detach()
+    rate = torch.where(chance < 1.0, log_complement(chance.clamp(max=1.0 - 2.0**-53)), -1e300)
+    return request.finish(drawn(request, "geometric", rate if isinstance(p, Tensor) else rate.item()))
 
 
 @drawing
@@ -152,95 +146,6 @@ def negative_binomial(
     n, p = request.tensor("n").detach(), request.tensor("p").detach()
     rate = standard_gamma(request, n, 0) * ((1.0 - p) / p)
     return request.finish(poisson_of(request, rate.clamp(max=2.0**62), 1))
-
-
-def _blocks(request: Request, slot: int = 0) -> Blocks:
-    return lambda attempt, chosen: request.blocks(slot, attempt, chosen)
-
-
-@drawing
-def randint(
-    *size: Any,
-    low: int = 0,
-    high: int,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    out: Tensor | None = None,
-    generator: Source | None = None,
-) -> Tensor:
-    """Integers from ``low`` up to but not including ``high``, every one equally likely.
-
-    Args:
-        size: the shape.
-        low: the smallest, from -2**63.
-        high: one more than the largest, up to 2**63.
-        dtype: int64 by default, or another integer that holds both ends.
-        device: where the result goes.
-        out: memory for the result.
-        generator: a `Generator`; by default the one `manual_seed` seeds.
-
-    Returns:
-        The integers. Ranges up to 2**32 use Lemire's multiplication on one word, wider ones a mask on two; words that
-        would make some integer likelier are rejected, and the element's substream goes on.
-
-    Raises:
-        ArgumentError: ``low >= high``, or the dtype does not hold them. Nothing was drawn.
-
-    Example:
-        >>> trnrand.Generator(0).randint(5, high=6)
-        tensor([2, 5, 4, 3, 5])
-    """
-    for name, value in (("low", low), ("high", high)):
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise DtypeError(op="randint", argument=name, got=type(value), expected="an integer")
-    request = Request("randint", size, generator, dtype=dtype, device=device, out=out, dtypes=(torch.int64, *INTEGERS))
-    if low >= high:
-        raise ArgumentError(
-            op="randint", argument="low", got={"low": low, "high": high}, hint="low must be less than high"
-        )
-    limits = torch.iinfo(request.dtype)
-    if low < limits.min or high - 1 > limits.max:
-        expected = f"{limits.min} <= low and high - 1 <= {limits.max} for {str(request.dtype).removeprefix('torch.')}"
-        raise ArgumentError(op="randint", argument="high", got={"low": low, "high": high}, expected=expected)
-    span = high - low
-    request.claim(1)
-    if request.count == 0:
-        return request.finish(torch.empty(0, dtype=torch.int64, device=request.device))
-    made = _narrow(request, span) if span <= 1 << 32 else _wide(request, span)
-    # int64 wraps, which is what adding in the other direction needs
-    return request.finish(made + (low if low >= -(1 << 63) else 0))
-
-
-def _narrow(request: Request, span: int) -> Tensor:
-    """Lemire 2019: the high word of word * span, unless the low word falls into the uneven rest."""
-    uneven = (1 << 32) % span
-
-    def propose(words: Tensor) -> tuple[Tensor, Tensor]:
-        product = words * span
-        return product >> 32 & MASK, (product & MASK) >= uneven
-
-    stream, first = request.claim(1)
-    result, taken = propose(stream_words(stream, first, request.count, request.device))
-    pending, attempt = (~taken).nonzero().flatten(), 0
-    while pending.numel():
-        values, good = propose(request.blocks(0, attempt, pending)[:, 0])
-        result[pending[good]] = values[good]
-        pending, attempt = pending[~good], attempt + 1
-    return result
-
-
-def _wide(request: Request, span: int) -> Tensor:
-    """As many bits of two words as span - 1 has, until they are below span."""
-    shift = 64 - (span - 1).bit_length()
-
-    def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
-        high = w[:, 1] >> shift
-        made = high << 32 | w[:, 0]
-        # int64 holds the bits; its sign stands for 2**63, so halves are compared
-        top, low = span - 1 >> 32, span - 1 & MASK
-        return made, (high < top) | ((high == top) & (w[:, 0] <= low))
-
-    return rejected(_blocks(request), propose)
 
 
 @drawing
@@ -360,14 +265,11 @@ def multinomial(
     left = torch.as_tensor(trials, dtype=torch.float64, device=request.device).expand(shape)
     left = (left[rows_] if shape else left).reshape(-1)
     remaining = weights.flip(-1).cumsum(-1).flip(-1)
-    elements = torch.arange(left.numel(), device=request.device) * categories
-    request.claim(1)
     counts = []
     for k in range(categories):
         share = torch.where(remaining[:, k] > 0, weights[:, k] / remaining[:, k].clamp(min=1e-300), 0.0).clamp(max=1.0)
         if k == categories - 1:
             share = torch.ones_like(share)
-        drawn = binomial_of(blocks_of(_blocks(request), elements + k), left, share)
-        counts.append(drawn)
-        left = left - drawn
+        counts.append(part_of(request, left, share, k, categories))
+        left = left - counts[-1]
     return request.finish(torch.stack(counts, -1))

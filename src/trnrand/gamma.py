@@ -68,7 +68,7 @@ class _Standard(torch.autograd.Function):
     def forward(ctx: Any, shape: Tensor, request: Request, slot: int) -> Tensor:
         stream, first = request.claim(1)
         base = substream(stream, slot, 0)
-        made = _gamma(shape.detach().contiguous(), base.engine, base.key_words, _words_at(base, first), request.count)
+        made = _gamma(shape.detach().contiguous(), base.engine, base.key_words, words_at(base, first), request.count)
         ctx.save_for_backward(shape, made)
         return made
 
@@ -79,7 +79,7 @@ class _Standard(torch.autograd.Function):
         return (grads[0] * slope).sum_to_size(shape.shape), None, None
 
 
-def _words_at(base: Stream, first: int) -> list[int]:
+def words_at(base: Stream, first: int) -> list[int]:
     """Counter of a substream's block ``first``, as words."""
     counter = (base.base + first) % (1 << 128)
     return [counter >> 32 * i & MASK for i in range(4)]

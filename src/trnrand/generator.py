@@ -15,6 +15,7 @@ from trnrand.binomial import binomial
 from trnrand.gamma import gamma
 from trnrand.normal import normal
 from trnrand.poisson import poisson
+from trnrand.randint import randint
 from trnrand.source import Source, default, set_default
 from trnrand.uniform import uniform
 
@@ -72,7 +73,7 @@ class Generator(Source):
     geometric = _method(discrete.geometric)
     binomial = _method(binomial)
     negative_binomial = _method(discrete.negative_binomial)
-    randint = _method(discrete.randint)
+    randint = _method(randint)
     categorical = _method(discrete.categorical)
     multinomial = _method(discrete.multinomial)
     permutation = _method(orders.permutation)

@@ -19,16 +19,21 @@ SOURCE = Path(__file__).parent / "native" / "trnrand.c"
 WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
 LOG, EXP, SIN_TURN, COS_TURN = range(4)
 
-_I, _U64, _I64, _P = ctypes.c_int, ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p
+_I, _U64, _I64, _P, _F = ctypes.c_int, ctypes.c_uint64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
 _LARGE = 1 << 20
 _NUMPY = {
-    torch.uint32: np.uint32, torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64
+    torch.uint32: np.uint32, torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64,
+    torch.bool: np.bool_,
 }  # fmt: skip
+# what the laws of one uniform are written as
+RESULTS = {torch.float32: 0, torch.float64: 1, torch.int64: 2, torch.bool: 3}
 _SIGNATURES = {
     "trnrand_fill": (_I, _I, _P, _P, _U64, _U64, _P, _I),
     "trnrand_gamma": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I),
     "trnrand_poisson": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I),
     "trnrand_binomial": (_I, _P, _P, _U64, _U64, _P, _I64, _P, _I64, _P, _I),
+    "trnrand_inverse": (_I, _I, _P, _P, _U64, _U64, _F, _F, _I, _P, _I),
+    "trnrand_randint": (_I, _P, _P, _P, _U64, _U64, _U64, _I64, _P, _I),
     "trnrand_map": (_I, _P, _P, _U64, _I),
     "trnrand_sobol": (_I, _P, _I, _U64, _U64, _P, _I),
     "trnrand_halton": (_I, _P, _I, _U64, _U64, _P, _I),
@@ -98,14 +103,72 @@ def sampler(
 
 
 def binomial(
-    library: ctypes.CDLL, engine: Engine, key: Sequence[int], base: Sequence[int], n: Tensor, p: Tensor, count: int
+    library: ctypes.CDLL,
+    engine: Engine,
+    key: Sequence[int],
+    base: Sequence[int],
+    stride: int,
+    n: Tensor,
+    p: Tensor,
+    count: int,
 ) -> Tensor:
-    """``count`` binomial counts as float64; ``n`` and ``p`` are float64, of one element or of ``count``."""
+    """``count`` binomial counts as float64 from every ``stride``-th substream.
+
+    ``n`` and ``p`` are float64, of one element or of ``count``.
+    """
     given = [x.contiguous() for x in (n, p)]
     pointers = [part for x in given for part in (x.data_ptr(), 1 if x.numel() == count else 0)]
     out = empty((count,), torch.float64)
     threads = torch.get_num_threads()
-    library.trnrand_binomial(engine.number, words(key), words(base), 0, count, *pointers, out.data_ptr(), threads)
+    library.trnrand_binomial(
+        engine.number, words(key), words(base), stride - 1, count, *pointers, out.data_ptr(), threads
+    )
+    return out
+
+
+def inverse(
+    library: ctypes.CDLL,
+    law: int,
+    parameters: Sequence[float],
+    engine: Engine,
+    key: Sequence[int],
+    base: Sequence[int],
+    first: int,
+    out: Tensor,
+) -> None:
+    """Write a law of one uniform (`trnrand.inverse`), of one or two parameters, into a contiguous tensor."""
+    a, b = parameters if len(parameters) == 2 else (parameters[0], 0.0)
+    kind, count, threads = RESULTS[out.dtype], out.numel(), torch.get_num_threads()
+    library.trnrand_inverse(
+        law, engine.number, words(key), words(base), first, count, a, b, kind, out.data_ptr(), threads
+    )
+
+
+def integers(
+    library: ctypes.CDLL,
+    engine: Engine,
+    key: Sequence[int],
+    base: Sequence[int],
+    other: Sequence[int],
+    first: int,
+    span: int,
+    low: int,
+    count: int,
+) -> Tensor:
+    """``count`` integers from ``low``, below ``low + span``; ``other`` is the counter of the substreams."""
+    out = empty((count,), torch.int64)
+    library.trnrand_randint(
+        engine.number,
+        words(key),
+        words(base),
+        words(other),
+        first,
+        count,
+        span % (1 << 64),
+        low,
+        out.data_ptr(),
+        torch.get_num_threads(),
+    )
     return out
 
 

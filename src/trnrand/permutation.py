@@ -9,7 +9,8 @@ from torch import Tensor
 
 from trnrand import maths
 from trnrand.bits import stream_words
-from trnrand.discrete import inverted, randint, weights_of
+from trnrand.discrete import inverted, weights_of
+from trnrand.randint import randint
 from trnrand.request import INTEGERS, Request, drawing
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, DtypeError

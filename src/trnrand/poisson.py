@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnrand import host, maths
 from trnrand.engines import ENGINES
-from trnrand.gamma import _words_at, substream_blocks
+from trnrand.gamma import substream_blocks, words_at
 from trnrand.reject import Blocks, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
 from trnrand.source import Source
@@ -61,7 +61,7 @@ def poisson_of(request: Request, rate: Tensor, slot: int = 0) -> Tensor:
     """Poisson counts of a request as float64 [count], from the substreams of a slot."""
     stream, first = request.claim(1)
     base = substream(stream, slot, 0)
-    return _poisson(rate.contiguous(), base.engine, base.key_words, _words_at(base, first), request.count)
+    return _poisson(rate.contiguous(), base.engine, base.key_words, words_at(base, first), request.count)
 
 
 def _fake(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:

@@ -21,20 +21,21 @@ from trnsci import ArgumentError, DtypeError, array_function, check
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 Number = float | int | Tensor
+_CPU = torch.device("cpu")
 
-# what a parameter must be: the words of the error, and the test on a tensor
+# what a parameter must be: the words of the error, and the test, which takes a float as well as a tensor
 RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "finite": ("a finite number", torch.isfinite),
-    "positive": ("a positive finite number", lambda x: (x > 0) & torch.isfinite(x)),
-    "non-negative": ("a non-negative finite number", lambda x: (x >= 0) & torch.isfinite(x)),
+    "finite": ("a finite number", lambda x: abs(x) < math.inf),
+    "positive": ("a positive finite number", lambda x: (x > 0) & (x < math.inf)),
+    "non-negative": ("a non-negative finite number", lambda x: (x >= 0) & (x < math.inf)),
     "probability": ("0 <= p <= 1", lambda x: (x >= 0) & (x <= 1)),
     "positive probability": ("0 < p <= 1", lambda x: (x > 0) & (x <= 1)),
     "rate": ("0 <= rate <= 2**62", lambda x: (x >= 0) & (x <= 2.0**62)),
-    "count": ("a whole number from 0 to 2**53", lambda x: (x >= 0) & (x <= 2.0**53) & (x == x.floor())),
-    "any but NaN": ("a number", lambda x: ~torch.isnan(x)),
+    "count": ("a whole number from 0 to 2**53", lambda x: (x >= 0) & (x <= 2.0**53) & (x % 1 == 0)),
+    "any but NaN": ("a number", lambda x: x == x),
 }
 
-_ZERO_IS_FINE = frozenset(RULES) - {"positive", "positive probability"}
+_PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, Tensor})
 
 P = ParamSpec("P")
 
@@ -49,7 +50,13 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
     @functools.wraps(function)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        return outside(*args, **kwargs) if torch.compiler.is_compiling() else eager(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            return outside(*args, **kwargs)
+        # a generator is no array; what has none at all skips the door
+        plain = all(type(value) in _PLAIN for value in args)
+        if plain and all(type(value) in _PLAIN or name == "generator" for name, value in kwargs.items()):
+            return function(*args, **kwargs)
+        return eager(*args, **kwargs)
 
     return drawn
 
@@ -89,12 +96,12 @@ class Request:
                 op=op, argument="generator", got=type(generator), expected="a trnrand.Generator", hint=hint
             )
         self.source = generator or default()
-        given = {name: value for name, (value, _) in (parameters or {}).items()}
-        self._parameters = {name: checked(op, name, value, rule) for name, (value, rule) in (parameters or {}).items()}
+        asked = parameters or {}
+        self._parameters = {name: checked(op, name, value, rule) for name, (value, rule) in asked.items()}
         tensors = {name: value for name, value in self._parameters.items() if isinstance(value, Tensor)}
         self.device = _device(op, device, out, tensors)
-        self.dtype = _dtype(op, dtype, out, {n: v for n, v in given.items() if isinstance(v, Tensor)}, dtypes)
-        batch = check.broadcast(op, **{name: tuple(value.shape) for name, value in tensors.items()})
+        self.dtype = _dtype(op, dtype, out, {name: asked[name][0] for name in tensors}, dtypes)
+        batch = check.broadcast(op, **{name: tuple(value.shape) for name, value in tensors.items()}) if tensors else ()
         if size:
             shape = shape_of(op, size)
             if tensors and check.broadcast_shape(shape, batch) != shape:
@@ -115,7 +122,9 @@ class Request:
         self._rows = slice(start, stop)
         self.out = out
         if out is not None:
-            check.out(op, out, shape=self.local, dtype=self.dtype, **tensors)
+            # a parameter may be called shape, as check.out's own argument is
+            operands = {f"parameter {name}": tensor for name, tensor in tensors.items()}
+            check.out(op, out, shape=self.local, dtype=self.dtype, **operands)
         self._begin = self._end = self.source.position
 
     def parameter(self, name: str) -> Any:
@@ -201,14 +210,14 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DtypeError(op=op, argument=name, got=type(value), expected="a number or a tensor")
     number = float(value)
-    # the commonest arguments need no tensor to be tested
-    known = number == 1.0 or (number == 0.0 and rule in _ZERO_IS_FINE)
-    if not known and not bool(test(torch.tensor(number, dtype=torch.float64))):
+    if not test(number):
         raise ArgumentError(op=op, argument=name, got=value, expected=words)
     return number
 
 
 def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tensor]) -> torch.device:
+    if device is None and out is None and not tensors:
+        return _CPU
     found = {name: value.device for name, value in tensors.items()}
     if out is not None:
         found["out"] = out.device
@@ -218,7 +227,7 @@ def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tens
             found["device"] = torch.device("cuda", torch.cuda.current_device())
     if len(set(found.values())) > 1:
         raise ArgumentError(op=op, argument="device", got=found, hint="Move one side with .to(device)")
-    return next(iter(found.values()), torch.device("cpu"))
+    return next(iter(found.values()))
 
 
 def _dtype(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import os
 import secrets
 from collections.abc import Sequence
@@ -158,8 +160,10 @@ def _key(seed: Any, engine: str) -> int:
         raise ArgumentError(op="Generator", argument="engine", got=engine, expected=expected)
     if seed is None:
         return secrets.randbits(63)
-    if not isinstance(seed, int) or isinstance(seed, bool):
+    if isinstance(seed, (bool, Tensor)) or not hasattr(seed, "__index__"):
         raise DtypeError(op="Generator", argument="seed", got=type(seed), expected="an integer, a Stream or None")
+    # NumPy's integers are integers too
+    seed = operator.index(seed)
     bits = 32 * ENGINES[engine].key_words
     if not 0 <= seed < 1 << bits:
         raise ArgumentError(op="Generator", argument="seed", got=seed, expected=f"0 <= seed < 2**{bits} for {engine}")
@@ -193,11 +197,16 @@ def shape_of(op: str, size: Sequence[Any]) -> tuple[int, ...]:
     return tuple(size)
 
 
+@functools.cache
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def fits(op: str, shape: tuple[int, ...], itemsize: int, device: torch.device) -> None:
     """Refuse what memory could never hold, before anything is drawn."""
     needed = math.prod(shape) * itemsize
     if device.type == "cpu":
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        there = _memory()
     elif device.type == "cuda":
         there = torch.cuda.mem_get_info(device)[1]
     else:

@@ -58,7 +58,14 @@ class Stream:
 
     def at(self, position: int) -> Stream:
         """The same stream, positioned at a word."""
-        return replace(self, position=position)
+        if type(position) is not int or not 0 <= position < 1 << 130:
+            # raises
+            return replace(self, position=position)
+        # every draw comes through here, and the other fields were checked when this stream was made
+        made = object.__new__(Stream)
+        for name, value in (("key", self.key), ("engine", self.engine), ("base", self.base), ("position", position)):
+            object.__setattr__(made, name, value)
+        return made
 
     def jump(self, times: int = 1) -> Stream:
         """The same key, ``times`` * 2**64 blocks further: it shares no word with this one for 2**66 words."""

@@ -42,5 +42,5 @@ def test_chances_do_not_cancel():
 
 def test_registration():
     half = torch.tensor([0.5], dtype=torch.float64)
-    args = (20 * half, half, "philox4x32", [1, 2], [0, 0, 0, 0], 9)
+    args = (20 * half, half, "philox4x32", [1, 2], [0, 0, 0, 0], 2, 9)
     torch.library.opcheck(torch.ops.trnrand.binomial.default, args)

@@ -241,3 +241,11 @@ def test_compiled_regions_are_cut_around_draws():
     g = Generator(1)
     compiled = torch.compile(lambda x: 2 * (x + trnrand.uniform(3, generator=g)), backend="eager")
     assert torch.equal(compiled(torch.ones(3)), 2 * (1 + Generator(1).uniform(3)))
+
+
+def test_methods_of_a_generator_are_refused_in_compiled_regions():
+    # docs/trnrand/overview.md says so: torch takes subclasses of its Generator as opaque
+    g = Generator(1)
+    with pytest.raises(RuntimeError, match="unregistered member"):
+        torch.compile(lambda x: x + g.uniform(3), backend="eager")(torch.ones(3))
+    assert g.position == 0

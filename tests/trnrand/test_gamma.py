@@ -4,6 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
+import trnrand
 import trnsci
 from trnrand import Generator
 from trnsci import ArgumentError
@@ -83,3 +84,11 @@ def test_registration_and_plan():
     args = (torch.tensor([2.0], dtype=torch.float64), "philox4x32", [1, 2], [0, 0, 0, 0], 9)
     torch.library.opcheck(torch.ops.trnrand.gamma.default, args)
     assert trnsci.plan(Generator(1).gamma, 1000, shape=2.0).predicted["trn2"] > 0
+
+
+@pytest.mark.parametrize("name", ["gamma", "weibull", "pareto"])
+def test_a_shape_given_as_a_tensor_goes_with_out(name):
+    shape, out = torch.tensor([0.5, 2.0, 3.0]), torch.empty(3)
+    made = getattr(trnrand, name)(shape=shape, generator=trnrand.Generator(3), out=out)
+    assert made is out
+    assert torch.equal(out, getattr(trnrand, name)(shape=shape, generator=trnrand.Generator(3)))

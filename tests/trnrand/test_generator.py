@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -113,3 +114,16 @@ def test_seed_errors():
     with pytest.raises(ArgumentError, match="threefry4x32"):
         Generator(1, engine="mt19937")
     assert Generator().stream != Generator().stream
+
+
+def test_a_seed_may_be_numpys_integer():
+    assert Generator(np.int64(7)).initial_seed() == 7
+    assert torch.equal(Generator(np.uint32(7)).uniform(3), Generator(7).uniform(3))
+
+
+@pytest.mark.parametrize(("engine", "bits"), [("philox4x32", 64), ("threefry4x32", 128)])
+def test_keys_are_as_long_as_random123_defines_them(engine, bits):
+    assert Generator(2**bits - 1, engine=engine).stream.key == 2**bits - 1
+    with pytest.raises(ArgumentError, match=rf"2\*\*{bits}") as caught:
+        Generator(2**bits, engine=engine)
+    assert caught.value.got == 2**bits

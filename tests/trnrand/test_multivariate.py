@@ -1,5 +1,6 @@
 """Random vectors and matrices."""
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -82,3 +83,58 @@ def test_orthogonal_matrices():
     assert torch.equal(torch.cat(parts), q[0])
     with pytest.raises(ArgumentError, match="positive integer"):
         Generator(1).orthogonal(n=0)
+
+
+both_engines = pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])
+
+
+def assert_law(values, cdf):
+    """Kolmogorov and Smirnov, and chi-square on a thousand equal classes."""
+    u = cdf(values.double().numpy())
+    assert stats.kstest(u, "uniform").pvalue > 1e-4
+    assert stats.chisquare(np.bincount((u * 1000).astype(int).clip(0, 999), minlength=1000)).pvalue > 1e-4
+
+
+@pytest.mark.slow
+@both_engines
+@pytest.mark.parametrize("method", ["cholesky", "eigh"])
+def test_normal_vectors_on_ten_million(method, engine):
+    x = Generator(9, engine=engine).multivariate_normal(10**7, mean=MEAN, covariance=COVARIANCE, method=method)
+    # the squared distance that the covariance defines has a chi-squared law, and so tests all directions at once
+    z = torch.linalg.solve_triangular(torch.linalg.cholesky(COVARIANCE), (x - MEAN).T, upper=False)
+    assert_law((z**2).sum(0), stats.chi2(3).cdf)
+    assert_law(x @ torch.tensor([0.3, -1.0, 2.0]).double(), _along([0.3, -1.0, 2.0]).cdf)
+
+
+def _along(direction):
+    d = torch.tensor(direction).double()
+    return stats.norm((d @ MEAN).item(), (d @ COVARIANCE @ d).sqrt().item())
+
+
+@pytest.mark.slow
+@both_engines
+def test_dirichlet_on_ten_million(engine):
+    alpha = torch.tensor([0.5, 2.0, 3.5], dtype=torch.float64)
+    x = Generator(9, engine=engine).dirichlet(10**7, alpha=alpha)
+    # parts and sums of parts are beta distributed, and a part's share of the others is independent of the rest
+    for k in range(3):
+        assert_law(x[:, k], stats.beta(alpha[k].item(), (alpha.sum() - alpha[k]).item()).cdf)
+    assert_law(x[:, 0] / (x[:, 0] + x[:, 1]), stats.beta(0.5, 2.0).cdf)
+
+
+@pytest.mark.slow
+@both_engines
+def test_unit_vectors_on_ten_million(engine):
+    x = Generator(9, engine=engine).unit_vector(10**7, dim=3, dtype=torch.float64)
+    # Archimedes: every coordinate of a point of the sphere is uniform
+    for d in (torch.tensor([0.0, 0, 1]), torch.tensor([0.6, 0.0, -0.8])):
+        assert_law(x @ d.double(), stats.uniform(-1, 2).cdf)
+
+
+@pytest.mark.slow
+@both_engines
+def test_orthogonal_matrices_on_ten_million(engine):
+    q = Generator(9, engine=engine).orthogonal(10**7, n=2, dtype=torch.float64)
+    turns = torch.atan2(q[:, 1, 0], q[:, 0, 0])
+    assert_law(turns, stats.uniform(-np.pi, 2 * np.pi).cdf)
+    assert stats.binomtest(int((torch.linalg.det(q) > 0).sum()), 10**7).pvalue > 1e-4

@@ -82,13 +82,18 @@ static void threefry_blocks(uint32_t x[4][LANES], const uint32_t *key) {
   }
 }
 
-/* LANES blocks that follow block `first`, one array per word of a block. */
-static void blocks(uint32_t x[4][LANES], int engine, const uint32_t *key, const uint32_t base[4], uint64_t first) {
-  fill_counters(x, base, first);
+/* LANES counters turned into words. */
+static void mixed(uint32_t x[4][LANES], int engine, const uint32_t *key) {
   if (engine == 0)
     philox_blocks(x, key);
   else
     threefry_blocks(x, key);
+}
+
+/* LANES blocks that follow block `first`, one array per word of a block. */
+static void blocks(uint32_t x[4][LANES], int engine, const uint32_t *key, const uint32_t base[4], uint64_t first) {
+  fill_counters(x, base, first);
+  mixed(x, engine, key);
 }
 
 /* The same blocks as 4 * LANES consecutive words. */

@@ -22,6 +22,13 @@ static inline float unit_open_low(uint32_t word) { /* (0, 1], 24 bits */
   return (float)((word >> 8) + 1) * 0x1p-24f;
 }
 
+/* floor(x), in steps that every compiler turns into vector instructions */
+static inline double floor64(double x) {
+  double shift = x < 0.0 ? -0x1p52 : 0x1p52, near = (x + shift) - shift;
+  near = near > x ? near - 1.0 : near;
+  return fabs(x) < 0x1p52 ? near : x;
+}
+
 /* ln(x) for x = k * 2^-24, 0 < k <= 2^24: exponent and a degree-9 polynomial on [sqrt(1/2), sqrt(2)) */
 static inline float log32(float x) {
   uint32_t bits;
@@ -176,7 +183,9 @@ static inline double deviance(double x, double m) {
     double v = gap / sum, total = gap * v, term = 2.0 * x * v, square = v * v;
     for (int j = 1; j <= 10; j++) {
       term = term * square;
-      total = total + term / (double)(2 * j + 1);
+      double more = total + term / (double)(2 * j + 1);
+      if (more == total) break; /* later terms are smaller still */
+      total = more;
     }
     return total;
   }

@@ -1,0 +1,112 @@
+/* Work cut into shares for threads, and the substreams of elements that may need several attempts. */
+
+#ifndef TRNRAND_SHARE_H
+#define TRNRAND_SHARE_H
+
+#include <pthread.h>
+
+#include "engines.h"
+#include "numbers.h"
+
+#define MAX_THREADS 64
+#define MIN_SHARE 32768
+
+enum { WORDS, UNIFORM_F32, UNIFORM_F64, NORMAL_F32, NORMAL_F64 };
+
+typedef struct job {
+  void (*work)(const struct job *);
+  int engine, kind, dims;
+  const uint32_t *key;
+  uint32_t base[4], other[4];
+  uint64_t first, count, apart; /* substreams of neighbours lie apart + 1 blocks from each other */
+  double parameter[2];
+  const double *in, *also;
+  const uint64_t *table;
+  int64_t step, also_step;
+  void *out;
+} job_t;
+
+static void *start(void *given) {
+  const job_t *job = given;
+  job->work(job);
+  return NULL;
+}
+
+/* Cut `whole` into shares of whole units of `unit` elements, and run them side by side. `size` is bytes per element. */
+static void share(const job_t *whole, uint64_t unit, size_t size, int threads) {
+  pthread_t id[MAX_THREADS];
+  job_t job[MAX_THREADS];
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
+  if (threads < 1 || whole->count < 2 * MIN_SHARE) threads = 1;
+  uint64_t each = (whole->count / (uint64_t)threads + unit) / unit * unit, done = 0;
+  int started = 0;
+  for (int t = 0; done < whole->count; t++) {
+    job_t *j = &job[t];
+    *j = *whole;
+    uint64_t left = whole->count - done;
+    j->first = whole->first + done;
+    j->count = t == threads - 1 || each > left ? left : each;
+    j->out = (char *)whole->out + done * size;
+    if (whole->in) j->in = whole->in + (int64_t)done * whole->step;
+    if (whole->also) j->also = whole->also + (int64_t)done * whole->also_step;
+    done += j->count;
+    /* a thread that cannot start is no error: its share runs here */
+    if (done == whole->count || pthread_create(&id[started], NULL, start, j) != 0)
+      j->work(j);
+    else
+      started++;
+  }
+  for (int t = 0; t < started; t++) pthread_join(id[t], NULL);
+}
+
+/* Attempt t of element i reads the block base + i (apart + 1) + t * 2^96, so an element is the same whatever happens to
+   others. */
+
+static counter_t attempt_counter(const job_t *job, uint64_t element, uint32_t attempt) {
+  counter_t c = advance(job->base, element * (job->apart + 1));
+  c.word[3] += attempt;
+  return c;
+}
+
+static void attempt_block(uint32_t word[4], const job_t *job, uint64_t element, uint32_t attempt) {
+  block(word, job->engine, job->key, attempt_counter(job, element, attempt));
+}
+
+static void attempt_blocks(uint32_t x[4][LANES], const job_t *job, uint64_t element, uint32_t attempt) {
+  if (job->apart == 0) {
+    uint32_t base[4] = {job->base[0], job->base[1], job->base[2], job->base[3] + attempt};
+    blocks(x, job->engine, job->key, base, element);
+    return;
+  }
+  for (int l = 0; l < LANES; l++) {
+    counter_t c = attempt_counter(job, element + (uint64_t)l, attempt);
+    for (int w = 0; w < 4; w++) x[w][l] = c.word[w];
+  }
+  mixed(x, job->engine, job->key);
+}
+
+/* Elements whose attempt was refused, each with the number of the next one, to be tried again many at a time. */
+typedef struct {
+  uint64_t element[2 * LANES];
+  uint32_t attempt[2 * LANES];
+  int n;
+} queue_t;
+
+static inline void refused(queue_t *q, uint64_t element, uint32_t attempt) {
+  q->element[q->n] = element;
+  q->attempt[q->n++] = attempt;
+}
+
+/* The blocks of the last min(n, LANES) of a queue. */
+static int queued_blocks(uint32_t x[4][LANES], const job_t *job, const queue_t *q) {
+  int n = q->n < LANES ? q->n : LANES, from = q->n - n;
+  for (int l = 0; l < LANES; l++) {
+    int at = from + (l < n ? l : 0);
+    counter_t c = attempt_counter(job, q->element[at], q->attempt[at]);
+    for (int w = 0; w < 4; w++) x[w][l] = c.word[w];
+  }
+  mixed(x, job->engine, job->key);
+  return n;
+}
+
+#endif
