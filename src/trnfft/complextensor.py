@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnfft.planes import Planes
 from trnfft.transform import merged
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
 from trnsci.arrays import from_numpy, to_numpy
 
 
-class ComplexTensor:
+class ComplexTensor(Planes):
     """A complex tensor stored as a real and an imaginary plane of one shape, dtype and device.
 
     Arithmetic broadcasts and mixes with numbers, real tensors, complex tensors and `ComplexTensor`s. Gradients are
@@ -188,83 +189,18 @@ class ComplexTensor:
         """Nested lists of Python numbers."""
         return self.to_torch().tolist()
 
-    # The same on both planes
-
     def _each(self, fn: Callable[[Tensor], Tensor]) -> ComplexTensor:
         return _made(fn(self.real), fn(self.imag))
-
-    def __getitem__(self, index: Any) -> ComplexTensor:
-        return self._each(lambda plane: plane[index])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         re, im = _parts(value, self)
         self.real[index] = re
         self.imag[index] = 0.0 if im is None else im
 
-    def reshape(self, *shape: Any) -> ComplexTensor:
-        """Other sizes, same elements."""
-        return self._each(lambda plane: plane.reshape(*shape))
-
-    view = reshape
-
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> ComplexTensor:
-        """Merge dimensions."""
-        return self._each(lambda plane: plane.flatten(start_dim, end_dim))
-
-    def transpose(self, dim0: int, dim1: int) -> ComplexTensor:
-        """Swap two dimensions, without conjugation."""
-        return self._each(lambda plane: plane.transpose(dim0, dim1))
-
-    def permute(self, *dims: Any) -> ComplexTensor:
-        """Reorder dimensions."""
-        return self._each(lambda plane: plane.permute(*dims))
-
-    def squeeze(self, *dim: int) -> ComplexTensor:
-        """Drop dimensions of size 1."""
-        return self._each(lambda plane: plane.squeeze(*dim))
-
-    def unsqueeze(self, dim: int) -> ComplexTensor:
-        """Insert a dimension of size 1."""
-        return self._each(lambda plane: plane.unsqueeze(dim))
-
-    def expand(self, *shape: Any) -> ComplexTensor:
-        """Repeat dimensions of size 1 without a copy."""
-        return self._each(lambda plane: plane.expand(*shape))
-
-    def contiguous(self) -> ComplexTensor:
-        """Both planes contiguous."""
-        return self._each(lambda plane: plane.contiguous())
-
-    def clone(self) -> ComplexTensor:
-        """A copy, differentiable."""
-        return self._each(lambda plane: plane.clone())
-
-    def detach(self) -> ComplexTensor:
-        """The same data outside the graph."""
-        return self._each(lambda plane: plane.detach())
-
-    def sum(self, dim: Any = None, keepdim: bool = False) -> ComplexTensor:
-        """Sum over dimensions."""
-        return self._each(lambda plane: plane.sum(dim, keepdim=keepdim) if dim is not None else plane.sum())
-
-    def mean(self, dim: Any = None, keepdim: bool = False) -> ComplexTensor:
-        """Mean over dimensions."""
-        return self._each(lambda plane: plane.mean(dim, keepdim=keepdim) if dim is not None else plane.mean())
-
-    @property
-    def mT(self) -> ComplexTensor:
-        """Last two dimensions swapped."""
-        return self._each(lambda plane: plane.mT)
-
     @property
     def mH(self) -> ComplexTensor:
         """Last two dimensions swapped, and conjugated."""
         return self.mT.conj()
-
-    @property
-    def T(self) -> ComplexTensor:
-        """A matrix transposed."""
-        return self.transpose(0, 1) if self.ndim == 2 else self._each(lambda plane: plane.T)
 
     @property
     def H(self) -> ComplexTensor:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft import transform
+from trnfft import host, transform
 from trnfft.arguments import COMPLEX_OF, axes_of, axis_of, length_of, numeric, resized, scale_of
 from trnsci import ArgumentError, array_function, check
 from trnsci.precision import Precision, resolve
@@ -220,6 +220,16 @@ def _reversed(name: str, n: int, device: torch.device) -> Tensor:
     return order.flip(0) if name == "halves" else n - 1 - order
 
 
+def _plainly(x: Tensor, policy: str) -> bool:
+    """Whether the host's compiled passes do: rows of a plain tensor, in its own precision."""
+    same = policy == ("fp64" if x.dtype == torch.float64 else "fp32")
+    # many short rows of float32 are what the vendor's real transforms are best at
+    n = x.shape[-1]
+    if x.dtype == torch.float32 and n < host.LONG and x.numel() >= 8 * n:
+        return False
+    return same and host.takes(x, x.shape[-1]) and transform.in_place(x) and transform.on_host()
+
+
 def _type1(x: Tensor, factor: float, policy: str) -> Tensor:
     even = _ordered(x, "even", x.shape[-1])
     y = transform.r2c(even, [even.ndim - 1], "none", policy).real
@@ -228,6 +238,10 @@ def _type1(x: Tensor, factor: float, policy: str) -> Tensor:
 
 def _type2(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
     n = x.shape[-1]
+    if _plainly(x, policy):
+        return host.type2(x, factor, sine, lambda z: transform.c2c(z, [1], False, "none", policy))
+    if sine:
+        x = _alternate(x)
     half = transform.r2c(_ordered(x, "fold", n), [x.ndim - 1], "none", policy)
     turned = half * _phases((-1, 0), 4 * n, n // 2 + 1, 2 * factor, x.dtype, x.device)
     return _ordered(torch.view_as_real(turned).flatten(-2), "halves", n, sine)
@@ -235,10 +249,13 @@ def _type2(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
 
 def _type3(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
     n = x.shape[-1]
+    if _plainly(x, policy):
+        return host.type3(x, factor, sine, lambda z: transform.c2c(z, [1], True, "none", policy))
     # The imaginary part of the first term is not zero, as it should be, but nothing reads it.
     pairs = torch.view_as_complex(_ordered(x, "pairs", n, sine).unflatten(-1, (-1, 2)))
     spectrum = pairs * _phases((1, 0), 4 * n, n // 2 + 1, factor, x.dtype, x.device)
-    return _ordered(transform.c2r(spectrum, [x.ndim - 1], n, "none", policy), "unfold", n)
+    made = _ordered(transform.c2r(spectrum, [x.ndim - 1], n, "none", policy), "unfold", n)
+    return _alternate(made) if sine else made
 
 
 def _type4(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
@@ -277,11 +294,11 @@ def _sine1(x: Tensor, factor: float, policy: str) -> Tensor:
 
 
 def _sine2(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _type2(_alternate(x), factor, policy, sine=True)
+    return _type2(x, factor, policy, sine=True)
 
 
 def _sine3(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _alternate(_type3(x, factor, policy, sine=True))
+    return _type3(x, factor, policy, sine=True)
 
 
 def _sine4(x: Tensor, factor: float, policy: str) -> Tensor:
@@ -296,8 +313,11 @@ def _blocked(fn: Callable[[Tensor, float, str], Tensor], x: Tensor, factor: floa
     n = x.shape[-1]
     block = 4 * transform.BLOCK // x.element_size()
     rows = max(1, block // n)
+    if x.numel() <= 2 * block or (fn in (_type2, _type3, _sine2, _sine3) and _plainly(x, policy)):
+        # the compiled passes cut rows into groups themselves
+        return fn(x, factor, policy)
     plain = x.is_cpu and transform.in_place(x) and transform.on_host()
-    if not plain or x.numel() <= 2 * block or rows >= x.numel() // n:
+    if not plain or rows >= x.numel() // n:
         return fn(x, factor, policy)
     flat = x.reshape(-1, n)
     y = torch.empty(flat.shape, dtype=x.dtype)

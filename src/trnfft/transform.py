@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft import device
+from trnfft import device, host
 from trnfft.arguments import COMPLEX_OF, HALF, REAL_OF
 from trnsci import Op, get_backend, neuron
+from trnsci.backends import SCOPE
 from trnsci.gradient import Saved
 from trnsci.precision import to_bfloat16_values
 
@@ -52,6 +53,16 @@ def _compute(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tenso
         return result.to(torch.complex128 if result.is_complex() else torch.float64)
     result = fn(x.to(torch.complex128 if x.is_complex() else torch.float64))
     return result.to(torch.complex64 if result.is_complex() else torch.float32)
+
+
+def factor(scale: str, n: int) -> float:
+    """The number a scale stands for."""
+    return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
+
+
+def _plainly(x: Tensor, n: int, dtype: torch.dtype, precision: str) -> bool:
+    """Whether nothing but the host's own passes is asked for."""
+    return precision == ("fp64" if dtype == torch.float64 else "fp32") and host.takes(x, n) and in_place(x)
 
 
 # Complex to complex
@@ -123,6 +134,9 @@ r2c = Op("trnfft::r2c", fake=_fake_r2c, cost=_cost_r2c)
 def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
     if x.numel() == 0:
         return _of_nothing(x, half(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
+    n = x.shape[-1]
+    if n >= host.LONG and dims == [x.ndim - 1] and _plainly(x, n, x.dtype, precision):
+        return host.r2c(x, factor(scale, n))
     return _compute(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision)
 
 
@@ -174,6 +188,9 @@ def _c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tens
         shape = list(x.shape)
         shape[dims[-1]] = n
         return _of_nothing(x.real, shape, dims[-1])
+    exact = dims == [x.ndim - 1] and x.shape[-1] == n // 2 + 1
+    if n >= host.LONG and exact and _plainly(x, n, REAL_OF[x.dtype], precision):
+        return host.c2r(x, n, factor(scale, n), REAL_OF[x.dtype])
     lengths = [x.shape[dim] for dim in dims[:-1]] + [n]
     return _compute(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
 
@@ -206,6 +223,8 @@ def in_place(*tensors: Tensor) -> bool:
 
 def on_host() -> bool:
     """Whether calls run on PyTorch here, whatever their arguments."""
+    if c2c.library.direct is not None and SCOPE.get() is None:
+        return c2c.library.direct
     name = get_backend("trnfft")
     return name == "pytorch" or (name == "auto" and neuron.device() is None)
 
