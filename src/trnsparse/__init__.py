@@ -12,6 +12,7 @@
 | `attention` | block-sparse attention |
 | `full`, `causal`, `window`, `sink`, `documents`, `blocks`, `function` | masks, combined with ``&``, ``|`` and ``~`` |
 | `schwarz_bounds`, `screen_quartets`, `density_screen`, `screened_spmm` | integral screening |
+| `shard_rows` | a matrix cut along its rows between ranks |
 | `vectors` | sparse vectors: gather, scatter, axpby, rot, dot |
 """
 
@@ -24,9 +25,11 @@ from trnsparse.choice import Choice, choose
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
 from trnsparse.iterate import Eigenpair, Solution, cg, chebyshev, power_iteration, richardson
-from trnsparse.masks import Mask, blocks, causal, documents, full, function, sink, window
+from trnsparse.mask import Mask
+from trnsparse.masks import blocks, causal, documents, full, function, sink, window
 from trnsparse.matrix import SparseMatrix, load
 from trnsparse.products import add, eye, kron, multiply, norm, scale_columns, scale_rows, spgemm, triangle
+from trnsparse.rows import RowSharded, shard_rows
 from trnsparse.screened_spmm import screened_spmm
 from trnsparse.screening import Quartets, density_screen, schwarz_bounds, screen_quartets
 from trnsparse.sddmm import sddmm
@@ -46,6 +49,7 @@ __all__ = [
     "Eigenpair",
     "Mask",
     "Quartets",
+    "RowSharded",
     "Solution",
     "SparseMatrix",
     "add",
@@ -79,6 +83,7 @@ __all__ = [
     "screened_spmm",
     "sddmm",
     "set_backend",
+    "shard_rows",
     "sink",
     "solve_triangular",
     "spgemm",

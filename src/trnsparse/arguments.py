@@ -45,6 +45,10 @@ def sparse(op: str, **matrices: Any) -> None:
 
 def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
     """All operands have one dtype and device; the dtype is returned."""
+    first, *others = (x.values if isinstance(x, SparseMatrix) else x for x in operands.values())
+    alike = all(x.dtype == first.dtype and x.device == first.device for x in others)
+    if alike and first.dtype != torch.bool:
+        return first.dtype
     dtypes = {name: x.dtype for name, x in operands.items()}
     if len(set(dtypes.values())) > 1:
         raise DtypeError(
@@ -70,6 +74,8 @@ def coefficient(op: str, name: str, value: Any, dtype: torch.dtype) -> complex:
 
 def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
     """Return ``alpha * product + beta * c``; without a factor of 1 or an addend, those parts cost nothing."""
+    if alpha == 1.0 and type(alpha) is float and beta == 0.0 and type(beta) is float and c is None:
+        return product
     first = coefficient(op, "alpha", alpha, product.dtype)
     second = coefficient(op, "beta", beta, product.dtype)
     if c is None:
@@ -95,12 +101,6 @@ def unfolded(made: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2:
         return made
     return made.reshape(made.shape[0], *b.shape[:-2], b.shape[-1]).movedim(0, -2)
-
-
-def called(op: Any, *args: Any) -> Any:
-    """Call an op; with a tracer's tensors through its registration, because patterns are data and cannot be traced."""
-    plain = all(type(x) in (Tensor, torch.nn.Parameter) for x in args if isinstance(x, Tensor))
-    return op(*args) if plain else op._registered(*args)
 
 
 def evenly(entries: int, rows: int) -> tuple[list[int], list[int]]:

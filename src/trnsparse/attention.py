@@ -17,7 +17,8 @@ from trnsparse.arguments import evenly
 from trnsparse.attention_backward import backward
 from trnsparse.bound import BoundMask, Pattern
 from trnsparse.kernels import attention as kernels
-from trnsparse.masks import Mask, as_mask
+from trnsparse.mask import Mask
+from trnsparse.masks import as_mask
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -147,15 +148,61 @@ _attention = Op("trnsparse::attention", fake=_fake, cost=_cost)
 def _pytorch(
     q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if recorded and not transformed:
+        made: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
+            q, k, v, indptr, indices, slots, insides, scale
+        )
+        return made
+    return _forward(q, k, v, indptr, indices, slots, insides, scale, transformed)
+
+
+class _Recorded(torch.autograd.Function):
+    """The forward pass with a gradient that touches stored blocks only; torch's own would fill whole heads per row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        indptr: Tensor,
+        indices: Tensor,
+        slots: Tensor,
+        insides: Tensor,
+        scale: float,
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = _forward(q, k, v, indptr, indices, slots, insides, scale, False)
+        ctx.save_for_backward(q, k, v, out, lse, indptr, indices, slots, insides)
+        ctx.scale = scale
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
+        q, k, v, out, lse, indptr, indices, slots, insides = ctx.saved_tensors
+        made = backward(grad, q, k, v, out, lse, indptr, indices, slots, insides, ctx.scale, grad_lse)
+        return (*made, None, None, None, None, None)
+
+
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    slots: Tensor,
+    insides: Tensor,
+    scale: float,
+    recorded: bool,
+) -> tuple[Tensor, Tensor]:
+    """Row by row of blocks; ``recorded`` says that torch looks on, and scores may not become weights in place."""
     batch, heads, q_len, depth = q.shape
     group, block = heads // max(k.shape[1], 1), insides.shape[1]
     work = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) and q.device.type == "cpu" else q.dtype
     q, k, v, dtype = q.to(work), k.to(work), v.to(work), q.dtype
     grouped = q.reshape(batch, k.shape[1], group, q_len, depth)
     starts, columns, kinds = indptr.tolist(), indices.tolist(), slots.tolist()
-    # Where nothing is recorded for a gradient, scores become weights in place.
-    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    recorded = recorded or torch._C._functorch.peek_interpreter_stack() is not None
     outs, sums = [], []
     for i in range(len(starts) - 1):
         span = range(starts[i], starts[i + 1])

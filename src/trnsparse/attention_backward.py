@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -12,7 +13,6 @@ from trnsci import Op
 from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import evenly
 from trnsparse.kernels import attention_backward as kernels
-from trnsparse.structure import expand
 
 
 def backward(
@@ -27,10 +27,13 @@ def backward(
     slots: Tensor,
     insides: Tensor,
     scale: float,
+    grad_lse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return gradients of q, k and v from that of the output, the output and the logarithms of its sums."""
     exact = lse.dtype
     delta = (grad.to(exact) * out.to(exact)).sum(-1)
+    if grad_lse is not None:
+        delta = delta - grad_lse
     return _backward(grad, q, k, v, lse, delta, indptr, indices, slots, insides, scale)
 
 
@@ -90,19 +93,41 @@ def _pytorch(
     wide_k, wide_v = (x.to(exact).repeat_interleave(group, 1) for x in (k, v))
     of_q, of_k, of_v = torch.zeros_like(wide_q), torch.zeros_like(wide_k), torch.zeros_like(wide_v)
     safe = torch.where(lse == -math.inf, 0.0, lse).unsqueeze(-1)
-    rows = expand(indptr).tolist()
-    for i, j, slot in zip(rows, indices.tolist(), slots.tolist(), strict=True):
-        at, to = slice(i * block, (i + 1) * block), slice(j * block, (j + 1) * block)
-        scores = scale * wide_q[:, :, at] @ wide_k[:, :, to].mT
-        if slot >= 0:
-            scores = scores.masked_fill(~insides[slot, : scores.shape[2], : scores.shape[3]], -math.inf)
-        p = torch.exp(scores - safe[:, :, at])
-        ds = p * (wide_g[:, :, at] @ wide_v[:, :, to].mT - delta[:, :, at].unsqueeze(-1))
-        of_v[:, :, to] += p.mT @ wide_g[:, :, at]
-        of_k[:, :, to] += scale * ds.mT @ wide_q[:, :, at]
-        of_q[:, :, at] += scale * ds @ wide_k[:, :, to]
+    starts, columns, kinds = indptr.tolist(), indices.tolist(), slots.tolist()
+    for i in range(len(starts) - 1):
+        at = slice(i * block, (i + 1) * block)
+        for run in runs(columns, starts[i], starts[i + 1]):
+            to = slice(columns[run.start] * block, (columns[run.stop - 1] + 1) * block)
+            scores = (scale * wide_q[:, :, at]) @ wide_k[:, :, to].mT - safe[:, :, at]
+            p = torch.exp(hide(scores, run, kinds, insides, block))
+            ds = p * (wide_g[:, :, at] @ wide_v[:, :, to].mT - delta[:, :, at].unsqueeze(-1))
+            of_v[:, :, to] += p.mT @ wide_g[:, :, at]
+            of_k[:, :, to] += scale * (ds.mT @ wide_q[:, :, at])
+            of_q[:, :, at] += scale * (ds @ wide_k[:, :, to])
     of_k, of_v = (x.unflatten(1, (-1, group)).sum(2) if group else x for x in (of_k, of_v))
     return of_q.to(q.dtype), of_k.to(k.dtype), of_v.to(v.dtype)
+
+
+def runs(columns: list[int], first: int, last: int) -> list[range]:
+    """The stored blocks ``first .. last`` of a row, cut where a column is left out."""
+    cuts = [p for p in range(first + 1, last) if columns[p] != columns[p - 1] + 1]
+    return [range(lo, hi) for lo, hi in pairwise([first, *cuts, last]) if hi > lo]
+
+
+def hide(scores: Tensor, run: range, kinds: list[int], insides: Tensor, block: int) -> Tensor:
+    """Scores [..., q, k] of neighbouring blocks, minus infinity where nothing is kept; in place unless recorded."""
+    for n, p in enumerate(run):
+        if kinds[p] >= 0:
+            here = slice(n * block, (n + 1) * block)
+            part = scores[..., here]
+            hidden = ~insides[kinds[p], : part.shape[-2], : part.shape[-1]]
+            if torch.is_grad_enabled() and scores.requires_grad:
+                whole = torch.zeros(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+                whole[:, here] = hidden
+                scores = scores.masked_fill(whole, -math.inf)
+            else:
+                part.masked_fill_(hidden, -math.inf)
+    return scores
 
 
 def _limits(

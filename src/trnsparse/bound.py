@@ -13,7 +13,7 @@ from trnsparse.picture import picture
 from trnsparse.structure import compress
 
 if TYPE_CHECKING:
-    from trnsparse.masks import Mask
+    from trnsparse.mask import Mask
 
 # Pairs looked at in one go while partial blocks are evaluated.
 CHUNK = 1 << 24
@@ -99,7 +99,7 @@ def bind(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: int)
 
 
 def _pattern(mask: Mask, q_len: int, k_len: int, block: int, b: int, h: int) -> Pattern:
-    from trnsparse.masks import Rectangles
+    from trnsparse.mask import Rectangles
 
     rows, columns = -(-q_len // block), -(-k_len // block)
     q0 = (torch.arange(rows) * block).repeat_interleave(columns)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from trnsci import check
+from trnsci import check, config, neuron
+from trnsci.backends import library
 from trnsci.config import TARGETS, TargetName
 from trnsci.plans import Cost, seconds
 from trnsci.predict import device_seconds, host
@@ -94,6 +97,36 @@ def _on_device(
         "bsr": device_seconds("trnsparse::bsr_spmm", freeze(bsr), target),
         "dense": dense[target] if dense else None,
     }
+
+
+def here() -> str:
+    """Where a product of this library runs now: a generation, or ``host``."""
+    asked, device = library("trnsparse").choice().name, neuron.device()
+    if asked == "simulator":
+        return config.TARGET.get()
+    return device.target if device is not None and asked in ("auto", "nki") else "host"
+
+
+def arranged(a: SparseMatrix, columns: int, name: str) -> SparseMatrix | Tensor:
+    """The matrix in the format asked for; ``auto`` is what `choose` prefers where the product runs now.
+
+    Conversions are kept as long as the matrix lives and its values are not written to, unless they need a gradient.
+    """
+    if name == "auto":
+        name = choose(a, columns, where=here()).format
+    if name == a.format:
+        return a
+    if a.requires_grad and torch.is_grad_enabled():
+        return in_format(a, name)
+    kept = _ARRANGED.setdefault(a, {})
+    version, made = kept.get(name, (-1, None))
+    if made is None or version != a.values._version:
+        made = in_format(a, name)
+        kept[name] = (a.values._version, made)
+    return made
+
+
+_ARRANGED: WeakKeyDictionary[SparseMatrix, dict[str, tuple[int, Any]]] = WeakKeyDictionary()
 
 
 def in_format(a: SparseMatrix, name: str, block: int = 128) -> SparseMatrix | Tensor:

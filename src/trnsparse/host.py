@@ -17,6 +17,8 @@ from trnsci import native
 
 SOURCE = Path(__file__).with_name("loops.c")
 NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+# Products: how many sizes, then how many addresses.
+_SIGNATURES = {"spmv": (2, 5), "spmm": (3, 5), "spmmt": (2, 5)}
 # Multiply-adds below which a second thread costs more than it brings.
 SERIAL = 2_000_000
 
@@ -38,6 +40,10 @@ def _function(name: str) -> Any:
         return None
     found = getattr(library, name)
     found.restype = ctypes.c_int64
+    numbers, pointers = _SIGNATURES.get(name.split("_")[0], (0, 0))
+    if pointers:
+        # declared, so that plain integers may be passed
+        found.argtypes = (ctypes.c_int64,) * numbers + (ctypes.c_void_p,) * pointers
     return found
 
 

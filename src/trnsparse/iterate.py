@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from trnsci import Op, check
 from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import evenly, same_kind, sparse
 from trnsparse.bsr_spmm import _bsr_spmm
+from trnsparse.choice import here
 from trnsparse.coo import COOMatrix
 from trnsparse.kernels import iterate as kernels
 from trnsparse.matrix import SparseMatrix
@@ -21,6 +24,7 @@ from trnsparse.structure import expand
 
 # Iterations between two looks at the residual.
 STEPS = 16
+Blocks = tuple[Tensor, Tensor, Tensor]
 # Blocks that a kernel keeps in SBUF, and vector length in blocks: one PSUM bank.
 BLOCKS = 256
 LENGTH = 512
@@ -154,14 +158,22 @@ def power_iteration(
     raise NotConverged(op="power_iteration", iterations=done, residual=residual)
 
 
-def _prepared(op: str, a: SparseMatrix) -> tuple[Tensor, Tensor, Tensor]:
+def _prepared(op: str, a: SparseMatrix) -> Blocks:
+    """Index pointers, block columns and blocks of a matrix."""
     sparse(op, a=a)
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     if a.dtype.is_complex:
         raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
-    blocks = a.detach().to_bsr(P_MAX)
-    return blocks.indptr, blocks.indices, blocks.values
+    found = _BLOCKS.get(a)
+    if found is None or found[0] != a.values._version:
+        made = a.detach().to_bsr(P_MAX)
+        found = _BLOCKS[a] = (a.values._version, (made.indptr, made.indices, made.values))
+    return found[1]
+
+
+# A matrix is solved with more than once: its blocks are kept as long as it lives and its values are not written to.
+_BLOCKS: WeakKeyDictionary[SparseMatrix, tuple[int, Blocks]] = WeakKeyDictionary()
 
 
 def _solved(
@@ -173,7 +185,8 @@ def _solved(
     check.equal(op, "N", a=a.shape[0], b=b.shape[0])
     b = b.detach()
     x = torch.zeros_like(b) if x0 is None else x0.detach().clone()
-    r = b - _bsr_spmm(*blocks, x.unsqueeze(1), b.shape[0]).squeeze(1)
+    times = _product(*blocks, b.shape[0]) if here() == "host" else _by_blocks(*blocks, b.shape[0])
+    r = b - times(x)
     p = torch.zeros_like(r) if coefficients is not None else r.clone()
     goal, done = tol * float(torch.linalg.vector_norm(b)), 0
     residual = float(torch.linalg.vector_norm(r))
@@ -186,7 +199,7 @@ def _solved(
         x, r, p = _iterate(*blocks, x, r, p, numbers, steps, "cg" if coefficients is None else "fixed")
         done += steps
         # The recurrence drifts from the truth in low precision: the residual that counts is computed.
-        true = b - _bsr_spmm(*blocks, x.unsqueeze(1), b.shape[0]).squeeze(1)
+        true = b - times(x)
         residual = float(torch.linalg.vector_norm(true))
         if not residual < float("inf"):
             raise NotConverged(op=op, iterations=done, residual=residual)
@@ -259,8 +272,25 @@ def _pytorch(
 
 def _product(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> Callable[[Tensor], Tensor]:
     """The product with a vector: by entries where most of the blocks is zero, else by blocks."""
+    version, known = _PRODUCTS.get(blocks, (-1, None))
+    if known is None or version != blocks._version:
+        known = _made(indptr, indices, blocks, n)
+        _PRODUCTS[blocks] = (blocks._version, known)
+    return known
+
+
+# Sorting out the entries costs as much as many products, and a solve comes here every few steps.
+_PRODUCTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def _by_blocks(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> Callable[[Tensor], Tensor]:
+    return lambda y: _bsr_spmm(indptr, indices, blocks, y.unsqueeze(1), n).squeeze(1)
+
+
+def _made(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> Callable[[Tensor], Tensor]:
     if blocks.is_meta or int(torch.count_nonzero(blocks)) * 4 > blocks.numel():
-        return lambda y: _bsr_spmm(indptr, indices, blocks, y.unsqueeze(1), n).squeeze(1)
+        # no reference to the key itself, which would keep the entry for ever
+        return _by_blocks(indptr, indices, blocks.view_as(blocks), n)
     slot, i, j = blocks.nonzero(as_tuple=True)
     row, col = expand(indptr)[slot] * P_MAX + i, indices[slot] * P_MAX + j
     a = COOMatrix(row, col, blocks[slot, i, j], (n, n)).to_csr()

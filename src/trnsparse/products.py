@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from trnsparse.matrix import SparseMatrix
 from trnsparse.spmm import spmm, spmv
 from trnsparse.structure import compress, expand
 
+_spmm, _spmv = inspect.unwrap(spmm), inspect.unwrap(spmv)
+
 
 def matmul(a: SparseMatrix, other: Any) -> Any:
     """``a @ other`` for a sparse matrix, a dense matrix (or batch) or a vector."""
@@ -28,7 +31,8 @@ def matmul(a: SparseMatrix, other: Any) -> Any:
         return to_numpy(matmul(a, from_numpy(other)))
     if not isinstance(other, Tensor):
         return NotImplemented
-    return spmv(a, other) if other.ndim == 1 else spmm(a, other)
+    # past the door for arrays, which these are not
+    return _spmv(a, other) if other.ndim == 1 else _spmm(a, other)
 
 
 def rmatmul(other: Any, a: SparseMatrix) -> Any:

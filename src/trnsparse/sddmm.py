@@ -13,7 +13,7 @@ from trnsci.gradient import Saved
 from trnsci.launcher import current
 from trnsci.nki import launch
 from trnsparse import host
-from trnsparse.arguments import KERNEL_DTYPES, called, coefficient, same_kind, sparse
+from trnsparse.arguments import KERNEL_DTYPES, coefficient, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
@@ -67,7 +67,7 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
 
 def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """``out[p] = a[row of p] . b[indices[p]]`` without conjugation, for a [M, D] and b [N, D]."""
-    made: Tensor = called(_sddmm, indptr, indices, a.resolve_conj(), b.resolve_conj())
+    made: Tensor = _sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj())
     return made
 
 
@@ -124,11 +124,7 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 
     found: dict[str, Any] = {}
     if saved.needs("a"):
-        found["a"] = called(
-            _spmm, saved.indptr, saved.indices, grad, saved.b.conj().resolve_conj(), saved.b.shape[0], False
-        )
+        found["a"] = _spmm(saved.indptr, saved.indices, grad, saved.b.conj().resolve_conj(), saved.b.shape[0], False)
     if saved.needs("b"):
-        found["b"] = called(
-            _spmm, saved.indptr, saved.indices, grad, saved.a.conj().resolve_conj(), saved.b.shape[0], True
-        )
+        found["b"] = _spmm(saved.indptr, saved.indices, grad, saved.a.conj().resolve_conj(), saved.b.shape[0], True)
     return found

@@ -17,7 +17,6 @@ from trnsparse import host
 from trnsparse.arguments import (
     KERNEL_DTYPES,
     applied,
-    called,
     folded,
     operation,
     same_kind,
@@ -28,6 +27,7 @@ from trnsparse.arguments import (
 )
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_spmm import block_product
+from trnsparse.choice import arranged
 from trnsparse.csr import CSCMatrix
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix
@@ -44,6 +44,7 @@ def spmm(
     beta: complex = 0.0,
     c: Tensor | None = None,
     trans: bool | int | str = False,
+    format: str = "stored",  # noqa: A002
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(a) @ b + beta * c``.
@@ -57,6 +58,8 @@ def spmm(
         beta: a number. When it is 0, ``c`` is not read.
         c: [..., M, N]
         trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"`` (conjugate transpose).
+        format: what to multiply in: ``"stored"`` takes the matrix as it is; ``"csr"``, ``"bsr"`` or ``"dense"`` convert
+            it; ``"auto"`` takes the one of the three predicted fastest where the product runs, and `choose` says why.
         out: [..., M, N], memory for the result, shared with no operand.
 
     Error bound:
@@ -70,13 +73,17 @@ def spmm(
     sparse("spmm", a=a)
     check.tensor("spmm", b=b)
     kind = operation("spmm", trans)
+    check.option("spmm", "format", format, ("stored", "auto", "csr", "bsr", "dense"))
     same_kind("spmm", a=a, b=b) if c is None else same_kind("spmm", a=a, b=b, c=c)
     check.ndim("spmm", 2, b=b)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
     check.equal("spmm", "K", hint="Transpose a with trans=True?", a=inner, b=b.shape[-2])
     if out is not None:
         check.out("spmm", out, shape=(*b.shape[:-2], outer, b.shape[-1]), dtype=b.dtype, a=a.values, b=b, c=c)
-    made = scaled("spmm", unfolded(_product(a, folded(b), kind), b), alpha, beta, c)
+    columns = folded(b)
+    matrix = a if format == "stored" else arranged(a, columns.shape[1], format)
+    product = _dense(matrix, columns, kind) if isinstance(matrix, Tensor) else _product(matrix, columns, kind)
+    made = scaled("spmm", unfolded(product, b), alpha, beta, c)
     return made if out is None else out.copy_(made)
 
 
@@ -122,6 +129,13 @@ def spmv(
     made = unfolded(_product(a, folded(columns), kind), columns).squeeze(-1)
     made = scaled("spmv", made, alpha, beta, y)
     return made if out is None else out.copy_(made)
+
+
+def _dense(a: Tensor, b: Tensor, kind: str) -> Tensor:
+    """``op(a) @ b`` for a dense [M, K]."""
+    from trnblas import gemm
+
+    return gemm(1.0, a, b, trans_a=kind)
 
 
 def _product(a: SparseMatrix, b: Tensor, kind: str) -> Tensor:
@@ -186,32 +200,23 @@ class _Native(torch.autograd.Function):
         of_values = sampled(indptr, indices, left, right) if ctx.needs_input_grad[2] else None
         of_b = None
         if ctx.needs_input_grad[3]:
-            of_b = called(_spmm, indptr, indices, values.conj().resolve_conj(), grad, ctx.columns, not ctx.trans)
+            of_b = _spmm(indptr, indices, values.conj().resolve_conj(), grad, ctx.columns, not ctx.trans)
         return None, None, of_values, of_b, None, None
 
 
 def _native(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    rows, n = indptr.numel() - 1, b.shape[1]
+    rows, n = indptr.shape[0] - 1, b.shape[1]
     values, b = values.contiguous(), b.contiguous()
-    operands = (host.at(indptr), host.at(indices), host.at(values), host.at(b))
+    made = b.new_zeros((columns, n)) if trans else b.new_empty((rows, n))
+    addresses = tuple(tensor.data_ptr() for tensor in (indptr, indices, values, b, made))
     if trans:
-        made = b.new_zeros((columns, n))
-        host.loop("spmmt", values, b)(host.size(rows), host.size(n), *operands, host.at(made))
-        return made
-    made = b.new_empty((rows, n))
-    if n == 1:
+        host.loop("spmmt", values, b)(rows, n, *addresses)
+    elif n == 1:
         mv = host.loop("spmv", values, b)
-        host.over_rows(
-            lambda lo, hi: mv(host.size(lo), host.size(hi), *operands, host.at(made)), indptr, indices.shape[0], 1
-        )
-        return made
-    mm = host.loop("spmm", values, b)
-    host.over_rows(
-        lambda lo, hi: mm(host.size(lo), host.size(hi), host.size(n), *operands, host.at(made)),
-        indptr,
-        indices.shape[0],
-        n,
-    )
+        host.over_rows(lambda lo, hi: mv(lo, hi, *addresses), indptr, indices.shape[0], 1)
+    else:
+        mm = host.loop("spmm", values, b)
+        host.over_rows(lambda lo, hi: mm(lo, hi, n, *addresses), indptr, indices.shape[0], n)
     return made
 
 
@@ -261,5 +266,5 @@ def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
         found["values"] = sampled(saved.indptr, saved.indices, left, right)
     if saved.needs("b"):
         values = saved.values.conj().resolve_conj()
-        found["b"] = called(_spmm, saved.indptr, saved.indices, values, grad, saved.columns, not saved.trans)
+        found["b"] = _spmm(saved.indptr, saved.indices, values, grad, saved.columns, not saved.trans)
     return found

@@ -5,7 +5,7 @@ import torch
 
 import trnsci
 import trnsparse as ts
-from trnsci.testing import BACKENDS, EDGES, assert_within, gamma, gaussian
+from trnsci.testing import BACKENDS, EDGES, assert_within, gamma, gaussian, unit_roundoff
 
 BLOCKS = [128, 32, 1, (7, 13), (100, 160), (130, 150), (3, 300)]
 
@@ -112,3 +112,17 @@ def test_predicted_time_grows_with_stored_blocks_alone():
     slope = (more - few) / (many - some)
     assert few - slope * some < 35e-6
     assert 2 * 128**2 * n / slope > 0.9 * 19.66e12
+
+
+@pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_many_block_rows_share_transfers(backend, dtype):
+    # groups of blocks, of rows of b and of rows of the result, each with a rest; a block row is empty
+    dense = sample(1310, 1290, 128, dtype=dtype)
+    b = gaussian((1290, 520), 1, dtype)
+    a = ts.BSRMatrix.from_dense(dense, 128)
+    exact = dense.double() @ b.double()
+    # sums are float32 whatever the operands are, and the result is rounded once
+    sums = gamma(dense.shape[1] + 2, torch.float32) * (dense.abs().double() @ b.abs().double())
+    with backend:
+        assert_within(a @ b, exact, sums + unit_roundoff(dtype) * (exact.abs() + sums) + 1e-37)

@@ -88,3 +88,11 @@ def test_the_op_is_well_registered():
     x = torch.ones(5)
     args = (a.indptr, a.indices, a.values, x, x.clone(), x.clone(), torch.ones(3, 2), 3, "fixed")
     torch.library.opcheck(torch.ops.trnsparse.iterate.default, args, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_new_values_in_the_same_matrix_are_seen():
+    a = ts.CSRMatrix.from_dense(torch.diag(torch.full((40,), 2.0)))
+    b = torch.ones(40)
+    assert torch.allclose(ts.cg(a, b, tol=1e-6).x, b / 2, rtol=1e-6, atol=0)
+    a.values.mul_(2)
+    assert torch.allclose(ts.cg(a, b, tol=1e-6).x, b / 4, rtol=1e-6, atol=0)

@@ -215,3 +215,41 @@ def test_spgemm_gradients():
     assert torch.autograd.gradcheck(lambda v, w: ts.spgemm(a.with_values(v), b.with_values(w)).values, (values, other))
     with pytest.raises(ArgumentError, match="K differs"):
         ts.spgemm(a, a)
+
+
+FORMATS = ("stored", "auto", "csr", "bsr", "dense")
+
+
+@pytest.mark.parametrize("kind", ["csr", "bsr", "coo", "csc"])
+@pytest.mark.parametrize("trans", ["n", "t", "c"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_every_format_of_the_product_agrees(kind, trans, dtype):
+    generator = torch.Generator().manual_seed(3)
+    dense = torch.randn(150, 140, dtype=dtype, generator=generator)
+    dense = dense * (torch.rand(150, 140, generator=generator) < 0.1)
+    a = getattr(ts.COOMatrix.from_dense(dense), f"to_{kind}")()
+    b = torch.randn(2, 140 if trans == "n" else 150, 5, dtype=dtype, generator=generator)
+    turned = {"n": dense, "t": dense.T, "c": dense.mH}[trans]
+    expected = torch.from_numpy(np.matmul(turned.resolve_conj().numpy(), b.numpy()))
+    bound = 160 * 2.0**-52 * (turned.abs() @ b.abs())
+    for name in FORMATS:
+        made = ts.spmm(a, b, trans=trans, format=name)
+        assert ((made - expected).abs() <= bound).all(), name
+
+
+def test_the_format_follows_the_prediction_and_sees_new_values():
+    a = ts.CSRMatrix.from_dense(torch.eye(256))
+    x = torch.ones(256, 3)
+    assert ts.choose(a, 3, where="host").format == "csr"
+    assert ts.choose(a, 3, where="host").reason.startswith("csr is predicted fastest on host")
+    assert torch.equal(ts.spmm(a, x, format="bsr"), x)
+    a.values.mul_(2)
+    assert torch.equal(ts.spmm(a, x, format="bsr"), 2 * x)
+    with trnsci.backend("simulator"):
+        assert torch.equal(ts.spmm(a, x, format="auto"), 2 * x)
+    values = torch.ones(256, requires_grad=True)
+    ts.spmm(ts.CSRMatrix(a.indptr, a.indices, values, a.shape), x, format="bsr").sum().backward()
+    assert torch.equal(values.grad, torch.full((256,), 3.0))
+    with pytest.raises(ArgumentError, match="format") as caught:
+        ts.spmm(a, x, format="ell")
+    assert caught.value.got == "ell"

@@ -4,16 +4,29 @@ from trnsci.nki import K_TILE, P_MAX, load, nisa, nl, tiles
 
 
 class _Turned(nl.NKIObject):
-    """A transposed operand [heads, D, S] of one head: columns are taken as views, or loaded."""
+    """A transposed operand [heads, D, S] of one head: columns are taken as views, or loaded.
 
-    def __init__(self, x_hbm, head, keep):
+    One that is kept comes in ``pieces``: a single one at once, several each by a call of fetch.
+    """
+
+    def __init__(self, x_hbm, head, keep, pieces=1):
         self.x_hbm = x_hbm
         self.head = head
         self.parts = tiles(x_hbm.shape[1], K_TILE)
+        self.pieces = tiles(x_hbm.shape[2], -(-x_hbm.shape[2] // pieces))
         self.kept = []
         if keep:
             for d in self.parts:
-                self.kept.append(load(x_hbm[head, d.span, 0 : x_hbm.shape[2]]))  # [d, S]
+                self.kept.append(nl.ndarray((d.size, x_hbm.shape[2]), dtype=x_hbm.dtype, buffer=nl.sbuf))  # [d, S]
+        if pieces == 1:
+            self.fetch(0)
+
+    def fetch(self, piece):
+        """Load one piece."""
+        if piece < len(self.pieces):
+            here = self.pieces[piece].span
+            for d in self.parts[0 : len(self.kept)]:
+                nisa.dma_copy(dst=self.kept[d.index][:, here], src=self.x_hbm[self.head, d.span, here])
 
     def columns(self, start, stop):
         """The columns from start to stop: one tile for each part of D."""
@@ -27,18 +40,27 @@ class _Turned(nl.NKIObject):
 
 
 class _Rows(nl.NKIObject):
-    """An operand [heads, S, E] of one head: blocks of rows are taken as views, or loaded."""
+    """An operand [heads, S, E] of one head: blocks of rows are taken as views, or loaded; pieces as above."""
 
-    def __init__(self, x_hbm, head, keep):
+    def __init__(self, x_hbm, head, keep, pieces=1):
         self.x_hbm = x_hbm
         self.head = head
         self.whole = x_hbm.shape[1] // P_MAX if keep else 0
+        self.pieces = tiles(self.whole, max(1, -(-self.whole // pieces)))
         self.kept = None
-        S, E = x_hbm.shape[1], x_hbm.shape[2]
         if self.whole > 0:
-            self.kept = nl.ndarray((P_MAX, self.whole, E), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [p, n, E]
-            blocks = x_hbm.ap([[E, P_MAX], [P_MAX * E, self.whole], [1, E]], offset=head * S * E)
-            nisa.dma_copy(dst=self.kept, src=blocks)
+            self.kept = nl.ndarray((P_MAX, self.whole, x_hbm.shape[2]), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [p, n, E]
+        if pieces == 1:
+            self.fetch(0)
+
+    def fetch(self, piece):
+        """Load one piece."""
+        if piece < len(self.pieces):
+            n = self.pieces[piece]
+            S, E = self.x_hbm.shape[1], self.x_hbm.shape[2]
+            start = (self.head * S + n.start * P_MAX) * E
+            blocks = self.x_hbm.ap([[E, P_MAX], [P_MAX * E, n.size], [1, E]], offset=start)
+            nisa.dma_copy(dst=self.kept[:, n.span, :], src=blocks)
 
     def block(self, j):
         """Block j of the rows."""

@@ -10,10 +10,13 @@ from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, jit, load, nisa, nl, stor
 from trnsparse.kernels._attention import _hide, _identity, _product, _Rows, _Turned
 
 WIDE = 3 * N_TILE
-# Groups of key blocks whose weights wait for their product with v.
+# Groups of key blocks whose weights wait to be turned: where every row is one group, and elsewhere.
 DEPTH = 3
+ONLINE = 2
 # Bytes of SBUF in each partition that the keys and values of one head may take to stay.
 RESIDENT = 64 * 1024
+# Loads of what stays.
+PIECES = 4
 # Above every score that is kept and below every one that is not, in absolute value.
 FLOOR = 1e25
 
@@ -31,10 +34,17 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     width = 2 if v_hbm.dtype in (nl.bfloat16, nl.float16) else 4
     keep = (K * len(tiles(D, P_MAX)) + len(tiles(K, P_MAX)) * E) * width <= RESIDENT
     for g in range(G):
-        keys = _Turned(kT_hbm, g, keep)
-        values = _Rows(v_hbm, g, keep)
+        keys = _Turned(kT_hbm, g, keep, PIECES)
+        values = _Rows(v_hbm, g, keep, PIECES)
         for h in range(g * group, (g + 1) * group):
-            queries = _Turned(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2)
+            queries = _Turned(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2, PIECES)
+            # The first row needs the first piece of each, and begins when it is there.
+            for piece in range(PIECES):
+                if h == g * group:
+                    keys.fetch(piece)
+                queries.fetch(piece)
+                if h == g * group:
+                    values.fetch(piece)
             top_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
             sum_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
             nisa.memset(dst=top_sb, value=FLOOR)
@@ -54,8 +64,12 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
     """All rows of blocks of one head: top is the negated largest score of each query, sum that of the exponentials."""
     identity_sb, hidden_sb, pointers, columns, slots, lonely = masks
     Q, E = out_hbm.shape
-    waiting = []
+    waiting, turned = [], []
     acc = None
+    depth = DEPTH
+    for i in range(len(pointers) - 1):
+        if pointers[i + 1] - pointers[i] > WIDE // P_MAX:
+            depth = ONLINE
     for i in range(len(pointers) - 1):
         here = slice(i * P_MAX, min((i + 1) * P_MAX, Q))
         size = min(P_MAX, Q - i * P_MAX)
@@ -70,11 +84,13 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
             store(out_hbm[here, 0:E], zero_sb)
         for w in groups:
             span = slice(pointers[i] + w.start, pointers[i] + w.stop)
-            scores_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
-            # Engines run in order: the product of a group comes groups later, so that no engine waits for it, and
-            # before the softmax of this one, so that its PSUM is free first.
-            if len(waiting) >= DEPTH:
-                acc = _weighted(acc, waiting.pop(0), values, E)
+            scores_ps, spare_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span], E)
+            # Engines run in order: weights are turned groups later and multiplied one later still, so that no engine
+            # waits for another, and before the softmax of this group, so that their PSUM is free first.
+            if len(turned) > 0:
+                acc = _weighted(acc, turned.pop(0), values, E, spare_ps)
+            if len(waiting) >= depth:
+                turned.append(_turned(waiting.pop(0)))
             weights_sb, factor_sb = _softmax(scores_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
             done = None
             if w.index == len(groups) - 1:
@@ -82,14 +98,19 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
                 nisa.tensor_copy(dst=top_all[0:size, i : i + 1], src=top_sb, engine=nisa.engine.gpsimd)
             waiting.append((weights_sb, factor_sb, columns[span], done))
     for late in waiting:
-        acc = _weighted(acc, late, values, E)
+        turned.append(_turned(late))
+        acc = _weighted(acc, turned.pop(0), values, E, None)
+    for late in turned:
+        acc = _weighted(acc, late, values, E, None)
 
 
-def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots):
-    """Scores of a query block with some key blocks, side by side."""
+def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots, E):
+    """Scores of a query block with some key blocks, side by side, and what their last bank has left for a product."""
     size, K = q_sb[0].shape[1], keys.x_hbm.shape[2]
     total = len(columns) * P_MAX - max(0, (columns[len(columns) - 1] + 1) * P_MAX - K)
-    scores_ps = nl.ndarray((size, total), dtype=nl.float32, buffer=nl.psum)  # [q, k]
+    spare = E if total % N_TILE > 0 and total % N_TILE + E <= N_TILE else 0
+    bank_ps = nl.ndarray((size, total + spare), dtype=nl.float32, buffer=nl.psum)  # [q, k + E]
+    scores_ps = bank_ps[:, 0:total]
     at = 0
     while at < len(columns):
         # Blocks that follow each other share one product, as far as a PSUM bank reaches.
@@ -107,7 +128,7 @@ def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots):
                 k = min(P_MAX, K - columns[b] * P_MAX)
                 _hide(scores_ps[:, b * P_MAX : b * P_MAX + k], identity_sb, hidden_sb, slots[b], size, k)
         at += count
-    return scores_ps
+    return scores_ps, bank_ps[:, total : total + E] if spare > 0 else None
 
 
 def _softmax(scores_ps, top_sb, sum_sb, first, lonely, dtype):
@@ -140,11 +161,46 @@ def _softmax(scores_ps, top_sb, sum_sb, first, lonely, dtype):
     return weights_sb, factor_sb
 
 
-def _weighted(acc, waiting, values, E):
-    """Add the product of weights and values to a row; divide by the sum and store where the row is complete."""
+def _turned(waiting):
+    """The weights of a group with keys in the partitions: for each block which tile holds it, and where."""
     weights_sb, factor_sb, columns, done = waiting
-    made = _product_with_values(weights_sb, values, columns, E, factor_sb is not None)
-    size = weights_sb.shape[0]
+    size, total = weights_sb.shape
+    bank = PSUM_BANK_BYTES // 2 if weights_sb.dtype in (nl.bfloat16, nl.float16) else PSUM_BANK_BYTES // 4
+    blocks = tiles(total, P_MAX)
+    # The short bank first: the Vector Engine empties it at once, and the scores of the next group find room.
+    first = len(blocks) % (bank // P_MAX)
+    held = []
+    for n in tiles(first, bank // P_MAX) + tiles(len(blocks) - first, bank // P_MAX):
+        start = len(held)
+        turned_ps = nl.ndarray((P_MAX, n.size, size), dtype=weights_sb.dtype, buffer=nl.psum)  # [k, b, q]
+        turned_sb = nl.ndarray((P_MAX, n.size, size), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
+        full = 0
+        for b in range(n.size):
+            block = blocks[start + b]
+            nisa.nc_transpose(dst=turned_ps[0 : block.size, b, 0:size], data=weights_sb[:, block.span])
+            held.append(turned_sb[0 : block.size, b, 0:size])
+            full += 1 if block.size == P_MAX else 0
+        # The Scalar Engine copies what brings it level with the Vector Engine, which finds the largest scores.
+        cut = full if factor_sb is not None else full // 2 if full > 2 else 0
+        if cut > 0:
+            nisa.activation(dst=turned_sb[:, 0:cut, :], op=nl.copy, data=turned_ps[:, 0:cut, :])
+        if full > cut:
+            nisa.tensor_copy(dst=turned_sb[:, cut:full, :], src=turned_ps[:, cut:full, :], engine=nisa.engine.vector)
+        if full < n.size:
+            rest = blocks[len(blocks) - 1].size
+            nisa.tensor_copy(dst=turned_sb[0:rest, full, :], src=turned_ps[0:rest, full, :])
+    return held, size, factor_sb, columns, done
+
+
+def _weighted(acc, turned, values, E, spare_ps):
+    """Add the product of weights and values to a row; divide by the sum and store where the row is complete."""
+    held, size, factor_sb, columns, done = turned
+    if spare_ps is not None and spare_ps.shape[0] >= size:
+        made = spare_ps[0:size, 0:E]
+    else:
+        made = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.psum)  # [q, E]
+    for b in range(len(held)):
+        nisa.nc_matmul(dst=made, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
     if factor_sb is not None:
         both_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
         nisa.scalar_tensor_tensor(dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=made)
@@ -166,36 +222,3 @@ def _weighted(acc, waiting, values, E):
         nisa.tensor_scalar(dst=out_sb, data=made, op0=nl.multiply, operand0=inverse_sb)
         store(to_hbm, out_sb)
     return made
-
-
-def _product_with_values(weights_sb, values, columns, E, online):
-    """The product, in PSUM."""
-    size, total = weights_sb.shape
-    acc_ps = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.psum)  # [q, E]
-    bank = PSUM_BANK_BYTES // 2 if weights_sb.dtype in (nl.bfloat16, nl.float16) else PSUM_BANK_BYTES // 4
-    for n in tiles(total, bank):
-        parts = tiles(n.size, P_MAX)
-        turned_ps = nl.ndarray((P_MAX, len(parts), size), dtype=weights_sb.dtype, buffer=nl.psum)  # [k, b, q]
-        turned_sb = nl.ndarray((P_MAX, len(parts), size), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
-        for b in parts:
-            here = slice(n.start + b.start, n.start + b.stop)
-            nisa.nc_transpose(dst=turned_ps[0 : b.size, b.index, 0:size], data=weights_sb[:, here])
-        # The Scalar Engine copies what brings it level with the Vector Engine, which finds the largest scores.
-        full = n.size // P_MAX
-        cut = full if online else (full + 1) // 2
-        if cut > 0:
-            nisa.activation(dst=turned_sb[:, 0:cut, :], op=nl.copy, data=turned_ps[:, 0:cut, :])
-        if full > cut:
-            nisa.tensor_copy(dst=turned_sb[:, cut:full, :], src=turned_ps[:, cut:full, :], engine=nisa.engine.vector)
-        if full < len(parts):
-            rest = n.size - full * P_MAX
-            nisa.tensor_copy(dst=turned_sb[0:rest, full, :], src=turned_ps[0:rest, full, :])
-        for b in parts:
-            block = n.start // P_MAX + b.index
-            nisa.nc_matmul(
-                dst=acc_ps,
-                stationary=turned_sb[0 : b.size, b.index, 0:size],
-                moving=values.block(columns[block]),
-                accumulate=block > 0,
-            )
-    return acc_ps

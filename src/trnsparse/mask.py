@@ -1,0 +1,135 @@
+"""What an attention mask is, and how masks combine.
+
+A mask answers two questions: which pairs (q, k) it keeps, and, for rectangles of pairs, whether all or none are kept.
+The second decides most blocks without looking inside.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsparse.bound import BoundMask, bind
+
+
+class Rectangles(NamedTuple):
+    """Rectangles of pairs: queries ``q0`` to ``q1`` and keys ``k0`` to ``k1``, both inclusive, as integer tensors."""
+
+    q0: Tensor
+    q1: Tensor
+    k0: Tensor
+    k1: Tensor
+
+
+class Verdicts(NamedTuple):
+    """For each rectangle: surely keeps every pair, surely keeps none. Both false: look inside."""
+
+    every: Tensor
+    none: Tensor
+
+
+class Mask(ABC):
+    """A rule that keeps some pairs of query and key positions."""
+
+    # Whether the rule reads the batch or head number.
+    by_batch = False
+    by_head = False
+
+    @abstractmethod
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        """Return which pairs are kept; the arguments are integer tensors that broadcast."""
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        """Return what is known of whole rectangles; by default nothing."""
+        unknown = torch.zeros_like(at.q0, dtype=torch.bool)
+        return Verdicts(unknown, unknown)
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        """Raise where the mask has lengths of its own and they are others; most masks fit every length."""
+        return
+
+    def bind(
+        self, q_len: int, k_len: int | None = None, *, batch: int = 1, heads: int = 1, block: int = 128
+    ) -> BoundMask:
+        """Return the mask for these lengths: its blocks, sorted into empty, full and partial ones.
+
+        Args:
+            q_len: number of queries.
+            k_len: number of keys; that of queries when left out.
+            batch: number of batches, for masks that read the batch number.
+            heads: number of query heads, for masks that read the head number.
+            block: edge of the blocks.
+        """
+        return bind(self, q_len, q_len if k_len is None else k_len, batch, heads, block)
+
+    def dense(self, q_len: int, k_len: int | None = None, *, b: int = 0, h: int = 0) -> Tensor:
+        """Return the mask as a boolean tensor [q_len, k_len], for looking at; attention never makes one."""
+        k_len = q_len if k_len is None else k_len
+        self.fits(q_len, k_len)
+        q, k = torch.arange(q_len)[:, None], torch.arange(k_len)[None, :]
+        return self.keeps(torch.tensor(b), torch.tensor(h), q, k).broadcast_to(q_len, k_len).clone()
+
+    def __and__(self, other: Mask) -> Mask:
+        return _Both(self, other) if isinstance(other, Mask) else NotImplemented
+
+    def __or__(self, other: Mask) -> Mask:
+        return _Either(self, other) if isinstance(other, Mask) else NotImplemented
+
+    def __invert__(self) -> Mask:
+        return _Not(self)
+
+
+class _Pair(Mask):
+    def __init__(self, left: Mask, right: Mask) -> None:
+        self.left, self.right = left, right
+        self.by_batch, self.by_head = left.by_batch or right.by_batch, left.by_head or right.by_head
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        self.left.fits(q_len, k_len)
+        self.right.fits(q_len, k_len)
+
+
+class _Both(_Pair):
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.left.keeps(b, h, q, k) & self.right.keeps(b, h, q, k)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        x, y = self.left.judge(at), self.right.judge(at)
+        return Verdicts(x.every & y.every, x.none | y.none)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} & {self.right!r})"
+
+
+class _Either(_Pair):
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.left.keeps(b, h, q, k) | self.right.keeps(b, h, q, k)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        x, y = self.left.judge(at), self.right.judge(at)
+        return Verdicts(x.every | y.every, x.none & y.none)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} | {self.right!r})"
+
+
+class _Not(Mask):
+    def __init__(self, inner: Mask) -> None:
+        self.inner = inner
+        self.by_batch, self.by_head = inner.by_batch, inner.by_head
+
+    def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return ~self.inner.keeps(b, h, q, k)
+
+    def judge(self, at: Rectangles) -> Verdicts:
+        found = self.inner.judge(at)
+        return Verdicts(found.none, found.every)
+
+    def fits(self, q_len: int, k_len: int) -> None:
+        self.inner.fits(q_len, k_len)
+
+    def __repr__(self) -> str:
+        return f"~{self.inner!r}"
