@@ -1,13 +1,17 @@
-"""``trnsolver.svd`` beside torch and SciPy. On chip it runs the kernels of `eigh` and `qr`."""
+"""``trnsolver.svd`` beside torch and SciPy. On chip it runs its own kernel and that of `qr`."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import scipy.linalg
 import torch
 
-from benchmarks.registry import Bench, Case, Peer
+from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer
 from trnsci.testing import gaussian
 from trnsolver import svd
+from trnsolver.jacobi import masks, sweeps
+from trnsolver.kernels import svd as kernels
 
 
 def _case(m: int, n: int) -> Case:
@@ -16,6 +20,19 @@ def _case(m: int, n: int) -> Case:
         inputs=lambda: (gaussian((m, n), 1),),
         flops=20 * m * n * min(m, n),
         bytes=4 * (m * n + m * m + n * n),
+    )
+
+
+def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
+    def inputs() -> tuple[Any, ...]:
+        return torch.empty(shape, device="meta"), *masks(shape[-1], torch.device("cpu"))
+
+    return Kernel(
+        name="x".join(map(str, shape)),
+        kernel=kernels.svd,
+        inputs=inputs,
+        options={"sweeps": sweeps(shape[-1])},
+        targets=targets,
     )
 
 
@@ -34,5 +51,6 @@ BENCH = Bench(
             devices=("cpu",),
         ),
     ),
+    kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",)), _kernel(4, 32, 32)),
     comparable=lambda result: result[1],
 )

@@ -2,24 +2,27 @@
 
 | names | what they compute |
 |---|---|
-| `cholesky` `cholesky_solve` `lu` `lu_factor` `lu_solve` `ldl` `qr` `qr_pivoted` | factorisations |
+| `cholesky` `cholesky_solve` `cholesky_inverse` `lu` `lu_factor` `lu_solve` `ldl` `qr` `qr_pivoted` | factorisations |
 | `solve` `solve_triangular` `solve_spd` `lstsq` `inv` `inv_spd` `inv_triangular` `pinv` | systems and inverses |
 | `eigh` `eigvalsh` `eigh_generalized` `eig` `eigvals` `schur` `hessenberg` `svd` `svdvals` | spectra |
 | `det` `slogdet` `matrix_rank` `cond` `cond_estimate` `null_space` `orth` | numbers and spaces |
 | `expm` `logm` `sqrtm` `inv_sqrt_spd` `sign` `polar` | functions of matrices |
-| `cg` `block_cg` `minres` `bicgstab` `gmres` `lsqr` `lsmr` | iterative solvers; they return a `Result` |
-| `lanczos` `arnoldi` `lobpcg` `svd_randomized` `eigh_randomized` | a few eigenpairs; a low rank |
+| `cg` `block_cg` `chebyshev` `minres` `bicgstab` `gmres` `lsqr` `lsmr` | iterative solvers; they return a `Result` |
+| `lanczos` `arnoldi` `lobpcg` `davidson` `svd_randomized` `eigh_randomized` | a few eigenpairs; a low rank |
 | `jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` `ilu0_preconditioner` ... | preconditioners |
 | `Solution` `Spectrum` | what `target_error=` returns |
 """
 
 from trnsci import HAS_NKI, library_functions
 from trnsolver.cg import block_cg, cg
-from trnsolver.cholesky import cholesky, cholesky_solve
+from trnsolver.chebyshev import chebyshev, chebyshev_preconditioner
+from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
 from trnsolver.contract import Solution, Spectrum
+from trnsolver.davidson import davidson
 from trnsolver.eig import Eig, Hessenberg, Schur, eig, eigvals, hessenberg, schur
 from trnsolver.eigh import Eigh, eigh, eigvalsh
-from trnsolver.functions import Polar, expm, logm, polar, sign, sqrtm
+from trnsolver.expm import expm
+from trnsolver.functions import Polar, polar, sign
 from trnsolver.generalized import eigh_generalized
 from trnsolver.inv_sqrt_spd import inv_sqrt_spd
 from trnsolver.inv_triangular import inv_triangular
@@ -32,7 +35,6 @@ from trnsolver.norms import cond, cond_estimate
 from trnsolver.operators import Result
 from trnsolver.preconditioners import (
     block_jacobi_preconditioner,
-    chebyshev_preconditioner,
     ic0_preconditioner,
     ilu0_preconditioner,
     jacobi_preconditioner,
@@ -40,6 +42,7 @@ from trnsolver.preconditioners import (
 )
 from trnsolver.qr import QR, PivotedQR, qr, qr_pivoted
 from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
+from trnsolver.roots import logm, sqrtm
 from trnsolver.solve import (
     det,
     inv,
@@ -50,8 +53,8 @@ from trnsolver.solve import (
     pinv,
     slogdet,
     solve,
-    solve_triangular,
 )
+from trnsolver.solve_triangular import solve_triangular
 from trnsolver.spd import inv_spd, solve_spd
 from trnsolver.svd import SVD, svd, svdvals
 
@@ -79,11 +82,14 @@ __all__ = [
     "block_cg",
     "block_jacobi_preconditioner",
     "cg",
+    "chebyshev",
     "chebyshev_preconditioner",
     "cholesky",
+    "cholesky_inverse",
     "cholesky_solve",
     "cond",
     "cond_estimate",
+    "davidson",
     "det",
     "eig",
     "eigh",

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, DtypeError, NotPositiveDefinite, Singular, check
+from trnsci import (
+    ArgumentError,
+    DtypeError,
+    NotPositiveDefinite,
+    NumericalError,
+    Singular,
+    UnsupportedError,
+    check,
+)
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -82,11 +91,51 @@ def finite(op: str, **values: Tensor) -> None:
             )
 
 
-def right_hand_side(op: str, a: Tensor, b: Any) -> bool:
+def settled(op: str, result: Tensor, diagonal: Tensor | None = None, **values: Tensor | Callable[[], Tensor]) -> None:
+    """The result is finite. Where it is not, the operand to blame is named, or the overflow.
+
+    Operands of which only a part is read come as functions that return it. A zero on ``diagonal`` explains all.
+    """
+    if result.numel() == 0 or not readable(result):
+        return
+    total = result.detach().sum().item()
+    if math.isfinite(total.real) and math.isfinite(total.imag):
+        return
+    if bool(torch.isfinite(result.detach()).all()):
+        return
+    if diagonal is not None:
+        nonsingular(op, diagonal)
+    finite(op, **{name: value if isinstance(value, Tensor) else value() for name, value in values.items()})
+    raise NumericalError(
+        op=op,
+        message=f"the result overflows {result.dtype}",
+        hint="The matrix is singular to working precision, or scaled too far from 1: use lstsq, or rescale",
+    )
+
+
+def triangle(op: str, lower: bool, **values: Tensor) -> None:
+    """The triangle that is read has no entry infinite or NaN."""
+    for name, value in values.items():
+        if value.numel() == 0 or not readable(value):
+            continue
+        total = value.detach().sum().item()
+        if not (math.isfinite(total.real) and math.isfinite(total.imag)):
+            finite(op, **{name: value.detach().tril() if lower else value.detach().triu()})
+
+
+def no_gradient(op: str, a: Tensor) -> None:
+    """Raise where a gradient is wanted from a function that has none."""
+    if a.requires_grad and torch.is_grad_enabled():
+        reason = "it has no gradient, and its operand requires grad"
+        raise UnsupportedError(op=op, reasons=[("any", reason)], hint="Detach the operand")
+
+
+def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     """Check ``b`` against ``a`` [..., M, N]; say whether ``b`` is a vector, or a batch of vectors: torch's rule."""
     check.floating(op, a=a, b=b)
     check.same_device(op, a=a, b=b)
-    finite(op, b=b)
+    if look:
+        finite(op, b=b)
     check.ndim(op, 1, b=b)
     vector = bool(b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1]))
     rows = b.shape[-1] if vector else b.shape[-2]

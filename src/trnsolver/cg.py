@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import Op
+from trnsci import Op, array_function
 from trnsci.nki import launch
 from trnsolver.kernels import cg as kernels
 from trnsolver.operators import Apply, Callback, Problem, Result, inner, norms, problem, quotient
@@ -17,6 +17,7 @@ from trnsolver.operators import Apply, Callback, Problem, Result, inner, norms, 
 _CHUNK = 16
 
 
+@array_function
 def cg(
     a: Any,
     b: Tensor,
@@ -129,6 +130,7 @@ def _nki(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor
     return x, r, d, squares.clamp_min(0).sqrt()
 
 
+@array_function
 def block_cg(
     a: Any,
     b: Tensor,

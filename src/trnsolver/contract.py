@@ -9,9 +9,11 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged
-from trnsolver.arguments import readable, right_hand_side, square, widened
+from trnsci.arrays import Answer
+from trnsolver.arguments import matrices, readable, right_hand_side, square, widened
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.norms import condition_from_factors
+from trnsolver.qr import qr
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.residual import residual
 
@@ -19,7 +21,7 @@ _STEPS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
+class Solution(Answer):
     """A solution with its error.
 
     Attributes:
@@ -38,7 +40,7 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spectrum:
+class Spectrum(Answer):
     """Eigenpairs with their error.
 
     Attributes:
@@ -71,38 +73,76 @@ def solve_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
     square("solve", a=a)
     vector = right_hand_side("solve", a, b)
     goal = target("solve", target_error)
-    if a.ndim > 2 or b.ndim > 2 or not readable(a):
+    _one_matrix("solve", a, b)
+    wide = widened(a.dtype)
+    matrix, right = a.detach().to(wide), b.detach().to(wide)
+    return _reached("solve", matrix, right.unsqueeze(-1) if vector else right, goal, a.shape[-1], vector)
+
+
+def lstsq_to(a: Tensor, b: Tensor, target_error: float) -> Solution:
+    """Least squares to a forward error: the residual ``r`` and ``x`` solve one system, to which `solve_to` applies.
+
+    With ``s`` near the smallest singular value, ``[[s, a], [a.mH, 0]] @ [r / s, x] = [b, 0]`` is about as
+    well-conditioned as ``a`` (Björck).
+    """
+    matrices("lstsq", a=a)
+    vector = right_hand_side("lstsq", a, b)
+    goal = target("lstsq", target_error)
+    _one_matrix("lstsq", a, b)
+    m, n = a.shape
+    if m < n:
         raise ArgumentError(
-            op="solve",
-            argument="target_error",
-            got=f"a batch, a has shape {tuple(a.shape)}",
-            expected="one matrix: each decides its own method",
-            hint="Call solve for each matrix of the batch",
+            op="lstsq", argument="shape of a", got=tuple(a.shape), expected="as many rows as columns with target_error"
         )
     wide = widened(a.dtype)
     matrix, right = a.detach().to(wide), b.detach().to(wide)
     right = right.unsqueeze(-1) if vector else right
+    if n == 0:
+        return _reached("lstsq", matrix[:0], right[:0], goal, 0, vector)
+    narrow = torch.complex64 if a.is_complex() else torch.float32
+    least = float(qr(matrix.to(narrow), mode="r").r.diagonal().abs().min())
+    least = least if least > 0 else 1.0
+    eye = least * torch.eye(m, dtype=wide, device=a.device)
+    corner = matrix.new_zeros((n, n))
+    whole = torch.cat([torch.cat([eye, matrix], -1), torch.cat([matrix.mH, corner], -1)], -2)
+    below = torch.cat([right, right.new_zeros((n, right.shape[-1]))], -2)
+    return _reached("lstsq", whole, below, goal, n, vector)
+
+
+def _one_matrix(op: str, a: Tensor, b: Tensor) -> None:
+    if a.ndim > 2 or b.ndim > 2 or not readable(a):
+        raise ArgumentError(
+            op=op,
+            argument="target_error",
+            got=f"a batch, a has shape {tuple(a.shape)}",
+            expected="one matrix: each decides its own method",
+            hint=f"Call {op} for each matrix of the batch",
+        )
+
+
+def _reached(op: str, matrix: Tensor, right: Tensor, goal: float, wanted: int, vector: bool) -> Solution:
+    """Solve; the last ``wanted`` rows are the answer and meet the goal."""
     if right.numel() == 0:
+        empty = right.new_zeros((wanted, right.shape[-1]))
         return Solution(
-            x=right.squeeze(-1) if vector else right, bound=0.0, trajectory=(), condition=0.0, method="none"
+            x=empty.squeeze(-1) if vector else empty, bound=0.0, trajectory=(), condition=0.0, method="none"
         )
     rows = _scaling(matrix, -1)
     columns = _scaling(matrix * rows, -2)
-    scaled = matrix * rows * columns
-    system = _System(scaled, right * rows, columns, goal)
-    found = system.run(torch.complex64 if a.is_complex() else torch.float32)
+    system = _System(matrix * rows * columns, right * rows, columns, goal, wanted)
+    found = system.run(torch.complex64 if matrix.is_complex() else torch.float32)
     if found is None:
-        found = system.run(wide)
+        found = system.run(matrix.dtype)
     if found is None:
         raise NotConverged(
-            op="solve",
+            op=op,
             iterations=len(system.trajectory),
             residual=system.best,
             message=f"the target error {goal:.3g} was not reached: {system.best:.3g} after {len(system.trajectory)} "
             f"corrections; the condition number is about {system.condition:.3g}",
             hint="Ask for less, or regularise the matrix",
         )
-    x, method = found
+    x, method = found[0][-wanted:], found[1]
     return Solution(
         x=x.squeeze(-1) if vector else x,
         bound=system.best,
@@ -122,8 +162,8 @@ def _scaling(a: Tensor, axis: int) -> Tensor:
 class _System:
     """``a @ (columns * x)``: an equilibrated system on the way to its target."""
 
-    def __init__(self, a: Tensor, b: Tensor, columns: Tensor, goal: float) -> None:
-        self.a, self.b, self.columns, self.goal = a, b, columns.mT, goal
+    def __init__(self, a: Tensor, b: Tensor, columns: Tensor, goal: float, wanted: int) -> None:
+        self.a, self.b, self.columns, self.goal, self.wanted = a, b, columns.mT, goal, wanted
         self.trajectory: list[float] = []
         self.best = float("inf")
         self.condition = float("inf")
@@ -151,8 +191,9 @@ class _System:
         return residual(self.a, x, self.b)
 
     def _record(self, step: Tensor, x: Tensor) -> float:
-        size = torch.linalg.vector_norm(x, dim=-2)
-        ratio = float((torch.linalg.vector_norm(step, dim=-2) / torch.where(size > 0, size, 1.0)).max())
+        answer, change = ((part * self.columns)[-self.wanted :] for part in (x, step))
+        size = torch.linalg.vector_norm(answer, dim=-2)
+        ratio = float((torch.linalg.vector_norm(change, dim=-2) / torch.where(size > 0, size, 1.0)).max())
         # Corrections at least halve, so those to come add up to no more than the last; and x itself is rounded.
         bound = ratio + 2.0**-52
         self.trajectory.append(bound)
@@ -229,7 +270,6 @@ def eigh_to(a: Tensor, target_error: float) -> Spectrum:
     """Eigenpairs of Hermitian matrices from single precision, refined in float64."""
     from trnsolver.eigh import eigh
 
-    square("eigh", a=a)
     goal = target("eigh", target_error)
     single = torch.complex64 if a.is_complex() else torch.float32
     matrix = a.detach().to(widened(a.dtype))

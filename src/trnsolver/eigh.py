@@ -12,7 +12,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver.arguments import readable, roundoff, square
+from trnsolver.arguments import readable, roundoff, square, triangle
 from trnsolver.jacobi import masks, sweeps
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
@@ -58,8 +58,9 @@ def eigh(
         >>> eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).values.round(decimals=4)
         tensor([1., 3.])
     """
-    square("eigh", a=a)
+    square("eigh", look=False, a=a)
     check.option("eigh", "uplo", uplo, ("L", "U", "l", "u"))
+    triangle("eigh", uplo in ("L", "l"), a=a)
     lower = a.mH if uplo in ("U", "u") else a
     if target_error is not None:
         from trnsolver.contract import eigh_to
@@ -83,8 +84,9 @@ def eigvalsh(a: Tensor, *, uplo: str = "L", subset: tuple[int, int] | None = Non
         >>> eigvalsh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).round(decimals=4)
         tensor([1., 3.])
     """
-    square("eigvalsh", a=a)
+    square("eigvalsh", look=False, a=a)
     check.option("eigvalsh", "uplo", uplo, ("L", "U", "l", "u"))
+    triangle("eigvalsh", uplo in ("L", "l"), a=a)
     lower = a.mH if uplo in ("U", "u") else a
     if torch.is_grad_enabled() and a.requires_grad:
         values = _eigh(lower)[0]
@@ -107,9 +109,9 @@ def _converged(a: Tensor, residual: Tensor) -> None:
     """The kernel's sweeps are fixed; what is left off the diagonal says whether they sufficed."""
     if residual.numel() == 0 or not readable(residual):
         return
-    worst = float(residual.max())
+    worst = float(residual.detach().max())
     if worst > 20 * a.shape[-1] * roundoff(a.dtype):
-        raise NotConverged(op="eigh", iterations=sweeps(a.shape[-1]), residual=worst)
+        raise NotConverged(op="eigh", iterations=_LAUNCHES * sweeps(a.shape[-1]), residual=worst)
 
 
 def _fake(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -171,14 +173,36 @@ def _nki(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     scale = whole.abs().amax((-2, -1), keepdim=True)
     scale = torch.where(scale > 0, scale, 1.0)
     flat = (whole / scale).reshape(-1, n, n).contiguous()
-    values, vectors_t, left = launch(kernels.eigh, flat, *masks(n, a.device), sweeps=sweeps(n))
-    order = values.reshape(-1, n).argsort(-1)
-    values = values.reshape(-1, n).gather(-1, order).reshape(a.shape[:-1]) * scale.squeeze(-1)
-    rows = vectors_t.gather(-2, order.unsqueeze(-1).expand(-1, -1, n))
-    # Squares of what is off the diagonal, over those of all.
-    norms = torch.linalg.matrix_norm(flat).square().clamp_min(torch.finfo(torch.float32).tiny)
-    residual = (left.reshape(-1) / norms).clamp_min(0).sqrt().reshape(a.shape[:-2])
-    return values, rows.mT.reshape(a.shape).contiguous(), residual
+    values, rows, residual = _launched(flat)
+    order = values.argsort(-1)
+    values = values.gather(-1, order).reshape(a.shape[:-1]) * scale.squeeze(-1)
+    rows = rows.gather(-2, order.unsqueeze(-1).expand(rows.shape))
+    return values, rows.mT.reshape(a.shape).contiguous(), residual.reshape(a.shape[:-2])
+
+
+def _launched(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Values, vectors as rows, and what is off the diagonal relative to the largest value, of matrices [B, N, N].
+
+    Sweeps are fixed. Where they do not suffice, which happens with few distinct eigenvalues among many, the program
+    runs again on what it left.
+    """
+    n = a.shape[-1]
+    core, rows = a, None
+    for _ in range(_LAUNCHES):
+        values, turned, left = launch(kernels.eigh, core, *masks(n, a.device), sweeps=sweeps(n))
+        rows = turned if rows is None else gemm(1.0, turned, rows)
+        values = values.reshape(-1, n)
+        largest = values.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny)
+        residual = left.reshape(-1).clamp_min(0).sqrt() / largest
+        if not readable(residual) or float(residual.max()) <= 20 * n * roundoff(a.dtype):
+            break
+        core = gemm(1.0, rows, gemm(1.0, a, rows, trans_b="t"))
+        core = (0.5 * (core + core.mT)).contiguous()
+    assert rows is not None
+    return values, rows, residual
+
+
+_LAUNCHES = 4
 
 
 def _complex(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -189,20 +213,20 @@ def _complex(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     double = torch.cat([torch.cat([re, -im], -1), torch.cat([im, re], -1)], -2)
     _, x, residual = _eigh(double)
     z = torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous())  # [..., n, 2n]
-    vectors = _independent(z)
+    vectors = independent(z)
     rotated = gemm(1.0, vectors, gemm(1.0, re.to(a.dtype) + 1j * im, vectors), trans_a="c")
     found = rotated.diagonal(dim1=-2, dim2=-1).real
     order = found.argsort(-1)
     return found.gather(-1, order), vectors.gather(-1, order.unsqueeze(-2).expand(vectors.shape)), residual
 
 
-def _independent(z: Tensor) -> Tensor:
+def independent(z: Tensor) -> Tensor:
     """Of 2n complex vectors that span every eigenspace twice, n orthonormal ones, by Gram-Schmidt."""
     n = z.shape[-2]
     if z.is_meta:
         return z.new_empty((*z.shape[:-2], n, n))
     flat = z.reshape(-1, n, 2 * n)
-    chosen = torch.empty((flat.shape[0], n, n), dtype=z.dtype)
+    chosen = torch.empty((flat.shape[0], n, n), dtype=z.dtype, device=z.device)
     for one, out in zip(flat, chosen, strict=True):
         rest = one.to(torch.complex128, copy=True)
         for k in range(n):

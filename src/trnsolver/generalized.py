@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas import gemm, trsm
+from trnblas import gemm
 from trnsci import array_function, check
 from trnsolver.arguments import square
 from trnsolver.cholesky import cholesky
 from trnsolver.eigh import Eigh, eigh
+from trnsolver.solve_triangular import triangular
 
 
 @array_function
@@ -41,11 +42,11 @@ def eigh_generalized(a: Tensor, b: Tensor, *, kind: int = 1) -> Eigh:
     whole = (a.tril() + a.tril(-1).mH).expand(*batch, *a.shape[-2:])
     factor = cholesky(b.expand(*batch, *b.shape[-2:]))
     if kind == 1:
-        half = trsm(1.0, factor, whole, lower=True)
-        core = trsm(1.0, factor, half, side="r", lower=True, trans_a="c")
+        half = triangular(factor, whole, lower=True)
+        core = triangular(factor, half.mH, lower=True).mH
     else:
         core = gemm(1.0, factor, gemm(1.0, whole, factor), trans_a="c")
     values, y = eigh(0.5 * (core + core.mH))
     if kind == 3:
         return Eigh(values, gemm(1.0, factor, y))
-    return Eigh(values, trsm(1.0, factor, y, lower=True, trans_a="c"))
+    return Eigh(values, triangular(factor.mH, y, lower=False))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NotConverged, NotPositiveDefinite, Op, array_function, check
+from trnsci.gradient import Saved
 from trnsci.nki import launch
 from trnsolver.arguments import readable, roundoff, square
 from trnsolver.eigh import eigh
@@ -62,7 +64,7 @@ def inv_sqrt_spd(a: Tensor, *, method: Literal["eigen", "newton_schulz"] = "eige
 def _converged(a: Tensor, defect: Tensor) -> None:
     if defect.numel() == 0 or not readable(defect):
         return
-    worst = float(defect.max())
+    worst = float(defect.detach().max())
     if not worst <= max(1e-2, 20 * a.shape[-1] * roundoff(a.dtype)):
         raise NotConverged(
             op="inv_sqrt_spd",
@@ -96,7 +98,7 @@ def _iterate(a: Tensor) -> tuple[Tensor, Tensor]:
     size = torch.where(size > 0, size, 1.0).to(a.dtype)
     eye = torch.eye(n, dtype=a.dtype, device=a.device).expand(a.shape)
     y, z = a / size, eye
-    defect = torch.full(a.shape[:-2], float("inf"))
+    defect = torch.full(a.shape[:-2], float("inf"), device=a.device)
     for _ in range(_STEPS):
         product = gemm(1.0, z, y)
         defect = torch.linalg.matrix_norm((eye - product).detach())
@@ -118,3 +120,13 @@ def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
     flat = (a / size).reshape(-1, n, n).contiguous()
     root, defect = launch(kernels.inv_sqrt_spd, flat, doubling_masks(a.device), steps=kernels.STEPS)
     return root.reshape(a.shape) * size.rsqrt(), defect.reshape(a.shape[:-2]).clamp_min(0).sqrt()
+
+
+@_newton_schulz.vjp(saves=("a",))
+def _gradient(saved: Saved, grad: Tensor, grad_defect: Tensor | None) -> Mapping[str, Any]:
+    """Divided differences of ``w**-0.5`` in the eigenvectors' basis (Daleckii and Krein)."""
+    values, vectors = eigh(saved.a)
+    root = values.sqrt()
+    across = root.unsqueeze(-1) * root.unsqueeze(-2) * (root.unsqueeze(-1) + root.unsqueeze(-2))
+    inner = gemm(1.0, vectors, gemm(1.0, grad, vectors), trans_a="c") / across
+    return {"a": gemm(-1.0, vectors, gemm(1.0, inner, vectors, trans_b="c"))}

@@ -12,7 +12,7 @@ from trnblas import gemm
 from trnsci import Op, array_function
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver.arguments import nonsingular, square
+from trnsolver.arguments import nonsingular, square, triangle
 from trnsolver.kernels import inv_triangular as kernels
 from trnsolver.tiles import doubling_masks
 
@@ -40,7 +40,8 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
         tensor([[ 0.5000,  0.0000],
                 [-0.5000,  1.0000]])
     """
-    square("inv_triangular", a=a)
+    square("inv_triangular", look=False, a=a)
+    triangle("inv_triangular", lower, a=a)
     if not unit:
         nonsingular("inv_triangular", a.diagonal(dim1=-2, dim2=-1))
     return _inverse(a if lower else a.mT, unit) if lower else _inverse(a.mT, unit).mT

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError
+from trnsci import ArgumentError, array_function
 from trnsolver.operators import Apply, Callback, Result, inner, norms, problem, quotient
 
 
+@array_function
 def minres(
     a: Any,
     b: Tensor,
@@ -75,6 +76,7 @@ def minres(
     return p.result(x, done)
 
 
+@array_function
 def bicgstab(
     a: Any,
     b: Tensor,
@@ -122,6 +124,7 @@ def bicgstab(
     return p.result(x, done)
 
 
+@array_function
 def gmres(
     a: Any,
     b: Tensor,

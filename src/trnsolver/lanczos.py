@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, NotConverged
+from trnsci import ArgumentError, NotConverged, array_function
+from trnsci.arrays import Answer
+from trnsolver.eig import eig
 from trnsolver.operators import Apply, Callback, norms, operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
+class Pairs(Answer):
     """Eigenpairs found by iteration.
 
     Attributes:
@@ -38,6 +40,7 @@ class Pairs:
         return self
 
 
+@array_function
 def lanczos(
     a: Any,
     k: int,
@@ -47,6 +50,7 @@ def lanczos(
     tol: float = 1e-6,
     maxiter: int | None = None,
     dtype: torch.dtype = torch.float64,
+    device: torch.device | str = "cpu",
     seed: int = 0,
 ) -> Pairs:
     """``k`` extreme eigenpairs of a Hermitian operator, by thick-restart Lanczos with full orthogonalisation.
@@ -59,15 +63,17 @@ def lanczos(
         tol: residual to reach, relative to the largest eigenvalue met.
         maxiter: products with ``a``.
         dtype: of the vectors, when ``a`` is not a tensor.
+        device: of the vectors, likewise.
         seed: of the start vector.
 
     Example:
         >>> lanczos(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.round(decimals=4)
         tensor([5.])
     """
-    return _restarted("lanczos", a, k, n, which, tol, maxiter, dtype, seed, hermitian=True)
+    return _restarted("lanczos", a, k, n, which, tol, maxiter, dtype, device, seed, hermitian=True)
 
 
+@array_function
 def arnoldi(
     a: Any,
     k: int,
@@ -77,6 +83,7 @@ def arnoldi(
     tol: float = 1e-6,
     maxiter: int | None = None,
     dtype: torch.dtype = torch.float64,
+    device: torch.device | str = "cpu",
     seed: int = 0,
 ) -> Pairs:
     """``k`` eigenpairs of a general operator, by Krylov-Schur restarts; values and vectors are complex.
@@ -87,7 +94,7 @@ def arnoldi(
         >>> arnoldi(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])), 1).values.real.round(decimals=4)
         tensor([5.])
     """
-    return _restarted("arnoldi", a, k, n, which, tol, maxiter, dtype, seed, hermitian=False)
+    return _restarted("arnoldi", a, k, n, which, tol, maxiter, dtype, device, seed, hermitian=False)
 
 
 def _restarted(
@@ -99,6 +106,7 @@ def _restarted(
     tol: float,
     maxiter: int | None,
     dtype: torch.dtype,
+    device: torch.device | str,
     seed: int,
     *,
     hermitian: bool,
@@ -111,14 +119,16 @@ def _restarted(
         raise ArgumentError(op=op, argument="k", got=k, expected=f"1 to {rows}")
     if which not in ("largest", "smallest", "magnitude"):
         raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
-    kind = found.matrix.dtype if found.matrix is not None else dtype
+    known = found.matrix if found.matrix is not None else a
+    kind = known.dtype if isinstance(getattr(known, "dtype", None), torch.dtype) else dtype
+    place = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
     # A real operator on complex vectors costs twice; a general spectrum is complex anyway.
     work = kind if hermitian or kind.is_complex else (torch.complex64 if kind == torch.float32 else torch.complex128)
     apply = found.apply if work == kind else _on_complex(found.apply)
     size = min(rows, max(2 * k + 10, 20))
     most = maxiter if maxiter is not None else max(300, 10 * rows)
     source = torch.Generator().manual_seed(seed)
-    start = torch.randn(rows, 1, dtype=work, generator=source)
+    start = torch.randn(rows, 1, dtype=work, generator=source).to(place)
     basis = start / norms(start)
     core = basis.new_zeros((0, 0))
     coupling = basis.new_zeros((1, 0))
@@ -126,7 +136,7 @@ def _restarted(
     while True:
         basis, core, coupling, used = _extended(apply, basis, core, coupling, size, source)
         count += used
-        values, vectors = torch.linalg.eigh(0.5 * (core + core.mH)) if hermitian else torch.linalg.eig(core)
+        values, vectors = torch.linalg.eigh(0.5 * (core + core.mH)) if hermitian else eig(core)
         order = _ranked(values, which)
         values, vectors = values[order], vectors[:, order]
         left = (coupling @ vectors).abs().squeeze(0)
@@ -196,7 +206,7 @@ def _extended(
             # An invariant space: go on with a new direction, which nothing couples to.
             if basis.shape[1] == basis.shape[0]:
                 return torch.cat([basis, torch.zeros_like(w)], -1), core, coupling, used
-            w = torch.randn(w.shape, dtype=w.dtype, generator=source)
+            w = torch.randn(w.shape, dtype=w.dtype, generator=source).to(w.device)
             for _ in range(2):
                 w = gemm(-1.0, basis, gemm(1.0, basis, w, trans_a="c"), 1.0, w)
             length = norms(w)
@@ -206,6 +216,7 @@ def _extended(
     return basis, core, coupling, used
 
 
+@array_function
 def lobpcg(
     a: Any,
     x: Tensor,

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError
+from trnsci import ArgumentError, array_function
 from trnsolver.operators import Callback, Result, norms, problem, quotient
 
 
+@array_function
 def lsqr(
     a: Any,
     b: Tensor,
@@ -38,6 +39,7 @@ def lsqr(
     return _bidiagonal("lsqr", a, b, damp, tol, maxiter, callback, False)
 
 
+@array_function
 def lsmr(
     a: Any,
     b: Tensor,

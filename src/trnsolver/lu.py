@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnblas import gemm, trsm
+from trnblas import gemm
 from trnsci import Op, array_function, check
+from trnsci.gradient import Saved
 from trnsci.nki import launch
 from trnsolver.arguments import matrices, nonsingular, right_hand_side, square
 from trnsolver.kernels import lu as kernels
+from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks
 
 
@@ -91,7 +94,7 @@ def _halved(a: Tensor) -> tuple[Tensor, Tensor]:
         return column, a[..., :1, :]
     h = k // 2
     left, up = _halved(a[..., :h])
-    right = trsm(1.0, left[..., :h, :], a[..., :h, h:], lower=True, diag=1)
+    right = triangular(left[..., :h, :], a[..., :h, h:], lower=True, unit=True)
     last, down = _halved(gemm(-1.0, left[..., h:, :], right, 1.0, a[..., h:, h:]))
     lower = torch.cat([left, torch.cat([left.new_zeros((*left.shape[:-2], h, k - h)), last], -2)], -1)
     return lower, torch.cat([torch.cat([up, right], -1), torch.cat([torch.zeros_like(down[..., :h]), down], -1)], -2)
@@ -148,11 +151,34 @@ def _nki_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Ten
     columns = b.expand(*batch, *b.shape[-2:])
     order = permutation_of(pivots, factors.shape[-2]).expand(*batch, -1).unsqueeze(-1).expand(columns.shape)
     if adjoint:
-        y = trsm(1.0, factors, columns, trans_a="c")
-        y = trsm(1.0, factors, y, lower=True, trans_a="c", diag=1)
+        y = triangular(factors.mH, columns, lower=True)
+        y = triangular(factors.mH, y, lower=False, unit=True)
         return torch.zeros_like(y).scatter(-2, order, y)
-    y = trsm(1.0, factors, columns.gather(-2, order), lower=True, diag=1)
-    return trsm(1.0, factors, y)
+    y = triangular(factors, columns.gather(-2, order), lower=True, unit=True)
+    return triangular(factors, y, lower=False)
+
+
+@lu_solve_op.vjp(saves=("factors", "pivots", "b", "result"))
+def _solve_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    factors, batch = saved.factors, grad.shape[:-2]
+    order = permutation_of(saved.pivots, factors.shape[-1]).expand(*batch, -1).unsqueeze(-1).expand(grad.shape)
+    found: dict[str, Any] = {}
+    if saved.needs("b"):
+        turned = lu_solve_op(factors, saved.pivots, grad, not saved.adjoint)
+        found["b"] = turned.sum_to_size(saved.b.shape)
+    if saved.needs("factors"):
+        if saved.adjoint:
+            below = triangular(factors, grad.gather(-2, order), lower=True, unit=True)
+            above, x = triangular(factors, below, lower=False), saved.result.gather(-2, order)
+            y = triangular(factors.mH, saved.b.expand(grad.shape), lower=True)
+            lower, upper = gemm(-1.0, x, below, trans_b="c"), gemm(-1.0, y, above, trans_b="c")
+        else:
+            above = triangular(factors.mH, grad, lower=True)
+            below = triangular(factors.mH, above, lower=False, unit=True)
+            y = triangular(factors, saved.b.expand(grad.shape).gather(-2, order), lower=True, unit=True)
+            lower, upper = gemm(-1.0, below, y, trans_b="c"), gemm(-1.0, above, saved.result, trans_b="c")
+        found["factors"] = (lower.tril(-1) + upper.triu()).sum_to_size(factors.shape)
+    return found
 
 
 def permutation_of(pivots: Tensor, rows: int) -> Tensor:
@@ -241,7 +267,7 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     h = min(m, n) // 2
     left, order = _blocked(a[..., :h])
     rest = a[..., h:].gather(-2, order.unsqueeze(-1).expand(*order.shape, n - h))
-    right = trsm(1.0, left[..., :h, :], rest[..., :h, :], lower=True, diag=1)
+    right = triangular(left[..., :h, :], rest[..., :h, :], lower=True, unit=True)
     last, further = _blocked(gemm(-1.0, left[..., h:, :], right, 1.0, rest[..., h:, :]))
     below = left[..., h:, :].gather(-2, further.unsqueeze(-1).expand(*further.shape, h))
     order = torch.cat([order[..., :h], order[..., h:].gather(-1, further)], -1)
@@ -250,3 +276,29 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 _LEAF = 64
+
+
+@lu_op.vjp(saves=("result",))
+def _gradient(saved: Saved, grad: Tensor, grad_pivots: Tensor | None) -> Mapping[str, Any]:
+    factors, pivots = saved.result
+    m, n = factors.shape[-2:]
+    k = min(m, n)
+    if k == 0:
+        return {"a": torch.zeros_like(factors)}
+    corner, down, right = factors[..., :k, :k], factors[..., k:, :k], factors[..., :k, k:]
+    lower = corner.tril(-1) + torch.eye(k, dtype=corner.dtype, device=corner.device)
+    inner_l = gemm(1.0, lower, grad[..., :k, :k].tril(-1), trans_a="c")
+    inner_u = gemm(1.0, grad[..., :k, :k].triu(), corner.triu(), trans_b="c")
+    # Rows or columns beyond the square follow from its factors, and pull on them.
+    if m > n:
+        inner_u = gemm(-1.0, down, grad[..., k:, :k], 1.0, inner_u, trans_a="c")
+    if n > m:
+        inner_l = gemm(-1.0, grad[..., :k, k:], right, 1.0, inner_l, trans_b="c")
+    half = triangular(corner.mH, inner_l.tril(-1) + inner_u.triu(), lower=False, unit=True)
+    turned = triangular(corner, half.mH, lower=False).mH
+    if m > n:
+        turned = torch.cat([turned, triangular(corner, grad[..., k:, :k].mH, lower=False).mH], -2)
+    if n > m:
+        turned = torch.cat([turned, triangular(corner.mH, grad[..., :k, k:], lower=False, unit=True)], -1)
+    order = permutation_of(pivots, m).unsqueeze(-1).expand(turned.shape)
+    return {"a": torch.zeros_like(turned).scatter(-2, order, turned)}

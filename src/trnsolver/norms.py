@@ -51,8 +51,8 @@ def cond_estimate(a: Tensor) -> Tensor:
     check.equal("cond_estimate", "dimensions", a=a.ndim, matrix=2)
     factors = lu_factor(a)
     if bool((factors.factors.diagonal() == 0).any()):
-        return torch.tensor(float("inf"), dtype=torch.float64)
-    return torch.tensor(condition_from_factors(a, factors), dtype=torch.float64)
+        return torch.tensor(float("inf"), dtype=torch.float64, device=a.device)
+    return torch.tensor(condition_from_factors(a, factors), dtype=torch.float64, device=a.device)
 
 
 def condition_from_factors(a: Tensor, factors: LU) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, DtypeError, NotConverged
-from trnsci.arrays import from_numpy, to_numpy
+from trnsci.arrays import Answer, from_numpy, to_numpy
 from trnsolver.arguments import finite
 
 Apply = Callable[[Tensor], Tensor]
@@ -20,7 +21,7 @@ Callback = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Answer):
     """What an iterative solver found.
 
     Attributes:
@@ -94,7 +95,7 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
 
 def _foreign(fn: Callable[[Any], Any]) -> Apply:
     def apply(x: Tensor) -> Tensor:
-        return from_numpy(np.ascontiguousarray(fn(to_numpy(x)))).to(x.dtype)
+        return from_numpy(np.ascontiguousarray(fn(to_numpy(x)))).to(x.device, x.dtype)
 
     return apply
 
@@ -124,7 +125,7 @@ class Problem:
 
     def result(self, x: Tensor, converged: bool) -> Result:
         """Wrap up; a solution that is not finite was never found."""
-        if not bool(torch.isfinite(x).all()):
+        if not bool(torch.isfinite(x).all()) or not math.isfinite(self.residuals[-1]):
             raise NotConverged(
                 op=self.op,
                 iterations=len(self.residuals) - 1,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci import ArgumentError, NotPositiveDefinite
 from trnsolver.arguments import nonsingular, square
 from trnsolver.lu import lu_factor, lu_solve
-from trnsolver.operators import Apply, operator
+from trnsolver.operators import Apply
+from trnsolver.solve_triangular import triangular
 
 
 def jacobi_preconditioner(a: Tensor) -> Apply:
@@ -71,7 +70,7 @@ def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
     middle = torch.diag(diagonal / omega)
     lower, upper = a.tril(-1) + middle, a.triu(1) + middle
     scale = (diagonal * (2 - omega) / omega).unsqueeze(-1)
-    return lambda r: trsm(1.0, upper, scale * trsm(1.0, lower, r, lower=True))
+    return lambda r: triangular(upper, scale * triangular(lower, r, lower=True), lower=False)
 
 
 def ic0_preconditioner(a: Tensor) -> Apply:
@@ -100,7 +99,7 @@ def ic0_preconditioner(a: Tensor) -> Apply:
             update = torch.outer(below[rows], below[rows].conj())
             factor[corner] = torch.where(pattern[corner], factor[corner] - update, factor[corner])
     factor = factor.tril()
-    return lambda r: trsm(1.0, factor, trsm(1.0, factor, r, lower=True), lower=True, trans_a="c")
+    return lambda r: triangular(factor.mH, triangular(factor, r, lower=True), lower=False)
 
 
 def ilu0_preconditioner(a: Tensor) -> Apply:
@@ -122,40 +121,7 @@ def ilu0_preconditioner(a: Tensor) -> Apply:
         corner = rows.unsqueeze(1), columns.unsqueeze(0)
         update = torch.outer(factors[rows, k], factors[k, columns])
         factors[corner] = torch.where(pattern[corner], factors[corner] - update, factors[corner])
-    return lambda r: trsm(1.0, factors, trsm(1.0, factors, r, lower=True, diag=1))
-
-
-def chebyshev_preconditioner(a: Any, low: float, high: float, *, degree: int = 4) -> Apply:
-    """A polynomial in ``a`` that makes the residual smallest on eigenvalues from ``low`` to ``high``: products alone.
-
-    Example:
-        >>> chebyshev_preconditioner(torch.eye(2), 0.9, 1.1)(torch.ones(2, 1)).round(decimals=3)
-        tensor([[1.],
-                [1.]])
-    """
-    if not 0 < low < high:
-        raise ArgumentError(
-            op="chebyshev_preconditioner", argument="low", got=low, expected=f"between 0 and high={high}"
-        )
-    if degree < 1:
-        raise ArgumentError(op="chebyshev_preconditioner", argument="degree", got=degree, expected="1 or more")
-    product: Callable[[Tensor], Tensor] = operator("chebyshev_preconditioner", a).apply
-    middle, half = (high + low) / 2, (high - low) / 2
-
-    def apply(r: Tensor) -> Tensor:
-        sigma = middle / half
-        rho = 1 / sigma
-        d = r / middle
-        x = d
-        for _ in range(degree - 1):
-            left = r - product(x)
-            following = 1 / (2 * sigma - rho)
-            d = following * rho * d + (2 * following / half) * left
-            rho = following
-            x = x + d
-        return x
-
-    return apply
+    return lambda r: triangular(factors, triangular(factors, r, lower=True, unit=True), lower=False)
 
 
 def _dense(op: str, a: Any) -> Tensor:

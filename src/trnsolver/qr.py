@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import Op, array_function, check
+from trnsci import Op, UnsupportedError, array_function, check
+from trnsci.arrays import to_numpy
+from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver.arguments import matrices
+from trnsolver import host
+from trnsolver.arguments import matrices, readable
 from trnsolver.kernels import qr as kernels
+from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks
 
 Mode = Literal["reduced", "complete", "r"]
@@ -69,16 +75,19 @@ def qr_pivoted(a: Tensor, *, mode: Mode = "reduced") -> PivotedQR:
     Returns:
         `PivotedQR`; ``order`` [..., N] is int64. The magnitudes on r's diagonal descend and reveal the rank.
 
+    Error bound:
+        that of `qr`.
+
+    Cost:
+        that of `qr`, and as much again for the order: on the host, in float64, where kernels factor.
+
     Example:
         >>> qr_pivoted(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).order
         tensor([1, 0])
     """
     matrices("qr_pivoted", a=a)
     check.option("qr_pivoted", "mode", mode, ("reduced", "complete", "r"))
-    order = _pivot_order(a.detach())
-    # Pivoting decides the order; the factorisation itself is the plain one of the reordered columns.
-    turned = a.gather(-1, order.unsqueeze(-2).expand(a.shape))
-    return PivotedQR(*_qr(turned, mode), order)
+    return PivotedQR(*_pivoted(a, mode))
 
 
 def _pivot_order(a: Tensor) -> Tensor:
@@ -140,7 +149,7 @@ def _nki(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
         return _blocked(a, mode)
     # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
     largest = a.abs().amax(-2, keepdim=True)
-    scale = torch.exp2(-torch.where(largest > 0, largest, 1.0).log2().round())
+    scale = torch.exp2(-torch.where(largest > 0, largest, 1.0).log2().round().clamp_min(-126))
     flat = (a * scale).reshape(-1, m, n).contiguous()
     q, r = launch(kernels.qr, flat, doubling_masks(a.device))
     r = r.reshape(*a.shape[:-2], n, n).triu() / scale
@@ -197,3 +206,61 @@ def _tall(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
 
 
 _LEAF = 64
+
+
+def _fake_pivoted(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
+    return *_fake(a, mode), a.new_empty((*a.shape[:-2], a.shape[-1]), dtype=torch.int64)
+
+
+_pivoted = Op("trnsolver::qr_pivoted", fake=_fake_pivoted, cost=_cost)
+
+
+@_pivoted.impl("pytorch")
+def _pytorch_pivoted(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
+    if a.is_cpu and a.numel() and readable(a) and not (a.requires_grad and torch.is_grad_enabled()):
+        found = [host.pivoted_qr(one, mode) for one in to_numpy(a).reshape(-1, *a.shape[-2:])]
+        parts = [part for part in found if part is not None]
+        if parts:
+            q, r, order = (torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True))
+            batch = a.shape[:-2]
+            q = a.new_empty((0,)) if mode == "r" else q.reshape(*batch, *q.shape[1:])
+            return q, r.reshape(*batch, *r.shape[1:]), order.long().reshape(*batch, -1)
+    return _ordered(a, mode)
+
+
+@_pivoted.impl("nki")
+def _ordered(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Pivoting decides the order; the factorisation itself is the plain one of the reordered columns."""
+    order = _pivot_order(a.detach())
+    return *_qr(a.gather(-1, order.unsqueeze(-2).expand(a.shape)), mode), order
+
+
+@_pivoted.vjp(saves=("result",))
+def _gradient_pivoted(saved: Saved, grad_q: Tensor, grad_r: Tensor, grad_order: Tensor | None) -> Mapping[str, Any]:
+    q, r, order = saved.result
+    turned = _pull(q, r, grad_q, grad_r, tuple(saved.a.shape[-2:]), saved.mode)
+    return {"a": torch.zeros_like(turned).scatter(-1, order.unsqueeze(-2).expand(turned.shape), turned)}
+
+
+@_qr.vjp(saves=("result",))
+def _gradient(saved: Saved, grad_q: Tensor, grad_r: Tensor) -> Mapping[str, Any]:
+    q, r = saved.result
+    return {"a": _pull(q, r, grad_q, grad_r, tuple(saved.a.shape[-2:]), saved.mode)}
+
+
+def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, shape: tuple[int, ...], mode: str) -> Tensor:
+    """The gradient of the factored matrix from those of its factors."""
+    m, n = shape
+    if mode == "r" or (mode == "complete" and m > n):
+        reason = f"mode={mode!r} has no gradient: columns of q beyond those of a are arbitrary, or not there"
+        raise UnsupportedError(op="qr", reasons=[("any", reason)], hint="Use mode='reduced'")
+    k = min(m, n)
+    rest, grad_rest = r[..., k:], grad_r[..., k:]
+    if n > m:
+        # The columns beyond the square are q.mH @ a, and pull on q.
+        grad_q = grad_q + gemm(1.0, q, gemm(1.0, rest, grad_rest, trans_b="c"))
+    inner = gemm(1.0, grad_r[..., :k], r[..., :k], trans_b="c") - gemm(1.0, q, grad_q, trans_a="c")
+    upper = inner.triu(1)
+    middle = upper + upper.mH + torch.diag_embed(inner.diagonal(dim1=-2, dim2=-1).real.to(q.dtype))
+    turned = triangular(r[..., :k], gemm(1.0, q, middle, 1.0, grad_q).mH, lower=False).mH
+    return torch.cat([turned, gemm(1.0, q, grad_rest)], -1) if n > m else turned

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError
+from trnsci import ArgumentError, array_function
+from trnsci.arrays import Answer
 from trnsolver.arguments import matrices, square
 from trnsolver.eigh import eigh
 from trnsolver.qr import qr
@@ -16,7 +17,7 @@ from trnsolver.svd import svd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowRank:
+class LowRank(Answer):
     """``a`` is about ``u * s @ vh``; for Hermitian matrices ``vh`` is ``u.mH`` and ``s`` holds eigenvalues.
 
     Attributes:
@@ -32,6 +33,7 @@ class LowRank:
     error: Tensor
 
 
+@array_function
 def svd_randomized(
     a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank:
@@ -62,6 +64,7 @@ def svd_randomized(
     return LowRank(u=gemm(1.0, q, u[..., :k]), s=s[..., :k], vh=vh[..., :k, :], error=error)
 
 
+@array_function
 def eigh_randomized(
     a: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, probes: int = 6, seed: int = 0
 ) -> LowRank:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from trnblas import gemm
 from trnsci import array_function
 from trnsolver.arguments import right_hand_side, square
-from trnsolver.cholesky import cholesky, cholesky_solve
-from trnsolver.inv_triangular import inv_triangular
+from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
 
 
 @array_function
@@ -31,23 +28,31 @@ def solve_spd(a: Tensor, b: Tensor) -> Tensor:
         tensor([0.2500, 0.5000])
     """
     square("solve_spd", look=False, a=a)
-    vector = right_hand_side("solve_spd", a, b)
+    vector = right_hand_side("solve_spd", a, b, look=False)
     x = cholesky_solve(b.unsqueeze(-1) if vector else b, cholesky(a))
     return x.squeeze(-1) if vector else x
 
 
 @array_function
 def inv_spd(a: Tensor) -> Tensor:
-    """Invert a Hermitian positive definite matrix [..., N, N] by Cholesky; the result is exactly Hermitian.
+    """Invert a Hermitian positive definite matrix by Cholesky; the result is exactly Hermitian.
+
+    Args:
+        a: [..., N, N]; its lower triangle is read.
+
+    Raises:
+        NotPositiveDefinite: with the index of the pivot.
+
+    Error bound:
+        ``norm(x @ a - 1) <= 20 N u norm(x) norm(a)``.
+
+    Cost:
+        ``N**3`` FLOPs.
 
     Example:
-        >>> inv_spd(torch.tensor([[4.0, 0.0], [0.0, 2.0]]))
+        >>> inv_spd(torch.tensor([[4.0, 0.0], [0.0, 2.0]])).abs()
         tensor([[0.2500, 0.0000],
                 [0.0000, 0.5000]])
     """
     square("inv_spd", look=False, a=a)
-    inverse = inv_triangular(cholesky(a), lower=True)
-    if torch.is_grad_enabled() and a.requires_grad:
-        return inverse.mH @ inverse
-    product = gemm(1.0, inverse, inverse, trans_a="c")
-    return 0.5 * (product + product.mH)
+    return cholesky_inverse(cholesky(a))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import Op, array_function
-from trnsolver.arguments import matrices
-from trnsolver.eigh import eigh
+from trnsci import NotConverged, Op, UnsupportedError, array_function
+from trnsci.gradient import Saved
+from trnsci.nki import launch
+from trnsolver.arguments import matrices, readable, roundoff
+from trnsolver.eigh import eigh, independent
+from trnsolver.jacobi import masks, sweeps
+from trnsolver.kernels import svd as kernels
 from trnsolver.qr import qr
 
 
@@ -32,6 +37,12 @@ def svd(a: Tensor, *, full_matrices: bool = True) -> SVD:
 
     Error bound:
         ``norm(u @ diag(s) @ vh - a) <= 20 max(M, N) u norm(a)``; orthonormality to ``20 max(M, N) u``.
+
+    Raises:
+        NotConverged: the kernel's sweeps did not suffice; ``residual`` says what is left.
+
+    Cost:
+        about ``20 M N min(M, N)`` FLOPs on PyTorch. The kernel is a one-sided Jacobi method: about ``6 N**3`` a sweep.
 
     Example:
         >>> svd(torch.tensor([[0.0, 3.0], [2.0, 0.0]])).s
@@ -85,12 +96,19 @@ def _pytorch_values(a: Tensor) -> Tensor:
     return torch.linalg.svdvals(a)
 
 
-@_svdvals.impl("nki")
+def _limits(a: Tensor, full: bool = False) -> str | None:
+    rows = min(a.shape[-2:]) * (2 if a.is_complex() else 1) * (2 if roundoff(a.dtype) < 2.0**-30 else 1)
+    if rows > kernels.N_MAX:
+        return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {rows}"
+    return None
+
+
+@_svdvals.impl("nki", limits=_limits)
 def _nki_values(a: Tensor) -> Tensor:
     return _svd(a, False)[1]
 
 
-@_svd.impl("nki")
+@_svd.impl("nki", limits=_limits)
 def _nki(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
     m, n = a.shape[-2:]
     if a.numel() == 0:
@@ -98,23 +116,108 @@ def _nki(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
     if m < n:
         u, s, vh = _nki(a.mH, full)
         return vh.mH, s, u.mH
-    if full and m > n:
-        q, r = qr(a, mode="complete")
-        u, s, vh = _nki(r[..., :n, :], False)
-        return torch.cat([gemm(1.0, q[..., :n], u), q[..., n:]], -1), s, vh
     if m > n:
-        q, r = qr(a)
-        u, s, vh = _nki(r, False)
-        return gemm(1.0, q, u), s, vh
-    # The eigenvalues of [[0, a], [a.mH, 0]] are the singular values with both signs, its vectors (u, v) / sqrt(2).
-    zero = torch.zeros_like(a)
-    _, x = eigh(torch.cat([torch.cat([zero, a], -1), torch.cat([a.mH, zero], -1)], -2), subset=(n, 2 * n - 1))
-    x = x.flip(-1) * 2**0.5
-    # Vectors of small singular values mix; orthogonalising in descending order moves only those, by what is harmless.
-    u, v = qr(x[..., :n, :]).q, qr(x[..., n:, :]).q
-    core = gemm(1.0, u, gemm(1.0, a, v), trans_a="c").diagonal(dim1=-2, dim2=-1)
+        q, r = qr(a, mode="complete" if full else "reduced")
+        u, s, vh = _jacobi(r[..., :n, :]) if a.dtype == torch.float32 else _nki(r[..., :n, :], False)
+        return torch.cat([gemm(1.0, q[..., :n], u), q[..., n:]], -1), s, vh
+    if roundoff(a.dtype) < 2.0**-30:
+        return _embedded(a)
+    if a.is_complex():
+        return _complex(a)
+    # Rows of a triangular factor are nearer to orthogonal than those of the matrix: sweeps are saved.
+    q, r = qr(a)
+    u, s, vh = _jacobi(r)
+    return gemm(1.0, q, u), s, vh
+
+
+def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The kernel makes rows orthogonal; a QR of them, longest first, gives lengths and directions, of zero rows too."""
+    n = a.shape[-1]
+    scale = a.abs().amax((-2, -1), keepdim=True)
+    scale = torch.where(scale > 0, scale, 1.0)
+    flat = (a / scale).reshape(-1, n, n).contiguous()
+    x, w = flat, None
+    for again in range(_LAUNCHES):
+        x, turned = launch(kernels.svd, x, *masks(n, a.device), sweeps=sweeps(n))
+        w = turned if w is None else gemm(1.0, turned, w)
+        order = torch.linalg.vector_norm(x, dim=-1).argsort(-1, descending=True).unsqueeze(-1).expand(x.shape)
+        v, t = qr(x.gather(-2, order).mT)
+        if _converged(n, t, last=again == _LAUNCHES - 1):
+            break
+    assert w is not None
+    u, s, vh = _aligned(w.gather(-2, order).mT, t.diagonal(dim1=-2, dim2=-1), v.mT)
+    values = s.reshape(a.shape[:-1]) * scale.squeeze(-1)
+    return u.reshape(a.shape).contiguous(), values, vh.reshape(a.shape).contiguous()
+
+
+_LAUNCHES = 4
+
+
+def _converged(n: int, t: Tensor, *, last: bool) -> bool:
+    """Sweeps are fixed; what the QR finds above the diagonal says whether they sufficed, or the program runs again."""
+    if not readable(t):
+        return True
+    size = t[..., 0, 0].abs().clamp_min(torch.finfo(torch.float32).tiny)
+    worst = float((torch.linalg.matrix_norm(t.triu(1)) / size).max())
+    if last and not worst <= 10 * n * roundoff(t.dtype):
+        raise NotConverged(op="svd", iterations=_LAUNCHES * sweeps(n), residual=worst)
+    return worst <= 10 * n * roundoff(t.dtype)
+
+
+def _aligned(u: Tensor, core: Tensor, vh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """From ``a = u * core @ vh``: values positive and descending."""
     s = core.abs()
     phase = torch.where(s > 0, core / torch.where(s > 0, s, 1.0), 1.0)
     order = s.argsort(-1, descending=True)
     u = (u * phase.unsqueeze(-2)).gather(-1, order.unsqueeze(-2).expand(u.shape))
-    return u, s.gather(-1, order), v.gather(-1, order.unsqueeze(-2).expand(v.shape)).mH
+    return u, s.gather(-1, order), vh.gather(-2, order.unsqueeze(-1).expand(vh.shape))
+
+
+def _complex(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As a real matrix of twice the size, whose singular values come in pairs; one vector is taken of each pair."""
+    n = a.shape[-1]
+    double = torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)
+    x = _jacobi(qr(double).r)[2].mT
+    v = independent(torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous()))
+    u, t = qr(gemm(1.0, a, v))
+    return _aligned(u, t.diagonal(dim1=-2, dim2=-1), v.mH)
+
+
+def _embedded(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The eigenvalues of [[0, a], [a.mH, 0]] are the singular values with both signs, its vectors (u, v) / sqrt(2)."""
+    n = a.shape[-1]
+    zero = torch.zeros_like(a)
+    _, x = eigh(torch.cat([torch.cat([zero, a], -1), torch.cat([a.mH, zero], -1)], -2), subset=(n, 2 * n - 1))
+    x = x.flip(-1)
+    # Vectors of small singular values mix; orthogonalising in descending order moves only those, by what is harmless.
+    u, v = qr(x[..., :n, :]).q, qr(x[..., n:, :]).q
+    return _aligned(u, gemm(1.0, u, gemm(1.0, a, v), trans_a="c").diagonal(dim1=-2, dim2=-1), v.mH)
+
+
+@_svdvals.vjp(saves=("a",))
+def _gradient_values(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    u, _, vh = svd(saved.a, full_matrices=False)
+    return {"a": gemm(1.0, u * grad.unsqueeze(-2).to(u.dtype), vh)}
+
+
+@_svd.vjp(saves=("result",))
+def _gradient(saved: Saved, grad_u: Tensor, grad_s: Tensor, grad_vh: Tensor) -> Mapping[str, Any]:
+    u, s, vh = saved.result
+    if saved.full and u.shape[-2] != vh.shape[-1]:
+        reason = "full_matrices=True has no gradient: columns beyond min(M, N) are arbitrary"
+        raise UnsupportedError(op="svd", reasons=[("any", reason)], hint="Use full_matrices=False")
+    gaps = s.unsqueeze(-2).square() - s.unsqueeze(-1).square()
+    inverse = torch.where(gaps == 0, 0.0, 1.0 / torch.where(gaps == 0, 1.0, gaps))
+    left, right = gemm(1.0, u, grad_u, trans_a="c"), gemm(1.0, vh, grad_vh, trans_b="c")
+    left, right = left - left.mH, right - right.mH
+    middle = (left * inverse) * s.unsqueeze(-2) + s.unsqueeze(-1) * (right * inverse)
+    small = torch.diag_embed(grad_s.to(u.dtype) + left.diagonal(dim1=-2, dim2=-1) / (2 * s))
+    whole = gemm(1.0, u, gemm(1.0, middle + small, vh))
+    # What leaves the spans of u and v, when they are not everything.
+    if u.shape[-2] > u.shape[-1]:
+        off = grad_u - gemm(1.0, u, gemm(1.0, u, grad_u, trans_a="c"))
+        whole = whole + gemm(1.0, off / s.unsqueeze(-2), vh)
+    if vh.shape[-1] > vh.shape[-2]:
+        off = grad_vh - gemm(1.0, gemm(1.0, grad_vh, vh, trans_b="c"), vh)
+        whole = whole + gemm(1.0, u / s.unsqueeze(-2), off)
+    return {"a": whole}

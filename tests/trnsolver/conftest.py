@@ -16,6 +16,7 @@ FAMILIES = {
     "random": lambda n: np.random.default_rng(1).standard_normal((n, n)),
     "graded": lambda n: np.logspace(0, -6, n)[:, None] * np.random.default_rng(2).standard_normal((n, n)),
     "cond 1e3": lambda n: _spectrum(n, 3, np.logspace(0, -3, n)),
+    "cond 1e7": lambda n: _spectrum(n, 6, np.logspace(0, -7, n)),
     "cond 1e12": lambda n: _spectrum(n, 4, np.logspace(0, -12, n)),
     "repeated": lambda n: _spectrum(n, 5, np.repeat([3.0, -1.0], [n - n // 2, n // 2])),
     "singular": lambda n: np.outer(np.arange(1.0, n + 1), np.ones(n)),
@@ -37,5 +38,24 @@ def norm():
     def measure(x):
         wide = to_numpy(x.to(torch.complex128 if x.is_complex() else torch.float64))
         return float(np.max(np.linalg.norm(wide, 2, axis=(-2, -1)))) if wide.size else 0.0
+
+    return measure
+
+
+@pytest.fixture
+def gradient():
+    """The gradient of a fixed weighted sum of a function's results, on a backend."""
+
+    def measure(fn, x, backend):
+        x = x.detach().clone().requires_grad_()
+        with backend:
+            found = fn(x)
+            loss = x.new_zeros((), dtype=torch.float64)
+            for result in found if isinstance(found, tuple) else (found,):
+                weights = torch.linspace(-1.0, 2.0, result.numel(), dtype=torch.float64).reshape(result.shape)
+                parts = (result.real, result.imag) if result.is_complex() else (result,)
+                loss = loss + sum((part.double() * weights).sum() for part in parts)
+            loss.backward()
+        return x.grad
 
     return measure

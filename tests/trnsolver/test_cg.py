@@ -6,6 +6,7 @@ import torch
 
 import trnsci
 import trnsolver as ts
+import trnsparse
 from trnsci import ArgumentError, DtypeError, NotConverged
 from trnsci.testing import BACKENDS, gaussian
 
@@ -38,7 +39,9 @@ GENERAL = [ts.bicgstab, ts.gmres]
 
 
 @pytest.mark.parametrize("solver", SYMMETRIC + GENERAL, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("kind", ["matrix", "function", "LinearOperator", "scipy sparse", "torch sparse", "numpy"])
+@pytest.mark.parametrize(
+    "kind", ["matrix", "function", "LinearOperator", "scipy sparse", "torch sparse", "trnsparse", "numpy"]
+)
 def test_every_kind_of_operand(solver, kind):
     a, b = _spd(25), gaussian((25, 2), 1, torch.float64)
     operand = {
@@ -47,6 +50,7 @@ def test_every_kind_of_operand(solver, kind):
         "LinearOperator": lambda: scipy.sparse.linalg.aslinearoperator(a.numpy()),
         "scipy sparse": lambda: scipy.sparse.csr_array(a.numpy()),
         "torch sparse": lambda: a.to_sparse_csr(),
+        "trnsparse": lambda: trnsparse.CSRMatrix.from_dense(a),
         "numpy": lambda: a.numpy(),
     }[kind]()
     found = solver(operand, b, tol=1e-9)
@@ -111,6 +115,42 @@ def test_preconditioners_save_steps(name):
         assert better.iterations <= 2
 
 
+@pytest.mark.parametrize("solver", SYMMETRIC + GENERAL, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", ["jacobi", "block_jacobi", "ssor", "ic0", "ilu0", "chebyshev", "callable"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_every_solver_takes_every_preconditioner(solver, name, dtype):
+    a = _spd(20, 1, dtype) + torch.diag(torch.linspace(0, 50, 20, dtype=torch.float64)).to(dtype)
+    b = gaussian((20, 2), 2, dtype)
+    m = {
+        "jacobi": lambda: ts.jacobi_preconditioner(a),
+        "block_jacobi": lambda: ts.block_jacobi_preconditioner(a, 6),
+        "ssor": lambda: ts.ssor_preconditioner(a),
+        "ic0": lambda: ts.ic0_preconditioner(a),
+        "ilu0": lambda: ts.ilu0_preconditioner(a),
+        "chebyshev": lambda: ts.chebyshev_preconditioner(a, 0.9, 60.0),
+        "callable": lambda: lambda r: 0.1 * r,
+    }[name]()
+    found = solver(a, b, tol=1e-9, preconditioner=m)
+    assert found.converged
+    assert _residual(a, found.x, b) <= 2e-9
+
+
+@pytest.mark.parametrize("solver", [ts.lsqr, ts.lsmr], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", ["function", "LinearOperator", "scipy sparse", "torch sparse", "trnsparse", "numpy"])
+def test_least_squares_with_every_kind_of_operand(solver, kind):
+    a, b = gaussian((30, 10), 1, torch.float64), gaussian((30,), 2, torch.float64)
+    operand = {
+        "function": lambda: (lambda x: a @ x, lambda x: a.mT @ x),
+        "LinearOperator": lambda: scipy.sparse.linalg.aslinearoperator(a.numpy()),
+        "scipy sparse": lambda: scipy.sparse.csr_array(a.numpy()),
+        "torch sparse": lambda: a.to_sparse(),
+        "trnsparse": lambda: trnsparse.CSRMatrix.from_dense(a),
+        "numpy": lambda: a.numpy(),
+    }[kind]()
+    expected = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)[0]
+    assert np.abs(solver(operand, b, tol=1e-12).require().numpy() - expected).max() <= 1e-9
+
+
 @pytest.mark.parametrize("solver", [ts.lsqr, ts.lsmr], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("damp", [0.0, 0.5])
 def test_least_squares(solver, damp):
@@ -147,6 +187,35 @@ def test_lobpcg(largest):
     exact = scipy.linalg.eigh(a.numpy(), b.numpy(), eigvals_only=True)
     found = ts.lobpcg(a, gaussian((50, 3), 3, torch.float64), b=b, largest=largest, tol=1e-9, maxiter=400).require()
     assert np.abs(found.values.numpy() - (exact[::-1][:3] if largest else exact[:3])).max() <= 1e-7
+
+
+@pytest.mark.parametrize("which", ["smallest", "largest"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("operand", ["matrix", "function"])
+def test_davidson(which, dtype, operand):
+    x = gaussian((120, 120), 3, dtype)
+    a = torch.diag(torch.linspace(1, 60, 120, dtype=torch.float64)).to(dtype) + 0.05 * (x + x.mH)
+    exact = np.linalg.eigvalsh(a.numpy())
+    chosen = exact[:4] if which == "smallest" else exact[::-1][:4]
+    if operand == "matrix":
+        found = ts.davidson(a, 4, which=which, tol=1e-9, space=16).require()
+    else:
+        found = ts.davidson(lambda v: a @ v, 4, which=which, tol=1e-9, diagonal=a.diagonal()).require()
+    # An eigenvalue is as near as its residual.
+    assert np.abs(found.values.numpy() - chosen).max() <= 2e-9 * 62
+    left = torch.linalg.matrix_norm(a @ found.vectors - found.vectors * found.values)
+    assert float(left) <= 2 * 2e-9 * 62
+
+
+def test_davidson_says_what_it_lacks():
+    with pytest.raises(ArgumentError, match="the diagonal of a, because a is not a matrix"):
+        ts.davidson(lambda v: v, 2)
+    with pytest.raises(ArgumentError, match="k is 9, expected 1 to 3"):
+        ts.davidson(torch.eye(3), 9)
+    found = ts.davidson(_spd(40), 3, maxiter=1, tol=1e-14)
+    assert not found.converged
+    with pytest.raises(NotConverged):
+        found.require()
 
 
 def test_what_was_not_reached_is_said():
@@ -190,3 +259,23 @@ def test_a_chunk_of_steps_is_one_program():
     with trnsci.backend("simulator"), trnsci.ledger() as book:
         ts.cg(a, b, tol=1e-30, maxiter=16)
     assert sum(entry.step.op == "trnsolver::cg" for entry in book) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cg", "block_cg", "minres", "bicgstab", "gmres", "lsqr", "lsmr", "lanczos", "arnoldi", "davidson", "lobpcg"],
+)
+def test_numpy_in_numpy_out(name):
+    a, b = 2 * np.eye(6) + 0.1, np.ones((6, 2))
+    if name in ("lanczos", "arnoldi", "davidson"):
+        found = getattr(ts, name)(a, 1)
+        assert isinstance(found.values, np.ndarray)
+        assert isinstance(found.vectors, np.ndarray)
+        return
+    if name == "lobpcg":
+        assert isinstance(ts.lobpcg(a, b[:, :1] + np.arange(6)[:, None]).vectors, np.ndarray)
+        return
+    found = getattr(ts, name)(a, b if name == "block_cg" else b[:, 0])
+    assert isinstance(found.x, np.ndarray)
+    assert np.allclose(a @ found.x, b if name == "block_cg" else b[:, 0], atol=1e-4)
+    assert isinstance(getattr(ts, name)(torch.from_numpy(a), torch.from_numpy(b)).x, torch.Tensor)

@@ -4,9 +4,9 @@ import scipy.linalg
 import torch
 
 import trnsci
-from trnsci import ArgumentError, DtypeError, NotPositiveDefinite
+from trnsci import ArgumentError, DtypeError, NotPositiveDefinite, Singular
 from trnsci.testing import BACKENDS, assert_within, gaussian, in_float64, unit_roundoff
-from trnsolver import cholesky, cholesky_solve, inv_spd, solve_spd
+from trnsolver import cholesky, cholesky_inverse, cholesky_solve, inv_spd, solve_spd
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -125,6 +125,30 @@ def test_gradients():
     a = _spd((4, 4), dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda a: cholesky(0.5 * (a + a.mT)), (a,))
     assert torch.autograd.gradcheck(lambda a: inv_spd(0.5 * (a + a.mT)), (a,))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_gradients_of_solutions_and_inverses(backend, dtype):
+    a, b = _spd((4, 4), dtype=dtype).requires_grad_(), gaussian((2, 4, 2), 1, dtype).requires_grad_()
+    with backend:
+        assert torch.autograd.gradcheck(lambda a, b: solve_spd(0.5 * (a + a.mH), b), (a, b))
+        assert torch.autograd.gradcheck(lambda a: inv_spd(0.5 * (a + a.mH)), (a,))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_inverses_from_factors(backend, upper, dtype, norm):
+    a = _spd((2, 9, 9), 1, dtype)
+    with backend:
+        x = cholesky_inverse(cholesky(a, upper=upper), upper=upper)
+    wide = torch.complex128
+    assert norm(x.to(wide) @ a.to(wide) - torch.eye(9)) <= _bound(a) * norm(x) * norm(a)
+    with pytest.raises(Singular, match="diagonal entry 1"):
+        cholesky_inverse(torch.diag(torch.tensor([1.0, 0.0])))
+    with pytest.raises(Singular):
+        cholesky_solve(torch.ones(2), torch.diag(torch.tensor([1.0, 0.0])))
 
 
 def test_kernel_gradients():

@@ -3,9 +3,9 @@ import pytest
 import scipy.linalg
 import torch
 
-from trnsci import NotConverged, Singular
-from trnsci.testing import gaussian, unit_roundoff
-from trnsolver import eig, eigvals, expm, hessenberg, ldl, logm, schur, sign, sqrtm
+from trnsci import ArgumentError, DtypeError, NotConverged, NumericalError, Singular, UnsupportedError
+from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsolver import eig, eigvals, expm, hessenberg, host, ldl, logm, schur, sign, sqrtm
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -99,3 +99,70 @@ def test_sign(dtype, norm):
     assert norm(s - torch.from_numpy(expected)) <= 1e4 * 20 * 8 * unit_roundoff(dtype) * norm(s)
     with pytest.raises((NotConverged, Singular)):
         sign(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("output", ["real", "complex"])
+def test_schur_and_hessenberg_without_scipy(monkeypatch, dtype, output, norm):
+    monkeypatch.setattr(host, "_scipy", lambda: None)
+    a = gaussian((2, 9, 9), 1, dtype)
+    t, z = schur(a, output=output)
+    limit = 20 * 9 * unit_roundoff(dtype)
+    assert norm(z @ t @ z.mH - a.to(t.dtype)) <= 2 * limit * norm(a)
+    assert not (t.tril(-1) if t.is_complex() else t.tril(-2)).any()
+    h, q = hessenberg(a)
+    assert norm(q @ h @ q.mH - a) <= 2 * limit * norm(a)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", [1e-6, 1.0, 30.0])
+def test_exponentials_of_any_norm(backend, dtype, size, norm):
+    x = gaussian((3, 8, 8), 1, dtype)
+    a = size * torch.tensor([1.0, 0.1, 3.0]).reshape(3, 1, 1).to(dtype) * (x - x.mH) / 8
+    with backend:
+        found = expm(a)
+    wide = a.to(torch.complex128)
+    expected = torch.stack([torch.from_numpy(scipy.linalg.expm(one.numpy())) for one in wide])
+    assert found.dtype == dtype
+    assert norm(found.to(torch.complex128) - expected) <= 20 * 8 * unit_roundoff(dtype) * max(1.0, norm(a)) * norm(
+        expected
+    )
+
+
+def test_an_exponential_that_overflows():
+    with pytest.raises(NumericalError, match=r"overflows torch\.float32: norm"):
+        expm(200 * torch.eye(3))
+    assert expm(torch.zeros(2, 0, 0)).shape == (2, 0, 0)
+
+
+def test_gradients():
+    x = gaussian((4, 4), 1, torch.float64)
+    spd = (x @ x.mT + torch.eye(4)).requires_grad_()
+    general = gaussian((2, 3, 3), 2, torch.complex128).requires_grad_()
+    for fn in (sqrtm, logm, expm):
+        assert torch.autograd.gradcheck(fn, (spd,))
+        assert torch.autograd.gradcheck(fn, (general,))
+    assert torch.autograd.gradcheck(lambda a: eig(a).values.abs(), (spd,))
+
+
+@pytest.mark.parametrize("fn", [schur, hessenberg, ldl], ids=lambda f: f.__name__)
+def test_what_has_no_gradient_says_so(fn):
+    with pytest.raises(UnsupportedError, match=r"has no gradient.*Detach the operand"):
+        fn(torch.eye(3).requires_grad_())
+    with torch.no_grad():
+        fn(torch.eye(3).requires_grad_())
+
+
+@pytest.mark.parametrize(
+    "fn", [schur, hessenberg, ldl, sqrtm, logm, expm, sign, eig, eigvals], ids=lambda f: f.__name__
+)
+def test_mistakes_are_named(fn):
+    with pytest.raises(ArgumentError, match="2 rows and 3 columns"):
+        fn(torch.ones(2, 3))
+    bad = torch.eye(3)
+    bad[2, 1] = float("inf")
+    with pytest.raises(ArgumentError, match=r"a\[2, 1\] is inf"):
+        fn(bad)
+    with pytest.raises(DtypeError, match="float16"):
+        fn(torch.eye(3).half())

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from trnsci import NotConverged, NotPositiveDefinite
-from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import inv_sqrt_spd
 
 
@@ -50,3 +50,16 @@ def test_matrices_that_have_none(backend):
         assert "eigenvalue 0 is -2" in str(caught.value)
         with pytest.raises(NotConverged, match="use method='eigen'"):
             inv_sqrt_spd(a, method="newton_schulz")
+
+
+@pytest.mark.parametrize("method", ["eigen", "newton_schulz"])
+def test_gradients(method, gradient):
+    a = _spd((4, 4), 10.0, torch.float64)
+
+    def fn(a):
+        return inv_sqrt_spd(0.5 * (a + a.mT), method=method)
+
+    assert torch.autograd.gradcheck(fn, (a.clone().requires_grad_(),))
+    expected, found = gradient(fn, a, Backend("pytorch")), gradient(fn, a.float(), Backend("simulator"))
+    # The derivative is as large as cond(a)**1.5, and so is what it makes of rounding errors.
+    assert float((found - expected).abs().max()) <= 20 * 4 * 2.0**-24 * 10**1.5 * float(expected.abs().max())

@@ -3,9 +3,8 @@ import pytest
 import scipy.linalg
 import torch
 
-import trnsci
 from trnsci import ArgumentError, Singular
-from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import det, inv, lu, lu_factor, lu_solve, slogdet, solve
 
 
@@ -109,8 +108,23 @@ def test_gradients():
     assert torch.autograd.gradcheck(solve, (a, b))
     assert torch.autograd.gradcheck(det, (a,))
     assert torch.autograd.gradcheck(lambda a: lu(a)[1:], (a,))
-    with trnsci.backend("simulator"), pytest.raises(NotImplementedError, match="no gradient rule"):
-        lu(a.float())
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_kernel_gradients(shape, dtype, gradient):
+    a, b = gaussian(shape, 1, dtype), gaussian((shape[-2], 2), 2, dtype)
+    functions = [lambda a: lu(a)[1:]]
+    if shape[-1] == shape[-2]:
+        functions += [
+            lambda a: solve(a, b),
+            lambda a: lu_solve(*lu_factor(a), b),
+            lambda a: lu_solve(*lu_factor(a), b, adjoint=True),
+        ]
+    for fn in functions:
+        expected, found = (gradient(fn, a, Backend(name)) for name in ("pytorch", "simulator"))
+        limit = 20 * 5 * unit_roundoff(dtype) * float(torch.linalg.cond(a).max()) ** 3
+        assert float((found - expected).abs().max()) <= limit * float(expected.abs().max())
 
 
 def test_mismatch():

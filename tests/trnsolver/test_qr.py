@@ -2,8 +2,9 @@ import pytest
 import scipy.linalg
 import torch
 
-from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+import trnsci
+from trnsci import ArgumentError, UnsupportedError
+from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import lstsq, qr, qr_pivoted
 
 
@@ -95,3 +96,50 @@ def test_gradients_and_errors():
     assert torch.autograd.gradcheck(qr, (a,))
     with pytest.raises(ArgumentError, match="'full', expected one of 'reduced'"):
         qr(torch.eye(2), mode="full")
+
+
+@pytest.mark.parametrize("fn", [qr, qr_pivoted], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_kernel_gradients(fn, shape, dtype, gradient):
+    a = gaussian(shape, 1, dtype)
+
+    def invariant(a):
+        # Moduli: q and r are unique up to phases only.
+        q, r = fn(a)[:2]
+        return q.abs(), r.abs()
+
+    expected, found = (gradient(invariant, a, Backend(name)) for name in ("pytorch", "simulator"))
+    limit = 20 * 5 * unit_roundoff(dtype) * float(torch.linalg.cond(a).max()) ** 2
+    assert float((found - expected).abs().max()) <= limit * float(expected.abs().max())
+
+
+def test_gradients_that_do_not_exist():
+    a = gaussian((4, 3), 1).requires_grad_()
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="has no gradient"):
+        qr(a, mode="r").r.abs().sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (2, 5, 5), (0, 3), (1, 1)])
+def test_pivoting_in_every_mode(backend, mode, shape, norm):
+    a = gaussian(shape, 1)
+    with backend:
+        q, r, order = qr_pivoted(a, mode=mode)
+    expected = torch.linalg.qr(a, mode)
+    assert (q.shape, r.shape) == (expected.Q.shape, expected.R.shape)
+    assert order.dtype == torch.int64
+    turned = a.gather(-1, order.unsqueeze(-2).expand(a.shape))
+    if mode != "r":
+        assert _holds(q, r, turned, norm)
+    diagonal = r.diagonal(dim1=-2, dim2=-1).abs()
+    assert bool((diagonal.diff(dim=-1) <= 20 * 6 * 2.0**-24 * max(norm(a), 1.0)).all())
+
+
+def test_columns_below_the_normal_range(norm):
+    """Failed before: the scale of a denormal column overflowed."""
+    a = gaussian((6, 3), 1) * torch.tensor([1e-40, 1e-39, 1.0])
+    with trnsci.backend("simulator"):
+        q, _ = qr(a)
+    assert norm(q.double().mT @ q.double() - torch.eye(3)) <= 20 * 6 * 2.0**-24

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from trnsci import ArgumentError, NotConverged, Singular
+from trnsci import ArgumentError, NotConverged, NumericalError
 from trnsci.testing import BACKENDS, gaussian, in_float64
-from trnsolver import solve, solve_triangular
+from trnsolver import det, inv, lstsq, slogdet, solve
 
 
 def _cond(n, cond, seed=1, dtype=torch.float64):
@@ -88,23 +88,31 @@ def test_options_of_the_contract():
         solve(torch.ones(3, 3), torch.ones(3), target_error=1e-8)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("upper", [False, True])
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("unit", [False, True])
-def test_triangular_systems(backend, upper, left, unit, norm):
-    a, b = gaussian((9, 9), 1) / 9 + torch.eye(9), gaussian((9, 4), 2)
-    b = b if left else b.mT.contiguous()
-    with backend:
-        x = solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
-    expected = torch.linalg.solve_triangular(a.double(), b.double(), upper=upper, left=left, unitriangular=unit)
-    assert norm(x - expected) <= 20 * 9 * 2.0**-24 * norm(expected) * 10
+@pytest.mark.parametrize("cond", [1e2, 1e6])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_least_squares_to_a_target(cond, noise):
+    import mpmath
+
+    a = torch.cat([_cond(12, cond), _cond(12, cond, 3)])
+    b = a @ gaussian((12,), 2, torch.float64) + noise * gaussian((24,), 5, torch.float64)
+    found = lstsq(a, b, target_error=1e-12)
+    with mpmath.workdps(60):
+        wide, right = mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist())
+        exact = mpmath.lu_solve(wide.T * wide, wide.T * right)
+    expected = torch.tensor([float(value) for value in exact], dtype=torch.float64)
+    assert float(torch.linalg.vector_norm(found.x - expected)) <= 1e-12 * float(torch.linalg.vector_norm(expected))
+    assert found.bound <= 1e-12
+    assert "float32 factors" in found.method
 
 
-def test_a_zero_on_the_diagonal():
-    with pytest.raises(Singular) as caught:
-        solve_triangular(torch.zeros(3, 3), torch.ones(3, 1), upper=True)
-    assert caught.value.index == 0
+def test_least_squares_that_keep_no_promise():
+    with pytest.raises(NotConverged):
+        lstsq(torch.ones(4, 2), torch.ones(4), target_error=1e-10)
+    with pytest.raises(ArgumentError, match="as many rows as columns"):
+        lstsq(torch.ones(2, 4), torch.ones(2), target_error=1e-10)
+    with pytest.raises(ArgumentError, match="None with target_error"):
+        lstsq(torch.ones(4, 2), torch.ones(4), rcond=1e-3, target_error=1e-10)
+    assert lstsq(torch.ones(4, 0), torch.ones(4), target_error=1e-10).x.shape == (0,)
 
 
 def test_definite_systems_by_option(norm):
@@ -112,3 +120,23 @@ def test_definite_systems_by_option(norm):
     assert torch.equal(solve(a, torch.ones(3), assume="pos"), torch.full((3,), 0.5))
     with pytest.raises(ArgumentError, match="one of 'gen', 'pos'"):
         solve(a, torch.ones(3), assume="sym")
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_gradients_of_least_squares(backend):
+    a = gaussian((6, 3), 1, torch.float64).requires_grad_()
+    b = gaussian((6, 1), 2, torch.float64).requires_grad_()
+    with backend:
+        assert torch.autograd.gradcheck(lstsq, (a, b))
+
+
+def test_results_that_are_not_numbers_are_errors():
+    bad = torch.eye(3)
+    bad[1, 2] = float("nan")
+    for call in (lambda: solve(bad, torch.ones(3)), lambda: inv(bad), lambda: det(bad), lambda: slogdet(bad)):
+        with pytest.raises(ArgumentError, match=r"a\[1, 2\] is nan"):
+            call()
+    with pytest.raises(ArgumentError, match=r"b\[0\] is inf"):
+        solve(torch.eye(2), torch.tensor([float("inf"), 0.0]))
+    with pytest.raises(NumericalError, match=r"the result overflows torch\.float32"):
+        solve(1e-30 * torch.eye(2), 1e30 * torch.ones(2))

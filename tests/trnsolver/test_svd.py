@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+import trnsci
+from trnsci import ArgumentError, UnsupportedError
+from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import (
     cond,
     cond_estimate,
@@ -107,3 +108,43 @@ def test_a_few_random_directions_suffice(backend):
 def test_gradients():
     a = gaussian((4, 3), 1, torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(svdvals, (a,))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (4, 3), (3, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+def test_kernel_gradients(shape, dtype, gradient):
+    a = gaussian(shape, 1, dtype)
+
+    def invariant(a):
+        u, s, vh = svd(a, full_matrices=False)
+        return u.abs(), s, vh.abs(), (u[..., :2] * s[..., :2]) @ vh[..., :2, :]
+
+    wide = a.to(torch.complex128 if dtype.is_complex else torch.float64)
+    gap = float(torch.linalg.svdvals(wide).diff().abs().min())
+    for fn in (invariant, svdvals):
+        expected = gradient(fn, wide, Backend("pytorch"))
+        found = gradient(fn, a, Backend("simulator"))
+        limit = 20 * 4 * unit_roundoff(dtype) / min(gap, 1.0) ** 2
+        assert float((found - expected).abs().max()) <= limit * float(expected.abs().max())
+
+
+def test_gradients_that_do_not_exist():
+    a = gaussian((4, 3), 1).requires_grad_()
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="full_matrices=True has no gradient"):
+        svd(a).u.abs().sum().backward()
+
+
+@pytest.mark.sim
+def test_one_sided_jacobi_runs_on_chip():
+    a = gaussian((20, 20), 1)
+    with trnsci.backend("simulator"), trnsci.ledger() as book:
+        svd(a)
+    assert not any(entry.step.op == "trnsolver::eigh" for entry in book)
+
+
+def test_too_many_rows_for_the_chip():
+    with (
+        trnsci.backend("simulator"),
+        pytest.raises(NotImplementedError, match="at most 1024 rows, and this one needs 1100"),
+    ):
+        svd(torch.ones(1100, 1200))

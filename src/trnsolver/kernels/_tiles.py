@@ -1,6 +1,6 @@
-"""Parts that several kernels share: triangular inverses by doubling, products and transposes of tiles."""
+"""Parts that several kernels share: triangular inverses by doubling, products, transposes and inner products."""
 
-from trnsci.nki import nisa, nl
+from trnsci.nki import P_MAX, nisa, nl
 
 
 def _product(stationary_sb, moving_sb):
@@ -77,3 +77,17 @@ def _less(from_sb, stationary_sb, moving_sb):
     left_sb = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
     nisa.tensor_tensor(dst=left_sb, data1=from_sb, data2=product_ps, op=nl.subtract)
     return left_sb
+
+
+def _inner(x_sb, y_sb, ones_sb):
+    """Inner products of columns, in every partition."""
+    K = x_sb[0].shape[1]
+    sum_ps = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.psum)  # [n, K]
+    for i in range(len(x_sb)):
+        m = x_sb[i].shape[0]
+        each_sb = nl.ndarray((m, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
+        nisa.tensor_tensor(dst=each_sb, data1=x_sb[i], data2=y_sb[i], op=nl.multiply)
+        nisa.nc_matmul(dst=sum_ps, stationary=ones_sb[0:m, 0:P_MAX], moving=each_sb, accumulate=i > 0)
+    sum_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
+    nisa.tensor_copy(dst=sum_sb, src=sum_ps)
+    return sum_sb

@@ -5,6 +5,7 @@ the sum in every partition, where the next instruction wants it. Bound by the ch
 """
 
 from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsolver.kernels._tiles import _inner
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
@@ -57,20 +58,6 @@ def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16):
         store(r_out[m.span, 0:K], r_sb[m.index])
         store(d_out[m.span, 0:K], d_sb[m.index])
     return x_out, r_out, d_out, history_hbm
-
-
-def _inner(x_sb, y_sb, ones_sb):
-    """Inner products of columns, in every partition."""
-    K = x_sb[0].shape[1]
-    sum_ps = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.psum)  # [n, K]
-    for i in range(len(x_sb)):
-        m = x_sb[i].shape[0]
-        each_sb = nl.ndarray((m, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
-        nisa.tensor_tensor(dst=each_sb, data1=x_sb[i], data2=y_sb[i], op=nl.multiply)
-        nisa.nc_matmul(dst=sum_ps, stationary=ones_sb[0:m, 0:P_MAX], moving=each_sb, accumulate=i > 0)
-    sum_sb = nl.ndarray((P_MAX, K), dtype=nl.float32, buffer=nl.sbuf)  # [n, K]
-    nisa.tensor_copy(dst=sum_sb, src=sum_ps)
-    return sum_sb
 
 
 def _quotient(x_sb, y_sb):

@@ -1,0 +1,117 @@
+"""A few eigenpairs of a large Hermitian operator with a dominant diagonal (Davidson)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import ArgumentError, array_function, check
+from trnsolver.lanczos import Pairs
+from trnsolver.operators import Callback, norms, operator
+
+
+@array_function
+def davidson(
+    a: Any,
+    k: int,
+    *,
+    diagonal: Tensor | None = None,
+    x0: Tensor | None = None,
+    which: Literal["smallest", "largest"] = "smallest",
+    tol: float = 1e-6,
+    maxiter: int = 200,
+    space: int | None = None,
+    callback: Callback | None = None,
+) -> Pairs:
+    """``k`` extreme eigenpairs: the block grows by residuals divided by ``diagonal - value``, and restarts when full.
+
+    Args:
+        a: [N, N] matrix or anything `trnsolver.cg` takes.
+        k: how many.
+        diagonal: [N] of ``a``; taken from ``a`` when that is a dense matrix, needed otherwise.
+        x0: [N, K], starts; unit vectors at the extreme diagonal entries by default.
+        which: end of the spectrum.
+        tol: residual to reach, relative to the largest Ritz value.
+        maxiter: steps, a product with at most ``k`` vectors each.
+        space: largest dimension before a restart; ``8 k + 16`` by default.
+        callback: called with the step and the largest residual.
+
+    Returns:
+        `Pairs`, ordered from the end of the spectrum.
+
+    Cost:
+        a product with ``k`` vectors and ``4 N space k`` FLOPs a step.
+
+    Example:
+        >>> davidson(torch.diag(torch.tensor([1.0, 5.0, 3.0, 2.0])) + 0.01, 1).values.round(decimals=2)
+        tensor([1.0100])
+    """
+    found = operator("davidson", a)
+    check.option("davidson", "which", which, ("smallest", "largest"))
+    if diagonal is None:
+        if found.matrix is None:
+            raise ArgumentError(
+                op="davidson", argument="diagonal", got=None, expected="the diagonal of a, because a is not a matrix"
+            )
+        diagonal = found.matrix.diagonal()
+    n = len(diagonal)
+    if found.shape is not None and found.shape != (n, n):
+        raise ArgumentError(op="davidson", argument="shape of a", got=found.shape, expected=f"({n}, {n})")
+    if not 1 <= k <= n:
+        raise ArgumentError(op="davidson", argument="k", got=k, expected=f"1 to {n}")
+    most = min(n, max(2 * k, space if space is not None else 8 * k + 16))
+    sign = 1.0 if which == "smallest" else -1.0
+    heights = sign * (diagonal.real if diagonal.is_complex() else diagonal)
+    if x0 is None:
+        x0 = torch.zeros((n, k), dtype=diagonal.dtype, device=diagonal.device)
+        x0[heights.argsort()[:k], torch.arange(k, device=diagonal.device)] = 1.0
+    basis = _appended(x0[:, :0], x0)
+    images = found.apply(basis)
+    for step in range(maxiter + 1):
+        core = sign * gemm(1.0, basis, images, trans_a="c")
+        values, vectors = torch.linalg.eigh(0.5 * (core + core.mH))
+        values, vectors = values[:k], vectors[:, :k]
+        x = gemm(1.0, basis, vectors)
+        residual = sign * gemm(1.0, images, vectors) - x * values
+        sizes = norms(residual)
+        scale = float(values.abs().max()) or 1.0
+        if callback is not None:
+            callback(step, float(sizes.max()) / scale)
+        open_ = sizes > tol * scale
+        if step == maxiter or not bool(open_.any()) or len(basis) == basis.shape[1]:
+            break
+        if basis.shape[1] + k > most:
+            basis, images = x, gemm(1.0, images, vectors)
+        # A denominator near zero means the unit vector is the eigenvector: a bounded step is enough.
+        below = heights.unsqueeze(-1) - values[open_]
+        below = torch.where(below.abs() < 1e-3 * scale, 1e-3 * scale, below)
+        grown = _appended(basis, residual[:, open_] / below)
+        if grown.shape[1] == basis.shape[1]:
+            break
+        images = torch.cat([images, found.apply(grown[:, basis.shape[1] :])], -1)
+        basis = grown
+    return Pairs(
+        values=sign * values,
+        vectors=x,
+        residuals=sizes,
+        converged=bool((sizes <= tol * scale).all()),
+        iterations=step,
+    )
+
+
+def _appended(basis: Tensor, new: Tensor) -> Tensor:
+    """The basis with new directions, orthonormal; those that lie in its span are left out."""
+    for column in (new / norms(new).clamp_min(torch.finfo(new.real.dtype).tiny)).unbind(-1):
+        v = column.unsqueeze(-1)
+        for _ in range(2):
+            v = v - gemm(1.0, basis, gemm(1.0, basis, v, trans_a="c")) if basis.shape[1] else v
+            size = norms(v)
+            if float(size) <= 1e-3 * torch.finfo(size.dtype).eps ** 0.5:
+                break
+            v = v / size
+        else:
+            basis = torch.cat([basis, v], -1)
+    return basis

@@ -1,0 +1,65 @@
+"""Chebyshev steps on a[N, N] with x, r, d[N, K] on chip: x, r, d after the steps, and norm(r)**2 of each.
+
+The coefficients of a step are known beforehand, so nothing waits for an inner product: a step is a product with the
+matrix and three passes over the vectors. Coefficients come as a tensor, [P, 2 steps] the same in every partition, so
+that one program serves every interval. Bound by the Tensor Engine.
+"""
+
+from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsolver.kernels._tiles import _inner
+
+N_MAX = 16 * P_MAX
+K_MAX = N_TILE
+
+
+@jit
+def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm):
+    N, K = x_hbm.shape
+    steps = weights_hbm.shape[1] // 2
+    x_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
+    r_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
+    d_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]
+    history_hbm = nl.ndarray((steps, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [steps, K]
+    weights_sb = load(weights_hbm)  # [P, 2 steps]
+    a_sb = []
+    x_sb = []
+    r_sb = []
+    d_sb = []
+    for m in tiles(N, M_TILE):
+        a_sb.append(load(a_hbm[m.span, 0:N]))  # [m, N]
+        x_sb.append(load(x_hbm[m.span, 0:K]))  # [m, K]
+        r_sb.append(load(r_hbm[m.span, 0:K]))  # [m, K]
+        d_sb.append(load(d_hbm[m.span, 0:K]))  # [m, K]
+    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.memset(dst=ones_sb, value=1.0)
+    for step in range(steps):
+        for m in tiles(N, M_TILE):
+            q_ps = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.psum)  # [m, K]
+            for k in tiles(N, M_TILE):
+                nisa.nc_matmul(
+                    dst=q_ps, stationary=a_sb[k.index][0 : k.size, m.span], moving=d_sb[k.index], accumulate=k.index > 0
+                )
+            nisa.tensor_tensor(dst=r_sb[m.index], data1=r_sb[m.index], data2=q_ps, op=nl.subtract)
+        for m in tiles(N, M_TILE):
+            here_sb = weights_sb[0 : m.size, 2 * step : 2 * step + 1]
+            there_sb = weights_sb[0 : m.size, 2 * step + 1 : 2 * step + 2]
+            nisa.tensor_tensor(
+                dst=x_sb[m.index], data1=x_sb[m.index], data2=d_sb[m.index], op=nl.add, engine=nisa.engine.gpsimd
+            )
+            turned_sb = nl.ndarray((m.size, K), dtype=nl.float32, buffer=nl.sbuf)  # [m, K]
+            nisa.activation(dst=turned_sb, op=nl.copy, data=d_sb[m.index], scale=here_sb)
+            nisa.scalar_tensor_tensor(
+                dst=d_sb[m.index],
+                data=r_sb[m.index],
+                op0=nl.multiply,
+                operand0=there_sb,
+                op1=nl.add,
+                operand1=turned_sb,
+            )
+        squares_sb = _inner(r_sb, r_sb, ones_sb)
+        store(history_hbm[step : step + 1, 0:K], squares_sb[0:1, 0:K])
+    for m in tiles(N, M_TILE):
+        store(x_out[m.span, 0:K], x_sb[m.index])
+        store(r_out[m.span, 0:K], r_sb[m.index])
+        store(d_out[m.span, 0:K], d_sb[m.index])
+    return x_out, r_out, d_out, history_hbm

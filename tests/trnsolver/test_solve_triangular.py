@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+from trnsci import ArgumentError, DtypeError, Singular
+from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsolver import solve_triangular
+
+
+def _kept(a, upper, unit):
+    kept = a.triu() if upper else a.tril()
+    return (
+        kept - torch.diag_embed(kept.diagonal(dim1=-2, dim2=-1)) + torch.eye(a.shape[-1], dtype=a.dtype)
+        if unit
+        else kept
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_every_side(backend, dtype, upper, left, unit, norm):
+    a, b = gaussian((9, 9), 1, dtype) / 9 + torch.eye(9, dtype=dtype), gaussian((3, 9, 4), 2, dtype)
+    b = b if left else b.mT.contiguous()
+    with backend:
+        x = solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
+    wide, kept = torch.complex128, _kept(a, upper, unit).to(torch.complex128)
+    residual = (kept @ x.to(wide) if left else x.to(wide) @ kept) - b.to(wide)
+    assert x.dtype == dtype
+    assert norm(residual) <= 20 * 9 * unit_roundoff(dtype) * norm(kept) * norm(x)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("n", [60, 130])
+def test_matrices_near_singular_to_the_last_digit(backend, n, norm):
+    """Inverses of diagonal tiles alone miss the bound here by a factor of five."""
+    hilbert = torch.from_numpy(1.0 / (np.arange(n)[:, None] + np.arange(n) + 1.0)).float()
+    upper = torch.linalg.lu(hilbert).U
+    b = gaussian((n, 2), 1)
+    with backend:
+        x = solve_triangular(upper, b, upper=True)
+    residual = upper.double() @ x.double() - b.double()
+    assert norm(residual) <= 20 * n * 2.0**-24 * (norm(upper) * norm(x) + norm(b))
+
+
+def test_a_zero_on_the_diagonal():
+    with pytest.raises(Singular) as caught:
+        solve_triangular(torch.zeros(3, 3), torch.ones(3, 1), upper=True)
+    assert caught.value.index == 0
+
+
+def test_what_lies_beyond_the_diagonal_is_not_read():
+    a = torch.tensor([[2.0, 0.0], [float("nan"), 4.0]])
+    assert torch.equal(solve_triangular(a, torch.ones(2, 1), upper=True), torch.tensor([[0.5], [0.25]]))
+    with pytest.raises(ArgumentError, match=r"a\[1, 0\] is nan"):
+        solve_triangular(a, torch.ones(2, 1), upper=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_empty(backend, shape):
+    with backend:
+        assert solve_triangular(torch.eye(shape[0]), torch.ones(shape), upper=True).shape == shape
+
+
+def test_mistakes():
+    with pytest.raises(ArgumentError) as caught:
+        solve_triangular(torch.eye(3), torch.ones(4, 1), upper=True)
+    assert caught.value.got == {"a": 3, "b": 4}
+    with pytest.raises(DtypeError, match="a has dtype=float32, b has dtype=float64"):
+        solve_triangular(torch.eye(3), torch.ones(3, 1, dtype=torch.float64), upper=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_gradients(backend):
+    a = (gaussian((2, 4, 4), 1, torch.float64) + 4 * torch.eye(4)).requires_grad_()
+    b = gaussian((4, 2), 2, torch.float64).requires_grad_()
+    with backend:
+        for upper in (False, True):
+            for unit in (False, True):
+                assert torch.autograd.gradcheck(
+                    lambda a, b, up=upper, one=unit: solve_triangular(a, b, upper=up, unitriangular=one), (a, b)
+                )
+
+
+def test_registered():
+    torch.library.opcheck(
+        torch.ops.trnsolver.solve_triangular.default,
+        (torch.eye(3), torch.ones(3, 2), True, False),
+        test_utils="test_faketensor",
+    )
+    assert trnsci.plan(solve_triangular, torch.eye(3), torch.ones(3, 2), upper=True).op
