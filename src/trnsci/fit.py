@@ -1,8 +1,8 @@
 """Is a program a fit for Trainium? Run it with the ledger on, and say per op what it costs here and would cost there.
 
-Ops of the suite are costed with their kernels on the timing model. Plain torch calls made beside them are measured too,
-with the name of the analog that would take them to the device. What neither sees (NumPy, Python, input and output) is
-the rest of the wall-clock time.
+Ops of the suite are costed with their kernels on the timing model. Plain torch calls made beside them are timed too,
+and costed as the analog that would take them to the device. What neither sees (NumPy, Python, input and output) is
+sampled, line by line, so that a program whose time is elsewhere is told so.
 """
 
 from __future__ import annotations
@@ -11,236 +11,24 @@ import runpy
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from trnsci import config
+from trnsci.analogs import ANALOGS
 from trnsci.config import TargetName
 from trnsci.errors import ArgumentError
-from trnsci.ledger import Ledger, ledger, nested
-from trnsci.pages import Bar, Bars, page
-from trnsci.plans import Step, quantity, seconds
-from trnsci.predict import LINKS, device_seconds
-from trnsci.show import Table
+from trnsci.ledger import Ledger, ledger
+from trnsci.plans import Plan, Step
+from trnsci.predict import LINKS, prediction
 from trnsci.specs import tensors_in
+from trnsci.verdicts import FitReport, Group, OnTarget, shortened
+from trnsci.watch import IMPORTS, Place, Plain, Sampler, Watch
 
-# torch's own operators by what they are called inside torch, and who does the same here
-ANALOGS = {
-    "mm": "trnblas.gemm",
-    "bmm": "trnblas.gemm",
-    "addmm": "trnblas.gemm",
-    "baddbmm": "trnblas.gemm",
-    "mv": "trnblas.gemv",
-    "addmv": "trnblas.gemv",
-    "dot": "trnblas.dot",
-    "vdot": "trnblas.dotc",
-    "triangular_solve": "trnblas.trsm",
-    "linalg_solve_triangular": "trnblas.trsm",
-    "_fft_c2c": "trnfft.fft",
-    "_fft_r2c": "trnfft.rfft",
-    "_fft_c2r": "trnfft.irfft",
-    "rand": "trnrand.uniform",
-    "uniform_": "trnrand.uniform",
-    "randn": "trnrand.normal",
-    "normal_": "trnrand.normal",
-    "randint": "trnrand.randint",
-    "randperm": "trnrand.permutation",
-    "linalg_cholesky_ex": "trnsolver.cholesky",
-    "linalg_lu_factor_ex": "trnsolver.lu_factor",
-    "linalg_qr": "trnsolver.qr",
-    "_linalg_eigh": "trnsolver.eigh",
-    "_linalg_svd": "trnsolver.svd",
-    "_linalg_solve_ex": "trnsolver.solve",
-    "linalg_inv_ex": "trnsolver.inv",
-    "linalg_lstsq": "trnsolver.lstsq",
-    "_sparse_mm": "trnsparse.spmm",
-    "_scaled_dot_product_flash_attention_for_cpu": "trnsparse.attention",
-}
-
-
-@dataclass(slots=True)
-class _Plain:
-    """Calls of one torch operator outside the suite."""
-
-    calls: int = 0
-    measured: float = 0.0
-
-
-class _Watch(TorchDispatchMode):
-    """Times torch operators that no op of the suite called."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: dict[str, _Plain] = defaultdict(_Plain)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with nested() as depth:
-            pass
-        start = time.perf_counter()
-        result = func(*args, **(kwargs or {}))
-        if depth == 0:
-            plain = self.seen[str(func._schema.name).removeprefix("aten::")]
-            plain.calls += 1
-            plain.measured += time.perf_counter() - start
-        return result
-
-
-WAYS = ("call by call", "resident", "fused")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnTarget:
-    """One group of calls on one generation, in seconds: kernels, dispatches, and moving operands and results."""
-
-    kernel: float
-    dispatch: float
-    transfer: float
-    calls: int
-
-    def seconds(self, way: str) -> float:
-        """Predicted seconds of all calls.
-
-        ``call by call`` moves operands and results every time; ``resident`` keeps them in device memory; ``fused`` is
-        one program on resident operands.
-        """
-        if way == "call by call":
-            return self.kernel + self.dispatch + self.transfer
-        return self.kernel + (self.dispatch if way == "resident" else self.dispatch / self.calls)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Calls of one op with the same shapes and options."""
-
-    op: str
-    operands: str
-    calls: int
-    measured: float
-    nbytes: int
-    flops: int
-    targets: dict[str, OnTarget]
-    refusal: str | None
-
-    def verdict(self, target: str) -> str:
-        """What to do with these calls, and why."""
-        if target not in self.targets:
-            return f"stays on the host: {self.refusal or f'no kernel of {target} takes it'}"
-        there = self.targets[target]
-        gain = {way: self.measured / there.seconds(way) for way in WAYS}
-        if gain["call by call"] > 1:
-            return f"fits: {gain['call by call']:.1f}x by itself"
-        if gain["resident"] > 1:
-            return f"fits when resident ({gain['resident']:.1f}x); moving its operands costs {seconds(there.transfer)}"
-        if gain["fused"] > 1:
-            return f"fits when fused ({gain['fused']:.1f}x); {self.calls} dispatches cost {seconds(there.dispatch)}"
-        if there.kernel >= self.measured:
-            return f"fits badly: its kernels alone take {there.kernel / self.measured:.1f}x the host's time"
-        work = quantity(self.flops / self.calls, "FLOP")
-        return f"fits badly: {work} a call do not pay for a dispatch of {seconds(there.dispatch / self.calls)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitReport:
-    """What one run did, and what it would cost on Trainium: device times are predicted, all others measured."""
-
-    script: str
-    wall: float
-    groups: tuple[Group, ...]
-    plain: tuple[tuple[str, int, float], ...]
-    main_target: str
-    status: int = 0
-    error: str = field(default="")
-
-    @property
-    def in_ops(self) -> float:
-        """Seconds in ops of the suite."""
-        return sum(group.measured for group in self.groups)
-
-    @property
-    def in_torch(self) -> float:
-        """Seconds in plain torch operators."""
-        return sum(time for _, _, time in self.plain)
-
-    @property
-    def notable(self) -> tuple[tuple[str, int, float], ...]:
-        """Plain operators that have an analog here or take a hundredth of the run."""
-        return tuple(row for row in self.plain if row[0] in ANALOGS or row[2] > 0.01 * self.wall)
-
-    def total(self, target: str, way: str) -> float:
-        """Predicted seconds of all ops on a generation; calls without a kernel stay on the host."""
-        return sum(g.targets[target].seconds(way) if target in g.targets else g.measured for g in self.groups)
-
-    def tables(self) -> tuple[Table, ...]:
-        """The report for a terminal."""
-        rows = []
-        for g in self.groups:
-            predicted = [seconds(g.targets[t].kernel) if t in g.targets else "-" for t in config.TARGETS]
-            head = (g.op, g.operands, str(g.calls), seconds(g.measured))
-            rows.append((*head, *predicted, quantity(g.nbytes, "B"), g.verdict(self.main_target)))
-        targets = (f"{target} predicted" for target in config.TARGETS)
-        header = ("op", "operands", "calls", "host measured", *targets, "moved", f"verdict for {self.main_target}")
-        ops = Table("Ops of the suite", header, rows or [("none", *[""] * (len(header) - 1))])
-        sums = [(t, *(seconds(self.total(t, way)) for way in WAYS), seconds(self.in_ops)) for t in config.TARGETS]
-        whole = Table(
-            "All ops together",
-            ("target", *WAYS, "host measured"),
-            sums,
-            "Predicted. Resident: operands stay in device memory (trnsci.to_device). Fused: one program per row above.",
-        )
-        named = [(name, str(calls), seconds(spent), ANALOGS.get(name, "")) for name, calls, spent in self.notable]
-        plain = Table(
-            "Plain torch calls beside them",
-            ("operator", "calls", "host measured", "analog"),
-            named or [("none", "", "", "")],
-            f"The whole run took {seconds(self.wall)}: {seconds(self.in_ops)} in ops, {seconds(self.in_torch)} in plain"
-            f" torch, {seconds(max(0.0, self.wall - self.in_ops - self.in_torch))} elsewhere (NumPy, Python, files).",
-        )
-        return ops, whole, plain
-
-    def html(self) -> str:
-        """The report as a page."""
-        bars = [Bar("host, measured", self.in_ops, seconds(self.in_ops), True)]
-        for target in config.TARGETS:
-            totals = [(way, self.total(target, way)) for way in WAYS]
-            bars.extend(Bar(f"{target} {way}", total, seconds(total)) for way, total in totals)
-        lead = f"{self.script}: {seconds(self.wall)} on this host. Times of Trainium are predicted, not measured."
-        note = "Calls without a kernel count with their host time."
-        return page("Is it a fit for Trainium?", lead, [Bars("Time in ops", bars, note), *self.tables()])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report for programs."""
-        return {
-            "script": self.script,
-            "wall_seconds": self.wall,
-            "status": self.status,
-            "error": self.error,
-            "ops": [
-                {
-                    "op": g.op,
-                    "operands": g.operands,
-                    "calls": g.calls,
-                    "host_seconds_measured": g.measured,
-                    "bytes_moved": g.nbytes,
-                    "flops": g.flops,
-                    "refusal": g.refusal,
-                    "predicted_seconds": {
-                        target: {"kernel": there.kernel, **{way: there.seconds(way) for way in WAYS}}
-                        for target, there in g.targets.items()
-                    },
-                    "verdict": {t: g.verdict(t) for t in config.TARGETS},
-                }
-                for g in self.groups
-            ],
-            "plain_torch": [
-                {"operator": name, "calls": calls, "host_seconds_measured": spent, "analog": ANALOGS.get(name)}
-                for name, calls, spent in self.plain
-            ],
-        }
+# torch operators costed as their analogs at most, those that took longest first
+COSTED = 50
 
 
 def fit(
@@ -263,19 +51,21 @@ def fit(
     say(f"running {path}")
     status, error = 0, ""
     start = time.perf_counter()
-    with ledger(everywhere=True) as book, _Watch() as watch, _as_main(path, arguments):
+    with ledger(everywhere=True) as book, Watch() as watch, Sampler() as sampler, _as_main(path, arguments):
         try:
             runpy.run_path(str(path), run_name="__main__")
         except SystemExit as stop:
             status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
             error = "" if status == 0 else f"exited with {stop.code}"
     wall = time.perf_counter() - start
-    plain = sorted(((name, p.calls, p.measured) for name, p in watch.seen.items()), key=lambda row: -row[2])
+    groups, plain = _groups(book, say), _plain(watch.seen.values(), say)
+    elsewhere = wall - sum(group.measured for group in (*groups, *plain))
     return FitReport(
         script=str(path),
         wall=wall,
-        groups=_groups(book, say),
-        plain=tuple(plain),
+        groups=groups,
+        plain=plain,
+        places=_places(sampler.places, elsewhere),
         main_target=config.TARGET.get(),
         status=status,
         error=error,
@@ -296,40 +86,114 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _groups(book: Ledger, say: Callable[[str], None]) -> tuple[Group, ...]:
-    found: dict[tuple[str, Any], list[Any]] = defaultdict(list)
+    found: dict[Any, list[Any]] = defaultdict(list)
     for entry in book:
         if entry.depth == 0:
-            found[(entry.step.op, entry.step.args)].append(entry)
+            found[_alike(entry.step)].append(entry)
     made = []
     for number, entries in enumerate(found.values(), 1):
         step: Step = entries[0].step
-        say(f"predicting {number} of {len(found)}: {step.op} {step.operands}")
-        made.append(_group(step, len(entries), sum(entry.measured for entry in entries)))
+        say(f"predicting {number} of {len(found)}: {step.op} {shortened(step.operands)}")
+        made.append(_group(step, [entry.measured for entry in entries]))
     return tuple(sorted(made, key=lambda g: -g.measured))
 
 
-def _group(step: Step, calls: int, measured: float) -> Group:
+def _alike(step: Step) -> Any:
+    """What calls of one group have in common: all but their data, and random numbers their place in the stream."""
+    if any(True for _ in tensors_in(step.args)):
+        return step.op, step.backend, step.args
+    words = tuple(value for value in step.args if isinstance(value, str))
+    return step.op, step.backend, step.cost, words
+
+
+def _group(step: Step, times: Sequence[float]) -> Group:
     from trnsci.ops import find
 
     moved = sum(spec.nbytes for spec in tensors_in(step.args)) + step.cost.written
-    targets: dict[str, OnTarget] = {}
-    for target in config.TARGETS:
-        kernel = device_seconds(step.op, step.args, target)
-        if kernel is not None:
-            targets[target] = _on(target, kernel, calls, moved)
+    calls = len(times)
+    targets, refusal = _predicted((step,), calls, moved)
     return Group(
         op=step.op.replace("::", "."),
         operands=step.operands,
         calls=calls,
-        measured=measured,
+        measured=sum(times),
+        first=times[0],
         nbytes=moved * calls,
         flops=step.cost.flops * calls,
         targets=targets,
-        refusal=None if targets else find(step.op).refusal("nki", step.args),
+        refusal=None if targets else find(step.op).refusal("nki", step.args) or refusal,
+        backend=step.backend,
     )
 
 
-def _on(target: TargetName, kernel: float, calls: int, moved: int) -> OnTarget:
+def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ...]:
+    made, costed = [], 0
+    for plain in sorted(seen, key=lambda p: -p.measured):
+        analog = ANALOGS.get(plain.operator)
+        plan: Plan | None = None
+        if analog is not None and costed < COSTED:
+            costed += 1
+            say(f"predicting {plain.operator} of {plain.where} as {analog.name} {plain.operands}")
+            plan = analog.plan(plain.args, plain.kwargs)
+        refusal = "nothing of ours does this" if analog is None else f"{analog.name} has no kernel for this call"
+        targets: dict[str, OnTarget] = {}
+        if plan is not None:
+            targets, _ = _predicted(plan.steps, plain.calls, plain.nbytes // plain.calls)
+        made.append(
+            Group(
+                op=plain.operator,
+                operands=plain.operands,
+                calls=plain.calls,
+                measured=plain.measured,
+                first=plain.first,
+                nbytes=plain.nbytes,
+                flops=0 if plan is None else plan.flops * plain.calls,
+                targets=targets,
+                refusal=refusal,
+                analog="" if analog is None else analog.name,
+                where=plain.where,
+            )
+        )
+    return tuple(made)
+
+
+def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str, OnTarget], str]:
+    """What the steps of one call, made ``calls`` times, take on each generation that can; and why not elsewhere."""
+    targets: dict[str, OnTarget] = {}
+    refusal = ""
+    for target in config.TARGETS:
+        parts = [prediction(step.op, step.args, target) for step in steps]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            continue
+        programs = sum(part.programs for part in known)
+        if programs == 0:
+            refusal = "at this size and precision its implementation starts no kernel"
+            continue
+        targets[target] = _on(target, sum(part.seconds for part in known), calls, programs, moved)
+    return targets, refusal
+
+
+def _on(target: TargetName, kernel: float, calls: int, programs: int, moved: int) -> OnTarget:
     link = LINKS[target]
     transfer = calls * (link.seconds(moved) - link.dispatch)
-    return OnTarget(kernel=calls * kernel, dispatch=calls * link.dispatch, transfer=transfer, calls=calls)
+    return OnTarget(
+        kernel=calls * kernel, dispatch=calls * programs * link.dispatch, transfer=transfer, programs=calls * programs
+    )
+
+
+def _places(sampled: dict[Place, float], elsewhere: float) -> tuple[tuple[Place, float], ...]:
+    """Share the time that was not measured out by the samples; lines of less than a hundredth are added up."""
+    whole = sum(sampled.values())
+    if whole == 0 or elsewhere <= 0:
+        return ()
+    shared: dict[Place, float] = {}
+    lines: dict[str, Place] = {}
+    # a line is one row, whether it was seen in a package it calls or in C
+    for place, spent in sorted(sampled.items(), key=lambda item: item[0].package, reverse=True):
+        line = lines.setdefault(place.where, place)
+        shared[line] = shared.get(line, 0.0) + elsewhere * spent / whole
+    large = {place: t for place, t in shared.items() if t > 0.01 * elsewhere or place == IMPORTS}
+    rest = elsewhere - sum(large.values())
+    rows = sorted(large.items(), key=lambda item: -item[1])
+    return (*rows, (Place("other lines"), rest)) if len(large) < len(shared) else tuple(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ td:last-child { white-space: normal; min-width: 14rem; }
 .row { display: grid; grid-template-columns: 12rem 1fr 7rem; gap: .6rem; align-items: center; font-size: 13px; }
 .bar { background: var(--bar); height: .9rem; border-radius: 2px; min-width: 1px; }
 .bar.other { background: var(--other); }
+img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
 p.note { opacity: .75; font-size: 13px; }
 @media (max-width: 40rem) { .row { grid-template-columns: 7rem 1fr 5rem; } body { margin: 1rem auto; } }
 """
@@ -36,21 +38,45 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A titled set of bars on one scale."""
+    """A titled set of bars on one scale; ``full`` is what a whole bar stands for, by default the largest value."""
 
     title: str
     bars: Sequence[Bar]
     note: str = ""
+    full: float | None = None
 
 
-def page(title: str, lead: str, parts: Sequence[Table | Bars]) -> str:
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A titled picture, kept in the page; ``alt`` says in words what it shows."""
+
+    title: str
+    png: bytes
+    alt: str
+    note: str = ""
+
+
+def page(title: str, lead: str, parts: Sequence[Table | Bars | Picture]) -> str:
     """Return a whole HTML document."""
-    body = "\n".join(_bars(part) if isinstance(part, Bars) else _table(part) for part in parts)
+    body = "\n".join(map(_part, parts))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{html.escape(title)}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{html.escape(title)}</h1>\n<p>{html.escape(lead)}</p>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _part(part: Table | Bars | Picture) -> str:
+    if isinstance(part, Bars):
+        return _bars(part)
+    return _picture(part) if isinstance(part, Picture) else _table(part)
+
+
+def _picture(picture: Picture) -> str:
+    data = base64.b64encode(picture.png).decode()
+    alt = html.escape(picture.alt, quote=True)
+    image = f'<img alt="{alt}" src="data:image/png;base64,{data}">'
+    return f"<h2>{html.escape(picture.title)}</h2>\n{image}\n{_note(picture.note)}"
 
 
 def _table(table: Table) -> str:
@@ -63,7 +89,7 @@ def _table(table: Table) -> str:
 
 
 def _bars(bars: Bars) -> str:
-    top = max((bar.value for bar in bars.bars), default=0.0) or 1.0
+    top = bars.full or max((bar.value for bar in bars.bars), default=0.0) or 1.0
     rows = "\n".join(
         f'<div class="row"><span>{html.escape(bar.label)}</span><div class="bar{" other" if bar.other else ""}" '
         f'style="width:{100 * bar.value / top:.2f}%"></div><span>{html.escape(bar.text)}</span></div>'

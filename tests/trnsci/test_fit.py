@@ -1,13 +1,25 @@
 """``trnsci fit``: a stranger's program, run and costed."""
 
+import importlib
 import json
+import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 import torch
 
-from trnsci import ArgumentError
+import trnsci
+from trnsci import ArgumentError, analogs
+from trnsci.analogs import ANALOGS, looks_like
 from trnsci.cli import main
-from trnsci.fit import Group, OnTarget, fit
+from trnsci.fit import fit
+from trnsci.ledger import WATCHES
+from trnsci.predict import LINKS, Prediction
+from trnsci.verdicts import ROWS, Group, OnTarget
+from trnsci.watch import IMPORTS, Watch
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 SCRIPT = """
 import sys
@@ -39,13 +51,11 @@ def test_fit_groups_calls_and_predicts_every_generation(script, capsys):
     assert (group.op, group.calls) == ("trnblas.gemm", 3)
     assert set(group.targets) == {"trn1", "trn2", "trn3"}
     assert group.nbytes == 3 * 4 * (2 * 64 * 96 + 64 * 64)
-    assert ("mm", 1) in [(name, calls) for name, calls, _ in report.plain]
+    assert ("mm", 1) in [(plain.op, plain.calls) for plain in report.plain]
     assert 0 < report.in_ops < report.wall
 
 
 def test_fit_leaves_argv_and_path_as_they_were(script):
-    import sys
-
     argv, path = list(sys.argv), list(sys.path)
     fit(script, ["x"])
     assert (sys.argv, sys.path) == (argv, path)
@@ -57,6 +67,7 @@ def test_an_error_in_the_program_is_the_programs_own(tmp_path):
     with pytest.raises(RuntimeError, match="mine"):
         fit(broken)
     assert not torch._C._len_torch_dispatch_stack()
+    assert not WATCHES
 
 
 def test_a_missing_script_is_named():
@@ -73,7 +84,7 @@ def test_the_command_prints_json_html_and_the_programs_status(script, tmp_path, 
     assert (found["ops"][0]["calls"], found["status"]) == (3, 7)
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert all(words in text for words in ("trnblas.gemm", "predicted", "program.py"))
+    assert all(words in text for words in ("trnblas.gemm", "predicted", "program.py", "Where the time went", "free"))
     assert "http" not in text
 
 
@@ -88,8 +99,314 @@ def test_the_command_prints_json_html_and_the_programs_status(script, tmp_path, 
     ],
 )
 def test_verdicts_say_what_would_have_to_change(measured, words):
-    there = OnTarget(kernel=1.0, dispatch=0.5, transfer=4.0, calls=5)
-    group = Group(
-        op="x", operands="", calls=5, measured=measured, nbytes=1, flops=10, targets={"trn2": there}, refusal=None
+    assert words in _group(measured).verdict("trn2")
+
+
+def test_a_slow_first_call_is_left_out_of_the_verdict():
+    # 5 calls of 0.1 s and 9.6 s to start: compared are 0.5 s
+    slow = _group(10.1, first=9.7)
+    assert slow.steady == pytest.approx(0.5)
+    assert "its kernels alone" in slow.verdict("trn2")
+    assert "first call's 9.7 s left out" in slow.verdict("trn2")
+    assert "left out" not in _group(10.0, first=2.0).verdict("trn2")
+    assert _group(3.0, calls=1, first=3.0).steady == 3.0
+
+
+def _group(measured, **more):
+    there = OnTarget(kernel=1.0, dispatch=0.5, transfer=4.0, programs=5)
+    given = {
+        "op": "x",
+        "operands": "",
+        "calls": 5,
+        "measured": measured,
+        "nbytes": 1,
+        "flops": 10,
+        "refusal": None,
+        "first": measured / 5,
+    }
+    return Group(**(given | {"targets": {"trn2": there}} | more))
+
+
+# a stranger's program: NumPy, plain torch, Python and one op of ours
+MIXED = """
+    import time
+    import numpy as np
+    import torch
+    import trnblas
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 300))
+    for _ in range(40):
+        np.linalg.eigvalsh(x)
+    y = torch.from_numpy(x).float()
+    for _ in range(3):
+        z = y @ y.T
+    torch.fft.rfft2(z).abs()
+    trnblas.gemm(1.0, y, y)
+    deadline = time.perf_counter() + 0.1
+    while time.perf_counter() < deadline: sum(range(200))
+"""
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fit") / "mixed.py"
+    path.write_text(textwrap.dedent(MIXED))
+    return fit(path)
+
+
+def test_time_outside_the_suite_is_reported_as_such(mixed):
+    assert mixed.in_ops + mixed.in_torch + mixed.elsewhere == pytest.approx(mixed.wall)
+    assert sum(seconds for _, seconds in mixed.places) == pytest.approx(mixed.elsewhere)
+    assert mixed.elsewhere > 0.1
+    # what could move is less than the whole, so the gain is bounded
+    run = mixed.wall - dict(mixed.places).get(IMPORTS, 0.0)
+    movable = mixed.in_ops + sum(plain.measured for plain in mixed.plain if plain.analog)
+    assert mixed.most == pytest.approx(run / (run - movable))
+    note = mixed.tables()[-1].note
+    assert all(words in note for words in ("in ops", "in plain torch", "elsewhere", "free"))
+
+
+def test_the_lines_of_numpy_and_python_are_named(mixed):
+    lines = {place.source: (place, seconds) for place, seconds in mixed.places}
+    numpy, _ = lines["np.linalg.eigvalsh(x)"]
+    assert (numpy.where, numpy.package) == ("mixed.py:10", "numpy")
+    assert looks_like(numpy.source) == "trnsolver.eigvalsh"
+    python, spent = lines["while time.perf_counter() < deadline: sum(range(200))"]
+    assert (python.where, python.package) == ("mixed.py:17", "")
+    assert spent > 0
+
+
+def test_plain_torch_is_costed_as_the_analog_that_would_take_it(mixed):
+    found = {plain.op: plain for plain in mixed.plain}
+    product, transform = found["mm"], found["_fft_r2c"]
+    assert (product.calls, product.analog, product.where) == (3, "trnblas.gemm", "mixed.py:13")
+    assert (transform.calls, transform.analog, transform.where) == (1, "trnfft.rfftn", "mixed.py:14")
+    a = torch.empty(300, 300, device="meta")
+    alone = trnsci.plan(sys.modules["trnblas"].gemm, 1.0, a, a.mT).predicted
+    for target, there in product.targets.items():
+        assert there.kernel == pytest.approx(3 * alone[target])
+    assert product.nbytes == 3 * 3 * 4 * 300 * 300
+    assert found["abs"].analog == ""
+    assert found["abs"].verdict("trn2") == "stays here: nothing of ours does this"
+
+
+def test_torch_inside_ops_of_the_suite_is_not_counted_twice(mixed):
+    (ours,) = mixed.groups
+    assert (ours.op, ours.calls) == ("trnblas.gemm", 1)
+    assert sum(plain.calls for plain in mixed.plain if plain.op == "mm") == 3
+
+
+def test_a_mode_of_the_programs_own_sees_what_it_would_see_alone(tmp_path, capsys):
+    path = tmp_path / "counted.py"
+    path.write_text(
+        "import torch, trnblas\n"
+        "from torch.utils.flop_counter import FlopCounterMode\n"
+        "x = torch.ones(8, 8)\n"
+        "with FlopCounterMode(display=False) as counter:\n"
+        "    trnblas.gemm(1.0, x, x)\n"
+        "    x @ x\n"
+        "print(counter.get_total_flops())\n"
     )
-    assert words in group.verdict("trn2")
+    report = fit(path)
+    assert capsys.readouterr().out == f"{2 * 2 * 8**3}\n"
+    assert [(plain.op, plain.calls) for plain in report.plain if plain.op == "mm"] == [("mm", 1)]
+
+
+CALLS = {
+    "mm": lambda: torch.ones(3, 4) @ torch.ones(4, 5),
+    "bmm": lambda: torch.ones(2, 3, 4) @ torch.ones(2, 4, 5),
+    "addmm": lambda: torch.nn.functional.linear(torch.ones(3, 4), torch.ones(5, 4), torch.ones(5)),
+    "baddbmm": lambda: torch.baddbmm(torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5), beta=2),
+    "mv": lambda: torch.ones(3, 4) @ torch.ones(4),
+    "addmv": lambda: torch.addmv(torch.ones(3), torch.ones(3, 4), torch.ones(4)),
+    "dot": lambda: torch.ones(4) @ torch.ones(4),
+    "vdot": lambda: torch.vdot(torch.ones(4) + 0j, torch.ones(4) + 0j),
+    "linalg_solve_triangular": lambda: torch.linalg.solve_triangular(torch.eye(3), torch.ones(3, 2), upper=True),
+    "_fft_c2c": lambda: torch.fft.fft2(torch.ones(4, 6) + 0j),
+    "_fft_r2c": lambda: torch.fft.rfft(torch.ones(4, 6), dim=0),
+    "_fft_c2r": lambda: torch.fft.irfft2(torch.ones(4, 4) + 0j, s=(4, 7)),
+    "rand": lambda: torch.rand(3, 4),
+    "uniform_": lambda: torch.empty(3, 4).uniform_(),
+    "randn": lambda: torch.randn(3, 4, generator=torch.Generator()),
+    "normal_": lambda: torch.empty(3, 4, dtype=torch.float64).normal_(),
+    "linalg_cholesky_ex": lambda: torch.linalg.cholesky(torch.eye(3)),
+    "cholesky_solve": lambda: torch.cholesky_solve(torch.ones(3, 2), torch.eye(3)),
+    "linalg_lu_factor_ex": lambda: torch.linalg.lu_factor(torch.eye(3)),
+    "linalg_qr": lambda: torch.linalg.qr(torch.eye(3)),
+    "_linalg_eigh": lambda: torch.linalg.eigh(torch.eye(3)),
+    "_linalg_svd": lambda: torch.linalg.svd(torch.eye(3)),
+    "_linalg_solve_ex": lambda: torch.linalg.solve(torch.eye(3), torch.ones(3, 2)),
+    "_linalg_det": lambda: torch.linalg.det(torch.eye(3)),
+    "_linalg_slogdet": lambda: torch.linalg.slogdet(torch.eye(3)),
+    "linalg_inv_ex": lambda: torch.linalg.inv(torch.eye(3)),
+    "linalg_lstsq": lambda: torch.linalg.lstsq(torch.ones(4, 2), torch.ones(4, 1)),
+    "_scaled_dot_product_flash_attention_for_cpu": lambda: torch.nn.functional.scaled_dot_product_attention(
+        *torch.ones(3, 1, 2, 8, 16), is_causal=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_analog_takes_torchs_own_call(name):
+    with Watch() as watch:
+        CALLS[name]()
+    (seen,) = [plain for plain in watch.seen.values() if plain.operator == name]
+    plan = ANALOGS[name].plan(seen.args, seen.kwargs)
+    assert plan is not None
+    assert set(plan.predicted) >= {"trn2", "trn3"}
+
+
+def test_every_analog_with_a_prediction_is_tried_and_every_name_exists():
+    planned = {name for name, analog in ANALOGS.items() if analog.arguments is not None}
+    # one operator exists on CUDA only, and its arguments are those of its twin for the CPU
+    assert planned - set(CALLS) == {"_scaled_dot_product_flash_attention"}
+    for name in {analog.name for analog in ANALOGS.values()} | set(analogs.NUMPY.values()):
+        library, _, function = name.partition(".")
+        assert hasattr(importlib.import_module(library), function), name
+
+
+SPARSE = torch.eye(3).to_sparse()
+
+
+@pytest.mark.parametrize(
+    ("call", "operator", "analog"),
+    [
+        (lambda: SPARSE @ torch.ones(3, 2), "mm (sparse)", "trnsparse.spmm"),
+        (lambda: SPARSE @ torch.ones(3), "mv (sparse)", "trnsparse.spmv"),
+        (lambda: torch.sparse.mm(SPARSE, SPARSE), "_sparse_sparse_matmul (sparse)", "trnsparse.spgemm"),
+        (lambda: torch.sparse.mm(SPARSE, torch.ones(3, 2)), "_sparse_addmm (sparse)", "trnsparse.spmm"),
+    ],
+)
+def test_sparse_operands_are_not_costed_as_dense_ones(call, operator, analog):
+    with Watch() as watch:
+        call()
+    seen = {plain.operator: plain for plain in watch.seen.values()}
+    assert not {"mm", "mv"} & set(seen)
+    assert ANALOGS[operator].name == analog
+    assert ANALOGS[operator].plan(seen[operator].args, seen[operator].kwargs) is None
+
+
+def test_a_torch_call_that_nothing_here_takes_has_no_prediction():
+    with Watch() as watch:
+        torch.ones(3, 3, dtype=torch.int64) @ torch.ones(3, 3, dtype=torch.int64)
+    (seen,) = [plain for plain in watch.seen.values() if plain.operator == "mm"]
+    assert ANALOGS["mm"].plan(seen.args, seen.kwargs) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "analog"),
+    [
+        ("c = np.dot(a, b)", "trnblas.gemm"),
+        ("c = a @ b.T", "trnblas.gemm"),
+        ("w, v = scipy.linalg.eigh(a)", "trnsolver.eigh"),
+        ("s = numpy.fft.rfft2(x)", "trnfft.rfft2"),
+        ("z = rng.standard_normal(4)", "trnrand.normal"),
+        ("@decorator", ""),
+        ("model.solve(x)", ""),
+        ("y = x + 1", ""),
+    ],
+)
+def test_numpys_lines_are_recognised_by_their_names(line, analog):
+    assert looks_like(line) == analog
+
+
+@pytest.mark.sim
+def test_simulating_is_never_taken_for_the_hosts_time(tmp_path):
+    path = tmp_path / "simulated.py"
+    path.write_text(
+        "import torch, trnblas, trnsci\n"
+        "with trnsci.backend('simulator'):\n"
+        "    trnblas.gemm(1.0, torch.ones(64, 64), torch.ones(64, 64))\n"
+    )
+    report = fit(path)
+    (group,) = report.groups
+    assert (group.backend, group.comparable) == ("simulator", False)
+    assert "ran on simulator" in group.verdict("trn2")
+    assert report.most is None
+    assert not [plain.op for plain in report.plain if "gemm" in plain.op]
+    assert report.in_ops + report.in_torch <= report.wall
+    written = report.to_dict()["ops"][0]
+    assert "seconds_measured" not in written
+    assert written["simulating_seconds_measured"] == group.measured
+    ops, together, _, rest = report.tables()
+    assert ops.rows[0][3] == "-"
+    assert "to simulate" in together.note
+    assert "faster" not in rest.note
+    assert "here, simulating" in report.html()
+
+
+def test_an_implementation_without_kernels_stays_on_the_host(tmp_path, monkeypatch):
+    monkeypatch.setattr("trnsci.fit.prediction", lambda *_: Prediction(0.0, 0.0, {}, programs=0))
+    path = tmp_path / "program.py"
+    path.write_text("import torch, trnblas\ntrnblas.gemm(1.0, torch.ones(4, 4), torch.ones(4, 4))\n")
+    (group,) = fit(path).groups
+    assert group.targets == {}
+    assert group.verdict("trn2").endswith("starts no kernel")
+
+
+def test_a_program_that_imports_is_told_what_imports_cost(tmp_path):
+    (tmp_path / "fit_slow_module.py").write_text("import time\ntime.sleep(0.1)\n")
+    path = tmp_path / "program.py"
+    path.write_text("import fit_slow_module\n")
+    assert dict(fit(path).places)[IMPORTS] > 0
+
+
+@pytest.mark.slow
+def test_a_program_that_compiles_is_watched_without_being_slowed(tmp_path):
+    path = tmp_path / "compiled.py"
+    path.write_text(
+        "import torch\n"
+        "double = torch.compile(lambda x: 2 * (x @ x), backend='eager')\n"
+        "for _ in range(3):\n"
+        "    double(torch.ones(8, 8))\n"
+    )
+    (product,) = [plain for plain in fit(path).plain if plain.op == "mm"]
+    assert (product.calls, product.where) == (3, "compiled.py:2")
+
+
+def test_draws_of_one_stream_are_one_row(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text("import trnrand\ng = trnrand.Generator(0)\nfor n in (9, 9, 9, 8):\n    g.uniform(n)\n")
+    assert sorted(group.calls for group in fit(path).groups) == [1, 3]
+
+
+def test_an_op_of_several_programs_pays_for_each(script, monkeypatch):
+    monkeypatch.setattr("trnsci.fit.prediction", lambda *_: Prediction(1e-3, 0.0, {}, programs=4))
+    (group,) = fit(script).groups
+    there = group.targets["trn2"]
+    assert (there.programs, there.kernel) == (12, pytest.approx(3e-3))
+    assert there.seconds("resident") == pytest.approx(3e-3 + 12 * LINKS["trn2"].dispatch)
+    assert there.seconds("fused") == pytest.approx(3e-3 + LINKS["trn2"].dispatch)
+
+
+def test_long_tables_are_cut_and_json_is_not(script):
+    from dataclasses import replace
+
+    report = replace(fit(script), groups=tuple(_group(1.0, op=f"x{i}") for i in range(ROWS + 7)))
+    rows = report.tables()[0].rows
+    assert (len(rows), rows[-1][0]) == (ROWS + 1, "and 7 more")
+    assert len(report.to_dict()["ops"]) == ROWS + 7
+
+
+def test_many_operands_are_shortened():
+    assert _group(1.0, operands="a b c d").row("trn2")[0] == "a b c d"
+    assert _group(1.0, operands="a b c d e").row("trn2")[0] == "a b c and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "op"),
+    [
+        ("cuda_samples/conjugate_gradient.py", ["--size", "300"], "trnsparse.spmm"),
+        ("science/sparse_attention.py", ["--tokens", "256"], "trnsparse.attention"),
+    ],
+)
+def test_fit_runs_the_examples(name, arguments, op, capsys):
+    report = fit(EXAMPLES / name, ["--backend", "pytorch", *arguments])
+    assert report.status == 0
+    assert capsys.readouterr().out.endswith("passed\n")
+    (group,) = report.groups
+    assert group.op == op
+    assert {"trn2", "trn3"} <= set(group.targets)
+    assert all(group.verdict(target) for target in ("trn1", "trn2", "trn3"))
+    assert {row[0] for row in report.tables()[0].rows} == {op}

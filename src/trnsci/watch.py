@@ -1,0 +1,214 @@
+"""Where a program's time goes: torch's operators timed one by one, everything else sampled by line."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trnsci import config
+from trnsci.analogs import ANALOGS
+from trnsci.ledger import WATCHES, in_op, record
+from trnsci.ops import Op
+from trnsci.specs import freeze, tensors_in
+
+PERIOD = 2e-3
+# characters of a line of source that a report shows
+SOURCE = 60
+
+_HERE = Path(__file__).resolve().parents[1]
+_OURS = (*config.LIBRARIES, "trnsci", "trnsim", "trnchem")
+
+
+@dataclass(slots=True)
+class Plain:
+    """Calls of one torch operator from one place, with the same operands where an analog wants to know them."""
+
+    operator: str
+    where: str
+    args: Any = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    calls: int = 0
+    measured: float = 0.0
+    first: float = 0.0
+    nbytes: int = 0
+
+    @property
+    def operands(self) -> str:
+        """Shapes and dtypes of the operands, for tables."""
+        return " ".join(str(spec) for spec in tensors_in(self.args))
+
+
+class Watch(TorchDispatchMode):
+    """Times torch operators that no op of the suite called. Ops switch it off inside themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: dict[Any, Plain] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # else torch imports torch._dynamo for the first call, two seconds that a program may never need
+        return False
+
+    def __enter__(self) -> Watch:
+        WATCHES.append(self)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        WATCHES.remove(self)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "torch._dynamo" in sys.modules:
+            return _uncompiled(self, func, args, kwargs)
+        return self._timed(func, args, kwargs)
+
+    def _timed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        start = time.perf_counter()
+        result = func(*args, **(kwargs or {}))
+        namespace, _, name = str(func._schema.name).partition("::")
+        if namespace in _OURS or in_op():
+            # the ledger has it
+            return result
+        made = list(tensors_in(result))
+        if any(tensor.is_cuda for tensor in made):
+            torch.cuda.synchronize()
+        measured = time.perf_counter() - start
+        if not any(tensor.is_meta for tensor in made):
+            written = sum(tensor.numel() * tensor.element_size() for tensor in made)
+            self._note(name, args, kwargs or {}, measured, written)
+        return result
+
+    def _note(self, name: str, args: Any, kwargs: dict[str, Any], measured: float, written: int) -> None:
+        where = _caller(sys._getframe())
+        if any(tensor.layout != torch.strided for tensor in tensors_in(args)):
+            name = f"{name} (sparse)"
+        if name in ANALOGS:
+            args, kwargs = freeze(args), {key: freeze(value) for key, value in kwargs.items()}
+            key = (name, where, str(args))
+        else:
+            args, kwargs, key = (), {}, (name, where, "")
+        plain = self.seen.setdefault(key, Plain(name, where, args, kwargs, first=measured))
+        plain.calls += 1
+        plain.measured += measured
+        plain.nbytes += written + sum(spec.nbytes for spec in tensors_in(args))
+
+
+# a program that compiles must not compile what watches it
+_uncompiled = torch._disable_dynamo(Watch._timed, recursive=True)  # type: ignore[attr-defined]
+
+
+@cache
+def _package(filename: str) -> str:
+    """Whose file it is: a package's name, ``python`` for the standard library, nothing for the program's own."""
+    if filename.startswith("<frozen importlib"):
+        return "import"
+    if filename.startswith("<"):
+        return "python"
+    path = Path(filename).resolve()
+    if path.is_relative_to(_HERE) and path.relative_to(_HERE).parts[0] in _OURS:
+        return path.relative_to(_HERE).parts[0]
+    for kind in ("purelib", "platlib", "stdlib"):
+        root = Path(sysconfig.get_path(kind)).resolve()
+        if path.is_relative_to(root):
+            return "python" if kind == "stdlib" else path.relative_to(root).parts[0].removesuffix(".py")
+    return ""
+
+
+def _at(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _caller(frame: FrameType | None) -> str:
+    """The program's line a call came from, or the library of ours that made it."""
+    while frame is not None:
+        package = _package(frame.f_code.co_filename)
+        if package in _OURS and frame.f_code.co_filename != __file__:
+            return f"inside {package}"
+        if not package:
+            return _at(frame)
+        frame = frame.f_back
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the program, and the package it had called: nothing for its own code and for C called directly."""
+
+    where: str
+    source: str = ""
+    package: str = ""
+
+
+IMPORTS, WATCHING = Place("imports"), Place("making this report")
+# the frames that tell whether a moment is measured already, or is this report's own work
+_MEASURED = {Op._run.__code__, Watch._timed.__code__}
+_WATCHING = {Op.step.__code__, record.__code__, Watch._note.__code__}
+
+
+class Sampler:
+    """Looks every few milliseconds where the thread that made it is, and credits the time since the last look."""
+
+    def __init__(self) -> None:
+        self.places: dict[Place, float] = defaultdict(float)
+        self._thread = threading.Thread(target=self._run, name="trnsci fit", daemon=True)
+        self._watched = threading.get_ident()
+        self._stop = threading.Event()
+
+    def __enter__(self) -> Sampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = time.perf_counter()
+        while not self._stop.wait(PERIOD):
+            place = _place(sys._current_frames().get(self._watched))
+            now = time.perf_counter()
+            if place is not None:
+                self.places[place] += now - last
+            last = now
+
+
+def _statement(line: str) -> str:
+    text = line.partition("  #")[0].strip()
+    return text if len(text) <= SOURCE else f"{text[: SOURCE - 3]}..."
+
+
+def _place(frame: FrameType | None) -> Place | None:
+    """Where a moment belongs, or ``None`` when it is measured already or outside the program."""
+    called = ours = ""
+    found: Place | None = None
+    while frame is not None:
+        code = frame.f_code
+        if code in _WATCHING:
+            return WATCHING
+        if code in _MEASURED:
+            return None
+        package = _package(code.co_filename)
+        if package == "import":
+            return IMPORTS
+        if package in _OURS and found is None:
+            ours = ours or package
+        elif not package and found is None:
+            source = linecache.getline(code.co_filename, frame.f_lineno)
+            found = Place(f"inside {ours}") if ours else Place(_at(frame), _statement(source), called)
+        called = package
+        frame = frame.f_back
+    return found

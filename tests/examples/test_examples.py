@@ -1,0 +1,116 @@
+"""Every program under examples/cuda_samples and examples/science runs, on PyTorch and on the simulator.
+
+What it prints is what docs/examples.md shows: digits of errors aside, which differ between machines and backends.
+"""
+
+import contextlib
+import importlib
+import io
+import re
+import runpy
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = sorted(path for folder in ("cuda_samples", "science") for path in (ROOT / "examples" / folder).glob("*.py"))
+NAMES = [path.relative_to(ROOT).as_posix() for path in PROGRAMS]
+DOCS = (ROOT / "docs" / "examples.md").read_text()
+SCIENTIFIC = re.compile(r"\d\.\de[+-]\d\d")
+
+# what each program rests on, to be made wrong: a function, or a method of a class
+FOUNDATIONS = {
+    "examples/cuda_samples/batch_cublas.py": "trnblas.gemm",
+    "examples/cuda_samples/conjugate_gradient.py": "trnsparse.CSRMatrix.__matmul__",
+    "examples/cuda_samples/cusolver_syevd.py": "trnsolver.eigh",
+    "examples/cuda_samples/cutensor_contraction.py": "trntensor.einsum",
+    "examples/cuda_samples/mc_estimate_pi.py": "trnrand.Generator.uniform",
+    "examples/cuda_samples/simple_cufft_2d_r2c.py": "trnfft.rfft2",
+    "examples/science/hartree_fock.py": "trnsolver.eigh_generalized",
+    "examples/science/navier_stokes.py": "trnfft.rfft2",
+    "examples/science/option_pricing.py": "trnrand.Generator.normal",
+    "examples/science/pagerank.py": "trnsparse.spmv",
+    "examples/science/sparse_attention.py": "trnsparse.attention",
+}
+
+
+def run(name, *arguments):
+    """Run a program as ``python NAME ARGUMENTS`` would; return its exit status and what it printed."""
+    printed, argv = io.StringIO(), sys.argv
+    sys.argv = [name, *arguments]
+    try:
+        with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as stopped:
+            runpy.run_path(str(ROOT / name), run_name="__main__")
+    finally:
+        sys.argv = argv
+    return stopped.value.code, printed.getvalue()
+
+
+def shown(name):
+    """The output the docs show below ``$ python NAME``."""
+    found = re.search(rf"^```text\n\$ python {re.escape(name)}\n(.*?)^```$", DOCS, re.M | re.S)
+    assert found, f"docs/examples.md does not show what {name} prints"
+    return found[1]
+
+
+def stable(text):
+    return SCIENTIFIC.sub("#", text)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_passes_and_prints_what_the_docs_show(name, backend):
+    status, printed = run(name, "--backend", backend)
+    assert status == 0, printed
+    assert stable(printed) == stable(shown(name))
+
+
+def wrong(function):
+    """The function with its first floating-point result four percent too large."""
+
+    def off(value):
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+            return 1.04 * value
+        if isinstance(value, tuple):
+            return type(value)(*map(off, value)) if hasattr(value, "_fields") else tuple(map(off, value))
+        return value
+
+    return lambda *args, **kwargs: off(function(*args, **kwargs))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_notices_a_wrong_answer(name, monkeypatch):
+    library, *path = FOUNDATIONS[name].split(".")
+    owner = importlib.import_module(library)
+    for part in path[:-1]:
+        owner = getattr(owner, part)
+    monkeypatch.setattr(owner, path[-1], wrong(getattr(owner, path[-1])))
+    try:
+        status, printed = run(name, "--backend", "pytorch")
+    except ArithmeticError:
+        # an iteration that never converges has noticed as well
+        return
+    assert status == 1
+    assert printed.endswith("FAILED\n")
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=NAMES)
+def test_the_docs_quote_the_program(path):
+    """Every function the page shows is in the program to the letter."""
+    section = DOCS.partition(f"`{path.relative_to(ROOT).as_posix()}`")[2].partition("\n## ")[0].partition("\n### ")[0]
+    quoted = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
+    assert quoted
+    source = path.read_text()
+    for block in quoted:
+        for function in re.split(r"\n\n\n", block.strip()):
+            assert function in source or textwrap.indent(function, "    ") in source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_readme_lists_the_program(name):
+    readme = (ROOT / "examples" / "README.md").read_text()
+    assert f"python {name}" in readme
