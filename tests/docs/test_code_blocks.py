@@ -5,6 +5,8 @@
 - ``console``: lines after ``$`` are commands. Ours run and must print what the page shows; ``make`` needs the target,
   ``pip install`` the extra.
 - ``text`` and ``mermaid`` are pictures. Any other language is refused.
+
+Posts of the blog quote the tree and are held to it by ``docs.blogcheck``.
 """
 
 import contextlib
@@ -27,7 +29,8 @@ import trnsci
 import trnsim
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "posts")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S)
 OURS = ("trnsci", "trnsim", "python")
 DOCTEST_FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -1,8 +1,12 @@
 """Pages that repeat facts from the code repeat them correctly, and every page can be found."""
 
+import importlib
 import inspect
 import re
 from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
 
 from trnsci import config
 from trnsci import errors as suite_errors
@@ -15,7 +19,8 @@ DOCS = ROOT / "docs"
 def test_the_navigation_lists_every_page_once():
     nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
     listed = re.findall(r": (\S+\.md)$", nav, re.M)
-    pages = [path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md")]
+    # the blog lists its own posts
+    pages = [path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md") if path.parent.name != "posts"]
     assert sorted(listed) == sorted(pages)
 
 
@@ -47,3 +52,86 @@ def test_relative_links_of_the_readme_and_its_neighbours_lead_somewhere():
     for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", (ROOT / page).read_text()):
             assert "://" in link or (ROOT / link).exists(), f"{page}: {link} does not exist"
+
+
+def test_the_readme_fits_a_screen_and_shows_every_package():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 64
+    for path in (ROOT / "src").glob("*/__init__.py"):
+        assert f"`{path.parent.name}`" in text, f"README.md: say what {path.parent.name} is"
+
+
+def test_the_readme_counts_the_calibration_as_the_table_does():
+    table = (DOCS / "concepts" / "timing.md").read_text()
+    errors = [float(error) for error in re.findall(r"^\| trn\d \|.*\| ([+-][\d.]+)% \|", table, re.M)]
+    counted = f"{sum(abs(error) <= 10 for error in errors)} of {len(errors)}"
+    for page in ("README.md", "docs/blog/posts/2026-11-15-predicted-with-its-error.md"):
+        assert counted in " ".join((ROOT / page).read_text().split()), f"{page}: within 10 % are {counted}"
+
+
+def test_the_numerics_page_has_a_bound_for_every_kernel():
+    page = (DOCS / "concepts" / "numerics.md").read_text()
+    stems = [path.stem.split(".") for path in sorted(ROOT.glob("benchmarks/baselines/*.json"))]
+    missing = [
+        f"{library}/{stem}.md"
+        for library, stem in stems
+        if (DOCS / library / f"{stem}.md").exists() and f"](../{library}/{stem}.md)" not in page
+    ]
+    assert missing == [], "docs/concepts/numerics.md: say how far these may be off"
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "assets").glob("*.svg")), ids=lambda path: path.stem)
+def test_a_picture_is_small_named_and_used(path):
+    assert path.stat().st_size < 64 * 1024
+    title = ElementTree.parse(path).getroot().find("{http://www.w3.org/2000/svg}title").text
+    drawn = path.read_text()
+    assert "µs" not in drawn or "predicted" in title
+    words = [
+        alt
+        for page in DOCS.glob("**/*.md")
+        for alt, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text())
+        if target.endswith(f"assets/{path.name}")
+    ]
+    assert words, f"no page shows {path.name}"
+    assert all(len(alt) > 20 for alt in words), f"{path.name}: say in words what it shows"
+
+
+LIBRARIES = ("trnsci", "trnsim", "trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_reference_has_every_public_name_and_no_other(library):
+    listed = set(re.findall(r"^::: (\S+)", (DOCS / "reference" / f"{library}.md").read_text(), re.M))
+    package = importlib.import_module(library)
+    missing = []
+    for name in package.__all__:
+        value = getattr(package, name)
+        home = getattr(value, "__module__", None)
+        # modules have pages of their own, constants and type aliases no docstring, errors a page for all
+        if home is None or inspect.ismodule(value) or not home.startswith("trn"):
+            continue
+        if isinstance(value, type) and issubclass(value, machine_errors.TrnError):
+            continue
+        # what every library takes over from the runtime is described there
+        if library != "trnsci" and home.startswith("trnsci."):
+            continue
+        # an alias is described under its first name
+        first = getattr(value, "__name__", name)
+        if not listed & {f"{library}.{first}", f"{home}.{first}", home}:
+            missing.append(f"{home}.{first}")
+    assert missing == [], f"docs/reference/{library}.md: add ::: lines"
+    assert [name for name in sorted(listed) if not _exists(name)] == []
+
+
+def _exists(dotted):
+    """Whether a dotted name leads somewhere, modules first: ``trnfft.plan`` is both."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        for part in parts[cut:]:
+            value = getattr(value, part, None)
+        return value is not None
+    return False

@@ -1,0 +1,1 @@
+"""The author brief of the blog, enforced: ``python -m docs.blogcheck [POST ...]``."""

@@ -1,0 +1,326 @@
+"""Draw the pictures of the docs from real runs: ``python -m tools.pictures [NAME ...]``.
+
+Times are predicted, so a picture is the same wherever it is drawn. Run it after a change of a kernel or of the time
+model, and look at what changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable, Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import trnfft
+import trnsim
+from benchmarks.registry import load
+from trnsim.targets import TARGETS
+from trnsim.timing.report import Report
+from trnsparse import causal, documents, sink, window
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "assets"
+INK, GREY, RULE = "#1f2430", "#5b6270", "#d7dae0"
+COLOURS = {
+    "tensor": "#3366cc",
+    "vector": "#e0842a",
+    "scalar": "#2f9e6e",
+    "gpsimd": "#8e5bb5",
+    "loads": "#6b7f99",
+    "stores": "#a9b4c4",
+}
+NAMES = {
+    "tensor": "Tensor",
+    "vector": "Vector",
+    "scalar": "Scalar",
+    "gpsimd": "GpSimd",
+    "loads": "Loads",
+    "stores": "Stores",
+}
+
+
+class Svg:
+    """A picture under construction: a white card, because pages are light or dark."""
+
+    def __init__(self, width: int, height: int, title: str) -> None:
+        self.parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'font-family="system-ui, sans-serif" font-size="13" role="img"><title>{escape(title)}</title>',
+            f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
+        ]
+
+    def rect(self, x: float, y: float, w: float, h: float, fill: str) -> None:
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(w, 0.3):.1f}" height="{h:.1f}" fill="{fill}"/>')
+
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, stroke: str = RULE, width: float = 1, dash: str = ""
+    ) -> None:
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+        self.parts.append(f'<line {ends} stroke="{stroke}" stroke-width="{width}"{dashed}/>')
+
+    def path(self, points: list[tuple[float, float]], stroke: str) -> None:
+        steps = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{steps}" fill="none" stroke="{stroke}" stroke-width="1.2"/>')
+
+    def dot(self, x: float, y: float, fill: str, radius: float = 4) -> None:
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}"/>')
+
+    def text(self, x: float, y: float, words: str, *, fill: str = INK, anchor: str = "start", size: int = 13) -> None:
+        place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+        self.parts.append(f'<text {place} fill="{fill}">{escape(words)}</text>')
+
+    def __str__(self) -> str:
+        return "\n".join([*self.parts, "</svg>"]) + "\n"
+
+
+PICTURES: dict[str, Callable[[], Svg]] = {}
+
+
+def picture(draw: Callable[[], Svg]) -> Callable[[], Svg]:
+    """Register a picture under its function's name."""
+    PICTURES[draw.__name__.replace("_", "-")] = draw
+    return draw
+
+
+def _profile(kernel: Any, target: str, *shapes: tuple[int, ...], **options: Any) -> Report:
+    arrays = [torch.empty(shape, device="meta") for shape in shapes]
+    report: Report = trnsim.profile(kernel, target=target, numerics=False)(*arrays, **options)[1]
+    return report
+
+
+def _bars(report: Report, scale: float) -> Iterator[tuple[str, float, float]]:
+    """Bars as (track, start, end) in pixels; neighbours closer than half a pixel are one."""
+    ends: dict[str, tuple[float, float]] = {}
+    for bar in sorted(report.timeline(), key=lambda bar: bar.start_s):
+        if bar.track not in NAMES:
+            continue
+        start, end = bar.start_s * scale, bar.end_s * scale
+        if bar.track in ends and start - ends[bar.track][1] < 0.5:
+            ends[bar.track] = (ends[bar.track][0], max(end, ends[bar.track][1]))
+        else:
+            if bar.track in ends:
+                yield bar.track, *ends[bar.track]
+            ends[bar.track] = (start, end)
+    for track, (start, end) in ends.items():
+        yield track, start, end
+
+
+def _timeline(
+    svg: Svg, report: Report, top: float, span_s: float, heading: str, *, left: int = 70, right: int = 30
+) -> None:
+    """Engines of one kernel from ``top`` down, ``span_s`` seconds wide."""
+    width = 760 - left - right
+    shown = [track for track in NAMES if track in {bar.track for bar in report.timeline()}]
+    svg.text(left, top, heading)
+    begin = min(bar.start_s for bar in report.timeline())
+    for row, track in enumerate(shown):
+        y = top + 12 + 20 * row
+        svg.text(left - 8, y + 12, NAMES[track], fill=GREY, anchor="end", size=12)
+        svg.rect(left, y, width, 15, "#f3f4f7")
+    scale = width / span_s
+    for track, start, end in _bars(report, scale):
+        x = left + start - begin * scale
+        if x < left + width:
+            svg.rect(x, top + 12 + 20 * shown.index(track), min(end - start, left + width - x), 15, COLOURS[track])
+    foot = top + 12 + 20 * len(shown) + 4
+    step = _step(span_s * 1e6)
+    for tick in range(int(span_s * 1e6 / step) + 1):
+        x = left + tick * step * 1e-6 * scale
+        svg.line(x, foot - 4, x, foot)
+        svg.text(x, foot + 13, f"{tick * step:g} µs", fill=GREY, anchor="middle", size=11)
+
+
+def _step(span: float) -> float:
+    """A round distance between ticks, at most eight of them."""
+    rough = span / 8
+    power = 10 ** math.floor(math.log10(rough))
+    return next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+
+
+@picture
+def timeline_gemm() -> Svg:
+    """Engines of a matrix product."""
+    from trnblas.kernels.gemm import gemm
+
+    report = _profile(gemm, "trn2", (1, 1024, 512), (1, 1024, 1024))
+    svg = Svg(760, 185, "Engines of a matrix product over time, predicted for trn2")
+    heading = f"512 × 1024 × 1024 fp32 on trn2: predicted {report.active_s * 1e6:.0f} µs without launch"
+    _timeline(svg, report, 24, report.active_s, heading)
+    return svg
+
+
+@picture
+def timeline_mp2() -> Svg:
+    """Two formulations of one energy, on one scale."""
+    bench = load("trnblas.mp2")
+    before = next(k for k in bench.kernels if "before" in k.name).kernel
+    after = next(k for k in bench.kernels if "all pairs" in k.name).kernel
+    v, p, q = 448, 112, 45
+    divided = _profile(before, "trn1", (v, 2 * v), (p, 1), (p, 2), (p, v // p), (p, v))
+    summed = _profile(after, "trn1", (v, 2 * v), (v, q), (q, v), (q, 1), (q, 2), symmetric=False, first=0)
+    svg = Svg(760, 355, "Engines of two MP2 kernels over time, predicted for trn1")
+    span = max(divided.active_s, summed.active_s)
+    for top, report, how in ((24, divided, "every element divided"), (198, summed, "exponentials, a matrix product")):
+        _timeline(svg, report, top, span, f"Two pairs, {how}: predicted {report.active_s * 1e6:.0f} µs on trn1")
+    return svg
+
+
+ROOFED = (
+    ("trnblas.gemm", "2048x2048x2048", "gemm 2048³, bf16"),
+    ("trnsparse.attention", "everything", "attention, 4096 positions, bf16"),
+    ("trnblas.gemm", "4096x8192", "gemm 4096 × 8192 × 8192"),
+    ("trnsparse.bsr_spmm", "25% x 512 float32", "BSR, 25 % of blocks, × 512"),
+    ("trnfft.transform", "c2c 1024, batch 1024", "fft, 1024 rows of 1024"),
+    ("trntensor.ao_to_mo_transform", "512 basis", "AO to MO, 512 basis functions"),
+    ("trnfft.transform", "c2c 2**20", "fft, one row of 2²⁰"),
+    ("trnsolver.cholesky", "1x1024", "Cholesky, 1024 rows"),
+    ("trnblas.gemm", "200x300x77", "gemm 200 × 300 × 77"),
+)
+
+
+@picture
+def roofline() -> Svg:
+    """Kernels of the suite under the roofs of one trn2 core."""
+    target = TARGETS["trn2"]
+    bandwidth = target.timing.dma_rate * target.timing.dma_engines * 1e9
+    peak = target.clock_ghz["tensor"] * 1e9 * 2 * 128 * 128
+    svg = Svg(760, 500, "Arithmetic of the Tensor Engine over intensity, predicted for one trn2 core")
+    left, right, top, foot = 30, 730, 24, 330
+
+    def x_of(intensity: float) -> float:
+        return left + (math.log10(intensity) - 0.5) / 3.5 * (right - left)
+
+    def y_of(rate: float) -> float:
+        return foot - (math.log10(rate) - 11.5) / 2.7 * (foot - top)
+
+    for decade in (1, 2, 3, 4):
+        svg.line(x_of(10.0**decade), top, x_of(10.0**decade), foot)
+        svg.text(x_of(10.0**decade), foot + 16, f"{10**decade}", fill=GREY, anchor="middle", size=11)
+    for decade, name in ((12, "1 TFLOPS"), (13, "10 TFLOPS"), (14, "100 TFLOPS")):
+        svg.line(left, y_of(10.0**decade), right, y_of(10.0**decade))
+        svg.text(left + 4, y_of(10.0**decade) - 4, name, fill=GREY, size=11)
+    svg.text((left + right) / 2, foot + 36, "operations per byte of HBM traffic", fill=GREY, anchor="middle")
+    svg.line(x_of(10**0.5), y_of(10**0.5 * bandwidth), x_of(peak / bandwidth), y_of(peak), INK, 1.5)
+    for name, height in (("bf16 peak", peak), ("fp32 peak", peak / 4)):
+        svg.line(x_of(height / bandwidth), y_of(height), right, y_of(height), INK, 1.5)
+        svg.text(right - 4, y_of(height) - 5, name, anchor="end", size=12)
+    for number, (op, part, label) in enumerate(ROOFED):
+        kernel = next(k for k in load(op).kernels if part in k.name)
+        report = trnsim.profile(kernel.kernel, target="trn2", numerics=False)(*kernel.inputs(), **kernel.options)[1]
+        row = (left + 250 * (number // 3), foot + 72 + 22 * (number % 3))
+        for x, y in ((x_of(report.intensity), y_of(report.flops_per_s)), (row[0] + 8, row[1] - 4)):
+            svg.dot(x, y, COLOURS["tensor"], 8)
+            svg.text(x, y + 4, str(number + 1), fill="#ffffff", anchor="middle", size=11)
+        svg.text(row[0] + 22, row[1], label, size=12)
+    svg.text(
+        left,
+        488,
+        "Predicted, launch not included; fp32 unless said. Bandwidth is that of the DMA engines.",
+        fill=GREY,
+        size=11,
+    )
+    return svg
+
+
+@picture
+def calibration() -> Svg:
+    """Errors of the time model, row by row, as the table in concepts/timing.md has them."""
+    rows = re.findall(
+        r"^\| (trn\d) \| (.*?) \| \S+ \| .*? \| .*? \| ([+-][\d.]+)% \|",
+        (ROOT / "docs/concepts/timing.md").read_text(),
+        re.M,
+    )
+    errors = sorted((float(error), "*" in name) for _, name, error in rows)
+    svg = Svg(760, 230, "Error of predicted against measured times")
+    left, right, middle = 60, 730, 105
+    for level in (-20, -10, 0, 10, 20):
+        svg.line(left, middle - level * 3.8, right, middle - level * 3.8, GREY if level == 0 else RULE)
+        svg.text(
+            left - 8, middle - level * 3.8 + 4, f"{level:+d} %" if level else "0", fill=GREY, anchor="end", size=11
+        )
+    gap = (right - left) / len(errors)
+    for i, (error, held_out) in enumerate(errors):
+        height = abs(error) * 3.8
+        colour = COLOURS["tensor"] if held_out else "#a9c0ea"
+        svg.rect(left + i * gap + 2, middle - (height if error > 0 else 0), gap - 4, max(height, 0.8), colour)
+    svg.rect(left, 205, 12, 12, COLOURS["tensor"])
+    svg.text(left + 18, 216, "had no part in choosing constants or rules", size=12)
+    svg.rect(left + 290, 205, 12, 12, "#a9c0ea")
+    svg.text(left + 308, 216, "had one", size=12)
+    svg.text(right, 216, f"{len(errors)} published kernels, predicted over measured", fill=GREY, anchor="end", size=12)
+    return svg
+
+
+@picture
+def masks() -> Svg:
+    """Blocks of 128 × 128 that masks of 2048 positions keep."""
+    ids = torch.repeat_interleave(torch.arange(4), torch.tensor([300, 700, 650, 398]))
+    shown = [
+        ("causal()", causal()),
+        ("window(256)", window(256)),
+        ("causal() & window(256) | sink(4)", causal() & window(256) | sink(4)),
+        ("documents(ids) & causal()", documents(ids) & causal()),
+    ]
+    svg = Svg(760, 245, "Blocks that four attention masks keep")
+    for k, (name, mask) in enumerate(shown):
+        bound = mask.bind(2048)
+        (pattern,) = bound.patterns
+        left, top, cell = 18 + k * 185, 34, 10
+        svg.rect(left, top, 16 * cell, 16 * cell, "#f3f4f7")
+        rows = torch.repeat_interleave(torch.arange(16), pattern.indptr.diff())
+        for row, column, slot in zip(rows.tolist(), pattern.indices.tolist(), pattern.slots.tolist(), strict=True):
+            colour = "#a9c0ea" if slot >= 0 else COLOURS["tensor"]
+            svg.rect(left + column * cell + 0.5, top + row * cell + 0.5, cell - 1, cell - 1, colour)
+        svg.text(left, top - 12, name, size=11)
+        svg.text(left, top + 178, f"{pattern.indices.numel()} of 256 blocks", fill=GREY, size=12)
+    svg.rect(18, 226, 11, 11, COLOURS["tensor"])
+    svg.text(34, 236, "full: no mask is applied", size=11)
+    svg.rect(203, 226, 11, 11, "#a9c0ea")
+    svg.text(219, 236, "partial: its inside is added to the scores", size=11)
+    return svg
+
+
+@picture
+def spectra() -> Svg:
+    """Two tones, one 10⁹ times weaker, at four precisions."""
+    n = 1024
+    t = torch.arange(n, dtype=torch.float64)
+    shape = torch.signal.windows.blackman(n, sym=False, dtype=torch.float64) ** 2
+    signal = shape * (torch.cos(2 * torch.pi * 100.3 * t / n) + 1e-9 * torch.cos(2 * torch.pi * 300.6 * t / n))
+    svg = Svg(760, 300, "Spectrum of two tones at three precisions")
+    left, right, top, foot = 60, 730, 20, 250
+    y_of = lambda level: top - level / 320 * (foot - top)  # noqa: E731
+    for level in (0, -80, -160, -240, -320):
+        svg.line(left, y_of(level), right, y_of(level))
+        svg.text(left - 8, y_of(level) + 4, f"{level} dB", fill=GREY, anchor="end", size=11)
+    for k, (precision, colour) in enumerate(
+        (("fast", COLOURS["vector"]), ("fp32", COLOURS["scalar"]), ("fp64", COLOURS["tensor"]))
+    ):
+        found = trnfft.rfft(signal, precision=precision).abs()
+        decibels = 20 * torch.log10(found / found.max() + 1e-16).numpy()
+        points = [(left + i / 512 * (right - left), y_of(float(decibels[i]))) for i in range(513)]
+        svg.path(points, colour)
+        svg.rect(left + 210 * k, 272, 12, 12, colour)
+        svg.text(left + 18 + 210 * k, 283, f'precision="{precision}"', size=12)
+    return svg
+
+
+def main() -> None:
+    """Draw the pictures named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="*", help=", ".join(PICTURES))
+    FOLDER.mkdir(exist_ok=True)
+    for name in parser.parse_args().name or PICTURES:
+        path = FOLDER / f"{name}.svg"
+        path.write_text(str(PICTURES[name]()))
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1024:.0f} KiB")
+
+
+if __name__ == "__main__":
+    main()
