@@ -31,7 +31,7 @@ def predict(bench: Bench) -> Iterator[Predicted]:
     """Follow every kernel of a benchmark through the time model, without its arithmetic."""
     for kernel in bench.kernels:
         for target in kernel.targets:
-            run = trnsim.profile(kernel.kernel, target=target, numerics=False)
+            run = trnsim.profile(kernel.kernel, target=target, numerics=False, ranks=kernel.ranks)
             _, report = run(*kernel.inputs(), **kernel.options)
             binding = max(report.engines, key=lambda queue: report.engines[queue].busy_s)
             yield Predicted(
@@ -40,7 +40,7 @@ def predict(bench: Bench) -> Iterator[Predicted]:
                 cycles=round(report.total_s * TARGETS[target].clock_ghz["tensor"] * 1e9),
                 seconds=report.total_s,
                 binding=binding,
-                busy=report.engines[binding].busy_s / report.total_s,
+                busy=report.engines[binding].busy_s / (kernel.ranks or 1) / report.total_s,
                 hbm_bytes=report.hbm_read_bytes + report.hbm_written_bytes,
             )
 

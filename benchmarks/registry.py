@@ -63,6 +63,7 @@ class Kernel:
         inputs: Makes its arrays. Only shapes and dtypes matter: the prediction runs without numerics.
         options: Compile-time keyword arguments.
         targets: Which generations to predict for.
+        ranks: How many run it together, each with these inputs; times are of the slowest, bytes of all.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Kernel:
     inputs: Callable[[], tuple[Any, ...]]
     options: Mapping[str, Any] = field(default_factory=dict)
     targets: tuple[str, ...] = TARGETS
+    ranks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

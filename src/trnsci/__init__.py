@@ -6,10 +6,11 @@
 | `plan`, `explain`, `plans`, `clear_plans` | what a call would do, which backends take it, what is cached |
 | `ledger` | record what ran, why, what moved, how long it took |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
+| `rosetta` | what takes the place of a CUDA library's symbol |
 | `Op`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
 
-from trnsci import check
+from trnsci import check, rosetta
 from trnsci.arrays import array_function, merge_complex, split_complex
 from trnsci.backends import backend, get_backend, library_functions, set_backend
 from trnsci.config import BackendName, TargetName
@@ -22,6 +23,7 @@ from trnsci.errors import (
     NotConverged,
     NotPositiveDefinite,
     NumericalError,
+    RankFailed,
     Singular,
     TrnError,
     UnsupportedError,
@@ -52,6 +54,7 @@ __all__ = [
     "NumericalError",
     "Op",
     "Plan",
+    "RankFailed",
     "Singular",
     "Step",
     "TargetName",
@@ -71,6 +74,7 @@ __all__ = [
     "merge_complex",
     "plan",
     "plans",
+    "rosetta",
     "set_backend",
     "split_complex",
     "to_device",

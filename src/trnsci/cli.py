@@ -1,4 +1,4 @@
-"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``bench``."""
+"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``rosetta``, ``bench``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 import trnsci
-from trnsci import config, show
+from trnsci import config, launch, show
 from trnsci.errors import ArgumentError, TrnError
+from trnsci.rosetta import LIBRARIES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,17 +64,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("--json", action="store_true", help="print JSON")
 
-    demo = _command(commands, "demo", _demo, "plan and run a calculation on PyTorch and on the simulator")
+    demo = _command(commands, "demo", _demo, "a calculation on PyTorch and the simulator, and what Trainium would do")
+    demo.add_argument("name", metavar="NAME", nargs="?", default="water", help="water (default) or speech")
+    demo.add_argument("--html", metavar="FILE", type=Path, help="where the page goes (default: the cache folder)")
     demo.add_argument("--json", action="store_true", help="print JSON")
 
-    # listed here for the help; its arguments are those of benchmarks.run and never reach this parser
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
     fit.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
     fit.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
     fit.add_argument("script", metavar="SCRIPT.py", help="the program")
     fit.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+
+    rosetta = _command(commands, "rosetta", _rosetta, "what takes the place of a CUDA library's symbol")
+    rosetta.add_argument("symbol", metavar="SYMBOL", nargs="?", help="a name or a part of one, e.g. cublasSgemm, potrf")
+    rosetta.add_argument("--library", choices=tuple(LIBRARIES), help="of this library alone; without SYMBOL, all of it")
+    rosetta.add_argument("--coverage", action="store_true", help="how much is covered, and what is not, with reasons")
+    rosetta.add_argument("--json", action="store_true", help="print JSON")
+
+    launched = _command(commands, "launch", _launch, "start a program on several ranks of this machine (torchrun)")
+    launch.arguments(launched)
+
+    # listed here for the help; its arguments are those of benchmarks.run and never reach this parser
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
     return parser
+
+
+def _launch(args: argparse.Namespace) -> int:
+    return launch.run(args)
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -219,7 +236,7 @@ def _arguments(
 def _demo(args: argparse.Namespace) -> int:
     from trnsci.demo import demo
 
-    return demo(as_json=args.json)
+    return demo(args.name, html=args.html, as_json=args.json)
 
 
 def _fit(args: argparse.Namespace) -> int:
@@ -240,6 +257,21 @@ def _fit(args: argparse.Namespace) -> int:
     if report.error:
         progress(f"{args.script} {report.error}")
     return report.status
+
+
+def _rosetta(args: argparse.Namespace) -> int:
+    from trnsci.rosetta_report import answer
+
+    found, parts = answer(args.symbol, args.library, args.coverage)
+    if args.json:
+        show.as_json(found)
+        return 0
+    for part in parts:
+        if isinstance(part, str):
+            print(part)
+        else:
+            show.tables(part)
+    return 0
 
 
 def _bench(arguments: Sequence[str]) -> int:

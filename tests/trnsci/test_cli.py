@@ -124,27 +124,6 @@ def test_explain_says_no_in_one_sentence(capsys, arguments, sentence):
     assert "Traceback" not in err
 
 
-@pytest.mark.sim
-def test_demo_holds_both_backends_to_their_bound(capsys):
-    status, out, _ = run(capsys, "demo", "--json")
-    facts = json.loads(out)
-    assert status == 0
-    assert facts["within"] is True
-    assert [outcome["backend"] for outcome in facts["outcomes"]] == ["pytorch", "simulator"]
-    assert all(0 < outcome["worst"] <= 1 for outcome in facts["outcomes"])
-
-
-@pytest.mark.sim
-def test_demo_fails_when_a_result_leaves_its_bound(capsys, monkeypatch):
-    import trnblas
-
-    monkeypatch.setattr(trnblas, "gemm", lambda alpha, a, b: (a @ b) * 1.01)
-    monkeypatch.setattr(trnsci, "plan", lambda *args: "plan")
-    status, out, _ = run(capsys, "demo")
-    assert status == 1
-    assert "Not both are within the error bound" in out
-
-
 def test_bench_outside_a_checkout_says_where_benchmarks_are(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(cli, "__file__", str(tmp_path / "lib" / "trnsci" / "cli.py"))
     status, _, err = run(capsys, "bench")

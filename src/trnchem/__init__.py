@@ -1,0 +1,32 @@
+"""trnchem: density-fitted MP2 on real molecules, composed from the libraries of the suite.
+
+| name | what it is |
+|---|---|
+| `dfmp2` | the correlation energy of a PySCF mean field, an xyz file or a built-in molecule |
+| `plan`, `MP2Plan` | what that will do, what each stage needs, and whether it fits |
+| `MP2Result`, `PairEnergies`, `Metric`, `Screen` | what was found, and how |
+| `Progress` | what a progress callback is told |
+| `mean_field`, `read_xyz`, `GEOMETRIES` | molecules |
+"""
+
+from trnchem.budget import MP2Plan, Stage
+from trnchem.dfmp2 import dfmp2, plan
+from trnchem.metric import Metric
+from trnchem.molecules import GEOMETRIES, mean_field, read_xyz
+from trnchem.result import MP2Result, PairEnergies, Progress
+from trnchem.screening import Screen
+
+__all__ = [
+    "GEOMETRIES",
+    "MP2Plan",
+    "MP2Result",
+    "Metric",
+    "PairEnergies",
+    "Progress",
+    "Screen",
+    "Stage",
+    "dfmp2",
+    "mean_field",
+    "plan",
+    "read_xyz",
+]

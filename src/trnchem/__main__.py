@@ -1,0 +1,7 @@
+"""``python -m trnchem``."""
+
+import sys
+
+from trnchem.cli import main
+
+sys.exit(main())

@@ -1,0 +1,256 @@
+"""What a calculation will do and need, decided before it starts: stages, blocks, bytes and a verdict for each."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from trnsci import ArgumentError, CapacityError
+from trnsci.plans import quantity
+from trnsci.precision import Precision
+from trnsci.show import Table, plain
+
+Method = Literal["pairs", "laplace", "stochastic"]
+Place = Literal["host memory", "device memory", "disk"]
+
+# Auxiliary functions in a slab, unless the budget asks for fewer: enough for the products to run at full speed.
+SLAB = 64
+# Elements of (ia|jb) held at once: a pair of large molecules, several pairs of small ones.
+BLOCK = 1 << 16
+# What code, BLAS, HDF5 and PySCF's integrals take for themselves when first used, and what each further thread adds:
+# measured, with room to spare. tests/trnchem/test_budget.py measures again.
+OVERHEAD = 28 << 20
+THREAD_OVERHEAD = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Numbers of orbitals and functions, and bytes of an element."""
+
+    nao: int
+    nocc: int
+    nvir: int
+    naux: int
+    widest: int
+    itemsize: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage: what runs, how much arithmetic it is, the bytes it holds, and whether they fit."""
+
+    name: str
+    runs: str
+    flops: int
+    nbytes: int
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MP2Plan:
+    """What `dfmp2` will do.
+
+    Attributes:
+        method: ``pairs``, ``laplace`` or ``stochastic``.
+        precision: of the products.
+        sizes: orbitals and auxiliary functions.
+        place: where B is kept.
+        slab: auxiliary functions transformed at once.
+        rows: occupied orbitals read at once when B is on disk.
+        width: pairs whose integrals exist at once.
+        fused: the energy is one call of ``trntensor.mp2_energy``.
+        memory: the budget in bytes.
+        stages: with a verdict each.
+        why: where the products run, and why.
+    """
+
+    method: Method
+    precision: Precision
+    sizes: Sizes
+    place: Place
+    slab: int
+    rows: int
+    width: int
+    fused: bool
+    memory: int
+    stages: tuple[Stage, ...]
+    why: str
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of the hungriest stage."""
+        return max(stage.nbytes for stage in self.stages)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of all stages, integrals not counted."""
+        return sum(stage.flops for stage in self.stages)
+
+    def table(self) -> Table:
+        """The stages as a table."""
+        rows = [
+            (s.name, s.runs, quantity(s.flops, "FLOP"), quantity(s.nbytes, "B"), "fits" if s.fits else "too large")
+            for s in self.stages
+        ]
+        n = self.sizes
+        title = f"DF-MP2: {n.nocc} occupied, {n.nvir} virtual, {n.naux} auxiliary; {self.precision}; B in {self.place}"
+        note = f"Budget {quantity(self.memory, 'B')}, at most {quantity(self.peak_bytes, 'B')} needed. {self.why}"
+        return Table(title, ("stage", "runs", "arithmetic", "memory", "verdict"), rows, note)
+
+    def __str__(self) -> str:
+        return plain(self.table())
+
+
+def memory_bytes(memory: int | str | None) -> int:
+    """Read ``memory=``: bytes, ``"2 GB"``, or ``None`` for what the machine has free.
+
+    Example:
+        >>> memory_bytes("1.5 GB")
+        1500000000
+    """
+    if memory is None:
+        return int(os.sysconf("SC_AVPHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    text = memory if isinstance(memory, str) else ""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?\s*", text, re.IGNORECASE)
+    if match is None or not float(match[1]):
+        raise ArgumentError(op="dfmp2", argument="memory", got=memory, expected="bytes, or a size such as '2 GB'")
+    scale = (1024 if match[3] else 1000) ** " kmgt".index(match[2].lower() or " ")
+    return int(float(match[1]) * scale)
+
+
+def make_plan(
+    sizes: Sizes,
+    *,
+    method: Method,
+    samples: int,
+    precision: Precision,
+    memory: int,
+    device: bool,
+    fused: bool,
+    fitted: bool,
+    why: str,
+) -> MP2Plan:
+    """Choose blocks so that every stage fits, preferring B in memory; raise when not even the smallest blocks do.
+
+    Args:
+        sizes: of the molecule.
+        method: what computes the energy.
+        samples: random vectors of ``stochastic``.
+        precision: of the products.
+        memory: budget in bytes.
+        device: B may stay in device memory.
+        fused: the energy may be one call on all of B.
+        fitted: the mean field holds fitted integrals, so there is no metric and no fit.
+        why: for the printed plan.
+    """
+    width = max(1, min(sizes.nocc, BLOCK // sizes.nvir**2))
+    places: tuple[Place, ...] = ("device memory" if device else "host memory", "disk")
+    for place in places:
+        for slab in _halved(min(SLAB, sizes.naux), sizes.widest):
+            rows = _rows(sizes, memory, width) if place == "disk" else sizes.nocc
+            whole = fused and place != "disk"
+            stages = _stages(sizes, method, samples, place, slab, rows, width, whole, fitted, memory)
+            if all(stage.fits for stage in stages):
+                return MP2Plan(
+                    method=method,
+                    precision=precision,
+                    sizes=sizes,
+                    place=place,
+                    slab=slab,
+                    rows=rows,
+                    width=width,
+                    fused=whole,
+                    memory=memory,
+                    stages=stages,
+                    why=why,
+                )
+    # the last attempt was the smallest there is
+    hungriest = max(stages, key=lambda stage: stage.nbytes)
+    raise CapacityError(
+        where="host memory for dfmp2",
+        required=hungriest.nbytes,
+        available=memory,
+        hint=f"The stage {hungriest.name!r} needs most, even with B on disk and the smallest blocks."
+        f" memory='{-(-hungriest.nbytes // 10**6)} MB' would do",
+    )
+
+
+def overhead() -> int:
+    """Bytes that libraries take for themselves with as many threads as torch uses."""
+    return OVERHEAD + THREAD_OVERHEAD * (torch.get_num_threads() - 1)
+
+
+def _halved(start: int, least: int) -> list[int]:
+    found = [max(start, least)]
+    while found[-1] > least:
+        found.append(max(least, found[-1] // 2))
+    return found
+
+
+def _rows(n: Sizes, memory: int, width: int) -> int:
+    """Occupied orbitals in a block read from disk: two blocks and the pair's integrals share the budget."""
+    left = memory - overhead() - _pair_bytes(n, width)
+    return max(1, min(n.nocc, left // (2 * n.nvir * n.naux * n.itemsize)))
+
+
+def _pair_bytes(n: Sizes, width: int) -> int:
+    return (3 * width + 1) * n.nvir**2 * n.itemsize
+
+
+def _stages(
+    n: Sizes,
+    method: Method,
+    samples: int,
+    place: Place,
+    slab: int,
+    rows: int,
+    width: int,
+    fused: bool,
+    fitted: bool,
+    memory: int,
+) -> tuple[Stage, ...]:
+    size, ov = n.itemsize, n.nocc * n.nvir
+    everything = ov * n.naux * size
+    # device memory gathers its columns once more when the last one has come
+    held = {"host memory": everything, "device memory": 2 * everything, "disk": 0}[place]
+    X = 0 if fitted else n.naux**2 * size
+    packed = n.nao * (n.nao + 1) // 2
+    slabs = slab * (packed * (8 + size) + n.nao**2 * size + 2 * n.nao * n.nocc * size + 2 * ov * size)
+    slabs += 8 * n.nao**2
+    found = []
+
+    def stage(name: str, runs: str, flops: int, nbytes: int) -> None:
+        total = nbytes + overhead()
+        found.append(Stage(name=name, runs=runs, flops=flops, nbytes=total, fits=total <= memory))
+
+    if not fitted:
+        stage("metric", "trnsolver.cholesky, trnsolver.inv_triangular", 2 * n.naux**3 // 3, 4 * n.naux**2 * 8)
+    flops = 2 * n.naux * n.nao * n.nocc * (n.nao + n.nvir)
+    stage("integrals", "PySCF, trnblas.gemm or trnsparse.spmm", flops, held + X + slabs)
+    if not fitted:
+        stage("fit", "trnblas.gemm", 2 * ov * n.naux**2, held + X + 3 * n.nvir * n.naux * size)
+    blocks = held if place != "disk" else 2 * rows * n.nvir * n.naux * size
+    if method == "pairs":
+        runs = "trntensor.mp2_energy" if fused else "trnblas.gemm, pair by pair"
+        flops = n.nocc * (n.nocc + 1) * n.nvir**2 * n.naux
+        stage("pairs", runs, flops, blocks + _pair_bytes(n, width))
+    else:
+        runs = "trnblas.gemm" + (", trnrand.rademacher" if method == "stochastic" else "")
+        columns = samples if method == "stochastic" else n.naux
+        # one orbital's rows and their scaled copy; signs, a product, the sum of products and its squares
+        one = 2 * n.nvir * n.naux * size + n.nvir * columns * size
+        flops = 4 * ov * n.naux * columns if method == "stochastic" else 2 * ov * n.naux**2
+        rest = n.naux * columns * (2 * size + 16)
+        stage(method, f"{runs}, at every quadrature point", flops, (0 if place == "disk" else held) + one + rest)
+    return tuple(found)
+
+
+def dtype_of(precision: Precision) -> torch.dtype:
+    """The dtype B is kept in."""
+    return torch.float64 if precision == "fp64" else torch.float32

@@ -1,0 +1,124 @@
+"""Pair energies from B: every pair once, blocks from memory or disk, the same arithmetic whatever the blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+import trnblas
+from trnchem.store import Store
+from trnsci import from_device
+from trnsci.precision import Precision
+
+
+@dataclass(slots=True, eq=False)
+class PairState:
+    """Energies found so far.
+
+    Attributes:
+        opposite: [nocc, nocc], ``sum_ab T_ab**2 / D`` of pairs ``i <= j``; zero below the diagonal.
+        same: [nocc, nocc], ``sum_ab T_ab (T_ab - T_ba) / D``, likewise.
+        done: [nocc, nocc], which pairs these are.
+    """
+
+    opposite: Tensor
+    same: Tensor
+    done: Tensor = field(repr=False)
+
+    @classmethod
+    def empty(cls, nocc: int) -> PairState:
+        """Return a state in which nothing has been done."""
+        zeros = torch.zeros((nocc, nocc), dtype=torch.float64)
+        return cls(zeros, zeros.clone(), torch.zeros((nocc, nocc), dtype=torch.bool))
+
+    @property
+    def finished(self) -> int:
+        """Pairs done."""
+        return int(self.done.sum())
+
+    def totals(self) -> tuple[float, float]:
+        """Opposite- and same-spin energy of all pairs: those off the diagonal count twice."""
+        opposite, same = (float(2 * part.sum() - part.diagonal().sum()) for part in (self.opposite, self.same))
+        return opposite, same
+
+
+def run_pairs(
+    store: Store,
+    energies: tuple[Tensor, Tensor],
+    state: PairState,
+    *,
+    rows: int,
+    width: int,
+    precision: Precision,
+    finished: Callable[[PairState], None],
+) -> None:
+    """Compute every pair that is not done.
+
+    Args:
+        store: B.
+        energies: of the occupied and the virtual orbitals, in B's dtype.
+        state: receives the energies.
+        rows: occupied orbitals in a block of B.
+        width: pairs at once.
+        precision: of the products.
+        finished: called after each group of pairs.
+    """
+    nocc = len(energies[0])
+    for first, last in _ranges(0, nocc, rows):
+        left: Tensor | None = None
+        for start, stop in _ranges(first, nocc, rows):
+            wanted = list(_groups(state, first, last, start, stop, width))
+            if not wanted:
+                continue
+            left = store.rows(first, last) if left is None else left
+            right = left if start == first else store.rows(start, stop)
+            work = Workspace(energies, width, left.dtype)
+            for i, j, end in wanted:
+                found = work.energies(left[i - first], right[j - start : end - start], i, j, precision)
+                state.opposite[i, j:end], state.same[i, j:end] = found
+                state.done[i, j:end] = True
+                finished(state)
+
+
+def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+    for first in range(start, stop, size):
+        yield first, min(stop, first + size)
+
+
+def _groups(
+    state: PairState, first: int, last: int, start: int, stop: int, width: int
+) -> Iterator[tuple[int, int, int]]:
+    """Pairs ``(i, j..end)`` of two blocks that are not done; groups end at multiples of the width."""
+    for i in range(first, last):
+        j = max(i, start)
+        while j < stop:
+            end = min(stop, (j // width + 1) * width)
+            if not bool(state.done[i, j:end].all()):
+                yield i, j, end
+            j = end
+
+
+class Workspace:
+    """Memory for the integrals of one group of pairs, used again for the next."""
+
+    def __init__(self, energies: tuple[Tensor, Tensor], width: int, dtype: torch.dtype) -> None:
+        self._occ, vir = energies
+        self._sums = vir[:, None] + vir  # [nvir, nvir]
+        # two allocations, so that each starts where vector instructions like it
+        self._memory = [torch.empty(width * self._sums.numel(), dtype=dtype) for _ in range(2)]
+
+    def energies(self, one: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
+        """Opposite- and same-spin energies of orbital ``i`` with those from ``j`` on; B's rows are given."""
+        count, nvir, naux = others.shape
+        y, z = (memory[: count * nvir * nvir].view(count, nvir, nvir) for memory in self._memory)
+        # a fresh result is cheaper than the checks that writing into a given one takes
+        t = from_device(trnblas.gemm(1.0, others.reshape(count * nvir, naux), one.mT, precision=precision))
+        t = t.view(count, nvir, nvir)
+        torch.sub((self._occ[j : j + count] + self._occ[i]).view(-1, 1, 1), self._sums, out=y)
+        torch.div(t, y, out=y)
+        z.copy_(t.mT)
+        square, cross = (torch.bmm(y.view(count, 1, -1), x.view(count, -1, 1)).double().view(count) for x in (t, z))
+        return square, square - cross

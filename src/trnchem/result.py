@@ -1,0 +1,110 @@
+"""What a calculation found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from trnchem.budget import MP2Plan
+from trnchem.metric import Metric
+from trnchem.screening import Screen
+
+
+class Progress(NamedTuple):
+    """How far a stage is."""
+
+    stage: str
+    done: int
+    total: int
+
+
+class PairEnergies(NamedTuple):
+    """Symmetric [nocc, nocc] matrices whose elements add up to the energy."""
+
+    opposite_spin: Tensor
+    same_spin: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MP2Result:
+    """Energies in hartree.
+
+    Attributes:
+        method: ``pairs``, ``laplace`` or ``stochastic``.
+        e_hf: energy of the mean field.
+        e_os, e_ss: opposite- and same-spin parts; the same-spin part is ``None`` for the methods without pairs.
+        standard_error: of ``e_os``, where it was sampled.
+        pairs: energies of pairs of occupied orbitals, where asked for.
+        metric: how the metric was inverted and how many vectors were kept.
+        screen: which pairs of atomic orbitals were kept; ``None`` where nothing was screened.
+        plan: what was decided before starting.
+        timings: measured seconds by stage.
+        resumed: pairs taken from the checkpoint.
+    """
+
+    method: str
+    e_hf: float
+    e_os: float
+    e_ss: float | None
+    standard_error: float | None
+    pairs: PairEnergies | None = field(repr=False)
+    metric: Metric
+    screen: Screen | None = field(repr=False)
+    plan: MP2Plan = field(repr=False)
+    timings: dict[str, float] = field(repr=False)
+    resumed: int = 0
+
+    @property
+    def e_corr(self) -> float:
+        """The correlation energy; scaled opposite spin (`e_sos`) for the methods that have no other."""
+        return self.e_sos if self.e_ss is None else self.e_os + self.e_ss
+
+    @property
+    def e_scs(self) -> float | None:
+        """Spin-component scaled: 6/5 opposite spin, 1/3 same spin."""
+        return None if self.e_ss is None else 1.2 * self.e_os + self.e_ss / 3
+
+    @property
+    def e_sos(self) -> float:
+        """Scaled opposite spin: 1.3 opposite spin."""
+        return 1.3 * self.e_os
+
+    @property
+    def e_tot(self) -> float:
+        """Mean field and correlation."""
+        return self.e_hf + self.e_corr
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for programs."""
+        return {
+            "method": self.method,
+            "e_hf": self.e_hf,
+            "e_corr": self.e_corr,
+            "e_os": self.e_os,
+            "e_ss": self.e_ss,
+            "e_scs": self.e_scs,
+            "e_tot": self.e_tot,
+            "standard_error": self.standard_error,
+            "pairs": None if self.pairs is None else [part.tolist() for part in self.pairs],
+            "metric": {
+                "method": self.metric.method,
+                "functions": self.metric.functions,
+                "vectors": self.metric.vectors,
+            },
+            "seconds_measured": self.timings,
+            "resumed_pairs": self.resumed,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"E(HF)    {self.e_hf:18.10f}", f"E(corr)  {self.e_corr:18.10f}", f"E(os)    {self.e_os:18.10f}"]
+        if self.standard_error is not None:
+            lines[-1] += f" +- {self.standard_error:.2e}"
+        if self.e_ss is not None:
+            lines += [f"E(ss)    {self.e_ss:18.10f}", f"E(SCS)   {self.e_scs:18.10f}"]
+        lines += [f"E(total) {self.e_tot:18.10f}", f"metric: {self.metric}"]
+        if self.screen is not None:
+            lines.append(f"screening: {self.screen}")
+        lines.append("measured: " + ", ".join(f"{name} {spent:.3g} s" for name, spent in self.timings.items()))
+        return "\n".join(lines)

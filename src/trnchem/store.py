@@ -1,0 +1,167 @@
+"""Where B lives between stages: host memory, device memory, or a scratch file."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, BackendUnavailable, CapacityError
+
+
+class Store(Protocol):
+    """Three-index integrals [nocc, nvir, naux], written by columns, fitted and read by rows."""
+
+    def put_columns(self, first: int, block: Tensor) -> None:
+        """Keep [nocc, nvir, w] from column ``first`` on."""
+
+    def put_rows(self, first: int, rows: Tensor) -> None:
+        """Keep fitted rows [n, nvir, vectors] in place of what they were made from."""
+
+    def fitted(self, vectors: int) -> None:
+        """Every row has been fitted: from now on rows have this many columns."""
+
+    def rows(self, first: int, last: int) -> Tensor:
+        """Return rows [last - first, nvir, columns]."""
+
+
+class HostStore:
+    """One array in host memory, fitted in place."""
+
+    def __init__(self, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+        self._array = torch.empty(shape, dtype=dtype)
+        self._columns = shape[2]
+
+    def put_columns(self, first: int, block: Tensor) -> None:
+        """Keep a block."""
+        self._array[:, :, first : first + block.shape[2]] = block
+
+    def put_rows(self, first: int, rows: Tensor) -> None:
+        """Keep fitted rows."""
+        self._array[first : first + len(rows), :, : rows.shape[2]] = rows
+
+    def fitted(self, vectors: int) -> None:
+        """Forget columns that were not kept."""
+        self._columns = vectors
+
+    def rows(self, first: int, last: int) -> Tensor:
+        """Return a view."""
+        return self._array[first:last, :, : self._columns]
+
+
+class DeviceStore:
+    """Blocks where the products left them: in device memory, or marked so on the simulator."""
+
+    def __init__(self) -> None:
+        self._columns: list[Tensor] = []
+        self._rows: list[Tensor] = []
+
+    def put_columns(self, first: int, block: Tensor) -> None:
+        """Keep a block."""
+        self._columns.append(block)
+
+    def put_rows(self, first: int, rows: Tensor) -> None:
+        """Keep fitted rows."""
+        self._rows.append(rows)
+
+    def fitted(self, vectors: int) -> None:
+        """Let go of what the rows were made from."""
+        self._columns, self._rows = [], [torch.cat(self._rows) if len(self._rows) > 1 else self._rows[0]]
+
+    def rows(self, first: int, last: int) -> Tensor:
+        """Return rows, fitted ones once every row is."""
+        if not self._columns:
+            return self._rows[0][first:last]
+        if len(self._columns) > 1:
+            self._columns = [torch.cat(self._columns, 2)]
+        return self._columns[0][first:last]
+
+
+class DiskStore:
+    """A dataset of a scratch file, in chunks of one occupied orbital."""
+
+    def __init__(self, dataset: Any, file: Path) -> None:
+        self._dataset = dataset
+        self._file = file
+        self._columns = dataset.shape[2]
+
+    def put_columns(self, first: int, block: Tensor) -> None:
+        """Write a block."""
+        with full_disk(self._file):
+            self._dataset[:, :, first : first + block.shape[2]] = block.contiguous().numpy()
+
+    def put_rows(self, first: int, rows: Tensor) -> None:
+        """Write fitted rows."""
+        with full_disk(self._file):
+            self._dataset[first : first + len(rows), :, : rows.shape[2]] = rows.numpy()
+
+    def fitted(self, vectors: int) -> None:
+        """Forget columns that were not kept."""
+        self._columns = vectors
+
+    def rows(self, first: int, last: int) -> Tensor:
+        """Read rows."""
+        return torch.from_numpy(self._dataset[first:last, :, : self._columns])
+
+
+@contextmanager
+def scratch(
+    shape: tuple[int, int, int], width: int, dtype: torch.dtype, folder: str | Path | None
+) -> Iterator[DiskStore]:
+    """Yield a store in a file of its own, which is gone after the block whatever happened in it."""
+    where = Path(tempfile.gettempdir() if folder is None else folder)
+    if not where.is_dir():
+        raise ArgumentError(op="dfmp2", argument="scratch", got=str(where), expected="a folder that exists")
+    needed = int(np.prod(shape)) * dtype.itemsize
+    free = shutil.disk_usage(where).free
+    if free < needed:
+        raise CapacityError(
+            where=f"disk of {where}",
+            required=needed,
+            available=free,
+            hint="Free some space, name another folder with scratch=, or give a larger memory= so that B stays there",
+        )
+    nvir, naux = shape[1:]
+    with tempfile.TemporaryDirectory(prefix="trnchem-", dir=where) as name:
+        path = Path(name) / "B.h5"
+        # no cache of chunks: every row is read as a whole, and the memory budget counts what is read
+        with h5py().File(path, "w", rdcc_nbytes=0) as file:
+            chunks = (1, nvir, min(width, naux))
+            kind = str(dtype).removeprefix("torch.")
+            yield DiskStore(file.create_dataset("B", shape, kind, chunks=chunks), path)
+
+
+@contextmanager
+def full_disk(path: Path, hint: str = "Free some space, or name another folder") -> Iterator[None]:
+    """Turn the operating system's refusal to write into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        free = shutil.disk_usage(path.parent).free
+        raise CapacityError(
+            where=f"disk of {path.parent}",
+            required=path.stat().st_size if path.exists() else 0,
+            available=free,
+            hint=f"Writing {path.name} failed: {error}. {hint}",
+        ) from error
+
+
+def h5py() -> Any:
+    """Import h5py, or say how to get it."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise BackendUnavailable(
+            backend="h5py", reason=f"its import fails ({error})", how="Install the extra: pip install 'trnsci[chem]'"
+        ) from None
+    return h5py

@@ -1,0 +1,50 @@
+"""The demonstrations behind ``make demo`` and ``trnsci demo``: a molecule, and a voice in noise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from trnsci import check, config, show
+from trnsci.demo.report import Report
+
+NAMES = ("water", "speech")
+
+
+def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False) -> int:
+    """Run a demonstration, print it, and write it as a page.
+
+    Args:
+        name: ``water`` or ``speech``.
+        html: where the page goes; by default into the cache folder.
+        as_json: print JSON instead; what is going on goes to stderr.
+
+    Returns:
+        The exit status: one when a result leaves its bound.
+    """
+    check.option("demo", "NAME", name, NAMES)
+    start = time.perf_counter()
+    report = _runner(name)(lambda text: print(f"{text} ...", file=sys.stderr, flush=True))
+    page = html or config.CACHE_DIR.get() / f"demo-{name}.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(report.html(), encoding="utf-8")
+    if as_json:
+        show.as_json({**report.facts, "ok": report.ok, "page": str(page)})
+        return int(not report.ok)
+    show.tables(*report.tables)
+    print(f"\n{report.verdict}")
+    print(f"The same as a page: {page}")
+    print(f"It took {time.perf_counter() - start:.0f} s. Next: {report.following}")
+    return int(not report.ok)
+
+
+def _runner(name: str) -> Callable[[Callable[[str], None]], Report]:
+    if name == "water":
+        from trnsci.demo.water import water
+
+        return water
+    from trnsci.demo.speech import speech
+
+    return speech

@@ -1,0 +1,155 @@
+"""What every demonstration shows: tables for the terminal, the same with bars and pictures as a page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trnsci import config, pages
+from trnsci.ledger import Entry, Ledger
+from trnsci.pages import Bar, Bars, Picture
+from trnsci.plans import quantity, seconds
+from trnsci.predict import LINKS, cheaper, prediction
+from trnsci.show import Table
+
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "dma")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A finished demonstration.
+
+    Attributes:
+        title, lead: of the page.
+        tables: for the terminal, and for the page.
+        drawn: bars and pictures, for the page alone; they come first.
+        facts: for programs.
+        ok: whether every result is within its bound; ``verdict`` says so in words.
+        following: what to try next.
+    """
+
+    title: str
+    lead: str
+    tables: Sequence[Table]
+    drawn: Sequence[Bars | Picture]
+    facts: dict[str, Any] = field(repr=False)
+    ok: bool
+    verdict: str
+    following: str
+
+    def html(self) -> str:
+        """The page."""
+        return pages.page(self.title, f"{self.lead} {self.verdict}", [*self.drawn, *self.tables])
+
+
+def outermost(book: Ledger) -> list[Entry]:
+    """The calls a program made itself, without those inside them."""
+    return [entry for entry in book if entry.depth == 0]
+
+
+def steps(book: Ledger, title: str) -> Table:
+    """Where every call ran and why, calls of one op with the same shapes together."""
+    groups: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    for entry in outermost(book):
+        step = entry.step
+        groups[(step.op.replace("::", "."), step.operands, step.backend, step.reason)].append(entry)
+    rows = []
+    target = config.TARGET.get()
+    for (op, operands, backend, reason), entries in groups.items():
+        step = entries[0].step
+        flops = quantity(sum(entry.step.cost.flops for entry in entries), "FLOP")
+        chosen, because = cheaper(step.op, step.args, step.cost, target)
+        rows.append((op, operands, str(len(entries)), flops, backend, reason, f"{chosen}: {because}"))
+    header = ("op", "operands", "calls", "arithmetic", "ran on", "why", f"with a {target}, auto would take")
+    return Table(title, header, rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """All calls of a program on one generation, predicted: seconds, and the share of them each engine works."""
+
+    target: str
+    seconds: float
+    utilisation: dict[str, float]
+
+
+def devices(calls: Iterable[tuple[str, tuple[Any, ...]]]) -> list[Device]:
+    """Predict calls, each an op and its arguments without data, on every generation."""
+    listed = list(calls)
+    found = []
+    for target in config.TARGETS:
+        known = [p for op, args in listed if (p := prediction(op, args, target)) is not None]
+        active = sum(p.active for p in known) or 1.0
+        busy = {name: sum(p.busy.get(name, 0.0) for p in known) / active for name in ENGINES}
+        found.append(Device(target=target, seconds=sum(p.seconds for p in known), utilisation=busy))
+    return found
+
+
+def device_table(title: str, found: Sequence[Device], note: str = "") -> Table:
+    """Predicted times with a bar per engine, in characters."""
+    rows = [(d.target, seconds(d.seconds), *(_share(d.utilisation[name]) for name in ENGINES)) for d in found]
+    return Table(title, ("target", "predicted", *ENGINES), rows, note)
+
+
+def device_bars(title: str, found: Sequence[Device]) -> Bars:
+    """The same as bars of a page, on a scale that ends at 100 %."""
+    bars = [
+        Bar(f"{d.target} {name}", d.utilisation[name], f"{d.utilisation[name]:.0%}", other=number % 2 == 1)
+        for number, d in enumerate(found)
+        for name in ENGINES
+    ]
+    times = ", ".join(f"{d.target} {seconds(d.seconds)}" for d in found)
+    note = f"Share of the kernels' active time in which an engine works. Predicted times of the kernels: {times}."
+    return Bars(title, bars, note, 1.0)
+
+
+def _share(share: float, width: int = 8) -> str:
+    full = round(min(share, 1.0) * width)
+    return "█" * full + "░" * (width - full) + f" {share:4.0%}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Bytes one run moved, and how often something went either way."""
+
+    way: str
+    to_device: int
+    from_device: int
+    transfers: int
+
+    @property
+    def nbytes(self) -> int:
+        """Both ways."""
+        return self.to_device + self.from_device
+
+    @property
+    def seconds(self) -> float:
+        """Estimated seconds of the bytes alone over the link to the device, one transfer after the other."""
+        link = LINKS[config.TARGET.get()]
+        each = self.nbytes / max(1, self.transfers)
+        return self.transfers * (link.seconds(each) - link.dispatch)
+
+
+def moved(way: str, book: Ledger) -> Moved:
+    """Count what the calls a program made itself moved, and what it moved explicitly."""
+    calls = outermost(book)
+    sizes = {side: [t.nbytes for t in book.transfers if t.direction == side] for side in ("to", "from")}
+    sizes["to"] += [entry.bytes_to_device for entry in calls if entry.bytes_to_device]
+    sizes["from"] += [entry.bytes_from_device for entry in calls if entry.bytes_from_device]
+    return Moved(
+        way=way,
+        to_device=sum(sizes["to"]),
+        from_device=sum(sizes["from"]),
+        transfers=len(sizes["to"]) + len(sizes["from"]),
+    )
+
+
+def moved_table(title: str, runs: Sequence[Moved], note: str = "") -> Table:
+    """Transfers beside each other."""
+    rows = [
+        (m.way, quantity(m.to_device, "B"), quantity(m.from_device, "B"), str(m.transfers), seconds(m.seconds))
+        for m in runs
+    ]
+    return Table(title, ("operands", "to device", "from device", "transfers", "estimated time"), rows, note)

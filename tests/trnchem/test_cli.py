@@ -1,0 +1,86 @@
+"""``python -m trnchem``: what it prints, its bar, and how it says no."""
+
+import io
+import json
+
+import pytest
+
+from trnchem import cli
+from trnchem.result import Progress
+
+
+def run(capsys, *arguments):
+    status = cli.main(arguments)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_the_plan_comes_first_and_the_energy_last(capsys):
+    status, out, err = run(capsys, "water", "--memory", "500 MB", "--pairs")
+    assert status == 0
+    assert out.index("Budget 500 MB") < out.index("E(corr)")
+    assert "-0.2039771100" in out
+    assert "Pairs of occupied orbitals" in out
+    assert err == ""
+
+
+def test_json_has_the_same_facts(capsys):
+    _, out, _ = run(capsys, "water", "--json", "--frozen", "core", "--auxbasis", "cc-pvdz-ri", "--precision", "fp32")
+    facts = json.loads(out)
+    assert facts["metric"] == {"method": "cholesky", "functions": 84, "vectors": 84}
+    assert facts["e_corr"] == pytest.approx(facts["e_os"] + facts["e_ss"])
+    assert set(facts["seconds_measured"]) == {"metric", "integrals", "fit", "pairs"}
+
+
+def test_methods_without_pairs_and_backends_can_be_chosen(capsys):
+    _, out, _ = run(capsys, "water", "--method", "stochastic", "--samples", "8", "--seed", "3", "--backend", "pytorch")
+    assert "+-" in out
+    assert "E(ss)" not in out
+
+
+def test_a_checkpoint_is_mentioned_when_used(capsys, tmp_path):
+    path = tmp_path / "water.h5"
+    run(capsys, "water", "--checkpoint", str(path))
+    _, out, _ = run(capsys, "water", "--checkpoint", str(path))
+    assert f"15 pairs came from {path}" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["wine"], "molecule is 'wine'"),
+        (["water", "--memory", "1 MB"], "would do"),
+        (["water", "--memory", "much"], "memory is 'much'"),
+        (["water", "--backend", "nki"], "not available"),
+    ],
+)
+def test_mistakes_end_in_one_sentence(capsys, arguments, sentence):
+    status, _, err = run(capsys, *arguments)
+    assert status == 1
+    assert err.startswith("trnchem: ")
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def test_an_interruption_says_where_the_pairs_are(capsys, monkeypatch, tmp_path):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "dfmp2", interrupted)
+    status, _, err = run(capsys, "water", "--checkpoint", str(tmp_path / "x.h5"))
+    assert status == 130
+    assert f"Finished pairs are in {tmp_path / 'x.h5'}" in err
+
+
+def test_the_bar_fills_on_a_terminal_and_is_silent_elsewhere():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    draw = cli.bar(screen, width=10)
+    draw(Progress("pairs", 5, 10))
+    draw(Progress("pairs", 10, 10))
+    assert "\rpairs      [#####.....] 5/10" in screen.getvalue()
+    assert screen.getvalue().endswith("[##########] 10/10\n")
+    assert cli.bar(io.StringIO()) is None

@@ -1,0 +1,262 @@
+"""Energies against PySCF's DF-MP2 with the same auxiliary basis, on every backend."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import trnchem
+import trnsci
+from trnchem import dfmp2
+from trnsci import ArgumentError, NotConverged, UnsupportedError
+from trnsci.testing import BACKENDS
+
+SMALL = ["water", "methane", "ammonia", "hydrogen fluoride", "nitrogen"]
+# hartree, as docs/trnchem/dfmp2.md states them
+BOUNDS = {"fp64": 1e-9, "fp32": 2e-6}
+
+
+def compare(result, expected, bound):
+    total, opposite, same = expected
+    assert abs(result.e_corr - total) <= bound
+    assert abs(result.e_os - opposite) <= bound
+    assert abs(result.e_ss - same) <= bound
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("precision", BOUNDS)
+@pytest.mark.parametrize("name", SMALL)
+def test_small_molecules_agree_with_pyscf(field, reference, name, precision, backend):
+    with backend:
+        found = dfmp2(field(name), precision=precision, reuse=False)
+    assert found.metric.method == "cholesky"
+    assert found.metric.vectors == found.metric.functions
+    compare(found, reference(name), BOUNDS[precision])
+
+
+@pytest.mark.parametrize("reuse", [True, False], ids=["reused", "computed"])
+@pytest.mark.parametrize("precision", BOUNDS)
+@pytest.mark.parametrize("name", ["benzene", "glycine"])
+def test_larger_molecules_agree_with_pyscf_on_the_host(field, reference, name, precision, reuse):
+    with trnsci.backend("pytorch"):
+        found = dfmp2(field(name), precision=precision, reuse=reuse)
+    compare(found, reference(name), BOUNDS[precision])
+
+
+def test_water_has_its_published_energy():
+    found = dfmp2("water", reuse=False)
+    assert found.e_corr == pytest.approx(-0.203977110, abs=5e-10)
+    assert found.e_os == pytest.approx(-0.152388632, abs=5e-10)
+    assert found.e_ss == pytest.approx(-0.051588478, abs=5e-10)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_without_density_fitting_in_the_mean_field_the_basis_made_for_mp2_is_used(field, reference, name):
+    found = dfmp2(field(name, fitted=False))
+    assert found.metric.method == "cholesky"
+    compare(found, reference(name, fitted=False), 1e-9)
+
+
+def test_a_chosen_auxiliary_basis_is_used(water):
+    from pyscf import df
+    from pyscf.mp import dfmp2 as theirs
+
+    solver = theirs.DFMP2(water)
+    solver.with_df = df.DF(water.mol, auxbasis="cc-pvtz-ri")
+    expected = float(solver.kernel(with_t2=False)[0])
+    found = dfmp2(water, auxbasis="cc-pvtz-ri")
+    assert abs(found.e_corr - expected) <= 1e-9
+    assert found.metric.functions == solver.with_df.get_naoaux()
+    assert abs(found.e_corr - dfmp2(water).e_corr) > 1e-7
+
+
+@pytest.mark.parametrize("frozen", [1, [0], [0, 1, 23], "core"], ids=str)
+def test_frozen_orbitals_are_left_out(water, frozen):
+    from pyscf.mp import dfmp2 as theirs
+
+    expected = float(theirs.DFMP2(water, frozen=1 if frozen == "core" else frozen).kernel(with_t2=False)[0])
+    assert abs(dfmp2(water, frozen=frozen).e_corr - expected) <= 1e-9
+
+
+def test_pair_energies_are_symmetric_and_add_up(water):
+    found = dfmp2(water, pairs=True)
+    for part, total in zip(found.pairs, (found.e_os, found.e_ss), strict=True):
+        assert part.shape == (5, 5)
+        torch.testing.assert_close(part, part.T, rtol=0, atol=0)
+        assert float(part.sum()) == pytest.approx(total, abs=1e-14)
+        assert bool((part.diagonal() <= 1e-15).all())
+
+
+def test_pair_energies_agree_with_amplitudes_of_pyscf(water):
+    from pyscf.mp import dfmp2 as theirs
+
+    solver = theirs.DFMP2(water)
+    solver.kernel(with_t2=True)
+    t2 = solver.t2
+    ovL = solver.ao2mo().ovL.reshape(5, 19, -1)
+    integrals = np.einsum("iap,jbp->ijab", ovL, ovL)
+    opposite = torch.from_numpy(np.einsum("ijab,ijab->ij", t2, integrals))
+    torch.testing.assert_close(dfmp2(water, pairs=True).pairs.opposite_spin, opposite, rtol=0, atol=1e-12)
+
+
+def test_scaled_energies_are_the_published_combinations(water):
+    found = dfmp2(water)
+    assert found.e_scs == pytest.approx(1.2 * found.e_os + found.e_ss / 3, abs=1e-15)
+    assert found.e_sos == pytest.approx(1.3 * found.e_os, abs=1e-15)
+    assert found.e_tot == found.e_hf + found.e_corr
+
+
+@pytest.mark.parametrize("precision", ["fast", "compensated", "kahan"])
+def test_other_precisions_do_what_they_say(water, reference, precision):
+    error = abs(dfmp2(water, precision=precision).e_corr - reference("water")[0])
+    # bfloat16 operands carry eight bits: 2**-8 of the energy, and visibly more than float32
+    assert 1e-7 < error < 2**-7 if precision == "fast" else error <= 2e-6
+
+
+def test_two_runs_give_the_same_bits(water):
+    first, second = (dfmp2(water, reuse=False, pairs=True) for _ in range(2))
+    assert first.e_corr == second.e_corr
+    assert torch.equal(first.pairs.same_spin, second.pairs.same_spin)
+
+
+def test_results_cannot_be_changed(water):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        dfmp2(water).e_os = 0.0
+
+
+def test_progress_tells_every_stage_in_order(water):
+    told = []
+    dfmp2(water, reuse=False, progress=told.append)
+    assert list(dict.fromkeys(p.stage for p in told)) == ["metric", "integrals", "fit", "pairs"]
+    assert told[-1] == ("pairs", 15, 15)
+    assert all(0 <= p.done <= p.total for p in told)
+
+
+@pytest.mark.sim
+def test_residency_moves_fewer_bytes_and_changes_no_bit(water):
+    energies, moved = [], []
+    for resident in (False, True):
+        with trnsci.backend("simulator"), trnsci.ledger() as book:
+            energies.append(dfmp2(water, precision="fp32", reuse=False, resident=resident).e_corr)
+        moved.append(book.bytes_to_device + book.bytes_from_device)
+    assert abs(energies[0] - energies[1]) <= 1e-7
+    assert moved[1] < moved[0]
+
+
+@pytest.mark.sim
+def test_the_device_runs_one_fused_program_in_fp32_and_pairs_where_asked(water):
+    with trnsci.backend("simulator"):
+        assert trnchem.plan(water, precision="fp32").fused
+        assert not trnchem.plan(water, precision="fp64").fused
+        found = dfmp2(water, precision="fp32", pairs=True)
+    assert not found.plan.fused
+    assert float(sum(part.sum() for part in found.pairs)) == pytest.approx(found.e_corr, abs=1e-12)
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_laplace_gives_the_opposite_spin_energy(field, reference, precision):
+    found = dfmp2(field("ammonia"), method="laplace", precision=precision)
+    assert abs(found.e_os - reference("ammonia")[1]) <= BOUNDS[precision]
+    assert found.e_ss is None
+    assert found.e_scs is None
+    assert found.e_corr == 1.3 * found.e_os
+
+
+@pytest.mark.sim
+def test_laplace_runs_on_the_simulator(water, reference):
+    with trnsci.backend("simulator"):
+        found = dfmp2(water, method="laplace", precision="fp32")
+    assert abs(found.e_os - reference("water")[1]) <= 2e-6
+
+
+def test_stochastic_energies_are_right_on_average_and_know_their_error(water, reference):
+    few, many = (dfmp2(water, method="stochastic", samples=n, seed=7) for n in (50, 800))
+    for found in (few, many):
+        # five standard errors: once in two million
+        assert abs(found.e_os - reference("water")[1]) <= 5 * found.standard_error
+    assert many.standard_error == pytest.approx(few.standard_error / 4, rel=0.5)
+    assert dfmp2(water, method="stochastic", samples=50, seed=7).e_os == few.e_os
+    assert dfmp2(water, method="stochastic", samples=50, seed=8).e_os != few.e_os
+
+
+def test_one_sample_has_no_standard_error(water):
+    assert dfmp2(water, method="stochastic", samples=1).standard_error == math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "argument", "sentence"),
+    [
+        ({"method": "cholesky"}, "method", "expected one of 'pairs', 'laplace', 'stochastic'"),
+        ({"method": "laplace", "pairs": True}, "pairs", "left out, because 'laplace' has no pairs"),
+        ({"method": "stochastic", "checkpoint": "x.h5"}, "checkpoint", "because 'stochastic' has no pairs"),
+        ({"samples": 0}, "samples", "at least 1"),
+        ({"screening": -1.0}, "screening", "not negative"),
+        ({"screening": math.nan}, "screening", "not negative"),
+        ({"precision": "fp16"}, "precision", "expected one of 'fast', 'fp32', 'compensated', 'fp64', 'kahan'"),
+        ({"frozen": 5}, "frozen", "There are 5 occupied and 19 virtual ones"),
+        ({"frozen": -1}, "frozen", "positions from 0 to 23"),
+        ({"frozen": [99]}, "frozen", "positions from 0 to 23"),
+        ({"frozen": "valence"}, "frozen", "'core'"),
+        ({"auxbasis": "cc-pvdz-jkfitt"}, "auxbasis", "is 'cc-pvdz-jkfitt', expected a basis set PySCF has"),
+        ({"basis": "cc-pvdz"}, "basis", "because a mean field has its own"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_wrong_options_are_named(water, options, argument, sentence):
+    with pytest.raises(ArgumentError) as caught:
+        dfmp2(water, **options)
+    assert caught.value.argument == argument
+    assert sentence in str(caught.value)
+
+
+def test_a_mean_field_that_has_not_converged_is_refused():
+    from pyscf import gto, scf
+
+    field = scf.RHF(gto.M(atom=trnchem.GEOMETRIES["water"], basis="cc-pvdz", verbose=0))
+    field.max_cycle, field.chkfile = 2, None
+    field.kernel()
+    with pytest.raises(NotConverged) as caught:
+        dfmp2(field)
+    assert caught.value.iterations == 2
+    assert caught.value.residual > 1e-6
+    assert "not converged after 2 iterations" in str(caught.value)
+    assert "mf.max_cycle" in str(caught.value)
+
+
+def test_mean_fields_without_a_closed_shell_are_refused(water):
+    from pyscf import dft, gto, scf
+
+    oxygen = gto.M(atom="O 0 0 0; O 0 0 1.2", basis="sto-3g", spin=2, verbose=0)
+    for field, sentence in (
+        (scf.UHF(oxygen), "Open shells"),
+        (scf.ROHF(oxygen), "Open shells"),
+        (dft.RKS(water.mol), "density functional"),
+        (scf.RHF(water.mol), "Call mf.kernel() first"),
+        (3.0, "mf is float"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            dfmp2(field)
+        assert caught.value.op == "dfmp2"
+        assert sentence in str(caught.value)
+
+
+def test_a_strict_backend_that_refuses_is_not_replaced(water):
+    with trnsci.backend("nki"), pytest.raises((UnsupportedError, trnsci.BackendUnavailable)):
+        dfmp2(water)
+
+
+@pytest.mark.sim
+def test_with_a_device_auto_sends_what_pays_there(field, reference):
+    from trnsci.neuron import StandIn, stand_in
+
+    with stand_in(StandIn("trn2")), trnsci.ledger() as book:
+        small, large = (trnchem.plan(field(name), precision="fp32") for name in ("water", "benzene"))
+        found = dfmp2(field("benzene"), precision="fp32")
+    assert (small.place, small.fused) == ("host memory", False)
+    assert (large.place, large.fused) == ("device memory", True)
+    assert "predicted" in large.why
+    assert {entry.step.backend for entry in book if entry.step.op == "trntensor::mp2_energy"} == {"nki"}
+    compare(found, reference("benzene"), 2e-6)

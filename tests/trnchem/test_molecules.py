@@ -1,0 +1,126 @@
+"""Molecules: names, files, and how each mistake is said."""
+
+from pathlib import Path
+
+import pytest
+
+import trnchem
+from trnchem import dfmp2, mean_field, read_xyz
+from trnchem.molecules import FORMULAS
+from trnsci import ArgumentError, BackendUnavailable, NotConverged
+
+WATER = "3\nwater, in angstrom\nO 0 0 0\nH 0 0.757 0.587\nh 0 -0.757 0.587\n"
+
+
+@pytest.mark.parametrize("name", trnchem.GEOMETRIES)
+def test_built_in_molecules_have_paired_electrons_and_sensible_distances(name):
+    from pyscf import gto
+
+    molecule = gto.M(atom=trnchem.GEOMETRIES[name], basis="sto-3g", verbose=0)
+    assert molecule.nelectron % 2 == 0
+    distances = gto.inter_distance(molecule) + 99 * (gto.inter_distance(molecule) == 0)
+    assert 1.6 < distances.min() < 2.9  # bohr: between O-H and C-C
+
+
+def test_formulas_name_molecules():
+    assert set(FORMULAS.values()) <= set(trnchem.GEOMETRIES)
+    assert mean_field("H2O", basis="sto-3g").mol.natm == 3
+
+
+def test_a_file_gives_what_the_built_in_molecule_gives(tmp_path):
+    path = tmp_path / "water.xyz"
+    path.write_text(WATER)
+    for given in (path, str(path)):
+        assert dfmp2(given).e_corr == pytest.approx(-0.203977110, abs=5e-10)
+    assert [symbol for symbol, _ in read_xyz(path)] == ["O", "H", "H"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        ("", 1, "the number of atoms"),
+        ("three\n\nO 0 0 0\n", 1, "the number of atoms"),
+        ("0\n\n", 1, "the number of atoms"),
+        ("2\n\nO 0 0 0\n", 4, "an element and three coordinates"),
+        ("1\n\nO 0 0\n", 3, "an element and three coordinates"),
+        ("1\n\nO 0 0 zero\n", 3, "an element and three coordinates"),
+        ("1\n\nQq 0 0 0\n", 3, "an element and three finite coordinates"),
+        ("1\n\nO 0 0 inf\n", 3, "an element and three finite coordinates"),
+    ],
+)
+def test_a_malformed_file_is_refused_by_line(tmp_path, text, line, expected):
+    path = tmp_path / "bad.xyz"
+    path.write_text(text)
+    with pytest.raises(ArgumentError) as caught:
+        dfmp2(path)
+    assert caught.value.argument == f"line {line} of bad.xyz"
+    assert caught.value.expected == expected
+
+
+@pytest.mark.parametrize(
+    ("molecule", "sentence"),
+    [
+        ("watr", "Did you mean 'water'?"),
+        ("unobtainium", "The built-in ones are water, methane"),
+        ("nowhere.xyz", "an xyz file that exists"),
+        (Path("nowhere.txt"), "an xyz file that exists"),
+    ],
+)
+def test_an_unknown_molecule_is_named(molecule, sentence):
+    with pytest.raises(ArgumentError) as caught:
+        dfmp2(molecule)
+    assert str(molecule) in str(caught.value)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:Basis may be available")
+@pytest.mark.parametrize(
+    ("basis", "sentence"), [("cc-pvdzz", "Did you mean 'ccpvdz"), ("nobasis", "PySCF says: "), ("", "PySCF says: ")]
+)
+def test_a_basis_that_does_not_exist_is_named(basis, sentence):
+    if basis == "":
+        basis = "   "
+    with pytest.raises(ArgumentError) as caught:
+        dfmp2("water", basis=basis)
+    assert caught.value.argument == "basis"
+    assert caught.value.got == basis
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:Basis may be available")
+def test_an_element_without_an_auxiliary_basis_is_named(tmp_path):
+    path = tmp_path / "helium.xyz"
+    path.write_text("1\n\nHe 0 0 0\n")
+    with pytest.raises(ArgumentError) as caught:
+        dfmp2(path)
+    assert caught.value.argument == "basis"
+    assert "not found for He" in str(caught.value)
+    assert "scf.RHF(mol)" in str(caught.value)
+
+
+def test_an_odd_number_of_electrons_is_refused(tmp_path):
+    path = tmp_path / "oh.xyz"
+    path.write_text("2\nradical\nO 0 0 0\nH 0 0 0.97\n")
+    with pytest.raises(ArgumentError) as caught:
+        dfmp2(path)
+    assert caught.value.expected == "an even number of electrons"
+
+
+def test_a_molecule_that_does_not_converge_says_what_to_try(monkeypatch):
+    from pyscf import scf
+
+    monkeypatch.setattr(scf.hf.SCF, "max_cycle", 1)
+    with pytest.raises(NotConverged) as caught:
+        dfmp2("water")
+    assert caught.value.iterations >= 1
+    assert "mf.newton()" in str(caught.value)
+
+
+def test_without_pyscf_the_extra_is_named(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyscf", None)
+    with pytest.raises(BackendUnavailable) as caught:
+        dfmp2("water")
+    assert caught.value.backend == "pyscf"
+    assert "pip install 'trnsci[chem]'" in str(caught.value)
