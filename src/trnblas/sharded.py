@@ -151,7 +151,7 @@ def _one_axis(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Par
         "columns": traffic(b.layout, (1,)) + traffic(a.layout, (None,)),
         "sums": traffic(a.layout, (1,)) + traffic(b.layout, (0,)) + (ranks - 1) / ranks * m * n * a.dtype.itemsize,
     }
-    if _keeps_sums(options, a):
+    if keeps_sums(options, a.dtype):
         del forms["sums"]
     form = min(forms, key=forms.__getitem__)
     if form == "sums":
@@ -167,7 +167,7 @@ def _by_rows(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part
     """Each rank keeps its rows of a; panels of b come round, one in use and the next under way."""
     a = a.to(team, 0)
     n = b.shape[1]
-    if b.places[0] == SUM or (b.places[0] == 0 and _keeps_sums(options, a)):
+    if b.places[0] == SUM or (b.places[0] == 0 and keeps_sums(options, a.dtype)):
         b = b.to(team, 1)
     if b.places[0] is None:
         return a.with_local(gemm(alpha, a.local, b.local, **options), (a.shape[0], n), (0,))
@@ -205,7 +205,7 @@ def _summa(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
     places: Places = (0, 1, *rest)
     shape = (a.shape[0], b.shape[1])
     a, b = a.to(team, places), b.to(team, places)
-    if _keeps_sums(options, a):
+    if keeps_sums(options, a.dtype):
         local = gemm(alpha, a.to(team, (0, None, *rest)).local, b.to(team, (None, 1, *rest)).local, **options)
         return a.with_local(local, shape)
     local = a.local.new_zeros(a.local.shape[0], b.local.shape[1])
@@ -236,9 +236,10 @@ def _summa(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
     return a.with_local(local, shape)
 
 
-def _keeps_sums(options: Any, part: Part) -> bool:
+def keeps_sums(options: Any, dtype: torch.dtype) -> bool:
+    """Whether a call promises more than sums of partial sums keep, so that no sum may be cut between ranks."""
     exact = options["precision"] in _WHOLE_SUMS or options["target_error"] is not None
-    return exact and part.dtype not in (torch.float64, torch.complex128)
+    return exact and dtype not in (torch.float64, torch.complex128)
 
 
 @sharded(syrk)
@@ -257,7 +258,7 @@ def _syrk(
     _bare("syrk", others)
     down = flag("syrk", "lower", lower, "ul")
     kind = transposition("syrk", trans, "trans")
-    a = (a if kind == "n" else a.transposed()).to(team, _first(team, 0))
+    a = (a if kind == "n" else a.transposed()).to(team, team.first(0))
     n = a.shape[0]
     cuts = chunks(n, team.size(0))
     start, rows = cuts[team.here(0)]
@@ -270,7 +271,7 @@ def _syrk(
         elif (at < start) == down and rows:
             block.copy_(gemm(alpha, a.local, panel, trans_b=True, **options))
     if c is not None:
-        kept = c.to(team, _first(team, 0)).local
+        kept = c.to(team, team.first(0)).local
         row = torch.arange(start, start + rows, device=kept.device)[:, None]
         column = torch.arange(n, device=kept.device)[None, :]
         inside = column <= row if down else column >= row
@@ -327,7 +328,7 @@ def solve_triangle(
     A row panel of ``a`` finishes the unknowns of its block (not transposed), or takes finished ones out of all others
     (transposed), so no rank ever holds more of ``a`` than two panels.
     """
-    a, b = a.to(team, _first(team, 0)), b.to(team, _first(team, 1))
+    a, b = a.to(team, team.first(0)), b.to(team, team.first(1))
     n = a.shape[0]
     x = b.local * alpha
     transposed = kind in ("t", "c")
@@ -352,8 +353,3 @@ def solve_triangle(
             rest = x.narrow(0, *known)
             rest.copy_(gemm(-1.0, rows.narrow(1, *known), here, 1.0, rest, trans_a=kind, **options))
     return b.with_local(x)
-
-
-def _first(team: Team, dim: int) -> Places:
-    """Cut along the first axis of the mesh; copies along the others."""
-    return (dim, *[None] * (len(team.shape) - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -104,22 +105,27 @@ def _options(op: str, k: int, most: int, oversampling: int, power_iterations: in
             raise ArgumentError(op=op, argument=name, got=value, expected=f"an integer, {least}{upper}")
 
 
-def _gaussian(a: Tensor, columns: int, seed: int) -> Tensor:
+def gaussian(shape: Sequence[int], like: Tensor, columns: int, seed: int) -> Tensor:
+    """Random vectors [..., N, columns] for a matrix of ``shape`` [..., M, N], in the dtype and place of ``like``."""
     source = torch.Generator().manual_seed(seed)
-    drawn = torch.randn((*a.shape[:-2], a.shape[-1], columns), dtype=a.dtype, generator=source)
-    return drawn.to(a.device)
+    drawn = torch.randn((*shape[:-2], shape[-1], columns), dtype=like.dtype, generator=source)
+    return drawn.to(like.device)
 
 
 def _range(op: str, a: Tensor, width: int, powers: int, seed: int) -> Tensor:
-    q = qr(gemm(1.0, a, _gaussian(a, width, seed))).q
+    q = qr(gemm(1.0, a, gaussian(a.shape, a, width, seed))).q
     for _ in range(powers):
         q = qr(gemm(1.0, a, q, trans_a="c")).q
         q = qr(gemm(1.0, a, q)).q
     return q
 
 
-def _missed(a: Tensor, q: Tensor, small: Tensor, probes: int, seed: int) -> Tensor:
+def norm_bound(lengths: Tensor) -> Tensor:
     """``10 sqrt(2 / pi)`` times the longest image of a random vector bounds the norm (same authors, lemma 4.1)."""
-    w = _gaussian(a, probes, seed + 1)
+    return 10 * (2 / torch.pi) ** 0.5 * lengths.amax(-1)
+
+
+def _missed(a: Tensor, q: Tensor, small: Tensor, probes: int, seed: int) -> Tensor:
+    w = gaussian(a.shape, a, probes, seed + 1)
     left = gemm(1.0, a, w) - gemm(1.0, q, gemm(1.0, small, w))
-    return 10 * (2 / torch.pi) ** 0.5 * torch.linalg.vector_norm(left, dim=-2).amax(-1)
+    return norm_bound(torch.linalg.vector_norm(left, dim=-2))

@@ -24,7 +24,6 @@ from torch import Tensor
 from trnblas import gemm, trsm
 from trnblas.sharded import solve_triangle
 from trnsci.distributed import Part, Team, chunks, sharded
-from trnsci.distributed.parts import Places
 from trnsci.errors import NotPositiveDefinite, UnsupportedError
 from trnsolver.arguments import right_hand_side, square
 from trnsolver.cg import cg
@@ -32,7 +31,7 @@ from trnsolver.cholesky import cholesky
 from trnsolver.eigh import eigh
 from trnsolver.operators import Result
 from trnsolver.qr import QR, qr
-from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
+from trnsolver.randomized import LowRank, eigh_randomized, gaussian, norm_bound, svd_randomized
 from trnsolver.spd import solve_spd
 from trnsolver.svd import svd
 
@@ -40,14 +39,10 @@ from trnsolver.svd import svd
 _BLOCK = 256
 
 
-def _first(team: Team, dim: int | None) -> Places:
-    return (dim, *[None] * (len(team.shape) - 1))
-
-
 def _by_batch(team: Team, fn: Callable[..., Any], *parts: Part) -> Any:
     """Cut the first batch axis and leave every matrix whole."""
-    local = fn(*(part.to(team, _first(team, 0)).local for part in parts))
-    places = _first(team, 0)
+    local = fn(*(part.to(team, team.first(0)).local for part in parts))
+    places = team.first(0)
 
     def whole(made: Tensor) -> Part:
         return parts[0].with_local(made, (parts[0].shape[0], *made.shape[1:]), places)
@@ -110,7 +105,7 @@ def _cholesky(team: Team, a: Part, upper: bool) -> Part:
 
 def _lower_factor(team: Team, a: Part) -> Part:
     """Right-looking, on rows dealt block by block: factor a block, solve below it, update the rest."""
-    a = a.to(team, _first(team, 0))
+    a = a.to(team, team.first(0))
     n = a.shape[0]
     deal = Dealt(team, n)
     local = deal.deal(a)
@@ -187,7 +182,7 @@ def _qr(team: Team, a: Part, mode: str) -> QR:
         )
     if len(a.shape) > 2:
         return _by_batch(team, qr, a)
-    q, r = _tall_qr(team, a.to(team, _first(team, 0)))
+    q, r = _tall_qr(team, a.to(team, team.first(0)))
     copies = a.with_local(r, tuple(r.shape), (None,) * len(a.places))
     return QR(q, copies)  # type: ignore[arg-type]
 
@@ -202,13 +197,7 @@ def _tall_qr(team: Team, a: Part) -> tuple[Part, Tensor]:
     outer, r = qr(stacked)
     start = sum(heights[: team.here(0)])
     local = gemm(1.0, q, outer[start : start + heights[team.here(0)]])
-    return a.with_local(local, (m, outer.shape[1]), _first(team, 0)), r
-
-
-def _gaussian(a: Part, columns: int, seed: int) -> Tensor:
-    source = torch.Generator().manual_seed(seed)
-    drawn = torch.randn((a.shape[1], columns), dtype=a.dtype, generator=source)
-    return drawn.to(a.local.device)
+    return a.with_local(local, (m, outer.shape[1]), team.first(0)), r
 
 
 def _down(team: Team, a: Part, q: Part) -> Tensor:
@@ -217,7 +206,9 @@ def _down(team: Team, a: Part, q: Part) -> Tensor:
 
 
 def _range(team: Team, a: Part, width: int, powers: int, seed: int) -> Part:
-    q, _ = _tall_qr(team, a.with_local(gemm(1.0, a.local, _gaussian(a, width, seed)), (a.shape[0], width)))
+    q, _ = _tall_qr(
+        team, a.with_local(gemm(1.0, a.local, gaussian(a.shape, a.local, width, seed)), (a.shape[0], width))
+    )
     for _ in range(powers):
         back = qr(_down(team, a, q)).q
         q, _ = _tall_qr(team, a.with_local(gemm(1.0, a.local, back), (a.shape[0], back.shape[1])))
@@ -225,10 +216,10 @@ def _range(team: Team, a: Part, width: int, powers: int, seed: int) -> Part:
 
 
 def _missed(team: Team, a: Part, q: Part, small: Tensor, probes: int, seed: int) -> Tensor:
-    w = _gaussian(a, probes, seed + 1)
+    w = gaussian(a.shape, a.local, probes, seed + 1)
     left = gemm(1.0, a.local, w) - gemm(1.0, q.local, gemm(1.0, small, w))
     squares = team.all_reduce(0, left.abs().square().sum(0))
-    return 10 * (2 / torch.pi) ** 0.5 * squares.sqrt().amax()
+    return norm_bound(squares.sqrt())
 
 
 def _low_rank(team: Team, a: Part, u: Part, s: Tensor, vh: Any, error: Tensor) -> LowRank:
@@ -271,7 +262,7 @@ def _matrix(op: str, team: Team, a: Part) -> Part:
         raise UnsupportedError(
             op=op, reasons=[("distributed", f"it takes one spread matrix, the operand has shape {a.shape}")]
         )
-    return a.to(team, _first(team, 0))
+    return a.to(team, team.first(0))
 
 
 def _check_cg(a: Tensor, b: Tensor, **options: Any) -> None:
@@ -285,9 +276,9 @@ def _cg(
     team: Team, a: Part, b: Part, x0: Part | None, tol: float, maxiter: int | None, preconditioner: Any, callback: Any
 ) -> Result:
     """Each rank keeps its rows of everything; a step gathers the direction and adds three numbers per column."""
-    a = a.to(team, _first(team, 0))
+    a = a.to(team, team.first(0))
     vector = len(b.shape) == 1
-    rows = b.to(team, _first(team, 0))
+    rows = b.to(team, team.first(0))
     right = rows.local[:, None] if vector else rows.local
     sizes = [size for _, size in chunks(a.shape[0], team.size(0))]
 
@@ -301,7 +292,7 @@ def _cg(
     if x0 is None:
         x = torch.zeros_like(right)
     else:
-        start = x0.to(team, _first(team, 0)).local
+        start = x0.to(team, team.first(0)).local
         x = (start[:, None] if vector else start).clone()
     scale = inner(right, right).real.sqrt()
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)

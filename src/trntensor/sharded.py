@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import torch
-
+from trnblas.sharded import keeps_sums
 from trnsci import ArgumentError
 from trnsci.distributed import Part, Team, sharded, traffic
 from trnsci.distributed.parts import SUM, Layout, Place, Places
@@ -24,8 +23,6 @@ from trntensor.program import compiled
 
 # FLOPs a rank does in the time one byte takes to reach it: between a CPU with gloo (25) and a NeuronCore (200).
 _FLOPS_PER_BYTE = 100.0
-# Policies that promise more than a sum of partial sums keeps.
-_WHOLE_SUMS = ("compensated", "kahan", "fp64")
 
 
 def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
@@ -87,8 +84,7 @@ def _einsum(
     dtype = common_dtype("einsum", [part.local for part in parts])
     equation = parse("einsum", text, [part.shape for part in parts])
     options = {"precision": precision, "target_error": target_error, "memory_limit": memory_limit}
-    wide = dtype in (torch.float64, torch.complex128)
-    sums = wide or (precision not in _WHOLE_SUMS and target_error is None)
+    sums = not keeps_sums(options, dtype)
     live = [
         _simple(team, labels, part.with_local(part.local.to(dtype)), equation)
         for labels, part in zip(equation.inputs, parts, strict=True)

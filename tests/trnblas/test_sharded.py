@@ -14,7 +14,7 @@ import trnsim
 from trnblas.kernels import sharded as kernels
 from trnsci import distributed
 from trnsci.distributed import Layout
-from trnsci.distributed.plans import MemoryMeter
+from trnsci.memory import MemoryMeter
 from trnsci.testing.bounds import gemm_bound
 from trnsim.targets import TARGETS
 
@@ -221,7 +221,7 @@ def _observed(places, shape):
     a, b = (distributed.shard(torch.ones(*s), mesh, p) for s, p in zip(shape, places, strict=True))
     local = [a.to_local(), b.to_local()]
     trnblas.gemm(1.0, a, b)
-    with trnsci.ledger() as book, MemoryMeter(local) as meter:
+    with trnsci.ledger() as book, MemoryMeter(local, "cpu") as meter:
         trnblas.gemm(1.0, a, b)
     # two words per rank to agree on the call
     agreed = 16 * (mesh.size() - 1)

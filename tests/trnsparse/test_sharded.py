@@ -11,7 +11,7 @@ import trnsci
 import trnsparse
 from trnsci import distributed
 from trnsci.distributed import Layout
-from trnsci.distributed.plans import MemoryMeter
+from trnsci.memory import MemoryMeter
 
 # rows, columns, share of entries
 SHAPES = ((13, 9, 0.3), (9, 13, 0.2), (2, 5, 0.5), (7, 1, 0.4), (0, 4, 0.0), (6, 6, 0.0), (12, 8, 1.0))
@@ -113,7 +113,7 @@ def _observed(kind, n, columns):
     a = trnsparse.shard_rows(matrix, mesh)
     b = distributed.shard(torch.ones(n, columns), mesh, 0)
     a @ b
-    with trnsci.ledger() as book, MemoryMeter([b.to_local(), *a.held()]) as meter:
+    with trnsci.ledger() as book, MemoryMeter([b.to_local(), *a.held()], "cpu") as meter:
         a @ b
     assert trnsci.plan(trnsparse.spmm, a, b).ranks[mesh.get_rank()].volume == sum(
         exchange.nbytes for exchange in book.exchanges if exchange.kind == "all_to_all"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import _disable_current_modes
 
 import trnsim
 from trnsci import config
@@ -23,6 +20,7 @@ from trnsci.distributed.parts import Layout, Part, Sharded
 from trnsci.distributed.team import Crossing, Team
 from trnsci.errors import ArgumentError
 from trnsci.explain import Recorder
+from trnsci.memory import MemoryMeter
 from trnsci.plans import Step, quantity, seconds
 from trnsci.specs import tensors_in
 
@@ -186,37 +184,3 @@ class _Metered(Recorder):
             self.meter.note(tensor)
         self.meter.peak = max(self.meter.peak, self.meter.live + self.steps[-1].cost.workspace)
         return result
-
-
-class MemoryMeter(TorchDispatchMode):
-    """Counts the bytes of tensors alive on a device (``meta`` is one) inside its block; ``peak`` is the most."""
-
-    def __init__(self, given: Any = (), device: str = "cpu") -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.live = self.peak = 0
-        self.device = device
-        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        for tensor in given:
-            self.note(tensor)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(made):
-            # a DTensor holds nothing itself; its local tensor is seen on its own
-            if type(leaf) is torch.Tensor and leaf.device.type == self.device:
-                self.note(leaf)
-        return made
-
-    def note(self, tensor: torch.Tensor) -> None:
-        """Count a tensor until it is gone."""
-        storage = tensor.untyped_storage()
-        if self._known.get(storage._cdata) is storage:
-            return
-        self._known[storage._cdata] = storage
-        size = math.prod(tensor.shape) * tensor.dtype.itemsize if storage.nbytes() == 0 else storage.nbytes()
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._release, size)
-
-    def _release(self, size: int) -> None:
-        self.live -= size

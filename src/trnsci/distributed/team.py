@@ -62,6 +62,10 @@ class Team:
         """Ranks along an axis of the grid."""
         return self.shape[axis]
 
+    def first(self, place: int | None) -> tuple[int | None, ...]:
+        """The placement that cuts ``place`` along the first axis of the grid, with copies along the others."""
+        return (place, *[None] * (len(self.shape) - 1))
+
     def here(self, axis: int) -> int:
         """This rank's place along an axis."""
         return self.coordinate[axis]

@@ -1,0 +1,57 @@
+"""How much memory a computation holds, with data or on shapes alone."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves
+
+
+class MemoryMeter(TorchDispatchMode):
+    """Counts the bytes of storages made inside its block, until they die; ``peak`` is the most that were alive.
+
+    Args:
+        given: tensors that count from the start. Other tensors of the caller's do not count.
+        device: count only what lies there (``meta`` is one); by default everything.
+    """
+
+    def __init__(self, given: Iterable[Tensor] = (), device: str | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live = self.peak = 0
+        self._device = device
+        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        for tensor in given:
+            self.note(tensor)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for tensor in _held((args, kwargs)):
+            storage = tensor.untyped_storage()
+            self._known.setdefault(storage._cdata, storage)
+        made = func(*args, **(kwargs or {}))
+        for tensor in _held(made):
+            if self._device in (None, tensor.device.type):
+                self.note(tensor)
+        return made
+
+    def note(self, tensor: Tensor) -> None:
+        """Count a tensor until it is gone."""
+        storage = tensor.untyped_storage()
+        if storage._cdata in self._known:
+            return
+        self._known[storage._cdata] = storage
+        size = storage.nbytes()
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._release, size)
+
+    def _release(self, size: int) -> None:
+        self.live -= size
+
+
+def _held(values: Any) -> Iterable[Tensor]:
+    """The tensors among values. A wrapper such as a DTensor holds nothing itself: what it wraps is seen on its own."""
+    return (x for x in tree_leaves(values) if isinstance(x, Tensor) and not is_traceable_wrapper_subclass(x))
