@@ -46,7 +46,8 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it.
     """
     eager = array_function(function)
-    outside = torch.compiler.disable(eager)
+    # torch.compiler.disable would import the compiler, a second that few programs need, here and now
+    outside = torch._disable_dynamo(eager)  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:

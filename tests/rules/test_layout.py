@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 
 PACKAGES = {"trnsci", "trnsim", "trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem"}
 
@@ -69,3 +71,13 @@ def test_every_kernel_belongs_to_an_op_and_has_a_baseline(tree):
 def test_the_tests_are_not_a_package(tree):
     # tests/trnblas must never shadow the package trnblas
     tree.refuse([module.name for module in tree.modules("tests/**/__init__.py")])
+
+
+def test_importing_the_libraries_loads_neither_extras_nor_the_compiler():
+    program = (
+        "import sys, trnblas, trnchem, trnfft, trnrand, trnsolver, trnsparse, trntensor\n"
+        "heavy = {'torch._dynamo', 'torch.distributed.tensor', 'scipy', 'pyscf', 'h5py', 'cotengra', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
