@@ -80,8 +80,9 @@ def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
 
 
 def integer(op: str, argument: str, value: Any) -> int:
-    """An integer, or something that counts as one (NumPy's)."""
-    if isinstance(value, SupportsIndex) and not isinstance(value, bool | Tensor):
+    """An integer, or something that counts as one: NumPy's, or an element of a tensor of integers."""
+    whole = not (isinstance(value, Tensor) and (value.ndim or value.is_floating_point() or value.dtype == torch.bool))
+    if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool):
         return value.__index__()
     raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
 

@@ -6,6 +6,7 @@ functions this library has not (the fast Hankel transforms) are left to SciPy.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,10 @@ def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     given.update(zip(_ORDER[name], args[1:], strict=False))
     # Permissions SciPy's callers give; nothing here overwrites an operand, and threads are torch's.
     given.pop("overwrite_x", None)
-    given.pop("workers", None)
+    workers, cpus = given.pop("workers", None), os.cpu_count() or 1
+    if workers is not None and (workers == 0 or workers < -cpus):
+        expected = f"a number of threads, or -1 to -{cpus} counted back from all of them"
+        raise ArgumentError(op=name, argument="workers", got=workers, expected=expected)
     if given.get("plan") is None:
         given.pop("plan", None)
     elif name in (*_TRIG, *_TRIG_MANY):

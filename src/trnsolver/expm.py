@@ -12,9 +12,10 @@ from trnsci import NumericalError, array_function
 from trnsolver.arguments import readable, roundoff, square
 from trnsolver.lu import lu_op, lu_solve_op
 
-# Degree of the quotient and the 1-norm up to which it is exact to the unit roundoff (Higham 2005).
-_SINGLE = (7, 3.925724783138660)
-_DOUBLE = (13, 5.371920351148152)
+# Degree of the quotient; the size up to which it is exact to the unit roundoff (Higham 2005; for the long one the
+# smaller size of Al-Mohy and Higham 2009); and the binary exponent up to which sixth powers do not overflow.
+_SINGLE = (7, 3.925724783138660, 18)
+_DOUBLE = (13, 4.25, 150)
 
 
 @array_function
@@ -28,7 +29,8 @@ def expm(a: Tensor) -> Tensor:
         NumericalError: an entry of the result is larger than the dtype holds.
 
     Error bound:
-        ``norm(x - exact) <= 20 N u max(1, norm(a)) norm(exact)`` for normal matrices.
+        ``norm(x - exact) <= 20 N u max(1, norm(a)) norm(exact)`` for normal matrices. For others, 20 N u times the
+        condition number of the exponential (``scipy.linalg.expm_cond``).
 
     Cost:
         ``(16 + 2 s) N**3`` FLOPs with ``s = log2(norm(a) / 5)`` squarings.
@@ -44,11 +46,15 @@ def expm(a: Tensor) -> Tensor:
     if not readable(a):
         made: Tensor = torch.linalg.matrix_exp(a)
         return made
-    degree, reach = _SINGLE if roundoff(a.dtype) > 2.0**-30 else _DOUBLE
+    degree, reach, room = _SINGLE if roundoff(a.dtype) > 2.0**-30 else _DOUBLE
     norms = torch.linalg.matrix_norm(a.detach(), 1)
-    counts = torch.where(norms > reach, (norms / reach).clamp_min(1e-30).log2().ceil(), 0.0)  # [...]
-    scaled = a * torch.exp2(-counts).unsqueeze(-1).unsqueeze(-1).to(a.dtype)
-    x = _quotient(scaled, degree)
+    least = torch.where(norms > 2.0**room, norms.log2().ceil() - room, 0.0)  # [...]
+    a = _shrunk(a, least)
+    squares = _powers(a)
+    counts = _halvings(a.detach(), [x.detach() for x in squares], degree, reach)  # [...]
+    squares = [_shrunk(x, 2 * k * counts) for k, x in enumerate(squares)]
+    x = _quotient(_shrunk(a, counts), squares, degree)
+    counts = counts + least
     most = int(counts.max())
     for step in range(most):
         due = (counts > step).unsqueeze(-1).unsqueeze(-1)
@@ -62,13 +68,55 @@ def expm(a: Tensor) -> Tensor:
     return x
 
 
-def _quotient(a: Tensor, degree: int) -> Tensor:
-    """``inv(v - u) @ (v + u)`` with ``u`` the odd and ``v`` the even terms of the numerator."""
-    weights = [_weight(degree, k) for k in range(degree + 1)]
-    eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
-    squares = [eye, gemm(1.0, a, a)]
+def _shrunk(x: Tensor, halvings: Tensor) -> Tensor:
+    if not bool(halvings.any()):
+        return x
+    return x * torch.exp2(-halvings).unsqueeze(-1).unsqueeze(-1).to(x.dtype)
+
+
+def _powers(a: Tensor) -> list[Tensor]:
+    """``a`` to the powers 0, 2, 4 and 6."""
+    squares = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape), gemm(1.0, a, a)]
     for _ in range(2):
         squares.append(gemm(1.0, squares[1], squares[-1]))
+    return squares
+
+
+def _halvings(a: Tensor, squares: list[Tensor], degree: int, reach: float) -> Tensor:
+    """How often to halve: as often as the powers ask for, which may be less often than the norm does.
+
+    Halving too often is not harmless: far from normal, what the squarings multiply up is rounding error (Al-Mohy and
+    Higham 2009).
+    """
+    norms = torch.linalg.matrix_norm(a, 1)
+    usual = _log2_ceil(norms / reach)
+    if not bool(usual.any()):
+        return usual
+    fourth, sixth = (torch.linalg.matrix_norm(x, 1) for x in squares[2:])
+    fewer = torch.minimum(usual, _log2_ceil(torch.maximum(fourth ** (1 / 4), sixth ** (1 / 6)) / reach))
+    if bool((fewer == usual).all()):
+        return usual
+    # the first term the quotient leaves out, of absolute values, stays below the unit roundoff
+    shrunk = _shrunk(a.abs().double(), fewer)
+    size, column = torch.zeros_like(norms, dtype=torch.float64), torch.ones_like(shrunk[..., :1])
+    for _ in range(2 * degree + 1):
+        column = shrunk.mT @ column
+        largest = column.amax((-2, -1), keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+        column = column / largest
+        size = size + largest.log2()[..., 0, 0]
+    size = size - torch.linalg.matrix_norm(shrunk, 1).clamp_min(torch.finfo(torch.float64).tiny).log2()
+    first = math.log2(math.comb(2 * degree, degree)) + math.lgamma(2 * degree + 2) / math.log(2)
+    more = ((size - first - math.log2(roundoff(a.dtype))) / (2 * degree)).ceil().clamp_min(0.0)
+    return torch.minimum(usual, fewer + more.to(fewer.dtype))
+
+
+def _log2_ceil(ratio: Tensor) -> Tensor:
+    return torch.where(ratio > 1, ratio.clamp_min(1.0).log2().ceil(), 0.0)
+
+
+def _quotient(a: Tensor, squares: list[Tensor], degree: int) -> Tensor:
+    """``inv(v - u) @ (v + u)`` with ``u`` the odd and ``v`` the even terms of the numerator."""
+    weights = [_weight(degree, k) for k in range(degree + 1)]
     odd = _sum(squares, weights[1:8:2])
     even = _sum(squares, weights[0:8:2])
     if degree == 13:

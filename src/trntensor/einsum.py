@@ -19,6 +19,8 @@ from trntensor.precision import contraction_bound, working_dtype
 from trntensor.program import Program, compiled
 from trntensor.steps import ContractionStep, unary
 
+# Truth values, and integers torch stores but does not add up.
+_STORED_ONLY = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
 _SHORT: dict[Any, ContractionStep] = {}
 _SHORT_LIMIT = 4096
 
@@ -134,7 +136,7 @@ def _achieved(
 def _remember(subscripts: Any, tensors: Sequence[Tensor], optimize: Any) -> None:
     """Keep a two-operand program under a key that costs little to form."""
     a, b = tensors
-    if not isinstance(subscripts, str) or optimize != "auto" or a.dtype is torch.bool:
+    if not isinstance(subscripts, str) or optimize != "auto" or a.dtype in _STORED_ONLY:
         return
     program = compiled(subscripts, (tuple(a.shape), tuple(b.shape)), optimize, None)
     if len(_SHORT) >= _SHORT_LIMIT:
@@ -152,7 +154,7 @@ def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
     dtype: torch.dtype = first.dtype
     for place, x in enumerate(tensors[1:], 1):
         if x.dtype != dtype:
-            dtype = torch.promote_types(dtype, x.dtype)
+            dtype = _promoted(op, place, dtype, x.dtype)
         if x.device != first.device:
             raise ArgumentError(
                 op=op,
@@ -161,6 +163,19 @@ def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
                 hint="Move one side with .to(device)",
             )
     return dtype
+
+
+def _promoted(op: str, place: int, dtype: torch.dtype, other: torch.dtype) -> torch.dtype:
+    try:
+        return torch.promote_types(dtype, other)
+    except RuntimeError:
+        raise DtypeError(
+            op=op,
+            argument=f"dtype of operand {place}",
+            got=other,
+            expected=f"{dtype}, because torch has no common dtype for the two",
+            hint="Convert one with .to(dtype)",
+        ) from None
 
 
 def _scalar(name: str, value: Any, dtype: torch.dtype) -> Any:
@@ -241,9 +256,10 @@ def policy_of(
 
 def _exact(program: Program, tensors: Sequence[Tensor], dtype: torch.dtype, alpha: Any) -> Tensor:
     """Integers modulo their range, as NumPy; truth values by "and" and "or"."""
-    if dtype is not torch.bool:
+    if dtype not in _STORED_ONLY:
         return program.run(tensors, None, alpha)
-    return program.run([x.long() for x in tensors], None, alpha) != 0
+    made = program.run([x.long() for x in tensors], None, alpha)
+    return made != 0 if dtype is torch.bool else made.to(dtype)
 
 
 def _traced(

@@ -292,6 +292,22 @@ def test_scipy_calls_arrive_here(name, monkeypatch):
     close(got, expected)
 
 
+def test_scipys_workers_are_checked_and_lengths_may_be_arrays():
+    x = np.ones((4, 6))
+    with scipy.fft.set_backend(trnfft.scipy_backend, only=True):
+        for workers in (0, -(10**6)):
+            with pytest.raises(ArgumentError, match="workers"):
+                scipy.fft.fft(x, workers=workers)
+        got = scipy.fft.idctn(x, s=np.array([3, 5]), workers=-1)
+    close(got, scipy.fft.idctn(x, s=(3, 5)))
+
+
+@pytest.mark.parametrize("lengths", [np.array([1.5, 2.0]), np.array([True, True]), torch.ones(2)], ids=str)
+def test_lengths_that_are_no_integers_are_refused(lengths):
+    with pytest.raises(DtypeError, match="s is Tensor, expected an integer"):
+        trnfft.fftn(np.ones((4, 6)), s=lengths)
+
+
 def test_scipy_gets_back_what_this_library_has_not():
     with scipy.fft.set_backend(trnfft.scipy_backend):
         assert scipy.fft.fft(np.ones(4, np.longdouble)).dtype == np.clongdouble
