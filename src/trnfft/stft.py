@@ -147,27 +147,27 @@ def istft(
     scale = "root" if normalized else "full"
     spectra = x.mT
     last = [x.ndim - 1]
-    if onesided:
-        frames = transform.c2r(spectra, last, n_fft, scale, policy)
-    else:
+    if return_complex:
         frames = transform.c2c(spectra, last, True, scale, policy)
-        frames = frames if return_complex else frames.real
+    else:
+        # of a whole spectrum the first half is read, as torch does: that of a real signal repeats it
+        frames = transform.c2r(spectra[..., :half], last, n_fft, scale, policy)
     if taper is None:
         taper = torch.ones(n_fft, dtype=frames.dtype, device=x.device)
     count = x.shape[-1]
     total = n_fft + hop * (count - 1)
     start = n_fft // 2 if center else 0
     stop = start + length if length is not None else total - start if center else total
-    signal = _overlap_add(frames * taper.conj(), hop)
-    squares = (taper * taper.conj()).real if taper.is_complex() else taper * taper
-    weight = _overlap_add(squares.expand(count, n_fft), hop)
+    signal = _overlap_add(frames * taper, hop)
+    weight = _overlap_add((taper * taper).expand(count, n_fft), hop)
     covered = min(stop, total)
     signal, weight = signal[..., start:covered], weight[start:covered]
-    if not weight.is_meta and weight.numel() and float(weight.detach().min()) < 1e-11:
+    sizes = weight.detach().abs()
+    if not weight.is_meta and weight.numel() and float(sizes.min()) < 1e-11:
         raise ArgumentError(
             op="istft",
             argument="window",
-            got=f"squares that add up to {float(weight.detach().min()):.1e} at sample {int(weight.detach().argmin())}",
+            got=f"squares that add up to {float(sizes.min()):.1e} at sample {int(sizes.argmin())}",
             expected="windows that overlap to more than 1e-11 everywhere",
             hint="Use a smaller hop_length, or center=True",
         )

@@ -118,3 +118,22 @@ def test_real_and_imaginary_parts_come_along_a_last_axis_as_on_torch():
     got = trnfft.stft(x, 64, 16, window=window, return_complex=False)
     expected = torch.view_as_real(torch.stft(x, 64, 16, window=window, return_complex=True))
     torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"center": False}, {"onesided": False, "normalized": True}], ids=str)
+def test_of_a_whole_spectrum_the_first_half_is_read_as_torch_does(kwargs):
+    x = gaussian((10, 4), 1, torch.complex128)  # not the spectrum of a real signal
+    found = trnfft.istft(x, 10, 5, **kwargs)
+    expected = torch.istft(x, 10, 5, window=torch.ones(10, dtype=torch.float64), **kwargs)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_complex_windows_are_torchs():
+    window = gaussian((10,), 2, torch.complex128)
+    x = gaussian((10, 6), 1, torch.complex128)
+    found = trnfft.istft(x, 10, 3, window=window, return_complex=True)
+    expected = torch.istft(x, 10, 3, window=window, return_complex=True)
+    assert torch.allclose(found, expected, rtol=1e-11, atol=1e-12)
+    signal = gaussian((40,), 3, torch.complex128)
+    spectra = trnfft.stft(signal, 10, 3, window=window, center=True, return_complex=True)
+    assert torch.allclose(trnfft.istft(spectra, 10, 3, window=window, return_complex=True, length=40), signal)
