@@ -250,8 +250,14 @@ def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tens
     return flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: Any, b: Any, axes: Any = 2, *, dims: Any = None) -> Any:
     """Contract over ``axes`` as ``numpy.tensordot``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
+
+    Args:
+        a: [...]
+        b: [...]
+        axes: how many axes, the last of ``a`` with the first of ``b``; or two lists of axes.
+        dims: torch's name for ``axes``.
 
     Example:
         >>> tensordot(torch.ones(2, 3), torch.ones(3, 4), axes=1).shape
@@ -259,10 +265,15 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """
     from trntensor.einsum import einsum
 
+    axes = axes if dims is None else dims
     if isinstance(axes, int):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            expected = f"from 0 to {min(a.ndim, b.ndim)}, because operands have {a.ndim} and {b.ndim} dimensions"
+            raise ArgumentError(op="tensordot", argument="axes", got=axes, expected=expected)
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
         left, right = ([side] if isinstance(side, int) else list(side) for side in axes)
+        left, right = _axes("a", left, a.ndim), _axes("b", right, b.ndim)
     if len(left) != len(right):
         raise ArgumentError(op="tensordot", argument="number of axes", got={"a": len(left), "b": len(right)})
     names_a = list(range(a.ndim))
@@ -272,6 +283,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     gone = {names_a[x] for x in left}
     kept = [name for name in (*names_a, *names_b) if name not in gone]
     return einsum(a, names_a, b, names_b, kept)
+
+
+def _axes(operand: str, axes: list[int], ndim: int) -> list[int]:
+    if any(not -ndim <= axis < ndim for axis in axes) or len({axis % ndim for axis in axes}) < len(axes):
+        expected = f"different axes of {ndim} dimensions"
+        raise ArgumentError(op="tensordot", argument=f"axes of {operand}", got=axes, expected=expected)
+    return [axis % ndim for axis in axes]
 
 
 def transpose(a: Any, axes: Sequence[int]) -> Any:

@@ -128,6 +128,7 @@ def test_tensordot_and_transpose_are_numpys():
     for axes in (([2], [0]), ([1, 2], [1, 0]), 0):
         size = np.tensordot(a.abs().numpy(), b.abs().numpy(), axes)
         assert_within(tensordot(a, b, axes), np.tensordot(a.numpy(), b.numpy(), axes), 2 * gamma(30, F64) * size)
+        assert torch.equal(tensordot(a, b, dims=axes), tensordot(a, b, axes))
     assert_within(transpose(a, (2, 0, 1)), np.transpose(a.numpy(), (2, 0, 1)), 0)
 
 
@@ -146,6 +147,10 @@ def test_mistakes_are_named():
         (lambda: reduce("ij->i", a, op="mean"), "op"),
         (lambda: reduce("ii->i", torch.ones(2, 2)), "labels"),
         (lambda: tensordot(a, a, ([0], [0, 1])), "number of axes"),
+        (lambda: tensordot(a, a, 5), "axes"),
+        (lambda: tensordot(a, a, -1), "axes"),
+        (lambda: tensordot(a, a, dims=([0, 0], [0, 1])), "axes of a"),
+        (lambda: tensordot(a, a, ([0], [7])), "axes of b"),
     ):
         with pytest.raises(ArgumentError) as caught:
             work()
