@@ -35,7 +35,6 @@ BENCH = Bench(
         kernel("dot 1048576", kernels.dot, _SHAPE, _SHAPE, mode="dot"),
         kernel("compensated 1048576", kernels.dot, _SHAPE, _SHAPE, mode="compensated"),
         kernel("nrm2 1048576", kernels.dot, _SHAPE, None, mode="nrm2"),
-        kernel("iamax 1048576", kernels.dot, _SHAPE, None, mode="iamax"),
     ),
     tolerance=1e-2,
     notes="Sums of a million terms of both signs: fp32 results in different orders differ by their error bounds.",

@@ -18,11 +18,12 @@ from trnblas.accuracy import Achieved, error_bound
 from trnblas.axpy import axpy, copy, scal, swap
 from trnblas.banded import gbmv, hbmv, sbmv, tbmv, tbsv
 from trnblas.dgmm import dgmm, geam
-from trnblas.dot import asum, dot, dotc, dotu, iamax, iamin, nrm2
+from trnblas.dot import asum, dot, dotc, dotu, nrm2
 from trnblas.epilogue import Epilogue
 from trnblas.gemm import gemm
 from trnblas.gemv import gemv, ger, gerc, geru
 from trnblas.grouped import grouped_gemm
+from trnblas.iamax import iamax, iamin
 from trnblas.mp2 import mp2_energy, mp2_pairs
 from trnblas.packed import hpmv, hpr, hpr2, spmv, spr, spr2, tpmv, tpsv
 from trnblas.rot import rot, rotg, rotm, rotmg

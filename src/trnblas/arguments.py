@@ -9,12 +9,15 @@ from torch import Tensor
 
 from trnblas import host
 from trnsci import ArgumentError, DtypeError, Singular, check
+from trnsci.nki import N_TILE, P_MAX
 
 Trans = Literal["n", "t", "c"]
 
 HALF = (torch.float16, torch.bfloat16)
 FLOATING = frozenset((*HALF, torch.float32, torch.float64, torch.complex64, torch.complex128))
 
+# Elements of a partition that kernels over vectors read at a time.
+_WIDTH = 4 * N_TILE
 # SciPy's spellings; False and True are the keys 0 and 1.
 _TRANS: dict[bool | int | str, Trans] = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
 
@@ -176,3 +179,16 @@ def rounds(*tensors: Tensor | None) -> str | None:
             name = str(t.dtype).removeprefix("torch.")
             return f"the kernel computes in fp32 and would round {name}; convert with .to(), or use backend 'pytorch'"
     return None
+
+
+def spread(x: Tensor, *, repeat: bool = False) -> Tensor:
+    """Cut each vector over the partitions: [B, p, width], filled up with zeros or with its own first element."""
+    count = x.shape[-1]
+    width = max(8, -(-count // P_MAX))
+    width = width if width <= _WIDTH else -(-width // _WIDTH) * _WIDTH
+    rows = x.reshape(-1, count)
+    if count < width * P_MAX:
+        missing = width * P_MAX - count
+        filler = rows[:, :1].expand(-1, missing) if repeat else rows.new_zeros(()).expand(rows.shape[0], missing)
+        rows = torch.cat([rows, filler], -1)
+    return rows.reshape(-1, P_MAX, width).contiguous()

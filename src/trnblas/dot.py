@@ -1,25 +1,23 @@
-"""Reductions of vectors: dot, dotu, dotc, nrm2, asum, iamax, iamin."""
+"""Sums over vectors: dot, dotu, dotc, nrm2, asum."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import host
 from trnblas.accuracy import choose, dot_bound, reported
-from trnblas.arguments import HALF, rounds, vectors
+from trnblas.arguments import HALF, rounds, spread, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, split_gemm
-from trnsci import ArgumentError, Op, array_function, check
+from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
-from trnsci.nki import N_TILE, P_MAX, launch
+from trnsci.nki import launch
 from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
 
-WIDTH = 4 * N_TILE
 # Elements up to which the host's BLAS finds a norm sooner than torch.
 _SHORT = 4096
 
@@ -216,41 +214,6 @@ def _by_dot(op: str, x: Tensor, policy: Precision) -> Tensor:
     return _dot(scaled, scaled, policy).sqrt() * scale.squeeze(-1)
 
 
-@array_function
-def iamax(x: Tensor) -> Tensor:
-    """Return the position (from 0) of the first element of largest ``|x|``; ``|Re| + |Im|`` for complex vectors.
-
-    Args:
-        x: [..., N], N at least 1. A NaN counts as larger than any number.
-
-    Returns:
-        [...], int64.
-
-    Example:
-        >>> iamax(torch.tensor([1.0, -3.0, 2.0]))
-        tensor(1)
-    """
-    return _position("iamax", x)
-
-
-@array_function
-def iamin(x: Tensor) -> Tensor:
-    """Return the position (from 0) of the first element of smallest ``|x|``; a NaN counts as smaller than any number.
-
-    Example:
-        >>> iamin(torch.tensor([1.0, -3.0, 0.5]))
-        tensor(2)
-    """
-    return _position("iamin", x)
-
-
-def _position(op: str, x: Tensor) -> Tensor:
-    vectors(op, x=x)
-    if x.shape[-1] == 0:
-        raise ArgumentError(op=op, argument="shape of x", got=tuple(x.shape), expected="at least one element")
-    return _extreme(x.detach(), op == "iamax")
-
-
 def _batch(x: Tensor, y: Tensor) -> tuple[int, ...]:
     return check.broadcast("dot", x=x.shape[:-1], y=y.shape[:-1])
 
@@ -325,21 +288,8 @@ def _dot_nki(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
     elif x.dtype not in HALF:
         x, y = x.bfloat16(), y.bfloat16()
     mode = "compensated" if precision == "compensated" else "dot"
-    sums: Tensor = launch(kernels.dot, _spread(x.expand(shape)), _spread(y.expand(shape)), mode=mode)  # [1 or 2, B, 1]
+    sums: Tensor = launch(kernels.dot, spread(x.expand(shape)), spread(y.expand(shape)), mode=mode)  # [1 or 2, B, 1]
     return sums.sum(0).reshape(result.shape).to(result.dtype)
-
-
-def _spread(x: Tensor, *, repeat: bool = False) -> Tensor:
-    """Cut each vector over the partitions: [B, p, width], filled up with zeros or with its own first element."""
-    count = x.shape[-1]
-    width = max(8, -(-count // P_MAX))
-    width = width if width <= WIDTH else -(-width // WIDTH) * WIDTH
-    rows = x.reshape(-1, count)
-    if count < width * P_MAX:
-        missing = width * P_MAX - count
-        filler = rows[:, :1].expand(-1, missing) if repeat else rows.new_zeros(()).expand(rows.shape[0], missing)
-        rows = torch.cat([rows, filler], -1)
-    return rows.reshape(-1, P_MAX, width).contiguous()
 
 
 def _norm_fake(x: Tensor, op: str, precision: Precision) -> Tensor:
@@ -428,62 +378,10 @@ def _norm_nki(x: Tensor, op: str, precision: Precision) -> Tensor:
     if result.numel() == 0 or x.shape[-1] == 0:
         return result.zero_()
     operand = x.dtype if x.dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
-    sums: Tensor = launch(kernels.dot, _spread(x.to(operand)), None, mode=op)  # [1 or 3, B, 1]
+    sums: Tensor = launch(kernels.dot, spread(x.to(operand)), None, mode=op)  # [1 or 3, B, 1]
     if op == "asum":
         return sums[0].reshape(result.shape).to(result.dtype)
     # Sums of squares scaled down, not at all, and up: the one that neither overflowed nor underflowed is accurate.
     low, plain, high = sums.squeeze(-1).sqrt()
     norm = torch.where(plain > 2.0**63, low * 2.0**64, torch.where(plain < 2.0**-40, high * 2.0**-64, plain))
     return torch.where(plain.isnan(), plain, norm).reshape(result.shape).to(result.dtype)
-
-
-def _extreme_fake(x: Tensor, largest: bool) -> Tensor:
-    return x.new_empty(x.shape[:-1], dtype=torch.int64)
-
-
-def _extreme_cost(x: Tensor, largest: bool) -> int:
-    return x.numel()
-
-
-_extreme = Op("trnblas::iamax", fake=_extreme_fake, cost=_extreme_cost)
-
-
-def _sizes(x: Tensor) -> Tensor:
-    return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
-
-
-@_extreme.impl("pytorch")
-def _extreme_pytorch(x: Tensor, largest: bool) -> Tensor:
-    if x.ndim == 1 and host.plain(x):
-        # NumPy looks at many elements at a time, and agrees on NaN.
-        sizes = np.abs(x.numpy())
-        return torch.scalar_tensor(sizes.argmax() if largest else sizes.argmin(), dtype=torch.int64)
-    size = _sizes(x)
-    return size.argmax(-1) if largest else size.argmin(-1)
-
-
-def _extreme_limits(x: Tensor, largest: bool) -> str | None:
-    if x.is_complex():
-        return "sums of |Re| and |Im| are compared on the host; pass _.real and _.imag parts, or use backend 'pytorch'"
-    return rounds(x)
-
-
-@_extreme.impl("nki", limits=_extreme_limits)
-def _extreme_nki(x: Tensor, largest: bool) -> Tensor:
-    result = _extreme_fake(x, largest)
-    if result.numel() == 0:
-        return result
-    spread = _spread(x.float(), repeat=True)  # [B, p, width]
-    values, places = launch(kernels.dot, spread, None, mode="iamax" if largest else "iamin")  # [B, p, 2 * T]
-    # Of each tile of each partition: its best value and its best NaN flag, with positions. NaN wins, then size.
-    tiles = values.shape[-1] // 2
-    width = spread.shape[-1] // tiles
-    start = (
-        torch.arange(P_MAX, device=x.device).unsqueeze(-1) * spread.shape[-1]
-        + torch.arange(tiles, device=x.device) * width
-    )  # [p, T]
-    index = places.long() + start.repeat(1, 2)
-    flagged, plain = values[..., tiles:].flatten(1), values[..., :tiles].flatten(1)
-    by_nan = index[..., tiles:].flatten(1).gather(1, flagged.argmax(1, keepdim=True))
-    by_size = index[..., :tiles].flatten(1).gather(1, plain.argmax(1, keepdim=True))
-    return torch.where(flagged.amax(1, keepdim=True) > 0, by_nan, by_size).reshape(result.shape)

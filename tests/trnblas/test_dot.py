@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, rounded_once, scipy_blas, sum_bound
-from trnblas import asum, dot, dotc, dotu, iamax, iamin, nrm2
+from trnblas import asum, dot, dotc, dotu, nrm2
 from trnsci import ArgumentError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, exact_dot, gamma, gaussian, ill_scaled
 
@@ -63,31 +63,6 @@ def test_nonfinite_values_pass_as_ieee_says(backend):
         assert asum(torch.tensor([1.0, -inf])) == inf
         assert dot(torch.tensor([inf, 1.0]), torch.tensor([1.0, 1.0])) == inf
         assert dot(torch.tensor([inf, 1.0]), torch.tensor([0.0, 1.0])).isnan()
-
-
-@on_backends
-@pytest.mark.parametrize("n", [1, 5, 130, 3000])
-def test_positions_of_extremes(backend, n):
-    x = gaussian((3, n), 1)
-    with backend:
-        largest, smallest = iamax(x), iamin(x)
-    size = np.abs(x.numpy())
-    assert largest.tolist() == size.argmax(-1).tolist()
-    assert smallest.tolist() == size.argmin(-1).tolist()
-
-
-@on_backends
-def test_the_first_of_equals_and_nan_win(backend):
-    x = torch.tensor([[1.0, -2.0, 2.0, 0.5, -0.5], [1.0, torch.nan, torch.inf, torch.nan, 0.0]])
-    with backend:
-        assert iamax(x).tolist() == [1, 1]
-        assert iamin(x).tolist() == [3, 1]
-
-
-def test_complex_extremes_go_by_the_sum_of_parts():
-    x = torch.tensor([3 + 0j, 2 + 2j, 0.1j])
-    assert int(iamax(x)) == 1
-    assert int(iamin(x)) == 2
 
 
 @on_backends
@@ -166,7 +141,6 @@ def test_any_vector(values):
         exact_dot(x, x),
         gamma(len(values), F32) * float((x.double() ** 2).sum()) + torch.finfo(F32).smallest_normal,
     )
-    assert int(iamax(x)) == int(np.abs(x.numpy()).argmax())
 
 
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
@@ -199,7 +173,6 @@ def test_opcheck_plan_and_compile():
     x, y = gaussian((3,), 1, F64).requires_grad_(), gaussian((3,), 2, F64)
     torch.library.opcheck(torch.ops.trnblas.dot.default, (x, y, "fp64"))
     torch.library.opcheck(torch.ops.trnblas.norm.default, (x, "nrm2", "fp64"))
-    torch.library.opcheck(torch.ops.trnblas.iamax.default, (x.detach(), True))
     assert trnsci.plan(dot, x.detach(), y).flops == 6
     compiled = torch.compile(lambda x, y: dot(x, y) + 1, fullgraph=True, backend="aot_eager")
     assert_within(compiled(x, y), dot(x, y) + 1, 2 * gamma(5, F64) * (1 + (x * y).abs().sum()))
@@ -213,7 +186,7 @@ def test_a_kernel_that_would_round_refuses_and_shows_the_way_out(backend):
     assert reasons["pytorch"] == "takes it"
     assert "would round float64; convert with .to(), or use backend 'pytorch'" in reasons["simulator"]
     with trnsci.backend("simulator", strict=False), trnsci.ledger() as book:
-        iamax(torch.ones(3, dtype=F64))
+        nrm2(torch.ones(3, dtype=F64))
     assert book.entries[0].step.backend == "pytorch"
     assert "simulator refuses: the kernel computes in fp32" in book.entries[0].step.reason
 
@@ -222,7 +195,6 @@ def test_a_kernel_that_would_round_refuses_and_shows_the_way_out(backend):
     ("call", "text"),
     [
         (lambda: dot(torch.ones(3), torch.ones(4)), "dot: N differs: x has N=3, y has N=4"),
-        (lambda: iamax(torch.ones(0)), "iamax: shape of x is (0,), expected at least one element"),
         (lambda: nrm2(torch.tensor(1.0)), "nrm2: shape of x is (), expected at least 1 dim"),
         (lambda: dot(torch.ones(3), torch.ones(3), precision="x"), "precision is 'x', expected one of"),
         (lambda: dot(torch.ones(3), torch.ones(3), out=torch.ones(2)), "shape of out is (2,), expected ()"),

@@ -1,4 +1,4 @@
-"""Sums over vectors cut over the partitions: sum(x y), sum|x|, sum x**2 at three scales, or the place of an extreme.
+"""Sums over vectors cut over the partitions: sum(x y), sum|x| or sum x**2 at three scales.
 
 x and y are [B, P, W]. Partial sums of each partition go to a column; one product with ones adds the partitions.
 Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
@@ -16,8 +16,6 @@ UP = 2.0**64
 @jit
 def dot(x_hbm, y_hbm=None, mode="dot"):
     B, P = x_hbm.shape[0], x_hbm.shape[1]
-    if mode == "iamax" or mode == "iamin":
-        return _extremes(x_hbm, mode == "iamax")
     S = 3 if mode == "nrm2" else 2 if mode == "compensated" else 1
     out_hbm = nl.ndarray((S, B, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [S, B, 1]
     for b in tiles(B, P_MAX):
@@ -153,35 +151,3 @@ def _fold_partitions(total_sb, error_sb):
         nisa.tensor_copy(dst=turned_sb, src=turned_ps)
         turned.append(turned_sb)
     return _fold(turned[0], turned[1])
-
-
-def _extremes(x_hbm, largest):
-    """Of every tile of every partition, the best |x| and the best NaN flag, and where they first occur."""
-    B, P, W = x_hbm.shape
-    parts = tiles(W, WIDTH)
-    T = len(parts)
-    value_hbm = nl.ndarray((B, P, 2 * T), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, 2T]
-    place_hbm = nl.ndarray((B, P, 2 * T), dtype=nl.int32, buffer=nl.shared_hbm)  # [B, P, 2T]
-    for i in range(B):
-        value_sb = nl.ndarray((P, 2 * T), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2T]
-        place_sb = nl.ndarray((P, 2 * T), dtype=nl.int32, buffer=nl.sbuf)  # [P, 2T]
-        for w in parts:
-            x_sb = load(x_hbm[i, 0:P_MAX, w.span])  # [P, w]
-            flag_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
-            nisa.tensor_tensor(dst=flag_sb, data1=x_sb, data2=x_sb, op=nl.not_equal)
-            size_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
-            nisa.activation(dst=size_sb, op=nl.abs, data=x_sb)
-            # A NaN is found by its flag; here it must not hide the numbers. Comparing drops it.
-            nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.maximum, operand0=0.0)
-            if not largest:
-                nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.multiply, operand0=-1.0)
-            for column, data_sb in ((w.index, size_sb), (T + w.index, flag_sb)):
-                best_sb = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)  # [P, 8]
-                nisa.max8(dst=best_sb, src=data_sb)
-                where_sb = nl.ndarray((P, 8), dtype=nl.uint32, buffer=nl.sbuf)  # [P, 8]
-                nisa.nc_find_index8(dst=where_sb, data=data_sb, vals=best_sb)
-                nisa.tensor_copy(dst=value_sb[:, column : column + 1], src=best_sb[:, 0:1])
-                nisa.tensor_copy(dst=place_sb[:, column : column + 1], src=where_sb[:, 0:1])
-        store(value_hbm[i, 0:P_MAX, 0 : 2 * T], value_sb)
-        store(place_hbm[i, 0:P_MAX, 0 : 2 * T], place_sb)
-    return value_hbm, place_hbm

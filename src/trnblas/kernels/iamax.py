@@ -1,0 +1,40 @@
+"""Where |x| is largest, or smallest, in vectors cut over the partitions; bound by the Vector Engine.
+
+x is [B, P, W]. Of every tile of every partition: the best |x| and the best NaN flag, and where they first occur.
+"""
+
+from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+
+WIDTH = 4 * N_TILE
+
+
+@jit
+def iamax(x_hbm, largest=True):
+    B, P, W = x_hbm.shape
+    parts = tiles(W, WIDTH)
+    T = len(parts)
+    value_hbm = nl.ndarray((B, P, 2 * T), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, 2T]
+    place_hbm = nl.ndarray((B, P, 2 * T), dtype=nl.int32, buffer=nl.shared_hbm)  # [B, P, 2T]
+    for i in range(B):
+        value_sb = nl.ndarray((P, 2 * T), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2T]
+        place_sb = nl.ndarray((P, 2 * T), dtype=nl.int32, buffer=nl.sbuf)  # [P, 2T]
+        for w in parts:
+            x_sb = load(x_hbm[i, 0:P_MAX, w.span])  # [P, w]
+            flag_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+            nisa.tensor_tensor(dst=flag_sb, data1=x_sb, data2=x_sb, op=nl.not_equal)
+            size_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
+            nisa.activation(dst=size_sb, op=nl.abs, data=x_sb)
+            # A NaN is found by its flag; here it must not hide the numbers. Comparing drops it.
+            nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.maximum, operand0=0.0)
+            if not largest:
+                nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.multiply, operand0=-1.0)
+            for column, data_sb in ((w.index, size_sb), (T + w.index, flag_sb)):
+                best_sb = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)  # [P, 8]
+                nisa.max8(dst=best_sb, src=data_sb)
+                where_sb = nl.ndarray((P, 8), dtype=nl.uint32, buffer=nl.sbuf)  # [P, 8]
+                nisa.nc_find_index8(dst=where_sb, data=data_sb, vals=best_sb)
+                nisa.tensor_copy(dst=value_sb[:, column : column + 1], src=best_sb[:, 0:1])
+                nisa.tensor_copy(dst=place_sb[:, column : column + 1], src=where_sb[:, 0:1])
+        store(value_hbm[i, 0:P_MAX, 0 : 2 * T], value_sb)
+        store(place_hbm[i, 0:P_MAX, 0 : 2 * T], place_sb)
+    return value_hbm, place_hbm
