@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def _routine(library: Any, name: str) -> Any:
 
 
 @functools.cache
-def _prefers_numpy() -> bool:
+def prefers_numpy() -> bool:
     """Whether NumPy's BLAS beats PyTorch's: MKL keeps its best loops to Intel's CPUs."""
     info = Path("/proc/cpuinfo")
     if not torch.backends.mkl.is_available() or not info.exists():
@@ -51,12 +52,12 @@ def _prefers_numpy() -> bool:
     return b"GenuineIntel" not in info.read_bytes()
 
 
-def plain(*tensors: Tensor) -> bool:
+def plain(*tensors: Tensor, dtypes: Container[torch.dtype] = _LETTERS) -> bool:
     """Whether libraries beside torch may compute on these: real, in host memory, not watched or differentiated."""
     for t in tensors:
-        if type(t) is not Tensor or t.dtype not in _LETTERS or not t.is_cpu or t.requires_grad or t.is_neg():
+        if type(t) is not Tensor or t.dtype not in dtypes or not t.is_cpu or t.requires_grad:
             return False
-        if t.numel() == 0:
+        if t.is_neg() or t.is_conj() or t.numel() == 0:
             return False
     if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0:
         return False
@@ -107,7 +108,7 @@ def multiplies(a: Tensor, b: Tensor) -> bool:
         return False
     size = a.numel()
     large = size >= _LARGE_MATRIX if b.ndim == 1 else b.ndim == 2 and size * b.shape[1] >= _LARGE_PRODUCT
-    return large and _prefers_numpy() and plain(a, b)
+    return large and prefers_numpy() and plain(a, b)
 
 
 def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:

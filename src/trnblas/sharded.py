@@ -26,6 +26,7 @@ from trnblas.syrk import syrk
 from trnblas.trsm import trsm
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import SUM, Places, traffic
+from trnsci.distributed.team import OnChip
 from trnsci.errors import Singular, UnsupportedError
 
 # Policies that promise more than a sum of partial sums keeps: the sum over K stays in one product.
@@ -94,21 +95,30 @@ def _gemm(
             hint="Apply bias and activation to the result",
         )
     a, b = _applied("trans_a", trans_a, a), _applied("trans_b", trans_b, b)
-    options = {"precision": precision, "target_error": target_error}
-    if len(a.shape) > 2 or len(b.shape) > 2:
-        made = _by_batch(team, alpha, a, b, options)
-    elif all(place is None for place in (*a.places, *b.places)):
-        made = a.with_local(gemm(alpha, a.local, b.local, **options), (a.shape[0], b.shape[1]))
-    elif len(team.shape) > 1:
-        made = _summa(team, alpha, a, b, options)
-    else:
-        made = _one_axis(team, alpha, a, b, options)
+    made = multiply(team, alpha, a, b, precision, target_error)
     if c is not None and beta != 0:
         if c.shape != made.shape:
             raise UnsupportedError(
                 op="gemm", reasons=[("distributed", f"c has shape {c.shape}, the result {made.shape}")], hint="Expand c"
             )
         made = made.with_local(made.local + beta * c.to(team, made.places).local)
+    return written(team, made, out)
+
+
+def multiply(team: Team, alpha: complex, a: Part, b: Part, precision: Any, target_error: Any = None) -> Part:
+    """``alpha * a @ b`` by the form that suits placements and mesh."""
+    options = {"precision": precision, "target_error": target_error}
+    if len(a.shape) > 2 or len(b.shape) > 2:
+        return _by_batch(team, alpha, a, b, options)
+    if all(place is None for place in (*a.places, *b.places)):
+        return a.with_local(gemm(alpha, a.local, b.local, **options), (a.shape[0], b.shape[1]))
+    if len(team.shape) > 1:
+        return _summa(team, alpha, a, b, options)
+    return _one_axis(team, alpha, a, b, options)
+
+
+def written(team: Team, made: Part, out: Part | None) -> Part:
+    """The result, in the caller's memory where that is given."""
     if out is None:
         return made
     out.local.copy_(made.to(team, out.places).local)
@@ -155,12 +165,27 @@ def _one_axis(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Par
         del forms["sums"]
     form = min(forms, key=forms.__getitem__)
     if form == "sums":
+        team.tally.on_chip = _on_chip(ranks, alpha, a, b, options)
         local = gemm(alpha, a.to(team, 1).local, b.to(team, 0).local, **options)
         return a.with_local(local, (m, n), (SUM,)).to(team, 0)
     if form == "columns":
         # the transposed product, by rows
         return _by_rows(team, alpha, b.transposed(), a.transposed(), options).transposed()
     return _by_rows(team, alpha, a, b, options)
+
+
+def _on_chip(ranks: int, alpha: complex, a: Part, b: Part, options: Any) -> OnChip:
+    """The kernel that adds up between ranks while it multiplies, and why it could not take this product."""
+    (m, k), n = a.shape, b.shape[1]
+    refusal = ""
+    if m % ranks or k % ranks:
+        refusal = f"M = {m} and K = {k} do not divide between {ranks} ranks"
+    elif a.dtype not in (torch.float32, torch.bfloat16, torch.float16) or options["precision"] not in (None, "fp32"):
+        refusal = f"it multiplies float32 and shorter, not {a.dtype} with precision={options['precision']!r}"
+    elif alpha != 1:
+        refusal = f"alpha is {alpha}"
+    operands = ((k // ranks, m), (k // ranks, n))
+    return OnChip("trnblas.kernels.sharded.sharded_gemm", operands, a.dtype, refusal)
 
 
 def _by_rows(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
@@ -276,11 +301,7 @@ def _syrk(
         column = torch.arange(n, device=kept.device)[None, :]
         inside = column <= row if down else column >= row
         local = torch.where(inside, local if beta == 0 else local + beta * kept, kept)
-    made = a.with_local(local, (n, n))
-    if out is None:
-        return made
-    out.local.copy_(made.to(team, out.places).local)
-    return out
+    return written(team, a.with_local(local, (n, n)), out)
 
 
 @sharded(trsm)
@@ -314,10 +335,7 @@ def _trsm(
         made = made.transposed()
     else:
         made = solve_triangle(team, alpha, a, b, down, kind, unit, {"precision": precision})
-    if out is None:
-        return made
-    out.local.copy_(made.to(team, out.places).local)
-    return out
+    return written(team, made, out)
 
 
 def solve_triangle(
@@ -347,7 +365,7 @@ def solve_triangle(
         try:
             solved = trsm(1.0, block, here, lower=down, trans_a=kind if transposed else "n", diag=unit, **options)
         except Singular as error:
-            raise Singular(op="trsm", index=start + error.index) from None
+            raise Singular(op=team.op.split(".")[-1], index=start + error.index) from None
         here.copy_(solved)
         if transposed and known[1]:
             rest = x.narrow(0, *known)

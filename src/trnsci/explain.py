@@ -54,20 +54,34 @@ class Recorder:
     def __init__(self, inputs: Iterable[Any], *, decides: bool) -> None:
         self.decides = decides
         self.steps: list[Step] = []
-        self.live = sum(freeze(x).nbytes for x in inputs)
+        self.remarks: list[str] = []
+        self.live = 0
+        self._known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        for tensor in inputs:
+            self._note(tensor)
         self.peak = self.live
 
     def call(self, op: Op[Any, Any], args: tuple[Any, ...]) -> Any:
-        """Note one step; its results count as live until they are garbage."""
+        """Note one step; its results, and operands that nobody made before, count as live until they are garbage."""
+        # What a sparse matrix holds is no argument of the function, and comes to light here.
+        for tensor in tensors_in(args):
+            self._note(tensor)
         step = op.step(args, *(op.decide(args) if self.decides else ("", "")))
         result = op.fake(*args)
         self.steps.append(step)
         self.peak = max(self.peak, self.live + step.cost.written + step.cost.workspace)
         for tensor in tensors_in(result):
+            self._note(tensor)
+        return result
+
+    def _note(self, tensor: Any) -> None:
+        """Count a tensor while its memory is there."""
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._known:
+            self._known[storage._cdata] = storage
             size = freeze(tensor).nbytes
             self.live += size
-            weakref.finalize(tensor, self._release, size)
-        return result
+            weakref.finalize(storage, self._release, size)
 
     def _release(self, size: int) -> None:
         self.live -= size
@@ -94,9 +108,17 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Plan:
 
     def build() -> Plan:
         recorder = trace(function, args, kwargs, decides=True)
-        return Plan(op=_name(function), steps=tuple(recorder.steps), peak_bytes=recorder.peak)
+        remarks = tuple(dict.fromkeys(recorder.remarks))
+        return Plan(op=_name(function), steps=tuple(recorder.steps), peak_bytes=recorder.peak, remarks=remarks)
 
     return CACHE.get((function, shapes, named, settings(), neuron.why_no_device()), build)
+
+
+def remark(text: str) -> None:
+    """Tell the plan in the making, if there is one, of a choice that a function takes before it calls an op."""
+    scope = SCOPE.get()
+    if scope is not None and isinstance(scope.interceptor, Recorder):
+        scope.interceptor.remarks.append(text)
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:

@@ -101,6 +101,7 @@ class Op(Generic[P, R]):
         self._into: Callable[..., Any] | None = None
         self._prediction: Callable[..., Any] | None = None
         self._bound: Callable[..., float] | None = None
+        self._workspace: Callable[..., int] | None = None
         self._namespace = _namespace(namespace)
         self._namespace.define(stem + (schema or torch.library.infer_schema(fake, mutates_args=())))
         self._namespace.impl(stem, self._execute, "CompositeExplicitAutograd")
@@ -149,6 +150,11 @@ class Op(Generic[P, R]):
         """Return the error guaranteed for a call on a backend, or where it would run; ``None`` where none is stated."""
         return None if self._bound is None else self._bound(backend or self.decide(args)[0], *args)
 
+    def workspace(self, fn: Callable[..., int]) -> Callable[..., int]:
+        """Attach the bytes a backend needs beyond operands and result, ``fn(backend, *args)``, where they differ."""
+        self._workspace = fn
+        return fn
+
     def vjp(self, *, saves: Iterable[str] | None = None) -> Callable[[Rule], Rule]:
         """Attach the gradient rule: ``rule(saved, *grads)`` returns gradients by argument name.
 
@@ -169,6 +175,12 @@ class Op(Generic[P, R]):
             return rule
 
         return attach
+
+    def straight(self) -> bool:
+        """Whether a call here and now needs no decision, no record and no trace: PyTorch runs it at once."""
+        if not self.library.direct or EVERYWHERE or SCOPE.get() is not None:
+            return False
+        return not dispatch_modes() and not is_compiling()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if is_compiling() or (dispatch_modes() and _traced(args)):
@@ -300,7 +312,10 @@ class Op(Generic[P, R]):
 
     def step(self, args: tuple[Any, ...], backend: str, reason: str) -> Step:
         """Return one call as a step of a plan."""
-        return Step(op=self.name, args=freeze(args), cost=self.cost(*args), backend=backend, reason=reason)
+        cost = self.cost(*args)
+        if self._workspace is not None:
+            cost = cost._replace(workspace=self._workspace(backend, *args))
+        return Step(op=self.name, args=freeze(args), cost=cost, backend=backend, reason=reason)
 
     def plan(self, *args: P.args, **kwargs: P.kwargs) -> Plan:
         """Return the plan of one call: cached by the arguments without their data, and by the backend asked for."""

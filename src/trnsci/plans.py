@@ -57,6 +57,8 @@ class Plan:
     op: str
     steps: tuple[Step, ...]
     peak_bytes: int
+    # Choices taken before the first step, in words: the format of a sparse product, for one.
+    remarks: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def backend(self) -> str:
@@ -66,8 +68,8 @@ class Plan:
 
     @property
     def reason(self) -> str:
-        """Why: the distinct reasons of the steps, in order."""
-        return "; ".join(dict.fromkeys(step.reason for step in self.steps))
+        """Why: what was chosen before the steps, then the distinct reasons of the steps, in order."""
+        return "; ".join(dict.fromkeys([*self.remarks, *(step.reason for step in self.steps)]))
 
     @property
     def flops(self) -> int:

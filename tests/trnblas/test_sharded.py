@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -293,14 +294,14 @@ def test_errors_are_not_told_between_ranks(ranks, op):
 
 
 def _no_algorithm():
-    trnblas.symm(1.0, *[distributed.shard(torch.ones(4, 4), distributed.mesh(), 0)] * 2)
+    trnblas.syr2k(1.0, *[distributed.shard(torch.ones(4, 4), distributed.mesh(), 0)] * 2)
 
 
 def test_a_function_without_a_sharded_algorithm_says_so(ranks):
     with pytest.raises(Exception, match="gather") as caught:
         ranks(2).run(_no_algorithm)
     assert isinstance(caught.value.errors[0], trnsci.UnsupportedError)
-    assert "gemm, syrk, trsm" in str(caught.value.errors[0])
+    assert "trnblas has one for gemm, gemv, hemm, symm, syrk, trmm, trsm" in str(caught.value.errors[0])
 
 
 def _cut(x, ranks):
@@ -346,9 +347,57 @@ def test_the_exchange_runs_behind_the_next_product():
         assert report.active_s < product + 0.5 * exchange + 10e-6, (count, product, exchange, report.active_s)
 
 
+def _cut_along_k(m, k, n, count, dtype, **options):
+    a, b = Layout((m, k), dtype, (count,), (1,)), Layout((k, n), dtype, (count,), (0,))
+    return distributed.plan(trnblas.gemm, options.pop("alpha", 1.0), a, b, **options)
+
+
+@pytest.mark.sim
+def test_a_plan_of_k_cut_between_ranks_names_the_kernel_and_predicts_with_it():
+    recorded = json.loads((ROOT / "benchmarks/baselines/trnblas.sharded.json").read_text())
+    for count in (2, 4):
+        plan = _cut_along_k(2048, 2048, 2048, count, torch.bfloat16)
+        assert plan.on_chip.name == "trnblas.kernels.sharded.sharded_gemm"
+        assert plan.on_chip.refusal == ""
+        assert pickle.loads(pickle.dumps(plan)) == plan
+        for target, seconds in plan.predicted_on_chip.items():
+            cycles = recorded[f"{count} ranks (2048x2048x2048) bfloat16"][target]["cycles"]
+            assert round(seconds * TARGETS[target].clock_ghz["tensor"] * 1e9) == cycles
+        assert "could exchange on chip; products and exchange run apart" in str(plan)
+        # one after the other, which is what runs, takes longer where both send float32
+        wide = _cut_along_k(2048, 2048, 2048, count, torch.float32)
+        assert wide.predicted_on_chip["trn2"] < wide.predicted["trn2"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "options", "says"),
+    [
+        ((6, 50, 4), torch.float32, {}, "K = 50 do not divide between 4 ranks"),
+        ((8, 800, 8), torch.float64, {}, "not torch.float64"),
+        ((8, 800, 8), torch.float32, {"precision": "fast"}, "precision='fast'"),
+        ((8, 800, 8), torch.float32, {"alpha": 2.0}, "alpha is 2.0"),
+    ],
+)
+def test_what_the_kernel_cannot_take_is_said(sizes, dtype, options, says):
+    plan = _cut_along_k(*sizes, 4, dtype, **options)
+    assert says in plan.on_chip.refusal
+    assert plan.predicted_on_chip == {}
+    assert says in str(plan)
+
+
+def test_other_forms_have_no_such_kernel():
+    rows = Layout((64, 64), torch.float32, (4,), (0,))
+    plan = distributed.plan(trnblas.gemm, 1.0, rows, rows)
+    assert plan.on_chip is None
+    assert plan.predicted_on_chip == {}
+
+
+@pytest.mark.sim
 def test_the_page_quotes_the_recorded_predictions():
     size, clock = "2048x2048x2048) bfloat16", TARGETS["trn2"].clock_ghz["tensor"] * 1e3
     page = (ROOT / "docs/how-to/many-chips.md").read_text().replace("\n", " ")
+    wide = _cut_along_k(2048, 2048, 2048, 4, torch.float32)
+    assert f"{1e6 * wide.predicted_on_chip['trn2']:.0f} µs against {1e6 * wide.predicted['trn2']:.0f} µs" in page
     for op, kernel, where in (
         ("gemm", f"1x({size}", "on one core"),
         ("sharded", f"2 ranks ({size}", "on two"),

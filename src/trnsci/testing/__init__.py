@@ -10,6 +10,7 @@
 | `in_float64`, `exact_dot` | oracles from NumPy and mpmath |
 | `known_answers` | rows of a CSV of published values |
 | `poisoned` | makes fresh memory NaN |
+| `stated_and_used` | the peak memory of a plan, and of a run |
 | `counting_op` | an op that counts which implementation ran |
 """
 
@@ -17,6 +18,7 @@ from trnsci.testing.backends import BACKENDS, Backend
 from trnsci.testing.bounds import dot_bound, gamma, gemm_bound, unit_roundoff
 from trnsci.testing.compare import assert_within
 from trnsci.testing.data import EDGES, gaussian, ill_scaled, known_answers
+from trnsci.testing.memory import stated_and_used
 from trnsci.testing.mock import CountingOp, counting_op
 from trnsci.testing.oracles import exact_dot, in_float64
 from trnsci.testing.poison import poisoned
@@ -37,5 +39,6 @@ __all__ = [
     "in_float64",
     "known_answers",
     "poisoned",
+    "stated_and_used",
     "unit_roundoff",
 ]

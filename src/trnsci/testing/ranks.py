@@ -7,24 +7,23 @@ import multiprocessing
 import os
 import pickle
 import signal
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import FileStore
+from torch._C._distributed_c10d import TCPStore
 
 _START = 180
 # Imported once, by the process that ranks are forked from.
 _IMPORTS = ["torch.distributed.tensor", "scipy.fft", "scipy.sparse", "pytest"]
 _IMPORTS += ["trnsci.distributed", "trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor"]
+_IMPORTS += ["trnchem", "pyscf.scf", "pyscf.df"]
 
 
 class RemoteError(RuntimeError):
@@ -45,14 +44,15 @@ class Ranks:
 
     def __init__(self, size: int, timeout: float = 120.0) -> None:
         self.size, self.timeout = size, timeout
-        self._folder = tempfile.TemporaryDirectory(prefix="trnsci-ranks-")
+        # here, as torchrun keeps it outside the ranks: it outlives any of them
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_IMPORTS)
         self._pipes: list[Connection] = []
         self.processes = []
         for rank in range(size):
             ours, theirs = context.Pipe()
-            arguments = (rank, size, timeout, str(Path(self._folder.name) / "store"), theirs)
+            arguments = (rank, size, timeout, self._store.port, theirs)
             process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()
@@ -106,16 +106,15 @@ class Ranks:
             process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
-        self._folder.cleanup()
 
 
-def _serve(rank: int, size: int, timeout: float, store: str, pipe: Connection) -> None:
+def _serve(rank: int, size: int, timeout: float, port: int, pipe: Connection) -> None:
     from trnsci import distributed
 
     torch.set_num_threads(1)
-    file = FileStore(store, size)
+    store = TCPStore("127.0.0.1", port, wait_for_workers=False)
     dist.init_process_group(
-        "gloo", store=file, rank=rank, world_size=size, timeout=timedelta(seconds=max(_START, 2 * timeout))
+        "gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=max(_START, 2 * timeout))
     )
     distributed.mesh(timeout=timeout)
     dist.barrier()

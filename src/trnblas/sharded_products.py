@@ -1,0 +1,150 @@
+"""Products with vectors, symmetric and triangular matrices on spread arrays: gemv, symm, hemm, trmm.
+
+| op | takes | gives |
+|---|---|---|
+| gemv | anything; the matrix stays where it is | rows |
+| symm, hemm | anything; one triangle travels to the other's place | as gemm |
+| trmm | anything | as gemm |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas.arguments import flag, transposition
+from trnblas.gemv import gemv
+from trnblas.sharded import keeps_sums, multiply, written
+from trnblas.symm import hemm, symm
+from trnblas.trmm import trmm
+from trnsci.distributed import Part, Team, sharded
+from trnsci.distributed.parts import SUM, Places
+from trnsci.errors import UnsupportedError
+
+
+@sharded(gemv)
+def _gemv(
+    team: Team,
+    alpha: complex,
+    a: Part,
+    x: Part,
+    beta: complex,
+    y: Part | None,
+    trans: Any,
+    precision: Any,
+    out: Part | None,
+) -> Part:
+    kind = transposition("gemv", trans, "trans")
+    a = a if kind == "n" else a.transposed(conj=kind == "c")
+    if len(a.shape) > 2 or len(x.shape) > 1:
+        column = x.with_local(x.local.unsqueeze(-1), (*x.shape, 1))
+        made = multiply(team, alpha, a, column, precision)
+        made = made.with_local(made.local.squeeze(-1), made.shape[:-1])
+    else:
+        made = _stationary(team, alpha, a, x, precision)
+    return _finished("gemv", team, made, beta, y, out)
+
+
+def _stationary(team: Team, alpha: complex, a: Part, x: Part, precision: Any) -> Part:
+    """The matrix stays: ranks that share a row add up, each needs of the vector what its columns meet."""
+    cut = [place for place in a.places if place is not None]
+    if SUM in cut or len(set(cut)) < len(cut):
+        a = a.to(team, team.first(0))
+    if keeps_sums({"precision": precision, "target_error": None}, a.dtype):
+        a = a.to(team, tuple(None if place == 1 else place for place in a.places))
+    part = x.to(team, tuple(0 if place == 1 else None for place in a.places))
+    places: Places = tuple({0: 0, 1: SUM, None: None}[place] for place in a.places)  # type: ignore[index]
+    made = a.with_local(gemv(alpha, a.local, part.local, precision=precision), a.shape[:1], places)
+    if SUM not in places:
+        return made
+    free = 0 not in places
+    return made.to(team, tuple((0 if free else None) if place == SUM else place for place in places))
+
+
+def _finished(op: str, team: Team, made: Part, beta: complex, c: Part | None, out: Part | None) -> Part:
+    if c is not None and beta != 0:
+        if c.shape != made.shape:
+            raise UnsupportedError(
+                op=op, reasons=[("distributed", f"the addend has shape {c.shape}, the result {made.shape}")]
+            )
+        made = made.with_local(made.local + beta * c.to(team, made.places).local)
+    return written(team, made, out)
+
+
+def _rows_of(team: Team, a: Part) -> tuple[Part, Tensor, Tensor]:
+    """The matrix cut along rows, with the numbers of the rows here and of all columns."""
+    a = a.to(team, team.first(0))
+    start = a.layout.starts(team.coordinate)[0]
+    row = torch.arange(start, start + a.local.shape[0], device=a.local.device)[:, None]
+    return a, row, torch.arange(a.shape[1], device=a.local.device)[None, :]
+
+
+def _whole_matrix(team: Team, a: Part, down: bool, hermitian: bool) -> Part:
+    """Both triangles from the one that is stored."""
+    a, row, column = _rows_of(team, a)
+    zero = torch.zeros((), dtype=a.dtype, device=a.local.device)
+    strict = torch.where(column < row if down else column > row, a.local, zero)
+    mirrored = a.with_local(strict).transposed(conj=hermitian).to(team, team.first(0)).local
+    diagonal = torch.where(column == row, a.local, zero)
+    if hermitian and a.dtype.is_complex:
+        diagonal = diagonal.real.to(a.dtype)
+    return a.with_local(strict + mirrored + diagonal)
+
+
+def _symmetric(op: str, team: Team, given: dict[str, Any], hermitian: bool) -> Part:
+    a, b, c, beta = given["a"], given["b"], given["c"], given["beta"]
+    right, down = flag(op, "side", given["side"], "lr"), flag(op, "lower", given["lower"], "ul")
+    _one_matrix(op, a, b)
+    a = _whole_matrix(team, a, down, hermitian)
+    left, other = (b, a) if right else (a, b)
+    made = multiply(team, given["alpha"], left, other, given["precision"])
+    return _finished(op, team, made, beta, c, given["out"])
+
+
+@sharded(symm)
+def _symm(team: Team, **given: Any) -> Part:
+    return _symmetric("symm", team, given, False)
+
+
+@sharded(hemm)
+def _hemm(team: Team, **given: Any) -> Part:
+    return _symmetric("hemm", team, given, True)
+
+
+@sharded(trmm)
+def _trmm(
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    side: Any,
+    lower: Any,
+    trans_a: Any,
+    diag: Any,
+    precision: Any,
+    out: Part | None,
+) -> Part:
+    _one_matrix("trmm", a, b)
+    right, down = flag("trmm", "side", side, "lr"), flag("trmm", "lower", lower, "ul")
+    unit, kind = flag("trmm", "diag", diag, "nu"), transposition("trmm", trans_a, "trans_a")
+    a, row, column = _rows_of(team, a)
+    inside: Callable[[Tensor, Tensor], Tensor] = torch.gt if down else torch.lt
+    zero, one = (torch.full((), value, dtype=a.dtype, device=a.local.device) for value in (0, 1))
+    triangle = torch.where(inside(row, column), a.local, zero)
+    triangle = triangle + torch.where(row == column, one if unit else a.local, zero)
+    a = a.with_local(triangle)
+    a = a if kind == "n" else a.transposed(conj=kind == "c")
+    left, other = (b, a) if right else (a, b)
+    return written(team, multiply(team, alpha, left, other, precision), out)
+
+
+def _one_matrix(op: str, a: Part, b: Part) -> None:
+    if len(a.shape) > 2 or len(b.shape) > 2:
+        raise UnsupportedError(
+            op=op,
+            reasons=[("distributed", f"it takes one spread matrix, the operands have shapes {a.shape} and {b.shape}")],
+            hint="trnblas.gemm takes batches",
+        )

@@ -1,0 +1,151 @@
+"""gemv, symm, hemm and trmm on spread arrays against NumPy in float64, by the bound of gemm."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import trnblas
+import trnsci
+from trnsci import distributed
+from trnsci.distributed import Layout
+from trnsci.testing.bounds import gemm_bound
+
+SIZES = (1, 2, 3, 4)
+F64, C128 = torch.float64, torch.complex128
+
+
+def _data(*shape, seed=0, dtype=F64):
+    real = torch.from_numpy(np.random.default_rng(seed).standard_normal((2, *shape)))
+    return torch.complex(*real).to(dtype) if dtype.is_complex else real[0].to(dtype)
+
+
+def _gemv(mesh_shape, shape, places, kind, dtype, options):
+    mesh = distributed.mesh(*mesh_shape)
+    m, n = shape if kind == "n" else shape[::-1]
+    a, x, y = _data(*shape, dtype=dtype), _data(n, seed=1, dtype=dtype), _data(m, seed=2, dtype=dtype)
+    a, x, y = (distributed.shard(t, mesh, *p) for t, p in zip((a, x, y), places, strict=True))
+    out = distributed.shard(torch.zeros(m, dtype=dtype), mesh, 0)
+    assert trnblas.gemv(1.5, a, x, 0.5, y, kind, out=out, **options) is out
+    plain = trnblas.gemv(1.5, a, x, trans=kind, **options)
+    assert all(p.is_replicate() or p.is_shard(0) for p in plain.placements)
+    return distributed.gather(out).numpy(), distributed.gather(plain).numpy()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_gemv(ranks, size):
+    for shape, kind, place in itertools.product(((7, 5), (1, 6), (2, 1), (4, 0)), "ntc", (0, 1, None)):
+        dtype = C128 if kind == "c" else F64
+        m, n = shape if kind == "n" else shape[::-1]
+        a, x, y = _data(*shape, dtype=dtype), _data(n, seed=1, dtype=dtype), _data(m, seed=2, dtype=dtype)
+        turned = {"n": a, "t": a.mT, "c": a.mH}[kind].resolve_conj()
+        exact = 1.5 * (turned.numpy() @ x.numpy())
+        bound = 8 * gemm_bound(turned.abs(), x.abs()[:, None]).numpy()[:, 0] + 2**-50 * abs(y.numpy())
+        places = ((place,), (0,), (None,))
+        for added, plain in ranks(size).run(_gemv, (size,), shape, places, kind, dtype, {}):
+            assert np.all(abs(plain - exact) <= bound), (shape, kind, place)
+            assert np.all(abs(added - exact - 0.5 * y.numpy()) <= bound), (shape, kind, place)
+
+
+def test_gemv_on_a_grid_and_with_whole_sums(ranks):
+    a, x = _data(9, 10), _data(10, seed=1)
+    exact, bound = 1.5 * (a @ x).numpy(), 2 * gemm_bound(a, x[:, None]).numpy()[:, 0]
+    for places in ((0, 1), (1, 0), (0, 0), (None, 1)):
+        for _, plain in ranks(4).run(_gemv, (2, 2), (9, 10), (places, (0,), (0,)), "n", F64, {}):
+            assert np.all(abs(plain - exact) <= bound), places
+    alone = trnblas.gemv(
+        1.5, _data(9, 10, dtype=torch.float32), _data(10, seed=1, dtype=torch.float32), precision="compensated"
+    )
+    options = {"precision": "compensated"}
+    for _, plain in ranks(3).run(_gemv, (3,), (9, 10), ((1,), (0,), (0,)), "n", torch.float32, options):
+        assert np.array_equal(plain, alone.numpy())
+
+
+def test_gemv_leaves_the_matrix_where_it_is():
+    a, x = Layout((4000, 1000), torch.float32, (4,), (1,)), Layout((1000,), torch.float32, (4,), (0,))
+    # parts of the result, and nothing else
+    assert distributed.plan(trnblas.gemv, 1.0, a, x).volume == 3 * 1000 * 4
+    assert distributed.plan(trnblas.gemv, 1.0, Layout((4000, 1000), torch.float32, (4,), (0,)), x).volume == 3 * 250 * 4
+
+
+def _batched():
+    mesh = distributed.mesh()
+    a, x = _data(5, 3, 4), _data(5, 4, seed=1)
+    return distributed.gather(trnblas.gemv(1.0, *(distributed.shard(t, mesh, 0) for t in (a, x)))).numpy()
+
+
+def test_batches_of_gemv(ranks):
+    exact = np.einsum("bij,bj->bi", _data(5, 3, 4).numpy(), _data(5, 4, seed=1).numpy())
+    for found in ranks(3).run(_batched):
+        assert np.allclose(found, exact, rtol=1e-13, atol=1e-13)
+
+
+def _poisoned(n, lower, dtype):
+    """A triangle whose other half nobody may read."""
+    a = _data(n, n, dtype=dtype)
+    return (
+        a.tril() + torch.full_like(a, float("nan")).triu(1)
+        if lower
+        else a.triu() + torch.full_like(a, float("nan")).tril(-1)
+    )
+
+
+def _symmetric(op, side, lower, places, dtype):
+    mesh = distributed.mesh()
+    b, c = (
+        _data(*((5, 7) if side else (7, 5)), seed=1, dtype=dtype),
+        _data(*((5, 7) if side else (7, 5)), seed=2, dtype=dtype),
+    )
+    a, b, c = (distributed.shard(x, mesh, p) for x, p in zip((_poisoned(7, lower, dtype), b, c), places, strict=True))
+    return distributed.gather(getattr(trnblas, op)(1.5, a, b, 0.5, c, side, lower)).numpy()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("op", ["symm", "hemm"])
+def test_symmetric(ranks, size, op):
+    for side, lower, places in itertools.product((0, 1), (0, 1), ((0, 0, 0), (1, 1, None), (None, 0, 1))):
+        a = _data(7, 7, dtype=C128).numpy()
+        half = np.tril(a, -1) if lower else np.triu(a, 1)
+        diagonal = np.diag(np.diag(a).real if op == "hemm" else np.diag(a))
+        full = half + (half.conj().T if op == "hemm" else half.T) + diagonal
+        b, c = (_data(*((5, 7) if side else (7, 5)), seed=s, dtype=C128).numpy() for s in (1, 2))
+        exact = 1.5 * (b @ full if side else full @ b) + 0.5 * c
+        for found in ranks(size).run(_symmetric, op, side, lower, places, C128):
+            assert np.allclose(found, exact, rtol=1e-12, atol=1e-12), (side, lower, places)
+
+
+def _trmm(side, lower, trans, diag, places, dtype):
+    mesh = distributed.mesh()
+    b = _data(*((5, 7) if side else (7, 5)), seed=1, dtype=dtype)
+    a, b = (distributed.shard(x, mesh, p) for x, p in zip((_poisoned(7, lower, dtype), b), places, strict=True))
+    out = distributed.shard(torch.zeros(tuple(b.shape), dtype=dtype), mesh, 1)
+    trnblas.trmm(1.5, a, b, side, lower, trans, diag, out=out)
+    return distributed.gather(out).numpy()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_trmm(ranks, size):
+    for side, lower, trans, diag in itertools.product((0, 1), (0, 1), "ntc", (0, 1)):
+        dtype = C128 if trans == "c" else F64
+        a, b = _data(7, 7, dtype=dtype).numpy(), _data(*((5, 7) if side else (7, 5)), seed=1, dtype=dtype).numpy()
+        t = np.tril(a) if lower else np.triu(a)
+        if diag:
+            t = t - np.diag(np.diag(t)) + np.eye(7)
+        turned = {"n": t, "t": t.T, "c": t.conj().T}[trans]
+        exact = 1.5 * (b @ turned if side else turned @ b)
+        for found in ranks(size).run(_trmm, side, lower, trans, diag, (0, 1) if side else (1, 0), dtype):
+            assert np.allclose(found, exact, rtol=1e-12, atol=1e-12), (side, lower, trans, diag)
+
+
+def _batch_of_triangles(op):
+    mesh = distributed.mesh()
+    a, b = distributed.shard(_data(3, 4, 4), mesh, 0), distributed.shard(_data(3, 4, 2), mesh, 0)
+    getattr(trnblas, op)(1.0, a, b)
+
+
+@pytest.mark.parametrize("op", ["symm", "trmm"])
+def test_batches_are_refused_with_what_takes_them(ranks, op):
+    with pytest.raises(Exception, match=r"trnblas\.gemm takes batches") as caught:
+        ranks(2).run(_batch_of_triangles, op)
+    assert all(isinstance(error, trnsci.UnsupportedError) for error in caught.value.errors.values())
