@@ -76,6 +76,14 @@ def _kernel(nocc: int, nvir: int, naux: int, targets: tuple[str, ...] = ("trn1",
     return Kernel(name=f"{nocc}x{nvir}x{naux} float32", kernel=kernels.mp2_energy, inputs=inputs, targets=targets)
 
 
+def _between(rows: int, columns: int, nvir: int, naux: int) -> Kernel:
+    def inputs() -> tuple[Any, ...]:
+        shapes = (rows, nvir, naux), (1, rows), (1, nvir), (nvir, 1), (columns, nvir, naux), (1, columns)
+        return tuple(torch.empty(shape, device="meta") for shape in shapes)
+
+    return Kernel(name=f"{rows} with {columns}, x{nvir}x{naux} float32", kernel=kernels.mp2_energy, inputs=inputs)
+
+
 BENCH = Bench(
     op="trntensor.mp2_energy",
     run=mp2_energy,
@@ -89,7 +97,10 @@ BENCH = Bench(
         Peer(name="torch pair loop", run=pair_loop),
         Peer(name="PySCF DF-MP2", requires="pyscf", devices=("cpu",), prepare=_for_pyscf, run=_pyscf),
     ),
-    kernels=(_kernel(16, 128, 128), _kernel(6, 448, 1536), _kernel(5, 19, 72), _kernel(2, 600, 300)),
+    kernels=(
+        *(_kernel(16, 128, 128), _kernel(6, 448, 1536), _kernel(5, 19, 72), _kernel(2, 600, 300)),
+        *(_between(3, 3, 448, 1536), _between(2, 3, 19, 72)),
+    ),
     comparable=float,
     tolerance=1e-4,
     notes="PySCF computes in float64 whatever it is given; its row for float32 is that too.",

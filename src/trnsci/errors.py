@@ -145,7 +145,7 @@ class BackendUnavailable(TrnError, RuntimeError):
 class RankFailed(TrnError, RuntimeError):
     """Another rank died, hangs or raised: ``failed``, in ``op``; ``rank`` is the one that says so.
 
-    The process group cannot be used after it; start the program again.
+    Ranks can go on with their next call where the other one ``raised``; otherwise start the program again.
     """
 
     op: str
@@ -157,12 +157,19 @@ class RankFailed(TrnError, RuntimeError):
     def __init__(self, *, op: str, failed: int, reason: str, rank: int, waiting_for: str) -> None:
         super().__init__(op=op, failed=failed, reason=reason, rank=rank, waiting_for=waiting_for)
 
+    @property
+    def raised(self) -> bool:
+        """Whether the other rank is alive: it raised, every rank has left the call, and the next one will do."""
+        return self.reason.startswith("raised ")
+
     def _text(self) -> str:
         who = f"rank {self.failed}" if self.failed >= 0 else "the failing rank"
         return _sentences(
             f"{self.op}: {who} {self.reason}",
             f"Rank {self.rank} was waiting for {self.waiting_for}",
-            "Start the program again; what was checkpointed is kept",
+            "The ranks can go on with another call"
+            if self.raised
+            else "Start the program again; what was checkpointed is kept",
         )
 
 

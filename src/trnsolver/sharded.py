@@ -1,14 +1,14 @@
-"""Factorisations and solvers on spread matrices: cholesky, solve_spd, qr, svd_randomized, eigh_randomized, cg.
+"""Factorisations and solvers on spread matrices.
 
 Matrices come in any placement. Results, on the first axis of the mesh (copies along the others):
 
 | op | gives |
 |---|---|
 | cholesky | rows of the lower factor, columns of the upper one |
-| solve_spd | columns of the solution; a vector is on every rank |
+| solve_spd, cholesky_solve, solve_triangular, inv_spd | columns of the solution; a vector is on every rank |
 | qr | rows of ``q``; ``r`` on every rank |
 | svd_randomized, eigh_randomized | rows of ``u``; the rest on every rank |
-| cg | rows of the solution |
+| lstsq | the solution on every rank |
 
 Batches are cut between ranks instead, and each matrix stays whole.
 """
@@ -22,17 +22,16 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm, trsm
-from trnblas.sharded import solve_triangle
+from trnblas.sharded import solve_triangle, written
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.errors import NotPositiveDefinite, UnsupportedError
-from trnsolver.arguments import right_hand_side, square
-from trnsolver.cg import cg
-from trnsolver.cholesky import cholesky
+from trnsolver.cholesky import cholesky, cholesky_solve
 from trnsolver.eigh import eigh
-from trnsolver.operators import Result
 from trnsolver.qr import QR, qr
 from trnsolver.randomized import LowRank, eigh_randomized, gaussian, norm_bound, svd_randomized
-from trnsolver.spd import solve_spd
+from trnsolver.solve import lstsq
+from trnsolver.solve_triangular import solve_triangular
+from trnsolver.spd import inv_spd, solve_spd
 from trnsolver.svd import svd
 
 # Rows of a block; blocks are dealt to ranks in turn, so that each has work until the end.
@@ -95,12 +94,12 @@ class Dealt:
 
 
 @sharded(cholesky)
-def _cholesky(team: Team, a: Part, upper: bool) -> Part:
+def _cholesky(team: Team, a: Part, upper: bool, out: Part | None) -> Part:
     if len(a.shape) > 2:
-        return _by_batch(team, lambda x: cholesky(x, upper=upper), a)
+        return written(team, _by_batch(team, lambda x: cholesky(x, upper=upper), a), out)
     # the triangle that is read is the one that is asked for
     factor = _lower_factor(team, a.transposed(conj=True) if upper else a)
-    return factor.transposed(conj=True) if upper else factor
+    return written(team, factor.transposed(conj=True) if upper else factor, out)
 
 
 def _lower_factor(team: Team, a: Part) -> Part:
@@ -166,25 +165,92 @@ def _solve_spd(team: Team, a: Part, b: Part) -> Part:
     if vector:
         whole = b.whole(team)
         b = b.with_local(whole[:, None], (*b.shape, 1), (None,) * len(b.places))
-    factor = _lower_factor(team, a)
-    x = solve_triangle(team, 1.0, factor, b, True, "n", False, {})
-    x = solve_triangle(team, 1.0, factor, x, True, "c", False, {})
+    x = _with_factor(team, _lower_factor(team, a), b)
     if vector:
         return x.with_local(x.whole(team)[:, 0], (x.shape[0],), (None,) * len(b.places))
     return x
 
 
+def _with_factor(team: Team, factor: Part, b: Part) -> Part:
+    """Solve with a lower factor and its adjoint."""
+    x = solve_triangle(team, 1.0, factor, b, True, "n", False, {})
+    return solve_triangle(team, 1.0, factor, x, True, "c", False, {})
+
+
+@sharded(cholesky_solve)
+def _cholesky_solve(team: Team, b: Part, factor: Part, upper: bool, out: Part | None) -> Part:
+    factor = factor.transposed(conj=True) if upper else factor
+    if len(factor.shape) > 2:
+        return written(team, _by_batch(team, lambda whole, x: cholesky_solve(x, whole), factor, b), out)
+    if len(b.shape) > 1:
+        return written(team, _with_factor(team, factor, b), out)
+    column = b.with_local(b.whole(team)[:, None], (*b.shape, 1), (None,) * len(b.places))
+    x = _with_factor(team, factor, column)
+    return written(team, x.with_local(x.whole(team)[:, 0], b.shape, (None,) * len(b.places)), out)
+
+
+@sharded(inv_spd)
+def _inv_spd(team: Team, a: Part) -> Part:
+    if len(a.shape) > 2:
+        return _by_batch(team, inv_spd, a)
+    n = a.shape[0]
+    start, size = chunks(n, team.size(0))[team.here(0)]
+    local = torch.zeros((n, size), dtype=a.dtype, device=a.local.device)
+    local.diagonal(-start).fill_(1)
+    x = _with_factor(team, _lower_factor(team, a), a.with_local(local, places=team.first(1)))
+    # exactly Hermitian, as the function promises
+    mirrored = x.transposed(conj=True).to(team, team.first(1)).local
+    return x.with_local(0.5 * (x.local + mirrored.resolve_conj()))
+
+
+@sharded(solve_triangular)
+def _solve_triangular(
+    team: Team, a: Part, b: Part, upper: bool, left: bool, unitriangular: bool, out: Part | None
+) -> Part:
+    if len(a.shape) > 2 or len(b.shape) > 2:
+        raise UnsupportedError(
+            op="solve_triangular",
+            reasons=[("distributed", f"it takes one spread matrix, the operands have shapes {a.shape} and {b.shape}")],
+        )
+    if left:
+        return written(team, solve_triangle(team, 1.0, a, b, not upper, "n", unitriangular, {}), out)
+    made = solve_triangle(team, 1.0, a, b.transposed(), not upper, "t", unitriangular, {}).transposed()
+    return written(team, made, out)
+
+
+def _check_lstsq(a: Tensor, b: Tensor, *, rcond: float | None, target_error: float | None) -> None:
+    if target_error is not None:
+        raise UnsupportedError(
+            op="lstsq", reasons=[("distributed", "refinement between ranks is missing, and target_error is given")]
+        )
+    lstsq(a, b, rcond=rcond)
+
+
+@sharded(lstsq, check=_check_lstsq)
+def _lstsq(team: Team, a: Part, b: Part, rcond: float | None, target_error: None) -> Part:
+    """TSQR leaves a small problem with the same singular values, which every rank solves."""
+    a, b = _matrix("lstsq", team, a), b.to(team, team.first(0))
+    right = b.local if len(b.shape) > 1 else b.local[:, None]
+    q, r = _tall_qr(team, a)
+    projected = team.all_reduce(0, gemm(1.0, q.local, right, trans_a="c"))
+    least = max(a.shape) * torch.finfo(a.dtype).eps if rcond is None else rcond
+    x = lstsq(r, projected, rcond=least)
+    x = x if len(b.shape) > 1 else x[:, 0]
+    return b.with_local(x, tuple(x.shape), (None,) * len(b.places))
+
+
 @sharded(qr)
-def _qr(team: Team, a: Part, mode: str) -> QR:
+def _qr(team: Team, a: Part, mode: str, out: Sequence[Part] | None) -> QR:
     if mode != "reduced":
         raise UnsupportedError(
             op="qr", reasons=[("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")]
         )
     if len(a.shape) > 2:
-        return _by_batch(team, qr, a)
-    q, r = _tall_qr(team, a.to(team, team.first(0)))
-    copies = a.with_local(r, tuple(r.shape), (None,) * len(a.places))
-    return QR(q, copies)  # type: ignore[arg-type]
+        made = _by_batch(team, qr, a)
+    else:
+        q, r = _tall_qr(team, a.to(team, team.first(0)))
+        made = (q, a.with_local(r, tuple(r.shape), (None,) * len(a.places)))
+    return QR(*(written(team, part, where) for part, where in zip(made, out or (None, None), strict=True)))  # type: ignore[arg-type]
 
 
 def _tall_qr(team: Team, a: Part) -> tuple[Part, Tensor]:
@@ -263,70 +329,3 @@ def _matrix(op: str, team: Team, a: Part) -> Part:
             op=op, reasons=[("distributed", f"it takes one spread matrix, the operand has shape {a.shape}")]
         )
     return a.to(team, team.first(0))
-
-
-def _check_cg(a: Tensor, b: Tensor, **options: Any) -> None:
-    """Shapes and dtypes; values steer everything else."""
-    square("cg", look=False, a=a)
-    right_hand_side("cg", a, b)
-
-
-@sharded(cg, check=_check_cg)
-def _cg(
-    team: Team, a: Part, b: Part, x0: Part | None, tol: float, maxiter: int | None, preconditioner: Any, callback: Any
-) -> Result:
-    """Each rank keeps its rows of everything; a step gathers the direction and adds three numbers per column."""
-    a = a.to(team, team.first(0))
-    vector = len(b.shape) == 1
-    rows = b.to(team, team.first(0))
-    right = rows.local[:, None] if vector else rows.local
-    sizes = [size for _, size in chunks(a.shape[0], team.size(0))]
-
-    def apply(x: Tensor) -> Tensor:
-        pieces = team.all_gather(0, x.contiguous(), [(size, x.shape[1]) for size in sizes])
-        return gemm(1.0, a.local, torch.cat(pieces))
-
-    def inner(x: Tensor, y: Tensor) -> Tensor:
-        return team.all_reduce(0, (x.conj() * y).sum(0))
-
-    if x0 is None:
-        x = torch.zeros_like(right)
-    else:
-        start = x0.to(team, team.first(0)).local
-        x = (start[:, None] if vector else start).clone()
-    scale = inner(right, right).real.sqrt()
-    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
-    limit = 10 * a.shape[0] if maxiter is None else maxiter
-    r = right - apply(x)
-    z = r if preconditioner is None else preconditioner(r)
-    d, rz = z, inner(r, z)
-    history: list[float] = []
-
-    def converged() -> bool:
-        if r.is_meta:
-            # a plan counts one step: data decides how many there are
-            history.append(0.0 if history else 2 * tol)
-            return len(history) > 1
-        history.append(float((inner(r, r).real.sqrt() / scale).amax()) if r.shape[1] else 0.0)
-        if callback is not None:
-            callback(len(history) - 1, history[-1])
-        return history[-1] <= tol
-
-    done = converged()
-    while not done and len(history) <= limit:
-        q = apply(d)
-        bottom = inner(d, q)
-        alpha = torch.where(bottom == 0, torch.zeros_like(bottom), rz / bottom)
-        x, r = x + alpha * d, r - alpha * q
-        done = converged()
-        z = r if preconditioner is None else preconditioner(r)
-        before, rz = rz, inner(r, z)
-        d = z + torch.where(before == 0, torch.zeros_like(before), rz / before) * d
-    found = rows.with_local(x[:, 0] if vector else x)
-    return Result(
-        x=found,  # type: ignore[arg-type]
-        converged=done,
-        iterations=len(history) - 1,
-        residuals=tuple(history),
-        op="cg",
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +14,14 @@ from torch import Tensor
 from trnblas import host
 from trnsci import ArgumentError, Cost, DtypeError, Op, array_function, check, native
 from trnsci.gradient import Saved
-from trnsci.nki import launch
+from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
 from trntensor.kernels import mp2_energy as kernels
 
 SOURCE = Path(__file__).with_name("pairs.c")
+# Matmuls of one program, which is unrolled; what takes more is cut into several.
+_PROGRAM = 400_000
+# sum T_ab T_ab / D and sum T_ab T_ba / D
+Sums = tuple[Tensor, Tensor]
 
 
 class MP2Energy(NamedTuple):
@@ -66,7 +71,7 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, parts: bool = Fal
     check.same_device("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     wants = torch.is_grad_enabled() and (B.requires_grad or eps_occ.requires_grad or eps_vir.requires_grad)
     # The registered operator has the blocked gradient; differentiating through the loop would keep every block.
-    run = torch.ops.trntensor.mp2_energy.default if wants else _mp2_energy
+    run = torch.ops.trntensor.mp2_energy.default if wants else mp2_within
     square, cross = run(B, eps_occ, eps_vir)
     if not parts:
         return 2 * square - cross
@@ -83,19 +88,26 @@ def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:
             raise ArgumentError(op="mp2_energy", argument=f"shape of {name}", got=tuple(x.shape), expected="one axis")
     check.equal("mp2_energy", "nocc", B=B.shape[0], eps_occ=eps_occ.shape[0])
     check.equal("mp2_energy", "nvir", B=B.shape[1], eps_vir=eps_vir.shape[0])
-    if not B.is_meta and type(B) is Tensor and eps_occ.numel() and eps_vir.numel():
-        highest, lowest = float(eps_occ.detach().max()), float(eps_vir.detach().min())
-        if not highest < lowest:
-            raise ArgumentError(
-                op="mp2_energy",
-                argument="eps_occ",
-                got=f"{highest} at its highest",
-                expected=f"below the lowest of eps_vir, {lowest}",
-                hint="A gap that closes makes a denominator vanish; check the order of the arguments",
-            )
+    if type(B) is Tensor:
+        check_gap(eps_occ, eps_vir)
 
 
-def _fake(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> tuple[Tensor, Tensor]:
+def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
+    """Refuse energies with which a denominator could vanish."""
+    if eps_occ.is_meta or not eps_occ.numel() or not eps_vir.numel():
+        return
+    highest, lowest = float(eps_occ.detach().max()), float(eps_vir.detach().min())
+    if not highest < lowest:
+        raise ArgumentError(
+            op="mp2_energy",
+            argument="eps_occ",
+            got=f"{highest} at its highest",
+            expected=f"below the lowest of eps_vir, {lowest}",
+            hint="A gap that closes makes a denominator vanish; check the order of the arguments",
+        )
+
+
+def _fake(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
     return B.new_empty(()), B.new_empty(())
 
 
@@ -106,7 +118,23 @@ def _cost(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Cost:
     return Cost(flops, B.dtype.itemsize * (B.numel() + nocc + nvir), 2 * B.dtype.itemsize, block)
 
 
-_mp2_energy = Op("trntensor::mp2_energy", fake=_fake, cost=_cost)
+# Both sums over all pairs of one set of orbitals; pairs i < j are computed once.
+mp2_within = Op("trntensor::mp2_energy", fake=_fake, cost=_cost)
+
+
+def _fake_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
+    return left.new_empty(()), left.new_empty(())
+
+
+def _cost_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Cost:
+    (rows, nvir, naux), columns, size = left.shape, right.shape[0], left.dtype.itemsize
+    flops = 2 * rows * columns * nvir * nvir * (naux + 3)
+    block = 3 * nvir * nvir * _block(columns, nvir, naux) * size
+    return Cost(flops, size * (left.numel() + right.numel() + rows + columns + nvir), 2 * size, block)
+
+
+# Both sums over all pairs of an orbital of one set with one of another, each pair once: what ranks exchange blocks for.
+mp2_between = Op("trntensor::mp2_between", fake=_fake_between, cost=_cost_between)
 
 
 def _block(nocc: int, nvir: int, naux: int) -> int:
@@ -114,45 +142,57 @@ def _block(nocc: int, nvir: int, naux: int) -> int:
     return max(1, min(nocc, naux // max(1, nvir)))
 
 
-def _blocks(nocc: int, width: int) -> Iterator[tuple[int, int, int]]:
-    for i in range(nocc):
-        for start in range(i, nocc, width):
-            yield i, start, min(nocc, start + width)
+@mp2_within.impl("pytorch")
+def _pytorch(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
+    return _summed(B, B, eps_occ, eps_occ, eps_vir, once=True)
 
 
-@_mp2_energy.impl("pytorch")
-def _pytorch(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> tuple[Tensor, Tensor]:
-    (nocc, nvir, naux), dtype = B.shape, B.dtype
+@mp2_between.impl("pytorch")
+def _pytorch_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
+    return _summed(left, right, eps_left, eps_right, eps_vir, once=False)
+
+
+def _summed(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor, *, once: bool) -> Sums:
+    """The sums over all pairs. ``once``: both sets are one, and pairs i < j are computed once and counted twice."""
+    (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
     # Half precision is too short for sums of this length.
-    work = torch.float32 if B.dtype.itemsize < 4 else B.dtype
-    occ, vir = eps_occ.to(work), eps_vir.to(work).contiguous()
-    if B.numel() == 0:
-        return B.new_zeros(()), B.new_zeros(())
-    loop = _loop(B, work)
+    work = torch.float32 if dtype.itemsize < 4 else dtype
+    one, other, vir = eps_left.to(work), eps_right.to(work), eps_vir.to(work).contiguous()
+    if left.numel() == 0 or right.numel() == 0:
+        return left.new_zeros(()), left.new_zeros(())
+    loop = _loop(left, work)
     # One pass needs one copy of the block, so that three times as wide ones take the same memory.
     copies = 1 if loop else 3
-    width = min(nocc, _block(nocc, nvir, naux) * 3 // copies)
-    memory = torch.empty((copies, width * nvir * nvir), dtype=work, device=B.device)
-    sums = torch.empty((2, nocc * (nocc + 1) // 2), dtype=torch.float64 if loop else work, device=B.device)
-    weights = torch.full((sums.shape[1],), 2.0, dtype=torch.float64, device=B.device)
+    width = min(columns, _block(columns, nvir, naux) * 3 // copies)
+    pairs = rows * (rows + 1) // 2 if once else rows * columns
+    memory = torch.empty((copies, width * nvir * nvir), dtype=work, device=left.device)
+    sums = torch.empty((2, pairs), dtype=torch.float64 if loop else work, device=left.device)
+    weights = torch.full((pairs,), 2.0 if once else 1.0, dtype=torch.float64, device=left.device)
     gaps = None if loop else vir[:, None] + vir  # [nvir, nvir]
     place = 0
-    for i, start, stop in _blocks(nocc, width):
+    for i, start in _starts(rows, columns, width, once):
+        stop = min(columns, start + width)
         count = stop - start
         found, size = sums[:, place : place + count], count * nvir * nvir
-        right, left = B[i].to(work), B[start:stop].to(work).reshape(count * nvir, naux)
-        t = _integrals(left, right.mT, memory[0, :size].view(count * nvir, nvir))
-        pair = occ[start:stop] + occ[i]
+        first, others = left[i].to(work), right[start:stop].to(work).reshape(count * nvir, naux)
+        t = _integrals(others, first.mT, memory[0, :size].view(count * nvir, nvir))
+        pair = other[start:stop] + one[i]
         if loop is not None:
             loop(count, nvir, t.data_ptr(), pair.data_ptr(), vir.data_ptr(), found[0].data_ptr(), found[1].data_ptr())
         else:
             assert gaps is not None
             _energies(found, t.view(count, nvir, nvir), pair, gaps, memory[1:, :size].view(2, count, nvir, nvir))
-        if start == i:
+        if once and start == i:
             weights[place] = 1.0
         place += count
     square, cross = (sums.double() @ weights).to(dtype).unbind()
     return square.clone(), cross.clone()
+
+
+def _starts(rows: int, columns: int, width: int, once: bool) -> Iterator[tuple[int, int]]:
+    for i in range(rows):
+        for start in range(i if once else 0, columns, width):
+            yield i, start
 
 
 def _integrals(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
@@ -186,43 +226,93 @@ def _loop(B: Tensor, work: torch.dtype) -> Any:
     return found
 
 
-@_mp2_energy.vjp(saves=("B", "eps_occ", "eps_vir"))
+@mp2_within.vjp(saves=("B", "eps_occ", "eps_vir"))
 def _gradient(saved: Saved, grad_square: Tensor, grad_cross: Tensor) -> Mapping[str, Any]:
-    B, eps_occ, eps_vir = saved.B, saved.eps_occ, saved.eps_vir
-    nocc, nvir, naux = B.shape
-    rows, occ_rows = [], []
+    B, eps_occ = saved.B, saved.eps_occ
+    found = slopes(B, B, eps_occ, eps_occ, saved.eps_vir, grad_square, grad_cross)
+    return dict(zip(("B", "eps_occ", "eps_vir"), found, strict=True))
+
+
+def slopes(
+    left: Tensor,
+    right: Tensor,
+    eps_left: Tensor,
+    eps_right: Tensor,
+    eps_vir: Tensor,
+    grad_square: Tensor,
+    grad_cross: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What pairs with ``right`` add to the gradients of ``left``, its energies, and the energies of virtual orbitals.
+
+    Every pair stands for its mirror image too, which is where the twos come from; adding up over all of ``right``
+    makes the whole gradient.
+    """
+    (rows, nvir, naux), columns = left.shape, right.shape[0]
+    made, occ_rows = [], []
     d_vir = torch.zeros_like(eps_vir)
     gaps = eps_vir[:, None] + eps_vir
-    width = _block(nocc, nvir, naux)
-    for i in range(nocc):
-        d_row, d_occ = torch.zeros_like(B[i]), torch.zeros_like(eps_occ[i])
-        for start in range(0, nocc, width):
-            stop = min(nocc, start + width)
-            t = torch.matmul(B[i], B[start:stop].mT)  # [j, a, b]
-            r = 1 / ((eps_occ[start:stop] + eps_occ[i]).view(-1, 1, 1) - gaps)
+    width = _block(columns, nvir, naux)
+    for i in range(rows):
+        d_row, d_occ = torch.zeros_like(left[i]), torch.zeros_like(eps_left[i])
+        for start in range(0, columns, width):
+            stop = min(columns, start + width)
+            t = torch.matmul(left[i], right[start:stop].mT)  # [j, a, b]
+            r = 1 / ((eps_right[start:stop] + eps_left[i]).view(-1, 1, 1) - gaps)
             slope = 2 * (grad_square * t + grad_cross * t.mT) * r
-            d_row = d_row + 2 * torch.einsum("jab,jbp->ap", slope, B[start:stop])
+            d_row = d_row + 2 * torch.einsum("jab,jbp->ap", slope, right[start:stop])
             value = -(grad_square * t + grad_cross * t.mT) * t * r * r
             d_occ = d_occ + 2 * value.sum()
             d_vir = d_vir - 2 * value.sum((0, 2))
-        rows.append(d_row)
+        made.append(d_row)
         occ_rows.append(d_occ)
-    if not rows:
-        return {"B": torch.zeros_like(B), "eps_occ": torch.zeros_like(eps_occ), "eps_vir": d_vir}
-    return {"B": torch.stack(rows), "eps_occ": torch.stack(occ_rows), "eps_vir": d_vir}
+    if not made:
+        return torch.zeros_like(left), torch.zeros_like(eps_left), d_vir
+    return torch.stack(made), torch.stack(occ_rows), d_vir
 
 
-def _limits(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> str | None:
+def _limits(B: Tensor, *others: Tensor) -> str | None:
     if B.dtype != torch.float32:
         return f"sums in fp32, which is not what {str(B.dtype).removeprefix('torch.')} asks for; takes float32"
     return None
 
 
-@_mp2_energy.impl("nki", limits=_limits)
-def _nki(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> tuple[Tensor, Tensor]:
+def piece(nvir: int, naux: int) -> int:
+    """Orbitals on either side of a program of pairs, so that it has at most `_PROGRAM` matmuls."""
+    one = math.ceil(nvir / M_TILE) * math.ceil(nvir / N_TILE) * math.ceil(naux / K_TILE)
+    return max(1, math.isqrt(_PROGRAM // max(1, one)))
+
+
+def _pieces(count: int, width: int) -> list[slice]:
+    return [slice(start, min(count, start + width)) for start in range(0, count, width)]
+
+
+@mp2_within.impl("nki", limits=_limits)
+def _nki(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
     if B.numel() == 0:
         return B.new_zeros(()), B.new_zeros(())
-    made = launch(
-        kernels.mp2_energy, B.contiguous(), eps_occ.view(1, -1), eps_vir.view(1, -1), eps_vir.view(-1, 1)
+    B, cuts, sums = B.contiguous(), _pieces(len(B), piece(*B.shape[1:])), B.new_zeros(2)
+    for at, rows in enumerate(cuts):
+        one = eps_occ[rows].view(1, -1)
+        sums = sums + launch(kernels.mp2_energy, B[rows], one, eps_vir.view(1, -1), eps_vir.view(-1, 1))[0]
+        for others in cuts[at + 1 :]:
+            sums = sums + 2 * _program(B[rows], B[others], one, eps_occ[others].view(1, -1), eps_vir)
+    return sums[0].clone(), sums[1].clone()
+
+
+@mp2_between.impl("nki", limits=_limits)
+def _nki_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
+    if left.numel() == 0 or right.numel() == 0:
+        return left.new_zeros(()), left.new_zeros(())
+    left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
+    for rows in _pieces(len(left), width):
+        for others in _pieces(len(right), width):
+            one, other = eps_left[rows].view(1, -1), eps_right[others].view(1, -1)
+            sums = sums + _program(left[rows], right[others], one, other, eps_vir)
+    return sums[0].clone(), sums[1].clone()
+
+
+def _program(left: Tensor, right: Tensor, one: Tensor, other: Tensor, eps_vir: Tensor) -> Tensor:
+    made: Tensor = launch(
+        kernels.mp2_energy, left, one, eps_vir.view(1, -1), eps_vir.view(-1, 1), right, other
     )  # [1, 2]
-    return made[0, 0].clone(), made[0, 1].clone()
+    return made[0]

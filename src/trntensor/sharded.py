@@ -1,7 +1,13 @@
-"""einsum on spread arrays.
+"""einsum, ao_to_mo_transform and mp2_energy on spread arrays.
 
-Each pairwise step cuts labels between ranks: one of the result (no rank needs another), or one that is summed (partial
-results are added), whichever is cheaper with the placements at hand. The result is cut as its last step left it.
+Each pairwise step of einsum cuts labels between ranks: one of the result (no rank needs another), or one that is summed
+(partial results are added), whichever is cheaper with the placements at hand. Its result is cut as the last step left
+it. The others take any placement, bring it to this one on the first axis of the mesh, and have gradients:
+
+| op | brought to | gives |
+|---|---|---|
+| ao_to_mo_transform | integrals cut along their third axis | three axes: cut along the third; four: along the first |
+| mp2_energy | B cut along occupied orbitals | numbers on every rank |
 """
 
 from __future__ import annotations
@@ -9,16 +15,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from trnblas.sharded import keeps_sums
 from trnsci import ArgumentError
-from trnsci.distributed import Part, Team, sharded, traffic
+from trnsci.distributed import Part, Team, chunks, sharded, traffic
+from trnsci.distributed.calls import run
 from trnsci.distributed.parts import SUM, Layout, Place, Places
 from trnsci.errors import UnsupportedError
+from trntensor.ao_to_mo_transform import ao_to_mo_transform, transform_pair
 from trntensor.einsum import common_dtype, einsum
 from trntensor.equation import Equation, parse, split_call
+from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within, slopes
 from trntensor.program import compiled
 
 # FLOPs a rank does in the time one byte takes to reach it: between a CPU with gloo (25) and a NeuronCore (200).
@@ -190,3 +202,119 @@ def _cost(
         if label is not None and label not in wanted:
             moved += result * (ranks - 1) / ranks
     return moved + work / _FLOPS_PER_BYTE
+
+
+def _transform_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mapping[str, Any]:
+    eri, left, right = (x.conj() if x.is_complex() else x for x in (given["eri"], given["C_occ"], given["C_vir"]))
+    if eri.ndim == 3:
+        return {
+            "eri": lambda: einsum("iax,mi,na->mnx", grad, left, right),
+            "C_occ": lambda: einsum("iax,mnx,na->mi", grad, eri, right),
+            "C_vir": lambda: einsum("iax,mnx,mi->na", grad, eri, left),
+        }
+
+    def twice(one: str, other: str, factors: list[Any]) -> Any:
+        """Coefficients stand in the formula twice; results come cut as the cheapest last step left them."""
+        first: Any = einsum(one, grad, eri, *factors)
+        second: Any = einsum(other, grad, eri, *factors)
+        return first + second.redistribute(first.device_mesh, first.placements)
+
+    return {
+        "eri": lambda: einsum("iajb,mi,na,lj,sb->mnls", grad, left, right, left, right),
+        "C_occ": lambda: twice("iajb,mnls,na,lj,sb->mi", "iajb,mnls,na,mi,sb->lj", [right, left, right]),
+        "C_vir": lambda: twice("iajb,mnls,mi,lj,sb->na", "iajb,mnls,mi,lj,na->sb", [left, left, right]),
+    }
+
+
+@sharded(ao_to_mo_transform, gradient=_transform_gradient)
+def _ao_to_mo_transform(team: Team, eri: Part, C_occ: Part, C_vir: Part) -> Part:
+    """Every column of the third axis is transformed where it is; with four axes, the other pair after an exchange."""
+    left, right = C_occ.whole(team), C_vir.whole(team)
+    nao, nocc, nvir = eri.shape[0], left.shape[1], right.shape[1]
+    eri = eri.to(team, team.first(2))
+    columns = eri.local.shape[2:]
+    half = transform_pair(eri.local.reshape(nao, nao, math.prod(columns)), left, right).view(nocc, nvir, *columns)
+    made = eri.with_local(half, (nocc, nvir, *eri.shape[2:]))
+    if len(eri.shape) == 3:
+        return made
+    made = made.to(team, team.first(0))
+    rows = made.local.shape[0]
+    turned = made.local.reshape(rows * nvir, nao, nao).permute(1, 2, 0)  # [l, s, ia]
+    both = transform_pair(turned, left, right).permute(2, 0, 1)  # [ia, j, b]
+    return made.with_local(both.reshape(rows, nvir, nocc, nvir), (nocc, nvir, nocc, nvir))
+
+
+def _ring(team: Team, part: Part, steps: int) -> Iterator[tuple[int, Tensor]]:
+    """Yield this rank's block and those of the ranks after it, with whose they are; the next travels meanwhile."""
+    here, ranks = team.here(0), team.size(0)
+    sizes = [size for _, size in chunks(part.shape[0], ranks)]
+    held = part.local.contiguous()
+    for step in range(steps + 1):
+        wait = team.shift(0, held, (sizes[(here + step + 1) % ranks], *part.shape[1:])) if step < steps else None
+        yield (here + step) % ranks, held
+        held = held if wait is None else wait()
+
+
+def _orbitals(team: Team, B: Part, eps_occ: Part, eps_vir: Part) -> tuple[Part, list[Tensor], Tensor]:
+    """B cut along occupied orbitals, their energies as every rank has them, and those of virtual orbitals."""
+    occ, vir = eps_occ.whole(team), eps_vir.whole(team)
+    check_gap(occ, vir)
+    cuts = chunks(B.shape[0], team.size(0))
+    return B.to(team, team.first(0)), [occ.narrow(0, start, size) for start, size in cuts], vir
+
+
+def _mp2_gradient(given: Mapping[str, Any], result: Any, *grads: Any) -> Mapping[str, Any]:
+    operands = [given[name] for name in ("B", "eps_occ", "eps_vir")]
+
+    @cache
+    def found() -> Any:
+        return run("mp2_energy", _mp2_slopes, operands[0].device_mesh, (*operands, list(grads)), {})
+
+    return {name: lambda at=at: found()[at] for at, name in enumerate(("B", "eps_occ", "eps_vir"))}
+
+
+def _mp2_slopes(team: Team, B: Part, eps_occ: Part, eps_vir: Part, grads: list[Part | None]) -> list[Part]:
+    """Every block comes to every rank once; each keeps the gradient of its own rows."""
+    zero = B.local.new_zeros(())
+    known = [zero if grad is None else grad.whole(team) for grad in grads]
+    total, opposite, same = (*known, *[zero] * (3 - len(known)))
+    B, occ, vir = _orbitals(team, B, eps_occ, eps_vir)
+    mine = occ[team.here(0)]
+    rows, energies, virtual = torch.zeros_like(B.local), torch.zeros_like(mine), torch.zeros_like(vir)
+    for owner, block in _ring(team, B, team.size(0) - 1):
+        made = slopes(B.local, block, mine, occ[owner], vir, 2 * total + opposite + same, -total - same)
+        rows, energies, virtual = rows + made[0], energies + made[1], virtual + made[2]
+    return [
+        B.with_local(rows),
+        eps_occ.with_local(energies, places=team.first(0)),
+        eps_vir.with_local(team.all_reduce(0, virtual), places=team.first(None)),
+    ]
+
+
+@sharded(mp2_energy, gradient=_mp2_gradient)
+def _mp2_energy(team: Team, B: Part, eps_occ: Part, eps_vir: Part, parts: bool) -> Any:
+    """Blocks of occupied orbitals go round half the ring: every two of them meet once.
+
+    With an even number of ranks the two that face each other meet on both; each takes half of the pairs.
+    """
+    B, occ, vir = _orbitals(team, B, eps_occ, eps_vir)
+    here, ranks = team.here(0), team.size(0)
+    mine, sums = occ[here], torch.zeros(2, dtype=torch.float64, device=vir.device)
+    for step, (owner, block) in enumerate(_ring(team, B, ranks // 2)):
+        if step == 0:
+            sums = sums + torch.stack(mp2_within(block, mine, vir))
+            continue
+        left, other, energies = B.local, block, (mine, occ[owner])
+        if 2 * step == ranks:
+            # the lower rank, whose block may be the larger one, takes the smaller half of its own orbitals
+            low, high = (mine, occ[owner]) if here < owner else (occ[owner], mine)
+            cut = len(low) // 2
+            if here < owner:
+                left, energies = left[:cut], (low[:cut], high)
+            else:
+                other, energies = other[cut:], (high, low[cut:])
+        sums = sums + 2 * torch.stack(mp2_between(left, other, *energies, vir))
+    square, cross = team.all_reduce(0, sums).to(B.dtype).unbind()
+    found = (2 * square - cross, square, square - cross)
+    made = [B.with_local(x.clone(), (), team.first(None)) for x in found[: 3 if parts else 1]]
+    return MP2Energy(*made) if parts else made[0]

@@ -1,8 +1,6 @@
-"""Meshes, placements, agreement and faults of trnsci.distributed."""
+"""Meshes, placements and agreement of trnsci.distributed."""
 
 import itertools
-import os
-import signal
 import time
 
 import numpy as np
@@ -18,7 +16,6 @@ import trntensor
 from trnsci import distributed
 from trnsci.distributed import Layout, RankPlan, Team, chunks
 from trnsci.distributed.calls import run
-from trnsci.testing.ranks import Ranks
 from trnsim import collectives as ncc
 from trnsim import language as nl
 
@@ -377,55 +374,3 @@ def test_layouts_are_checked():
         Layout((4, 4), torch.float32, (2, 2), (0,))
     with pytest.raises(trnsci.ArgumentError, match="axis of the array, which has 2"):
         Layout((4, 4), torch.float32, (2,), (2,))
-
-
-def _one_raises():
-    mesh = distributed.mesh()
-    a = distributed.shard(torch.ones(4, 4), mesh, 0)
-    if mesh.get_rank() == 1:
-        trnblas.gemm("one", a, a)
-    trnblas.gemm(1.0, a, a)
-
-
-def _one_hangs(seconds):
-    mesh = distributed.mesh()
-    a = distributed.shard(torch.ones(4, 4), mesh, 0)
-    trnblas.gemm(1.0, a, a)
-    if mesh.get_rank() == 1:
-        time.sleep(seconds)
-        return
-    trnblas.syrk(1.0, a)
-
-
-def _one_dies():
-    mesh = distributed.mesh()
-    a = distributed.shard(torch.ones(4, 4), mesh, 0)
-    trnblas.gemm(1.0, a, a)
-    if mesh.get_rank() == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    trnblas.syrk(1.0, a)
-
-
-@pytest.mark.parametrize(
-    ("program", "args", "says"),
-    [(_one_raises, (), "raised"), (_one_hangs, (9.0,), "has not reached"), (_one_dies, (), "died")],
-    ids=["raises", "hangs", "dies"],
-)
-def test_a_failing_rank_makes_every_other_raise_and_is_named(program, args, says):
-    team = Ranks(3, timeout=5.0)
-    try:
-        start = time.monotonic()
-        team.start(program, *args)
-        answers = team.finish()
-        # the timeout, a look at the pulses, and the hanging rank's own sleep
-        assert time.monotonic() - start < 120
-    finally:
-        team.close()
-    for rank in (0, 2):
-        kind, error, _ = answers[rank]
-        assert kind == "error"
-        assert isinstance(error, trnsci.RankFailed), error
-        assert error.failed == 1
-        assert error.rank == rank
-        assert says in error.reason
-        assert error.op in str(error)

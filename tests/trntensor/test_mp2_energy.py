@@ -66,7 +66,7 @@ def host_path(request, monkeypatch):
         monkeypatch.setattr(sys.modules["trntensor.mp2_energy"], "_loop", lambda *args: None)
     elif sys.modules["trntensor.mp2_energy"]._loop(torch.ones(1), F32) is None:
         pytest.skip("there is no C compiler on this machine, or torch has many threads")
-    monkeypatch.setattr(host, "_prefers_numpy", lambda: "products of torch" not in request.param)
+    monkeypatch.setattr(host, "prefers_numpy", lambda: "products of torch" not in request.param)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, torch.bfloat16], ids=str)

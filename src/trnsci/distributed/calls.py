@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib
-import importlib.util
 import inspect
 import json
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from trnsci.errors import ArgumentError, RankFailed, UnsupportedError
 Rule = Callable[..., Mapping[str, Any]]
 
 _RAISED = "raised "
+_AGREEMENT = "agreement on {}"
 # Seconds a rank that refuses a call waits for the others to hear of it.
 _PATIENCE = 10.0
 
@@ -81,11 +82,12 @@ def sharded(
 def find(public: Callable[..., Any]) -> Algorithm:
     """Return the sharded algorithm of a function, or raise with what to do instead."""
     name = _name(public)
-    home = f"{name.split('.')[0]}.sharded"
-    if name not in _ALGORITHMS and importlib.util.find_spec(home) is not None:
-        importlib.import_module(home)
+    library = name.split(".")[0]
     if name not in _ALGORITHMS:
-        library = name.split(".")[0]
+        for module in pkgutil.iter_modules(importlib.import_module(library).__path__):
+            if module.name.startswith("sharded"):
+                importlib.import_module(f"{library}.{module.name}")
+    if name not in _ALGORITHMS:
         others = sorted(key.split(".")[1] for key in _ALGORITHMS if key.startswith(f"{library}."))
         listed = f"; {library} has one for {', '.join(others)}" if others else ""
         raise UnsupportedError(
@@ -117,9 +119,11 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
                 )
         if not wanting:
             return _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
-        return _Differentiated.apply(  # type: ignore[no-untyped-call]
-            algorithm, mesh, bound, *(x for _, x in spread)
+        kind: list[Any] = []
+        made = _Differentiated.apply(  # type: ignore[no-untyped-call]
+            algorithm, mesh, bound, kind, *(x for _, x in spread)
         )
+        return kind[0](*made) if kind else made
 
 
 def run(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -134,8 +138,20 @@ def _on_parts(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: Any, kwar
         parts = _mapped(list(args), DTensor, lambda x: Part.of(op, x))
         named = {name: _mapped(value, DTensor, lambda x: Part.of(op, x)) for name, value in kwargs.items()}
     said = {str(i): _described(value) for i, value in enumerate(parts)} | {k: _described(v) for k, v in named.items()}
-    _agree(team, f"{op}({', '.join(f'{name}: {value}' for name, value in said.items())})")
-    made = fn(team, *parts, **named)
+    try:
+        _agree(team, f"{op}({', '.join(f'{name}: {value}' for name, value in said.items())})")
+    except RankFailed as error:
+        if error.waiting_for != _AGREEMENT.format(op):
+            # the other one had agreed already, and has given up its groups
+            team.world.groups.give_up()
+        raise
+    try:
+        made = fn(team, *parts, **named)
+        team.end()
+    except BaseException:
+        # no rank passes the end of a call that one has failed in, so that all of them come here
+        team.world.groups.give_up()
+        raise
     if made is not None and made is named.get("out"):
         # the caller's own array, which now holds the result
         return kwargs["out"]
@@ -183,12 +199,19 @@ class _Differentiated(torch.autograd.Function):
     """A sharded call that autograd sees as one step."""
 
     @staticmethod
-    def forward(ctx: Any, algorithm: Algorithm, mesh: DeviceMesh, bound: Mapping[str, Any], *tensors: DTensor) -> Any:
+    def forward(
+        ctx: Any, algorithm: Algorithm, mesh: DeviceMesh, bound: Mapping[str, Any], kind: list[Any], *tensors: DTensor
+    ) -> Any:
         ctx.algorithm = algorithm
         ctx.bound = {name: _mapped(value, DTensor, lambda _: None) for name, value in bound.items()}
         ctx.spread = [name for name, value in bound.items() for x in _inside(value) if isinstance(x, DTensor)]
         result = _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         ctx.single = isinstance(result, Tensor)
+        # what nobody has used has no gradient, rather than zeros that are not spread
+        ctx.set_materialize_grads(False)
+        if hasattr(result, "_fields"):
+            # autograd makes a plain tuple of it
+            kind.append(type(result))
         ctx.save_for_backward(*tensors, *([result] if ctx.single else result))
         return result
 
@@ -204,7 +227,7 @@ class _Differentiated(torch.autograd.Function):
             bound[name] = tensors if isinstance(ctx.bound[name], list) else tensors[0]
         result = saved[count] if ctx.single else saved[count:]
         found = ctx.algorithm.gradient(bound, result, *grads)
-        wanted = iter(ctx.needs_input_grad[3:])
+        wanted = iter(ctx.needs_input_grad[4:])
         aligned: list[Any] = []
         for name, tensors in operands.items():
             of_name = found.get(name)
@@ -212,7 +235,7 @@ class _Differentiated(torch.autograd.Function):
             for make, operand in zip(each, tensors, strict=True):
                 grad = make() if next(wanted) and make is not None else None
                 aligned.append(None if grad is None else grad.redistribute(operand.device_mesh, operand.placements))
-        return (None, None, None, *aligned)
+        return (None, None, None, None, *aligned)
 
 
 def _name(public: Callable[..., Any]) -> str:
@@ -330,7 +353,7 @@ def _agree(team: LiveTeam, text: str) -> None:
                     failed=rank,
                     reason=f"raised {said.removeprefix(_RAISED)}",
                     rank=team.world.rank,
-                    waiting_for=f"agreement on {team.op}",
+                    waiting_for=_AGREEMENT.format(team.op),
                 )
         got = {f"rank {rank}": said for rank, said in words.items()}
         hint = "Every rank makes the same calls with the same options"

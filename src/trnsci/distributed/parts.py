@@ -104,13 +104,22 @@ class Layout:
 
 @runtime_checkable
 class Sharded(Protocol):
-    """An operand that is no tensor and is spread in a way of its own, a sparse matrix for example."""
+    """A matrix that is no tensor and is spread in a way of its own, a sparse one for example."""
+
+    shape: tuple[int, int]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the entries."""
 
     def for_rank(self, coordinate: Sequence[int]) -> Any:
         """The operand as a rank has it, without data."""
 
     def held(self) -> list[Tensor]:
         """The tensors of this rank's part."""
+
+    def times(self, team: Team, part: Part) -> Part:
+        """The product with a dense matrix, cut along rows over the first axis of the mesh."""
 
 
 def traffic(layout: Layout, places: Places) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,9 +18,10 @@ from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
 from trnsci.distributed import calls
 from trnsci.distributed.parts import Layout, Part, Sharded
-from trnsci.distributed.team import Crossing, Team
+from trnsci.distributed.team import Crossing, OnChip, Team
 from trnsci.errors import ArgumentError
 from trnsci.explain import Recorder
+from trnsci.launcher import simulated
 from trnsci.memory import MemoryMeter
 from trnsci.plans import Step, quantity, seconds
 from trnsci.specs import tensors_in
@@ -35,6 +37,7 @@ class RankPlan:
     messages: int
     volume: int
     exchanges: tuple[Crossing, ...]
+    on_chip: OnChip | None = None
 
     @property
     def flops(self) -> int:
@@ -97,6 +100,27 @@ class ShardedPlan:
                 found[target] = max(time for time in times if time is not None)
         return found
 
+    @property
+    def on_chip(self) -> OnChip | None:
+        """The kernel that would do all of the call on each rank's core, exchange included, where there is one."""
+        return self.ranks[0].on_chip
+
+    @property
+    def predicted_on_chip(self) -> dict[str, float]:
+        """Predicted seconds of that kernel on a core per rank. Functions do not launch it yet."""
+        kernel = self.on_chip
+        if kernel is None or kernel.refusal:
+            return {}
+        module, name = kernel.name.rsplit(".", 1)
+        program = simulated(getattr(importlib.import_module(module), name))
+        operands = [torch.empty(shape, dtype=kernel.dtype, device="meta") for shape in kernel.operands]
+        count = len(self.ranks)
+        found: dict[str, float] = {}
+        for target in config.TARGETS:
+            run = trnsim.profile(program, target=target, numerics=False, ranks=count)
+            found[target] = run(*operands, ranks=count)[1].total_s
+        return found
+
     def __str__(self) -> str:
         lines = [f"{self.op} on {'x'.join(map(str, self.mesh))} ranks"]
         lines += [f"  {operand}" for operand in self.operands]
@@ -108,6 +132,9 @@ class ShardedPlan:
             )
         predicted = "  ".join(f"{target} {seconds(time)}" for target, time in self.predicted.items())
         lines.append(f"  predicted, one core per rank: {predicted or 'nothing, no kernel takes every step'}")
+        if self.on_chip is not None:
+            verdict = f"cannot take it: {self.on_chip.refusal}" if self.on_chip.refusal else "could exchange on chip"
+            lines.append(f"  {self.on_chip.name} {verdict}; products and exchange run apart")
         return "\n".join(lines)
 
 
@@ -167,6 +194,7 @@ def _ranked(algorithm: Any, bound: dict[str, Any], mesh: tuple[int, ...], coordi
         messages=tally.messages,
         volume=tally.volume,
         exchanges=tally.exchanges,
+        on_chip=tally.on_chip,
     )
 
 

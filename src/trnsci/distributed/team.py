@@ -1,4 +1,4 @@
-"""The ranks of one call: who this one is, and the four ways data moves between them, counted."""
+"""The ranks of one call: who this one is, and the five ways data moves between them, counted."""
 
 from __future__ import annotations
 
@@ -16,18 +16,28 @@ from torch.distributed.device_mesh import DeviceMesh
 from trnsci.distributed.world import World
 from trnsci.ledger import Exchange, record
 
-Wait = Callable[[], Tensor]
-
 # PyTorch renamed it between the versions we run on
 _gather_into: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """An exchange under way: call it for what comes, or ask first whether that would take time."""
+
+    take: Callable[[], Any]
+    ready: Callable[[], bool] = lambda: True
+
+    def __call__(self) -> Any:
+        """Return what has come, when it has."""
+        return self.take()
 
 
 class Crossing(NamedTuple):
     """An exchange as a rank's link sees it.
 
     Attributes:
-        kind: ``all_gather``, ``all_to_all`` or ``broadcast``.
-        ranks: how many take part.
+        kind: ``all_gather``, ``all_to_all``, ``broadcast`` or ``shift``.
+        ranks: how many a message passes: all that take part, or two neighbours.
         reach: ranks from the first to the last of them, counted along the whole mesh.
         nbytes: what comes or what goes, whichever is more.
     """
@@ -38,13 +48,30 @@ class Crossing(NamedTuple):
     nbytes: int
 
 
+class OnChip(NamedTuple):
+    """A kernel that would do a call's products and its exchange as one program on each rank's core.
+
+    Attributes:
+        name: of the kernel, with its module.
+        operands: shapes of a rank's operands.
+        dtype: of these.
+        refusal: why it cannot take this call, or an empty text.
+    """
+
+    name: str
+    operands: tuple[tuple[int, ...], ...]
+    dtype: torch.dtype
+    refusal: str
+
+
 @dataclass(slots=True)
 class Tally:
-    """Messages and bytes one rank received, and the exchanges it took part in."""
+    """Messages and bytes one rank received, the exchanges it took part in, and a kernel that could make them."""
 
     messages: int = 0
     volume: int = 0
     exchanges: tuple[Crossing, ...] = ()
+    on_chip: OnChip | None = None
 
 
 class Team:
@@ -74,7 +101,8 @@ class Team:
         reach = self.size(axis) * math.prod(self.shape[axis + 1 :])
         self.tally.messages += messages
         self.tally.volume += received
-        self.tally.exchanges += (Crossing(kind, self.size(axis), reach, crossed),)
+        ranks = 2 if kind == "shift" else self.size(axis)
+        self.tally.exchanges += (Crossing(kind, ranks, reach, crossed),)
 
     def all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Return every rank's tensor, in order; ``shapes`` are theirs."""
@@ -87,8 +115,13 @@ class Team:
 
     def all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Send ``pieces[r]`` to rank r; return what each rank sent here, whose shapes are ``shapes``."""
+        found: list[Tensor] = self.start_all_to_all(axis, pieces, shapes)()
+        return found
+
+    def start_all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> Wait:
+        """Start `all_to_all`; call what is returned to wait for it."""
         if self.size(axis) == 1:
-            return list(pieces)
+            return Wait(lambda: list(pieces))
         dtype, here = pieces[0].dtype, self.here(axis)
         sizes = [_nbytes(shape, dtype) for shape in shapes]
         others = [size for rank, size in enumerate(sizes) if rank != here and size]
@@ -102,13 +135,24 @@ class Team:
         """Start sending ``tensor`` from rank ``source`` to all; call what is returned to wait for it."""
         if self.size(axis) == 1:
             assert tensor is not None
-            return lambda: tensor
+            return Wait(lambda: tensor)
         nbytes = _nbytes(shape, dtype)
         away = self.here(axis) != source
         self._count("broadcast", axis, int(away), away * nbytes, nbytes)
         if nbytes == 0:
-            return lambda: torch.empty(shape, dtype=dtype, device=self.device)
+            return Wait(lambda: torch.empty(shape, dtype=dtype, device=self.device))
         return self._broadcast(axis, tensor, shape, dtype, source)
+
+    def shift(self, axis: int, tensor: Tensor, shape: Sequence[int]) -> Wait:
+        """Start passing ``tensor`` to the rank before and taking that of the rank after, which has ``shape``.
+
+        The last rank's neighbour is the first; call what is returned to wait.
+        """
+        if self.size(axis) == 1:
+            return Wait(lambda: tensor)
+        received = _nbytes(shape, tensor.dtype)
+        self._count("shift", axis, int(received > 0), received, max(received, tensor.nbytes))
+        return self._shift(axis, tensor, shape, received)
 
     def reduce_scatter(self, axis: int, pieces: Sequence[Tensor]) -> Tensor:
         """Return the sum over ranks of ``pieces[here]``, added in the order of ranks: the same bits every time."""
@@ -134,14 +178,18 @@ class Team:
 
     def _all_to_all(
         self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]], sizes: Sequence[int]
-    ) -> list[Tensor]:
-        return [pieces[0].new_empty(shape) for shape in shapes]
+    ) -> Wait:
+        return Wait(lambda: [pieces[0].new_empty(shape) for shape in shapes])
 
     def _broadcast(
         self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
     ) -> Wait:
         made = torch.empty(shape, dtype=dtype, device=self.device) if tensor is None else tensor.contiguous()
-        return lambda: made
+        return Wait(lambda: made)
+
+    def _shift(self, axis: int, tensor: Tensor, shape: Sequence[int], received: int) -> Wait:
+        made = tensor.new_empty(tuple(shape))
+        return Wait(lambda: made)
 
 
 class LiveTeam(Team):
@@ -152,9 +200,12 @@ class LiveTeam(Team):
         own = f"cuda:{torch.cuda.current_device()}" if mesh.device_type == "cuda" else mesh.device_type
         super().__init__(op, tuple(mesh.shape), tuple(coordinate), torch.device(own))
         self.mesh, self.world = mesh, world
+        self._groups: dict[int, Any] = {}
 
     def _group(self, axis: int) -> Any:
-        return self.mesh.get_group(axis)
+        if axis not in self._groups:
+            self._groups[axis] = self.world.groups.along(self.mesh, axis)
+        return self._groups[axis]
 
     def _all_gather(self, axis: int, tensor: Tensor, shapes: Sequence[Sequence[int]], width: int) -> list[Tensor]:
         ranks = self.size(axis)
@@ -167,14 +218,19 @@ class LiveTeam(Team):
 
     def _all_to_all(
         self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]], sizes: Sequence[int]
-    ) -> list[Tensor]:
+    ) -> Wait:
         sent = torch.cat([_bytes(piece) for piece in pieces])
         received = torch.empty(sum(sizes), dtype=torch.uint8, device=self.device)
         leaving = [piece.nbytes for piece in pieces]
         work = dist.all_to_all_single(received, sent, list(sizes), leaving, group=self._group(axis), async_op=True)
-        self._finish(work, "all_to_all", sum(sizes) - sizes[self.here(axis)])
-        rows = received.split(list(sizes))
-        return [_unpadded(row, shape, pieces[0].dtype) for row, shape in zip(rows, shapes, strict=True)]
+        dtype = pieces[0].dtype
+
+        def wait() -> list[Tensor]:
+            self._finish(work, "all_to_all", sum(sizes) - sizes[self.here(axis)])
+            rows = received.split(list(sizes))
+            return [_unpadded(row, shape, dtype) for row, shape in zip(rows, shapes, strict=True)]
+
+        return Wait(wait, work.is_completed)
 
     def _broadcast(
         self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
@@ -193,13 +249,36 @@ class LiveTeam(Team):
             self._finish(work, "broadcast", received)
             return made
 
-        return wait
+        return Wait(wait, work.is_completed)
 
-    def _finish(self, work: Any, kind: str, nbytes: int) -> None:
+    def _shift(self, axis: int, tensor: Tensor, shape: Sequence[int], received: int) -> Wait:
+        ranks, here = self.size(axis), self.here(axis)
+        leaving, coming = [0] * ranks, [0] * ranks
+        leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
+        made = torch.empty(received, dtype=torch.uint8, device=self.device)
+        work = dist.all_to_all_single(made, _bytes(tensor), coming, leaving, group=self._group(axis), async_op=True)
+
+        def wait() -> Tensor:
+            self._finish(work, "shift", received)
+            return _unpadded(made, shape, tensor.dtype)
+
+        return Wait(wait, work.is_completed)
+
+    def end(self) -> None:
+        """Wait until every rank has come to the end of the call: none leaves one that another has failed in."""
+        for axis in range(len(self.shape)):
+            if self.size(axis) > 1:
+                said = torch.ones(1, dtype=torch.uint8, device=self.device)
+                heard = torch.empty(self.size(axis), dtype=torch.uint8, device=self.device)
+                work = _gather_into(heard, said, group=self._group(axis), async_op=True)
+                self._finish(work, "the end", None)
+
+    def _finish(self, work: Any, kind: str, nbytes: int | None) -> None:
         """Wait for an exchange, watching the clock and what other ranks say."""
         start = time.monotonic()
         deadline = start + self.world.timeout
         pause, next_look = 20e-6, start + 0.25
+        self.world.waiting = True
         while not work.is_completed():
             time.sleep(pause)
             pause = min(1.5 * pause, 2e-3)
@@ -215,7 +294,9 @@ class LiveTeam(Team):
             work.wait()
         except RuntimeError as error:
             raise self.world.failure(kind) from error
-        record(Exchange(self.op, kind, nbytes, time.monotonic() - start))
+        self.world.waiting = False
+        if nbytes is not None:
+            record(Exchange(self.op, kind, nbytes, time.monotonic() - start))
 
 
 def _nbytes(shape: Sequence[int], dtype: torch.dtype) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import threading
@@ -21,7 +22,11 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 
 from trnsci import check, config
+from trnsci.distributed.groups import Groups
 from trnsci.errors import ArgumentError, RankFailed
+
+# Worlds this process has been in: all ranks leave one and enter the next together.
+_worlds = itertools.count()
 
 
 class World:
@@ -33,29 +38,37 @@ class World:
 
     def __init__(self, timeout: float) -> None:
         self.rank, self.size, self.timeout = dist.get_rank(), dist.get_world_size(), timeout
-        self.op, self._team = "nothing", ""
+        self.number, self.op, self.team = next(_worlds), "nothing", ""
         # calls so far, by the ranks that take part in them
         self._calls: dict[str, int] = {}
         self._ranks: tuple[int, ...] = tuple(range(self.size))
+        # whether this rank stands in an exchange of the call it is in
+        self.waiting = False
         self._interval = min(1.0, timeout / 6)
-        self._store: Any = PrefixStore("trnsci", dist.distributed_c10d._get_default_store())
+        self._store: Any = PrefixStore(f"trnsci/{self.number}", dist.distributed_c10d._get_default_store())
         self._beat = 0
         self._state = "alive"
         self._stop = threading.Event()
         self._writing = threading.Lock()
+        self.groups = Groups(self)
         self._publish(self._store)
         self._pulse = threading.Thread(target=self._keep_beating, name="trnsci pulse", daemon=True)
         self._pulse.start()
 
     def begin(self, op: str, ranks: Sequence[int]) -> None:
         """A new call of some ranks; each of them counts the same ones."""
-        self._team = hashlib.sha256(repr(sorted(ranks)).encode()).hexdigest()[:12]
-        self._calls[self._team] = self._calls.get(self._team, 0) + 1
-        self.op, self._ranks = op, tuple(ranks)
+        self.team = hashlib.sha256(repr(sorted(ranks)).encode()).hexdigest()[:12]
+        self._calls[self.team] = self._calls.get(self.team, 0) + 1
+        self.op, self._ranks, self.waiting = op, tuple(ranks), False
+
+    @property
+    def notes(self) -> Any:
+        """A store of the call under way, for counters and short texts all its ranks read."""
+        return PrefixStore(f"call/{self.team}/{self._calls[self.team]}", self._store)
 
     @property
     def _fault(self) -> str:
-        return f"fault/{self._team}/{self._calls.get(self._team, 0)}"
+        return f"fault/{self.team}/{self._calls.get(self.team, 0)}"
 
     def raised(self, error: BaseException) -> None:
         """Tell ranks that wait for this one in the same call that it will not come."""
@@ -85,6 +98,22 @@ class World:
             waiting_for=f"{waiting_for} in {self.op}",
         )
 
+    def meet(self, where: str, ranks: Sequence[int]) -> None:
+        """Wait until all of some ranks have come to a place."""
+        self._store.set(f"meet/{where}/{self.rank}", "here")
+        keys = [f"meet/{where}/{rank}" for rank in ranks]
+        deadline = time.monotonic() + self.timeout
+        while not self._there(keys):
+            if time.monotonic() > deadline:
+                raise self.failure("the other ranks")
+            time.sleep(1e-3)
+
+    def _there(self, keys: list[str]) -> bool:
+        try:
+            return bool(self._store.check(keys))
+        except RuntimeError as error:
+            raise self.failure("the other ranks") from error
+
     def _missing(self) -> dict[str, Any]:
         before = self._entries()
         time.sleep(2.5 * self._interval)
@@ -100,12 +129,19 @@ class World:
                 return {"rank": rank, "op": entry.get("op", ""), "text": f"has {entry.get('state', 'said nothing')}"}
             if entry["beat"] == before[rank].get("beat"):
                 return {"rank": rank, "op": entry["op"], "text": "has died or stands still: its pulse stopped"}
-            reached = entry["calls"].get(self._team, 0)
-            if reached < self._calls[self._team]:
+            reached = entry["calls"].get(self.team, 0)
+            if reached < self._calls[self.team]:
                 behind.append((reached, rank, entry["op"]))
         if behind:
             _, rank, op = min(behind)
             return {"rank": rank, "op": op, "text": f"has not reached this call; it was last in {op}"}
+        for rank, entry in after.items():
+            if rank != self.rank and not entry["waiting"] and not before[rank].get("waiting"):
+                return {
+                    "rank": rank,
+                    "op": entry["op"],
+                    "text": "is alive in this call and has not come to the exchange",
+                }
         return {"rank": -1, "op": self.op, "text": "is not known; every rank is alive and in this call"}
 
     def _entries(self) -> dict[int, dict[str, Any]]:
@@ -122,6 +158,7 @@ class World:
         with self._writing:
             self._beat += 1
             entry = {"beat": self._beat, "calls": dict(self._calls), "op": self.op, "state": self._state}
+            entry["waiting"] = self.waiting
             store.set(f"pulse/{self.rank}", json.dumps(entry))
 
     def _keep_beating(self) -> None:

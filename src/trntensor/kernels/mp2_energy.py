@@ -1,9 +1,11 @@
 """out[0, 0:2] = sum over i, j, a, b of T[a, b]**2 / D[a, b] and of T[a, b] T[b, a] / D[a, b], with T = B[i] B[j].T.
 
-D = occ[i] + occ[j] - vir[a] - vir[b]. Pairs i < j count twice and are computed once. B is transposed into HBM once;
-then T lives in PSUM and SBUF only, and two numbers leave. With naux beyond a few hundred the Tensor Engine binds, so
-the reciprocals of D stay on the Vector Engine, which has the time; squares and sums are shared with the Scalar Engine.
-SBUF in each partition: up to RESIDENT bytes of B[i], a few tiles of 2 KiB. PSUM: four banks of T, two of its transpose.
+D = occ[i] + occ[j] - vir[a] - vir[b]. Pairs i < j count twice and are computed once; where another B is given, j runs
+over that one, and every pair counts once. B is transposed into HBM once; then T lives in PSUM and SBUF only, and two
+numbers leave. With naux beyond a few hundred the Tensor Engine binds, so the reciprocals of D stay on the Vector
+Engine, which has the time; squares and sums are shared with the Scalar Engine.
+SBUF in each partition: up to RESIDENT bytes of B[i], COLUMNS of sums, a few tiles of 2 KiB. PSUM: four banks of T, two
+of its transpose.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
@@ -12,23 +14,47 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store
 RESIDENT = 88 * 1024
 # Columns of B loaded at once to be transposed.
 WIDTH = 4 * N_TILE
+# Bytes of SBUF in each partition that sums of one orbital's pairs may take before they are added up.
+COLUMNS = 32 * 1024
 
 
 @jit
-def mp2_energy(B_hbm, occ_hbm, vir_hbm, column_hbm):
+def mp2_energy(B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm=None, other_occ_hbm=None):
+    C = B_hbm.shape[0]
+    once = other_hbm is None
+    BT_hbm = _transposed(B_hbm)  # [C, X, V]
+    others_hbm = BT_hbm if once else _transposed(other_hbm)  # [J, X, V]
+    occ_sb = _on_every_partition(occ_hbm)  # [P, C]
+    other_occ_sb = occ_sb if once else _on_every_partition(other_occ_hbm)  # [P, J]
+    vir_sb, column_sb = _virtual(vir_hbm, column_hbm)
+    totals_sb = nl.ndarray((P_MAX, 2 * C), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 C]
+    for i in range(C):
+        _orbital(totals_sb, (BT_hbm, others_hbm), (occ_sb, other_occ_sb), vir_sb, column_sb, i, once)
+    return _summed(totals_sb)
+
+
+def _transposed(B_hbm):
+    """B in HBM with the auxiliary index before the virtual one."""
     C, V, X = B_hbm.shape
-    out_hbm = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [1, 2]
     BT_hbm = nl.ndarray((C, X, V), dtype=B_hbm.dtype, buffer=nl.hbm)  # [C, X, V]
     for i in range(C):
         _transpose(BT_hbm, B_hbm, i)
-    occ_sb = _on_every_partition(occ_hbm)  # [P, C]
+    return BT_hbm
+
+
+def _virtual(vir_hbm, column_hbm):
+    """Energies of virtual orbitals along rows, and down the partitions."""
     vir_sb = _on_every_partition(vir_hbm)  # [P, V]
     column_sb = []
-    for v in tiles(V, M_TILE):
+    for v in tiles(column_hbm.shape[0], M_TILE):
         column_sb.append(load(column_hbm[v.span, 0:1]))  # [v, 1]
-    totals_sb = nl.ndarray((P_MAX, 2 * C), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 C]
-    for i in range(C):
-        _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i)
+    return vir_sb, column_sb
+
+
+def _summed(totals_sb):
+    """Two numbers: each half of the totals added up, along rows and then over partitions."""
+    C = totals_sb.shape[1] // 2
+    out_hbm = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [1, 2]
     parts_sb = nl.ndarray((P_MAX, 2), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2]
     nisa.tensor_reduce(dst=parts_sb[:, 0:1], op=nl.add, data=totals_sb[:, 0:C], axis=1)
     nisa.tensor_reduce(dst=parts_sb[:, 1:2], op=nl.add, data=totals_sb[:, C : 2 * C], axis=1)
@@ -74,47 +100,55 @@ def _transpose(BT_hbm, B_hbm, i):
                 store(BT_hbm[i, x.start + k.start : x.start + k.stop, block.span], BT_ps)
 
 
-def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i):
-    """The sums of all pairs i <= j, into columns i and C + i of the totals."""
-    C, X, V = BT_hbm.shape
-    blocks = tiles(V, N_TILE)
-    slots = 2 * len(blocks) * len(tiles(V, M_TILE))
-    pairs_sb = nl.ndarray((P_MAX, C), dtype=nl.float32, buffer=nl.sbuf)  # [P, C]
-    nisa.tensor_scalar(dst=pairs_sb, data=occ_sb, op0=nl.add, operand0=occ_sb[:, i : i + 1])
+def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i, once):
+    """The sums of i with every j, or with j >= i once, into columns i and C + i of the totals."""
+    X, V = BT_hbm[0].shape[1], BT_hbm[0].shape[2]
+    C, J = totals_sb.shape[1] // 2, BT_hbm[1].shape[0]
+    slots = 2 * len(tiles(V, N_TILE)) * len(tiles(V, M_TILE))
+    pairs_sb = nl.ndarray((P_MAX, J), dtype=nl.float32, buffer=nl.sbuf)  # [P, J]
+    nisa.tensor_scalar(dst=pairs_sb, data=occ_sb[1], op0=nl.add, operand0=occ_sb[0][:, i : i + 1])
     left_sb = []
     if len(tiles(X, K_TILE)) * V * 4 <= RESIDENT:
         for k in tiles(X, K_TILE):
-            left_sb.append(load(BT_hbm[i, k.span, 0:V]))  # [k, V]
-    square_sb = _filled(P_MAX, (C - i) * slots, 0.0)  # [P, slots]
-    cross_sb = _filled(P_MAX, (C - i) * slots, 0.0)  # [P, slots]
-    for j in range(i, C):
-        slot = (j - i) * slots
-        for rows in blocks:
-            for cols in blocks[rows.index :]:
-                sums = (square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j)
-                t_sb = _integrals(BT_hbm, left_sb, i, j, rows, cols)
-                if rows.index == cols.index:
-                    slot = _reduce(sums, t_sb, t_sb, rows, cols, 1.0, slot)
-                else:
-                    u_sb = _integrals(BT_hbm, left_sb, i, j, cols, rows)
-                    slot = _reduce(sums, t_sb, u_sb, rows, cols, 2.0, slot)
-                    slot = _reduce(sums, u_sb, None, cols, rows, 0.0, slot)
-    _weigh(totals_sb[:, i : i + 1], square_sb, slots)
-    _weigh(totals_sb[:, C + i : C + i + 1], cross_sb, slots)
+            left_sb.append(load(BT_hbm[0][i, k.span, 0:V]))  # [k, V]
+    first = i if once else 0
+    for group in tiles(J - first, max(1, COLUMNS // (8 * slots))):
+        square_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
+        cross_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
+        for j in range(first + group.start, first + group.stop):
+            slot = (j - first - group.start) * slots
+            _pair((square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j), BT_hbm, left_sb, i, slot)
+        for sums_sb, column in ((square_sb, i), (cross_sb, C + i)):
+            _weigh(totals_sb[:, column : column + 1], sums_sb, slots, group.index == 0, once)
+
+
+def _pair(sums, BT_hbm, left_sb, i, slot):
+    """The sums of one pair, in columns from ``slot`` on: blocks of T and of its transpose go together."""
+    j = sums[5]
+    blocks = tiles(BT_hbm[0].shape[2], N_TILE)
+    for rows in blocks:
+        for cols in blocks[rows.index :]:
+            t_sb = _integrals(BT_hbm, left_sb, i, j, rows, cols)
+            if rows.index == cols.index:
+                slot = _reduce(sums, t_sb, t_sb, rows, cols, 1.0, slot)
+            else:
+                u_sb = _integrals(BT_hbm, left_sb, i, j, cols, rows)
+                slot = _reduce(sums, t_sb, u_sb, rows, cols, 2.0, slot)
+                slot = _reduce(sums, u_sb, None, cols, rows, 0.0, slot)
 
 
 def _integrals(BT_hbm, left_sb, i, j, rows, cols):
     """T[rows, cols] = B[i, rows] B[j, cols].T in SBUF, one tile of up to 128 rows each."""
-    X = BT_hbm.shape[1]
+    X = BT_hbm[0].shape[1]
     t_ps = []
     for m in tiles(rows.size, M_TILE):
         t_ps.append(nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.psum))  # [m, cols]
     for k in tiles(X, K_TILE):
         if len(left_sb) == 0:
-            i_sb = load(BT_hbm[i, k.span, rows.span])  # [k, rows]
+            i_sb = load(BT_hbm[0][i, k.span, rows.span])  # [k, rows]
         else:
             i_sb = left_sb[k.index][:, rows.span]  # [k, rows]
-        j_sb = load(BT_hbm[j, k.span, cols.span])  # [k, cols]
+        j_sb = load(BT_hbm[1][j, k.span, cols.span])  # [k, cols]
         for m in tiles(rows.size, M_TILE):
             nisa.nc_matmul(dst=t_ps[m.index], stationary=i_sb[:, m.span], moving=j_sb, accumulate=k.index > 0)
     t_sb = []
@@ -165,12 +199,16 @@ def _reduce(sums, t_sb, u_sb, rows, cols, weight, slot):
     return slot + len(tiles(rows.size, M_TILE))
 
 
-def _weigh(into_sb, columns_sb, slots):
-    """The first pair, i = j, once, and the others twice."""
-    nisa.tensor_reduce(dst=into_sb, op=nl.add, data=columns_sb[:, 0:slots], axis=1)
-    if columns_sb.shape[1] > slots:
+def _weigh(into_sb, columns_sb, slots, fresh, once):
+    """Add sums to a total. ``once``: the very first pair, i = j, counts once and the others twice."""
+    start = slots if once and fresh else 0
+    if once and fresh:
+        nisa.tensor_reduce(dst=into_sb, op=nl.add, data=columns_sb[:, 0:slots], axis=1)
+    elif fresh:
+        nisa.memset(dst=into_sb, value=0.0)
+    if columns_sb.shape[1] > start:
         rest_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [P, 1]
-        nisa.tensor_reduce(dst=rest_sb, op=nl.add, data=columns_sb[:, slots : columns_sb.shape[1]], axis=1)
+        nisa.tensor_reduce(dst=rest_sb, op=nl.add, data=columns_sb[:, start : columns_sb.shape[1]], axis=1)
         nisa.scalar_tensor_tensor(
-            dst=into_sb, data=rest_sb, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=into_sb
+            dst=into_sb, data=rest_sb, op0=nl.multiply, operand0=2.0 if once else 1.0, op1=nl.add, operand1=into_sb
         )

@@ -1,0 +1,73 @@
+"""Process groups of our own, so that a call that fails half-way leaves nothing broken behind.
+
+A rank that raises in the middle of an algorithm leaves messages under way that nobody will take. Those stay in the
+groups they were sent in: every rank gives these up and makes new ones, under a name no message of before can carry. The
+mesh's own groups, which torch's operations on DTensors use, never see our messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from torch.distributed import distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh
+
+if TYPE_CHECKING:
+    from trnsci.distributed.world import World
+
+
+class Groups:
+    """The groups of this process, by the ranks of the calls they serve and the ranks they join."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._made: dict[tuple[str, tuple[int, ...]], Any] = {}
+        # kept for good, with their few threads: after gloo groups that messages were under way in are destroyed on both
+        # ends, the next one now and then loses a message
+        self._given_up: list[Any] = []
+        # calls that failed half-way, by the ranks that took part: all of them count the same ones
+        self._failures: dict[str, int] = {}
+
+    def along(self, mesh: DeviceMesh, axis: int) -> Any:
+        """The group of the ranks along an axis of the mesh, in the mesh's order, for the call under way."""
+        here = mesh.get_coordinate() or ()
+        place = tuple(slice(None) if other == axis else at for other, at in enumerate(here))
+        ranks = tuple(mesh.mesh[place].tolist())
+        team = self._world.team
+        if (team, ranks) not in self._made:
+            self._made[team, ranks] = self._new(team, ranks)
+        return self._made[team, ranks]
+
+    def give_up(self) -> None:
+        """The call under way has failed after ranks began to exchange: use none of its groups again."""
+        team = self._world.team
+        self._failures[team] = self._failures.get(team, 0) + 1
+        for key in [key for key in self._made if key[0] == team]:
+            group = self._made.pop(key)
+            with contextlib.suppress(RuntimeError):
+                # ends what waits on a device; the others end with their group
+                group.abort()
+            self._given_up.append(group)
+
+    def _new(self, team: str, ranks: Sequence[int]) -> Any:
+        who = hashlib.sha256(repr(tuple(ranks)).encode()).hexdigest()[:12]
+        name = f"trnsci/{self._world.number}/{team}/{self._failures.get(team, 0)}/{who}"
+        self._world.meet(name, ranks)
+        # new_group counts the groups of this process, which differ between ranks; a name of our own does not
+        known: Any = distributed_c10d
+        engine, store = known._world.pg_map[known._get_default_group()]
+        group, _ = known._new_process_group_helper(
+            len(ranks),
+            ranks.index(self._world.rank),
+            list(ranks),
+            known.Backend(engine),
+            store,
+            name,
+            timeout=timedelta(seconds=2 * self._world.timeout),
+        )
+        known._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
+        return group

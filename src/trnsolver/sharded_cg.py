@@ -1,0 +1,113 @@
+"""Conjugate gradients on spread arrays: any placement in, rows of the solution out.
+
+The matrix is spread, or sparse and cut along its rows (``trnsparse.shard_rows``), where a step moves the rows at each
+cut alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.distributed.parts import Sharded
+from trnsci.errors import UnsupportedError
+from trnsolver.arguments import right_hand_side, square
+from trnsolver.cg import cg
+from trnsolver.operators import Result
+
+
+def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
+    """Shapes and dtypes; values steer everything else."""
+    if isinstance(a, Sharded):
+        a = torch.empty(a.shape, dtype=a.dtype, device="meta")
+    elif not isinstance(a, Tensor):
+        raise UnsupportedError(
+            op="cg",
+            reasons=[("distributed", f"a is a {type(a).__name__}, and the right-hand side is spread")],
+            hint="Spread a matrix with trnsci.distributed.shard, or a sparse one with trnsparse.shard_rows",
+        )
+    square("cg", look=False, a=a)
+    right_hand_side("cg", a, b)
+
+
+def _operator(team: Team, a: Part | Sharded, b: Part) -> Callable[[Tensor], Tensor]:
+    """Rows of ``a @ x`` from rows of ``x``."""
+    n = b.shape[0]
+    if isinstance(a, Sharded):
+        return lambda x: a.times(team, b.with_local(x, (n, x.shape[1]), team.first(0))).local
+    local = a.to(team, team.first(0)).local
+    sizes = [size for _, size in chunks(n, team.size(0))]
+
+    def apply(x: Tensor) -> Tensor:
+        pieces = team.all_gather(0, x.contiguous(), [(size, x.shape[1]) for size in sizes])
+        return gemm(1.0, local, torch.cat(pieces))
+
+    return apply
+
+
+@sharded(cg, check=_check_cg)
+def _cg(
+    team: Team,
+    a: Part | Sharded,
+    b: Part,
+    x0: Part | None,
+    tol: float,
+    maxiter: int | None,
+    preconditioner: Any,
+    callback: Any,
+) -> Result:
+    """Each rank keeps its rows of everything; a step gathers the direction and adds three numbers per column."""
+    vector = len(b.shape) == 1
+    rows = b.to(team, team.first(0))
+    right = rows.local[:, None] if vector else rows.local
+    apply = _operator(team, a, b)
+
+    def inner(x: Tensor, y: Tensor) -> Tensor:
+        return team.all_reduce(0, (x.conj() * y).sum(0))
+
+    if x0 is None:
+        x = torch.zeros_like(right)
+    else:
+        start = x0.to(team, team.first(0)).local
+        x = (start[:, None] if vector else start).clone()
+    scale = inner(right, right).real.sqrt()
+    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
+    limit = 10 * b.shape[0] if maxiter is None else maxiter
+    r = right - apply(x)
+    z = r if preconditioner is None else preconditioner(r)
+    d, rz = z, inner(r, z)
+    history: list[float] = []
+
+    def converged() -> bool:
+        if r.is_meta:
+            # a plan counts one step: data decides how many there are
+            history.append(0.0 if history else 2 * tol)
+            return len(history) > 1
+        history.append(float((inner(r, r).real.sqrt() / scale).amax()) if r.shape[1] else 0.0)
+        if callback is not None:
+            callback(len(history) - 1, history[-1])
+        return history[-1] <= tol
+
+    done = converged()
+    while not done and len(history) <= limit:
+        q = apply(d)
+        bottom = inner(d, q)
+        alpha = torch.where(bottom == 0, torch.zeros_like(bottom), rz / bottom)
+        x, r = x + alpha * d, r - alpha * q
+        done = converged()
+        z = r if preconditioner is None else preconditioner(r)
+        before, rz = rz, inner(r, z)
+        d = z + torch.where(before == 0, torch.zeros_like(before), rz / before) * d
+    found = rows.with_local(x[:, 0] if vector else x)
+    return Result(
+        x=found,  # type: ignore[arg-type]
+        converged=done,
+        iterations=len(history) - 1,
+        residuals=tuple(history),
+        op="cg",
+    )
