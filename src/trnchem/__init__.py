@@ -3,13 +3,13 @@
 | name | what it is |
 |---|---|
 | `dfmp2` | the correlation energy of a PySCF mean field, an xyz file or a built-in molecule |
-| `plan`, `MP2Plan` | what that will do, what each stage needs, and whether it fits |
+| `plan`, `MP2Plan` | what that will do, what each stage and rank needs, and whether it fits |
 | `MP2Result`, `PairEnergies`, `Metric`, `Screen` | what was found, and how |
 | `Progress` | what a progress callback is told |
 | `mean_field`, `read_xyz`, `GEOMETRIES` | molecules |
 """
 
-from trnchem.budget import MP2Plan, Stage
+from trnchem.budget import MP2Plan, Share, Stage
 from trnchem.dfmp2 import dfmp2, plan
 from trnchem.metric import Metric
 from trnchem.molecules import GEOMETRIES, mean_field, read_xyz
@@ -24,6 +24,7 @@ __all__ = [
     "PairEnergies",
     "Progress",
     "Screen",
+    "Share",
     "Stage",
     "dfmp2",
     "mean_field",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -13,6 +14,9 @@ from trnsci import ArgumentError, CapacityError
 from trnsci.plans import quantity
 from trnsci.precision import Precision
 from trnsci.show import Table, plain
+
+if TYPE_CHECKING:
+    from trnsci.distributed.team import Crossing
 
 Method = Literal["pairs", "laplace", "stochastic"]
 Place = Literal["host memory", "device memory", "disk"]
@@ -51,6 +55,32 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One rank of several: its rows of B, what it computes if no other helps it, and what it holds and receives.
+
+    ``exchanges`` are the messages as its link sees them; ``volume`` is in bytes. The same for the same plan: which rank
+    computes a pair depends on who is free, what is sent does not.
+    """
+
+    rank: int
+    rows: int
+    stages: tuple[Stage, ...]
+    messages: int
+    volume: int
+    exchanges: tuple[Crossing, ...]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, integrals not counted."""
+        return sum(stage.flops for stage in self.stages)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of the hungriest stage."""
+        return max(stage.nbytes for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MP2Plan:
     """What `dfmp2` will do.
 
@@ -66,6 +96,7 @@ class MP2Plan:
         memory: the budget in bytes.
         stages: with a verdict each.
         why: where the products run, and why.
+        shares: of each rank, where several share the work; the rest is then of the one that needs most memory.
     """
 
     method: Method
@@ -79,6 +110,7 @@ class MP2Plan:
     memory: int
     stages: tuple[Stage, ...]
     why: str
+    shares: tuple[Share, ...] = ()
 
     @property
     def peak_bytes(self) -> int:
@@ -87,8 +119,8 @@ class MP2Plan:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of all stages, integrals not counted."""
-        return sum(stage.flops for stage in self.stages)
+        """Floating-point operations of all stages and ranks, integrals not counted."""
+        return sum(share.flops for share in self.shares) or sum(stage.flops for stage in self.stages)
 
     def table(self) -> Table:
         """The stages as a table."""
@@ -101,8 +133,26 @@ class MP2Plan:
         note = f"Budget {quantity(self.memory, 'B')}, at most {quantity(self.peak_bytes, 'B')} needed. {self.why}"
         return Table(title, ("stage", "runs", "arithmetic", "memory", "verdict"), rows, note)
 
+    def shares_table(self) -> Table:
+        """The ranks as a table."""
+        rows = [
+            (
+                str(s.rank),
+                str(s.rows),
+                quantity(s.flops, "FLOP"),
+                quantity(s.peak_bytes, "B"),
+                str(s.messages),
+                quantity(s.volume, "B"),
+            )
+            for s in self.shares
+        ]
+        head = ("rank", "orbitals", "arithmetic", "memory", "messages", "received")
+        return Table(
+            f"{len(rows)} ranks", head, rows, "Arithmetic is as planned; a rank that is free takes some of another's."
+        )
+
     def __str__(self) -> str:
-        return plain(self.table())
+        return "\n".join(plain(table) for table in (self.table(), self.shares_table()) if table.rows)
 
 
 def memory_bytes(memory: int | str | None) -> int:
@@ -149,10 +199,10 @@ def make_plan(
         fitted: the mean field holds fitted integrals, so there is no metric and no fit.
         why: for the printed plan.
     """
-    width = max(1, min(sizes.nocc, BLOCK // sizes.nvir**2))
+    width = pairs_at_once(sizes)
     places: tuple[Place, ...] = ("device memory" if device else "host memory", "disk")
     for place in places:
-        for slab in _halved(min(SLAB, sizes.naux), sizes.widest):
+        for slab in halved(min(SLAB, sizes.naux), sizes.widest):
             rows = _rows(sizes, memory, width) if place == "disk" else sizes.nocc
             whole = fused and place != "disk"
             stages = _stages(sizes, method, samples, place, slab, rows, width, whole, fitted, memory)
@@ -171,8 +221,13 @@ def make_plan(
                     why=why,
                 )
     # the last attempt was the smallest there is
+    raise too_little(stages, memory)
+
+
+def too_little(stages: Sequence[Stage], memory: int) -> CapacityError:
+    """The error for a budget that the smallest blocks do not fit into, with one that would do."""
     hungriest = max(stages, key=lambda stage: stage.nbytes)
-    raise CapacityError(
+    return CapacityError(
         where="host memory for dfmp2",
         required=hungriest.nbytes,
         available=memory,
@@ -186,7 +241,8 @@ def overhead() -> int:
     return OVERHEAD + THREAD_OVERHEAD * (torch.get_num_threads() - 1)
 
 
-def _halved(start: int, least: int) -> list[int]:
+def halved(start: int, least: int) -> list[int]:
+    """Sizes to try, each half the one before."""
     found = [max(start, least)]
     while found[-1] > least:
         found.append(max(least, found[-1] // 2))
@@ -195,11 +251,24 @@ def _halved(start: int, least: int) -> list[int]:
 
 def _rows(n: Sizes, memory: int, width: int) -> int:
     """Occupied orbitals in a block read from disk: two blocks and the pair's integrals share the budget."""
-    left = memory - overhead() - _pair_bytes(n, width)
+    left = memory - overhead() - pair_bytes(n, width)
     return max(1, min(n.nocc, left // (2 * n.nvir * n.naux * n.itemsize)))
 
 
-def _pair_bytes(n: Sizes, width: int) -> int:
+def pairs_at_once(n: Sizes) -> int:
+    """Pairs whose integrals exist at once."""
+    return max(1, min(n.nocc, BLOCK // n.nvir**2))
+
+
+def slab_bytes(n: Sizes, slab: int) -> int:
+    """What transforming a slab takes."""
+    packed, size = n.nao * (n.nao + 1) // 2, n.itemsize
+    each = packed * (8 + size) + n.nao**2 * size + 2 * n.nao * n.nocc * size + 2 * n.nocc * n.nvir * size
+    return slab * each + 8 * n.nao**2
+
+
+def pair_bytes(n: Sizes, width: int) -> int:
+    """What the integrals of as many pairs and the denominators take."""
     return (3 * width + 1) * n.nvir**2 * n.itemsize
 
 
@@ -220,9 +289,6 @@ def _stages(
     # device memory gathers its columns once more when the last one has come
     held = {"host memory": everything, "device memory": 2 * everything, "disk": 0}[place]
     X = 0 if fitted else n.naux**2 * size
-    packed = n.nao * (n.nao + 1) // 2
-    slabs = slab * (packed * (8 + size) + n.nao**2 * size + 2 * n.nao * n.nocc * size + 2 * ov * size)
-    slabs += 8 * n.nao**2
     found = []
 
     def stage(name: str, runs: str, flops: int, nbytes: int) -> None:
@@ -232,14 +298,14 @@ def _stages(
     if not fitted:
         stage("metric", "trnsolver.cholesky, trnsolver.inv_triangular", 2 * n.naux**3 // 3, 4 * n.naux**2 * 8)
     flops = 2 * n.naux * n.nao * n.nocc * (n.nao + n.nvir)
-    stage("integrals", "PySCF, trnblas.gemm or trnsparse.spmm", flops, held + X + slabs)
+    stage("integrals", "PySCF, trnblas.gemm or trnsparse.spmm", flops, held + X + slab_bytes(n, slab))
     if not fitted:
         stage("fit", "trnblas.gemm", 2 * ov * n.naux**2, held + X + 3 * n.nvir * n.naux * size)
     blocks = held if place != "disk" else 2 * rows * n.nvir * n.naux * size
     if method == "pairs":
         runs = "trntensor.mp2_energy" if fused else "trnblas.gemm, pair by pair"
         flops = n.nocc * (n.nocc + 1) * n.nvir**2 * n.naux
-        stage("pairs", runs, flops, blocks + _pair_bytes(n, width))
+        stage("pairs", runs, flops, blocks + pair_bytes(n, width))
     else:
         runs = "trnblas.gemm" + (", trnrand.rademacher" if method == "stochastic" else "")
         columns = samples if method == "stochastic" else n.naux

@@ -12,7 +12,7 @@ from typing import TextIO
 import trnsci
 from trnchem.dfmp2 import METHODS, dfmp2, plan
 from trnchem.molecules import GEOMETRIES, mean_field
-from trnchem.result import Progress
+from trnchem.result import MP2Result, Progress
 from trnsci import config, show
 from trnsci.errors import TrnError
 from trnsci.precision import PRECISIONS
@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(args)
         except TrnError as error:
+            if config.launched_rank():
+                # the first rank says it for all
+                return 1
             print(f"\ntrnchem: {error}" if sys.stderr.isatty() else f"trnchem: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
@@ -62,6 +65,8 @@ def _frozen(text: str) -> int | str:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if config.launched_rank() is not None:
+        return _run_together(args)
     field = mean_field(args.molecule, basis=args.basis)
     options = {name: getattr(args, name) for name in ("frozen", "auxbasis", "precision", "method", "samples", "memory")}
     if not args.json:
@@ -75,9 +80,32 @@ def _run(args: argparse.Namespace) -> int:
         checkpoint=args.checkpoint,
         progress=bar(sys.stderr),
     )
+    _show(args, found)
+    return 0
+
+
+def _run_together(args: argparse.Namespace) -> int:
+    """As one of several ranks, of which the first one speaks."""
+    from trnsci import distributed
+
+    names = ("basis", "frozen", "auxbasis", "precision", "method", "samples", "seed", "pairs", "memory", "scratch")
+    options = {name: getattr(args, name) for name in (*names, "checkpoint")}
+    try:
+        mesh = distributed.mesh(device="cpu")
+        found = dfmp2(args.molecule, **options, progress=bar(sys.stderr), mesh=mesh)
+        if mesh.get_rank() == 0:
+            if not args.json:
+                print(f"{found.plan}\n")
+            _show(args, found)
+    finally:
+        distributed.leave()
+    return 0
+
+
+def _show(args: argparse.Namespace, found: MP2Result) -> None:
     if args.json:
         show.as_json(found.to_dict())
-        return 0
+        return
     print(found)
     if found.resumed:
         print(f"{found.resumed} pairs came from {args.checkpoint}")
@@ -85,7 +113,6 @@ def _run(args: argparse.Namespace) -> int:
         total = found.pairs.opposite_spin + found.pairs.same_spin
         rows = [(str(i), str(j), f"{float(total[i, j]):.9f}") for i in range(len(total)) for j in range(i + 1)]
         show.tables(show.Table("Pairs of occupied orbitals, in hartree", ("i", "j", "energy"), rows))
-    return 0
 
 
 def bar(stream: TextIO, width: int = 30) -> Callable[[Progress], None] | None:

@@ -49,22 +49,34 @@ class Source:
         """[naux, naux], the integrals (P|Q)."""
         return torch.from_numpy(np.ascontiguousarray(self.auxiliary.intor("int2c2e")))
 
-    def slabs(self, width: int) -> Iterator[Slab]:
+    def columns(self, width: int) -> list[tuple[int, int]]:
+        """First and last auxiliary function of every slab of `slabs`."""
+        if self.fitted:
+            return [(first, min(self.naux, first + width)) for first in range(0, self.naux, width)]
+        starts = self.auxiliary.ao_loc_nr()
+        return [(int(starts[begin]), int(starts[end])) for begin, end in _shell_ranges(starts, width)]
+
+    def slabs(self, width: int, turn: int = 0, turns: int = 1) -> Iterator[Slab]:
         """Yield first, last and packed integrals [last - first, nao (nao + 1) / 2] of at most ``width`` functions.
 
         The next slab may overwrite the one before.
+
+        Args:
+            width: of a slab.
+            turn: the first slab to yield, one of every ``turns``.
+            turns: how many take turns.
         """
         if self.fitted:
-            first = 0
-            for part in self.fitting.loop(blksize=width):
-                yield first, first + len(part), torch.from_numpy(np.ascontiguousarray(part))
-                first += len(part)
+            for number, part in enumerate(self.fitting.loop(blksize=width)):
+                if number % turns == turn:
+                    first = number * width
+                    yield first, first + len(part), torch.from_numpy(np.ascontiguousarray(part))
             return
         df = pyscf().df
         starts = self.auxiliary.ao_loc_nr()
         shells, nao = self.molecule.nbas, self.molecule.nao_nr()
         memory = np.empty(max(width, self.widest) * nao * (nao + 1) // 2)
-        for begin, end in _shell_ranges(starts, width):
+        for begin, end in list(_shell_ranges(starts, width))[turn::turns]:
             where = (0, shells, 0, shells, begin, end)
             made = df.incore.aux_e2(
                 self.molecule, self.auxiliary, "int3c2e", aosym="s2ij", shls_slice=where, out=memory

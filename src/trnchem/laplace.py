@@ -12,6 +12,7 @@ from torch import Tensor
 import trnblas
 import trnrand
 from trnblas.mp2 import exponentials
+from trnchem.budget import dtype_of
 from trnchem.store import Store
 from trnsci import from_device
 from trnsci.precision import Precision
@@ -43,6 +44,9 @@ def run_laplace(
     samples: int | None,
     seed: int,
     finished: Callable[[int, int], None],
+    vectors: int,
+    held: range,
+    add: Callable[[Tensor], Tensor] = lambda product: product,
 ) -> tuple[float, float | None]:
     """Return the opposite-spin energy ``-sum_q w_q norm(X_q)**2`` and, for random vectors, its standard error.
 
@@ -56,24 +60,26 @@ def run_laplace(
         samples: how many random vectors; ``None`` computes ``X_q``.
         seed: of the random vectors.
         finished: called with quadrature points done and their number.
+        vectors: columns of B.
+        held: orbitals whose rows the store has.
+        add: returns the sum of a matrix over everybody who has rows of B.
     """
     e_occ, e_vir = energies
     points = quadrature(e_occ, e_vir, precision)
-    first = store.rows(0, 1)
-    naux, dtype = first.shape[2], first.dtype
+    dtype = dtype_of(precision)
     right = None
     if samples is not None:
-        right = trnrand.rademacher(naux, samples, dtype=dtype, generator=trnrand.Generator(seed))
+        right = trnrand.rademacher(vectors, samples, dtype=dtype, generator=trnrand.Generator(seed))
     totals = torch.zeros(1 if right is None else right.shape[1], dtype=torch.float64)
     for number, (t, w) in enumerate(zip(points.t, points.w, strict=True), 1):
-        product = torch.zeros((naux, naux if right is None else right.shape[1]), dtype=torch.float64)
-        for i in range(len(e_occ)):
+        product = torch.zeros((vectors, vectors if right is None else right.shape[1]), dtype=torch.float64)
+        for row, i in enumerate(held):
             # the factor of two exponentials, half on either side of the product
             scale = torch.exp(-0.5 * t * (e_vir - e_occ[i])).to(dtype)
-            rows = store.rows(i, i + 1)[0] * scale[:, None]  # [nvir, naux]
-            inner = rows if right is None else trnblas.gemm(1.0, rows, right, precision=precision)
-            product += from_device(trnblas.gemm(1.0, rows, inner, trans_a=True, precision=precision))
-        totals -= w * (product**2).sum(None if right is None else 0)
+            scaled = store.rows(row, row + 1)[0] * scale[:, None]  # [nvir, vectors]
+            inner = scaled if right is None else trnblas.gemm(1.0, scaled, right, precision=precision)
+            product += from_device(trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision))
+        totals -= w * (add(product) ** 2).sum(None if right is None else 0)
         finished(number, len(points.t))
     if right is None:
         return float(totals), None

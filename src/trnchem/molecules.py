@@ -96,22 +96,33 @@ def mean_field(source: Any, *, basis: str | None = None) -> Any:
                 hint="Choose the basis when building the molecule in PySCF",
             )
         return _checked(source)
-    made = pyscf().scf.RHF(_molecule(source, basis or "cc-pvdz")).density_fit()
+    return solved(unsolved(molecule_of(source, basis or "cc-pvdz")), basis or "cc-pvdz")
+
+
+def unsolved(molecule: Any) -> Any:
+    """Return density-fitted Hartree-Fock of a molecule, before it runs."""
+    made = pyscf().scf.RHF(molecule).density_fit()
     made.chkfile = None
+    return made
+
+
+def solved(field: Any, basis: str) -> Any:
+    """Run a mean field."""
     try:
-        made.run()
+        field.run()
     except pyscf().lib.exceptions.BasisNotFoundError as error:
         raise ArgumentError(
             op="mean_field",
             argument="basis",
-            got=basis or "cc-pvdz",
+            got=basis,
             expected="one for which PySCF has an auxiliary basis",
             hint=f"PySCF says: {error}. Build the mean field with scf.RHF(mol), which needs none, and pass it",
         ) from None
-    return _checked(made)
+    return _checked(field)
 
 
-def _molecule(source: str | Path, basis: str) -> Any:
+def molecule_of(source: str | Path, basis: str) -> Any:
+    """Return the molecule of a file or a built-in name."""
     name = str(source).strip().lower()
     known = FORMULAS.get(name, name)
     if known in GEOMETRIES:

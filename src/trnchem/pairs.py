@@ -39,6 +39,12 @@ class PairState:
         """Pairs done."""
         return int(self.done.sum())
 
+    def put(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+        """Keep opposite- and same-spin energies of orbital ``i`` with those from ``j`` on."""
+        end = j + len(energies[0])
+        self.opposite[i, j:end], self.same[i, j:end] = energies
+        self.done[i, j:end] = True
+
     def totals(self) -> tuple[float, float]:
         """Opposite- and same-spin energy of all pairs: those off the diagonal count twice."""
         opposite, same = (float(2 * part.sum() - part.diagonal().sum()) for part in (self.opposite, self.same))
@@ -70,16 +76,14 @@ def run_pairs(
     for first, last in _ranges(0, nocc, rows):
         left: Tensor | None = None
         for start, stop in _ranges(first, nocc, rows):
-            wanted = list(_groups(state, first, last, start, stop, width))
+            wanted = list(groups(state, first, last, start, stop, width))
             if not wanted:
                 continue
             left = store.rows(first, last) if left is None else left
             right = left if start == first else store.rows(start, stop)
             work = Workspace(energies, width, left.dtype)
             for i, j, end in wanted:
-                found = work.energies(left[i - first], right[j - start : end - start], i, j, precision)
-                state.opposite[i, j:end], state.same[i, j:end] = found
-                state.done[i, j:end] = True
+                state.put(i, j, work.energies(left[i - first], right[j - start : end - start], i, j, precision))
                 finished(state)
 
 
@@ -88,7 +92,7 @@ def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
         yield first, min(stop, first + size)
 
 
-def _groups(
+def groups(
     state: PairState, first: int, last: int, start: int, stop: int, width: int
 ) -> Iterator[tuple[int, int, int]]:
     """Pairs ``(i, j..end)`` of two blocks that are not done; groups end at multiples of the width."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +66,12 @@ def screen(molecule: Any, metric: Tensor, threshold: float) -> Screen:
         metric: [naux, naux], whose diagonal holds ``(P|P)``.
         threshold: not negative; 0 keeps every pair that is not exactly zero.
     """
-    bounds = trnsparse.schwarz_bounds(_equal_pairs(molecule))  # [nao, nao]
-    strongest = float(metric.diagonal().abs().max().sqrt())
+    return screened(equal_pairs(molecule), float(metric.diagonal().abs().max().sqrt()), threshold)
+
+
+def screened(equal: Tensor, strongest: float, threshold: float) -> Screen:
+    """`screen` from the integrals (mn|mn), [nao, nao], and the largest of ``sqrt((P|P))``."""
+    bounds = trnsparse.schwarz_bounds(equal)  # [nao, nao]
     # density_screen keeps Q |P| max(Q) > threshold; this weight makes the product Q sqrt((P|P))
     weight = torch.full_like(bounds, strongest / float(bounds.max()))
     kept = trnsparse.density_screen(bounds, weight, threshold).to_csr()
@@ -74,11 +79,11 @@ def screen(molecule: Any, metric: Tensor, threshold: float) -> Screen:
     return Screen(threshold=threshold, pairs=kept, total=total, sparse=kept.nnz < SPARSE_BELOW * total)
 
 
-def _equal_pairs(molecule: Any) -> Tensor:
-    """[nao, nao], the integrals (mn|mn), shell by shell."""
+def equal_pairs(molecule: Any, shells: Iterable[int] | None = None) -> Tensor:
+    """[nao, nao], the integrals (mn|mn), shell by shell; those of some shells with the ones before, and zeros."""
     starts = molecule.ao_loc_nr()
     found = np.zeros((starts[-1], starts[-1]))
-    for i in range(molecule.nbas):
+    for i in range(molecule.nbas) if shells is None else shells:
         for j in range(i + 1):
             block = molecule.intor_by_shell("int2e", (i, j, i, j))
             rows, columns = slice(starts[i], starts[i + 1]), slice(starts[j], starts[j + 1])

@@ -70,6 +70,7 @@ def test_the_energy_does_not_depend_on_blocks(field, spare, reuse):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_laplace_reads_rows_from_disk(field):
     with pytest.raises(CapacityError) as caught:
         dfmp2(field("benzene"), method="stochastic", memory=1, samples=4)

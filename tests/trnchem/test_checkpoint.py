@@ -79,7 +79,7 @@ def test_killed_without_warning_the_pairs_written_are_there(tmp_path):
     path = tmp_path / "killed.h5"
     program = textwrap.dedent("""
         import sys, time, trnchem
-        module = sys.modules["trnchem.dfmp2"]
+        module = sys.modules["trnchem.stages"]
         module.CHECKPOINT_EVERY = 0.0
         def slowly(now):
             if now.stage == "pairs" and now.done:
@@ -204,8 +204,8 @@ def test_a_folder_or_a_missing_one_is_no_checkpoint(water, tmp_path):
 
 
 FULL = """
-import resource, sys, trnchem
-module = sys.modules["trnchem.dfmp2"]
+import resource, sys, trnchem, trnsci
+module = sys.modules["trnchem.stages"]
 module.CHECKPOINT_EVERY = 0.0
 field = trnchem.mean_field("methane", basis="sto-3g")
 
@@ -216,7 +216,7 @@ def fill(now):
 
 try:
     trnchem.dfmp2(field, checkpoint=sys.argv[1], progress=fill)
-except trnchem.dfmp2.__globals__["trnsci"].CapacityError as error:
+except trnsci.CapacityError as error:
     print(error)
 """
 

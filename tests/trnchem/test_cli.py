@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -84,3 +86,23 @@ def test_the_bar_fills_on_a_terminal_and_is_silent_elsewhere():
     assert "\rpairs      [#####.....] 5/10" in screen.getvalue()
     assert screen.getvalue().endswith("[##########] 10/10\n")
     assert cli.bar(io.StringIO()) is None
+
+
+def launched(*arguments):
+    start = "import sys; from trnsci.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", start, "launch", "-n", "2", "-m", "trnchem", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+def test_launched_on_two_ranks_one_of_them_speaks(tmp_path):
+    done = launched("water", "--pairs", "--checkpoint", str(tmp_path / "water.h5"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("-0.2039771100") == 1
+    assert "2 ranks" in done.stdout
+    assert done.stdout.count("Pairs of occupied orbitals") == 1
+
+
+def test_launched_a_mistake_is_said_once():
+    done = launched("wine")
+    assert done.returncode != 0
+    assert done.stderr.count("trnchem: mean_field: molecule is 'wine'") == 1

@@ -1,0 +1,203 @@
+"""Pairs of occupied orbitals on several ranks: blocks of B visit, and whoever is free computes.
+
+A rank keeps its own rows of B. Blocks of rows visit all ranks, one after the other; the pairs of two blocks can be
+computed by either owner, when the other's block visits. Each owner has half of them to do, and says in the store all
+ranks share that it has begun. A rank that has to wait for the next block, because another is behind, computes what is
+not its own to do with blocks that visited before. What is sent does not depend on who computes what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import combinations_with_replacement
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnchem import stages
+from trnchem.budget import MP2Plan, dtype_of
+from trnchem.pairs import PairState, Workspace, groups
+from trnchem.shares import AHEAD, KEPT, Block, blocks_of, duty
+from trnchem.store import Store
+from trnsci.distributed.team import LiveTeam, Wait
+
+# Seconds between two messages about finished pairs.
+TELL_EVERY = 0.5
+
+
+class Rounds:
+    """The pair stage of one rank.
+
+    Args:
+        team: the ranks.
+        plan: whose blocks count.
+        store: this rank's rows of B.
+        energies: of the occupied and the virtual orbitals, in B's dtype.
+        done: which pairs were finished before the start, the same on every rank.
+        vectors: columns of B.
+        put: moves rows to where products run.
+        finished: called after each group of pairs with the orbital, the first other one, and their energies.
+    """
+
+    def __init__(
+        self,
+        team: LiveTeam,
+        plan: MP2Plan,
+        store: Store,
+        energies: tuple[Tensor, Tensor],
+        done: PairState,
+        vectors: int,
+        put: Callable[[Tensor], Tensor],
+        finished: Callable[[int, int, tuple[Tensor, Tensor]], None],
+    ) -> None:
+        self._team, self._plan, self._store, self._put = team, plan, store, put
+        self._done, self._vectors, self._finished = done, vectors, finished
+        self._dtype = dtype_of(plan.precision)
+        self._work = Workspace(energies, plan.width, self._dtype)
+        self._here = team.here(0)
+        every = blocks_of(plan.sizes.nocc, team.size(0), plan.rows)
+        self._mine = [block for block in every if block.owner == self._here]
+        self._start = self._mine[0].first if self._mine else 0
+        self._visits = [
+            block for block in every if any(self._left(block, other) for other in every if other.owner != block.owner)
+        ]
+        self._kept: deque[tuple[Block, Tensor]] = deque(maxlen=KEPT)
+        self._asked: set[tuple[int, int]] = set()
+
+    def run(self) -> None:
+        """Compute this rank's pairs, and others' where there is time."""
+        later = iter(self._visits)
+        coming: deque[tuple[Block, Wait]] = deque()
+        self._invite(coming, later, AHEAD)
+        # nobody can help with these, so they come first
+        for one, other in combinations_with_replacement(self._mine, 2):
+            if self._left(one, other):
+                self._compute(one, self._own(one), other, self._own(other))
+        while coming:
+            block, wait = coming.popleft()
+            while not wait.ready() and self._help():
+                pass
+            rows = wait()
+            if block.owner != self._here:
+                self._kept.append((block, self._put(rows)))
+            del rows
+            self._invite(coming, later, 1)
+            if block.owner != self._here:
+                self._meet(*self._kept[-1])
+        while self._help():
+            pass
+
+    def _invite(self, coming: deque[tuple[Block, Wait]], later: Iterator[Block], count: int) -> None:
+        for _ in range(count):
+            block = next(later, None)
+            if block is not None:
+                own = self._own(block, put=False) if block.owner == self._here else None
+                shape = (block.size, self._plan.sizes.nvir, self._vectors)
+                coming.append((block, self._team.broadcast(0, own, shape, self._dtype, block.owner)))
+
+    def _own(self, block: Block, put: bool = True) -> Tensor:
+        rows = self._store.rows(block.first - self._start, block.last - self._start)
+        return self._put(rows) if put else rows
+
+    def _meet(self, block: Block, rows: Tensor) -> None:
+        """Compute what this rank has to do with a block that visits."""
+        for own in self._mine:
+            if duty(own, block) == self._here and self._claimed(own, block):
+                self._compute(own, self._own(own), block, rows)
+
+    def _help(self) -> bool:
+        """Compute the pairs of two blocks that are another rank's to do, if there are any left here."""
+        for block, rows in self._kept:
+            for own in self._mine:
+                if duty(own, block) != self._here and self._claimed(own, block):
+                    self._compute(own, self._own(own), block, rows)
+                    return True
+        return False
+
+    def _claimed(self, own: Block, block: Block) -> bool:
+        """Say that this rank computes the pairs of two blocks, unless somebody has said so."""
+        low, high = sorted((own.first, block.first))
+        if (low, high) in self._asked or not self._left(own, block):
+            return False
+        self._asked.add((low, high))
+        try:
+            return int(self._team.world.notes.add(f"pairs/{low}/{high}", 1)) == 1
+        except RuntimeError as error:
+            raise self._team.world.failure("a share of the pairs") from error
+
+    def _left(self, one: Block, other: Block) -> bool:
+        low, high = sorted((one, other), key=lambda block: block.first)
+        done = self._done.done[low.first : low.last, high.first : high.last]
+        # below the diagonal nothing is ever done
+        return not bool(done.triu().eq(torch.ones_like(done).triu()).all() if low == high else done.all())
+
+    def _compute(self, one: Block, one_rows: Tensor, other: Block, other_rows: Tensor) -> None:
+        swapped = one.first > other.first
+        low, left, high, right = (other, other_rows, one, one_rows) if swapped else (one, one_rows, other, other_rows)
+        plan = self._plan
+        for i, j, end in groups(self._done, low.first, low.last, high.first, high.last, plan.width):
+            others = right[j - high.first : end - high.first]
+            found = self._work.energies(left[i - low.first], others, i, j, plan.precision)
+            self._finished(i, j, found)
+
+
+class Ledger:
+    """Finished pairs of all ranks: each keeps its own, and the first hears of everybody's as they come.
+
+    Args:
+        team: the ranks.
+        state: what was finished before the start; on the first rank, what is known so far.
+        heard: whether the first rank wants to know before the end.
+    """
+
+    def __init__(self, team: LiveTeam, state: PairState, heard: bool) -> None:
+        self._team, self.state, self._heard = team, state, heard
+        self._mine = PairState.empty(len(state.done))
+        self._first = team.here(0) == 0
+        self._unsaid: list[Any] = []
+        self._said, self._next = 0, dict.fromkeys(range(1, team.size(0)), 0)
+        self._then = time.monotonic()
+
+    def keep(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+        """A group of pairs is finished here."""
+        self._mine.put(i, j, energies)
+        if self._first:
+            self.state.put(i, j, energies)
+        elif self._heard:
+            self._unsaid.append((i, j, *(part.tolist() for part in energies)))
+        if self._heard and time.monotonic() - self._then > min(TELL_EVERY, stages.CHECKPOINT_EVERY):
+            self.hear() if self._first else self._tell()
+            self._then = time.monotonic()
+
+    def _tell(self) -> None:
+        try:
+            self._team.world.notes.set(f"found/{self._team.here(0)}/{self._said}", json.dumps(self._unsaid))
+        except RuntimeError as error:
+            raise self._team.world.failure("the store, to tell of finished pairs") from error
+        self._said += 1
+        self._unsaid = []
+
+    def hear(self) -> None:
+        """On the first rank, put what the others have said into the state."""
+        notes = self._team.world.notes
+        # a store that is gone has nothing to tell, and the next exchange says why
+        with contextlib.suppress(RuntimeError):
+            for rank in self._next:
+                while notes.check([key := f"found/{rank}/{self._next[rank]}"]):
+                    for i, j, *parts in json.loads(notes.get(key)):
+                        self.state.put(i, j, tuple(torch.tensor(part, dtype=torch.float64) for part in parts))  # type: ignore[arg-type]
+                    self._next[rank] += 1
+
+    def close(self) -> None:
+        """Bring everybody's pairs together: afterwards every rank has the same state."""
+        mine = torch.stack([self._mine.opposite, self._mine.same, self._mine.done.double()])
+        opposite, same, done = self._team.all_reduce(0, mine)
+        fresh = done > 0
+        self.state.opposite = torch.where(fresh, opposite, self.state.opposite)
+        self.state.same = torch.where(fresh, same, self.state.same)
+        self.state.done = fresh | self.state.done

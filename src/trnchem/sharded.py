@@ -1,0 +1,347 @@
+"""`dfmp2` on several ranks: they agree on the call, the first one's mean field counts, and B is cut between them."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from trnchem import checkpoint as checkpoints
+from trnchem import stages
+from trnchem.budget import Sizes, dtype_of, memory_bytes
+from trnchem.dfmp2 import Request, check_options, products, quadrature_points, sharded_plan
+from trnchem.integrals import Source, source
+from trnchem.metric import Metric, fit_matrix
+from trnchem.molecules import mean_field, molecule_of, pyscf, solved, unsolved
+from trnchem.orbitals import Orbitals, orbitals
+from trnchem.pairs import PairState
+from trnchem.result import MP2Result, Progress
+from trnchem.rounds import Ledger, Rounds
+from trnchem.screening import equal_pairs, screened
+from trnchem.shares import cuts, packed_size
+from trnchem.store import Store
+from trnsci import ArgumentError, to_device
+from trnsci.distributed.calls import run
+from trnsci.distributed.team import LiveTeam, Tally, Wait
+
+# Shells a rank takes at a time when all of them bound the integrals.
+SHELLS = 4
+# Hartree by which mean fields of different ranks may differ and still be the same.
+SAME_FIELD = 1e-4
+
+
+def dfmp2(mesh: DeviceMesh, want: Request) -> MP2Result:
+    """Run the calculation on all ranks of a mesh; every one makes this call."""
+    if not isinstance(mesh, DeviceMesh):
+        raise ArgumentError(
+            op="dfmp2", argument="mesh", got=type(mesh), expected="a mesh from trnsci.distributed.mesh()"
+        )
+    # a row of all ranks, in host memory, where integrals come from: the shape of the mesh does not matter
+    row = DeviceMesh("cpu", mesh.mesh.flatten(), _init_backend=False)
+    found: MP2Result = run("trnchem.dfmp2", lambda team: _calculate(team, want), row, (), {})
+    return found
+
+
+def _calculate(team: LiveTeam, want: Request) -> MP2Result:
+    options = check_options(want)
+    field, integrals = _agreed(team, want)
+    budget = _budget(team, want.memory)
+    first = team.here(0) == 0
+    file, chosen, state = _start(want, field, integrals, options[0]) if first else (None, None, None)
+    told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
+    if chosen is not None:
+        told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": len(chosen.e_vir)}
+        told["points"] = 0 if want.method == "pairs" else quadrature_points(chosen, options[0])
+    told = _gathered(team, told)[0]
+    sizes = Sizes(
+        nao=told["nao"],
+        nocc=told["nocc"],
+        nvir=told["nvir"],
+        naux=integrals.naux,
+        widest=integrals.widest,
+        itemsize=dtype_of(options[0]).itemsize,
+    )
+    plan = sharded_plan(sizes, integrals, options, budget, team.size(0), want.samples, told["points"])
+    # what agreeing costs is not the calculation's
+    team.tally = Tally()
+    chosen, state = _spread(team, sizes, chosen, state)
+    calculation = ShardedRun.of(
+        plan,
+        chosen,
+        integrals,
+        want.progress if first else None,
+        want.screening,
+        team=team,
+        heard=told["heard"],
+        device=want.resident and products(sizes, options[0])[0] != "pytorch",
+    )
+    resumed = state.finished
+    with stages.open_store(plan, len(calculation.held), want.scratch) as store:
+        if want.method == "pairs":
+            e_os, e_ss = calculation.pair_energies(store, state, file)
+            error = None
+        else:
+            e_ss = None
+            samples = want.samples if want.method == "stochastic" else None
+            e_os, error = calculation.without_pairs(store, samples, want.seed)
+    return calculation.result(told["e_hf"], (e_os, e_ss, error), state if want.pairs else None, resumed)
+
+
+def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
+    """The mean field, on the first rank, or what stands for it; and the integrals all ranks take."""
+    named = isinstance(want.mf, str | Path)
+    if want.memory is not None:
+        memory_bytes(want.memory)
+    field = None if named else mean_field(want.mf, basis=want.basis)
+    molecule = molecule_of(want.mf, want.basis or "cc-pvdz") if field is None else field.mol
+    _same(team, _said(want, molecule))
+    if field is None:
+        field = _solved(team, molecule, want.basis or "cc-pvdz")
+    integrals = source(field, want.auxbasis, want.reuse)
+    words = {"fitted": integrals.fitted, "e_tot": float(field.e_tot)}
+    facts = _gathered(team, words)
+    if not all(fact["fitted"] for fact in facts):
+        # fitted integrals of the first rank alone are of no use to the others
+        integrals = source(field, want.auxbasis, False)
+    auxiliary = checkpoints.basis_text(integrals.auxiliary) + f", {integrals.naux} vectors"
+    close = named or abs(field.e_tot - facts[0]["e_tot"]) <= SAME_FIELD
+    energy = facts[0]["e_tot"] if close else float(field.e_tot)
+    _same(team, {"mf": f"a mean field of {energy:.8f} Ha", "auxbasis": auxiliary})
+    return field, integrals
+
+
+def _said(want: Request, molecule: Any) -> dict[str, str]:
+    """What ranks have to agree on, argument by argument; each has its own scratch folder and progress."""
+    told = checkpoints.molecule_text(molecule)
+    names = ("frozen", "auxbasis", "precision", "method", "samples", "seed", "pairs", "screening", "reuse")
+    options = {name: repr(getattr(want, name)) for name in (*names, "resident", "memory")}
+    return {"mf": ", ".join(told.values()), **options, "checkpoint": str(want.checkpoint)}
+
+
+def _same(team: LiveTeam, said: dict[str, str]) -> None:
+    """Refuse a call on which ranks disagree, with the argument and what each rank gave."""
+    words = _gathered(team, said)
+    numbers = team.mesh.mesh.flatten().tolist()
+    for name in said:
+        if len({each[name] for each in words}) > 1:
+            raise ArgumentError(
+                op="dfmp2",
+                argument=name,
+                got={f"rank {rank}": each[name] for rank, each in zip(numbers, words, strict=True)},
+                hint="Every rank makes the same call with the same options",
+            )
+
+
+def _gathered(team: LiveTeam, value: Any) -> list[Any]:
+    """Every rank's value, through JSON."""
+    data = torch.tensor(list(json.dumps(value).encode()), dtype=torch.uint8)
+    ranks = team.size(0)
+    lengths = torch.cat(team.all_gather(0, torch.tensor([len(data)]), [(1,)] * ranks)).tolist()
+    return [json.loads(bytes(row.tolist())) for row in team.all_gather(0, data, [(n,) for n in lengths])]
+
+
+def _heard(team: LiveTeam, key: str, what: str) -> str:
+    """Wait for a text of the first rank for as long as it goes on: it may be at a mean field for hours."""
+    world, notes = team.world, team.world.notes
+    world.waiting, cycles, deadline, look, pause = True, 0, time.monotonic() + world.timeout, 0.0, 1e-4
+    try:
+        while not notes.check([key]):
+            time.sleep(pause)
+            pause = min(1.2 * pause, 0.02)
+            now = time.monotonic()
+            if now > look:
+                look, seen = now + 0.25, int(notes.add("cycles", 0))
+                if seen > cycles:
+                    cycles, deadline = seen, now + world.timeout
+                if world.fault() is not None or now > deadline:
+                    raise world.failure(what)
+        text = bytes(notes.get(key)).decode()
+    except RuntimeError as error:
+        raise (error if hasattr(error, "failed") else world.failure(what)) from error
+    world.waiting = False
+    return text
+
+
+def _solved(team: LiveTeam, molecule: Any, basis: str) -> Any:
+    """Run the mean field on the first rank; the others get one that has not run, and its energy."""
+    field, notes = unsolved(molecule), team.world.notes
+    if team.here(0) == 0:
+        if team.size(0) > 1:
+            field.callback = lambda _: notes.add("cycles", 1)
+        field = solved(field, basis)
+        field.callback = None
+        notes.set("mean field", str(float(field.e_tot)))
+        return field
+    field.e_tot = float(_heard(team, "mean field", "the mean field of the first rank"))
+    # as PySCF chooses it when the mean field runs
+    field.with_df.auxmol = pyscf().df.addons.make_auxmol(molecule, field.with_df.auxbasis)
+    return field
+
+
+def _budget(team: LiveTeam, memory: int | str | None) -> int:
+    """Bytes of each rank: as given, or an even share of what its machine has free, the smallest there is."""
+    if memory is not None:
+        return memory_bytes(memory)
+    facts = _gathered(team, [socket.gethostname(), memory_bytes(None)])
+    hosts = [host for host, _ in facts]
+    return min(free // hosts.count(host) for host, free in facts)
+
+
+def _start(
+    want: Request, field: Any, integrals: Source, precision: str
+) -> tuple[checkpoints.Checkpoint | None, Orbitals, PairState]:
+    """On the first rank: orbitals and finished pairs, of the checkpoint where there is one."""
+    chosen = orbitals(field, want.frozen)
+    state = PairState.empty(len(chosen.e_occ))
+    if want.checkpoint is None:
+        return None, chosen, state
+    who = checkpoints.identity(field.mol, integrals.auxiliary, chosen, precision)
+    file = checkpoints.Checkpoint(want.checkpoint, who)
+    return file, *(file.load(chosen) or (chosen, state))
+
+
+def _spread(team: LiveTeam, n: Sizes, chosen: Orbitals | None, state: PairState | None) -> tuple[Orbitals, PairState]:
+    """Give every rank the first one's orbitals and finished pairs, to the bit."""
+    packed = None
+    if chosen is not None and state is not None:
+        parts = (chosen.C_occ, chosen.C_vir, chosen.e_occ, chosen.e_vir, state.opposite, state.same, state.done)
+        packed = torch.cat([part.double().flatten() for part in parts])
+    packed = team.broadcast(0, packed, (packed_size(n),), torch.float64, 0)()
+    square = (n.nocc, n.nocc)
+    shapes = ((n.nao, n.nocc), (n.nao, n.nvir), (n.nocc,), (n.nvir,), square, square, square)
+    split = packed.split([math.prod(shape) for shape in shapes])
+    C_occ, C_vir, e_occ, e_vir, opposite, same, done = (
+        part.clone().view(shape) for part, shape in zip(split, shapes, strict=True)
+    )
+    frozen = () if chosen is None else chosen.frozen
+    return Orbitals(C_occ, C_vir, e_occ, e_vir, frozen), PairState(opposite, same, done > 0)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ShardedRun(stages.Run):
+    """The stages of one rank.
+
+    Attributes:
+        team: the ranks.
+        heard: whether the first rank wants to know of finished pairs before the end.
+        device: rows move to the device once, rather than with every product.
+    """
+
+    team: LiveTeam
+    heard: bool
+    device: bool
+
+    @property
+    def held(self) -> range:
+        """Occupied orbitals whose rows of B are here."""
+        return cuts(self.plan.sizes.nocc, self.team.size(0))[self.team.here(0)]
+
+    def pair_energies(self, store: Store, state: PairState, file: checkpoints.Checkpoint | None) -> tuple[float, float]:
+        """Opposite- and same-spin energy of all ranks; finished pairs are in the file whatever ends the loop."""
+        total = len(state.done) * (len(state.done) + 1) // 2
+        left = state.finished < total
+        if left:
+            self._build(store)
+        with self._timed("pairs"):
+            self.progress(Progress("pairs", state.finished, total))
+            if left:
+                self._rounds(store, state, file, total)
+            return state.totals()
+
+    def _rounds(self, store: Store, state: PairState, file: checkpoints.Checkpoint | None, total: int) -> None:
+        before = PairState(state.opposite, state.same, state.done.clone())
+        book = Ledger(self.team, state, self.heard)
+        saved = time.monotonic()
+
+        def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+            nonlocal saved
+            book.keep(i, j, energies)
+            self.progress(Progress("pairs", state.finished, total))
+            if file is not None and time.monotonic() - saved > stages.CHECKPOINT_EVERY:
+                book.hear()
+                file.save(self.orbitals, state)
+                saved = time.monotonic()
+
+        put = to_device if self.device else _same_place
+        rounds = Rounds(self.team, self.plan, store, self._energies(), before, self.metric.vectors, put, finished)
+        try:
+            rounds.run()
+            book.close()
+        finally:
+            if file is not None:
+                book.hear()
+                file.save(self.orbitals, state)
+        self.progress(Progress("pairs", total, total))
+
+    def _summed(self, matrix: Tensor) -> Tensor:
+        """The sum over ranks."""
+        return self.team.all_reduce(0, matrix)
+
+    def _invert(self) -> Tensor:
+        """The matrix that fits, from the first rank, while the others begin to bound the integrals."""
+        team, notes, X = self.team, self.team.world.notes, None
+        if team.here(0) == 0:
+            metric = self.source.metric()
+            X, self.metric = fit_matrix(metric)
+            X = X.to(dtype_of(self.plan.precision))
+            strongest = float(metric.diagonal().abs().max().sqrt())
+            notes.set("metric", json.dumps([strongest, asdict(self.metric)]))
+        equal = team.all_reduce(0, equal_pairs(self.source.molecule, self._shells()))
+        strongest, found = json.loads(_heard(team, "metric", "the metric of the first rank"))
+        self.metric = Metric(**found)
+        self.screen = screened(equal, strongest, self.screening)
+        shape = (self.metric.functions, self.metric.vectors)
+        made: Tensor = team.broadcast(0, X, shape, dtype_of(self.plan.precision), 0)()
+        return made
+
+    def _shells(self) -> Iterator[int]:
+        """Shells for this rank, a few at a time, as it becomes free; the long rows come first."""
+        count = self.source.molecule.nbas
+        try:
+            while (start := int(self.team.world.notes.add("shells", SHELLS)) - SHELLS) < count:
+                yield from (count - 1 - shell for shell in range(start, min(count, start + SHELLS)))
+        except RuntimeError as error:
+            raise self.team.world.failure("a share of the shells") from error
+
+    def _transform(self, store: Store) -> None:
+        """Transform slabs in turn, and send every rank the rows it holds; one exchange is always under way."""
+        team, n = self.team, self.plan.sizes
+        ranks, here = team.size(0), team.here(0)
+        columns, mine = self.source.columns(self.plan.slab), self._slabs(here, ranks)
+        owners = cuts(n.nocc, ranks)
+        under_way: deque[tuple[list[tuple[int, int]], Wait]] = deque()
+        for start in range(0, len(columns), ranks):
+            turn = columns[start : start + ranks]
+            widths = [last - first for first, last in turn] + [0] * (ranks - len(turn))
+            if here < len(turn):
+                block = next(mine)[2].mT  # [nocc, w, nvir]
+            else:
+                block = torch.empty((n.nocc, 0, n.nvir), dtype=dtype_of(self.plan.precision))
+            pieces = [block[rows.start : rows.stop] for rows in owners]
+            shapes = [(len(owners[here]), width, n.nvir) for width in widths]
+            under_way.append((turn, team.start_all_to_all(0, pieces, shapes)))
+            if len(under_way) > 1:
+                self._receive(store, *under_way.popleft())
+        for turn, wait in under_way:
+            self._receive(store, turn, wait)
+
+    def _receive(self, store: Store, turn: list[tuple[int, int]], wait: Wait) -> None:
+        received = wait()
+        if self.held:
+            for (first, _), piece in zip(turn, received, strict=False):
+                store.put_columns(first, piece.mT)
+        self.progress(Progress("integrals", turn[-1][1], self.plan.sizes.naux))
+
+
+def _same_place(rows: Tensor) -> Tensor:
+    return rows

@@ -1,0 +1,235 @@
+"""The stages of one calculation: metric, integrals, fit, and pairs or what takes their place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+import trnblas
+import trntensor
+from trnchem.budget import MP2Plan, dtype_of
+from trnchem.checkpoint import Checkpoint
+from trnchem.integrals import Source, Transformer
+from trnchem.laplace import run_laplace
+from trnchem.metric import Metric, fit_matrix
+from trnchem.orbitals import Orbitals
+from trnchem.pairs import PairState, run_pairs
+from trnchem.result import MP2Result, PairEnergies, Progress
+from trnchem.screening import Screen, screen
+from trnchem.store import DeviceStore, HostStore, Store, scratch
+from trnsci import from_device, to_device
+
+# seconds between two writings of the checkpoint
+CHECKPOINT_EVERY = 2.0
+
+
+def open_store(plan: MP2Plan, rows: int, folder: str | Path | None) -> AbstractContextManager[Store]:
+    """Where the rows of some occupied orbitals live."""
+    shape = (rows, plan.sizes.nvir, plan.sizes.naux)
+    if plan.place == "disk" and rows:
+        return scratch(shape, plan.slab, dtype_of(plan.precision), folder)
+    if plan.place == "device memory":
+        return nullcontext(DeviceStore())
+    return nullcontext(HostStore(shape, dtype_of(plan.precision)))
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """The stages of one calculation, in order, with their times."""
+
+    plan: MP2Plan
+    orbitals: Orbitals
+    source: Source
+    progress: Callable[[Progress], None]
+    screening: float
+    metric: Metric
+    screen: Screen | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        plan: MP2Plan,
+        chosen: Orbitals,
+        integrals: Source,
+        progress: Callable[[Progress], None] | None,
+        screening: float,
+        **more: Any,
+    ) -> Self:
+        """A calculation about to start."""
+        functions = integrals.naux
+        metric = Metric(method="mean field" if integrals.fitted else "none", functions=functions, vectors=functions)
+        return cls(
+            plan=plan,
+            orbitals=chosen,
+            source=integrals,
+            progress=progress or _silent,
+            screening=screening,
+            metric=metric,
+            **more,
+        )
+
+    @property
+    def held(self) -> range:
+        """Occupied orbitals whose rows of B are here."""
+        return range(self.plan.sizes.nocc)
+
+    def result(
+        self, e_hf: float, found: tuple[float, float | None, float | None], state: PairState | None, resumed: int
+    ) -> MP2Result:
+        """What was found, with how: opposite spin, same spin and standard error."""
+        e_os, e_ss, error = found
+        return MP2Result(
+            method=self.plan.method,
+            e_hf=e_hf,
+            e_os=e_os,
+            e_ss=e_ss,
+            standard_error=error,
+            pairs=None if state is None else _symmetric(state),
+            metric=self.metric,
+            screen=self.screen,
+            plan=self.plan,
+            timings=self.timings,
+            resumed=resumed,
+        )
+
+    def pair_energies(self, store: Store, state: PairState, file: Checkpoint | None) -> tuple[float, float]:
+        """Opposite- and same-spin energy; finished pairs are in the file whatever ends the loop."""
+        total = len(state.done) * (len(state.done) + 1) // 2
+        if state.finished < total:
+            self._build(store)
+        with self._timed("pairs"):
+            self.progress(Progress("pairs", state.finished, total))
+            if self.plan.fused:
+                return self._fused(store, total)
+            saved = time.monotonic()
+
+            def finished(now: PairState) -> None:
+                nonlocal saved
+                self.progress(Progress("pairs", now.finished, total))
+                if file is not None and time.monotonic() - saved > CHECKPOINT_EVERY:
+                    file.save(self.orbitals, now)
+                    saved = time.monotonic()
+
+            plan = self.plan
+            try:
+                run_pairs(
+                    store,
+                    self._energies(),
+                    state,
+                    rows=plan.rows,
+                    width=plan.width,
+                    precision=plan.precision,
+                    finished=finished,
+                )
+            finally:
+                if file is not None:
+                    file.save(self.orbitals, state)
+            return state.totals()
+
+    def _fused(self, store: Store, total: int) -> tuple[float, float]:
+        B = store.rows(0, self.plan.sizes.nocc)
+        parts = trntensor.mp2_energy(B, *map(self._put, self._energies()), parts=True)
+        assert isinstance(parts, trntensor.MP2Energy)
+        self.progress(Progress("pairs", total, total))
+        return float(from_device(parts.opposite_spin)), float(from_device(parts.same_spin))
+
+    def without_pairs(self, store: Store, samples: int | None, seed: int) -> tuple[float, float | None]:
+        """Opposite-spin energy by quadrature, and its standard error."""
+        self._build(store)
+        stage = self.plan.method
+        with self._timed(stage):
+            return run_laplace(
+                store,
+                (self.orbitals.e_occ, self.orbitals.e_vir),
+                precision=self.plan.precision,
+                samples=samples,
+                seed=seed,
+                finished=lambda done, total: self.progress(Progress(stage, done, total)),
+                vectors=self.metric.vectors,
+                held=self.held,
+                add=self._summed,
+            )
+
+    def _summed(self, matrix: Tensor) -> Tensor:
+        """The sum over everybody who has rows of B."""
+        return matrix
+
+    def _build(self, store: Store) -> None:
+        """Make B: metric, integrals, fit."""
+        X: Tensor | None = None
+        if not self.source.fitted:
+            with self._timed("metric"):
+                self.progress(Progress("metric", 0, 1))
+                X = self._invert()
+        with self._timed("integrals"):
+            self.progress(Progress("integrals", 0, self.plan.sizes.naux))
+            self._transform(store)
+        if X is not None:
+            self._fit(store, X)
+
+    def _invert(self) -> Tensor:
+        """The matrix that fits; on the way, which pairs of atomic orbitals matter."""
+        metric = self.source.metric()
+        if self.plan.place != "device memory":
+            self.screen = screen(self.source.molecule, metric, self.screening)
+        X, self.metric = fit_matrix(metric)
+        return self._put(X.to(dtype_of(self.plan.precision)))
+
+    def _transform(self, store: Store) -> None:
+        for first, last, block in self._slabs():
+            store.put_columns(first, block)
+            self.progress(Progress("integrals", last, self.plan.sizes.naux))
+
+    def _slabs(self, turn: int = 0, turns: int = 1) -> Iterator[tuple[int, int, Tensor]]:
+        """First and last auxiliary function and integrals [nocc, nvir, last - first]."""
+        plan, dtype = self.plan, dtype_of(self.plan.precision)
+        C_occ, C_vir = (self._put(C.to(dtype)) for C in (self.orbitals.C_occ, self.orbitals.C_vir))
+        there = replace(self.orbitals, C_occ=C_occ, C_vir=C_vir)
+        transform = Transformer(there, self.screen, plan.precision, self._put, plan.slab)
+        for first, last, packed in self.source.slabs(plan.slab, turn, turns):
+            yield first, last, transform(packed.to(dtype))
+
+    def _fit(self, store: Store, X: Tensor) -> None:
+        nocc = len(self.held)
+        # one program for everything in device memory, one orbital at a time where memory is counted
+        step = nocc if self.plan.place == "device memory" else 1
+        with self._timed("fit"):
+            for i in range(0, nocc, step):
+                rows = store.rows(i, i + step)  # [step, nvir, naux]
+                flat = rows.reshape(-1, rows.shape[2])
+                made = trnblas.gemm(1.0, flat, X, precision=self.plan.precision)
+                store.put_rows(i, made.view(len(rows), -1, X.shape[1]))
+                self.progress(Progress("fit", i + step, nocc))
+            store.fitted(X.shape[1])
+
+    def _energies(self) -> tuple[Tensor, Tensor]:
+        dtype = dtype_of(self.plan.precision)
+        return self.orbitals.e_occ.to(dtype), self.orbitals.e_vir.to(dtype)
+
+    def _put(self, tensor: Tensor) -> Tensor:
+        return to_device(tensor) if self.plan.place == "device memory" else tensor
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.timings[stage] = time.perf_counter() - start
+
+
+def _symmetric(state: PairState) -> PairEnergies:
+    parts = (part + part.T - torch.diag(part.diagonal()) for part in (state.opposite, state.same))
+    return PairEnergies(*parts)
+
+
+def _silent(progress: Progress) -> None:
+    """Tell nobody."""
