@@ -13,13 +13,14 @@ from benchmarks.registry import Bench, Case, Peer
 from trnsci.testing import gaussian
 
 
-def _case(shape: tuple[int, ...], kind: int, dtype: torch.dtype) -> Case:
+def _case(shape: tuple[int, ...], kind: int, dtype: torch.dtype, *, overhead: bool = False) -> Case:
     count = math.prod(shape)
     return Case(
         name=f"type {kind}, {'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')}",
         inputs=lambda: (gaussian(shape, 1, dtype), kind),
         flops=5 * count * math.ceil(math.log2(shape[-1])) // 2,
         bytes=2 * dtype.itemsize * count,
+        overhead=overhead,
     )
 
 
@@ -34,8 +35,13 @@ BENCH = Bench(
     cases=(
         *(_case((256, 4096), kind, torch.float32) for kind in (1, 2, 3, 4)),
         _case((256, 4096), 2, torch.float64),
+        *(_case((4096,), kind, torch.float32) for kind in (1, 2, 3, 4)),
+        *(_case((10007,), kind, torch.float64) for kind in (1, 2, 3, 4)),
+        *(_case((4096, 8), kind, torch.float32) for kind in (2, 3)),
+        _case((1 << 20,), 2, torch.float64),
+        _case((8,), 2, torch.float32, overhead=True),
     ),
     peers=(Peer(name="scipy.fft", run=scipy.fft.dct, prepare=_numpy, requires="scipy", devices=("cpu",)),),
     tolerance=1e-5,
-    notes="SciPy has kernels of its own for these; ours are permutations around the transforms of the library.",
+    notes="The last row is the price of argument checks and dispatch: a difference in microseconds, at most 20.",
 )

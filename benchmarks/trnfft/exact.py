@@ -25,10 +25,13 @@ def _case(shape: tuple[int, ...]) -> Case:
     )
 
 
-def _kernel(name: str, digits: int, length: int, columns: int) -> Kernel:
+def _kernel(name: str, digits: int, n1: int, n2: int, columns: int) -> Kernel:
     def inputs() -> tuple[Any, ...]:
-        x = torch.empty(digits, 2 * length, columns, dtype=torch.bfloat16, device="meta")
-        return x, torch.empty(digits, 2 * length, 2 * length, dtype=torch.bfloat16, device="meta")
+        def empty(*shape: int) -> torch.Tensor:
+            return torch.empty(*shape, dtype=torch.bfloat16, device="meta")
+
+        x, first = empty(2, n1, n2, digits, columns), empty(2 * n1, n2, digits, 2 * n1)
+        return (x, first) if n2 == 1 else (x, first, empty(2 * n2, 1, digits, 2 * n2))
 
     return Kernel(name=name, kernel=kernels.exact, inputs=inputs)
 
@@ -47,8 +50,10 @@ BENCH = Bench(
         Peer(name="scipy.fft", run=scipy.fft.fft, prepare=_numpy, requires="scipy", devices=("cpu",)),
     ),
     kernels=(
-        _kernel("fp64, 64 points of 4096 columns", 7, 64, 4096),
-        _kernel("compensated, 64 points of 4096 columns", 4, 64, 4096),
+        _kernel("fp64, 64 points of 4096 columns", 7, 64, 1, 4096),
+        _kernel("compensated, 64 points of 4096 columns", 4, 64, 1, 4096),
+        _kernel("fp64, 64 rows of 4096 points", 7, 64, 64, 64),
+        _kernel("compensated, 64 rows of 4096 points", 4, 64, 64, 64),
     ),
     tolerance=1e-13,
 )

@@ -12,7 +12,7 @@ import torch
 
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
-from trnfft import device
+from trnfft import programs
 from trnfft.kernels import transform as kernels
 from trnsci.testing import gaussian
 
@@ -37,7 +37,7 @@ class _Options(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name != "program":
             raise KeyError(name)
-        return device.program(*self.arguments).steps
+        return programs.program(*self.arguments).steps
 
     def __iter__(self) -> Iterator[str]:
         yield "program"
@@ -47,14 +47,13 @@ class _Options(Mapping[str, Any]):
 
 
 def _kernel(
-    name: str, kind: str, shape: tuple[int, ...], dims: tuple[int, ...], dtype: torch.dtype = torch.float32
+    name: str, kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int = 0, dtype: torch.dtype = torch.float32
 ) -> Kernel:
-    n = shape[dims[-1]] if kind == "r2c" else 0
-    arguments = (kind, shape, dims, n, -1, "none", dtype)
+    arguments = (kind, shape, dims, n, 1 if kind == "c2r" else -1, "none", dtype)
 
     def inputs() -> tuple[Any, ...]:
         plane = torch.empty(math.prod(shape), dtype=dtype, device="meta")
-        return plane, None if kind == "r2c" else torch.empty_like(plane), device.program(*arguments).tables
+        return plane, None if kind == "r2c" else torch.empty_like(plane), programs.program(*arguments).tables
 
     return Kernel(name=name, kernel=kernels.transform, inputs=inputs, options=_Options(arguments))
 
@@ -89,9 +88,14 @@ BENCH = Bench(
         _kernel("c2c 10007 by a chirp, batch 4", "c2c", (4, 10007), (1,)),
         _kernel("c2c 2**20", "c2c", (1, 1 << 20), (1,)),
         _kernel("fft2 1024x1024", "c2c", (1024, 1024), (0, 1)),
-        _kernel("r2c 1024, batch 1024", "r2c", (1024, 1024), (1,)),
-        _kernel("r2c of 251 frames of 256 (stft of 16000 samples)", "r2c", (251, 256), (1,)),
-        _kernel("c2c 1024, batch 1024, bfloat16", "c2c", (1024, 1024), (1,), torch.bfloat16),
+        _kernel("r2c 1024, batch 1024", "r2c", (1024, 1024), (1,), 1024),
+        _kernel("c2r 1024, batch 1024", "c2r", (1024, 513), (1,), 1024),
+        _kernel("r2c 4096, batch 256", "r2c", (256, 4096), (1,), 4096),
+        _kernel("c2r 4096, batch 256", "c2r", (256, 2049), (1,), 4096),
+        _kernel("rfft2 1024x1024", "r2c", (1024, 1024), (0, 1), 1024),
+        _kernel("irfft2 1024x1024", "c2r", (1024, 513), (0, 1), 1024),
+        _kernel("c2c prime 1009 by a chirp, batch 1024", "c2c", (1024, 1009), (1,)),
+        _kernel("c2c 1024, batch 1024, bfloat16", "c2c", (1024, 1024), (1,), dtype=torch.bfloat16),
     ),
     tolerance=1e-5,
     notes="The first row is the price of argument checks and dispatch: a difference in microseconds, at most 20.",

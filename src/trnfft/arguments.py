@@ -101,9 +101,7 @@ def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
     return length
 
 
-def axes_of(
-    op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int], *, last: int | None = None
-) -> tuple[list[int], list[int]]:
+def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple[list[int], list[int]]:
     """Axes and lengths of an n-D transform.
 
     Args:
@@ -112,13 +110,16 @@ def axes_of(
         dim: axes, or ``None`` for all of them (the last ``len(s)`` when ``s`` is given).
         axes: NumPy's name for ``dim``.
         shape: of the operand.
-        last: default length of the last axis where the operand stores only half of it.
     """
+    ndim = len(shape)
+    if s is None and axes is None and (dim is None or dim == (-2, -1)) and ndim > 1 and 0 not in shape:
+        # the calls people make most, without the questions below
+        found = list(range(ndim)) if dim is None else [ndim - 2, ndim - 1]
+        return found, [shape[axis] for axis in found]
     if axes is not None:
         if dim is not None:
             raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
         dim = axes
-    ndim = len(shape)
     sizes = None if s is None else [s] if isinstance(s, int) else list(s)
     if dim is None:
         count = ndim if sizes is None else len(sizes)
@@ -135,12 +136,9 @@ def axes_of(
     if len(sizes) != len(found):
         raise ArgumentError(op=op, argument="number of axes", got={"s": len(sizes), "dim": len(found)})
     lengths = []
-    for position, (size, axis) in enumerate(zip(sizes, found, strict=True)):
-        default = shape[axis]
-        if last is not None and position == len(found) - 1:
-            default = last
+    for size, axis in zip(sizes, found, strict=True):
         given = None if isinstance(size, int) and size == -1 else size
-        lengths.append(length_of(op, given, default, "s" if given is not None else f"length of axis {axis}"))
+        lengths.append(length_of(op, given, shape[axis], "s" if given is not None else f"length of axis {axis}"))
     return found, lengths
 
 
@@ -153,4 +151,4 @@ def resized(x: Tensor, axis: int, length: int) -> Tensor:
         return x.narrow(axis, 0, length)
     pad = [0, 0] * (x.ndim - axis)
     pad[-1] = length - have
-    return torch.nn.functional.pad(x, pad)
+    return torch.constant_pad_nd(x, pad)

@@ -17,6 +17,9 @@ from trnsci.precision import Precision, resolve
 
 Axes = int | Sequence[int] | None
 
+# Blocks of overlap and add are not shorter.
+_LEAST_BLOCK = 1024
+
 
 @array_function
 def fftconvolve(
@@ -137,7 +140,7 @@ def _padded(x: Tensor, dims: list[int], lengths: list[int]) -> Tensor:
     pad = [0, 0] * x.ndim
     for dim, length in zip(dims, lengths, strict=True):
         pad[2 * (x.ndim - 1 - dim) + 1] = length - x.shape[dim]
-    return torch.nn.functional.pad(x, pad) if any(pad) else x
+    return torch.constant_pad_nd(x, pad) if any(pad) else x
 
 
 def _linear(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:
@@ -162,7 +165,8 @@ def _full(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:
     lengths = [next_fast_len(size, not a.is_complex()) for size in sizes]
     result = _product(a, b, dims, lengths, policy)
     for dim, size in zip(dims, sizes, strict=True):
-        result = result.narrow(dim, 0, size)
+        if result.shape[dim] != size:
+            result = result.narrow(dim, 0, size)
     return result
 
 
@@ -188,7 +192,9 @@ def _block(a: Tensor, b: Tensor, dims: list[int]) -> tuple[int, int]:
     for dim in dims:
         long, short = max(a.shape[dim], b.shape[dim]), min(a.shape[dim], b.shape[dim])
         whole = long + short - 1
-        block = next_fast_len(min(whole, max(8 * short, 1024)), not a.is_complex())
+        if whole <= _LEAST_BLOCK:
+            continue
+        block = next_fast_len(min(whole, max(8 * short, _LEAST_BLOCK)), not a.is_complex())
         if block >= whole:
             continue
         count = -(-long // (block - short + 1))

@@ -118,7 +118,8 @@ def _run(
     precision: Precision | None,
     out: Tensor | None,
 ) -> Tensor:
-    check.option(op, "type", kind, (1, 2, 3, 4))
+    if kind not in _INVERSE_TYPE:
+        check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)
     ends = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
     policy = resolve(op, precision, x.dtype)
@@ -131,33 +132,55 @@ def _run(
         for dim, length in zip(dims, lengths, strict=True):
             shape[dim] = length
         check.out(op, out, shape=tuple(shape), dtype=x.dtype, x=x)
-    result = x
     for dim, length in zip(dims, lengths, strict=True):
-        result = resized(result, dim, length).movedim(dim, -1)
-        if x.is_complex():
-            # The transform is real: both parts are rows of one call.
-            parts = torch.view_as_real(result.resolve_conj()).movedim(-1, 0)
-            result = torch.view_as_complex(
-                _along_last(family, number, parts, scale, ends, policy).movedim(0, -1).contiguous()
-            )
-        else:
-            result = _along_last(family, number, result, scale, ends, policy)
-        result = result.movedim(-1, dim)
-    if not dims:
-        result = x.clone()
+        if x.shape[dim] != length:
+            x = resized(x, dim, length)
+    result = _along(family, number, x, dims, lengths, scale, ends, policy) if dims and x.numel() else x.clone()
     return result if out is None else out.copy_(result)
 
 
-def _along_last(family: str, number: int, x: Tensor, scale: str, ends: bool, policy: str) -> Tensor:
-    n = x.shape[-1]
-    if x.numel() == 0:
-        return x.clone()
-    period = 2 * n if number != 1 else 2 * (n - 1) if family == "dct" else 2 * (n + 1)
-    factor = {"none": 1.0, "root": 1 / math.sqrt(period), "full": 1 / period}[scale]
-    if ends:
-        x = _ends(family, number, x, math.sqrt(2), before=True)
-    y = _blocked(_COSINE[number] if family == "dct" else _SINE[number], x, factor, policy)
-    return _ends(family, number, y, 1 / math.sqrt(2), before=False) if ends else y
+def _along(
+    family: str, number: int, x: Tensor, dims: list[int], lengths: list[int], scale: str, ends: bool, policy: str
+) -> Tensor:
+    """All axes. The transform is real: both parts of complex data are rows of one call."""
+    more = 0 if number != 1 else -2 if family == "dct" else 2
+    factors = [transform.factor(scale, 2 * n + more) for n in lengths]
+    split = x.is_complex()
+    if split:
+        x = torch.view_as_real(x.resolve_conj())
+    if _plainly(x, lengths, policy):
+        made = host.trigonometric(number, x, dims, factors, family == "dst", _END_FACTORS[family, number, ends])
+        return torch.view_as_complex(made.contiguous()) if split else made
+    for dim, factor in zip(dims, factors, strict=True):
+        x = x.movedim(dim, -1)
+        if ends:
+            x = _ends(family, number, x, math.sqrt(2), before=True)
+        x = _blocked(_COSINE[number] if family == "dct" else _SINE[number], x, factor, policy)
+        if ends:
+            x = _ends(family, number, x, 1 / math.sqrt(2), before=False)
+        x = x.movedim(-1, dim)
+    return torch.view_as_complex(x.contiguous()) if split else x
+
+
+def _end_factors(family: str, number: int, ends: bool) -> tuple[float, float, float, float]:
+    """What `_ends` multiplies first and last terms by, before and after."""
+    found = [1.0] * 4
+    if ends and number != 4 and (family, number) != ("dst", 1):
+        terms = (0, 1) if number == 1 else (0,) if family == "dct" else (1,)
+        for term in terms:
+            if number != 2:
+                found[term] = math.sqrt(2)
+            if number != 3:
+                found[2 + term] = 1 / math.sqrt(2)
+    return found[0], found[1], found[2], found[3]
+
+
+_END_FACTORS = {
+    (family, number, ends): _end_factors(family, number, ends)
+    for family in ("dct", "dst")
+    for number in (1, 2, 3, 4)
+    for ends in (False, True)
+}
 
 
 def _ends(family: str, number: int, x: Tensor, factor: float, *, before: bool) -> Tensor:
@@ -220,14 +243,10 @@ def _reversed(name: str, n: int, device: torch.device) -> Tensor:
     return order.flip(0) if name == "halves" else n - 1 - order
 
 
-def _plainly(x: Tensor, policy: str) -> bool:
-    """Whether the host's compiled passes do: rows of a plain tensor, in its own precision."""
+def _plainly(x: Tensor, lengths: list[int], policy: str) -> bool:
+    """Whether the host's compiled loops do: rows of a plain tensor, in its own precision."""
     same = policy == ("fp64" if x.dtype == torch.float64 else "fp32")
-    # many short rows of float32 are what the vendor's real transforms are best at
-    n = x.shape[-1]
-    if x.dtype == torch.float32 and n < host.LONG and x.numel() >= 8 * n:
-        return False
-    return same and host.takes(x, x.shape[-1]) and transform.in_place(x) and transform.on_host()
+    return same and host.takes(x, lengths, trigonometric=True) and transform.in_place(x) and transform.on_host()
 
 
 def _type1(x: Tensor, factor: float, policy: str) -> Tensor:
@@ -238,8 +257,6 @@ def _type1(x: Tensor, factor: float, policy: str) -> Tensor:
 
 def _type2(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
     n = x.shape[-1]
-    if _plainly(x, policy):
-        return host.type2(x, factor, sine, lambda z: transform.c2c(z, [1], False, "none", policy))
     if sine:
         x = _alternate(x)
     half = transform.r2c(_ordered(x, "fold", n), [x.ndim - 1], "none", policy)
@@ -249,8 +266,6 @@ def _type2(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
 
 def _type3(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
     n = x.shape[-1]
-    if _plainly(x, policy):
-        return host.type3(x, factor, sine, lambda z: transform.c2c(z, [1], True, "none", policy))
     # The imaginary part of the first term is not zero, as it should be, but nothing reads it.
     pairs = torch.view_as_complex(_ordered(x, "pairs", n, sine).unflatten(-1, (-1, 2)))
     spectrum = pairs * _phases((1, 0), 4 * n, n // 2 + 1, factor, x.dtype, x.device)
@@ -313,8 +328,7 @@ def _blocked(fn: Callable[[Tensor, float, str], Tensor], x: Tensor, factor: floa
     n = x.shape[-1]
     block = 4 * transform.BLOCK // x.element_size()
     rows = max(1, block // n)
-    if x.numel() <= 2 * block or (fn in (_type2, _type3, _sine2, _sine3) and _plainly(x, policy)):
-        # the compiled passes cut rows into groups themselves
+    if x.numel() <= 2 * block:
         return fn(x, factor, policy)
     plain = x.is_cpu and transform.in_place(x) and transform.on_host()
     if not plain or rows >= x.numel() // n:

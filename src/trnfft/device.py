@@ -1,263 +1,24 @@
-"""Transforms on Trainium: which program of passes serves a call, its tables, and its launch."""
+"""Transforms on Trainium: the launch of a call's program, and what it refuses."""
 
 from __future__ import annotations
 
-import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnfft import exact, tables
+from trnfft.folded import HALF_OUT, WHOLE, fold
+from trnfft.frames import ends, padded, padded_ends
 from trnfft.kernels import transform as kernels
 from trnfft.lengths import next_fast_len
-from trnsci.nki import P_MAX, launch
+from trnfft.programs import Program, fold_tables, program, scale_of
+from trnfft.programs import Stage as Stage
+from trnsci.nki import launch
 
-# Prime lengths of rows up to here are one product with the whole matrix; longer ones are convolutions with a chirp.
-DIRECT = 1100
-# From this many rows on, loading them as they lie and transposing them on chip is faster.
-TURNED = 32
 # Longer transforms would need tables of more than 100 MB.
 LONGEST = 1 << 22
-
-Step = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """How one axis is transformed on Trainium."""
-
-    axis: int
-    length: int
-    algorithm: str
-    factors: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.length} points, {self.algorithm} {' x '.join(map(str, self.factors))}"
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """Passes with their tables, and the lengths of the last axis it reads and writes, padding included."""
-
-    steps: tuple[Step, ...]
-    tables: tuple[Tensor, ...]
-    stages: tuple[Stage, ...]
-    read: int
-    written: int
-
-
-class _Builder:
-    """Collects passes over an array whose shape changes along the way."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, real_in: bool) -> None:
-        self.shape = list(shape)
-        self.dtype = dtype
-        self.real_in = real_in
-        self.steps: list[Step] = []
-        self.tables: list[Tensor] = []
-        self.stages: list[Stage] = []
-
-    def keep(self, table: Tensor) -> int:
-        self.tables.append(table)
-        return len(self.tables) - 1
-
-    def add(self, kind: str, size: int, real: bool, *sizes: int) -> None:
-        """A pass that writes ``size`` elements, of one plane if they are ``real``."""
-        self.steps.append((kind, size, real, *sizes))
-        self.real_in = False
-
-    def axis(self, axis: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool) -> int:
-        """Transform one axis of length n, given ``inputs`` terms; returns the length written, at least ``outputs``."""
-        a, c = math.prod(self.shape[:axis]), math.prod(self.shape[axis + 1 :])
-        algorithm, split = algorithm_for(n, c)
-        if algorithm == "factors":
-            split = for_rows(a, n, c, split)
-        self.stages.append(Stage(axis, n, algorithm, split))
-        if algorithm == "chirp":
-            written = self._chirp(a, n, c, split, inputs, outputs, sign, scale, real)
-        else:
-            written = self._passes(a, n, c, split, inputs, outputs, sign, scale, real)
-        self.shape[axis] = written
-        return written
-
-    def _passes(
-        self,
-        a: int,
-        n: int,
-        c: int,
-        split: tuple[int, ...],
-        inputs: int,
-        outputs: int,
-        sign: int,
-        scale: float,
-        real: bool,
-    ) -> int:
-        first, last = split[0], split[-1]
-        read = -(-inputs // (n // first))
-        write = -(-outputs // (n // last))
-        planes = 1 if self.real_in else 2
-        dtype = self.dtype
-        if c == 1 and len(split) == 1:
-            t = self.keep(
-                tables.matrix(n, inputs, outputs, sign, scale, real_in=planes == 1, real_out=real, dtype=dtype)
-            )
-            self.add("rows", a * outputs, real, a, inputs, outputs, t)
-        elif c == 1 and len(split) == 2:
-            packed = max(1, min(a, P_MAX // last))
-            turned = is_turned(a, n)
-            lanes = 1 if turned else max(1, min(a // packed, P_MAX // (planes * read)))
-            real_in = planes == 1
-            t1 = self.keep(tables.matrix(first, read, first, sign, 1.0, lanes=lanes, real_in=real_in, dtype=dtype))
-            tw = self.keep(tables.twiddles(n, last, first, packed, sign))
-            t2 = self.keep(
-                tables.matrix(last, last, write, sign, scale, lanes=packed, layout="split", real_out=real, dtype=dtype)
-            )
-            self.add(
-                "fused", a * write * first, real, a, first, last, read, write, packed, lanes, int(turned), t1, tw, t2
-            )
-        else:
-            self._stockham(a, n, c, split, read, write, sign, scale, real)
-        return write * (n // last)
-
-    def _stockham(
-        self, a: int, n: int, c: int, split: tuple[int, ...], read: int, write: int, sign: int, scale: float, real: bool
-    ) -> None:
-        """One pass per factor; each leaves what it has done in order beside what is left."""
-        rest, done = n, c
-        for index, r in enumerate(split):
-            m, final = rest // r, index == len(split) - 1
-            j, k = read if index == 0 else r, write if final else r
-            planes = 1 if self.real_in else 2
-            turned = index == 0 and c == 1
-            lanes = 1 if turned else max(1, min(P_MAX // (planes * j), P_MAX // k))
-            t = self.keep(
-                tables.matrix(
-                    r,
-                    j,
-                    k,
-                    sign,
-                    scale if final else 1.0,
-                    lanes=lanes,
-                    layout="stationary",
-                    real_in=planes == 1,
-                    real_out=final and real,
-                    dtype=self.dtype,
-                )
-            )
-            if turned:
-                tw = self.keep(tables.twiddles(rest, m, k, 1, sign))
-                self.add("turn", a * m * k, False, a, j, m, k, t, tw)
-            else:
-                tw = -1 if final else self.keep(tables.twiddles(rest, k, m, lanes, sign))
-                self.add("columns", a * m * k * done, final and real, a, j, m, done, k, lanes, t, tw)
-            rest, done = m, done * r
-
-    def _chirp(
-        self,
-        a: int,
-        n: int,
-        c: int,
-        split: tuple[int, ...],
-        inputs: int,
-        outputs: int,
-        sign: int,
-        scale: float,
-        real: bool,
-    ) -> int:
-        length = math.prod(split)
-        before = self.keep(tables.chirp(n, inputs, sign, 1.0))
-        self.add("multiply", a * length * c, False, a, inputs, length, c, before)
-        split = for_rows(a, length, c, split)
-        self._passes(a, length, c, split, length, length, -1, 1.0, False)
-        between = self.keep(tables.chirp_spectrum(n, inputs, outputs, length, sign))
-        self.add("multiply", a * length * c, False, a, length, length, c, between)
-        self._passes(a, length, c, split, length, length, 1, 1.0, False)
-        after = self.keep(tables.chirp(n, outputs, sign, scale))
-        self.add("multiply", a * outputs * c, real, a, length, outputs, c, after)
-        return outputs
-
-
-@functools.lru_cache(maxsize=4096)
-def algorithm_for(n: int, inner: int) -> tuple[str, tuple[int, ...]]:
-    """How a length is transformed beside ``inner`` neighbours: its name, and the factors of its matrices."""
-    split = tables.factors(n, P_MAX)
-    if split is not None:
-        return ("matrix" if len(split) == 1 else "factors"), split
-    if inner == 1 and n <= DIRECT:
-        return "matrix", (n,)
-    return "chirp", _padded_factors(2 * n - 1)
-
-
-def is_turned(rows: int, n: int) -> bool:
-    """Whether rows are loaded as they lie and transposed on chip: where there are many, and they fit."""
-    return rows >= TURNED and n <= 8192
-
-
-def for_rows(rows: int, n: int, inner: int, split: tuple[int, ...]) -> tuple[int, ...]:
-    """Two factors for rows: the first as large as can be where rows are transposed on chip, for long runs in HBM."""
-    if inner != 1 or len(split) != 2 or not is_turned(rows, n):
-        return split
-    first = max(d for d in range(1, P_MAX + 1) if n % d == 0 and n // d <= P_MAX)
-    return first, n // first
-
-
-def _padded_factors(least: int) -> tuple[int, ...]:
-    """Factors of the length from ``least`` on that is cheapest: few factors, then few points."""
-    best: tuple[float, tuple[int, ...]] | None = None
-    for length in range(least, least + max(64, least // 8)):
-        split = tables.factors(length, P_MAX) if length % 16 == 0 or length < P_MAX else None
-        if split is not None:
-            cost = length * sum(split) ** 0.5 * len(split)
-            if best is None or cost < best[0]:
-                best = (cost, split)
-    assert best is not None
-    return best[1]
-
-
-def _scale(scale: str, n: int) -> float:
-    return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
-
-
-# Programs hold tables of up to some tens of megabytes; plans, which are bounded by bytes, keep theirs alive.
-@functools.lru_cache(maxsize=32)
-def program(
-    kind: str,
-    shape: tuple[int, ...],
-    dims: tuple[int, ...],
-    n: int,
-    sign: int,
-    scale: str,
-    dtype: torch.dtype,
-    real_in: bool = False,
-) -> Program:
-    """The passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
-    order = list(dims)
-    last = order[-1]
-    if kind == "r2c":
-        order.reverse()
-    builder = _Builder(shape, dtype, real_in or kind == "r2c")
-    read = shape[last]
-    half = n // 2 + 1
-    if kind == "c2r":
-        algorithm, split = algorithm_for(n, math.prod(shape[last + 1 :]))
-        rows = math.prod(shape[:last])
-        if algorithm != "chirp" and len(split) > 1:
-            split = for_rows(rows, n, math.prod(shape[last + 1 :]), split)
-            beside = n // split[0]
-            read = -(-half // beside) * beside
-        builder.shape[last] = read
-    for axis in order:
-        length = shape[axis]
-        if axis != last or kind == "c2c":
-            builder.axis(axis, length, length, length, sign, _scale(scale, length), False)
-        elif kind == "r2c":
-            builder.axis(axis, n, n, half, sign, _scale(scale, n), False)
-        else:
-            builder.axis(axis, n, read, n, sign, _scale(scale, n), True)
-    return Program(tuple(builder.steps), tuple(builder.tables), tuple(builder.stages), read, builder.shape[last])
 
 
 def _run(made: Program, re: Tensor, im: Tensor | None) -> Any:
@@ -275,7 +36,8 @@ def _operand(precision: str) -> torch.dtype:
 
 
 def _plane(x: Tensor, precision: str) -> Tensor:
-    return x.to(_operand(precision))
+    # The imaginary plane of a conjugate is a view that only says it is negative.
+    return x.to(_operand(precision)).resolve_neg()
 
 
 def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: str, precision: str, n: int) -> Tensor:
@@ -285,7 +47,7 @@ def _exactly(re: Tensor, im: Tensor | None, dims: list[int], sign: int, scale: s
     pad = [0, 0] * (x.ndim - dims[-1])
     pad[-1] = n - x.shape[dims[-1]]
     points = math.prod(x.shape[d] for d in dims[:-1]) * n
-    return exact.c2c(torch.nn.functional.pad(x, pad), dims, sign, _scale(scale, points), precision)
+    return exact.c2c(torch.nn.functional.pad(x, pad), dims, sign, scale_of(scale, points), precision)
 
 
 def c2c(
@@ -316,22 +78,73 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
     return out_re, out_im
 
 
+def _weighted(plane: Tensor, axis: int, n: int) -> Tensor:
+    """Double the terms of half a spectrum that occur twice in the whole."""
+    weights = torch.from_numpy(tables.half_weights(n, plane.shape[axis])).to(plane.dtype).to(plane.device)
+    return plane * weights.reshape(-1, *[1] * (plane.ndim - axis - 1))
+
+
 def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
-    """Real data from half a spectrum, whose inner terms count twice and which is padded to whole rows of a matrix."""
-    last = dims[-1]
-    weights = torch.from_numpy(tables.half_weights(n, re.shape[last])).to(re.dtype)
-    weights = weights.to(re.device).reshape(-1, *[1] * (re.ndim - last - 1))
+    """Real data from half a spectrum, padded to whole rows of a matrix where its program needs it."""
+    last, dtype = dims[-1], re.dtype
     if precision in exact.DIGITS:
-        return _exactly(re.double() * weights, im.double() * weights, dims, 1, scale, precision, n).real.to(re.dtype)
+        re, im = _weighted(re.double(), last, n), _weighted(im.double(), last, n)
+        return _exactly(re, im, dims, 1, scale, precision, n).real.to(dtype)
     made = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
     pad = [0, 0] * (re.ndim - last)
     pad[-1] = made.read - re.shape[last]
-    planes = [torch.nn.functional.pad(_plane(plane * weights, precision), pad) for plane in (re, im)]
+    if made.weighted:
+        re, im = _weighted(re, last, n), _weighted(im, last, n)
+    planes = [torch.nn.functional.pad(_plane(plane, precision), pad) for plane in (re, im)]
     found = _run(made, planes[0], planes[1])
     shape = list(re.shape)
     shape[last] = made.written
-    result: Tensor = found.reshape(shape).narrow(last, 0, n).to(re.dtype)
+    result: Tensor = found.reshape(shape).narrow(last, 0, n).to(dtype)
     return result
+
+
+def framed(
+    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
+) -> Program | None:
+    """The program that cuts, windows and transforms frames of [..., l]; ``None`` where frames are cut before it."""
+    half = HALF_OUT if onesided else WHOLE
+    made, at = fold(n, half, 1), ends(x.shape[-1], n, hop, by)
+    if made is None or at is None or precision in exact.DIGITS:
+        return None
+    count, signals = (x.shape[-1] + 2 * by - n) // hop + 1, math.prod(x.shape[:-1])
+    written = n // 2 + 1 if onesided else n
+    dtype = _operand(precision)
+    kept = list(fold_tables(made, half, -1, scale, dtype))
+    left, right = padded_ends(x, n, hop, by, mode, at)
+    given = [-1] * 3
+    for index, tensor in enumerate((left, right, window)):
+        if tensor is not None and tensor.numel():
+            given[index] = len(kept)
+            kept.append(tensor.to(dtype).contiguous())
+    pieces = (
+        (given[0], left.shape[-1], 0, at.before, 0),
+        (-1, x.shape[-1], at.before, count - at.before - at.after, at.before * hop - by),
+        (given[1], right.shape[-1], count - at.after, at.after, 0),
+    )
+    sizes = (signals, count, hop, written, made.n1, made.n2, half, made.group, 0, 1, 2 if onesided else -1, given[2])
+    step = ("frames", signals * count * written, False, *sizes, tuple(piece for piece in pieces if piece[3]))
+    return Program((step,), tuple(kept), (), n, written, False)
+
+
+def stft(
+    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
+) -> tuple[Tensor, Tensor]:
+    """Both planes of the spectra of frames [..., t, k], of signals padded by ``by`` samples at either end."""
+    made = framed(x, window, n, hop, by, mode, onesided, scale, precision)
+    if made is None:
+        cut = padded(x, by, mode).unfold(-1, n, hop) if by else x.unfold(-1, n, hop)
+        cut = cut if window is None else cut * window
+        last = [cut.ndim - 1]
+        return r2c(cut, last, scale, precision) if onesided else c2c(cut, None, last, False, scale, precision)
+    found = _run(made, _plane(x, precision), None)
+    shape = (*x.shape[:-1], -1, made.written)
+    out_re, out_im = (plane.reshape(shape).to(x.dtype) for plane in found)
+    return out_re, out_im
 
 
 def _limits(lengths: list[int]) -> str | None:
@@ -339,6 +152,13 @@ def _limits(lengths: list[int]) -> str | None:
     if longest > LONGEST:
         return f"an axis of {longest} points is longer than {LONGEST}, which its tables are made for"
     return None
+
+
+def stft_limits(
+    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
+) -> str | None:
+    """Why the kernel refuses a call, or ``None``."""
+    return _limits([n])
 
 
 def c2c_limits(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> str | None:

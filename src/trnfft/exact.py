@@ -1,7 +1,7 @@
 """Transforms more precise than fp32 on Trainium: products with DFT matrices in digits of base 256, without rounding.
 
-Every factor of the length is one program. Between programs digits are put together, turned by twiddles and taken apart
-again in float64 on the host, which is where the only rounding happens.
+Lengths of one or two factors up to 64 are one program. Longer ones are several, and between those digits are put
+together, turned by twiddles and taken apart again in float64 on the host.
 """
 
 from __future__ import annotations
@@ -18,72 +18,103 @@ from trnfft.kernels import exact as kernels
 from trnfft.lengths import next_fast_len
 from trnsci.nki import P_MAX, launch
 
-# Digits that meet the stated error: 31 bits and 55 bits of the largest element of a transform.
+# Digits that meet the stated error: 31 bits and 55 bits of what a transform could become at most.
 DIGITS = {"compensated": 4, "fp64": 7}
 # Real and imaginary parts share the partitions.
 LARGEST = P_MAX // 2
 
 
 def digits(x: Tensor, count: int) -> Tensor:
-    """[count, ...] whole numbers of at most 128, as bfloat16: ``sum_i d_i 2**(-7 - 8 i)`` is x, where ``|x| <= 1``."""
-    found, rest = [], x * 128.0
-    for _ in range(count):
-        digit = torch.round(rest)
+    """[count, ...] bfloat16 whose sum is x, where ``|x| <= 1``: multiples, up to 128, of ``2**(-7 - 8 i)``."""
+    found, rest = [], x
+    for i in range(count):
+        unit = 2.0 ** (-7 - 8 * i)
+        digit = torch.round(rest / unit) * unit
         found.append(digit.to(torch.bfloat16))
-        rest = (rest - digit) * 256.0
+        rest = rest - digit
     return torch.stack(found)
 
 
 def together(found: Tensor) -> Tensor:
     """The inverse of `digits`, in float64."""
     total = torch.zeros(found.shape[1:], dtype=torch.float64, device=found.device)
-    for i in reversed(range(found.shape[0])):
-        total = total + found[i].double() * 2.0 ** (-7 - 8 * i)
+    for digit in found.flip(0):
+        total = total + digit.double()
     return total
 
 
-@functools.lru_cache(maxsize=256)
-def _matrix(r: int, sign: int, count: int) -> tuple[Tensor, int]:
-    """Digits of a DFT matrix acting on parts, and the power of two that the product is divided by."""
-    # Sums of r products of numbers up to sqrt(2) in magnitude; halving is the kernel's.
-    shift = max(1, math.ceil(math.log2(math.sqrt(2) * r)))
-    w = tables.dft(r, r, r, sign, 2.0 ** (1 - shift))
-    parts = np.block([[w.real, w.imag], [-w.imag, w.real]])
-    return digits(torch.from_numpy(parts), count), shift
+def _shift(r: int) -> int:
+    """The power of two that a product with r points is divided by: about what random data grows by."""
+    return max(1, int(math.log2(r) / 2))
 
 
-def _product(x: Tensor, sign: int, count: int) -> Tensor:
-    """The transform of the first axis of [r, F], r being small, in one program."""
-    r = x.shape[0]
-    matrix, shift = _matrix(r, sign, count)
-    parts = torch.cat((x.real, x.imag))  # [2r, F]
+def _table(w: np.ndarray, shift: int, count: int) -> Tensor:
+    """[plane n1, n2, count, part k1] of w [n1, n2, k1], halved as the kernel wants it."""
+    parts = np.array([[w.real, w.imag], [-w.imag, w.real]]) * 2.0**-shift  # [plane, part, n1, n2, k1]
+    whole = parts.transpose(0, 2, 3, 1, 4).reshape(2 * w.shape[0], w.shape[1], 2 * w.shape[2])
+    found = digits(torch.from_numpy(np.ascontiguousarray(whole)), count)  # [count, plane n1, n2, part k1]
+    return (found * 0.5).permute(1, 2, 0, 3).contiguous()
+
+
+# Tables of 4096 points take 15 MB.
+@functools.lru_cache(maxsize=16)
+def _tables(n1: int, n2: int, sign: int, count: int) -> tuple[Tensor, ...]:
+    n = np.arange(n1)[:, None] * n2 + np.arange(n2)
+    first = _table(tables.roots(n[:, :, None] * np.arange(n1), n1 * n2, sign), _shift(n1) - 1, count)
+    if n2 == 1:
+        return (first,)
+    second = tables.roots(np.outer(np.arange(n2), np.arange(n2)), n2, sign)
+    return first, _table(second[:, None], _shift(n2) - 1, count)
+
+
+def _product(x: Tensor, n1: int, n2: int, sign: int, count: int) -> Tensor:
+    """The transform of the first axis of [n1 n2, F] in one program."""
+    parts = torch.stack((x.real, x.imag)).reshape(2, n1, n2, -1)
     # Powers of two per column: rows of very different size in one batch keep their own precision.
-    largest = parts.abs().amax(0)
-    exponent = torch.frexp(largest)[1].double().clamp(-1000, 1023)
+    largest = parts.abs().amax((0, 1, 2))
     finite = torch.isfinite(largest)
+    exponent = torch.frexp(largest)[1].double().clamp(-1000, 1023)
     scaled = torch.where(finite, parts * torch.exp2(-exponent), 0.0)
-    found: Tensor = launch(kernels.exact, digits(scaled, count), matrix)
+    # No sum of a column, after either factor, may exceed 1.
+    sizes = scaled[0].abs() + scaled[1].abs()
+    first = sizes.sum(0).amax(0) * 2.0 ** -_shift(n1)
+    both = sizes.sum((0, 1)) * 2.0 ** -(_shift(n1) + (_shift(n2) if n2 > 1 else 0))
+    room = torch.frexp(torch.maximum(first, both))[1].double().clamp(min=0)
+    made = digits(scaled * torch.exp2(-room), count).movedim(0, 3).contiguous()  # [plane, n1, n2, S, F]
+    found: Tensor = launch(kernels.exact, made, *_tables(n1, n2, sign, count))
+    shift = _shift(n1) + (_shift(n2) if n2 > 1 else 0)
+    y = together(found.movedim(2, 0)).reshape(2, n1 * n2, -1) * torch.exp2(room + shift) * torch.exp2(exponent)
     # Digits hold no infinities: a column with one is NaN, as it is where infinities meet in a sum.
-    y = torch.where(finite, together(found) * 2.0**shift * torch.exp2(exponent), torch.nan)
-    re, im = y.chunk(2)
+    re, im = torch.where(finite, y, torch.nan)
     return torch.complex(re, im)
+
+
+@functools.lru_cache(maxsize=1024)
+def programs(n: int) -> tuple[tuple[int, int], ...] | None:
+    """The factors of each program of a length: two up to 64 each, one of them 1 at the end of an odd number."""
+    split = tables.factors(n, LARGEST)
+    if split is None:
+        return None
+    found = [(a, b) for a, b in zip(split[::2], split[1::2], strict=False)]
+    return tuple(found) if len(split) % 2 == 0 else (*found, (split[-1], 1))
 
 
 def _first_axis(x: Tensor, sign: int, count: int) -> Tensor:
     """Transform the first axis of [n, F]."""
     n = x.shape[0]
-    split = tables.factors(n, LARGEST)
+    split = programs(n)
     if split is None:
         return _chirp(x, sign, count)
-    rest, done = n, 1
-    for r in split:
+    rest = n
+    for n1, n2 in split:
+        r = n1 * n2
         m = rest // r
-        y = _product(x.reshape(r, -1), sign, count).reshape(r, m, -1)
+        y = _product(x.reshape(r, -1), n1, n2, sign, count).reshape(r, m, -1)
         if m > 1:
             turns = torch.from_numpy(tables.roots(np.outer(np.arange(r), np.arange(m)), rest, sign))
             y = y * turns.to(y.device).unsqueeze(2)
         x = y.transpose(0, 1).reshape(n, -1)
-        rest, done = m, done * r
+        rest = m
     return x
 
 

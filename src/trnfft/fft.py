@@ -203,8 +203,13 @@ def forward_real(
             return transform.r2c.write(out, x, [dim], scale, policy)
     result = transform.r2c(x, [dim], scale, policy)
     if hermitian:
-        result = torch.conj_physical(result)
+        result = conjugated(result)
     return result if out is None else out.copy_(result)
+
+
+def conjugated(result: Tensor) -> Tensor:
+    """The conjugate of a fresh result: in its memory, unless somebody differentiates or traces the call."""
+    return result.conj_physical_() if transform.in_place(result) and not result.is_meta else torch.conj_physical(result)
 
 
 def real_planes(
@@ -286,5 +291,5 @@ def inverse_real(
         if out is not None:
             shape = tuple(length if d == dim else size for d, size in enumerate(x.shape))
             check.out(op, out, shape=shape, dtype=REAL_OF[x.dtype], x=x)
-        result = transform.c2r(torch.conj_physical(x) if hermitian else x, [dim], length, scale, policy)
+        result = transform.c2r(x.conj() if hermitian else x, [dim], length, scale, policy)
     return result if out is None else out.copy_(result)

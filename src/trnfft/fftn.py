@@ -6,13 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from trnfft import transform
-from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axes_of, numeric, real, resized, scale_of
+from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axes_of, length_of, numeric, real, resized, scale_of
 from trnfft.complextensor import ComplexTensor
-from trnfft.fft import planes, real_planes
+from trnfft.fft import conjugated, planes, real_planes
 from trnsci import ArgumentError, array_function, check, is_resident
 from trnsci.precision import Precision, resolve
 
@@ -111,8 +110,9 @@ def _c2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
     if is_resident(x) and not x.is_complex():
         return _c2c(op, ComplexTensor(x), s, dim, norm, axes, precision, out, inverse)
     dims, lengths = axes_of(op, s, dim, axes, x.shape)
-    for axis, length in zip(dims, lengths, strict=True):
-        x = resized(x, axis, length)
+    if s is not None:
+        for axis, length in zip(dims, lengths, strict=True):
+            x = resized(x, axis, length)
     policy = resolve(op, precision, x.dtype)
     if out is not None:
         check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
@@ -129,8 +129,9 @@ def _r2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
     x = real(op, x)
     dims, lengths = axes_of(op, s, dim, axes, x.shape)
     _some(op, dims)
-    for axis, length in zip(dims, lengths, strict=True):
-        x = resized(x, axis, length)
+    if s is not None:
+        for axis, length in zip(dims, lengths, strict=True):
+            x = resized(x, axis, length)
     policy = resolve(op, precision, x.dtype)
     if is_resident(x):
         return real_planes(op, x, dims, scale, policy, out, hermitian)
@@ -138,7 +139,7 @@ def _r2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
         check.out(op, out, shape=tuple(transform.half(x.shape, dims[-1])), dtype=COMPLEX_OF[x.dtype], x=x)
     result = transform.r2c(x, dims, scale, policy)
     if hermitian:
-        result = torch.conj_physical(result)
+        result = conjugated(result)
     return result if out is None else out.copy_(result)
 
 
@@ -147,10 +148,11 @@ def _c2r(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
     split = isinstance(x, ComplexTensor)
     if not split:
         x = as_complex(numeric(op, x))
-    # The default length of the last axis depends on which axis it is, so axes are read twice.
-    found, _ = axes_of(op, s, dim, axes, x.shape, last=1)
-    _some(op, found)
-    dims, lengths = axes_of(op, s, dim, axes, x.shape, last=2 * (x.shape[found[-1]] - 1))
+    dims, lengths = axes_of(op, s, dim, axes, x.shape)
+    _some(op, dims)
+    if s is None or (s if isinstance(s, int) else list(s)[-1]) == -1:
+        # the operand stores half of the last axis
+        lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
     n = lengths[-1]
     stored = [*lengths[:-1], n // 2 + 1]
     policy = resolve(op, precision, x.dtype)
@@ -169,7 +171,7 @@ def _c2r(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
         shape = list(x.shape)
         shape[dims[-1]] = n
         check.out(op, out, shape=tuple(shape), dtype=REAL_OF[x.dtype], x=x)
-    result = transform.c2r(torch.conj_physical(x) if hermitian else x, dims, n, scale, policy)
+    result = transform.c2r(x.conj() if hermitian else x, dims, n, scale, policy)
     return result if out is None else out.copy_(result)
 
 

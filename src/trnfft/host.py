@@ -1,123 +1,120 @@
-"""Real transforms on the CPU through complex ones of half the length; compiled passes (``loops.c``) on either side.
+"""Transforms on the CPU by compiled loops (``loops.c``), which need neither torch's nor SciPy's.
 
-A complex transform of n / 2 points costs half of one of n, and vendors' real transforms of a few long rows often cost
-more than both. Without a C compiler, or with ``TRNSCI_NATIVE=0``, nothing here is used.
+Without a C compiler, or with ``TRNSCI_NATIVE=0``, nothing here is used: torch transforms, with the same results to
+rounding. Calls of few points are torch's as well.
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.arguments import COMPLEX_OF
-from trnfft.tables import roots
+from trnfft.arguments import COMPLEX_OF, REAL_OF
+from trnfft.jobs import Job, job
 from trnsci import native
 
-SOURCE = Path(__file__).with_name("loops.c")
-# Points from which the passes pay: around cosine and sine transforms, and in place of the vendor's real transforms.
-LEAST = 1024
-LONG = 16384
-# Bytes of a group of rows that stays in the cache of a core with its intermediate results.
-GROUP = 1 << 19
+# Points of a row from which the loops pay; shorter rows need company.
+LEAST = 256
+# Points of a call from which they pay, and from which threads do.
+POINTS = 1024
+MANY = 1 << 17
 
-Fft = Callable[[Tensor], Tensor]
-_KINDS = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-_I, _P = ctypes.c_int64, ctypes.c_void_p
-_SIGNATURES = {
-    "r2c": (_I, _I, _P, _P, ctypes.c_double, _P),
-    "c2r": (_I, _I, _P, _P, ctypes.c_double, _P),
-    "fold": (_I, _I, ctypes.c_int, _P, _P),
-    "unfold": (_I, _I, ctypes.c_int, _P, _P),
-    "type2": (_I, _I, ctypes.c_int, _P, _P, _P, ctypes.c_double, _P),
-    "type3": (_I, _I, ctypes.c_int, _P, _P, _P, ctypes.c_double, _P),
-}
+_REAL_OF = {**REAL_OF, torch.float32: torch.float32, torch.float64: torch.float64}
+_PLAIN = (1.0, 1.0, 1.0, 1.0)
+_TYPES = ("", "type1", "type2", "type3", "type4")
 
 
-@functools.cache
-def _loop(name: str, dtype: torch.dtype) -> Any:
-    # only asked for after `takes` has said yes
-    library = native.load(SOURCE)
-    assert library is not None
-    found = getattr(library, f"{name}_{str(dtype).removeprefix('torch.')}")
-    found.argtypes, found.restype = _SIGNATURES[name], None
-    return found
+def takes(x: Tensor, lengths: list[int], *, trigonometric: bool = False) -> bool:
+    """Whether the loops transform axes of these lengths, and faster than torch, which has no trigonometric ones."""
+    if type(x) is not Tensor or not x.is_cpu or x.dtype not in _REAL_OF:
+        return False
+    count = x.numel()
+    for n in lengths:
+        if n < LEAST and (n == 1 or (count < max(POINTS, 8 * n) and not trigonometric)):
+            return False
+    return count > 0 and native.why_not() is None
 
 
-def takes(x: Tensor, n: int) -> bool:
-    """Whether rows of n real points, or their half spectra, may go through the passes."""
-    plain = type(x) is Tensor and x.device.type == "cpu" and x.dtype in _KINDS
-    return plain and n % 2 == 0 and n >= LEAST and native.why_not() is None
+def _run(found: Job, x: Tensor, out: Tensor, dim: int, scale: float) -> None:
+    threads = torch.get_num_threads() if out.numel() >= MANY else 1
+    outer = inner = 1
+    if out.ndim > 1:
+        shape = out.shape
+        outer, inner = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    found(outer, inner, x.data_ptr(), out.data_ptr(), scale, threads)
 
 
-@functools.lru_cache(maxsize=64)
-def _table(n: int, count: int, dtype: torch.dtype) -> Tensor:
-    """``exp(-2 pi i k / n)`` for k < count."""
-    return torch.from_numpy(roots(np.arange(count), n, -1)).to(COMPLEX_OF[dtype])
+def _laid_out(x: Tensor) -> tuple[Tensor, list[int] | None]:
+    """A contiguous tensor with the data of x, and where its axes are in x: the order of memory where x is dense."""
+    if x.is_contiguous():
+        return x, None
+    order = sorted(range(x.ndim), key=x.stride, reverse=True)
+    turned = x.permute(order)
+    return (turned, order) if turned.is_contiguous() else (x.contiguous(), None)
 
 
-def _groups(rows: int, n: int, size: int) -> list[slice]:
-    step = max(1, GROUP // (n * size))
-    return [slice(at, min(at + step, rows)) for at in range(0, rows, step)]
+def _moved(dims: list[int], order: list[int] | None) -> list[int]:
+    return dims if order is None else [order.index(dim) for dim in dims]
 
 
-def r2c(x: Tensor, scale: float) -> Tensor:
-    """Half spectra [..., n / 2 + 1] of real rows [..., n]."""
-    n = x.shape[-1]
-    flat = torch.view_as_complex(x.contiguous().reshape(-1, n // 2, 2))
-    out = torch.empty((flat.shape[0], n // 2 + 1), dtype=flat.dtype)
-    table, loop = _table(n, n // 2, x.dtype), _loop("r2c", x.dtype)
-    for here in _groups(flat.shape[0], n, x.element_size()):
-        z = torch.fft.fft(flat[here])
-        loop(z.shape[0], n // 2, z.data_ptr(), table.data_ptr(), scale, out[here].data_ptr())
-    return out.reshape(*x.shape[:-1], n // 2 + 1)
+def _as_before(out: Tensor, order: list[int] | None) -> Tensor:
+    return out if order is None else out.permute([order.index(dim) for dim in range(len(order))])
 
 
-def c2r(x: Tensor, n: int, scale: float, dtype: torch.dtype) -> Tensor:
-    """Real rows [..., n] of half spectra [..., n / 2 + 1]; ``scale`` multiplies the unnormalised inverse."""
-    flat = x.resolve_conj().contiguous().reshape(-1, n // 2 + 1)
-    out = torch.empty((flat.shape[0], n // 2), dtype=x.dtype)
-    table, loop = _table(n, n // 2, dtype), _loop("c2r", dtype)
-    for here in _groups(flat.shape[0], n, dtype.itemsize):
-        z = out[here]
-        loop(z.shape[0], n // 2, flat[here].data_ptr(), table.data_ptr(), scale, z.data_ptr())
-        z.copy_(torch.fft.ifft(z, norm="forward"))
-    return torch.view_as_real(out).reshape(*x.shape[:-1], n)
+def c2c(x: Tensor, dims: list[int], inverse: bool, scale: float) -> Tensor:
+    """Transforms of complex or real data along axes; ``scale`` multiplies the result."""
+    dtype, kind = _REAL_OF[x.dtype], "c2c" if x.is_complex() else "r2cc"
+    x, order = _laid_out(x.resolve_conj() if x.is_conj() else x)
+    out = torch.empty_like(x, dtype=COMPLEX_OF[dtype])
+    for dim in reversed(_moved(dims, order)):
+        _run(job(kind, x.shape[dim], dtype, inverse=inverse), x, out, dim, scale)
+        x, kind, scale = out, "c2c", 1.0
+    return _as_before(out, order)
 
 
-def type2(x: Tensor, factor: float, sine: bool, fft: Fft) -> Tensor:
-    """The cosine (or sine) transform of type 2 of rows [..., n]; ``fft`` transforms complex rows."""
-    n = x.shape[-1]
-    flat, made = x.contiguous().reshape(-1, n), torch.empty((x.numel() // n, n), dtype=x.dtype)
-    w, p = _table(n, n // 2, x.dtype).data_ptr(), _table(4 * n, n // 2 + 1, x.dtype).data_ptr()
-    fold, finish = _loop("fold", x.dtype), _loop("type2", x.dtype)
-    groups = _groups(flat.shape[0], n, x.element_size())
-    folded = torch.empty((groups[0].stop, n // 2), dtype=COMPLEX_OF[x.dtype])
-    for here in groups:
-        rows = here.stop - here.start
-        fold(rows, n, sine, flat[here].data_ptr(), folded.data_ptr())
-        z = fft(folded[:rows])
-        finish(rows, n // 2, sine, z.data_ptr(), w, p, factor, made[here].data_ptr())
-    return made.reshape(x.shape)
+def r2c(x: Tensor, dims: list[int], scale: float) -> Tensor:
+    """Half spectra, along the last of the axes, of real data."""
+    dtype = x.dtype
+    x, order = _laid_out(x)
+    dims = _moved(dims, order)
+    last, shape = dims[-1], list(x.shape)
+    shape[last] = shape[last] // 2 + 1
+    out = torch.empty(shape, dtype=COMPLEX_OF[dtype])
+    _run(job("r2c", x.shape[last], dtype), x, out, last, scale)
+    for dim in dims[:-1]:
+        _run(job("c2c", shape[dim], dtype), out, out, dim, 1.0)
+    return _as_before(out, order)
 
 
-def type3(x: Tensor, factor: float, sine: bool, ifft: Fft) -> Tensor:
-    """The cosine (or sine) transform of type 3 of rows [..., n]; ``ifft`` is the inverse, without a factor."""
-    n = x.shape[-1]
-    flat, made = x.contiguous().reshape(-1, n), torch.empty((x.numel() // n, n), dtype=x.dtype)
-    w, p = _table(n, n // 2, x.dtype).data_ptr(), _table(4 * n, n // 2 + 1, x.dtype).data_ptr()
-    begin, unfold = _loop("type3", x.dtype), _loop("unfold", x.dtype)
-    groups = _groups(flat.shape[0], n, x.element_size())
-    z = torch.empty((groups[0].stop, n // 2), dtype=COMPLEX_OF[x.dtype])
-    for here in groups:
-        rows = here.stop - here.start
-        begin(rows, n // 2, sine, flat[here].data_ptr(), w, p, factor, z.data_ptr())
-        folded = ifft(z[:rows])
-        unfold(rows, n, sine, folded.data_ptr(), made[here].data_ptr())
-    return made.reshape(x.shape)
+def c2r(x: Tensor, dims: list[int], n: int, scale: float) -> Tensor:
+    """Real data, n points along the last of the axes, of half spectra; ``scale`` multiplies the bare inverse."""
+    dtype = REAL_OF[x.dtype]
+    if len(dims) > 1:
+        x = c2c(x, dims[:-1], True, 1.0)
+    conjugate = x.is_conj()
+    x, order = _laid_out(x.conj() if conjugate else x)
+    (last,) = _moved(dims[-1:], order)
+    shape = list(x.shape)
+    shape[last] = n
+    out = torch.empty(shape, dtype=dtype)
+    _run(job("c2r", n, dtype, conjugate=conjugate), x, out, last, scale)
+    return _as_before(out, order)
+
+
+def trigonometric(
+    number: int,
+    x: Tensor,
+    dims: list[int],
+    scales: list[float],
+    sine: bool,
+    ends: tuple[float, float, float, float] = _PLAIN,
+) -> Tensor:
+    """Cosine or sine transforms of types 1 to 4 along axes, each with a factor; ``ends`` as in `trnfft.jobs.job`."""
+    x, order = _laid_out(x)
+    out = torch.empty_like(x)
+    for dim, scale in zip(_moved(dims, order), scales, strict=True):
+        _run(job(_TYPES[number], x.shape[dim], x.dtype, sine=sine, ends=ends), x, out, dim, scale)
+        x = out
+    return _as_before(out, order)

@@ -3,18 +3,86 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trnfft import transform
+from trnfft import device, transform
 from trnfft.arguments import COMPLEX_OF, integer, length_of, numeric
-from trnsci import ArgumentError, DtypeError, array_function, check
+from trnfft.frames import PAD_MODES, overlap_add, padded, unpadded
+from trnsci import ArgumentError, DtypeError, Op, array_function, check
+from trnsci.gradient import Saved
 from trnsci.precision import Precision, resolve
 
-PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+def _spectra_shape(x: Tensor, n: int, hop: int, by: int, onesided: bool) -> list[int]:
+    return [*x.shape[:-1], (x.shape[-1] + 2 * by - n) // hop + 1, n // 2 + 1 if onesided else n]
+
+
+def _fake(
+    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
+) -> Tensor:
+    return x.new_empty(_spectra_shape(x, n, hop, by, onesided), dtype=COMPLEX_OF[x.dtype])
+
+
+def _cost(
+    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
+) -> int:
+    frames = math.prod(_spectra_shape(x, n, hop, by, onesided)[:-1])
+    return transform.flops(frames * n, n, True) + (0 if window is None else frames * n)
+
+
+# Frames of real signals [..., l], padded by ``by`` samples at either end, to their spectra [..., t, k].
+_spectra = Op("trnfft::stft", fake=_fake, cost=_cost)
+
+
+def _cut(x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str) -> Tensor:
+    """Frames [..., t, n]."""
+    frames = (padded(x, by, mode) if by else x).unfold(-1, n, hop)
+    return frames if window is None else frames * window
+
+
+@_spectra.impl("pytorch")
+def _pytorch(
+    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
+) -> Tensor:
+    frames = _cut(x, window, n, hop, by, mode)
+    last = [frames.ndim - 1]
+    if onesided:
+        return transform.r2c_pytorch(frames, last, scale, precision)
+    return transform.c2c_pytorch(frames, last, False, scale, precision)
+
+
+@_spectra.impl("nki", limits=device.stft_limits)
+def _nki(
+    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
+) -> Tensor:
+    if x.numel() == 0:
+        return _fake(x, window, n, hop, by, mode, onesided, scale, precision)
+    return torch.complex(*device.stft(x, window, n, hop, by, mode, onesided, scale, precision))
+
+
+@_spectra.vjp(saves=("x", "window"))
+def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    n, hop, by, last = saved.n, saved.hop, saved.by, [grad.ndim - 1]
+    if saved.onesided:
+        halved = transform.weighted(grad, last[0], n, 0.5)
+        frames = transform.c2r(halved, last, n, saved.scale, saved.precision)
+    else:
+        frames = transform.c2c(grad, last, True, saved.scale, saved.precision).real
+    found: dict[str, Any] = {}
+    if saved.needs("x"):
+        windowed = frames if saved.window is None else frames * saved.window
+        signal = overlap_add(windowed, hop)
+        length = saved.x.shape[-1] + 2 * by
+        found["x"] = unpadded(functional.pad(signal, (0, length - signal.shape[-1])), by, saved.mode)
+    if saved.window is not None and saved.needs("window"):
+        cut = _cut(saved.x, None, n, hop, by, saved.mode)
+        found["window"] = (frames * cut).reshape(-1, n).sum(0)
+    return found
 
 
 @array_function
@@ -71,21 +139,19 @@ def stft(
             op="stft", argument="onesided", got=True, expected="False for complex data", hint="Its halves differ"
         )
     check.option("stft", "pad_mode", pad_mode, PAD_MODES)
+    by = n_fft // 2 if center else 0
     if center:
-        x = _padded(x, n_fft // 2, pad_mode)
-    if x.shape[-1] < n_fft:
+        _check_padding(x, by, pad_mode)
+    if x.shape[-1] + 2 * by < n_fft:
         expected = f"at least n_fft={n_fft} samples, padding included"
-        raise ArgumentError(op="stft", argument="length of x", got=x.shape[-1], expected=expected)
+        raise ArgumentError(op="stft", argument="length of x", got=x.shape[-1] + 2 * by, expected=expected)
     policy = resolve("stft", precision, x.dtype)
-    frames = x.unfold(-1, n_fft, hop)  # [..., t, n]
-    if taper is not None:
-        frames = frames * taper
     scale = "root" if normalized else "none"
-    last = [frames.ndim - 1]
-    if onesided:
-        spectrum = transform.r2c(frames, last, scale, policy).mT
+    if is_complex:
+        frames = _cut(x, taper, n_fft, hop, by, pad_mode)
+        spectrum = transform.c2c(frames, [frames.ndim - 1], False, scale, policy).mT
     else:
-        spectrum = transform.c2c(frames, last, False, scale, policy).mT
+        spectrum = _spectra(x, taper, n_fft, hop, by, pad_mode, onesided, scale, policy).mT
     return spectrum if return_complex else torch.stack([spectrum.real, spectrum.imag], -1)
 
 
@@ -158,8 +224,8 @@ def istft(
     total = n_fft + hop * (count - 1)
     start = n_fft // 2 if center else 0
     stop = start + length if length is not None else total - start if center else total
-    signal = _overlap_add(frames * taper, hop)
-    weight = _overlap_add((taper * taper).expand(count, n_fft), hop)
+    signal = overlap_add(frames * taper, hop)
+    weight = overlap_add((taper * taper).expand(count, n_fft), hop)
     covered = min(stop, total)
     signal, weight = signal[..., start:covered], weight[start:covered]
     sizes = weight.detach().abs()
@@ -230,20 +296,10 @@ def _frames(op: str, n_fft: Any, hop: Any, win: Any, window: Any, x: Tensor) -> 
     return n_fft, hop, functional.pad(window, (left, n_fft - size - left)) if size < n_fft else window
 
 
-def _padded(x: Tensor, by: int, mode: str) -> Tensor:
-    if mode in ("reflect", "circular") and by > x.shape[-1] - (mode == "reflect"):
+def _check_padding(x: Tensor, by: int, mode: str) -> None:
+    length = x.shape[-1]
+    if mode in ("reflect", "circular") and by > length - (mode == "reflect"):
         expected = f"more than n_fft // 2 = {by} samples for pad_mode {mode!r}"
-        raise ArgumentError(op="stft", argument="length of x", got=x.shape[-1], expected=expected)
-    if mode == "constant":
-        return functional.pad(x, (by, by))
-    if mode != "constant" and x.shape[-1] == 0:
+        raise ArgumentError(op="stft", argument="length of x", got=length, expected=expected)
+    if mode != "constant" and length == 0:
         raise ArgumentError(op="stft", argument="length of x", got=0, expected=f"samples to pad with mode {mode!r}")
-    rows = x.reshape(1, math.prod(x.shape[:-1]), x.shape[-1])
-    return functional.pad(rows, (by, by), mode=mode).reshape(*x.shape[:-1], -1)
-
-
-def _overlap_add(frames: Tensor, hop: int) -> Tensor:
-    """Add [..., t, n] at distance ``hop``: [..., n + hop (t - 1)]."""
-    count, n = frames.shape[-2:]
-    total = n + hop * (count - 1)
-    return torch.ops.aten.unfold_backward(frames, [*frames.shape[:-2], total], frames.ndim - 2, n, hop)

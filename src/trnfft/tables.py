@@ -78,27 +78,26 @@ def half_weights(n: int, rows: int) -> Array:
 def twiddles(n: int, rows: int, columns: int, copies: int, sign: int) -> Tensor:
     """[2, copies * rows, columns]: both parts of ``W_n^(j k)``, repeated downwards."""
     w = np.tile(roots(np.outer(np.arange(rows), np.arange(columns)), n, sign), (copies, 1))
-    return _tensor(np.stack((w.real, w.imag)), torch.float32)
+    return both_parts(w)
 
 
-def chirp(n: int, count: int, sign: int, scale: float) -> Tensor:
-    """[2, count]: both parts of ``scale * exp(sign pi i j^2 / n)``."""
-    w = scale * _chirp(n, np.arange(count), sign)
-    return _tensor(np.stack((w.real, w.imag)), torch.float32)
+def chirp(n: int, count: int, sign: int, scale: float = 1.0) -> Array:
+    """[count]: ``scale * exp(sign pi i j^2 / n)``, the squares reduced as integers modulo 2n."""
+    return scale * roots(np.arange(count, dtype=np.int64) ** 2 % (2 * n), 2 * n, sign)
 
 
-def chirp_spectrum(n: int, inputs: int, outputs: int, length: int, sign: int) -> Tensor:
-    """[2, length]: the transform of the conjugate chirp at lags ``1 - inputs`` to ``outputs - 1``, over ``length``."""
+def chirp_spectrum(n: int, inputs: int, outputs: int, length: int, sign: int) -> Array:
+    """[length]: the transform of the conjugate chirp at lags ``1 - inputs`` to ``outputs - 1``, over ``length``."""
+    lags = np.conj(chirp(n, max(inputs, outputs), sign))
     b = np.zeros(length, np.complex128)
-    b[:outputs] = np.conj(_chirp(n, np.arange(outputs), sign))
-    if inputs > 1:
-        b[length - inputs + 1 :] = np.conj(_chirp(n, np.arange(inputs - 1, 0, -1), sign))
-    w = np.fft.fft(b) / length
+    b[:outputs] = lags[:outputs]
+    b[length - inputs + 1 :] = lags[inputs - 1 : 0 : -1]
+    return np.fft.fft(b) / length
+
+
+def both_parts(w: Array) -> Tensor:
+    """[2, ...]: real and imaginary part."""
     return _tensor(np.stack((w.real, w.imag)), torch.float32)
-
-
-def _chirp(n: int, j: Array, sign: int) -> Array:
-    return roots(j.astype(np.int64) ** 2 % (2 * n), 2 * n, sign)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -30,7 +30,7 @@ def points(shape: torch.Size | tuple[int, ...], dims: list[int]) -> int:
     return math.prod(shape[dim] for dim in dims)
 
 
-def _flops(total: int, length: int, real: bool) -> int:
+def flops(total: int, length: int, real: bool) -> int:
     """The customary count, ``5 N log2 N`` for complex data and half of it for real."""
     count = 5 * total * max(1, math.ceil(math.log2(max(length, 2))))
     return count // 2 if real else count
@@ -57,12 +57,13 @@ def _compute(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tenso
 
 def factor(scale: str, n: int) -> float:
     """The number a scale stands for."""
-    return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
+    return 1.0 if scale == "none" else 1 / n if scale == "full" else 1 / math.sqrt(n)
 
 
-def _plainly(x: Tensor, n: int, dtype: torch.dtype, precision: str) -> bool:
-    """Whether nothing but the host's own passes is asked for."""
-    return precision == ("fp64" if dtype == torch.float64 else "fp32") and host.takes(x, n) and in_place(x)
+def _plainly(x: Tensor, lengths: list[int], precision: str) -> bool:
+    """Whether nothing but the host's own loops is asked for."""
+    plain = precision == ("fp32" if x.dtype in (torch.complex64, torch.float32) else "fp64")
+    return plain and host.takes(x, lengths) and in_place(x)
 
 
 # Complex to complex
@@ -73,16 +74,20 @@ def _fake_c2c(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: 
 
 
 def _cost_c2c(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> int:
-    return _flops(x.numel(), points(x.shape, dims), not x.is_complex())
+    return flops(x.numel(), points(x.shape, dims), not x.is_complex())
 
 
 c2c = Op("trnfft::c2c", fake=_fake_c2c, cost=_cost_c2c)
 
 
 @c2c.impl("pytorch")
-def _c2c(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> Tensor:
+def c2c_pytorch(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> Tensor:
+    """`c2c` by PyTorch."""
     if x.numel() == 0:
         return x.to(COMPLEX_OF.get(x.dtype, x.dtype), copy=True)
+    lengths = [x.shape[dim] for dim in dims]
+    if _plainly(x, lengths, precision):
+        return host.c2c(x, dims, inverse, factor(scale, math.prod(lengths)))
     norm = (_INVERSE_NORM if inverse else _FORWARD_NORM)[scale]
     fn = torch.fft.ifftn if inverse else torch.fft.fftn
     if precision == ("fp32" if x.dtype in (torch.complex64, torch.float32) else "fp64"):
@@ -92,7 +97,7 @@ def _c2c(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) 
 
 @c2c.into
 def _c2c_into(out: Tensor, x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> None:
-    out.copy_(_c2c(x, dims, inverse, scale, precision))
+    out.copy_(c2c_pytorch(x, dims, inverse, scale, precision))
 
 
 @c2c.impl("nki", limits=device.c2c_limits)
@@ -124,19 +129,20 @@ def _fake_r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
 
 
 def _cost_r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> int:
-    return _flops(x.numel(), points(x.shape, dims), True)
+    return flops(x.numel(), points(x.shape, dims), True)
 
 
 r2c = Op("trnfft::r2c", fake=_fake_r2c, cost=_cost_r2c)
 
 
 @r2c.impl("pytorch")
-def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
+def r2c_pytorch(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
+    """`r2c` by PyTorch."""
     if x.numel() == 0:
         return _of_nothing(x, half(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
-    n = x.shape[-1]
-    if n >= host.LONG and dims == [x.ndim - 1] and _plainly(x, n, x.dtype, precision):
-        return host.r2c(x, factor(scale, n))
+    lengths = [x.shape[dim] for dim in dims]
+    if _plainly(x, lengths, precision):
+        return host.r2c(x, dims, factor(scale, math.prod(lengths)))
     return _compute(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision)
 
 
@@ -151,10 +157,10 @@ def _r2c_nki(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
 def _r2c_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     axis = saved.dims[-1]
     n = saved.x.shape[axis]
-    return {"x": c2r(_weighted(grad, axis, n, 0.5), saved.dims, n, saved.scale, saved.precision)}
+    return {"x": c2r(weighted(grad, axis, n, 0.5), saved.dims, n, saved.scale, saved.precision)}
 
 
-def _weighted(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
+def weighted(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
     """Multiply the frequencies that a half spectrum stands for twice."""
     weights = torch.full((x.shape[axis],), weight, dtype=REAL_OF.get(x.dtype, x.dtype), device=x.device)
     if n and not x.is_meta:
@@ -176,7 +182,7 @@ def _fake_c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) ->
 def _cost_c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> int:
     shape = list(x.shape)
     shape[dims[-1]] = n
-    return _flops(math.prod(shape), points(tuple(shape), dims), True)
+    return flops(math.prod(shape), points(tuple(shape), dims), True)
 
 
 c2r = Op("trnfft::c2r", fake=_fake_c2r, cost=_cost_c2r)
@@ -188,10 +194,9 @@ def _c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tens
         shape = list(x.shape)
         shape[dims[-1]] = n
         return _of_nothing(x.real, shape, dims[-1])
-    exact = dims == [x.ndim - 1] and x.shape[-1] == n // 2 + 1
-    if n >= host.LONG and exact and _plainly(x, n, REAL_OF[x.dtype], precision):
-        return host.c2r(x, n, factor(scale, n), REAL_OF[x.dtype])
     lengths = [x.shape[dim] for dim in dims[:-1]] + [n]
+    if x.shape[dims[-1]] == n // 2 + 1 and _plainly(x, lengths, precision):
+        return host.c2r(x, dims, n, factor(scale, math.prod(lengths)))
     return _compute(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
 
 
@@ -205,7 +210,7 @@ def _c2r_nki(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> 
 @c2r.vjp(saves=())
 def _c2r_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     found = r2c(grad, saved.dims, saved.scale, saved.precision)
-    return {"x": _weighted(found, saved.dims[-1], saved.n, 2.0)}
+    return {"x": weighted(found, saved.dims[-1], saved.n, 2.0)}
 
 
 # The same on split planes
@@ -277,7 +282,7 @@ def _fake_c2c_planes(
 
 
 def _cost_c2c_planes(re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> int:
-    return _flops(re.numel(), points(re.shape, dims), False)
+    return flops(re.numel(), points(re.shape, dims), False)
 
 
 c2c_planes = Op("trnfft::c2c_planes", fake=_fake_c2c_planes, cost=_cost_c2c_planes)
@@ -287,7 +292,7 @@ c2c_planes = Op("trnfft::c2c_planes", fake=_fake_c2c_planes, cost=_cost_c2c_plan
 def _c2c_planes(
     re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str
 ) -> tuple[Tensor, Tensor]:
-    return _planes(_c2c(merged(_wide(re), _wide(im)), dims, inverse, scale, precision), re.dtype)
+    return _planes(c2c_pytorch(merged(_wide(re), _wide(im)), dims, inverse, scale, precision), re.dtype)
 
 
 @c2c_planes.impl("nki", limits=device.c2c_planes_limits)
@@ -316,7 +321,7 @@ r2c_planes = Op("trnfft::r2c_planes", fake=_fake_r2c_planes, cost=_cost_r2c)
 
 @r2c_planes.impl("pytorch")
 def _r2c_planes(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
-    return _planes(_r2c(_wide(x), dims, scale, precision), x.dtype)
+    return _planes(r2c_pytorch(_wide(x), dims, scale, precision), x.dtype)
 
 
 @r2c_planes.impl("nki", limits=device.r2c_limits)
@@ -331,7 +336,7 @@ def _r2c_planes_nki(x: Tensor, dims: list[int], scale: str, precision: str) -> t
 def _r2c_planes_gradient(saved: Saved, grad_re: Tensor, grad_im: Tensor) -> Mapping[str, Any]:
     axis = saved.dims[-1]
     n = saved.x.shape[axis]
-    re, im = _weighted(grad_re, axis, n, 0.5), _weighted(grad_im, axis, n, 0.5)
+    re, im = weighted(grad_re, axis, n, 0.5), weighted(grad_im, axis, n, 0.5)
     return {"x": c2r_planes(re, im, saved.dims, n, saved.scale, saved.precision)}
 
 
@@ -364,4 +369,4 @@ def _c2r_planes_nki(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str,
 def _c2r_planes_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     axis = saved.dims[-1]
     re, im = r2c_planes(grad, saved.dims, saved.scale, saved.precision)
-    return {"re": _weighted(re, axis, saved.n, 2.0), "im": _weighted(im, axis, saved.n, 2.0)}
+    return {"re": weighted(re, axis, saved.n, 2.0), "im": weighted(im, axis, saved.n, 2.0)}

@@ -5,10 +5,13 @@ import pytest
 import torch
 
 import trnfft
+import trnsci
 from trnsci import ArgumentError, DtypeError
+from trnsci.predict import prediction
 from trnsci.testing import BACKENDS, gaussian
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
+on_kernels = pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
 
 HANN = torch.hann_window
 OPTIONS = [
@@ -34,6 +37,66 @@ def test_agrees_with_torch(backend, options, shape):
         got = trnfft.stft(x, **options)
     assert got.shape == expected.shape
     assert float((got - expected).norm()) <= 1e-6 * float(expected.norm())
+
+
+# Signal, frame, hop: several signals in a block of 128 frames, ends in more than one block, gaps between frames, one
+# reaching beyond both ends, a prime frame, a frame of a short window.
+CUTS = [
+    ((7, 300), 32, 8),
+    ((2, 3000), 48, 10),
+    ((1, 700), 30, 50),
+    ((2, 25), 40, 7),
+    ((3, 200), 31, 8),
+    ((500,), 64, 1),
+]
+
+
+@on_backends
+@pytest.mark.parametrize(("shape", "n", "hop"), CUTS, ids=str)
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("onesided", [True, False])
+def test_frames_are_cut_where_torch_cuts_them(backend, shape, n, hop, mode, onesided):
+    x, window = gaussian(shape, 1), HANN(n)
+    expected = torch.stft(
+        x.double(), n, hop, window=window.double(), pad_mode=mode, onesided=onesided, return_complex=True
+    )
+    with backend:
+        got = trnfft.stft(x, n, hop, window=window, pad_mode=mode, onesided=onesided)
+    assert got.shape == expected.shape
+    # The bound of fp32 transforms, and one rounding of the windowed samples.
+    assert float((got - expected).norm()) <= (5e-7 + 2**-24) * float(expected.norm())
+
+
+@on_kernels
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+@pytest.mark.parametrize("onesided", [True, False])
+def test_gradients_through_kernels(backend, mode, onesided):
+    x, window = gaussian((2, 300), 1).requires_grad_(), HANN(32).requires_grad_()
+    wide, wide_window = (t.detach().double().requires_grad_() for t in (x, window))
+    options = {"hop_length": 9, "pad_mode": mode, "onesided": onesided}
+    expected = torch.stft(wide, 32, window=wide_window, return_complex=True, **options)
+    weight = gaussian(expected.shape, 2, torch.complex128)
+    expected.backward(weight)
+    with backend:
+        trnfft.stft(x, 32, window=window, **options).backward(weight.to(torch.complex64))
+    assert float((x.grad - wide.grad).norm()) <= 2e-6 * float(wide.grad.norm())
+    assert float((window.grad - wide_window.grad).norm()) <= 2e-6 * float(wide_window.grad.norm())
+
+
+@pytest.mark.parametrize(("shape", "n"), [((16_000,), 256), ((3, 2000), 400)])
+def test_framing_is_part_of_one_program(shape, n):
+    made = trnsci.plan(trnfft.stft, torch.empty(shape, device="meta"), n, window=torch.empty(n, device="meta"))
+    (step,) = made.steps
+    assert step.op == "trnfft::stft"
+    found = prediction(step.op, step.args, "trn2")
+    assert found.programs == 1
+    assert found.seconds <= 80e-6
+
+
+def test_the_op_is_registered_correctly():
+    x, window = gaussian((2, 40), 1), HANN(8)
+    torch.library.opcheck(torch.ops.trnfft.stft.default, (x, window, 8, 3, 4, "reflect", True, "none", "fp32"))
+    torch.library.opcheck(torch.ops.trnfft.stft.default, (x, None, 8, 3, 0, "constant", False, "root", "fp32"))
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

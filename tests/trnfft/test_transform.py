@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 import trnfft
 import trnsci
-from trnfft import device, tables
+import trnsim
+from trnfft import device, folded, programs, tables
+from trnfft.kernels import transform as kernels
 from trnfft.transform import c2c, c2r, r2c
 from trnsci import UnsupportedError
 from trnsci.testing import BACKENDS, gaussian
@@ -45,10 +47,24 @@ CASES = [
     ((3, 5, 7), (0, 1, 2)),
     ((2, 40, 4, 3), (1, 3)),
     ((2, 40, 4, 3), (3, 1)),
+    # Folded twiddles: even and odd factors, full and partly filled tiles of rows, a tail in the groups of k1, columns.
+    ((100, 256), (1,)),
+    ((130, 135), (1,)),
+    ((97, 150), (1,)),
+    ((64, 1000), (1,)),
+    ((128, 1024), (1,)),
+    ((1, 256, 140), (1,)),
+    ((3, 225, 130), (1,)),
+    ((140, 180), (0, 1)),
+    # Chirps in folded rows, and lengths of two folds.
+    ((16, 263), (1,)),
+    ((20, 526), (1,)),
+    ((1, 24576), (1,)),
 ]
 
 
 def relative(got, expected):
+    got, expected = (x.resolve_conj() if isinstance(x, torch.Tensor) else x for x in (got, expected))
     got, expected = np.asarray(got), np.asarray(expected)
     assert got.shape == expected.shape
     return np.linalg.norm(got - expected) / np.linalg.norm(expected)
@@ -161,6 +177,15 @@ def test_strided_and_expanded_operands(backend):
     for x in (base[::2, :, ::3], base.permute(2, 0, 1), base[:1].expand(4, 6, 20), base.conj(), base.real[..., ::2]):
         with backend:
             assert relative(trnfft.fft(x, dim=1), np.fft.fft(double(x.resolve_conj()), axis=1)) <= BOUND["fp32"]
+
+
+@on_kernels
+def test_conjugates_of_many_rows(backend):
+    x = gaussian((70, 76), 1, C64)
+    with backend:
+        assert relative(trnfft.hfft(x, 150), np.fft.hfft(double(x), 150)) <= BOUND["fp32"]
+        assert relative(trnfft.irfft(x.conj(), 150), np.fft.irfft(double(x).conj(), 150)) <= BOUND["fp32"]
+        assert relative(trnfft.fft(x.conj()), np.fft.fft(double(x).conj())) <= BOUND["fp32"]
 
 
 @on_backends
@@ -372,16 +397,88 @@ def test_factors(n, expected):
 
 
 @pytest.mark.parametrize(
-    ("n", "inner", "algorithm"),
-    [(100, 1, "matrix"), (1009, 1, "matrix"), (1009, 5, "chirp"), (2018, 1, "chirp"), (1000, 1, "factors")],
+    ("n", "rows", "inner", "algorithm"),
+    [
+        (100, 1, 1, "matrix"),
+        (1000, 1, 1, "factors"),
+        (509, 1, 1, "matrix"),
+        (751, 1, 1, "chirp"),
+        (1009, 4, 1, "chirp"),
+        (1009, 64, 1, "matrix"),
+        (1009, 1024, 1, "chirp"),
+        (1009, 64, 5, "chirp"),
+        (2003, 64, 1, "chirp"),
+    ],
 )
-def test_algorithms(n, inner, algorithm):
-    assert device.algorithm_for(n, inner)[0] == algorithm
+def test_algorithms(n, rows, inner, algorithm):
+    assert programs.algorithm_for(n, rows, inner)[0] == algorithm
+
+
+@pytest.mark.parametrize(("n", "rows"), [(509, 1), (751, 1), (1009, 4), (1009, 64), (1511, 64)])
+def test_the_choice_between_matrix_and_chirp_is_the_faster_one(n, rows, monkeypatch):
+    def predicted(direct):
+        monkeypatch.setattr(programs, "_direct", lambda n, rows: direct)
+        programs.algorithm_for.cache_clear()
+        programs.program.cache_clear()
+        made = programs.program("c2c", (rows, n), (1,), 0, -1, "none", F32)
+        plane = torch.empty(rows * n, device="meta")
+        timed = trnsim.profile(kernels.transform, target="trn2", numerics=False)
+        return timed(plane, plane, made.tables, program=made.steps)[1].total_s
+
+    chosen = programs._direct(n, rows)
+    times = {direct: predicted(direct) for direct in (True, False)}
+    programs.algorithm_for.cache_clear()
+    programs.program.cache_clear()
+    assert times[chosen] < times[not chosen]
 
 
 def test_chirp_lengths_hold_the_convolution():
     for n in (131, 137, 2018, 65537):
-        name, split = device.algorithm_for(n, 2)
+        name, split = programs.algorithm_for(n, 1, 2)
         assert name == "chirp"
         assert np.prod(split) >= 2 * n - 1
         assert max(split) <= 128
+
+
+# Folded twiddles: how rows are cut in two factors must not show in the result.
+
+
+@pytest.mark.parametrize("half", [folded.HALF_IN, folded.WHOLE, folded.HALF_OUT])
+@pytest.mark.parametrize("n", [6, 9, 130, 255, 1000, 1024, 4096])
+def test_folds_fit_the_partitions(n, half):
+    planes = 1 if half == folded.HALF_OUT else 2
+    made = folded.fold(n, half, planes)
+    assert made.n1 * made.n2 == n
+    first = folded.first(made, half, planes, -1, F32)
+    second = folded.second(made, half, -1, 1.0, F32)
+    assert first.shape[0] <= 128
+    assert second.shape[0] <= 128
+
+
+@pytest.mark.parametrize(
+    ("n", "half"), [(131, folded.WHOLE), (5, folded.WHOLE), (8192, folded.WHOLE), (16384, folded.HALF_OUT)]
+)
+def test_lengths_that_do_not_fold(n, half):
+    assert folded.fold(n, half, 1 if half == folded.HALF_OUT else 2) is None
+
+
+# Predicted times, as the documentation states them
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "dims", "n", "most"),
+    [
+        ("c2c", (1024, 1024), (1,), 0, 120e-6),
+        ("r2c", (1024, 1024), (1,), 1024, 80e-6),
+        ("c2r", (1024, 513), (1,), 1024, 80e-6),
+        ("r2c", (256, 4096), (1,), 4096, 85e-6),
+        ("c2c", (1024, 1024), (0, 1), 0, 220e-6),
+        ("r2c", (1024, 1024), (0, 1), 1024, 150e-6),
+    ],
+)
+def test_predicted_times_of_whole_programs(kind, shape, dims, n, most):
+    made = programs.program(kind, shape, dims, n, 1 if kind == "c2r" else -1, "none", F32)
+    plane = torch.empty(int(np.prod(shape)), device="meta")
+    timed = trnsim.profile(kernels.transform, target="trn2", numerics=False)
+    report = timed(plane, None if kind == "r2c" else plane, made.tables, program=made.steps)[1]
+    assert report.total_s <= most

@@ -34,11 +34,11 @@ def _product(dst_ps, stationary, moving):
 
 
 def _leave(dst_sb, src_ps, odd):
-    """Copy a result out of PSUM; the two planes leave through different engines."""
+    """Copy a result out of PSUM; even and odd ones leave through different engines."""
     if odd:
         nisa.activation(dst=dst_sb, op=nl.copy, data=src_ps)
     else:
-        nisa.tensor_copy(dst=dst_sb, src=src_ps)
+        nisa.tensor_copy(dst=dst_sb, src=src_ps, engine=nisa.engine.vector)
 
 
 def _rotate(dst_re, dst_im, re, im, w_re, w_im):

@@ -5,6 +5,8 @@ from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
 
 # Tiles of a turn that share their transfers.
 TOGETHER = 8
+# From this many rows on they are multiplied as rows.
+MANY = 32
 
 
 def _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
@@ -116,9 +118,38 @@ def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
     outs = [out_re_hbm.reshape((A, K, C))]
     if out_im_hbm is not None:
         outs.append(out_im_hbm.reshape((A, K, C)))
+    if C == 1 and A >= MANY:
+        _multiply_rows(outs, planes, tables[tw], min(N, K))
+        return
     for c in tiles(C, N_TILE):
         for j in tiles(K, P_MAX * max(1, N_TILE // c.size)):
             _elements(outs, planes, tables[tw], j, c, min(N, K))
+
+
+def _multiply_rows(outs, planes, w_hbm, valid):
+    """Rows on the partitions, where there are many: the multiplier is the same for all of them."""
+    A, K = outs[0].shape[0], outs[0].shape[1]
+    for j in tiles(K, TOGETHER * N_TILE):
+        have = max(0, min(valid, j.stop) - j.start)
+        here = slice(j.start, j.start + have)
+        w_sb = []
+        if have > 0:
+            for part in range(2):
+                w_sb.append(load(w_hbm[part, here].expand_dim(0).broadcast(0, min(A, P_MAX))))  # [b, j]
+        for b in tiles(A, P_MAX):
+            y_sb, x_sb = [], []
+            for o in range(len(outs)):
+                y_sb.append(nl.ndarray((b.size, j.size), dtype=outs[o].dtype, buffer=nl.sbuf))  # [b, j]
+                if have < j.size:
+                    nisa.memset(dst=y_sb[o][:, have : j.size], value=0.0)
+            if have > 0:
+                for p in range(len(planes)):
+                    x_sb.append(load(planes[p][b.span, here, 0]))  # [b, j]
+                im_sb = x_sb[1] if len(planes) > 1 else None
+                y_im = y_sb[1][:, 0:have] if len(outs) > 1 else None
+                _rotate(y_sb[0][:, 0:have], y_im, x_sb[0], im_sb, w_sb[0][0 : b.size], w_sb[1][0 : b.size])
+            for o in range(len(outs)):
+                store(outs[o][b.span, j.span, 0], y_sb[o])
 
 
 def _elements(outs, planes, w_hbm, j, c, valid):

@@ -3,14 +3,20 @@
 A program is a tuple of passes; each names its sizes and its tables. Between passes data is in HBM as two planes.
 
 * ``rows``: rows times one matrix, for short or prime lengths.
-* ``fused``: N = N1 N2 on chip, twiddles between two multiplications, for rows.
+* ``folded``: rows of N = N1 N2 on chip, twiddles in the tables of the first product; half a spectrum for real data.
+* ``folded columns``: the same along an inner axis; ``folded turned``: rows that become columns, for long lengths.
+* ``frames``: overlapping, windowed frames of signals as rows of ``folded``.
+* ``fused``: few rows of N = N1 N2 on chip, twiddles between two multiplications.
 * ``turn``: the first of several multiplications of rows; its result comes out transposed.
 * ``columns``: one multiplication with what is beside the axis streaming past.
 * ``multiply``: a chirp or its spectrum, element by element, with zero padding or cutting.
 
-Bound by DMA for batches of rows, by the Tensor Engine for long prime ones.
+Bound by the Tensor Engine for batches, by DMA for long lengths.
 """
 
+from trnfft.kernels._folded import _folded
+from trnfft.kernels._folded_columns import _folded_columns, _folded_turned
+from trnfft.kernels._frames import _frames
 from trnfft.kernels._passes import _columns, _multiply, _turn
 from trnfft.kernels._rows import _fused, _rows
 from trnsci.nki import jit, nl
@@ -30,6 +36,14 @@ def transform(re_hbm, im_hbm, tables, program=()):
             _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
         elif kind == "fused":
             _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "folded":
+            _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "folded columns":
+            _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "folded turned":
+            _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "frames":
+            _frames(out_re_hbm, out_im_hbm, re_hbm, tables, step[3:])
         elif kind == "turn":
             _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
         elif kind == "columns":

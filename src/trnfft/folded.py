@@ -1,0 +1,132 @@
+"""Tables of rows of two factors whose twiddles are folded into the first product."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnfft.tables import Array, roots
+from trnsci.nki import P_MAX
+
+# What a row is: half a spectrum that is read, everything, or half a spectrum that is written.
+HALF_IN, WHOLE, HALF_OUT = -1, 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """n = n1 n2, and how many k1 share a second product."""
+
+    n1: int
+    n2: int
+    group: int
+    cost: float
+
+
+@functools.lru_cache(maxsize=4096)
+def fold(n: int, half: int, planes: int) -> Fold | None:
+    """The factors that cost the Tensor Engine least; ``None`` where none fit its 128 partitions."""
+    best: Fold | None = None
+    for n1 in range(3, min(n // 2, P_MAX) + 1):
+        if n % n1:
+            continue
+        made = _fold(n1, n // n1, half, planes)
+        if made is not None and (best is None or made.cost < best.cost):
+            best = made
+    return best
+
+
+def _fold(n1: int, n2: int, half: int, planes: int) -> Fold | None:
+    reals = n2 if half == HALF_IN else 2 * n2
+    summed = 4 * ((n1 + 1) // 2) if half == HALF_IN else planes * n1
+    group = min(P_MAX // reals, n1)
+    if summed > P_MAX or group == 0:
+        return None
+    slots = n2 // 2 + 1 if half == HALF_IN else n2
+    columns = n1 if half == HALF_OUT else 2 * n1
+    groups = -(-n1 // group) if half != HALF_OUT else -(-((n1 - 1) // 2) // group) + 1
+    # Cycles of fp32 for a tile of 128 rows: two a row for a transposition, four a column for a product.
+    cost = (slots + groups) * 2 * P_MAX + 4 * (slots * max(64, columns) + groups * max(64, reals * group))
+    return Fold(n1, n2, group, cost)
+
+
+def _planes(w: Array) -> Array:
+    """[plane, part, ...] of multiplication by w."""
+    return np.array([[w.real, w.imag], [-w.imag, w.real]])
+
+
+def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)
+
+
+def first(made: Fold, half: int, planes: int, sign: int, dtype: torch.dtype, diagonal: Array | None = None) -> Tensor:
+    """[k, w]: for every residue of n2 the DFT matrix of n1 points with its twiddles, after a ``diagonal`` of n."""
+    n1, n2 = made.n1, made.n2
+    if half == HALF_IN:
+        return _tensor(np.concatenate(_first_of_half(n1, n2, sign), axis=1), dtype)
+    n = np.arange(n1)[:, None] * n2 + np.arange(n2)  # [j, s]
+    pairs = np.arange(1, (n1 + 1) // 2) if half == HALF_OUT else np.arange(n1)
+    turns = roots(n[:, :, None] * pairs, n1 * n2, sign)
+    if diagonal is not None:
+        turns = turns * diagonal[n][:, :, None]
+    w = _planes(turns)[:planes]  # [plane, part, j, s, k1]
+    table = w.transpose(0, 2, 3, 4, 1).reshape(planes * n1, n2, 2 * len(pairs))
+    if half == HALF_OUT:
+        alone = [np.ones((n1, n2, 1))]
+        if n1 % 2 == 0:
+            # Its twiddle is left to the second product, so that what is passed on is real.
+            alone.append(np.tile((-1.0) ** np.arange(n1)[:, None, None], (1, n2, 1)))
+        table = np.concatenate((table, *alone), axis=2)
+    return _tensor(table.reshape(planes * n1, -1), dtype)
+
+
+def _first_of_half(n1: int, n2: int, sign: int) -> list[Array]:
+    """Rows are mirrored, plane and j; columns part and k1, one part where a residue is its own mirror."""
+    found, low = [], (n1 + 1) // 2
+    j, k1 = np.arange(low)[:, None], np.arange(n1)
+    for s in range(n2 // 2 + 1):
+        direct = _planes(roots((j * n2 + s) * k1, n1 * n2, sign))  # [plane, part, j, k1]
+        # The mirrored element is the conjugate of the one with n1 - 1 - j: its imaginary plane changes sign.
+        mirrored = _planes(roots(((n1 - 1 - j) * n2 + s) * k1, n1 * n2, sign)) * np.array([1, -1])[:, None, None, None]
+        mirrored[:, :, n1 // 2 :] = 0
+        both = np.array([direct, mirrored]).transpose(0, 1, 3, 2, 4)  # [mirrored, plane, j, part, k1]
+        found.append(both[:, :, :, : 1 if 2 * s % n2 == 0 else 2].reshape(4 * low, -1))
+    return found
+
+
+def second(made: Fold, half: int, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
+    """[k, w]: the DFT matrix of n2 points, once for every k1 of a group."""
+    n2, eye = made.n2, np.eye(made.group)
+    w = scale * roots(np.outer(np.arange(n2), np.arange(n2)), n2, sign)  # [s, k2]
+    if half == HALF_IN:
+        rows = [w.real[0]]
+        for s in range(1, n2 // 2 + 1):
+            rows += [w.real[s]] if 2 * s == n2 else [2 * w.real[s], -2 * w.imag[s]]
+        table = np.einsum("sk,ij->iskj", np.array(rows), eye)  # [i, s, k2, i]
+        return _tensor(table.reshape(made.group * n2, -1), dtype)
+    low = n2 if half == WHOLE else (n2 + 1) // 2
+    whole = np.einsum("pqsk,ij->ipsqkj", _planes(w), eye)  # [i, plane, s, part, k2, i]
+    tables = [whole[:, :, :, :, :low]]
+    if half == HALF_OUT:
+        # The conjugate of k2 is k2' = n2 - 1 - k2 of n1 - k1: k2 and k1 are reversed.
+        high = whole[:, :, :, :, : low - 1 : -1, ::-1] * np.array([1, -1])[:, None, None]
+        tables.append(high)
+    return _tensor(np.concatenate([t.reshape(2 * made.group * n2, -1) for t in tables], axis=1), dtype)
+
+
+def unpaired(made: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tensor:
+    """[k, w]: the second product for k1 = 0, and n1 / 2 where there is one."""
+    n1, n2 = made.n1, made.n2
+    s = np.arange(n2)[:, None]
+    blocks = [roots(s * np.arange(n2 // 2 + 1), n2, sign)]
+    if n1 % 2 == 0:
+        blocks.append(roots(s * (1 + 2 * np.arange((n2 + 1) // 2)), 2 * n2, sign))
+    table = np.zeros((len(blocks) * n2, sum(block.shape[1] for block in blocks)), np.complex128)
+    at = 0
+    for index, block in enumerate(blocks):
+        table[index * n2 : (index + 1) * n2, at : at + block.shape[1]] = scale * block
+        at += block.shape[1]
+    return _tensor(np.concatenate((table.real, table.imag), axis=1), dtype)

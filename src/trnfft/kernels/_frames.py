@@ -1,0 +1,54 @@
+"""Frames of signals as rows of `_folded`: cut, windowed and transformed without a copy of them in HBM.
+
+Frames overlap in HBM and are read where they lie. Those that reach beyond an end of a signal are read from short
+signals that hold its padded ends.
+"""
+
+from trnfft.kernels._folded import _first_product, _load_wide, _second_product, _slots, _widths
+from trnsci.nki import P_MAX, load, nisa, nl, store, tiles
+
+
+def _frames(out_re_hbm, out_im_hbm, re_hbm, tables, sizes):
+    """out[(a t), k] = sum_j W^(j k) window[j] x[a, t hop - pad + j].
+
+    ``pieces`` are (table or -1 for x itself, length of its signals, first frame, frames, where the first one starts).
+    """
+    A, T, hop, written, N1, N2, half, group, first, second, special, window, pieces = sizes
+    outs = [out_re_hbm.reshape((A * T, written)), out_im_hbm.reshape((A * T, written))]
+    held = [_load_wide(tables[first]), load(tables[second]), load(tables[special]) if special >= 0 else None]
+    window_sb = None
+    if window >= 0:
+        window_sb = load(tables[window].expand_dim(0).broadcast(0, min(A * T, P_MAX)))  # [b, n]
+    blocks = tiles(A * T, P_MAX)
+    ahead_sb = None
+    for index in range(len(blocks) + 1):
+        a_sb = ahead_sb
+        if index < len(blocks):
+            x_sb = _cut(re_hbm, tables, blocks[index], (T, hop, N1 * N2, pieces))
+            if window_sb is not None:
+                rows = blocks[index].size
+                nisa.tensor_tensor(dst=x_sb[:, 0], data1=x_sb[:, 0], data2=window_sb[0:rows], op=nl.multiply)
+            ahead_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), held[0])
+        if index > 0:
+            y_sb = _second_product(a_sb, held, (2, N1, N2, half, group), outs[0].dtype)
+            for o in range(2):
+                store(outs[o][blocks[index - 1].span], y_sb[:, o, 0:written])
+
+
+def _cut(re_hbm, tables, b, sizes):
+    """[b, 1, n]: a block of frames, in one load for each signal and piece that it meets."""
+    T, hop, N, pieces = sizes
+    x_sb = nl.ndarray((b.size, 1, N), dtype=re_hbm.dtype, buffer=nl.sbuf)  # [b, p, n]
+    for a in range(b.start // T, (b.stop - 1) // T + 1):
+        for piece in pieces:
+            table, length, begin, count, at = piece
+            low = max(b.start, a * T + begin)
+            high = min(b.stop, a * T + begin + count)
+            if low < high:
+                source = re_hbm if table < 0 else tables[table].reshape((tables[table].size,))
+                start = a * length + at + (low - a * T - begin) * hop
+                nisa.dma_copy(
+                    dst=x_sb[low - b.start : high - b.start, 0],
+                    src=source.ap([[hop, high - low], [1, N]], offset=start),
+                )
+    return x_sb

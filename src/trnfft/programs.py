@@ -1,0 +1,378 @@
+"""Programs of passes: which serve a call, and their tables."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnfft import folded, tables
+from trnfft.folded import HALF_IN, HALF_OUT, WHOLE, Fold
+from trnfft.tables import Array
+from trnsci.nki import P_MAX
+
+# From this many rows on, loading them as they lie and transposing them on chip is faster.
+TURNED = 32
+# Rows of a tile of 128 from which on folded twiddles pay: its products take as long for few rows as for many.
+FOLDED = {WHOLE: 96, HALF_IN: 64, HALF_OUT: 64}
+
+# Rows from which on folded twiddles pay in a chirp, whose multiplications they take in as well.
+CHIRPED = 16
+
+Step = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How one axis is transformed on Trainium."""
+
+    axis: int
+    length: int
+    algorithm: str
+    factors: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.length} points, {self.algorithm} {' x '.join(map(str, self.factors))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Passes with their tables, and the lengths of the last axis it reads and writes, padding included.
+
+    ``weighted`` programs sum over half a spectrum, so that terms that occur twice have to be doubled before.
+    """
+
+    steps: tuple[Step, ...]
+    tables: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+    read: int
+    written: int
+    weighted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of [a, n, c]: ``inputs`` terms are given and ``outputs`` wanted, which are ``real`` or not."""
+
+    a: int
+    n: int
+    c: int
+    inputs: int
+    outputs: int
+    sign: int
+    scale: float
+    real: bool
+
+    def half(self, real_in: bool) -> int:
+        """Which half of a spectrum is read or written, if any."""
+        if self.real:
+            return HALF_IN
+        return HALF_OUT if real_in and self.outputs < self.n else WHOLE
+
+
+class _Builder:
+    """Collects passes over an array whose shape changes along the way."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, real_in: bool, alone: bool) -> None:
+        self.shape = list(shape)
+        self.alone = alone
+        self.dtype = dtype
+        self.real_in = real_in
+        self.steps: list[Step] = []
+        self.tables: list[Tensor] = []
+        self.stages: list[Stage] = []
+
+    def keep(self, table: Tensor) -> int:
+        self.tables.append(table)
+        return len(self.tables) - 1
+
+    def add(self, kind: str, size: int, real: bool, *sizes: int) -> None:
+        """A pass that writes ``size`` elements, of one plane if they are ``real``."""
+        self.steps.append((kind, size, real, *sizes))
+        self.real_in = False
+
+    def axis(self, at: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool) -> None:
+        """Transform one axis of length n, given ``inputs`` terms, and write at least ``outputs``."""
+        a, c = math.prod(self.shape[:at]), math.prod(self.shape[at + 1 :])
+        axis = Axis(a, n, c, inputs, outputs, sign, scale, real)
+        algorithm, split = algorithm_for(n, a, c)
+        if algorithm == "chirp":
+            self.stages.append(Stage(at, n, algorithm, split))
+            self.shape[at] = self._chirp(axis, split)
+        else:
+            split, self.shape[at] = self._passes(axis, split)
+            self.stages.append(Stage(at, n, algorithm, split))
+
+    def _passes(self, axis: Axis, split: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """The factors used, and the length written."""
+        made = fold_for(axis, self.real_in) if len(split) > 1 else None
+        if made is not None:
+            self._folded(axis, made)
+            return (made.n1, made.n2), axis.outputs
+        four = self._long(axis, split)
+        if four is not None:
+            return four, axis.n
+        split = for_rows(axis.a, axis.n, axis.c, split)
+        read = -(-axis.inputs // (axis.n // split[0]))
+        write = -(-axis.outputs // (axis.n // split[-1]))
+        if axis.c == 1 and len(split) == 1:
+            self._rows(axis)
+        elif axis.c == 1 and len(split) == 2:
+            self._fused(axis, split, read, write)
+        else:
+            self._stockham(axis, split, read, write)
+        return split, write * (axis.n // split[-1])
+
+    def _long(self, x: Axis, split: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Rows of two folded factors: one along columns, then one along rows that leaves its result turned."""
+        # Half a spectrum is cut out of the whole one, which would burden passes over other axes.
+        half = x.half(self.real_in)
+        if x.c > 1 or len(split) < 3 or half == HALF_IN or (half == HALF_OUT and not self.alone):
+            return None
+        two = two_folds(x.n, 1 if self.real_in else 2)
+        if two is None:
+            return None
+        outer, inner = two
+        r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
+        self._folded(Axis(x.a, r, m, r, r, x.sign, 1.0, False), outer)
+        first = self.keep(folded.first(inner, WHOLE, 2, x.sign, self.dtype))
+        second = self.keep(folded.second(inner, WHOLE, x.sign, x.scale, self.dtype))
+        turn = self.keep(tables.twiddles(x.n, r, m, 1, x.sign))
+        self.add("folded turned", x.a * x.n, False, x.a, r, inner.n1, inner.n2, inner.group, first, second, turn)
+        return outer.n1, outer.n2, inner.n1, inner.n2
+
+    def _rows(self, x: Axis) -> None:
+        """One product with the whole matrix."""
+        t = self.keep(
+            tables.matrix(
+                x.n, x.inputs, x.outputs, x.sign, x.scale, real_in=self.real_in, real_out=x.real, dtype=self.dtype
+            )
+        )
+        self.add("rows", x.a * x.outputs, x.real, x.a, x.inputs, x.outputs, t)
+
+    def _folded(self, x: Axis, made: Fold, diagonal: Array | None = None, after: Array | None = None) -> None:
+        """Two factors on chip, twiddles in the first tables, and what is multiplied by before; ``after`` follows."""
+        half, planes = WHOLE if after is not None else x.half(self.real_in), 1 if self.real_in else 2
+        first = self.keep(folded.first(made, half, planes, x.sign, self.dtype, diagonal))
+        second = self.keep(folded.second(made, half, x.sign, x.scale, self.dtype))
+        if x.c > 1:
+            self.add("folded columns", x.a * x.n * x.c, False, x.a, x.c, made.n1, made.n2, made.group, first, second)
+            return
+        extra = -1
+        if half == HALF_OUT:
+            extra = self.keep(folded.unpaired(made, x.sign, x.scale, self.dtype))
+        elif after is not None:
+            extra = self.keep(tables.both_parts(after))
+        sizes = (x.a, x.inputs, x.outputs, made.n1, made.n2, half, made.group, first, second, extra)
+        self.add("folded", x.a * x.outputs, x.real, *sizes)
+
+    def _fused(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
+        """Two factors on chip, twiddles between them."""
+        first, last = split
+        planes = 1 if self.real_in else 2
+        packed = max(1, min(x.a, P_MAX // last))
+        turned = is_turned(x.a, x.n)
+        lanes = 1 if turned else max(1, min(x.a // packed, P_MAX // (planes * read)))
+        t1 = self.keep(
+            tables.matrix(first, read, first, x.sign, 1.0, lanes=lanes, real_in=self.real_in, dtype=self.dtype)
+        )
+        tw = self.keep(tables.twiddles(x.n, last, first, packed, x.sign))
+        t2 = self.keep(
+            tables.matrix(
+                last, last, write, x.sign, x.scale, lanes=packed, layout="split", real_out=x.real, dtype=self.dtype
+            )
+        )
+        sizes = (x.a, first, last, read, write, packed, lanes, int(turned), t1, tw, t2)
+        self.add("fused", x.a * write * first, x.real, *sizes)
+
+    def _stockham(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
+        """One pass per factor; each leaves what it has done in order beside what is left."""
+        rest, done = x.n, x.c
+        for index, r in enumerate(split):
+            m, final = rest // r, index == len(split) - 1
+            j, k = read if index == 0 else r, write if final else r
+            planes = 1 if self.real_in else 2
+            turned = index == 0 and x.c == 1
+            lanes = 1 if turned else max(1, min(P_MAX // (planes * j), P_MAX // k))
+            t = self.keep(
+                tables.matrix(
+                    r,
+                    j,
+                    k,
+                    x.sign,
+                    x.scale if final else 1.0,
+                    lanes=lanes,
+                    layout="stationary",
+                    real_in=self.real_in,
+                    real_out=final and x.real,
+                    dtype=self.dtype,
+                )
+            )
+            if turned:
+                tw = self.keep(tables.twiddles(rest, m, k, 1, x.sign))
+                self.add("turn", x.a * m * k, False, x.a, j, m, k, t, tw)
+            else:
+                tw = -1 if final else self.keep(tables.twiddles(rest, k, m, lanes, x.sign))
+                self.add("columns", x.a * m * k * done, final and x.real, x.a, j, m, done, k, lanes, t, tw)
+            rest, done = m, done * r
+
+    def _chirp(self, x: Axis, split: tuple[int, ...]) -> int:
+        """A convolution with a chirp, of a length with small factors."""
+        length = math.prod(split)
+        inside = Axis(x.a, length, x.c, length, length, -1, 1.0, False)
+        before = tables.chirp(x.n, x.inputs, x.sign)
+        between = tables.chirp_spectrum(x.n, x.inputs, x.outputs, length, x.sign)
+        after = tables.chirp(x.n, x.outputs, x.sign, x.scale)
+        made, back = (folded.fold(length, WHOLE, planes) for planes in (1 if self.real_in else 2, 2))
+        if x.c == 1 and x.a >= CHIRPED and made is not None and back is not None:
+            padded = np.concatenate((before, np.zeros(length - x.inputs)))
+            self._folded(replace(inside, inputs=x.inputs), made, diagonal=padded)
+            inverse = replace(inside, sign=1, outputs=x.outputs, real=x.real)
+            self._folded(inverse, back, diagonal=between, after=after)
+            return x.outputs
+        self._multiply(x.a, x.inputs, length, x.c, before, False)
+        self._passes(inside, split)
+        self._multiply(x.a, length, length, x.c, between, False)
+        self._passes(replace(inside, sign=1), split)
+        self._multiply(x.a, length, x.outputs, x.c, after, x.real)
+        return x.outputs
+
+    def _multiply(self, a: int, inputs: int, outputs: int, c: int, by: Array, real: bool) -> None:
+        t = self.keep(tables.both_parts(by))
+        self.add("multiply", a * outputs * c, real, a, inputs, outputs, c, t)
+
+
+@functools.lru_cache(maxsize=4096)
+def algorithm_for(n: int, rows: int, inner: int) -> tuple[str, tuple[int, ...]]:
+    """How a length is transformed beside ``rows`` and ``inner`` others: its name, and the factors of its matrices."""
+    split = tables.factors(n, P_MAX)
+    if split is not None:
+        return ("matrix" if len(split) == 1 else "factors"), split
+    if inner == 1 and _direct(n, rows):
+        return "matrix", (n,)
+    return "chirp", _padded_factors(2 * n - 1)
+
+
+def _direct(n: int, rows: int) -> bool:
+    """Whether one product with the whole matrix is faster than a convolution with a chirp.
+
+    Both sides are microseconds, fitted to the predictions for trn2: a matrix grows with its area and is gone through
+    once for every tile of rows; a chirp grows with the rows while they are few, and with the length after that.
+    """
+    count = -(-rows // P_MAX)
+    return 20 + 6e-5 * n * n * count <= 45 + min(7 * rows, 0.052 * n * count)
+
+
+def fold_for(x: Axis, real_in: bool) -> Fold | None:
+    """Factors with folded twiddles, where they fit and pay."""
+    half = x.half(real_in)
+    if x.c == 1:
+        # Rows of the last tile, or of all of them on average.
+        pays = x.a / -(-x.a // P_MAX) >= FOLDED[half]
+    else:
+        pays = half == WHOLE
+    return folded.fold(x.n, half, 1 if real_in else 2) if pays else None
+
+
+@functools.lru_cache(maxsize=1024)
+def two_folds(n: int, planes: int) -> tuple[Fold, Fold] | None:
+    """The cheapest two folded factors of a long row; of equals those that differ least."""
+    best: tuple[tuple[float, int], tuple[Fold, Fold]] | None = None
+    for r in (r for r in range(2, n // 2 + 1) if n % r == 0):
+        outer, inner = folded.fold(r, WHOLE, planes), folded.fold(n // r, WHOLE, 2)
+        if outer is not None and inner is not None:
+            cost = outer.cost / r + inner.cost * r / n, r + n // r
+            if best is None or cost < best[0]:
+                best = (cost, (outer, inner))
+    return None if best is None else best[1]
+
+
+@functools.lru_cache(maxsize=32)
+def fold_tables(made: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Tables of real rows that are transformed alone."""
+    factor = scale_of(scale, made.n1 * made.n2)
+    kept = [folded.first(made, half, 1, sign, dtype), folded.second(made, half, sign, factor, dtype)]
+    return (*kept, folded.unpaired(made, sign, factor, dtype)) if half == HALF_OUT else tuple(kept)
+
+
+def is_turned(rows: int, n: int) -> bool:
+    """Whether rows are loaded as they lie and transposed on chip: where there are many, and they fit."""
+    return rows >= TURNED and n <= 8192
+
+
+def for_rows(rows: int, n: int, inner: int, split: tuple[int, ...]) -> tuple[int, ...]:
+    """Two factors for rows: the first as large as can be where rows are transposed on chip, for long runs in HBM."""
+    if inner != 1 or len(split) != 2 or not is_turned(rows, n):
+        return split
+    first = max(d for d in range(1, P_MAX + 1) if n % d == 0 and n // d <= P_MAX)
+    return first, n // first
+
+
+def _padded_factors(least: int) -> tuple[int, ...]:
+    """Factors of the length from ``least`` on that is cheapest: few factors, then few points."""
+    best: tuple[float, tuple[int, ...]] | None = None
+    for length in range(least, least + max(64, least // 8)):
+        split = tables.factors(length, P_MAX) if length % 16 == 0 or length < P_MAX else None
+        if split is not None:
+            # Two factors stay on chip; more cross HBM between passes.
+            cost = length * (1 + sum(split) / (2 * P_MAX)) * (1.0 if len(split) < 3 else 2.5)
+            if best is None or cost < best[0]:
+                best = (cost, split)
+    assert best is not None
+    return best[1]
+
+
+def scale_of(scale: str, n: int) -> float:
+    """The number a scale stands for."""
+    return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
+
+
+def _half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
+    """Terms of half a spectrum that a program reads, padding included, and whether it wants them weighted."""
+    half = n // 2 + 1
+    algorithm, split = algorithm_for(n, rows, inner)
+    if algorithm == "chirp" or len(split) == 1:
+        return half, True
+    if fold_for(Axis(rows, n, inner, half, n, 1, 1.0, True), False) is not None:
+        return half, False
+    beside = n // for_rows(rows, n, inner, split)[0]
+    return -(-half // beside) * beside, True
+
+
+# Programs hold tables of up to some tens of megabytes; plans, which are bounded by bytes, keep theirs alive.
+@functools.lru_cache(maxsize=32)
+def program(
+    kind: str,
+    shape: tuple[int, ...],
+    dims: tuple[int, ...],
+    n: int,
+    sign: int,
+    scale: str,
+    dtype: torch.dtype,
+    real_in: bool = False,
+) -> Program:
+    """The passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
+    order = list(dims)
+    last = order[-1]
+    if kind == "r2c":
+        order.reverse()
+    builder = _Builder(shape, dtype, real_in or kind == "r2c", len(dims) == 1)
+    read, weighted = shape[last], False
+    if kind == "c2r":
+        read, weighted = _half_read(n, math.prod(shape[:last]), math.prod(shape[last + 1 :]))
+        builder.shape[last] = read
+    for at in order:
+        length = shape[at]
+        if at != last or kind == "c2c":
+            builder.axis(at, length, length, length, sign, scale_of(scale, length), False)
+        elif kind == "r2c":
+            builder.axis(at, n, n, n // 2 + 1, sign, scale_of(scale, n), False)
+        else:
+            builder.axis(at, n, read, n, sign, scale_of(scale, n), True)
+    made = tuple(builder.steps), tuple(builder.tables), tuple(builder.stages)
+    return Program(*made, read, builder.shape[last], weighted)
