@@ -2,8 +2,11 @@
 
 | names | what they compute |
 |---|---|
-| `cholesky` `cholesky_solve` `cholesky_inverse` `lu` `lu_factor` `lu_solve` `ldl` `qr` `qr_pivoted` | factorisations |
-| `solve` `solve_triangular` `solve_spd` `lstsq` `inv` `inv_spd` `inv_triangular` `pinv` | systems and inverses |
+| `cholesky` `lu` `lu_factor` `ldl` `qr` `qr_pivoted` `geqrf` | factorisations |
+| `cholesky_solve` `cholesky_inverse` `lu_solve` `lu_inverse` `ldl_solve` `ldl_inverse` | solutions from factors |
+| `householder_product` `ormqr` | Q from its reflections |
+| `solve` `solve_triangular` `solve_spd` `solve_banded` `solve_tridiagonal` `lstsq` | systems |
+| `inv` `inv_spd` `inv_triangular` `pinv` | inverses |
 | `eigh` `eigvalsh` `eigh_generalized` `eig` `eigvals` `schur` `hessenberg` `svd` `svdvals` | spectra |
 | `det` `slogdet` `matrix_rank` `cond` `cond_estimate` `null_space` `orth` | numbers and spaces |
 | `expm` `logm` `sqrtm` `inv_sqrt_spd` `sign` `polar` | functions of matrices |
@@ -24,13 +27,14 @@ from trnsolver.eigh import Eigh, eigh, eigvalsh
 from trnsolver.expm import expm
 from trnsolver.functions import Polar, polar, sign
 from trnsolver.generalized import eigh_generalized
+from trnsolver.householder import Reflectors, geqrf, householder_product, ormqr
 from trnsolver.inv_sqrt_spd import inv_sqrt_spd
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.krylov import bicgstab, gmres, minres
 from trnsolver.lanczos import Pairs, arnoldi, lanczos, lobpcg
-from trnsolver.ldl import LDL, ldl
+from trnsolver.ldl import LDL, ldl, ldl_inverse, ldl_solve
 from trnsolver.lsqr import lsmr, lsqr
-from trnsolver.lu import LU, lu, lu_factor, lu_solve
+from trnsolver.lu import LU, lu, lu_factor, lu_inverse, lu_solve
 from trnsolver.norms import cond, cond_estimate
 from trnsolver.operators import Result
 from trnsolver.preconditioners import (
@@ -54,6 +58,7 @@ from trnsolver.solve import (
     slogdet,
     solve,
 )
+from trnsolver.solve_banded import solve_banded, solve_tridiagonal
 from trnsolver.solve_triangular import solve_triangular
 from trnsolver.spd import inv_spd, solve_spd
 from trnsolver.svd import SVD, svd, svdvals
@@ -73,6 +78,7 @@ __all__ = [
     "Pairs",
     "PivotedQR",
     "Polar",
+    "Reflectors",
     "Result",
     "Schur",
     "Solution",
@@ -98,9 +104,11 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "expm",
+    "geqrf",
     "get_backend",
     "gmres",
     "hessenberg",
+    "householder_product",
     "ic0_preconditioner",
     "ilu0_preconditioner",
     "inv",
@@ -110,6 +118,8 @@ __all__ = [
     "jacobi_preconditioner",
     "lanczos",
     "ldl",
+    "ldl_inverse",
+    "ldl_solve",
     "lobpcg",
     "logm",
     "lsmr",
@@ -117,10 +127,12 @@ __all__ = [
     "lstsq",
     "lu",
     "lu_factor",
+    "lu_inverse",
     "lu_solve",
     "matrix_rank",
     "minres",
     "null_space",
+    "ormqr",
     "orth",
     "pinv",
     "polar",
@@ -131,8 +143,10 @@ __all__ = [
     "sign",
     "slogdet",
     "solve",
+    "solve_banded",
     "solve_spd",
     "solve_triangular",
+    "solve_tridiagonal",
     "sqrtm",
     "ssor_preconditioner",
     "svd",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
+import cmath
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ from trnsci import (
     UnsupportedError,
     check,
 )
+
+R = TypeVar("R")
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -34,6 +36,22 @@ def matrices(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
 
     With ``look``, all entries are finite, too.
     """
+    dtype = _common(op, values)
+    if look:
+        finite(op, **values)
+    return dtype
+
+
+def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
+    """The dtype of matrices. One pass in the usual case; `check` finds the words where something is wrong."""
+    dtype: torch.dtype | None = None
+    for value in values.values():
+        if not isinstance(value, Tensor) or value.ndim < 2 or value.dtype is not (dtype or value.dtype):
+            break
+        dtype = value.dtype
+    else:
+        if dtype in DTYPES:
+            return dtype
     dtype = check.floating(op, **values)
     if dtype not in DTYPES:
         raise DtypeError(
@@ -44,14 +62,12 @@ def matrices(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
             hint="Convert with .float(): half precision holds too few digits to factorise",
         )
     check.ndim(op, 2, **values)
-    if look:
-        finite(op, **values)
     return dtype
 
 
 def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
     """Every value is a square matrix, or a batch of them."""
-    dtype = matrices(op, look=look, **values)
+    dtype = _common(op, values)
     for name, value in values.items():
         rows, columns = value.shape[-2:]
         if rows != columns:
@@ -61,6 +77,8 @@ def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
                 got=tuple(value.shape),
                 expected=f"a square matrix, but it has {rows} rows and {columns} columns",
             )
+    if look:
+        finite(op, **values)
     return dtype
 
 
@@ -71,13 +89,18 @@ def readable(x: Tensor) -> bool:
     return not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
+def all_finite(x: Tensor) -> bool:
+    """Whether no entry is infinite or NaN, as far as one may look. One sum decides in the usual case."""
+    if not readable(x):
+        return True
+    total = x.detach().sum().item()
+    return cmath.isfinite(total) or bool(torch.isfinite(x.detach()).all())
+
+
 def finite(op: str, **values: Tensor) -> None:
-    """No value is infinite or NaN. One sum decides in the usual case."""
+    """No value is infinite or NaN."""
     for name, value in values.items():
-        if value.numel() == 0 or not readable(value):
-            continue
-        total = value.detach().sum().item()
-        if math.isfinite(total.real) and math.isfinite(total.imag):
+        if all_finite(value):
             continue
         bad = (~torch.isfinite(value)).nonzero()
         if len(bad):
@@ -91,20 +114,13 @@ def finite(op: str, **values: Tensor) -> None:
             )
 
 
-def settled(op: str, result: Tensor, diagonal: Tensor | None = None, **values: Tensor | Callable[[], Tensor]) -> None:
+def settled(op: str, result: Tensor, **values: Tensor | Callable[[], Tensor]) -> None:
     """The result is finite. Where it is not, the operand to blame is named, or the overflow.
 
-    Operands of which only a part is read come as functions that return it. A zero on ``diagonal`` explains all.
+    Operands of which only a part is read come as functions that return it.
     """
-    if result.numel() == 0 or not readable(result):
+    if all_finite(result):
         return
-    total = result.detach().sum().item()
-    if math.isfinite(total.real) and math.isfinite(total.imag):
-        return
-    if bool(torch.isfinite(result.detach()).all()):
-        return
-    if diagonal is not None:
-        nonsingular(op, diagonal)
     finite(op, **{name: value if isinstance(value, Tensor) else value() for name, value in values.items()})
     raise NumericalError(
         op=op,
@@ -116,10 +132,7 @@ def settled(op: str, result: Tensor, diagonal: Tensor | None = None, **values: T
 def triangle(op: str, lower: bool, **values: Tensor) -> None:
     """The triangle that is read has no entry infinite or NaN."""
     for name, value in values.items():
-        if value.numel() == 0 or not readable(value):
-            continue
-        total = value.detach().sum().item()
-        if not (math.isfinite(total.real) and math.isfinite(total.imag)):
+        if not all_finite(value):
             finite(op, **{name: value.detach().tril() if lower else value.detach().triu()})
 
 
@@ -132,46 +145,100 @@ def no_gradient(op: str, a: Tensor) -> None:
 
 def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     """Check ``b`` against ``a`` [..., M, N]; say whether ``b`` is a vector, or a batch of vectors: torch's rule."""
-    check.floating(op, a=a, b=b)
+    if not isinstance(b, Tensor) or b.dtype is not a.dtype or b.ndim == 0:
+        check.floating(op, a=a, b=b)
+        check.ndim(op, 1, b=b)
     check.same_device(op, a=a, b=b)
     if look:
         finite(op, b=b)
-    check.ndim(op, 1, b=b)
-    vector = bool(b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1]))
-    rows = b.shape[-1] if vector else b.shape[-2]
-    if rows != a.shape[-2]:
-        check.equal(op, "M", a=a.shape[-2], b=rows, hint="Right-hand sides are columns")
-    if not vector:
-        check.broadcast(op, a=a.shape[:-2], b=b.shape[:-2])
+    left, right = a.shape, b.shape
+    vector = len(right) == 1 or (len(right) == len(left) - 1 and right == left[:-1])
+    rows = right[-1] if vector else right[-2]
+    if rows != left[-2]:
+        check.equal(op, "M", a=left[-2], b=rows, hint="Right-hand sides are columns")
+    if not vector and left[:-2] != right[:-2]:
+        check.broadcast(op, a=left[:-2], b=right[:-2])
     return vector
+
+
+def mirrored(op: str, a: Tensor, b: Any) -> Tensor:
+    """``b.mH`` of the rows ``b`` [..., K, N] of ``x @ a = b``: the columns of a system with ``a.mH``."""
+    check.floating(op, a=a, b=b)
+    check.ndim(op, 2, b=b)
+    if b.shape[-1] != a.shape[-1]:
+        check.equal(op, "N", a=a.shape[-1], b=b.shape[-1], hint="With left=False right-hand sides are rows")
+    turned: Tensor = b.mH
+    return turned
 
 
 def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:
     """The index LAPACK reports, from 0, and its place in the batch; ``None`` when all went well."""
-    if not readable(info) or not bool(info.any()):
+    if not readable(info):
         return None
     if info.ndim == 0:
-        return int(info) - 1, ()
+        index = int(info)
+        return (index - 1, ()) if index else None
+    if not bool(info.any()):
+        return None
     batch = tuple(info.nonzero()[0].tolist())
     return int(info[batch]) - 1, batch
 
 
-def positive_definite(op: str, info: Tensor, a: Tensor) -> None:
-    """Raise `NotPositiveDefinite` where a Cholesky factorisation stopped, which it does at entries not finite, too."""
+def positive_definite(op: str, factor: Tensor, info: Tensor, read: Callable[[], Tensor]) -> None:
+    """Raise `NotPositiveDefinite` where a Cholesky factorisation stopped.
+
+    An entry that is not finite stops it, or else leaves such an entry on the diagonal. ``read`` returns the triangle
+    that was read.
+    """
     failed = first_failure(info)
+    if failed is not None or not all_finite(factor.diagonal(dim1=-2, dim2=-1)):
+        finite(op, a=read())
     if failed is not None:
-        finite(op, a=a)
         raise NotPositiveDefinite(
             op=op, index=failed[0], batch=failed[1], hint="Use lu_factor or ldl for indefinite matrices"
         )
 
 
-def nonsingular(op: str, diagonal: Tensor) -> None:
-    """Raise `Singular` where the diagonal of a triangular factor has a zero."""
-    if not readable(diagonal) or bool((diagonal != 0).all()):
+def _divides(x: Tensor) -> bool:
+    """Whether no entry is zero, infinite or NaN."""
+    # d / d is 1 but for zeros and what is not finite
+    return cmath.isfinite((x / x).sum().item()) or bool(((x != 0) & torch.isfinite(x)).all())
+
+
+def nonsingular(op: str, diagonal: Tensor, **values: Tensor | Callable[[], Tensor]) -> None:
+    """Raise `Singular` where the diagonal of a triangular factor has a zero.
+
+    An infinite divisor would leave no trace in a solution: then the operand that has it is named.
+    """
+    if not readable(diagonal):
         return
-    *batch, index = (diagonal == 0).nonzero()[0].tolist()
+    here = diagonal.detach()
+    if _divides(here):
+        return
+    finite(op, **{name: value if isinstance(value, Tensor) else value() for name, value in values.items()})
+    zeros = (here == 0).nonzero()
+    if not len(zeros):
+        raise NumericalError(op=op, message=f"a pivot overflows {diagonal.dtype}", hint="Rescale the matrix")
+    *batch, index = zeros[0].tolist()
     raise Singular(op=op, index=index, batch=tuple(batch), hint="Use lstsq or pinv for singular matrices")
+
+
+def written(op: str, out: Any, made: R, **inputs: Tensor) -> R:
+    """The results, in the memory given for them if any: everything is checked before anything is written."""
+    if out is None:
+        return made
+    results = made if isinstance(made, tuple) else (made,)
+    targets = tuple(out) if isinstance(made, tuple) else (out,)
+    if len(targets) != len(results):
+        expected = f"{len(results)}, one for each result"
+        raise ArgumentError(op=op, argument="number of tensors in out", got=len(targets), expected=expected)
+    for target, result in zip(targets, results, strict=True):
+        check.out(op, target, shape=tuple(result.shape), dtype=result.dtype, **inputs)
+    for target, result in zip(targets, results, strict=True):
+        target.copy_(result)
+    if not isinstance(made, tuple):
+        return out
+    return type(made)(*targets) if hasattr(made, "_fields") else targets  # type: ignore[return-value]
 
 
 def roundoff(dtype: torch.dtype) -> float:

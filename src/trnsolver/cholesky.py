@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,8 @@ from trnblas import gemm
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver.arguments import nonsingular, positive_definite, readable, right_hand_side, settled, square
+from trnsolver import lapack, small
+from trnsolver.arguments import nonsingular, positive_definite, readable, right_hand_side, settled, square, written
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
 from trnsolver.solve_triangular import triangular
@@ -21,12 +23,13 @@ from trnsolver.tiles import doubling_masks
 
 
 @array_function
-def cholesky(a: Tensor, *, upper: bool = False) -> Tensor:
+def cholesky(a: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """Factor ``a = l @ l.mH``, or ``a = u.mH @ u``.
 
     Args:
         a: [..., N, N], Hermitian positive definite. Only its lower triangle is read (the upper one with ``upper``).
         upper: return ``u`` instead of ``l``.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Raises:
         NotPositiveDefinite: a leading minor is not positive; ``index`` names it.
@@ -44,18 +47,19 @@ def cholesky(a: Tensor, *, upper: bool = False) -> Tensor:
     """
     square("cholesky", look=False, a=a)
     factor, info = _cholesky(a.mH if upper else a)
-    positive_definite("cholesky", info, a)
-    return factor.mH if upper else factor
+    positive_definite("cholesky", factor, info, lambda: a.triu() if upper else a.tril())
+    return written("cholesky", out, factor.mH if upper else factor, a=a)
 
 
 @array_function
-def cholesky_solve(b: Tensor, factor: Tensor, *, upper: bool = False) -> Tensor:
+def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Solve ``a @ x = b`` with the factor `cholesky` returned; the argument order is torch's.
 
     Args:
         b: [..., N, K] or [N].
         factor: [..., N, N], lower triangular, or upper triangular with ``upper``.
         upper: which.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Error bound:
         backward: ``norm(b - a @ x) <= 20 N u (norm(a) norm(x) + norm(b))``.
@@ -69,10 +73,11 @@ def cholesky_solve(b: Tensor, factor: Tensor, *, upper: bool = False) -> Tensor:
     """
     square("cholesky_solve", look=False, factor=factor)
     vector = right_hand_side("cholesky_solve", factor, b, look=False)
+    read = functools.partial(torch.triu if upper else torch.tril, factor)
+    nonsingular("cholesky_solve", factor.diagonal(dim1=-2, dim2=-1), factor=read)
     x = cholesky_solve_op(b.unsqueeze(-1) if vector else b, factor.mH if upper else factor)
-    diagonal = factor.diagonal(dim1=-2, dim2=-1)
-    settled("cholesky_solve", x, diagonal, b=b, factor=lambda: factor.triu() if upper else factor.tril())
-    return x.squeeze(-1) if vector else x
+    settled("cholesky_solve", x, b=b, factor=read)
+    return written("cholesky_solve", out, x.squeeze(-1) if vector else x, b=b, factor=factor)
 
 
 @array_function
@@ -94,9 +99,10 @@ def cholesky_inverse(factor: Tensor, *, upper: bool = False) -> Tensor:
         tensor([0.2500, 1.0000])
     """
     square("cholesky_inverse", look=False, factor=factor)
-    nonsingular("cholesky_inverse", factor.diagonal(dim1=-2, dim2=-1))
-    x = _inverse(factor.mH if upper else factor)
-    settled("cholesky_inverse", x, factor=lambda: factor.triu() if upper else factor.tril())
+    read = functools.partial(torch.triu if upper else torch.tril, factor)
+    nonsingular("cholesky_inverse", factor.diagonal(dim1=-2, dim2=-1), factor=read)
+    x = cholesky_inverse_op(factor.mH if upper else factor)
+    settled("cholesky_inverse", x, factor=read)
     return x
 
 
@@ -114,6 +120,10 @@ _cholesky = Op("trnsolver::cholesky", fake=_fake, cost=_cost)
 
 @_cholesky.impl("pytorch")
 def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
+    if small.serves(a):
+        return small.cholesky(a)
+    if lapack.serves(a):
+        return lapack.potrf(a)
     factor, info = torch.linalg.cholesky_ex(a)
     return factor, info
 
@@ -182,6 +192,10 @@ cholesky_solve_op = Op("trnsolver::cholesky_solve", fake=_fake_solve, cost=_cost
 
 @cholesky_solve_op.impl("pytorch")
 def _pytorch_solve(b: Tensor, factor: Tensor) -> Tensor:
+    if small.solves(factor, b):
+        return small.cholesky_solve(factor, b)
+    if lapack.serves(factor, b):
+        return lapack.potrs(factor, b)
     return torch.cholesky_solve(b, factor)
 
 
@@ -206,22 +220,22 @@ def _fake_inverse(factor: Tensor) -> Tensor:
     return torch.empty_like(factor)
 
 
-_inverse = Op("trnsolver::cholesky_inverse", fake=_fake_inverse, cost=_cost)
+cholesky_inverse_op = Op("trnsolver::cholesky_inverse", fake=_fake_inverse, cost=_cost)
 
 
-@_inverse.impl("pytorch")
+@cholesky_inverse_op.impl("pytorch")
 def _pytorch_inverse(factor: Tensor) -> Tensor:
     return torch.cholesky_inverse(factor)
 
 
-@_inverse.impl("nki")
+@cholesky_inverse_op.impl("nki")
 def _nki_inverse(factor: Tensor) -> Tensor:
     x = inv_triangular(factor, lower=True)
     product = gemm(1.0, x, x, trans_a="c")
     return 0.5 * (product + product.mH)
 
 
-@_inverse.vjp(saves=("factor", "result"))
+@cholesky_inverse_op.vjp(saves=("factor", "result"))
 def _gradient_inverse(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     inner = gemm(1.0, saved.result, gemm(1.0, grad + grad.mH, saved.result))
     return {"factor": gemm(-1.0, inner, saved.factor.tril()).tril()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from trnsolver.norms import condition_from_factors
 from trnsolver.qr import qr
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.residual import residual
+
+if TYPE_CHECKING:
+    from trnsolver.eigh import Method
 
 _STEPS = 40
 
@@ -266,7 +270,7 @@ class _System:
         return torch.cat(basis[: len(y)], -1) @ y
 
 
-def eigh_to(a: Tensor, target_error: float) -> Spectrum:
+def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum:
     """Eigenpairs of Hermitian matrices from single precision, refined in float64."""
     from trnsolver.eigh import eigh
 
@@ -275,11 +279,11 @@ def eigh_to(a: Tensor, target_error: float) -> Spectrum:
     matrix = a.detach().to(widened(a.dtype))
     matrix = matrix.tril() + matrix.tril(-1).mH
     if matrix.numel() == 0:
-        empty = eigh(matrix)
+        empty = eigh(matrix, method=method)
         return Spectrum(values=empty.values, vectors=empty.vectors, bound=0.0, trajectory=())
     size = matrix.abs().amax((-2, -1), keepdim=True)
     size = torch.where(size > 0, size, 1.0)
-    start = eigh((matrix / size).to(single)).vectors.to(matrix.dtype)
+    start = eigh((matrix / size).to(single), method=method).vectors.to(matrix.dtype)
     trajectory: list[float] = []
     values, vectors = improve_eigenvectors(matrix, start, trajectory)
     norm = torch.linalg.matrix_norm(matrix)

@@ -12,7 +12,8 @@ from torch import Tensor
 from trnsci import NotConverged, array_function, check
 from trnsci.arrays import to_numpy
 from trnsolver import host
-from trnsolver.arguments import no_gradient, square
+from trnsolver.arguments import no_gradient, square, written
+from trnsolver.on_host import HostOp, cubes
 
 
 class Eig(NamedTuple):
@@ -37,11 +38,12 @@ class Hessenberg(NamedTuple):
 
 
 @array_function
-def eig(a: Tensor) -> Eig:
+def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
     """Eigenvalues and right eigenvectors, of unit length, of a general matrix; always complex.
 
     Args:
         a: [..., N, N]. Gradients flow where eigenvalues are distinct.
+        out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Returns:
         `Eig`: values [..., N] in no particular order, vectors [..., N, N].
@@ -58,12 +60,11 @@ def eig(a: Tensor) -> Eig:
         tensor([-1.,  1.])
     """
     square("eig", a=a)
-    values, vectors = torch.linalg.eig(a.cpu())
-    return Eig(values.to(a.device), vectors.to(a.device))
+    return written("eig", out, Eig(*_eig(a)), a=a)
 
 
 @array_function
-def eigvals(a: Tensor) -> Tensor:
+def eigvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Eigenvalues [..., N] of a general matrix [..., N, N], complex, on the host like `eig`.
 
     Example:
@@ -71,7 +72,7 @@ def eigvals(a: Tensor) -> Tensor:
         tensor([2., 3.])
     """
     square("eigvals", a=a)
-    return torch.linalg.eigvals(a.cpu()).to(a.device)
+    return written("eigvals", out, _eigvals(a), a=a)
 
 
 @array_function
@@ -94,11 +95,11 @@ def hessenberg(a: Tensor) -> Hessenberg:
     """
     square("hessenberg", a=a)
     no_gradient("hessenberg", a)
-    return Hessenberg(*_each("hessenberg", a, host.hessenberg))
+    return Hessenberg(*_hessenberg(a))
 
 
 @array_function
-def schur(a: Tensor, *, output: Literal["real", "complex"] = "real") -> Schur:
+def schur(a: Tensor, output: Literal["real", "complex"] = "real") -> Schur:
     """Schur form ``a = z @ t @ z.mH``.
 
     Args:
@@ -123,10 +124,62 @@ def schur(a: Tensor, *, output: Literal["real", "complex"] = "real") -> Schur:
     square("schur", a=a)
     check.option("schur", "output", output, ("real", "complex"))
     no_gradient("schur", a)
-    if a.is_complex() or output == "complex":
-        wide = torch.promote_types(a.dtype, torch.complex64)
-        return Schur(*_each("schur", a, host.complex_schur, wide))
-    return Schur(*_each("schur", a, host.real_schur))
+    return Schur(*_schur(a, a.is_complex() or output == "complex"))
+
+
+_CHAIN = "the QR algorithm is a chain of small dependent steps"
+
+
+def _fake_eig(a: Tensor) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(a.dtype, torch.complex64)
+    return a.new_empty(a.shape[:-1], dtype=wide), a.new_empty(a.shape, dtype=wide)
+
+
+def _fake_eigvals(a: Tensor) -> Tensor:
+    return _fake_eig(a)[0]
+
+
+def _fake_pair(a: Tensor) -> tuple[Tensor, Tensor]:
+    return a.new_empty(a.shape), a.new_empty(a.shape)
+
+
+def _fake_schur(a: Tensor, triangular: bool) -> tuple[Tensor, Tensor]:
+    kind = torch.promote_types(a.dtype, torch.complex64) if triangular else a.dtype
+    return a.new_empty(a.shape, dtype=kind), a.new_empty(a.shape, dtype=kind)
+
+
+_eig = HostOp("trnsolver::eig", fake=_fake_eig, cost=lambda a: cubes(a, 25), why=_CHAIN, traceable=True)
+_eigvals = HostOp("trnsolver::eigvals", fake=_fake_eigvals, cost=lambda a: cubes(a, 10), why=_CHAIN, traceable=True)
+_hessenberg = HostOp(
+    "trnsolver::hessenberg",
+    fake=_fake_pair,
+    cost=lambda a: cubes(a, 14 / 3),
+    why="half of its work is products of a matrix with a vector",
+)
+_schur = HostOp("trnsolver::schur", fake=_fake_schur, cost=lambda a, triangular: cubes(a, 25), why=_CHAIN)
+
+
+@_eig.impl("pytorch")
+def _pairs(a: Tensor) -> tuple[Tensor, Tensor]:
+    values, vectors = torch.linalg.eig(a.cpu())
+    return values.to(a.device), vectors.to(a.device)
+
+
+@_eigvals.impl("pytorch")
+def _values(a: Tensor) -> Tensor:
+    return torch.linalg.eigvals(a.cpu()).to(a.device)
+
+
+@_hessenberg.impl("pytorch")
+def _reduced(a: Tensor) -> tuple[Tensor, Tensor]:
+    return _each("hessenberg", a, host.hessenberg)
+
+
+@_schur.impl("pytorch")
+def _split(a: Tensor, triangular: bool) -> tuple[Tensor, Tensor]:
+    if triangular:
+        return _each("schur", a, host.complex_schur, torch.promote_types(a.dtype, torch.complex64))
+    return _each("schur", a, host.real_schur)
 
 
 def _each(op: str, a: Tensor, fn: Callable[[Any], Any], dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:

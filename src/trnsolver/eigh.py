@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -11,14 +12,15 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, Op, array_function, check
 from trnsci.gradient import Saved
-from trnsci.nki import launch
-from trnsolver.arguments import readable, roundoff, square, triangle
-from trnsolver.jacobi import masks, sweeps
+from trnsolver import divide, jacobi
+from trnsolver.arguments import readable, roundoff, square, triangle, written
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
 
 if TYPE_CHECKING:
     from trnsolver.contract import Spectrum
+
+Method = Literal["auto", "divide", "jacobi"]
 
 
 class Eigh(NamedTuple):
@@ -29,73 +31,115 @@ class Eigh(NamedTuple):
 
 
 @overload
-def eigh(a: Tensor, *, uplo: str = ..., subset: tuple[int, int] | None = ..., target_error: None = ...) -> Eigh: ...
+def eigh(
+    a: Tensor,
+    UPLO: str = ...,
+    *,
+    uplo: str | None = ...,
+    subset: tuple[int, int] | None = ...,
+    target_error: None = ...,
+    method: Method = ...,
+    out: tuple[Tensor, Tensor] | None = ...,
+) -> Eigh: ...
 @overload
-def eigh(a: Tensor, *, uplo: str = ..., subset: tuple[int, int] | None = ..., target_error: float) -> Spectrum: ...
+def eigh(
+    a: Tensor,
+    UPLO: str = ...,
+    *,
+    uplo: str | None = ...,
+    subset: tuple[int, int] | None = ...,
+    target_error: float,
+    method: Method = ...,
+) -> Spectrum: ...
 @array_function
 def eigh(
-    a: Tensor, *, uplo: str = "L", subset: tuple[int, int] | None = None, target_error: float | None = None
+    a: Tensor,
+    UPLO: str = "L",
+    *,
+    uplo: str | None = None,
+    subset: tuple[int, int] | None = None,
+    target_error: float | None = None,
+    method: Method = "auto",
+    out: tuple[Tensor, Tensor] | None = None,
 ) -> Eigh | Spectrum:
     """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
     Args:
-        a: [..., N, N]. Only the triangle ``uplo`` names is read.
-        uplo: ``"L"`` or ``"U"``.
+        a: [..., N, N]. Only the triangle ``UPLO`` names is read.
+        UPLO: ``"L"`` or ``"U"``, torch's name.
+        uplo: the same.
         subset: first and last index (included) of the eigenvalues to return; all by default.
         target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
             products alone, and the result a `Spectrum` with the error reached; `NotConverged` where it was not.
+        method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, the one predicted to
+            be faster, which is ``divide`` from 16 rows on, and where it does not converge ``jacobi``, with a warning.
+            PyTorch has but one method, and refuses the names of kernels.
+        out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Raises:
-        NotConverged: the kernel's sweeps, or the refinement, did not suffice; ``residual`` says what is left.
+        NotConverged: the kernel's programs, or the refinement, did not suffice; ``residual`` says what is left.
+        UnsupportedError: ``method`` names a kernel, and the call would run on PyTorch.
 
     Error bound:
         ``norm(a - v @ diag(w) @ v.mH) <= 20 N u norm(a)`` and ``norm(v.mH @ v - 1) <= 20 N u``.
 
     Cost:
-        about ``9 N**3`` FLOPs on PyTorch. The kernel is a Jacobi method: about ``6 N**3`` per sweep.
+        about ``9 N**3`` FLOPs on PyTorch. Kernels: ``2 N**3`` for each of some 85 products a level in ``log2(N) + 2``
+        levels of divide and conquer, most of them symmetric, which saves a third; about ``6 N**3`` per Jacobi sweep.
 
     Example:
         >>> eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).values.round(decimals=4)
         tensor([1., 3.])
     """
+    uplo = UPLO if uplo is None else uplo
     square("eigh", look=False, a=a)
     check.option("eigh", "uplo", uplo, ("L", "U", "l", "u"))
+    check.option("eigh", "method", method, ("auto", "divide", "jacobi"))
     triangle("eigh", uplo in ("L", "l"), a=a)
     lower = a.mH if uplo in ("U", "u") else a
     if target_error is not None:
         from trnsolver.contract import eigh_to
 
-        if subset is not None:
-            raise ArgumentError(op="eigh", argument="subset", got=subset, expected="None with target_error")
-        return eigh_to(lower, target_error)
-    values, vectors, residual = _eigh(lower)
-    _converged(a, residual)
-    if subset is None:
-        return Eigh(values, vectors)
-    first, last = _subset(subset, a.shape[-1])
-    return Eigh(values[..., first:last], vectors[..., first:last])
+        for name, given in (("subset", subset), ("out", out)):
+            if given is not None:
+                raise ArgumentError(op="eigh", argument=name, got=given, expected="None with target_error")
+        return eigh_to(lower, target_error, method)
+    values, vectors, residual = _eigh(lower, method)
+    _converged(a, residual, method)
+    if subset is not None:
+        first, last = _subset(subset, a.shape[-1])
+        values, vectors = values[..., first:last], vectors[..., first:last]
+    return written("eigh", out, Eigh(values, vectors), a=a)
 
 
 @array_function
-def eigvalsh(a: Tensor, *, uplo: str = "L", subset: tuple[int, int] | None = None) -> Tensor:
+def eigvalsh(
+    a: Tensor,
+    UPLO: str = "L",
+    *,
+    uplo: str | None = None,
+    subset: tuple[int, int] | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`.
 
     Example:
         >>> eigvalsh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).round(decimals=4)
         tensor([1., 3.])
     """
+    uplo = UPLO if uplo is None else uplo
     square("eigvalsh", look=False, a=a)
     check.option("eigvalsh", "uplo", uplo, ("L", "U", "l", "u"))
     triangle("eigvalsh", uplo in ("L", "l"), a=a)
     lower = a.mH if uplo in ("U", "u") else a
     if torch.is_grad_enabled() and a.requires_grad:
-        values = _eigh(lower)[0]
+        values = _eigh(lower, "auto")[0]
     else:
         values = _eigvalsh(lower)
-    if subset is None:
-        return values
-    first, last = _subset(subset, a.shape[-1])
-    return values[..., first:last]
+    if subset is not None:
+        first, last = _subset(subset, a.shape[-1])
+        values = values[..., first:last]
+    return written("eigvalsh", out, values, a=a)
 
 
 def _subset(subset: tuple[int, int], n: int) -> tuple[int, int]:
@@ -105,38 +149,48 @@ def _subset(subset: tuple[int, int], n: int) -> tuple[int, int]:
     return first, last + 1
 
 
-def _converged(a: Tensor, residual: Tensor) -> None:
-    """The kernel's sweeps are fixed; what is left off the diagonal says whether they sufficed."""
+def _converged(a: Tensor, residual: Tensor, method: str = "auto") -> None:
+    """The kernels' levels and sweeps are fixed; what is left off the diagonal says whether they sufficed."""
     if residual.numel() == 0 or not readable(residual):
         return
     worst = float(residual.detach().max())
-    if worst > 20 * a.shape[-1] * roundoff(a.dtype):
-        raise NotConverged(op="eigh", iterations=_LAUNCHES * sweeps(a.shape[-1]), residual=worst)
+    if not worst <= 20 * a.shape[-1] * roundoff(a.dtype):
+        n = a.shape[-1] * (2 if a.is_complex() else 1)
+        steps = divide.PROGRAMS * divide.levels(n) if method == "divide" else jacobi.PROGRAMS * jacobi.sweeps(n)
+        raise NotConverged(op="eigh", iterations=steps, residual=worst)
 
 
-def _fake(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _fake(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(a)
     return values, vectors, values.new_empty(a.shape[:-2])
 
 
-def _cost(a: Tensor) -> int:
+def _cost(a: Tensor, method: str) -> int:
     return 9 * a.numel() * a.shape[-1] * (4 if a.is_complex() else 1)
 
 
 _eigh = Op("trnsolver::eigh", fake=_fake, cost=_cost)
 
 
-@_eigh.impl("pytorch")
-def _pytorch(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _no_kernel(a: Tensor, method: str) -> str | None:
+    return None if method == "auto" else f"method={method!r} names a kernel; PyTorch has one method, LAPACK's"
+
+
+@_eigh.impl("pytorch", limits=_no_kernel)
+def _pytorch(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(a)
     return values, vectors, values.new_zeros(a.shape[:-2])
+
+
+def _cost_values(a: Tensor) -> int:
+    return _cost(a, "auto")
 
 
 def _fake_values(a: Tensor) -> Tensor:
     return torch.linalg.eigvalsh(a)
 
 
-_eigvalsh = Op("trnsolver::eigvalsh", fake=_fake_values, cost=_cost)
+_eigvalsh = Op("trnsolver::eigvalsh", fake=_fake_values, cost=_cost_values)
 
 
 @_eigvalsh.impl("pytorch")
@@ -146,12 +200,12 @@ def _pytorch_values(a: Tensor) -> Tensor:
 
 @_eigvalsh.impl("nki")
 def _nki_values(a: Tensor) -> Tensor:
-    values, _, residual = _eigh(a)
+    values, _, residual = _eigh(a, "auto")
     _converged(a, residual)
     return values
 
 
-def _limits(a: Tensor) -> str | None:
+def _limits(a: Tensor, method: str) -> str | None:
     n = a.shape[-1] * (2 if a.is_complex() else 1)
     if n > kernels.N_MAX:
         return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {n}"
@@ -159,59 +213,66 @@ def _limits(a: Tensor) -> str | None:
 
 
 @_eigh.impl("nki", limits=_limits)
-def _nki(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _nki(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
     if a.numel() == 0:
-        return _pytorch(a)
+        return _pytorch(a, method)
     if a.is_complex():
-        return _complex(a)
+        return _complex(a, method)
     if a.dtype == torch.float64:
-        _, start, _ = _eigh(a.float())
-        values, vectors = improve_eigenvectors(a.tril() + a.tril(-1).mT, start.double())
-        return values, vectors, values.new_zeros(a.shape[:-2])
+        return _refined(a, method)
     n = a.shape[-1]
     whole = a.tril() + a.tril(-1).mT
     scale = whole.abs().amax((-2, -1), keepdim=True)
     scale = torch.where(scale > 0, scale, 1.0)
     flat = (whole / scale).reshape(-1, n, n).contiguous()
-    values, rows, residual = _launched(flat)
+    if method == "jacobi" or (method == "auto" and n < divide.N_MIN):
+        values, rows, residual = jacobi.jacobi(flat)
+    else:
+        values, rows, residual = divide.divide(flat)
+        if method == "auto":
+            _rescue(flat, values, rows, residual)
     order = values.argsort(-1)
     values = values.gather(-1, order).reshape(a.shape[:-1]) * scale.squeeze(-1)
     rows = rows.gather(-2, order.unsqueeze(-1).expand(rows.shape))
     return values, rows.mT.reshape(a.shape).contiguous(), residual.reshape(a.shape[:-2])
 
 
-def _launched(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Values, vectors as rows, and what is off the diagonal relative to the largest value, of matrices [B, N, N].
-
-    Sweeps are fixed. Where they do not suffice, which happens with few distinct eigenvalues among many, the program
-    runs again on what it left.
-    """
-    n = a.shape[-1]
-    core, rows = a, None
-    for _ in range(_LAUNCHES):
-        values, turned, left = launch(kernels.eigh, core, *masks(n, a.device), sweeps=sweeps(n))
-        rows = turned if rows is None else gemm(1.0, turned, rows)
-        values = values.reshape(-1, n)
-        largest = values.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny)
-        residual = left.reshape(-1).clamp_min(0).sqrt() / largest
-        if not readable(residual) or float(residual.max()) <= 20 * n * roundoff(a.dtype):
-            break
-        core = gemm(1.0, rows, gemm(1.0, a, rows, trans_b="t"))
-        core = (0.5 * (core + core.mT)).contiguous()
-    assert rows is not None
-    return values, rows, residual
+def _refined(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Double precision from single, by products."""
+    _, start, _ = _eigh(a.float(), method)
+    if a.is_meta:
+        # A prediction has no data to refine: these stand for the products of the usual three rounds.
+        for _ in range(_PRODUCTS):
+            gemm(1.0, a, a)
+    values, vectors = improve_eigenvectors(a.tril() + a.tril(-1).mT, start.double())
+    return values, vectors, values.new_zeros(a.shape[:-2])
 
 
-_LAUNCHES = 4
+_PRODUCTS = 21
 
 
-def _complex(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _rescue(a: Tensor, values: Tensor, rows: Tensor, residual: Tensor) -> None:
+    """Let Jacobi solve, and say so, what divide and conquer could not."""
+    limit = 20 * a.shape[-1] * roundoff(a.dtype)
+    if not readable(residual) or bool((residual <= limit).all()):
+        return
+    failed = (~(residual <= limit)).nonzero().flatten()
+    warnings.warn(
+        f"eigh: divide and conquer left {float(residual[failed].max()):.3g} on {len(failed)} of {len(a)} matrices "
+        f"after {divide.PROGRAMS} programs, where {limit:.3g} is allowed; Jacobi solves them",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    values[failed], rows[failed], residual[failed] = jacobi.jacobi(a[failed].contiguous())
+
+
+def _complex(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
     """As a real matrix of twice the size, whose eigenvalues come in pairs; one complex vector is taken of each pair."""
     n = a.shape[-1]
     re, im = a.real.tril(), a.imag.tril(-1)
     re, im = re + re.tril(-1).mT, im - im.mT
     double = torch.cat([torch.cat([re, -im], -1), torch.cat([im, re], -1)], -2)
-    _, x, residual = _eigh(double)
+    _, x, residual = _eigh(double, method)
     z = torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous())  # [..., n, 2n]
     vectors = independent(z)
     rotated = gemm(1.0, vectors, gemm(1.0, re.to(a.dtype) + 1j * im, vectors), trans_a="c")

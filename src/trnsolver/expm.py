@@ -9,7 +9,8 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NumericalError, array_function
-from trnsolver.arguments import readable, roundoff, square
+from trnsci.explain import remark
+from trnsolver.arguments import all_finite, readable, roundoff, square
 from trnsolver.lu import lu_op, lu_solve_op
 
 # Degree of the quotient; the size up to which it is exact to the unit roundoff (Higham 2005; for the long one the
@@ -43,11 +44,14 @@ def expm(a: Tensor) -> Tensor:
     square("expm", a=a)
     if a.numel() == 0:
         return a.clone()
+    degree, reach, room = _SINGLE if roundoff(a.dtype) > 2.0**-30 else _DOUBLE
+    if a.is_meta:
+        remark(f"and a product for each doubling of norm(a) beyond {reach:.3g}, which a plan does not see")
+        return _quotient(a, _powers(a), degree)
     if not readable(a):
         made: Tensor = torch.linalg.matrix_exp(a)
         return made
-    degree, reach, room = _SINGLE if roundoff(a.dtype) > 2.0**-30 else _DOUBLE
-    norms = torch.linalg.matrix_norm(a.detach(), 1)
+    norms = _norm(a.detach())
     least = torch.where(norms > 2.0**room, norms.log2().ceil() - room, 0.0)  # [...]
     a = _shrunk(a, least)
     squares = _powers(a)
@@ -59,7 +63,7 @@ def expm(a: Tensor) -> Tensor:
     for step in range(most):
         due = (counts > step).unsqueeze(-1).unsqueeze(-1)
         x = torch.where(due, gemm(1.0, x, x), x) if not bool(due.all()) else gemm(1.0, x, x)
-    if not bool(torch.isfinite(x.detach()).all()):
+    if not all_finite(x):
         raise NumericalError(
             op="expm",
             message=f"the exponential overflows {a.dtype}: norm(a) is {float(norms.max()):.3g}",
@@ -88,26 +92,31 @@ def _halvings(a: Tensor, squares: list[Tensor], degree: int, reach: float) -> Te
     Halving too often is not harmless: far from normal, what the squarings multiply up is rounding error (Al-Mohy and
     Higham 2009).
     """
-    norms = torch.linalg.matrix_norm(a, 1)
+    norms = _norm(a)
     usual = _log2_ceil(norms / reach)
     if not bool(usual.any()):
         return usual
-    fourth, sixth = (torch.linalg.matrix_norm(x, 1) for x in squares[2:])
+    fourth, sixth = (_norm(x) for x in squares[2:])
     fewer = torch.minimum(usual, _log2_ceil(torch.maximum(fourth ** (1 / 4), sixth ** (1 / 6)) / reach))
     if bool((fewer == usual).all()):
         return usual
     # the first term the quotient leaves out, of absolute values, stays below the unit roundoff
     shrunk = _shrunk(a.abs().double(), fewer)
-    size, column = torch.zeros_like(norms, dtype=torch.float64), torch.ones_like(shrunk[..., :1])
+    size, row = torch.zeros_like(norms, dtype=torch.float64), torch.ones_like(shrunk[..., :1, :])
     for _ in range(2 * degree + 1):
-        column = shrunk.mT @ column
-        largest = column.amax((-2, -1), keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-        column = column / largest
+        row = row @ shrunk
+        largest = row.amax((-2, -1), keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+        row = row / largest
         size = size + largest.log2()[..., 0, 0]
-    size = size - torch.linalg.matrix_norm(shrunk, 1).clamp_min(torch.finfo(torch.float64).tiny).log2()
+    size = size - _norm(shrunk).clamp_min(torch.finfo(torch.float64).tiny).log2()
     first = math.log2(math.comb(2 * degree, degree)) + math.lgamma(2 * degree + 2) / math.log(2)
     more = ((size - first - math.log2(roundoff(a.dtype))) / (2 * degree)).ceil().clamp_min(0.0)
     return torch.minimum(usual, fewer + more.to(fewer.dtype))
+
+
+def _norm(a: Tensor) -> Tensor:
+    """The 1-norm; torch's own walks down columns."""
+    return a.abs().sum(-2).amax(-1)
 
 
 def _log2_ceil(ratio: Tensor) -> Tensor:
@@ -133,7 +142,8 @@ def _weight(degree: int, k: int) -> float:
 
 
 def _sum(powers: list[Tensor], weights: list[float]) -> Tensor:
-    total = powers[0] * weights[0]
-    for power, weight in zip(powers[1:], weights[1:], strict=False):
-        total = total + weight * power
+    total = powers[1] * weights[1]
+    total = torch.add(total, powers[0], alpha=weights[0])
+    for power, weight in zip(powers[2:], weights[2:], strict=False):
+        total = torch.add(total, power, alpha=weight)
     return total

@@ -9,9 +9,12 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import NotConverged, array_function, check
+from trnsci.explain import remark
 from trnsolver.arguments import matrices, readable, roundoff, square
 from trnsolver.solve import inv
 from trnsolver.svd import svd
+
+_USUAL = 8
 
 
 class Polar(NamedTuple):
@@ -41,7 +44,9 @@ def sign(a: Tensor) -> Tensor:
     if a.numel() == 0:
         return a.clone()
     x, change = a, float("inf")
-    for step in range(60):
+    if a.is_meta:
+        remark(f"counted with {_USUAL} iterations: there are as many as it takes, at most 60")
+    for step in range(_USUAL if a.is_meta else 60):
         y = inv(x)
         if step < 6 and n:
             size = torch.linalg.matrix_norm(y, dim=(-2, -1)) / torch.linalg.matrix_norm(x, dim=(-2, -1))
@@ -64,7 +69,7 @@ def sign(a: Tensor) -> Tensor:
 
 
 @array_function
-def polar(a: Tensor, *, side: Literal["right", "left"] = "right") -> Polar:
+def polar(a: Tensor, side: Literal["right", "left"] = "right") -> Polar:
     """Polar decomposition by the SVD: ``a = u @ p``, or ``a = p @ u``, with ``p`` positive semidefinite.
 
     Args:

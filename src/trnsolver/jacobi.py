@@ -1,4 +1,4 @@
-"""The constant operands of the Jacobi kernel: which rows meet in a step, and where they go after it."""
+"""Jacobi on the device: which rows meet in a step, where they go after it, and when the kernel runs again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,39 @@ import functools
 import torch
 from torch import Tensor
 
-from trnsci.nki import P_MAX
+from trnblas import gemm
+from trnsci.nki import P_MAX, launch
+from trnsolver.arguments import readable, roundoff
+from trnsolver.kernels import eigh as kernels
+
+PROGRAMS = 4
 
 
 def sweeps(n: int) -> int:
     """Sweeps after which single precision gains nothing more, with one to spare."""
     return 6 if n <= 8 else 8 if n <= 32 else 9 if n <= P_MAX else 11
+
+
+def jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Eigenvalues, eigenvectors as rows, and the error left, of symmetric matrices [B, N, N] with entries up to 1.
+
+    The error is what is off the diagonal relative to the largest value. Sweeps are fixed. Where they do not suffice,
+    which happens with few distinct eigenvalues among many, the program runs again on what it left.
+    """
+    n = a.shape[-1]
+    core, rows = a, None
+    for _ in range(PROGRAMS):
+        values, turned, left = launch(kernels.eigh, core, *masks(n, a.device), sweeps=sweeps(n))
+        rows = turned if rows is None else gemm(1.0, turned, rows)
+        values = values.reshape(-1, n)
+        largest = values.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny)
+        residual = left.reshape(-1).clamp_min(0).sqrt() / largest
+        if not readable(residual) or float(residual.max()) <= 20 * n * roundoff(a.dtype):
+            break
+        core = gemm(1.0, rows, gemm(1.0, a, rows, trans_b="t"))
+        core = (0.5 * (core + core.mT)).contiguous()
+    assert rows is not None
+    return values, rows, residual
 
 
 @functools.cache

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import Op, array_function, check
+from trnsci import ArgumentError, DtypeError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver.arguments import matrices, nonsingular, right_hand_side, square
+from trnsolver import lapack, small
+from trnsolver.arguments import matrices, mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.kernels import lu as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks
+from trnsolver.unpivoted import unpivoted
 
 
 class LU(NamedTuple):
@@ -27,11 +29,13 @@ class LU(NamedTuple):
 
 
 @array_function
-def lu_factor(a: Tensor) -> LU:
+def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None) -> LU:
     """Factor ``a`` with row exchanges: LAPACK's ``getrf``.
 
     Args:
         a: [..., M, N].
+        pivot: exchange rows. Without, a zero pivot raises, and ``pivots`` count up.
+        out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Returns:
         `LU`: ``factors`` [..., M, N] and ``pivots`` [..., min(M, N)], int32, from 1: row ``i`` was exchanged with
@@ -49,16 +53,26 @@ def lu_factor(a: Tensor) -> LU:
         tensor([2, 2], dtype=torch.int32)
     """
     matrices("lu_factor", a=a)
-    return LU(*lu_op(a))
+    if pivot:
+        return written("lu_factor", out, LU(*lu_op(a)), a=a)
+    _, lower, upper = unpivoted(a)
+    k = lower.shape[-1]
+    factors = torch.nn.functional.pad(lower.tril(-1), (0, a.shape[-1] - k))
+    factors = factors + torch.nn.functional.pad(upper, (0, 0, 0, a.shape[-2] - k))
+    counted = torch.arange(1, k + 1, dtype=torch.int32, device=a.device).expand(*a.shape[:-2], k).contiguous()
+    return written("lu_factor", out, LU(factors, counted), a=a)
 
 
 @array_function
-def lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+def lu(
+    a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return P, L, U with ``a = P @ L @ U``: the convention of `torch.linalg.lu` and `scipy.linalg.lu`.
 
     Args:
         a: [..., M, N].
         pivot: exchange rows. Without, a zero pivot raises, and P is empty, as in torch.
+        out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Returns:
         P [..., M, M], L [..., M, K] with ones on its diagonal, U [..., K, N], where K = min(M, N).
@@ -70,45 +84,29 @@ def lu(a: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
                 [0., 1.]])
     """
     matrices("lu", a=a)
-    if not pivot:
-        return _unpivoted(a)
-    return torch.lu_unpack(*lu_op(a))
-
-
-def _unpivoted(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    lower, upper = _halved(a)
-    nonsingular("lu", upper.diagonal(dim1=-2, dim2=-1)[..., : max(0, min(a.shape[-2:]) - 1)])
-    return a.new_empty((0,)), lower, upper
-
-
-def _halved(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Without exchanges, by halves: products of blocks."""
-    m, n = a.shape[-2:]
-    k = min(m, n)
-    if k <= 1:
-        if k == 0:
-            return a.new_zeros((*a.shape[:-1], 0)), a.new_zeros((*a.shape[:-2], 0, n))
-        head = a[..., :1, :1]
-        nonsingular("lu", head[..., 0] if m > 1 else torch.ones_like(head[..., 0]))
-        column = torch.cat([torch.ones_like(head), a[..., 1:, :1] / head], -2) if m > 1 else torch.ones_like(head)
-        return column, a[..., :1, :]
-    h = k // 2
-    left, up = _halved(a[..., :h])
-    right = triangular(left[..., :h, :], a[..., :h, h:], lower=True, unit=True)
-    last, down = _halved(gemm(-1.0, left[..., h:, :], right, 1.0, a[..., h:, h:]))
-    lower = torch.cat([left, torch.cat([left.new_zeros((*left.shape[:-2], h, k - h)), last], -2)], -1)
-    return lower, torch.cat([torch.cat([up, right], -1), torch.cat([torch.zeros_like(down[..., :h]), down], -1)], -2)
+    made: tuple[Tensor, Tensor, Tensor] = tuple(torch.lu_unpack(*lu_op(a))) if pivot else unpivoted(a)  # type: ignore[assignment]
+    return written("lu", out, made, a=a)
 
 
 @array_function
-def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, adjoint: bool = False) -> Tensor:
+def lu_solve(
+    factors: Tensor,
+    pivots: Tensor,
+    b: Tensor,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Solve ``a @ x = b`` with what `lu_factor` returned; with ``adjoint``, ``a.mH @ x = b``.
 
     Args:
         factors: [..., N, N].
         pivots: [..., N].
-        b: [..., N, K] or [..., N].
+        b: [..., N, K] or [..., N]; [..., K, N] where ``left`` is false.
+        left: solve ``a @ x = b``; otherwise ``x @ a = b``.
         adjoint: solve with the conjugate transpose.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Raises:
         Singular: U has a zero on its diagonal.
@@ -118,14 +116,65 @@ def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, adjoint: bool = Fals
         >>> lu_solve(*lu_factor(a), torch.tensor([3.0, 4.0]))
         tensor([1., 1.])
     """
-    square("lu_solve", factors=factors)
-    check.equal("lu_solve", "N", factors=factors.shape[-1], pivots=pivots.shape[-1])
-    vector = right_hand_side("lu_solve", factors, b)
-    nonsingular("lu_solve", factors.diagonal(dim1=-2, dim2=-1))
-    columns = b.unsqueeze(-1) if vector else b
-    check.broadcast("lu_solve", factors=factors.shape[:-2], b=columns.shape[:-2])
-    x = lu_solve_op(factors, pivots, columns, adjoint)
-    return x.squeeze(-1) if vector else x
+    if not left:
+        turned = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)
+        return written("lu_solve", out, turned.mH, factors=factors, b=b)
+    square("lu_solve", look=False, factors=factors)
+    vector = right_hand_side("lu_solve", factors, b, look=False)
+    exchanges("lu_solve", factors, pivots)
+    nonsingular("lu_solve", factors.diagonal(dim1=-2, dim2=-1), factors=factors)
+    x = lu_solve_op(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint)
+    settled("lu_solve", x, factors=factors, b=b)
+    return written("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
+
+
+@array_function
+def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
+    """The inverse of ``a`` from what `lu_factor` returned: LAPACK's ``getri``.
+
+    Args:
+        factors: [..., N, N].
+        pivots: [..., N].
+
+    Raises:
+        Singular: U has a zero on its diagonal.
+
+    Error bound:
+        each column is a solution with the bound of `solve`.
+
+    Cost:
+        ``4 N**3 / 3`` FLOPs.
+
+    Example:
+        >>> lu_inverse(*lu_factor(torch.tensor([[0.0, 2.0], [4.0, 0.0]])))
+        tensor([[0.0000, 0.2500],
+                [0.5000, 0.0000]])
+    """
+    square("lu_inverse", look=False, factors=factors)
+    exchanges("lu_inverse", factors, pivots)
+    nonsingular("lu_inverse", factors.diagonal(dim1=-2, dim2=-1), factors=factors)
+    x = lu_inverse_op(factors, pivots)
+    settled("lu_inverse", x, factors=factors)
+    return x
+
+
+def exchanges(op: str, factors: Tensor, pivots: Tensor) -> None:
+    """Pivots are those of the factors: one per row, int32, each naming a row."""
+    check.tensor(op, pivots=pivots)
+    check.same_device(op, factors=factors, pivots=pivots)
+    n = factors.shape[-1]
+    if pivots.dtype != torch.int32:
+        hint = "Pass the pivots lu_factor returned"
+        raise DtypeError(op=op, argument="dtype of pivots", got=pivots.dtype, expected="int32", hint=hint)
+    if pivots.shape != factors.shape[:-1]:
+        expected = f"{tuple(factors.shape[:-1])}, one for each row of the factors"
+        raise ArgumentError(op=op, argument="shape of pivots", got=tuple(pivots.shape), expected=expected)
+    if pivots.numel() == 0 or not readable(pivots):
+        return
+    least, most = (int(x) for x in torch.aminmax(pivots))
+    if least < 1 or most > n:
+        expected = f"rows from 1 to {n}"
+        raise ArgumentError(op=op, argument="pivots", got=least if least < 1 else most, expected=expected)
 
 
 def _fake_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
@@ -142,6 +191,10 @@ lu_solve_op = Op("trnsolver::lu_solve", fake=_fake_solve, cost=_cost_solve)
 
 @lu_solve_op.impl("pytorch")
 def _pytorch_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
+    if small.solves(factors, b):
+        return small.lu_solve(factors, pivots, b, adjoint)
+    if lapack.serves(factors, b):
+        return lapack.getrs(factors, pivots, b, adjoint)
     return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
 
 
@@ -181,6 +234,39 @@ def _solve_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     return found
 
 
+def _fake_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
+    return torch.empty_like(factors, memory_format=torch.contiguous_format).mT
+
+
+def _cost_inverse(factors: Tensor, pivots: Tensor) -> int:
+    return 4 * factors.numel() * factors.shape[-1] // 3 * (4 if factors.is_complex() else 1)
+
+
+lu_inverse_op = Op("trnsolver::lu_inverse", fake=_fake_inverse, cost=_cost_inverse)
+
+
+@lu_inverse_op.impl("pytorch")
+def _pytorch_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
+    if lapack.serves(factors):
+        return lapack.getri(factors, pivots)
+    return lu_solve_op(factors, pivots, _eye(factors), False)
+
+
+@lu_inverse_op.impl("nki")
+def _nki_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
+    return _nki_solve(factors, pivots, _eye(factors), False)
+
+
+def _eye(like: Tensor) -> Tensor:
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand(like.shape)
+
+
+@lu_inverse_op.vjp(saves=("factors", "pivots", "result"))
+def _inverse_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    known = {"b": _eye(grad), "adjoint": False, "factors": saved.factors, "pivots": saved.pivots}
+    return _solve_gradient(Saved(known, saved.result, frozenset({"factors"})), grad)
+
+
 def permutation_of(pivots: Tensor, rows: int) -> Tensor:
     """Rows in the order the exchanges leave them: ``a[permutation] = L @ U``."""
     if rows == 0 or pivots.numel() == 0:
@@ -204,6 +290,10 @@ lu_op = Op("trnsolver::lu", fake=_fake, cost=_cost)
 
 @lu_op.impl("pytorch")
 def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
+    if small.serves(a, least=small.PIVOTED):
+        return small.lu(a)
+    if lapack.serves(a):
+        return lapack.getrf(a)
     factors, pivots, _ = torch.linalg.lu_factor_ex(a)
     return factors, pivots
 

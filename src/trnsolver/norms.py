@@ -6,18 +6,19 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check
-from trnsolver.arguments import matrices, square
+from trnsolver.arguments import matrices, square, written
 from trnsolver.lu import LU, lu_factor, lu_solve
 from trnsolver.svd import svdvals
 
 
 @array_function
-def cond(a: Tensor, *, p: int | float | str | None = None) -> Tensor:
+def cond(a: Tensor, p: int | float | str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Condition number ``norm(a) * norm(inv(a))``.
 
     Args:
         a: [..., M, N]; square unless ``p`` is ``None``, 2 or -2.
         p: ``None`` or 2: ratio of the extreme singular values; -2: its inverse; 1, -1, inf, -inf, ``"fro"``, ``"nuc"``.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Returns:
         [...]: infinite for singular matrices.
@@ -30,11 +31,11 @@ def cond(a: Tensor, *, p: int | float | str | None = None) -> Tensor:
         matrices("cond", a=a)
         s = svdvals(a)
         if s.shape[-1] == 0:
-            return s.new_zeros(a.shape[:-2])
-        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+            return written("cond", out, s.new_zeros(a.shape[:-2]), a=a)
+        return written("cond", out, s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1], a=a)
     square("cond", a=a)
     check.option("cond", "p", p, (1, -1, float("inf"), float("-inf"), "fro", "nuc"))
-    return torch.linalg.cond(a, p)
+    return written("cond", out, torch.linalg.cond(a, p), a=a)
 
 
 @array_function

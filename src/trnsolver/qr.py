@@ -14,8 +14,8 @@ from trnsci import Op, UnsupportedError, array_function, check
 from trnsci.arrays import to_numpy
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver import host
-from trnsolver.arguments import matrices, readable
+from trnsolver import host, lapack, small
+from trnsolver.arguments import matrices, readable, written
 from trnsolver.kernels import qr as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks
@@ -39,13 +39,14 @@ class PivotedQR(NamedTuple):
 
 
 @array_function
-def qr(a: Tensor, *, mode: Mode = "reduced") -> QR:
+def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None = None) -> QR:
     """Factor ``a = q @ r`` with orthonormal columns in ``q`` and ``r`` upper triangular.
 
     Args:
         a: [..., M, N].
         mode: ``reduced``: q [..., M, K], r [..., K, N] with K = min(M, N); ``complete``: q [..., M, M], r [..., M, N];
             ``r``: only ``r``, and an empty ``q``.
+        out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Error bound:
         ``norm(q @ r - a) <= 20 M u norm(a)`` and ``norm(q.mH @ q - 1) <= 20 M u``, for any ``a``, singular ones too.
@@ -61,11 +62,11 @@ def qr(a: Tensor, *, mode: Mode = "reduced") -> QR:
     """
     matrices("qr", a=a)
     check.option("qr", "mode", mode, ("reduced", "complete", "r"))
-    return QR(*_qr(a, mode))
+    return written("qr", out, QR(*_qr(a, mode)), a=a)
 
 
 @array_function
-def qr_pivoted(a: Tensor, *, mode: Mode = "reduced") -> PivotedQR:
+def qr_pivoted(a: Tensor, mode: Mode = "reduced") -> PivotedQR:
     """Factor ``a[..., order] = q @ r`` with column pivoting: at each step the longest remaining column goes first.
 
     Args:
@@ -129,8 +130,19 @@ _qr = Op("trnsolver::qr", fake=_fake, cost=_cost)
 
 @_qr.impl("pytorch")
 def _pytorch(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    if small.serves(a):
+        return small.qr(a, mode)
+    if mode == "reduced" and lapack.serves(a):
+        return _by_lapack(a)
     q, r = torch.linalg.qr(a, mode)
     return q, r
+
+
+def _by_lapack(a: Tensor) -> tuple[Tensor, Tensor]:
+    k = min(a.shape)
+    packed, tau = lapack.geqrf(a)
+    r = packed.mT[:, :k].tril().mT
+    return lapack.orgqr(packed[:, :k], tau), r
 
 
 @_qr.impl("nki")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +13,20 @@ from torch import Tensor
 from trnblas import gemm, trsm
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
-from trnsolver.arguments import matrices, settled, square
+from trnsolver import lapack, small
+from trnsolver.arguments import matrices, nonsingular, settled, square, written
 
 
 @array_function
-def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+def solve_triangular(
+    a: Tensor,
+    b: Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
     """Solve with a triangular matrix: the arguments of `torch.linalg.solve_triangular`.
 
     Args:
@@ -25,6 +35,7 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
         upper: ``a`` is upper triangular.
         left: solve ``a @ x = b``; otherwise ``x @ a = b``.
         unitriangular: the diagonal counts as ones.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Raises:
         Singular: a diagonal entry is zero.
@@ -40,19 +51,23 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
         tensor([[0.5000],
                 [0.0000]])
     """
-    square("solve_triangular", look=False, a=a)
     matrices("solve_triangular", look=False, a=a, b=b)
+    square("solve_triangular", look=False, a=a)
     rows = b.shape[-2] if left else b.shape[-1]
-    check.equal("solve_triangular", "N", a=a.shape[-1], b=rows)
+    if rows != a.shape[-1]:
+        check.equal("solve_triangular", "N", a=a.shape[-1], b=rows)
     check.same_device("solve_triangular", a=a, b=b)
-    check.broadcast("solve_triangular", a=a.shape[:-2], b=b.shape[:-2])
+    if a.shape[:-2] != b.shape[:-2]:
+        check.broadcast("solve_triangular", a=a.shape[:-2], b=b.shape[:-2])
+    read = functools.partial(torch.triu if upper else torch.tril, a)
+    if not unitriangular:
+        nonsingular("solve_triangular", a.diagonal(dim1=-2, dim2=-1), a=read)
     if left:
         x = triangular(a, b, lower=not upper, unit=unitriangular)
     else:
         x = triangular(a.mT, b.mT, lower=upper, unit=unitriangular).mT
-    diagonal = None if unitriangular else a.diagonal(dim1=-2, dim2=-1)
-    settled("solve_triangular", x, diagonal, b=b, a=lambda: a.triu() if upper else a.tril())
-    return x
+    settled("solve_triangular", x, b=b, a=read)
+    return written("solve_triangular", out, x, a=a, b=b)
 
 
 def triangular(a: Tensor, b: Tensor, *, lower: bool, unit: bool = False) -> Tensor:
@@ -75,6 +90,10 @@ _solve = Op("trnsolver::solve_triangular", fake=_fake, cost=_cost)
 
 @_solve.impl("pytorch")
 def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    if small.solves(a, b):
+        return small.triangular(a, b, lower, unit)
+    if lapack.trsm_pays(b) and lapack.serves(a, b):
+        return lapack.trsm(a, b, lower, unit)
     made: Tensor = torch.linalg.solve_triangular(a, b, upper=not lower, unitriangular=unit)
     return made
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from trnsci import array_function
-from trnsolver.arguments import right_hand_side, square
-from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
+from trnsolver.arguments import right_hand_side, settled, square
+from trnsolver.cholesky import cholesky, cholesky_inverse_op, cholesky_solve_op
 
 
 @array_function
@@ -29,7 +29,8 @@ def solve_spd(a: Tensor, b: Tensor) -> Tensor:
     """
     square("solve_spd", look=False, a=a)
     vector = right_hand_side("solve_spd", a, b, look=False)
-    x = cholesky_solve(b.unsqueeze(-1) if vector else b, cholesky(a))
+    x = cholesky_solve_op(b.unsqueeze(-1) if vector else b, cholesky(a))
+    settled("solve_spd", x, b=b, a=lambda: a.tril())
     return x.squeeze(-1) if vector else x
 
 
@@ -55,4 +56,6 @@ def inv_spd(a: Tensor) -> Tensor:
                 [0.0000, 0.5000]])
     """
     square("inv_spd", look=False, a=a)
-    return cholesky_inverse(cholesky(a))
+    x = cholesky_inverse_op(cholesky(a))
+    settled("inv_spd", x, a=lambda: a.tril())
+    return x

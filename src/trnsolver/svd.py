@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import NotConverged, Op, UnsupportedError, array_function
+from trnsci import NotConverged, Op, UnsupportedError, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver.arguments import matrices, readable, roundoff
+from trnsolver.arguments import matrices, readable, roundoff, written
 from trnsolver.eigh import eigh, independent
 from trnsolver.jacobi import masks, sweeps
+from trnsolver.kernels import polar_factor as polar_kernels
 from trnsolver.kernels import svd as kernels
+from trnsolver.polar_factor import polar_factor
 from trnsolver.qr import qr
+
+Method = Literal["auto", "polar", "jacobi"]
+# From here on the polar factors are predicted to be faster, on every generation.
+N_MIN = 6
 
 
 class SVD(NamedTuple):
@@ -28,32 +35,45 @@ class SVD(NamedTuple):
 
 
 @array_function
-def svd(a: Tensor, *, full_matrices: bool = True) -> SVD:
+def svd(
+    a: Tensor,
+    full_matrices: bool = True,
+    *,
+    method: Method = "auto",
+    out: tuple[Tensor, Tensor, Tensor] | None = None,
+) -> SVD:
     """Singular value decomposition ``a = u @ diag(s) @ vh``.
 
     Args:
         a: [..., M, N].
         full_matrices: ``u`` [..., M, M] and ``vh`` [..., N, N]; otherwise K = min(M, N) columns and rows of them.
+        method: of the kernels: ``polar``, the polar factors and `eigh` of the symmetric one; ``jacobi``, one-sided; or
+            ``auto``, the one predicted to be faster, which is ``polar`` from 6 columns on, and where it does not
+            converge ``jacobi``, with a warning. PyTorch has but one method, and refuses the names of kernels.
+        out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Error bound:
         ``norm(u @ diag(s) @ vh - a) <= 20 max(M, N) u norm(a)``; orthonormality to ``20 max(M, N) u``.
 
     Raises:
-        NotConverged: the kernel's sweeps did not suffice; ``residual`` says what is left.
+        NotConverged: the kernel's steps did not suffice; ``residual`` says what is left.
+        UnsupportedError: ``method`` names a kernel, and the call would run on PyTorch or needs double precision.
 
     Cost:
-        about ``20 M N min(M, N)`` FLOPs on PyTorch. The kernel is a one-sided Jacobi method: about ``6 N**3`` a sweep.
+        about ``20 M N min(M, N)`` FLOPs on PyTorch. Kernels: ``2 N**3`` for each of about 90 products, and `eigh`; or
+        about ``6 N**3`` for each sweep of a one-sided Jacobi method.
 
     Example:
         >>> svd(torch.tensor([[0.0, 3.0], [2.0, 0.0]])).s
         tensor([3., 2.])
     """
     matrices("svd", a=a)
-    return SVD(*_svd(a, full_matrices))
+    check.option("svd", "method", method, ("auto", "polar", "jacobi"))
+    return written("svd", out, SVD(*_svd(a, full_matrices, method)), a=a)
 
 
 @array_function
-def svdvals(a: Tensor) -> Tensor:
+def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Singular values [..., min(M, N)] of ``a`` [..., M, N], descending.
 
     Example:
@@ -61,15 +81,15 @@ def svdvals(a: Tensor) -> Tensor:
         tensor([3., 2.])
     """
     matrices("svdvals", a=a)
-    return _svdvals(a)
+    return written("svdvals", out, _svdvals(a), a=a)
 
 
-def _fake(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _fake(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
     u, s, vh = torch.linalg.svd(a, full_matrices=full)
     return u, s, vh
 
 
-def _cost(a: Tensor, full: bool = False) -> int:
+def _cost(a: Tensor, full: bool, method: str) -> int:
     return 20 * a.numel() * min(a.shape[-2:]) * (4 if a.is_complex() else 1)
 
 
@@ -78,15 +98,19 @@ def _fake_values(a: Tensor) -> Tensor:
 
 
 def _cost_values(a: Tensor) -> int:
-    return _cost(a)
+    return _cost(a, False, "auto")
 
 
 _svd = Op("trnsolver::svd", fake=_fake, cost=_cost)
 _svdvals = Op("trnsolver::svdvals", fake=_fake_values, cost=_cost_values)
 
 
-@_svd.impl("pytorch")
-def _pytorch(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _no_kernel(a: Tensor, full: bool, method: str) -> str | None:
+    return None if method == "auto" else f"method={method!r} names a kernel; PyTorch has one method, LAPACK's"
+
+
+@_svd.impl("pytorch", limits=_no_kernel)
+def _pytorch(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
     u, s, vh = torch.linalg.svd(a, full_matrices=full)
     return u, s, vh
 
@@ -96,49 +120,97 @@ def _pytorch_values(a: Tensor) -> Tensor:
     return torch.linalg.svdvals(a)
 
 
-def _limits(a: Tensor, full: bool = False) -> str | None:
-    rows = min(a.shape[-2:]) * (2 if a.is_complex() else 1) * (2 if roundoff(a.dtype) < 2.0**-30 else 1)
+def _limits(a: Tensor, full: bool = False, method: str = "auto") -> str | None:
+    double = roundoff(a.dtype) < 2.0**-30
+    rows = min(a.shape[-2:]) * (2 if a.is_complex() else 1) * (2 if double else 1)
     if rows > kernels.N_MAX:
         return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {rows}"
+    if double and method != "auto":
+        return f"method={method!r} is of single precision; {a.dtype} goes by eigh of [[0, a], [a.mH, 0]]"
     return None
 
 
 @_svdvals.impl("nki", limits=_limits)
 def _nki_values(a: Tensor) -> Tensor:
-    return _svd(a, False)[1]
+    return _svd(a, False, "auto")[1]
 
 
 @_svd.impl("nki", limits=_limits)
-def _nki(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _nki(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
     m, n = a.shape[-2:]
     if a.numel() == 0:
-        return _pytorch(a, full)
+        return _pytorch(a, full, method)
     if m < n:
-        u, s, vh = _nki(a.mH, full)
+        u, s, vh = _nki(a.mH, full, method)
         return vh.mH, s, u.mH
     if m > n:
         q, r = qr(a, mode="complete" if full else "reduced")
-        u, s, vh = _jacobi(r[..., :n, :]) if a.dtype == torch.float32 else _nki(r[..., :n, :], False)
+        u, s, vh = _nki(r[..., :n, :], False, method)
         return torch.cat([gemm(1.0, q[..., :n], u), q[..., n:]], -1), s, vh
     if roundoff(a.dtype) < 2.0**-30:
         return _embedded(a)
-    if a.is_complex():
-        return _complex(a)
-    # Rows of a triangular factor are nearer to orthogonal than those of the matrix: sweeps are saved.
-    q, r = qr(a)
-    u, s, vh = _jacobi(r)
-    return gemm(1.0, q, u), s, vh
+    return _complex(a, method) if a.is_complex() else _real(a, method)
+
+
+def _real(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Square matrices of single precision."""
+    n = a.shape[-1]
+    scale = a.abs().amax((-2, -1), keepdim=True)
+    scale = torch.where(scale > 0, scale, 1.0)
+    flat = (a / scale).reshape(-1, n, n).contiguous()
+    if method == "jacobi" or (method == "auto" and n < N_MIN):
+        u, s, vh = _jacobi(flat)
+    else:
+        u, s, vh, residual = _polar(flat)
+        if method == "polar":
+            _settled(n, residual)
+        else:
+            _rescue(flat, u, s, vh, residual)
+    values = s.reshape(a.shape[:-1]) * scale.squeeze(-1)
+    return u.reshape(a.shape).contiguous(), values, vh.reshape(a.shape).contiguous()
+
+
+def _polar(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """With ``a = p h``, the eigenvectors of ``h`` are the right singular vectors; also the error left."""
+    p, h, skew, lost = polar_factor(a)
+    w, v = eigh(h)
+    u, s, vh = _aligned(gemm(1.0, p, v), w, v.mT)
+    largest = s[..., 0]
+    return u, s, vh.contiguous(), torch.maximum(skew / torch.where(largest > 0, largest, 1.0), lost)
+
+
+def _settled(n: int, residual: Tensor) -> None:
+    if readable(residual) and not float(residual.max()) <= _allowed(n):
+        raise NotConverged(op="svd", iterations=polar_kernels.LIFTS, residual=float(residual.max()))
+
+
+def _allowed(n: int) -> float:
+    return 10 * n * roundoff(torch.float32)
+
+
+def _rescue(a: Tensor, u: Tensor, s: Tensor, vh: Tensor, residual: Tensor) -> None:
+    """Let Jacobi solve, and say so, what polar factors could not."""
+    limit = _allowed(a.shape[-1])
+    if not readable(residual) or bool((residual <= limit).all()):
+        return
+    failed = (~(residual <= limit)).nonzero().flatten()
+    warnings.warn(
+        f"svd: the polar factors of {len(failed)} of {len(a)} matrices are off by {float(residual[failed].max()):.3g}, "
+        f"where {limit:.3g} is allowed; Jacobi solves them",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    u[failed], s[failed], vh[failed] = _jacobi(a[failed])
 
 
 def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel makes rows orthogonal; a QR of them, longest first, gives lengths and directions, of zero rows too."""
     n = a.shape[-1]
-    scale = a.abs().amax((-2, -1), keepdim=True)
-    scale = torch.where(scale > 0, scale, 1.0)
-    flat = (a / scale).reshape(-1, n, n).contiguous()
-    x, w = flat, None
+    # Rows of a triangular factor are nearer to orthogonal than those of the matrix: sweeps are saved.
+    q, x = qr(a)
+    w = None
     for again in range(_LAUNCHES):
-        x, turned = launch(kernels.svd, x, *masks(n, a.device), sweeps=sweeps(n))
+        x, turned = launch(kernels.svd, x.contiguous(), *masks(n, a.device), sweeps=sweeps(n))
         w = turned if w is None else gemm(1.0, turned, w)
         order = torch.linalg.vector_norm(x, dim=-1).argsort(-1, descending=True).unsqueeze(-1).expand(x.shape)
         v, t = qr(x.gather(-2, order).mT)
@@ -146,8 +218,7 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             break
     assert w is not None
     u, s, vh = _aligned(w.gather(-2, order).mT, t.diagonal(dim1=-2, dim2=-1), v.mT)
-    values = s.reshape(a.shape[:-1]) * scale.squeeze(-1)
-    return u.reshape(a.shape).contiguous(), values, vh.reshape(a.shape).contiguous()
+    return gemm(1.0, q, u), s, vh
 
 
 _LAUNCHES = 4
@@ -173,11 +244,11 @@ def _aligned(u: Tensor, core: Tensor, vh: Tensor) -> tuple[Tensor, Tensor, Tenso
     return u, s.gather(-1, order), vh.gather(-2, order.unsqueeze(-1).expand(vh.shape))
 
 
-def _complex(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _complex(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
     """As a real matrix of twice the size, whose singular values come in pairs; one vector is taken of each pair."""
     n = a.shape[-1]
     double = torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)
-    x = _jacobi(qr(double).r)[2].mT
+    x = _real(double, method)[2].mT
     v = independent(torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous()))
     u, t = qr(gemm(1.0, a, v))
     return _aligned(u, t.diagonal(dim1=-2, dim2=-1), v.mH)

@@ -180,3 +180,127 @@ def test_plans():
     assert distributed.plan(trnsolver.qr, tall).volume == 3 * 64 * 64 * 4
     vector = Layout((4096,), torch.float32, (4,), (0,))
     assert distributed.plan(trnsolver.cg, rows, vector).volume < 4 * 4096 * 4
+
+
+def _inverse(n, place, dtype):
+    mesh = distributed.mesh()
+    return distributed.gather(trnsolver.inv_spd(distributed.shard(_spd(n, dtype), mesh, place))).resolve_conj().numpy()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_inv_spd(ranks, size):
+    for n, place, dtype in ((1, 0, torch.float64), (2, 0, torch.float64), (37, 1, torch.complex128)):
+        a = _spd(n, dtype).numpy()
+        for x in ranks(size).run(_inverse, n, place, dtype):
+            assert np.array_equal(x, x.conj().T)
+            limit = 20 * n * U[dtype] * np.linalg.norm(x) * np.linalg.norm(a)
+            assert np.linalg.norm(x @ a - np.eye(n)) <= limit
+
+
+def _triangles(what, upper, left, unit, vector, dtype):
+    mesh = distributed.mesh()
+    a = 0.3 * _data(9, 9, seed=5, dtype=dtype) + 2 * torch.eye(9, dtype=dtype)
+    b = _data(*((9, 4) if left else (4, 9)), seed=6, dtype=dtype)
+    if what == "cholesky_solve":
+        b = b[:, 0] if vector else b
+        factor = torch.triu(a) if upper else torch.tril(a)
+        made = trnsolver.cholesky_solve(distributed.shard(b, mesh, 0), distributed.shard(factor, mesh, 1), upper=upper)
+    else:
+        operands = (distributed.shard(x, mesh, 0) for x in (a, b))
+        made = trnsolver.solve_triangular(*operands, upper=upper, left=left, unitriangular=unit)
+    return distributed.gather(made).numpy()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("upper", [False, True])
+def test_solves_with_triangles(ranks, size, upper):
+    for dtype in (torch.float64, torch.complex128):
+        a = (0.3 * _data(9, 9, seed=5, dtype=dtype) + 2 * torch.eye(9, dtype=dtype)).numpy()
+        t = np.triu(a) if upper else np.tril(a)
+        for left, unit in ((True, False), (True, True), (False, False)):
+            b = _data(*((9, 4) if left else (4, 9)), seed=6, dtype=dtype).numpy()
+            u = t - np.diag(np.diag(t)) + np.eye(9) if unit else t
+            exact = np.linalg.solve(u, b) if left else np.linalg.solve(u.T, b.T).T
+            for found in ranks(size).run(_triangles, "solve_triangular", upper, left, unit, False, dtype):
+                assert np.allclose(found, exact, rtol=1e-12, atol=1e-12), (left, unit)
+        whole = t.conj().T @ t if upper else t @ t.conj().T
+        b = _data(9, 4, seed=6, dtype=dtype).numpy()
+        for vector in (False, True):
+            right = b[:, 0] if vector else b
+            for found in ranks(size).run(_triangles, "cholesky_solve", upper, True, False, vector, dtype):
+                residual = np.linalg.norm(whole @ found - right)
+                scale = np.linalg.norm(whole) * np.linalg.norm(found) + np.linalg.norm(right)
+                assert residual <= 20 * 9 * U[dtype] * scale
+
+
+def _least_squares(shape, rank, vector, places, rcond):
+    mesh = distributed.mesh()
+    a, b = _low(shape, rank), _data(shape[0], 3, seed=7)
+    b = b[:, 0] if vector else b
+    a, b = (distributed.shard(x, mesh, p) for x, p in zip((a, b), places, strict=True))
+    return distributed.gather(trnsolver.lstsq(a, b, rcond=rcond)).numpy()
+
+
+def _low(shape, rank):
+    return _data(*shape) if rank is None else _data(shape[0], rank) @ _data(rank, shape[1], seed=1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_lstsq(ranks, size):
+    # tall, square, wide, short of rank, and fewer rows on a rank than columns
+    for shape, rank in (((40, 5), None), ((6, 6), None), ((3, 8), None), ((20, 6), 3), ((9, 7), None)):
+        for vector, places in ((False, (0, 0)), (True, (1, None))):
+            a, b = _low(shape, rank).numpy(), _data(shape[0], 3, seed=7).numpy()
+            exact = np.linalg.lstsq(a, b[:, 0] if vector else b, rcond=1e-12)[0]
+            condition = np.linalg.svd(a, compute_uv=False)
+            condition = condition[0] / condition[(rank or min(shape)) - 1]
+            limit = 20 * max(shape) * 2**-53 * condition**2 * (np.linalg.norm(exact) + np.linalg.norm(b))
+            for found in ranks(size).run(_least_squares, shape, rank, vector, places, 1e-12 if rank else None):
+                assert np.linalg.norm(found - exact) <= limit, (shape, rank, vector)
+
+
+def _unmet(what):
+    mesh = distributed.mesh()
+    a = distributed.shard(torch.eye(4, dtype=torch.float64), mesh, 0)
+    if what == "eigh":
+        trnsolver.eigh(a)
+    elif what == "batch":
+        trnsolver.solve_triangular(*[distributed.shard(torch.ones(2, 3, 3), mesh, 0)] * 2, upper=True)
+    else:
+        trnsolver.lstsq(a, a, target_error=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("what", "says"), [("eigh", "eigh_randomized"), ("batch", "one spread matrix"), ("lstsq", "refinement")]
+)
+def test_what_is_missing_says_what_there_is(ranks, what, says):
+    with pytest.raises(Exception, match="rank 0") as caught:
+        ranks(2).run(_unmet, what)
+    assert isinstance(caught.value.errors[1], trnsci.UnsupportedError)
+    assert says in str(caught.value.errors[1])
+
+
+def _into_memory(place):
+    mesh = distributed.mesh()
+    a, b = distributed.shard(_spd(7), mesh, 0), distributed.shard(_data(7, 3), mesh, 0)
+
+    def memory(*shape):
+        return distributed.shard(torch.zeros(shape, dtype=torch.float64), mesh, place)
+
+    factor, x, y = memory(7, 7), memory(7, 3), memory(7, 3)
+    assert trnsolver.cholesky(a, out=factor) is factor
+    assert trnsolver.cholesky_solve(b, factor, out=x) is x
+    assert trnsolver.solve_triangular(factor, b, upper=False, out=y) is y
+    q, r = memory(7, 3), memory(3, 3)
+    trnsolver.qr(b, out=(q, r))
+    return [distributed.gather(t).numpy() for t in (factor, x, y, q, r)]
+
+
+@pytest.mark.parametrize("place", [0, 1, None])
+def test_results_go_where_they_are_told(ranks, place):
+    a, b = _spd(7).numpy(), _data(7, 3).numpy()
+    for factor, x, y, q, r in ranks(3).run(_into_memory, place):
+        assert np.allclose(factor, np.linalg.cholesky(a), rtol=1e-13, atol=1e-13)
+        assert np.allclose(a @ x, b, rtol=1e-12, atol=1e-12)
+        assert np.allclose(factor @ y, b, rtol=1e-12, atol=1e-12)
+        assert np.allclose(q @ r, b, rtol=1e-13, atol=1e-13)

@@ -1,9 +1,11 @@
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 import trnsci
-from trnsci import ArgumentError, UnsupportedError
+from trnsci import ArgumentError, NotConverged, UnsupportedError
 from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import (
     cond,
@@ -135,11 +137,84 @@ def test_gradients_that_do_not_exist():
 
 
 @pytest.mark.sim
-def test_one_sided_jacobi_runs_on_chip():
+@pytest.mark.parametrize("method", ["polar", "jacobi"])
+def test_methods_on_hard_matrices(method, family, norm):
+    for n in (5, 21):
+        a = torch.from_numpy(family(n)).float()
+        with trnsci.backend("simulator"):
+            assert _holds(*svd(a, method=method), a, norm)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.parametrize("shape", [(130, 130), (200, 140), (2, 64, 64)])
+def test_polar_factors_of_more_than_a_tile(shape, norm):
+    a = gaussian(shape, 3)
+    with trnsci.backend("simulator"):
+        assert _holds(*svd(a, full_matrices=False), a, norm)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("rank", [0, 1, 12])
+def test_polar_factors_of_singular_matrices(rank, norm):
+    for a in (torch.diag(torch.tensor([1.0] * rank + [0.0] * (24 - rank))), torch.ones(24, 24).tril(rank - 24)):
+        with trnsci.backend("simulator"):
+            assert _holds(*svd(a, method="polar"), a, norm)
+
+
+@pytest.mark.sim
+def test_which_method_runs():
     a = gaussian((20, 20), 1)
-    with trnsci.backend("simulator"), trnsci.ledger() as book:
-        svd(a)
-    assert not any(entry.step.op == "trnsolver::eigh" for entry in book)
+    ran = {}
+    for method in ("auto", "polar", "jacobi"):
+        with trnsci.backend("simulator"), trnsci.ledger() as book:
+            svd(a, method=method)
+        ran[method] = any(entry.step.op == "trnsolver::eigh" for entry in book)
+    assert ran == {"auto": True, "polar": True, "jacobi": False}
+
+
+@pytest.mark.sim
+def test_failure_is_said(monkeypatch, norm):
+    module = sys.modules["trnsolver.svd"]
+    factor = module.polar_factor
+
+    def spoiled(a):
+        u, h, skew, lost = factor(a)
+        u[1] = 1.01 * u[1]
+        return u, h, skew, lost + torch.tensor([0.0, 0.1])
+
+    monkeypatch.setattr(module, "polar_factor", spoiled)
+    a = gaussian((2, 12, 12), 1)
+    with trnsci.backend("simulator"):
+        with pytest.warns(RuntimeWarning, match=r"of 1 of 2 matrices are off by 0\.1.*; Jacobi solves them"):
+            u, s, vh = svd(a)
+        with pytest.raises(NotConverged) as caught:
+            svd(a, method="polar")
+    assert caught.value.residual == pytest.approx(0.1, rel=1e-3)
+    for one in range(2):
+        assert _holds(u[one], s[one], vh[one], a[one], norm)
+
+
+def test_methods_have_names_and_pytorch_has_one():
+    with pytest.raises(ArgumentError, match="'qr'"):
+        svd(torch.eye(3), method="qr")
+    with trnsci.backend("pytorch"), pytest.raises(UnsupportedError, match="method='polar' names a kernel"):
+        svd(torch.eye(3), method="polar")
+    with (
+        trnsci.backend("simulator", strict=True),
+        pytest.raises(UnsupportedError, match="method='jacobi' is of single precision"),
+    ):
+        svd(torch.eye(3, dtype=torch.float64), method="jacobi")
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_auto_takes_the_method_predicted_to_be_faster(target):
+    def predicted(n, method):
+        with trnsci.backend("simulator"):
+            return trnsci.plan(svd, torch.empty((n, n), device="meta"), method=method).predicted[target]
+
+    assert predicted(2, "auto") == predicted(2, "jacobi") < predicted(2, "polar")
+    assert predicted(6, "auto") == predicted(6, "polar") < predicted(6, "jacobi")
 
 
 def test_too_many_rows_for_the_chip():

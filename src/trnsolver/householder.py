@@ -1,0 +1,184 @@
+"""QR factors as reflections: what LAPACK's ``geqrf`` leaves, and products with Q that never form it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, array_function, check
+from trnsolver import lapack
+from trnsolver.arguments import matrices, no_gradient, settled
+from trnsolver.on_host import HostOp
+
+
+class Reflectors(NamedTuple):
+    """R on and above the diagonal of ``factors``, below it the vectors of the reflections ``1 - tau v v.mH``."""
+
+    factors: Tensor
+    tau: Tensor
+
+
+@array_function
+def geqrf(a: Tensor) -> Reflectors:
+    """Factor ``a = q @ r`` and keep ``q`` as reflections: LAPACK's ``geqrf``, `torch.geqrf`.
+
+    Args:
+        a: [..., M, N].
+
+    Returns:
+        `Reflectors`: ``factors`` [..., M, N] and ``tau`` [..., min(M, N)], for `householder_product` and `ormqr`.
+
+    Error bound:
+        that of `qr`.
+
+    Cost:
+        ``2 N**2 (M - N / 3)`` FLOPs, on the host whatever the backend: the kernel of `qr` forms ``q``. No gradient.
+
+    Example:
+        >>> geqrf(torch.tensor([[3.0], [4.0]])).factors[0].abs()
+        tensor([5.])
+    """
+    matrices("geqrf", a=a)
+    no_gradient("geqrf", a)
+    return Reflectors(*_geqrf(a))
+
+
+@array_function
+def householder_product(factors: Tensor, tau: Tensor) -> Tensor:
+    """Return the first N columns of ``q`` from what `geqrf` returned: LAPACK's ``orgqr`` and ``ungqr``.
+
+    Args:
+        factors: [..., M, N] with M >= N; what lies on and above its diagonal is not read.
+        tau: [..., K] with K <= N.
+
+    Returns:
+        [..., M, N]. Gradients flow.
+
+    Error bound:
+        ``norm(q.mH @ q - 1) <= 20 M u``.
+
+    Cost:
+        ``2 N**2 (M - N / 3)`` FLOPs for K = N, on the host whatever the backend.
+
+    Example:
+        >>> householder_product(*geqrf(torch.tensor([[3.0], [4.0]]))).abs()
+        tensor([[0.6000],
+                [0.8000]])
+    """
+    _checked("householder_product", factors, tau)
+    q = _product(factors, tau)
+    settled("householder_product", q, factors=lambda: factors.tril(-1), tau=tau)
+    return q
+
+
+@array_function
+def ormqr(factors: Tensor, tau: Tensor, other: Tensor, *, left: bool = True, transpose: bool = False) -> Tensor:
+    """Multiply by the complete ``q`` [..., M, M] without forming it: LAPACK's ``ormqr`` and ``unmqr``, `torch.ormqr`.
+
+    Args:
+        factors: [..., M, N], from `geqrf`; what lies on and above its diagonal is not read.
+        tau: [..., K] with K <= min(M, N).
+        other: [..., M, P], or [..., P, M] when ``left`` is false.
+        left: return ``q @ other``; otherwise ``other @ q``.
+        transpose: with ``q.mH`` in place of ``q``.
+
+    Returns:
+        The shape of ``other``. Gradients flow.
+
+    Error bound:
+        ``norm(x - exact) <= 20 M u norm(other)``.
+
+    Cost:
+        ``4 M P K`` FLOPs, on the host whatever the backend; on the device, multiply by ``qr(a).q``.
+
+    Example:
+        >>> a = torch.tensor([[3.0], [4.0]])
+        >>> ormqr(*geqrf(a), a, transpose=True).abs()
+        tensor([[5.],
+                [0.]])
+    """
+    _checked("ormqr", factors, tau)
+    matrices("ormqr", look=False, factors=factors, other=other)
+    check.same_device("ormqr", factors=factors, other=other)
+    check.equal("ormqr", "M", factors=factors.shape[-2], other=other.shape[-2 if left else -1])
+    check.equal("ormqr", "batch shape", factors=tuple(factors.shape[:-2]), other=tuple(other.shape[:-2]))
+    x = _multiplied(factors, tau, other, left, transpose)
+    settled("ormqr", x, factors=lambda: factors.tril(-1), tau=tau, other=other)
+    return x
+
+
+def _checked(op: str, factors: Tensor, tau: Tensor) -> None:
+    matrices(op, look=False, factors=factors)
+    check.floating(op, factors=factors, tau=tau)
+    check.same_device(op, factors=factors, tau=tau)
+    check.ndim(op, 1, tau=tau)
+    check.equal(op, "batch shape", factors=tuple(factors.shape[:-2]), tau=tuple(tau.shape[:-1]))
+    m, n = factors.shape[-2:]
+    if op == "householder_product" and m < n:
+        expected = f"at least as many rows as columns, but it has {m} and {n}"
+        raise ArgumentError(op=op, argument="shape of factors", got=tuple(factors.shape), expected=expected)
+    if tau.shape[-1] > min(m, n):
+        expected = f"at most {min(m, n)} of them for factors of {m} rows and {n} columns"
+        raise ArgumentError(op=op, argument="shape of tau", got=tuple(tau.shape), expected=expected)
+
+
+_WHY = "the device multiplies by q itself, which the kernel of qr forms"
+
+
+def _fake(a: Tensor) -> tuple[Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    return a.new_empty((*a.shape[:-2], n, m)).mT, a.new_empty((*a.shape[:-2], min(m, n)))
+
+
+def _cost(a: Tensor) -> int:
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    each = 2 * k * k * max(m, n) - 2 * k**3 // 3
+    return a.numel() // max(1, m * n) * each * (4 if a.is_complex() else 1)
+
+
+def _fake_product(factors: Tensor, tau: Tensor) -> Tensor:
+    return _fake(factors)[0]
+
+
+def _fake_multiplied(factors: Tensor, tau: Tensor, other: Tensor, left: bool, transpose: bool) -> Tensor:
+    m, n = other.shape[-2:]
+    return other.new_empty((*other.shape[:-2], n, m)).mT
+
+
+def _cost_multiplied(factors: Tensor, tau: Tensor, other: Tensor, left: bool, transpose: bool) -> int:
+    return 4 * other.numel() * tau.shape[-1] * (4 if other.is_complex() else 1)
+
+
+_geqrf = HostOp("trnsolver::geqrf", fake=_fake, cost=_cost, why=_WHY)
+_product = HostOp(
+    "trnsolver::householder_product",
+    fake=_fake_product,
+    cost=lambda factors, tau: _cost(factors),
+    why=_WHY,
+    traceable=True,
+)
+_multiplied = HostOp("trnsolver::ormqr", fake=_fake_multiplied, cost=_cost_multiplied, why=_WHY, traceable=True)
+
+
+@_geqrf.impl("pytorch")
+def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
+    if lapack.serves(a):
+        return lapack.geqrf(a)
+    factors, tau = torch.geqrf(a)
+    return factors, tau
+
+
+@_product.impl("pytorch")
+def _formed(factors: Tensor, tau: Tensor) -> Tensor:
+    made: Tensor = torch.linalg.householder_product(factors, tau)
+    return made
+
+
+@_multiplied.impl("pytorch")
+def _applied(factors: Tensor, tau: Tensor, other: Tensor, left: bool, transpose: bool) -> Tensor:
+    if other.numel() == 0 or tau.shape[-1] == 0:
+        return other.clone()
+    return torch.ormqr(factors, tau, other, left, transpose)

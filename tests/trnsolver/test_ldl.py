@@ -1,0 +1,102 @@
+"""Solutions and inverses from LDL factors, against NumPy."""
+
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+from trnsci import ArgumentError, Singular
+from trnsci.testing import gaussian
+from trnsolver import ldl, ldl_inverse, ldl_solve
+from trnsolver.arguments import roundoff
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+def drawn(shape, dtype, hermitian, seed=1):
+    real = gaussian(shape, seed, dtype=torch.float64)
+    made = torch.complex(real, gaussian(shape, seed + 99, dtype=torch.float64)) if dtype.is_complex else real
+    made = made + (made.mH if hermitian else made.mT)
+    return made.to(dtype)
+
+
+def norm(x):
+    return float(torch.linalg.matrix_norm(x.to(torch.complex128)).max())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("hermitian", [True, False], ids=["hermitian", "symmetric"])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (7, 7), (40, 40), (3, 6, 6), (2, 2, 5, 5)], ids=str)
+def test_it_stays_within_its_stated_bound(dtype, hermitian, shape):
+    a = drawn(shape, dtype, hermitian)
+    n = shape[-1]
+    b = gaussian((*shape[:-1], 3), 7).to(dtype)
+    factors = ldl(a, hermitian=hermitian)
+    x = ldl_solve(*factors, b, hermitian=hermitian)
+    bound = 20 * n * roundoff(dtype) * norm(factors.l) ** 2 * norm(factors.d)
+    assert norm(a.to(torch.complex128) @ x.to(torch.complex128) - b) <= bound * norm(x)
+    vector = ldl_solve(*factors, b[..., 0], hermitian=hermitian)
+    assert norm(vector.unsqueeze(-1) - x[..., :1]) <= bound * norm(x) ** 2
+    inverse = ldl_inverse(*factors, hermitian=hermitian)
+    assert torch.equal(inverse, inverse.mH if hermitian else inverse.mT)
+    assert norm(a.to(torch.complex128) @ inverse.to(torch.complex128) - torch.eye(n)) <= bound * norm(inverse)
+
+
+def test_blocks_of_two_rows_are_met():
+    # zeros on the diagonal force them
+    a = torch.tensor([[0.0, 1.0, 2.0, 0.0], [1.0, 0.0, 0.0, 3.0], [2.0, 0.0, 0.0, 1.0], [0.0, 3.0, 1.0, 0.0]])
+    factors = ldl(a)
+    assert bool((factors.d.diagonal(-1) != 0).any())
+    x = ldl_solve(*factors, torch.arange(4.0))
+    np.testing.assert_allclose(x.numpy(), np.linalg.solve(a.numpy(), np.arange(4.0)), rtol=1e-5, atol=1e-6)
+
+
+def test_numpy_in_numpy_out_and_broadcasting():
+    a = drawn((5, 5), torch.float64, True)
+    b = gaussian((3, 5, 2), 3, dtype=torch.float64)
+    found = ldl_solve(*ldl(a.numpy()), b.numpy())
+    np.testing.assert_allclose(found, np.linalg.solve(a.numpy(), b.numpy()), rtol=1e-9)
+
+
+def test_nothing():
+    factors = ldl(torch.empty(0, 0))
+    assert ldl_solve(*factors, torch.empty(0, 2)).shape == (0, 2)
+    assert ldl_inverse(*factors).shape == (0, 0)
+
+
+def test_gradients_of_the_right_hand_side_and_factors():
+    a = drawn((4, 4), torch.float64, True)
+    l, d, order = ldl(a)  # noqa: E741
+    b = gaussian((4, 2), 3, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda p, q: ldl_solve(p, d, order, q), (l.requires_grad_(), b))
+
+
+def test_a_singular_block_is_named():
+    a = torch.diag(torch.tensor([1.0, 0.0, 2.0]))
+    factors = ldl(a)
+    with pytest.raises(Singular) as caught:
+        ldl_solve(*factors, torch.ones(3))
+    assert factors.order[caught.value.index] == 1
+    with pytest.raises(Singular):
+        ldl_inverse(*factors)
+
+
+def test_bad_arguments_are_named():
+    l, d, order = ldl(torch.eye(3))  # noqa: E741
+    with pytest.raises(ArgumentError) as caught:
+        ldl_solve(l, d, order, torch.ones(4))
+    assert caught.value.got == {"a": 3, "b": 4}
+    with pytest.raises(ArgumentError) as caught:
+        ldl_solve(l, d, order + 1, torch.ones(3))
+    assert caught.value.argument == "order"
+    assert "permutation of 0 to 2" in str(caught.value)
+    with pytest.raises(ArgumentError, match="finite") as caught:
+        ldl_solve(l, d, order, torch.tensor([1.0, float("nan"), 1.0]))
+    assert caught.value.argument == "b[1]"
+
+
+def test_plans_cost_the_factorisation_and_the_systems():
+    a = torch.ones(30, 30)
+    assert trnsci.plan(ldl, a).steps[0].cost.flops == 9000
+    plan = trnsci.plan(ldl_solve, a, a, torch.zeros(30, dtype=torch.int64), torch.ones(30, 2))
+    assert [step.op for step in plan.steps] == ["trnsolver::solve_triangular"] * 2

@@ -1,0 +1,122 @@
+"""Square roots and logarithms: compiled and in torch, Hermitian and not, against their definitions and mpmath."""
+
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+import trnsci
+from trnsci.testing import gaussian
+from trnsolver import eig, eigvals, expm, hessenberg, ldl, logm, schur, sign, sqrtm
+from trnsolver.arguments import roundoff
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def way(request, monkeypatch):
+    if request.param == "torch":
+        monkeypatch.setattr(sys.modules["trnsolver.roots"], "_loop", lambda name: None)
+    return request.param
+
+
+def drawn(n, dtype, kind):
+    real = gaussian((n, n), 1, dtype=torch.float64)
+    a = torch.complex(real, gaussian((n, n), 2, dtype=torch.float64)) if dtype.is_complex else real
+    if kind == "definite":
+        a = a @ a.mH / n + torch.eye(n)
+        a = (a + a.mH) / 2
+    if kind == "shifted":
+        a = a + 2 * n**0.5 * torch.eye(n)
+    if kind == "triangular":
+        a = a.triu(1) / n + torch.diag(torch.arange(1.0, n + 1, dtype=torch.float64))
+    return a.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", ["definite", "shifted", "triangular", "any"])
+@pytest.mark.parametrize("n", [1, 2, 3, 20, 65])
+def test_the_square_of_the_root(way, norm, dtype, kind, n):
+    a = drawn(n, dtype, kind)
+    root = sqrtm(a)
+    wide = root.to(torch.complex128)
+    assert norm(wide @ wide - a.to(torch.complex128)) <= 20 * n * roundoff(dtype) * norm(root) ** 2
+    assert roundoff(root.dtype) == roundoff(dtype)
+    if kind != "any":
+        assert root.dtype == dtype
+        assert float(eigvals(root).real.min()) > 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("kind", ["definite", "shifted", "triangular"])
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_the_logarithm_is_mpmaths(way, norm, dtype, kind, n):
+    a = drawn(n, dtype, kind)
+    wide = a.to(torch.complex128)
+    with mpmath.workdps(40):
+        found = mpmath.logm(mpmath.matrix(wide.tolist()))
+        exact = torch.tensor([[complex(found[i, j]) for j in range(n)] for i in range(n)], dtype=torch.complex128)
+    condition = float(torch.linalg.cond(torch.linalg.eig(wide)[1])) * float(torch.linalg.cond(wide))
+    made = logm(a)
+    assert made.dtype == dtype
+    assert norm(made.to(torch.complex128) - exact) <= 20 * n * roundoff(dtype) * condition * max(1.0, norm(exact))
+
+
+def test_negative_eigenvalues_give_complex_results(way, norm):
+    a = torch.tensor([[-4.0, 1.0], [0.0, 9.0]], dtype=torch.float64)
+    root = sqrtm(a)
+    assert root.is_complex()
+    assert norm(root @ root - a.to(root.dtype)) <= 1e-14 * 20
+    mirrored = torch.diag(torch.tensor([-4.0, 9.0]))
+    assert torch.equal(sqrtm(mirrored), torch.diag(torch.tensor([2j, 3 + 0j])).to(torch.complex64))
+    assert logm(mirrored)[0, 0].imag == pytest.approx(np.pi)
+
+
+def test_rounding_does_not_make_a_semidefinite_root_complex(norm):
+    x = gaussian((6, 2), 1, dtype=torch.float64)
+    a = x @ x.mT
+    a = (a + a.mT) / 2
+    root = sqrtm(a)
+    assert root.dtype == torch.float64
+    assert norm(root @ root - a) <= 20 * 6 * roundoff(a.dtype) * norm(a)
+
+
+def test_batches_mix_kinds(way, norm):
+    a = torch.stack([drawn(5, torch.float64, kind) for kind in ("definite", "shifted", "triangular")])
+    for fn in (sqrtm, logm):
+        assert norm(fn(a) - torch.stack([fn(one) for one in a])) <= 1e-13
+
+
+@pytest.mark.parametrize("fn", [sqrtm, logm], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", ["definite", "shifted"])
+def test_gradients(way, fn, kind):
+    assert torch.autograd.gradcheck(fn, (drawn(4, torch.float64, kind).requires_grad_(),))
+
+
+COSTS = {eig: 25, eigvals: 10, schur: 25, hessenberg: 14 / 3, sqrtm: 30, logm: 50, ldl: 1 / 3}
+
+
+@pytest.mark.parametrize("fn", COSTS, ids=lambda f: f.__name__)
+def test_plans_of_what_the_host_does_cost_it_and_say_why(fn):
+    a = torch.ones(30, 30)
+    plan = trnsci.plan(fn, a)
+    assert plan.backend == "pytorch"
+    assert plan.reason.startswith("on the host whatever the backend: ")
+    assert plan.steps[0].cost.flops == round(COSTS[fn] * 27000)
+    assert trnsci.plan(fn, a.to(torch.complex64)).steps[0].cost.flops == pytest.approx(4 * COSTS[fn] * 27000, abs=1)
+    assert not trnsci.explain(fn, a)["simulator"].takes
+
+
+def test_the_plan_of_expm_is_its_products_and_what_they_depend_on():
+    plan = trnsci.plan(expm, torch.ones(30, 30))
+    assert [step.op.split("::")[1] for step in plan.steps] == ["gemm"] * 4 + ["lu", "lu_solve"]
+    assert "doubling of norm(a)" in plan.reason
+    assert len(trnsci.plan(expm, torch.ones(30, 30, dtype=torch.float64)).steps) == 8
+
+
+def test_the_plan_of_sign_says_how_many_iterations_it_counts():
+    plan = trnsci.plan(sign, torch.ones(30, 30))
+    assert len(plan.steps) == 16
+    assert "8 iterations" in plan.reason

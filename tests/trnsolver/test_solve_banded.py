@@ -1,0 +1,191 @@
+"""Band and tridiagonal systems against SciPy's and NumPy's."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+import trnsci
+from trnsci import ArgumentError, DtypeError, Singular
+from trnsci.testing import gaussian
+from trnsolver import solve_banded, solve_tridiagonal
+from trnsolver import solve_banded as function
+from trnsolver.arguments import roundoff
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def way(request, monkeypatch):
+    """Both ways to a solution: the compiled loop, and the windows in torch."""
+    if request.param == "torch":
+        import sys
+
+        monkeypatch.setattr(sys.modules["trnsolver.solve_banded"], "_loop", lambda dtype: None)
+    return request.param
+
+
+def drawn(shape, dtype, seed):
+    real = gaussian(shape, seed, dtype=torch.float64)
+    made = torch.complex(real, gaussian(shape, seed + 99, dtype=torch.float64)) if dtype.is_complex else real
+    return made.to(dtype)
+
+
+def dense(ab, below, above):
+    """The matrix, entry by entry, as its definition has it."""
+    n = ab.shape[-1]
+    a = torch.zeros((*ab.shape[:-2], n, n), dtype=ab.dtype)
+    for i in range(n):
+        for j in range(max(0, i - below), min(n, i + above + 1)):
+            a[..., i, j] = ab[..., above + i - j, j]
+    return a
+
+
+def backward_error(a, x, b):
+    a, x, b = (t.to(torch.complex128) for t in (a, x, b))
+    left = torch.linalg.matrix_norm(a @ x - b)
+    return left / (torch.linalg.matrix_norm(a) * torch.linalg.matrix_norm(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("bands", [(0, 0), (1, 1), (2, 1), (0, 2), (3, 0), (1, 4)], ids=str)
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+def test_it_stays_within_its_stated_bound(way, dtype, bands, n):
+    below, above = bands
+    ab, b = drawn((3, below + above + 1, n), dtype, 1), drawn((3, n, 2), dtype, 2)
+    ab[..., above, :] += 0.5  # no tiny pivots where there is no choice of rows
+    a = dense(ab, below, above)
+    x = solve_banded(bands, ab, b)
+    assert x.dtype == dtype
+    assert x.shape == b.shape
+    growth = 2.0 ** min(8, n)
+    assert float(backward_error(a, x, b).max()) <= 20 * (below + above + 1) * roundoff(dtype) * growth
+
+
+@pytest.mark.parametrize("bands", [(1, 1), (2, 3)], ids=str)
+def test_it_is_scipys(way, bands):
+    ab, b = drawn((sum(bands) + 1, 30), torch.float64, 3), drawn((30,), torch.float64, 4)
+    expected = scipy.linalg.solve_banded(bands, ab.numpy(), b.numpy())
+    np.testing.assert_allclose(solve_banded(bands, ab, b).numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(solve_banded(bands, ab.numpy(), b.numpy()), expected, rtol=1e-9)
+
+
+def test_exchanges_are_needed_and_made(way):
+    # a zero on the diagonal: without exchanges there is no factorisation
+    ab = torch.tensor([[0.0, 1.0, 2.0], [0.0, 1.0, 1.0], [1.0, 3.0, 0.0]], dtype=torch.float64)
+    b = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    x = solve_banded((1, 1), ab, b)
+    torch.testing.assert_close(dense(ab, 1, 1) @ x, b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("batch", [(), (4,), (2, 3)], ids=str)
+def test_tridiagonal(way, dtype, batch):
+    n = 17
+    lower, upper = drawn((*batch, n - 1), dtype, 1), drawn((*batch, n - 1), dtype, 2)
+    diagonal, b = drawn((*batch, n), dtype, 3) + 4, drawn((*batch, n, 3), dtype, 4)
+    a = torch.diag_embed(lower, -1) + torch.diag_embed(diagonal) + torch.diag_embed(upper, 1)
+    x = solve_tridiagonal(lower, diagonal, upper, b)
+    assert float(backward_error(a, x, b).max()) <= 60 * roundoff(dtype)
+    vector = solve_tridiagonal(lower, diagonal, upper, b[..., 0])
+    assert vector.shape == (*batch, n)
+    torch.testing.assert_close(vector, x[..., 0])
+
+
+def test_batches_broadcast(way):
+    ab, b = drawn((5, 1, 3, 6), torch.float64, 1), drawn((4, 6, 2), torch.float64, 2)
+    ab[..., 1, :] += 4
+    x = solve_banded((1, 1), ab, b)
+    assert x.shape == (5, 4, 6, 2)
+    torch.testing.assert_close(dense(ab, 1, 1) @ x, b.expand_as(x))
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_nothing_and_one(way, n):
+    empty = torch.empty(max(0, n - 1), dtype=torch.float64)
+    x = solve_tridiagonal(empty, torch.full((n,), 2.0, dtype=torch.float64), empty, torch.ones(n, dtype=torch.float64))
+    assert x.tolist() == [0.5] * n
+    assert solve_banded((0, 0), torch.ones(1, 3), torch.ones(3, 0)).shape == (3, 0)
+
+
+def test_corners_outside_the_matrix_are_not_read(way):
+    ab, b = drawn((3, 6), torch.float64, 1), drawn((6,), torch.float64, 2)
+    ab[1] += 4
+    expected = solve_banded((1, 1), ab, b)
+    ab[0, 0] = ab[2, -1] = float("nan")
+    assert torch.equal(solve_banded((1, 1), ab, b), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_gradients(way, dtype):
+    ab, b = drawn((2, 4, 6), dtype, 1), drawn((6, 2), dtype, 2)
+    ab[..., 1, :] += 4
+    ab, b = ab.requires_grad_(), b.requires_grad_()
+    assert torch.autograd.gradcheck(lambda p, q: function((2, 1), p, q), (ab, b))
+    assert torch.autograd.gradgradcheck(lambda p, q: function((2, 1), p, q), (ab, b))
+
+
+def test_gradients_of_the_three_diagonals(way):
+    parts = [drawn((size,), torch.float64, seed) for seed, size in enumerate((4, 5, 4, 5))]
+    parts[1] += 4
+    assert torch.autograd.gradcheck(solve_tridiagonal, [part.requires_grad_() for part in parts])
+
+
+def test_a_singular_matrix_is_named_with_its_column(way):
+    diagonal = torch.ones(2, 3, 4, dtype=torch.float64)
+    diagonal[1, 2, 2] = 0.0
+    none = torch.zeros(2, 3, 3, dtype=torch.float64)
+    with pytest.raises(Singular) as caught:
+        solve_tridiagonal(none, diagonal, none, torch.ones(2, 3, 4, 1, dtype=torch.float64))
+    assert caught.value.op == "solve_tridiagonal"
+    assert caught.value.index == 2
+    assert caught.value.batch == (1, 2)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
+def test_entries_that_are_not_finite_are_named(way, value):
+    ab, b = torch.ones(3, 4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
+    ab[1] = 4.0
+    ab[1, 2] = value
+    with pytest.raises(ArgumentError, match="finite") as caught:
+        solve_banded((1, 1), ab, b)
+    assert caught.value.argument == "ab[1, 2]"
+    ab[1, 2], b[1] = 4.0, value
+    with pytest.raises(ArgumentError, match="finite") as caught:
+        solve_banded((1, 1), ab, b)
+    assert caught.value.argument == "b[1]"
+
+
+def test_bad_arguments_are_named():
+    ab, b = torch.ones(3, 4), torch.ones(4)
+    with pytest.raises(ArgumentError) as caught:
+        solve_banded((2, 1), ab, b)
+    assert caught.value.got == {"ab": 3, "bands": 4}
+    with pytest.raises(ArgumentError) as caught:
+        solve_banded((-1, 3), ab, b)
+    assert caught.value.argument == "bands"
+    assert "negative" in str(caught.value)
+    with pytest.raises(ArgumentError) as caught:
+        solve_banded((1, 1), ab, torch.ones(5))
+    assert caught.value.got == {"a": 4, "b": 5}
+    with pytest.raises(ArgumentError) as caught:
+        solve_tridiagonal(torch.ones(4), torch.ones(4), torch.ones(3), b)
+    assert caught.value.got == {"lower": 4, "upper": 3, "diagonal": 3}
+    with pytest.raises(DtypeError):
+        solve_banded((1, 1), ab.int(), b)
+
+
+def test_the_plan_says_where_and_why():
+    plan = trnsci.plan(solve_banded, (1, 1), torch.ones(3, 100), torch.ones(100, 2))
+    assert plan.backend == "pytorch"
+    assert "chain of dependent steps" in plan.reason
+    assert plan.steps[0].cost.flops == 2 * 100 * (2 + 6 + 2)
+    with trnsci.backend("simulator"):
+        ab = torch.ones(3, 5)
+        ab[1] = 4.0
+        assert solve_banded((1, 1), ab, torch.ones(5)).shape == (5,)
+
+
+def test_same_bits_twice():
+    ab, b = drawn((8, 5, 50), torch.float32, 1), drawn((8, 50, 3), torch.float32, 2)
+    assert torch.equal(solve_banded((2, 2), ab, b), solve_banded((2, 2), ab, b))
