@@ -15,11 +15,16 @@ def scattered(rows: int, columns: int, density: float, dtype: torch.dtype = torc
     return trnsparse.COOMatrix(places // columns, places % columns, values, (rows, columns)).to_csr()
 
 
-def blocky(side: int, density: float, dtype: torch.dtype = torch.float32) -> trnsparse.BSRMatrix:
-    """A matrix of 128-blocks, as many in every block row."""
+def block_columns(side: int, density: float) -> list[np.ndarray]:
+    """The columns of 128-blocks at random places, as many in every block row."""
     rng = np.random.default_rng(0)
     grid = side // 128
-    each = max(1, round(density * grid))
-    columns = np.concatenate([np.sort(rng.choice(grid, each, replace=False)) for _ in range(grid)])
-    values = torch.from_numpy(rng.standard_normal((grid * each, 128, 128))).to(dtype)
-    return trnsparse.BSRMatrix(np.arange(grid + 1) * each, columns, values, (side, side))
+    return [np.sort(rng.choice(grid, max(1, round(density * grid)), replace=False)) for _ in range(grid)]
+
+
+def blocky(side: int, density: float, dtype: torch.dtype = torch.float32) -> trnsparse.BSRMatrix:
+    """A matrix of 128-blocks, as many in every block row."""
+    columns = block_columns(side, density)
+    each = len(columns[0])
+    values = torch.from_numpy(np.random.default_rng(1).standard_normal((len(columns) * each, 128, 128))).to(dtype)
+    return trnsparse.BSRMatrix(np.arange(len(columns) + 1) * each, np.concatenate(columns), values, (side, side))

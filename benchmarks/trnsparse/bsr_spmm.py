@@ -5,8 +5,9 @@ import numpy as np
 import torch
 
 from benchmarks.registry import Bench, Case, Kernel, Peer
-from benchmarks.trnsparse._patterns import blocky
+from benchmarks.trnsparse._patterns import block_columns, blocky
 from trnsparse.kernels import bsr_spmm as kernels
+from trnsparse.steps import in_order
 
 
 def _case(side: int, density: float, n: int) -> Case:
@@ -20,14 +21,13 @@ def _case(side: int, density: float, n: int) -> Case:
 
 
 def _kernel(side: int, density: float, n: int, dtype: type) -> Kernel:
-    grid = side // 128
-    each = max(1, round(density * grid))
-    pattern = tuple(tuple((((i + 3 * j) % grid * 128, 128),) for j in range(each)) for i in range(grid))
+    rows = [[((int(c) * 128, 128),) for c in row] for row in block_columns(side, density)]
+    stored = sum(len(row) for row in rows)
     return Kernel(
         name=f"{side}x{side} {density:.0%} x {n} {np.dtype(dtype).name}",
         kernel=kernels.bsr_spmm,
-        inputs=lambda: (np.empty((128, grid * each * 128), dtype), np.empty((side, n), dtype)),
-        options={"rows": side, "height": 128, "chunks": pattern},
+        inputs=lambda: (np.empty((128, stored * 128), dtype), np.empty((side, n), dtype)),
+        options={"rows": side, "height": 128, "steps": in_order(rows)[0]},
     )
 
 
@@ -46,5 +46,8 @@ BENCH = Bench(
             run=lambda a, b: torch.from_numpy(a @ b),
         ),
     ),
-    kernels=tuple(_kernel(4096, d, 512, t) for t in (np.float32, ml_dtypes.bfloat16) for d in (0.05, 0.25, 0.5)),
+    kernels=(
+        *(_kernel(4096, d, 512, t) for t in (np.float32, ml_dtypes.bfloat16) for d in (0.05, 0.25, 0.5)),
+        *(_kernel(16384, d, 512, t) for t in (np.float32, ml_dtypes.bfloat16) for d in (0.05, 0.5)),
+    ),
 )

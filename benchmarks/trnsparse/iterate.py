@@ -57,5 +57,5 @@ BENCH = Bench(
         for method in ("cg", "fixed", "power")
     ),
     tolerance=1e-3,
-    notes="On the host whole 128-blocks of a tridiagonal matrix are multiplied: SciPy's compressed rows win there.",
+    notes="On the host blocks that are mostly zero are taken entry by entry, and 16 steps are one compiled loop.",
 )

@@ -40,7 +40,13 @@ BENCH = Bench(
     op="trnsparse.spmm",
     run=lambda a, b: a @ b,
     tests="tests/trnsparse/test_spmm.py",
-    cases=(_case(20000, 0.001, 1), _case(20000, 0.001, 32), _case(4096, 0.01, 256)),
+    cases=(
+        _case(2000, 0.005, 1),
+        _case(20000, 0.001, 1),
+        _case(20000, 0.001, 4),
+        _case(20000, 0.001, 32),
+        _case(4096, 0.01, 256),
+    ),
     peers=(
         Peer(
             name="scipy",

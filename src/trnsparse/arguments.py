@@ -72,9 +72,14 @@ def coefficient(op: str, name: str, value: Any, dtype: torch.dtype) -> complex:
     return number
 
 
+def bare(alpha: Any, beta: Any, c: Tensor | None) -> bool:
+    """Whether ``alpha * product + beta * c`` is the product itself."""
+    return c is None and type(alpha) is float and alpha == 1.0 and type(beta) is float and beta == 0.0
+
+
 def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
     """Return ``alpha * product + beta * c``; without a factor of 1 or an addend, those parts cost nothing."""
-    if alpha == 1.0 and type(alpha) is float and beta == 0.0 and type(beta) is float and c is None:
+    if bare(alpha, beta, c):
         return product
     first = coefficient(op, "alpha", alpha, product.dtype)
     second = coefficient(op, "beta", beta, product.dtype)
@@ -103,10 +108,18 @@ def unfolded(made: Tensor, b: Tensor) -> Tensor:
     return made.reshape(made.shape[0], *b.shape[:-2], b.shape[-1]).movedim(0, -2)
 
 
-def evenly(entries: int, rows: int) -> tuple[list[int], list[int]]:
-    """Pointers and columns of blocks spread evenly over rows: what a prediction without data assumes."""
+def evenly(entries: int, rows: int, across: int = 0) -> tuple[list[int], list[int]]:
+    """Pointers and columns of blocks spread evenly over rows: what a prediction without data assumes.
+
+    Those of a row follow each other, or with ``across`` columns lie as far apart as they can, each row one further on.
+    """
     pointers = spread(entries, rows)
-    return pointers, [p - lo for lo, hi in pairwise(pointers) for p in range(lo, hi)]
+    if not across:
+        return pointers, [p - lo for lo, hi in pairwise(pointers) for p in range(lo, hi)]
+    columns: list[int] = []
+    for i, (lo, hi) in enumerate(pairwise(pointers)):
+        columns += sorted((i + (p - lo) * across // (hi - lo)) % across for p in range(lo, hi))
+    return pointers, columns
 
 
 def spread(entries: int, rows: int) -> list[int]:

@@ -13,6 +13,7 @@ from trnsci import Op, array_function, check
 from trnsci.errors import ArgumentError, DtypeError
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
+from trnsparse import host
 from trnsparse.arguments import evenly
 from trnsparse.attention_backward import backward
 from trnsparse.bound import BoundMask, Pattern
@@ -203,6 +204,7 @@ def _forward(
     q, k, v, dtype = q.to(work), k.to(work), v.to(work), q.dtype
     grouped = q.reshape(batch, k.shape[1], group, q_len, depth)
     starts, columns, kinds = indptr.tolist(), indices.tolist(), slots.tolist()
+    outside = ~insides
     outs, sums = [], []
     for i in range(len(starts) - 1):
         span = range(starts[i], starts[i + 1])
@@ -222,12 +224,8 @@ def _forward(
             scores = scores.flatten(2, 3)
         for first, slot in [] if recorded else hidden:
             part = scores.unflatten(2, (group, size))[..., first : first + block]
-            part.masked_fill_(~insides[slot, :size, : part.shape[-1]], -math.inf)
-        top = scores.detach().amax(-1, keepdim=True)
-        # A query that keeps nothing has no largest score; its sum is 0, and so is its result.
-        top = torch.where(top == -math.inf, 0.0, top)
-        weights = torch.exp(scores - top) if recorded else scores.sub_(top).exp_()
-        total = weights.sum(-1, keepdim=True)
+            part.masked_fill_(outside[slot, :size, : part.shape[-1]], -math.inf)
+        weights, top, total = _exponentials(scores, recorded)
         made = (weights @ values) / torch.where(total == 0, 1.0, total)
         outs.append(made.reshape(batch, k.shape[1], group, size, v.shape[3]))
         sums.append((top + total.detach().log()).reshape(batch, k.shape[1], group, size))
@@ -240,6 +238,27 @@ def _forward(
     exact = torch.float64 if dtype == torch.float64 else torch.float32
     out = torch.cat(outs, 3).reshape(batch, heads, q_len, v.shape[3])
     return out.to(dtype), torch.cat(sums, 3).reshape(batch, heads, q_len).to(exact)
+
+
+def _exponentials(scores: Tensor, recorded: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Exponentials of scores less the largest of their query, in place unless recorded; that largest, and their sum."""
+    fused = None if recorded or not scores.is_contiguous() else host.loop("softmax", scores)
+    if fused is not None:
+        top, total = (scores.new_empty((*scores.shape[:-1], 1)) for _ in range(2))
+        keys, (rows, size) = scores.shape[-1], (top.numel(), scores.element_size())
+        x, tops, totals = host.at(scores, top, total)
+
+        def some(first: int, last: int) -> None:
+            fused(last - first, keys, x + first * keys * size, tops + first * size, totals + first * size)
+
+        # an exponential takes as long as some twenty multiply-adds
+        host.over(some, rows, 20 * keys)
+        return scores, top, total
+    top = scores.detach().amax(-1, keepdim=True)
+    # A query that keeps nothing has no largest score; its sum is 0, and so is its result.
+    top = torch.where(top == -math.inf, 0.0, top)
+    weights = torch.exp(scores - top) if recorded else scores.sub_(top).exp_()
+    return weights, top, weights.sum(-1, keepdim=True)
 
 
 def _columns(x: Tensor, taken: list[int], block: int) -> Tensor:
@@ -293,10 +312,11 @@ FLOOR = 1e25
 
 
 def _launched(q: Tensor, k: Tensor, v: Tensor, pattern: Any, insides: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    out, lse = _fake(q, k, v, insides, insides, insides, insides, scale)
     if q.numel() == 0 or v.numel() == 0 or not pattern[1]:
+        out, lse = _fake(q, k, v, insides, insides, insides, insides, scale)
         return out.zero_(), lse.fill_(-math.inf)
-    qT, kT = (q.float() * scale).to(q.dtype).flatten(0, 1).mT.contiguous(), k.flatten(0, 1).mT.contiguous()
+    # Torch multiplies 16-bit numbers in float32 and rounds once.
+    qT, kT = (q * scale).flatten(0, 1).mT.contiguous(), k.flatten(0, 1).mT.contiguous()
     made, sums = launch(
         kernels.attention,
         qT,
@@ -308,8 +328,32 @@ def _launched(q: Tensor, k: Tensor, v: Tensor, pattern: Any, insides: Tensor, sc
         slots=pattern[2],
         lonely=lonely(pattern, insides, q.shape[2]),
     )
-    by_query = sums.mT.flatten(1)[:, : q.shape[2]].reshape(lse.shape)
-    return made.reshape(out.shape), torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
+    by_query = sums.mT.flatten(1)[:, : q.shape[2]].reshape(q.shape[:3])
+    return made.reshape(*q.shape[:3], v.shape[3]), torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
+
+
+@_attention.workspace
+def _workspace(
+    backend: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    slots: Tensor,
+    insides: Tensor,
+    scale: float,
+) -> int:
+    size, block = q.element_size(), insides.shape[1]
+    if backend == "pytorch":
+        # Rows of blocks before they are joined, the scores of one of them, and wider operands of half precision.
+        longest = -(-indices.shape[0] // max(1, indptr.shape[0] - 1)) * block
+        queries, wide = q.shape[0] * q.shape[1] * q.shape[2], max(size, 4 if q.device.type in ("cpu", "meta") else size)
+        scores = queries // max(1, q.shape[2]) * min(block, q.shape[2]) * longest
+        return wide * (queries * v.shape[3] + scores + (q.numel() + k.numel() + v.numel() if wide > size else 0))
+    # Queries are scaled, then turned; insides become numbers, are rounded and laid out.
+    hidden = insides.numel() * (4 + 2 * (2 if q.dtype == torch.bfloat16 else 4))
+    return max(2 * q.nbytes, q.nbytes + k.nbytes + hidden)
 
 
 def lonely(pattern: Any, insides: Tensor, q_len: int) -> bool:

@@ -207,7 +207,7 @@ def _launched(
         for p in range(pointers[i], pointers[i + 1]):
             by_row[i].append((columns[p], slots[p]))
             by_column[columns[p]].append((i, slots[p]))
-    scaled = (q.float() * scale).to(q.dtype).flatten(0, 1)
+    scaled = (q * scale).flatten(0, 1)
     k, v, grad, shapes = k.flatten(0, 1), v.flatten(0, 1), grad.to(q.dtype).flatten(0, 1), (q.shape, k.shape, v.shape)
     of_q, of_k, of_v = launch(
         kernels.attention_backward,
@@ -219,7 +219,36 @@ def _launched(
         pattern=_frozen(by_row),
         turned=_frozen(by_column),
     )
-    return (of_q.float() * scale).to(q.dtype).reshape(shapes[0]), of_k.reshape(shapes[1]), of_v.reshape(shapes[2])
+    return (of_q * scale).reshape(shapes[0]), of_k.reshape(shapes[1]), of_v.reshape(shapes[2])
+
+
+@_backward.workspace
+def _workspace(
+    backend: str,
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    lse: Tensor,
+    delta: Tensor,
+    indptr: Tensor,
+    indices: Tensor,
+    slots: Tensor,
+    insides: Tensor,
+    scale: float,
+) -> int:
+    if backend == "pytorch":
+        # All in float32 at least, keys and values for each query head, and scores, weights and their gradient of a row.
+        longest, wide = -(-indices.shape[0] // max(1, indptr.shape[0] - 1)), max(4, q.element_size())
+        heads, block = q.shape[0] * q.shape[1], insides.shape[1]
+        return (
+            wide
+            * heads
+            * (2 * q.shape[2] * q.shape[3] + 2 * k.shape[2] * (k.shape[3] + v.shape[3]) + 3 * block * block * longest)
+        )
+    hidden = insides.numel() * (4 + 2 * (2 if q.dtype == torch.bfloat16 else 4))
+    sums = 3 * lse.nbytes
+    return 2 * q.nbytes + k.nbytes + v.nbytes + grad.nbytes + hidden + sums
 
 
 def _frozen(lists: list[list[tuple[int, int]]]) -> Any:

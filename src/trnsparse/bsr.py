@@ -129,15 +129,13 @@ class BSRMatrix(SparseMatrix):
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other blocks."""
         made = self._rebuilt(self._indices(), values, self.shape)
-        for name in ("turned", "block_rows"):
-            if name in self.__dict__:
-                made.__dict__[name] = self.__dict__[name]
+        self._share(made, "turned", "block_rows")
         return made
 
     def transpose(self) -> BSRMatrix:
         """Return the transpose, in blocks (bn, bm)."""
         indptr, indices, order = self.turned
-        turned = self.values[order].mT.contiguous()
+        turned = self.values.index_select(0, order).mT.contiguous()
         return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, turned, self.shape[::-1])
 
     def to_coo(self) -> COOMatrix:

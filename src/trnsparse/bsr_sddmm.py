@@ -52,7 +52,7 @@ def _nki(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int
 
 @_bsr_sddmm.prediction
 def _predicted(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1, -(-b.shape[0] // bn))
     return _launched(pointers, columns, a, b, bm, bn)
 
 
@@ -61,13 +61,30 @@ def _launched(pointers: list[int], columns: list[int], a: Tensor, b: Tensor, bm:
         return a.new_zeros((len(columns), bm, bn))
     made: Tensor = launch(
         kernels.bsr_sddmm,
-        padded(a, bm).mT.contiguous(),
-        padded(b, bn).mT.contiguous(),
+        _turned(a, bm),
+        _turned(b, bn),
         pointers=tuple(pointers),
         columns=tuple(columns),
         block=(bm, bn),
     )  # [blocks, bm, bn]
     return made
+
+
+def _turned(x: Tensor, size: int) -> Tensor:
+    """The transpose, with columns of zeros up to a multiple of ``size``, written once."""
+    made = x.new_zeros((x.shape[1], x.shape[0] + -x.shape[0] % size))
+    made[:, : x.shape[0]] = x.mT
+    return made
+
+
+@_bsr_sddmm.workspace
+def _workspace(backend: str, indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> int:
+    heights = ((a.shape[0], bm), (b.shape[0], bn))
+    if backend == "pytorch":
+        # What the blocks meet is gathered, from copies with whole blocks where the last is not.
+        copies = sum(height + -height % size for height, size in heights if height % size)
+        return (indices.shape[0] * (bm + bn) + copies) * a.shape[1] * a.element_size()
+    return sum(height + -height % size for height, size in heights) * a.shape[1] * a.element_size()
 
 
 @_bsr_sddmm.vjp(saves=("indptr", "indices", "a", "b"))

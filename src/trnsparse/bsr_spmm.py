@@ -11,15 +11,19 @@ from torch import Tensor
 
 from trnsci import Op
 from trnsci.gradient import Saved
-from trnsci.nki import K_TILE, launch
+from trnsci.nki import K_TILE, M_TILE, launch
+from trnsparse import host
 from trnsparse.arguments import KERNEL_DTYPES, evenly
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.kernels import bsr_spmm as kernels
+from trnsparse.steps import Steps, in_order
 from trnsparse.structure import expand, transposition
 
 # Elements of a block from which a call for each costs less than gathering what they meet.
 LARGE = 4096
+# Columns from which a dense product of each block is worth its call.
+WIDE = 16
 
 
 def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
@@ -45,12 +49,26 @@ def _pytorch(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: i
     n = b.shape[1]
     recorded = torch.is_grad_enabled() and (blocks.requires_grad or b.requires_grad)
     plain = type(b) is Tensor and type(blocks) is Tensor and torch._C._functorch.peek_interpreter_stack() is None
-    if b.device.type == "cpu" and plain and not recorded and bm * bn >= LARGE:
-        return _accumulated(indptr, indices, blocks.to(work), b.to(work), rows).to(b.dtype)
+    if b.device.type == "cpu" and plain and not recorded:
+        if bm * bn >= LARGE and n >= WIDE:
+            return _accumulated(indptr, indices, blocks.to(work), b.to(work), rows).to(b.dtype)
+        found = host.loop("bsrmv" if n == 1 else "bsrmm", blocks, b)
+        if found is not None:
+            return _walked(found, indptr, indices, blocks, b, rows)
     taken = padded(b.to(work), bn).reshape(-1, bn, n)[indices]
     terms = torch.bmm(blocks.to(work), taken)  # [blocks, bm, n]
     made = terms.new_zeros((indptr.shape[0] - 1, bm, n)).index_add(0, expand(indptr), terms)
     return made.reshape(-1, n)[:rows].to(b.dtype)
+
+
+def _walked(found: Any, indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
+    """Small blocks, or few columns: row by row with sums in registers."""
+    _, bm, bn = blocks.shape
+    depth, n = b.shape
+    made, blocks, b = host.empty((rows, n), b), blocks.contiguous(), b.contiguous()
+    places = host.at(indptr, indices, blocks, b, made)
+    host.over_rows(lambda lo, hi: found(lo, hi, n, bm, bn, rows, depth, *places), indptr, indices.shape[0], bm * bn * n)
+    return made
 
 
 def _accumulated(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
@@ -70,33 +88,27 @@ def _nki(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) 
 
 @_bsr_spmm.prediction
 def _predicted(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
-    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1, -(-b.shape[0] // blocks.shape[2]))
     return _launched(pointers, columns, blocks, b, rows)
 
 
 def _launched(pointers: list[int], columns: list[int], blocks: Tensor, b: Tensor, rows: int) -> Tensor:
     if not columns or b.numel() == 0:
         return b.new_zeros((rows, b.shape[1]))
-    chunks, tiles_hbm = packed(pointers, columns, blocks, b.shape[0])
-    made: Tensor = launch(kernels.bsr_spmm, tiles_hbm, b.contiguous(), rows=rows, height=blocks.shape[1], chunks=chunks)
+    steps, tiles_hbm = packed(pointers, columns, blocks, b.shape[0])
+    made: Tensor = launch(kernels.bsr_spmm, tiles_hbm, b.contiguous(), rows=rows, height=blocks.shape[1], steps=steps)
     return made
 
 
-Chunks = tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) -> tuple[Steps, Tensor]:
+    """Blocks as the stationary tiles of a kernel, side by side in HBM in the order of their use, and that order.
 
-
-def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) -> tuple[Chunks, Tensor]:
-    """Blocks as the stationary tiles of a kernel, side by side in HBM, and the rows of ``b`` each tile meets.
-
-    A block deeper than the array is cut; several shallow blocks of one block row share a tile. For each block row, for
-    each tile, there is one (start, size) for each run of rows of ``b``.
+    A block deeper than the array is cut; several shallow blocks of one block row share a tile. What reaches over the
+    edge of the matrix is zero and has no rows of ``b`` to meet.
     """
-    count, bm, bn = blocks.shape
-    if bn <= K_TILE:
-        share, cuts, part = K_TILE // bn, 1, bn
-    else:
-        share, cuts, part = 1, -(-bn // K_TILE), K_TILE
-    pieces = [
+    _, bm, bn = blocks.shape
+    share, cuts, part = _shape(bn)
+    rows = [
         [
             (column * bn + cut * part, min(part, bn - cut * part, depth - column * bn - cut * part))
             for column in columns[lo:hi]
@@ -104,26 +116,51 @@ def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) 
         ]
         for lo, hi in pairwise(pointers)
     ]
-    # What reaches over the edge of the matrix is zero and has no rows to meet.
-    chunks = tuple(tuple(tuple(row[at : at + share]) for at in range(0, len(row), share)) for row in pieces)
-    turned = blocks.mT  # [blocks, bn, bm]
-    if cuts > 1:
-        turned = torch.nn.functional.pad(turned, (0, 0, 0, cuts * part - bn)).reshape(count * cuts, part, bm)
-    if share == 1:
-        return _clipped(chunks), turned.permute(1, 0, 2).reshape(part, -1).contiguous()
-    slots: list[int] = []
-    slot = 0
-    for row in pieces:
-        slots += range(slot, slot + len(row))
-        slot += -(-len(row) // share) * share
-    tiles = turned.new_zeros((slot, part, bm))
-    tiles[torch.tensor(slots, device=tiles.device)] = turned
-    made = tiles.reshape(slot // share, share * part, bm).permute(1, 0, 2).reshape(share * part, -1)
-    return _clipped(chunks), made.contiguous()
+    steps, order = in_order(
+        [[tuple(row[at : at + share]) for at in range(0, len(row), share)] for row in rows], -(-bm // M_TILE)
+    )
+    place = [0] * len(order)
+    for at, number in enumerate(order):
+        place[number] = at
+    # For each piece of a block its tile, and where in the tile it lies.
+    tile, slot = [], []
+    first = 0
+    for row in rows:
+        tile += [place[first + at // share] for at in range(len(row))]
+        slot += [at % share for at in range(len(row))]
+        first += -(-len(row) // share)
+    # Written once, in the kernel's layout: a matrix may be most of the memory there is.
+    made = blocks.new_zeros((share, part, len(order), bm))
+    view = made.permute(2, 0, 3, 1)  # [tiles, share, bm, part]
+    where = torch.tensor([tile, slot], device=blocks.device)
+    for cut in range(cuts):
+        piece = blocks[:, :, cut * part : (cut + 1) * part]
+        view[..., : piece.shape[2]][where[0, cut::cuts], where[1, cut::cuts]] = piece
+    return steps, made.reshape(share * part, -1)
 
 
-def _clipped(chunks: Chunks) -> Chunks:
-    return tuple(tuple(tuple(piece for piece in tile if piece[1] > 0) for tile in row) for row in chunks)
+def _shape(bn: int) -> tuple[int, int, int]:
+    """How many blocks share a tile, how many tiles a block is cut into, and the depth of a piece."""
+    return max(1, K_TILE // bn), -(-bn // K_TILE), min(bn, K_TILE)
+
+
+@_bsr_spmm.workspace
+def _workspace(backend: str, indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> int:
+    count, bm, bn = blocks.shape
+    if backend == "pytorch":
+        n, work = b.shape[1], 4 if b.dtype in (torch.float16, torch.bfloat16) else b.element_size()
+        near = b.device.type in ("cpu", "meta")
+        if near and bm * bn >= LARGE and n >= WIDE:
+            return work * (blocks.numel() + b.numel() + rows * n) if work > b.element_size() else 0
+        if near and b.dtype in host.NATIVE and host.over_values("bsrmv" if n == 1 else "bsrmm", b.dtype) is not None:
+            return 0
+        # What the blocks meet, their products and the sums; operands that are widened or made of whole blocks.
+        wide = blocks.numel() + b.numel() if work > b.element_size() else 0
+        whole = (b.shape[0] + -b.shape[0] % bn) * n if b.shape[0] % bn else 0
+        return work * ((count * (bm + bn) + 2 * rows) * n + wide + whole)
+    share, cuts, part = _shape(bn)
+    tiles = min(count, -(-count // share) + indptr.shape[0] - 1) if share > 1 else count * cuts
+    return tiles * share * part * bm * blocks.element_size()
 
 
 @_bsr_spmm.vjp(saves=("indptr", "indices", "blocks", "b"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.errors import ArgumentError
 from trnsparse.matrix import SparseMatrix, as_values
-from trnsparse.structure import as_index, as_shape, canonical, check_length, check_range, compress
+from trnsparse.structure import as_index, as_shape, by_place, check_length, check_range, compress, in_blocks, placed
 
 if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
@@ -33,6 +34,10 @@ class COOMatrix(SparseMatrix):
     """
 
     format = "coo"
+    _canonical = False
+    _rows: CSRMatrix | None = None
+    # What `coalesce` made last, and of which values: a product should not sort them again.
+    _sums: tuple[Any, COOMatrix | None] = (None, None)
 
     def __init__(self, row: Any, col: Any, values: Any, shape: Any) -> None:
         self.values = as_values("COOMatrix", values)
@@ -47,13 +52,11 @@ class COOMatrix(SparseMatrix):
         if not self.values.is_meta:
             check_range("COOMatrix", "row", self.row, self.shape[0])
             check_range("COOMatrix", "col", self.col, self.shape[1])
-        self._canonical = False
 
     @classmethod
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
         made = cls.__new__(cls)
         made.row, made.col, made.values, made.shape = indices["row"], indices["col"], values, shape
-        made._canonical = False
         return made
 
     @classmethod
@@ -69,7 +72,7 @@ class COOMatrix(SparseMatrix):
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
             raise ArgumentError(op="from_dense", argument="shape", got=tuple(tensor.shape), expected="two dimensions")
-        row, col = (tensor.detach() != 0).nonzero(as_tuple=True)
+        row, col = (index.contiguous() for index in (tensor.detach() != 0).nonzero(as_tuple=True))
         return cls.sorted(row, col, tensor[row, col], (tensor.shape[0], tensor.shape[1]))
 
     @classmethod
@@ -94,6 +97,7 @@ class COOMatrix(SparseMatrix):
         """Return a matrix of the same pattern with other values."""
         made = self._rebuilt(self._indices(), values, self.shape)
         made._canonical = self._canonical
+        self._share(made, "merged", "pointers")
         return made
 
     def select(self, kept: Tensor) -> COOMatrix:
@@ -106,7 +110,44 @@ class COOMatrix(SparseMatrix):
         """Return sorted entries, those at one place added up."""
         if self._canonical:
             return self
-        return COOMatrix.sorted(*canonical(self.row, self.col, self.values, self.shape[1]), self.shape)
+        pattern, order, place = self.merged
+        if pattern is None:
+            self._canonical = True
+            return self
+        version, known = self._sums
+        recorded = self.values.requires_grad and torch.is_grad_enabled()
+        if known is not None and version == (id(self.values), self.values._version) and not recorded:
+            return known
+        values = self.values.index_select(0, order)
+        if place is not None:
+            values = values.new_zeros(pattern.row.shape).index_add(0, place, values)
+        made = pattern.with_values(values)
+        if not recorded:
+            made.settled = self.settled
+            self._sums = ((id(self.values), self.values._version), made)
+        return made
+
+    @cached_property
+    def merged(self) -> tuple[COOMatrix | None, Tensor, Tensor | None]:
+        """The sorted pattern without values, the order that sorts the entries, and where places repeat, their numbers.
+
+        There is no pattern where the entries are sorted and distinct already.
+        """
+        found = by_place(self.row, self.col, self.shape)
+        if found is None:
+            return None, self.row, None
+        order, row, col, place = found
+        if place is not None:
+            first = torch.nn.functional.pad(place.diff() > 0, (1, 0), value=True)
+            row, col = row[first], col[first]
+        pattern = COOMatrix.sorted(row, col, self.values.detach()[:0], self.shape)
+        pattern.__dict__["pointers"] = compress(row, self.shape[0])
+        return pattern, order, place
+
+    @cached_property
+    def pointers(self) -> Tensor:
+        """Row pointers of sorted entries."""
+        return compress(self.row, self.shape[0])
 
     def to_coo(self) -> COOMatrix:
         """Return sorted entries, those at one place added up."""
@@ -120,9 +161,17 @@ class COOMatrix(SparseMatrix):
         """Return the matrix in compressed rows."""
         from trnsparse.csr import CSRMatrix
 
+        if self._rows is not None and self._rows.values is self.values:
+            return self._rows
         own = self.coalesce()
-        indices = {"indptr": compress(own.row, self.shape[0]), "indices": own.col}
-        return CSRMatrix._rebuilt(indices, own.values, self.shape)
+        if own is not self:
+            return own.to_csr()
+        made = CSRMatrix._rebuilt({"indptr": own.pointers, "indices": own.col}, own.values, self.shape)
+        made.__dict__["majors"] = own.row
+        made.settled = self.settled
+        # the values are the same tensor, so that it sees what is written to them
+        self._rows = made
+        return made
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in compressed columns."""
@@ -137,15 +186,10 @@ class COOMatrix(SparseMatrix):
 
         own = self.coalesce()
         bm, bn = as_block("to_bsr", block)
-        across = -(-self.shape[1] // bn)
-        key = (own.row // bm) * max(across, 1) + own.col // bn
-        places, slot = torch.unique(key, return_inverse=True)
-        flat = own.values.new_zeros(places.numel() * bm * bn)
-        at = (slot * bm + own.row % bm) * bn + own.col % bn
-        blocks = flat.index_put((at,), own.values).reshape(-1, bm, bn)
-        rows = -(-self.shape[0] // bm)
-        indices = {"indptr": compress(places // max(across, 1), rows), "indices": places % max(across, 1)}
-        return BSRMatrix._rebuilt(indices, blocks, self.shape)
+        grid = -(-self.shape[0] // bm), max(-(-self.shape[1] // bn), 1)
+        indptr, indices, place = in_blocks(own.pointers, own.row, own.col, (bm, bn), grid)
+        blocks = placed(own.values, place, indices.numel() * bm * bn).reshape(-1, bm, bn)
+        return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, blocks, self.shape)
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.coo_array``, detached from gradients."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.errors import ArgumentError
+from trnsparse import host
 from trnsparse.coo import COOMatrix
 from trnsparse.matrix import SparseMatrix, as_values
 from trnsparse.structure import as_index, as_shape, check_compressed, check_length, expand, transposition
@@ -20,6 +21,8 @@ class _Compressed(SparseMatrix):
 
     # The axis the pointers run along: 0 for rows, 1 for columns.
     axis: int
+    # Values that compiled loops were found to take.
+    checked: Tensor | None = None
 
     def __init__(self, indptr: Any, indices: Any, values: Any, shape: Any) -> None:
         name = type(self).__name__
@@ -47,11 +50,24 @@ class _Compressed(SparseMatrix):
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other values."""
         made = self._rebuilt(self._indices(), values, self.shape)
-        # What was derived from the pattern alone is still true.
-        for name in ("turned", "majors"):
-            if name in self.__dict__:
-                made.__dict__[name] = self.__dict__[name]
+        self._share(made, "turned", "majors", "places", "narrow")
         return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("places", "narrow", "checked")}
+
+    @cached_property
+    def narrow(self) -> tuple[Tensor, tuple[int, ...]] | None:
+        """The indices in 32 bits, and the addresses of pointers and these; ``None`` where they do not fit."""
+        if self.shape[1 - self.axis] >= 1 << 31:
+            return None
+        indices = self.indices.to(torch.int32)
+        return indices, host.at(self.indptr, indices)
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """The addresses of pointers and indices, for compiled loops."""
+        return host.at(self.indptr, self.indices)
 
     @cached_property
     def turned(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,12 +130,16 @@ class CSRMatrix(_Compressed):
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in compressed columns."""
         indptr, indices, order = self.turned
-        return CSCMatrix._rebuilt({"indptr": indptr, "indices": indices}, self.values[order], self.shape)
+        return CSCMatrix._rebuilt(
+            {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape
+        )
 
     def transpose(self) -> CSRMatrix:
         """Return the transpose, in compressed rows."""
         indptr, indices, order = self.turned
-        return CSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, self.values[order], self.shape[::-1])
+        return CSRMatrix._rebuilt(
+            {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape[::-1]
+        )
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse.csr_array``, detached from gradients."""
@@ -165,7 +185,9 @@ class CSCMatrix(_Compressed):
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in compressed rows."""
         indptr, indices, order = self.turned
-        return CSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, self.values[order], self.shape)
+        return CSRMatrix._rebuilt(
+            {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape
+        )
 
     def to_csc(self) -> CSCMatrix:
         """Return itself."""

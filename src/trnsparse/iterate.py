@@ -13,14 +13,14 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from trnsci import Op, check
 from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX, launch
+from trnsparse import host
 from trnsparse.arguments import evenly, same_kind, sparse
-from trnsparse.bsr_spmm import _bsr_spmm
+from trnsparse.bsr import BSRMatrix
 from trnsparse.choice import here
-from trnsparse.coo import COOMatrix
+from trnsparse.csr import CSRMatrix
 from trnsparse.kernels import iterate as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.spmm import spmv
-from trnsparse.structure import expand
 
 # Iterations between two looks at the residual.
 STEPS = 16
@@ -141,7 +141,7 @@ def power_iteration(
         tol: stop when ``|a @ x - value * x| <= tol * |value|``.
         max_iterations: raise when they do not suffice.
     """
-    blocks = _prepared("power_iteration", a)
+    blocks = _blocks(_prepared("power_iteration", a))
     n = a.shape[0]
     if x0 is None:
         x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(a.device).to(a.dtype)
@@ -158,34 +158,48 @@ def power_iteration(
     raise NotConverged(op="power_iteration", iterations=done, residual=residual)
 
 
-def _prepared(op: str, a: SparseMatrix) -> Blocks:
-    """Index pointers, block columns and blocks of a matrix."""
+def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
+    """The matrix as what runs wants it: in blocks of 128 for a device, in entries or full blocks on the host."""
     sparse(op, a=a)
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     if a.dtype.is_complex:
         raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
-    found = _BLOCKS.get(a)
-    if found is None or found[0] != a.values._version:
-        made = a.detach().to_bsr(P_MAX)
-        found = _BLOCKS[a] = (a.values._version, (made.indptr, made.indices, made.values))
-    return found[1]
+    found = _BLOCKS.setdefault(a, {})
+    where = "host" if here() == "host" else "device"
+    version, made = found.get(where, (-1, None))
+    if made is None or version != a.values._version:
+        made = _entries(a.detach()) if where == "host" else a.detach().to_bsr(P_MAX)
+        found[where] = (a.values._version, made)
+    return made
+
+
+def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
+    """Index pointers, block columns and blocks; an entry is a block of one."""
+    return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
 
 
 # A matrix is solved with more than once: its blocks are kept as long as it lives and its values are not written to.
-_BLOCKS: WeakKeyDictionary[SparseMatrix, tuple[int, Blocks]] = WeakKeyDictionary()
+_BLOCKS: WeakKeyDictionary[SparseMatrix, dict[str, tuple[int, Any]]] = WeakKeyDictionary()
+
+
+def _entries(a: SparseMatrix) -> BSRMatrix | CSRMatrix:
+    """What the host multiplies by: entries one by one, unless blocks are mostly full."""
+    if not isinstance(a, BSRMatrix):
+        return a.to_csr()
+    return a if int(torch.count_nonzero(a.values)) * 4 > a.nnz else a.prune().to_csr()
 
 
 def _solved(
     op: str, a: SparseMatrix, b: Tensor, x0: Tensor | None, tol: float, most: int, coefficients: Any
 ) -> Solution:
-    blocks = _prepared(op, a)
+    matrix = _prepared(op, a)
     check.tensor(op, b=b)
     same_kind(op, a=a, b=b)
     check.equal(op, "N", a=a.shape[0], b=b.shape[0])
     b = b.detach()
     x = torch.zeros_like(b) if x0 is None else x0.detach().clone()
-    times = _product(*blocks, b.shape[0]) if here() == "host" else _by_blocks(*blocks, b.shape[0])
+    blocks, times = _blocks(matrix), _times(matrix)
     r = b - times(x)
     p = torch.zeros_like(r) if coefficients is not None else r.clone()
     goal, done = tol * float(torch.linalg.vector_norm(b)), 0
@@ -250,8 +264,15 @@ def _pytorch(
     steps: int,
     method: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    times = _product(indptr, indices, blocks, x.shape[0])
-
+    matrix = _matrix(indptr, indices, blocks, x.shape[0])
+    fast = host.loop(method, x) if isinstance(matrix, CSRMatrix) and x.dtype in (torch.float32, torch.float64) else None
+    if fast is not None and (torch.get_num_threads() == 1 or matrix.nnz < host.SERIAL):
+        x, r, p = (y.contiguous().clone() for y in (x, r, p))
+        numbers, image = numbers.contiguous(), torch.empty_like(x)
+        places = host.at(matrix.indptr, matrix.indices, matrix.values, numbers, x, r, p, image)
+        fast(x.shape[0], steps, *places)
+        return x, r, p
+    times = _times(matrix)
     tiny = torch.finfo(x.dtype).tiny
     if method == "power":
         for _ in range(steps):
@@ -270,31 +291,27 @@ def _pytorch(
     return x, r, p
 
 
-def _product(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> Callable[[Tensor], Tensor]:
-    """The product with a vector: by entries where most of the blocks is zero, else by blocks."""
-    version, known = _PRODUCTS.get(blocks, (-1, None))
+def _matrix(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> BSRMatrix | CSRMatrix:
+    """Blocks as a matrix: of entries where they are entries, or are mostly zero."""
+    shape, parts = (n, n), {"indptr": indptr, "indices": indices}
+    if blocks.shape[1:] == (1, 1):
+        return CSRMatrix._rebuilt(parts, blocks.reshape(-1).contiguous(), shape)
+    version, known = _MATRICES.get(blocks, (-1, None))
     if known is None or version != blocks._version:
-        known = _made(indptr, indices, blocks, n)
-        _PRODUCTS[blocks] = (blocks._version, known)
+        # no reference to the key itself, which would keep the entry for ever
+        known = BSRMatrix._rebuilt(parts, blocks.view_as(blocks), shape)
+        known = known if blocks.is_meta else _entries(known)
+        _MATRICES[blocks] = (blocks._version, known)
     return known
 
 
 # Sorting out the entries costs as much as many products, and a solve comes here every few steps.
-_PRODUCTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_MATRICES: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def _by_blocks(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> Callable[[Tensor], Tensor]:
-    return lambda y: _bsr_spmm(indptr, indices, blocks, y.unsqueeze(1), n).squeeze(1)
-
-
-def _made(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> Callable[[Tensor], Tensor]:
-    if blocks.is_meta or int(torch.count_nonzero(blocks)) * 4 > blocks.numel():
-        # no reference to the key itself, which would keep the entry for ever
-        return _by_blocks(indptr, indices, blocks.view_as(blocks), n)
-    slot, i, j = blocks.nonzero(as_tuple=True)
-    row, col = expand(indptr)[slot] * P_MAX + i, indices[slot] * P_MAX + j
-    a = COOMatrix(row, col, blocks[slot, i, j], (n, n)).to_csr()
-    return lambda y: spmv(a, y)
+def _times(a: BSRMatrix | CSRMatrix) -> Callable[[Tensor], Tensor]:
+    """The product with a vector, in the format as it is."""
+    return lambda y: spmv(a, y, format="stored")
 
 
 def _limits(
@@ -364,7 +381,7 @@ def _launched(
     if not columns:
         blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
     count = blocks.shape[0]
-    tiles = blocks.mT.permute(1, 0, 2).reshape(P_MAX, count * P_MAX).contiguous()
+    tiles = blocks.new_empty((P_MAX, count, P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
     table = numbers if numbers.shape[0] else numbers.new_zeros((steps, 2))
     made = launch(
         kernels.iterate,
@@ -378,6 +395,25 @@ def _launched(
     )
     x, r, p = (y.mT.flatten()[:n].clone() for y in made)
     return x, r, p
+
+
+@_iterate.workspace
+def _workspace(
+    backend: str,
+    indptr: Tensor,
+    indices: Tensor,
+    blocks: Tensor,
+    x: Tensor,
+    r: Tensor,
+    p: Tensor,
+    numbers: Tensor,
+    steps: int,
+    method: str,
+) -> int:
+    if backend == "pytorch":
+        # A product and an update of each vector.
+        return 4 * x.nbytes
+    return blocks.nbytes + 6 * x.nbytes + P_MAX * 8 * steps
 
 
 def _by_partition(y: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.arrays import from_numpy, to_numpy
+from trnsci.arrays import from_numpy, to_numpy, untouched
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.picture import picture
+from trnsparse.structure import placed
 
 if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
@@ -32,6 +34,14 @@ SUPPORTED = (
 )
 
 
+@functools.cache
+def _products() -> Any:
+    """What the operators do, in a module that imports this one."""
+    from trnsparse import products
+
+    return products
+
+
 class SparseMatrix(ABC):
     """A sparse matrix: index tensors that never change, and ``values``, through which gradients flow."""
 
@@ -39,6 +49,11 @@ class SparseMatrix(ABC):
     shape: tuple[int, int]
     values: Tensor
     ndim = 2
+    # Numbers of columns of a dense factor for which the host multiplies in the format as it is; see `trnsparse.choice`.
+    settled: frozenset[int] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        untouched(cls)
 
     @abstractmethod
     def to_coo(self) -> COOMatrix:
@@ -60,6 +75,14 @@ class SparseMatrix(ABC):
     @abstractmethod
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
         """Return a matrix from the parts, without checks."""
+
+    def _share(self, other: SparseMatrix, *names: str) -> None:
+        """Hand what was derived from the pattern alone to a matrix of the same pattern."""
+        for name in names:
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        if other.values.dtype == self.values.dtype:
+            other.settled = self.settled
 
     @property
     def dtype(self) -> torch.dtype:
@@ -110,9 +133,8 @@ class SparseMatrix(ABC):
 
     def to_dense(self) -> Tensor:
         """Return a dense tensor [M, N]."""
-        coo = self.to_coo()
-        flat = coo.values.new_zeros(self.shape[0] * self.shape[1])
-        return flat.index_put((coo.row * self.shape[1] + coo.col,), coo.values).reshape(self.shape)
+        coo, (rows, columns) = self.to_coo(), self.shape
+        return placed(coo.values, coo.row * columns + coo.col, rows * columns).reshape(self.shape)
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse`` array of the same format, detached from gradients."""
@@ -167,9 +189,8 @@ class SparseMatrix(ABC):
         """Return the diagonal ``a[i, i + offset]``, zeros where nothing is stored."""
         coo = self.to_coo()
         length = max(0, min(self.shape[0] + min(offset, 0), self.shape[1] - max(offset, 0)))
-        on = coo.col - coo.row == offset
-        made = coo.values.new_zeros(length)
-        return made.index_put((torch.minimum(coo.row, coo.col)[on],), coo.values[on])
+        on = (coo.col - coo.row == offset).nonzero().flatten()
+        return placed(coo.values[on], torch.minimum(coo.row[on], coo.col[on]), length)
 
     def trace(self) -> Tensor:
         """Return the sum of the diagonal."""
@@ -196,24 +217,16 @@ class SparseMatrix(ABC):
         np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
     def __matmul__(self, other: Any) -> Any:
-        from trnsparse.products import matmul
-
-        return matmul(self, other)
+        return _products().matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from trnsparse.products import rmatmul
-
-        return rmatmul(other, self)
+        return _products().rmatmul(other, self)
 
     def __add__(self, other: SparseMatrix) -> SparseMatrix:
-        from trnsparse.products import add
-
-        return add(self, other) if isinstance(other, SparseMatrix) else NotImplemented
+        return _products().add(self, other) if isinstance(other, SparseMatrix) else NotImplemented
 
     def __sub__(self, other: SparseMatrix) -> SparseMatrix:
-        from trnsparse.products import add
-
-        return add(self, other, beta=-1) if isinstance(other, SparseMatrix) else NotImplemented
+        return _products().add(self, other, beta=-1) if isinstance(other, SparseMatrix) else NotImplemented
 
     def __neg__(self) -> Self:
         return self.with_values(-self.values)
@@ -221,9 +234,7 @@ class SparseMatrix(ABC):
     def __mul__(self, other: Any) -> Any:
         """Multiply by a number, or elementwise by a sparse matrix or a dense tensor [M, N]."""
         if isinstance(other, SparseMatrix):
-            from trnsparse.products import multiply
-
-            return multiply(self, other)
+            return _products().multiply(self, other)
         if isinstance(other, np.ndarray):
             other = from_numpy(other)
         if isinstance(other, Tensor) and other.ndim:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,27 +13,32 @@ from torch import Tensor
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.errors import ArgumentError
+from trnsparse import host
 from trnsparse.arguments import applied, coefficient, operation, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
-from trnsparse.csr import CSRMatrix
+from trnsparse.csr import CSCMatrix, CSRMatrix
 from trnsparse.matrix import SparseMatrix
-from trnsparse.spmm import spmm, spmv
-from trnsparse.structure import compress, expand
+from trnsparse.spmm import spmm, spmv, straight
+from trnsparse.structure import compress, expand, united
+
+# Products of entries for which there may be room that is not used.
+ROOM = 1 << 24
 
 _spmm, _spmv = inspect.unwrap(spmm), inspect.unwrap(spmv)
 
 
 def matmul(a: SparseMatrix, other: Any) -> Any:
     """``a @ other`` for a sparse matrix, a dense matrix (or batch) or a vector."""
-    if isinstance(other, SparseMatrix):
-        return spgemm(a, other)
+    if isinstance(other, Tensor):
+        made = straight(a, other, False)
+        if made is None:
+            # past the door for arrays, which these are not
+            made = _spmv(a, other) if other.ndim == 1 else _spmm(a, other)
+        return made
     if isinstance(other, np.ndarray):
         return to_numpy(matmul(a, from_numpy(other)))
-    if not isinstance(other, Tensor):
-        return NotImplemented
-    # past the door for arrays, which these are not
-    return _spmv(a, other) if other.ndim == 1 else _spmm(a, other)
+    return spgemm(a, other) if isinstance(other, SparseMatrix) else NotImplemented
 
 
 def rmatmul(other: Any, a: SparseMatrix) -> Any:
@@ -62,9 +68,34 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block == b.block:
         blocks = [a.values * alpha, b.values * beta]
         return _blocks(torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a)
+    made = _joined(a, b, lambda x, y, p, q: _padded(x, alpha, p) + _padded(y, beta, q), both=False)
+    if made is not None:
+        return made
     x, y = a.to_coo(), b.to_coo()
     values = torch.cat([x.values * alpha, y.values * beta]).to(dtype)
     return _like(a, COOMatrix(torch.cat([x.row, y.row]), torch.cat([x.col, y.col]), values, a.shape).coalesce())
+
+
+def _padded(values: Tensor, factor: complex, places: Tensor) -> Tensor:
+    """Values times a number at places; one past the last is the zero that stands for an entry which is not there."""
+    scaled = values if factor == 1 else (values * factor).to(values.dtype)
+    return torch.nn.functional.pad(scaled, (0, 1)).index_select(0, places)
+
+
+def _joined(a: SparseMatrix, b: SparseMatrix, values: Callable[..., Tensor], *, both: bool) -> SparseMatrix | None:
+    """Two matrices entry by entry, row by row, in the format of ``a``; ``None`` where no compiled loop runs.
+
+    ``values`` is called with the values of each and the places of the entries in each.
+    """
+    turned = isinstance(a, CSCMatrix)
+    x, y = (a.transpose(), b.to_csc().transpose()) if turned else (a.to_csr(), b.to_csr())
+    found = united((x.indptr, x.indices), (y.indptr, y.indices), both=both)  # type: ignore[attr-defined]
+    if found is None:
+        return None
+    indptr, indices, first, second = found
+    joined = values(x.values, y.values, first, second)
+    kind: type[CSRMatrix] | type[CSCMatrix] = CSCMatrix if turned else CSRMatrix
+    return _like(a, kind._rebuilt({"indptr": indptr, "indices": indices}, joined, a.shape))
 
 
 def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
@@ -72,6 +103,9 @@ def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     sparse("multiply", a=a, b=b)
     same_kind("multiply", a=a, b=b)
     _same_shape("multiply", a, b)
+    made = _joined(a, b, lambda x, y, p, q: x.index_select(0, p) * y.index_select(0, q), both=True)
+    if made is not None:
+        return made
     x, y = a.to_coo(), b.to_coo()
     width = max(a.shape[1], 1)
     mine, theirs = x.row * width + x.col, y.row * width + y.col
@@ -86,7 +120,8 @@ def spgemm(
 ) -> SparseMatrix:
     """Return ``op(a) @ op(b)`` as a sparse matrix: BSR when both are BSR with blocks that fit, CSR otherwise.
 
-    The pattern holds every place that a product of entries reaches. Memory is that of the products of entries.
+    The pattern holds every place that a product of entries reaches. Memory beyond the result is a few rows; where
+    gradients are recorded, or no compiled loop runs, that of all products of entries.
 
     Args:
         a: sparse [M, K]
@@ -112,10 +147,37 @@ def spgemm(
         )
         return _blocks(a.block_rows[left], b.indices[right], blocks, shaped)
     x, y = a.to_csr(), b.to_csr()
+    wanted = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+    loop = None if wanted else host.loop("spgemm", x.values, y.values)
+    count = host.over_indices("reached", x.indptr, x.indices, y.indptr, y.indices)
+    if loop is not None and count is not None:
+        return _by_rows(x, y, count, loop)
     left, right = _pairs(x.indices, y.indptr)
     terms = x.values[left] * y.values[right]
     made = COOMatrix(x.majors[left], y.indices[right], terms, (a.shape[0], b.shape[1]))
     return made.to_csr()
+
+
+def _by_rows(a: CSRMatrix, b: CSRMatrix, count: Any, loop: Any) -> CSRMatrix:
+    """Gustavson's product: the entries of each row are summed where they fall, and read off by column."""
+    rows, columns = a.shape[0], b.shape[1]
+    pointers = a.indptr.new_empty(rows + 1)
+    parts = host.at(a.indptr, a.indices, b.indptr, b.indices)
+    # Room for as many entries as products is enough; where that is much, they are counted first.
+    room = int(b.indptr.diff()[a.indices].sum())
+    if room > ROOM:
+        seen = a.indptr.new_full((columns,), -1)
+        count(rows, *parts, *host.at(seen, pointers))
+        room = int(pointers[-1])
+    indices, values = host.empty(room, pointers), host.empty(room, a.values)
+    left, right, sums = a.values.contiguous(), b.values.contiguous(), a.values.new_empty(columns)
+    bits, top = pointers.new_zeros(columns // 64 + 1), pointers.new_zeros(columns // 4096 + 1)
+    scratch = host.at(pointers, bits, top, sums, indices, values)
+    entries = loop(rows, *parts[:2], left.data_ptr(), *parts[2:], right.data_ptr(), *scratch)
+    if 4 * entries < 3 * room:
+        indices, values = indices[:entries].clone(), values[:entries].clone()
+    kept = {"indptr": pointers, "indices": indices[:entries]}
+    return CSRMatrix._rebuilt(kept, values[:entries], (rows, columns))
 
 
 def _pairs(columns: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,11 +198,12 @@ def _blocks(row: Tensor, col: Tensor, blocks: Tensor, like: BSRMatrix) -> BSRMat
     return BSRMatrix._rebuilt(indices, summed, like.shape)
 
 
-def _like(a: SparseMatrix, coo: COOMatrix) -> SparseMatrix:
+def _like(a: SparseMatrix, made: SparseMatrix) -> SparseMatrix:
+    """A matrix in the format of another."""
     if isinstance(a, BSRMatrix):
-        return coo.to_bsr(a.block)
-    made: SparseMatrix = getattr(coo, f"to_{a.format}")()
-    return made
+        return made.to_bsr(a.block)
+    converted: SparseMatrix = getattr(made, f"to_{a.format}")()
+    return converted
 
 
 def _same_shape(op: str, a: SparseMatrix, b: SparseMatrix) -> None:

@@ -17,6 +17,8 @@ from trnsparse.matrix import SparseMatrix
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
+    from trnsci.distributed import Part, Team
+
 
 class RowSharded:
     """One rank's rows of a sparse matrix, from `shard_rows`; ``a @ b`` and `spmm` take a DTensor and give one.
@@ -71,6 +73,12 @@ class RowSharded:
     def held(self) -> list[Tensor]:
         """The tensors of this rank's rows."""
         return [*self.local._indices().values(), self.local.values]
+
+    def times(self, team: Team, part: Part) -> Part:
+        """The product with a dense matrix inside a sharded algorithm."""
+        from trnsparse.sharded import product
+
+        return product(team, self, part)
 
     def __matmul__(self, other: Any) -> Any:
         from trnsparse.spmm import spmm, spmv

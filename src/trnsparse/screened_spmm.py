@@ -115,7 +115,7 @@ def _nki(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, 
 def _predicted(
     indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
 ) -> Tensor:
-    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
+    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1, -(-b.shape[0] // blocks.shape[2]))
     return _launched(pointers, columns, blocks, u, w, b, threshold)
 
 
@@ -125,7 +125,7 @@ def _launched(
     if not columns or b.numel() == 0:
         return b.new_zeros((u.shape[0], b.shape[1]))
     count, bm, bn = blocks.shape
-    tiles_hbm = blocks.mT.permute(1, 0, 2).reshape(bn, count * bm).contiguous()  # [bn, blocks * bm]
+    tiles_hbm = blocks.new_empty((bn, count, bm)).copy_(blocks.permute(2, 0, 1)).flatten(1)  # [bn, blocks * bm]
     bounds = u.unsqueeze(0).expand(bn, -1).contiguous()  # [bn, M]
     limit = torch.full((bn, 1), threshold, dtype=torch.float32, device=b.device)  # [bn, 1]
     made: Tensor = launch(
@@ -140,6 +140,15 @@ def _launched(
         columns=tuple(columns),
     )  # [M, N]
     return made
+
+
+@_screened_spmm.workspace
+def _workspace(
+    backend: str, indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
+) -> int:
+    # Blocks that survive, and either which entries stay and what is left of them, or those turned; bounds in every
+    # partition. Only the data tells how many survive, so all are counted.
+    return 2 * blocks.nbytes + (blocks.numel() if backend == "pytorch" else blocks.shape[2] * u.nbytes)
 
 
 @_screened_spmm.vjp(saves=("indptr", "indices", "blocks", "u", "w", "b"))

@@ -88,10 +88,8 @@ def _pytorch(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     dots = None if wanted else host.loop("sddmm", a, b)
     if dots is not None:
         a, b, made = a.contiguous(), b.contiguous(), a.new_empty(indices.numel())
-        operands = (host.size(a.shape[1]), *map(host.at, (indptr, indices, a, b, made)))
-        host.over_rows(
-            lambda lo, hi: dots(host.size(lo), host.size(hi), *operands), indptr, indices.shape[0], a.shape[1]
-        )
+        depth, places = a.shape[1], host.at(indptr, indices, a, b, made)
+        host.over_rows(lambda lo, hi: dots(lo, hi, depth, *places), indptr, indices.shape[0], depth)
         return made
     work = torch.float32 if a.dtype in (torch.float16, torch.bfloat16) else a.dtype
     rows, step = expand(indptr), max(1, CHUNK // max(a.shape[1], 1))

@@ -51,14 +51,18 @@ def _check(public: Any, a: Any, b: Tensor, **options: Any) -> None:
 
 @sharded(spmm, check=lambda a, b, **options: _check(spmm, a, b, **options))
 def _spmm(team: Team, a: RowSharded, b: Part, c: Part | None, trans: Any, out: Part | None, **options: Any) -> Part:
+    return _written(team, product(team, a, b, c, **options), out)
+
+
+def product(team: Team, a: RowSharded, b: Part, c: Part | None = None, **options: Any) -> Part:
+    """Rows of ``a @ b``, and of what is added to it."""
     _one_mesh("spmm", team, a)
     axis = len(b.shape) - 2
     needed = _needed(team, a, b, axis)
     places: Places = (axis, *needed.places[1:])
     shape = (*b.shape[:-2], a.shape[0], b.shape[-1])
     addend = None if c is None else c.to(team, places).local
-    made = b.with_local(spmm(a.local, needed.local, c=addend, **options), shape, places)
-    return _written(team, made, out)
+    return b.with_local(spmm(a.local, needed.local, c=addend, **options), shape, places)
 
 
 @sharded(spmv, check=lambda a, x, **options: _check(spmv, a, x, **options))

@@ -17,6 +17,7 @@ from trnsparse import host
 from trnsparse.arguments import (
     KERNEL_DTYPES,
     applied,
+    bare,
     folded,
     operation,
     same_kind,
@@ -27,8 +28,9 @@ from trnsparse.arguments import (
 )
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_spmm import block_product
-from trnsparse.choice import arranged
-from trnsparse.csr import CSCMatrix
+from trnsparse.choice import FORMATS, arranged
+from trnsparse.coo import COOMatrix
+from trnsparse.csr import CSCMatrix, CSRMatrix
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.sddmm import sampled
@@ -44,12 +46,13 @@ def spmm(
     beta: complex = 0.0,
     c: Tensor | None = None,
     trans: bool | int | str = False,
-    format: str = "stored",  # noqa: A002
+    format: str = "auto",  # noqa: A002
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(a) @ b + beta * c``.
 
-    A BSR matrix runs block by block, every other format row by row.
+    A BSR matrix runs block by block, every other format row by row. Which of these, or a dense product, is chosen by
+    predicted cost; the plan of a call says why.
 
     Args:
         a: sparse [M, K], or [K, M] when transposed.
@@ -58,8 +61,8 @@ def spmm(
         beta: a number. When it is 0, ``c`` is not read.
         c: [..., M, N]
         trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"`` (conjugate transpose).
-        format: what to multiply in: ``"stored"`` takes the matrix as it is; ``"csr"``, ``"bsr"`` or ``"dense"`` convert
-            it; ``"auto"`` takes the one of the three predicted fastest where the product runs, and `choose` says why.
+        format: what to multiply in: ``"auto"`` takes compressed rows, blocks or dense, whichever is predicted fastest
+            where the product runs; ``"csr"``, ``"bsr"`` or ``"dense"`` is that one; ``"stored"`` the matrix as it is.
         out: [..., M, N], memory for the result, shared with no operand.
 
     Error bound:
@@ -70,20 +73,21 @@ def spmm(
         tensor([[3.],
                 [3.]])
     """
+    if out is None and format == "auto" and isinstance(trans, bool) and bare(alpha, beta, c):
+        made = straight(a, b, trans)
+        if made is not None:
+            return made
     sparse("spmm", a=a)
     check.tensor("spmm", b=b)
     kind = operation("spmm", trans)
-    check.option("spmm", "format", format, ("stored", "auto", "csr", "bsr", "dense"))
+    check.option("spmm", "format", format, FORMATS)
     same_kind("spmm", a=a, b=b) if c is None else same_kind("spmm", a=a, b=b, c=c)
     check.ndim("spmm", 2, b=b)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
     check.equal("spmm", "K", hint="Transpose a with trans=True?", a=inner, b=b.shape[-2])
     if out is not None:
         check.out("spmm", out, shape=(*b.shape[:-2], outer, b.shape[-1]), dtype=b.dtype, a=a.values, b=b, c=c)
-    columns = folded(b)
-    matrix = a if format == "stored" else arranged(a, columns.shape[1], format)
-    product = _dense(matrix, columns, kind) if isinstance(matrix, Tensor) else _product(matrix, columns, kind)
-    made = scaled("spmm", unfolded(product, b), alpha, beta, c)
+    made = scaled("spmm", unfolded(_product(a, folded(b), kind, format), b), alpha, beta, c)
     return made if out is None else out.copy_(made)
 
 
@@ -96,6 +100,7 @@ def spmv(
     beta: complex = 0.0,
     y: Tensor | None = None,
     trans: bool | int | str = False,
+    format: str = "auto",  # noqa: A002
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(a) @ x + beta * y``.
@@ -107,6 +112,7 @@ def spmv(
         beta: a number. When it is 0, ``y`` is not read.
         y: [..., M]
         trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"`` (conjugate transpose).
+        format: as for `spmm`.
         out: [..., M], memory for the result, shared with no operand.
 
     Error bound:
@@ -116,9 +122,14 @@ def spmv(
         >>> spmv(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2))
         tensor([1., 1.])
     """
+    if out is None and format == "auto" and isinstance(trans, bool) and bare(alpha, beta, y):
+        made = straight(a, x, trans)
+        if made is not None:
+            return made
     sparse("spmv", a=a)
     check.tensor("spmv", x=x)
     kind = operation("spmv", trans)
+    check.option("spmv", "format", format, FORMATS)
     same_kind("spmv", a=a, x=x) if y is None else same_kind("spmv", a=a, x=x, y=y)
     check.ndim("spmv", 1, x=x)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
@@ -126,27 +137,66 @@ def spmv(
     if out is not None:
         check.out("spmv", out, shape=(*x.shape[:-1], outer), dtype=x.dtype, a=a.values, x=x, y=y)
     columns = x.unsqueeze(-1)
-    made = unfolded(_product(a, folded(columns), kind), columns).squeeze(-1)
+    made = unfolded(_product(a, folded(columns), kind, format), columns).squeeze(-1)
     made = scaled("spmv", made, alpha, beta, y)
     return made if out is None else out.copy_(made)
 
 
-def _dense(a: Tensor, b: Tensor, kind: str) -> Tensor:
-    """``op(a) @ b`` for a dense [M, K]."""
-    from trnblas import gemm
+def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
+    """``op(a) @ b`` for b [K, N], in the format of this name."""
+    matrix = arranged(a, b, name)
+    if isinstance(matrix, Tensor):
+        from trnblas import gemm
 
-    return gemm(1.0, a, b, trans_a=kind)
+        return gemm(1.0, matrix, b, trans_a=kind)
+    if isinstance(matrix, BSRMatrix):
+        return block_product(applied(kind, matrix), b)
+    if isinstance(matrix, CSCMatrix):
+        rows, turned = matrix.transpose(), kind == "n"
+    else:
+        rows, turned = matrix.to_csr(), kind != "n"
+    return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, rows.shape[1], turned)
 
 
-def _product(a: SparseMatrix, b: Tensor, kind: str) -> Tensor:
-    """``op(a) @ b`` for b [K, N]."""
-    if isinstance(a, BSRMatrix):
-        return block_product(applied(kind, a), b)
-    if isinstance(a, CSCMatrix):
-        rows = a.transpose()
-        return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, a.shape[0], kind == "n")
-    rows = a.to_csr()
-    return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, a.shape[1], kind != "n")
+def straight(a: SparseMatrix, b: Tensor, trans: bool) -> Tensor | None:
+    """``a @ b``, or with ``trans`` ``a.T @ b``, by the compiled loop at once; ``None`` where it must go the long way.
+
+    The loop over a few thousand entries takes microseconds, less than checks and dispatch take. A product that can be
+    seen at a glance to be right, on one thread of the host, decided and without gradient needs none of them.
+    """
+    if type(b) is not Tensor or not _spmm.straight():
+        return None
+    if type(a) is COOMatrix and a.settled:
+        a = a.to_csr()
+    if type(a) is CSRMatrix:
+        (rows, columns), turned = a.shape, trans
+    elif type(a) is CSCMatrix:
+        (columns, rows), turned = a.shape, not trans
+    else:
+        return None
+    shape, values = b.shape, a.values
+    n = 1 if len(shape) == 1 else shape[1] if len(shape) == 2 else 0
+    depth, height = (rows, columns) if turned else (columns, rows)
+    entries = values.shape[0]
+    if n not in a.settled or shape[0] != depth or (entries * n > host.SERIAL and torch.get_num_threads() > 1):
+        return None
+    if a.checked is not values:
+        if values.dtype not in host.NATIVE or not host.plain(values):
+            return None
+        a.checked = values
+    if b.dtype is not values.dtype or not host.plain(b) or torch._C._functorch.peek_interpreter_stack() is not None:
+        return None
+    if (b.requires_grad or values.requires_grad) and torch.is_grad_enabled():
+        return None
+    narrow = a.narrow if n == 1 and entries > host.MANY else None
+    found = host.over_values(host.product(n, turned), values.dtype, narrow is not None)
+    if found is None:
+        return None
+    sizes = (height,) if len(shape) == 1 else (height, n)
+    made = host.zeros(sizes, b) if turned else host.empty(sizes, b)
+    places = a.places if narrow is None else narrow[1]
+    found(0, rows, n, *places, values.data_ptr(), b.data_ptr(), made.data_ptr())
+    return made
 
 
 def _conjugated(a: SparseMatrix, kind: str) -> Tensor:
@@ -207,16 +257,13 @@ class _Native(torch.autograd.Function):
 def _native(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
     rows, n = indptr.shape[0] - 1, b.shape[1]
     values, b = values.contiguous(), b.contiguous()
-    made = b.new_zeros((columns, n)) if trans else b.new_empty((rows, n))
-    addresses = tuple(tensor.data_ptr() for tensor in (indptr, indices, values, b, made))
+    made = host.zeros((columns, n), b) if trans else host.empty((rows, n), b)
+    found = host.over_values(host.product(n, trans), values.dtype)
+    places = host.at(indptr, indices, values, b, made)
     if trans:
-        host.loop("spmmt", values, b)(rows, n, *addresses)
-    elif n == 1:
-        mv = host.loop("spmv", values, b)
-        host.over_rows(lambda lo, hi: mv(lo, hi, *addresses), indptr, indices.shape[0], 1)
+        found(0, rows, n, *places)
     else:
-        mm = host.loop("spmm", values, b)
-        host.over_rows(lambda lo, hi: mm(lo, hi, n, *addresses), indptr, indices.shape[0], n)
+        host.over_rows(lambda lo, hi: found(lo, hi, n, *places), indptr, indices.shape[0], n)
     return made
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnsci.errors import ArgumentError, DtypeError
+from trnsparse import host
 
 
 def as_index(op: str, name: str, value: Any, device: torch.device | None = None) -> Tensor:
@@ -43,32 +44,95 @@ def compress(rows: Tensor, count: int) -> Tensor:
     return pointers
 
 
-def canonical(row: Tensor, col: Tensor, values: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort entries by row, then column, and add up those at the same place. Gradients flow to ``values``."""
-    key = row * max(columns, 1) + col
-    if key.numel() == 0 or bool((key.diff() > 0).all()):
-        return row, col, values
-    places, inverse = torch.unique(key, return_inverse=True)
-    if places.numel() == key.numel():
-        order = torch.empty_like(inverse)
-        order[inverse] = torch.arange(key.numel(), device=key.device)
-        summed = values[order]
+class Sorted(NamedTuple):
+    """Entries by row, then column: where each was, its row and column, and where places repeat, their numbers."""
+
+    order: Tensor
+    row: Tensor
+    col: Tensor
+    place: Tensor | None
+
+
+def by_place(row: Tensor, col: Tensor, shape: tuple[int, int]) -> Sorted | None:
+    """Sort entries by row, then column; ``None`` says that they are in order and distinct already."""
+    falls, loop = host.over_indices("falls", row, col), host.over_indices("sorted", row, col)
+    entries = row.shape[0]
+    if falls is not None and falls(entries, *host.at(row, col)) < 0:
+        return None
+    # counting needs memory for every row and column there could be
+    if loop is not None and sum(shape) <= 8 * entries + 2048:
+        pointers, by_col = row.new_zeros(shape[0] + 1), row.new_zeros(shape[1] + 1)
+        order, out, row_of, entry = (host.empty(entries, row) for _ in range(4))
+        repeats = loop(entries, *shape, *host.at(row, col, pointers, order, out, by_col, row_of, entry))
+        row, col = expand(pointers), out
+        if not repeats:
+            return Sorted(order, row, col, None)
     else:
-        summed = values.new_zeros((places.numel(), *values.shape[1:])).index_add(0, inverse, values)
-    return places // max(columns, 1), places % max(columns, 1), summed
+        key = row * max(shape[1], 1) + col
+        if bool((key.diff() > 0).all()):
+            return None
+        order = torch.argsort(key, stable=True)
+        row, col = row[order], col[order]
+    fresh = (row.diff() != 0) | (col.diff() != 0)
+    return Sorted(order, row, col, None if bool(fresh.all()) else torch.nn.functional.pad(fresh.cumsum(0), (1, 0)))
+
+
+def united(
+    a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], *, both: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Pointers and columns of two patterns in one, or with ``both`` of what they share, and where each entry was.
+
+    An entry that one of them lacks is one past its last. ``None`` where no compiled loop runs.
+    """
+    found = host.over_indices("united", *a, *b)
+    if found is None:
+        return None
+    # one more than the most there can be: what is not kept is written there too
+    most = (min if both else int.__add__)(a[1].shape[0], b[1].shape[0]) + 1
+    to, col, first, second = torch.empty_like(a[0]), *(host.empty(most, a[1]) for _ in range(3))
+    count = found(a[0].shape[0] - 1, int(both), *host.at(*a, *b, to, col, first, second))
+    return to, col[:count].clone(), first[:count], second[:count]
+
+
+def placed(values: Tensor, at: Tensor, size: int) -> Tensor:
+    """``size`` zeros with the values at their places. Gradients flow to them."""
+    return host.zeros(size, values).index_put_((at,), values)
 
 
 def transposition(pointers: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     """Pointers and indices of the transpose, and where each of its entries was."""
+    found = host.over_indices("turned", pointers, indices)
+    if found is not None:
+        to, row, order = indices.new_zeros(columns + 1), *(host.empty(indices.shape[0], indices) for _ in range(2))
+        found(pointers.shape[0] - 1, columns, *host.at(pointers, indices, to, row, order))
+        return to, row, order
     order = torch.argsort(indices, stable=True)
     return compress(indices, columns), expand(pointers)[order], order
 
 
+def in_blocks(
+    pointers: Tensor, row: Tensor, col: Tensor, block: tuple[int, int], grid: tuple[int, int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Pointers and columns of the blocks that hold sorted entries, and the place of every entry in them."""
+    (bm, bn), (down, across) = block, grid
+    found = host.over_indices("blocks", pointers, col)
+    if found is None:
+        places, slot = torch.unique((row // bm) * across + col // bn, return_inverse=True)
+        return compress(places // across, down), places % across, (slot * bm + row % bm) * bn + col % bn
+    most = min(col.shape[0], down * across)
+    seen, place, to = col.new_full((across,), -1), host.empty(col.shape[0], col), pointers.new_zeros(down + 1)
+    columns = host.empty(most, col)
+    count = found(pointers.shape[0] - 1, bm, bn, *host.at(pointers, col, seen, place, to, columns))
+    return to, columns[:count].clone(), place
+
+
 def check_range(op: str, name: str, index: Tensor, bound: int) -> None:
     """Every index is at least 0 and below ``bound``; the first that is not is named with its position."""
-    bad = (index < 0) | (index >= bound)
-    if bool(bad.any()):
-        at = int(bad.to(torch.uint8).argmax())
+    if index.numel() == 0:
+        return
+    low, high = torch.aminmax(index)
+    if int(low) < 0 or int(high) >= bound:
+        at = int(((index < 0) | (index >= bound)).to(torch.uint8).argmax())
         raise ArgumentError(
             op=op, argument=f"{name}[{at}]", got=int(index[at]), expected=f"an index from 0 to {bound - 1}"
         )
@@ -99,22 +163,29 @@ def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bou
             expected=f"{indices.numel()}, the number of indices",
         )
     check_range(op, "indices", indices, bound)
-    if indices.numel() > 1:
-        stays = indices.diff() <= 0
-        first = pointers[1:-1]
-        first = first[(first > 0) & (first < indices.numel())]
-        stays[first - 1] = False
-        if bool(stays.any()):
-            at = int(stays.to(torch.uint8).argmax()) + 1
-            twice = int(indices[at]) == int(indices[at - 1])
-            raise ArgumentError(
-                op=op,
-                argument=f"indices[{at}]",
-                got=int(indices[at]),
-                expected=f"more than indices[{at - 1}] = {int(indices[at - 1])} in the same row",
-                hint=("The entry occurs twice: " if twice else "The row is not sorted: ")
-                + "build a COOMatrix, which takes any order, and convert it",
-            )
+    at = _unsorted(pointers, indices)
+    if at >= 0:
+        twice = int(indices[at]) == int(indices[at - 1])
+        raise ArgumentError(
+            op=op,
+            argument=f"indices[{at}]",
+            got=int(indices[at]),
+            expected=f"more than indices[{at - 1}] = {int(indices[at - 1])} in the same row",
+            hint=("The entry occurs twice: " if twice else "The row is not sorted: ")
+            + "build a COOMatrix, which takes any order, and convert it",
+        )
+
+
+def _unsorted(pointers: Tensor, indices: Tensor) -> int:
+    """The first index that is not above the one before it in its row, or -1."""
+    found = host.over_indices("unsorted", pointers, indices)
+    if found is not None:
+        return int(found(pointers.shape[0] - 1, *host.at(pointers, indices)))
+    stays = indices.diff() <= 0
+    first = pointers[1:-1]
+    first = first[(first > 0) & (first < indices.numel())]
+    stays[first - 1] = False
+    return int(stays.to(torch.uint8).argmax()) + 1 if bool(stays.any()) else -1
 
 
 def check_length(op: str, **lengths: int) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci import array_function, check
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
 from trnsparse import host
-from trnsparse.arguments import operation, same_kind, sparse
+from trnsparse.arguments import coefficient, operation, same_kind, sparse
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSRMatrix
 from trnsparse.matrix import SparseMatrix
@@ -54,14 +54,19 @@ def solve_triangular(
     if b.ndim not in (1, 2):
         raise ArgumentError(op="solve_triangular", argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
     kind = operation("solve_triangular", trans)
-    part = triangle(a.to_csr(), lower=lower)
+    rows = a.to_csr()
     if kind != "n":
-        part, lower = part.transpose(), not lower
-        part = part.conj() if kind == "c" else part
-    rows = part.to_csr()
+        rows, lower = rows.transpose(), not lower
+        rows = rows.conj() if kind == "c" else rows
     work = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     columns = (b if b.ndim == 2 else b.unsqueeze(1)).to(work)
-    parts = (rows.indptr, rows.indices, rows.values.to(work))
+    values = rows.values.to(work)
+    recorded = torch.is_grad_enabled() and (values.requires_grad or columns.requires_grad)
+    if recorded or host.loop("trsm", values, columns) is None:
+        # the compiled loop passes over the other triangle by itself
+        rows = triangle(rows.with_values(values), lower=lower).to_csr()
+        values = rows.values
+    parts = (rows.indptr, rows.indices, values)
     made: Tensor = _Solve.apply(*parts, columns, lower, unit_diagonal)  # type: ignore[no-untyped-call]
     return (made if b.ndim == 2 else made.squeeze(1)).to(dtype)
 
@@ -98,8 +103,8 @@ def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: b
     n, k = b.shape
     found = host.loop("trsm", values, b)
     if found is not None:
-        x, values = b.contiguous().clone(), values.contiguous()
-        bad = found(host.size(n), host.size(k), int(lower), int(unit), *map(host.at, (indptr, indices, values, x)))
+        x, values = b.clone(memory_format=torch.contiguous_format), values.contiguous()
+        bad = found(n, k, int(lower), int(unit), *host.at(indptr, indices, values, x))
     else:
         x, bad = _substituted(indptr, indices, values, b, lower, unit)
     if bad >= 0:
@@ -126,24 +131,29 @@ def _substituted(
     return x, -1
 
 
-def ilu0(a: SparseMatrix) -> tuple[CSRMatrix, CSRMatrix]:
+def ilu0(a: SparseMatrix, *, boost: tuple[float, complex] | None = None) -> tuple[CSRMatrix, CSRMatrix]:
     """Return incomplete factors L (unit lower) and U (upper) with ``(L @ U)[i, j] = a[i, j]`` on the pattern of ``a``.
 
     Args:
         a: sparse [N, N] with a full diagonal. Values must not require grad: the factors are not differentiated.
+        boost: (tolerance, value): a pivot of magnitude at most the tolerance is replaced by the value.
 
     Raises:
         Singular: a pivot is zero or its entry absent; ``index`` is its row.
     """
     rows = _square("ilu0", a)
+    if boost is not None:
+        boost = check.number("ilu0", "boost", boost[0]).real, coefficient("ilu0", "boost", boost[1], rows.dtype)
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
     found = host.loop("ilu0", values)
     if found is not None:
         place, diagonal = torch.full((n,), -1), torch.empty(n, dtype=torch.int64)
-        bad = found(host.size(n), *map(host.at, (rows.indptr, rows.indices, values, place, diagonal)))
+        numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype)
+        places = host.at(rows.indptr, rows.indices, values, place, diagonal)
+        bad = found(n, *places, None if numbers is None else numbers.data_ptr())
     else:
-        bad = _ilu0(rows, values)
+        bad = _ilu0(rows, values, boost)
     if bad >= 0:
         raise Singular(op="ilu0", index=bad)
     both = rows.with_values(values)
@@ -153,7 +163,7 @@ def ilu0(a: SparseMatrix) -> tuple[CSRMatrix, CSRMatrix]:
     return lower.to_csr(), triangle(both, lower=False).to_csr()
 
 
-def _ilu0(a: CSRMatrix, values: Tensor) -> int:
+def _ilu0(a: CSRMatrix, values: Tensor, boost: tuple[float, complex] | None) -> int:
     starts, columns = a.indptr.tolist(), a.indices.tolist()
     numbers: list[Any] = values.tolist()
     diagonal = [-1] * a.shape[0]
@@ -169,6 +179,8 @@ def _ilu0(a: CSRMatrix, values: Tensor) -> int:
                 if columns[q] in place:
                     numbers[place[columns[q]]] -= numbers[p] * numbers[q]
         diagonal[i] = place.get(i, -1)
+        if diagonal[i] >= 0 and boost is not None and abs(numbers[diagonal[i]]) <= boost[0]:
+            numbers[diagonal[i]] = boost[1]
         if diagonal[i] < 0 or numbers[diagonal[i]] == 0:
             return i
     values.copy_(torch.tensor(numbers, dtype=values.dtype))
@@ -190,7 +202,7 @@ def ic0(a: SparseMatrix) -> CSRMatrix:
     found = host.loop("ic0", values)
     if found is not None:
         place = torch.full((n,), -1)
-        bad = found(host.size(n), *map(host.at, (rows.indptr, rows.indices, values, place)))
+        bad = found(n, *host.at(rows.indptr, rows.indices, values, place))
     else:
         bad = _ic0(rows, values)
     if bad >= 0:
@@ -255,11 +267,22 @@ def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
     pattern = a.detach().to_coo()
     row, col = torch.cat([pattern.row, pattern.col]), torch.cat([pattern.col, pattern.row])
     both = COOMatrix(row, col, torch.ones(row.numel(), device=a.device), a.shape).to_csr()
-    starts, columns = both.indptr.tolist(), both.indices.tolist()
-    degree = both.indptr.diff().tolist()
-    seen = [False] * a.shape[0]
+    degree = both.indptr.diff()
+    starts = torch.argsort(degree, stable=True)
+    found = host.over_indices("cuthill", both.indptr, both.indices, starts)
+    if found is not None:
+        seen, order = torch.full_like(starts, -1), torch.empty_like(starts)
+        found(a.shape[0], *host.at(both.indptr, both.indices, starts, seen, order))
+        return order.flip(0)
+    listed = _cuthill(both.indptr.tolist(), both.indices.tolist(), degree.tolist(), starts.tolist())
+    return torch.tensor(listed[::-1], dtype=torch.int64, device=a.device)
+
+
+def _cuthill(starts: list[int], columns: list[int], degree: list[int], roots: list[int]) -> list[int]:
+    """Cuthill and McKee's order: where no compiled loop runs."""
+    seen = [False] * len(degree)
     order: list[int] = []
-    for start in sorted(range(a.shape[0]), key=degree.__getitem__):
+    for start in roots:
         if seen[start]:
             continue
         root = _far(start, starts, columns, degree)
@@ -272,7 +295,7 @@ def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
                 seen[c] = True
             order += sorted(fresh, key=degree.__getitem__)
             at += 1
-    return torch.tensor(order[::-1], dtype=torch.int64, device=a.device)
+    return order
 
 
 def _far(start: int, starts: list[int], columns: list[int], degree: list[int]) -> int:

@@ -2,15 +2,19 @@
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
 
 import trnsci
+import trnsim
 import trnsparse as ts
 from trnsci import ArgumentError
 from trnsci.errors import DtypeError, UnsupportedError
-from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, stated_and_used, unit_roundoff
+from trnsparse.attention import _attention
+from trnsparse.kernels import attention as kernels
 
 S = 300
 
@@ -75,6 +79,61 @@ def test_head_sizes_and_dtypes(backend, depth, dtype):
         made = ts.attention(q, k, v, ts.causal())
     assert made.dtype == dtype
     assert_within(made, oracle(q, k, v, ts.causal().dense(150).numpy(), scale), limit(q, k, v, scale, dtype))
+
+
+KERNELS = [backend for backend in BACKENDS if backend.runs_kernels]
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+@pytest.mark.parametrize("name", MASKS)
+def test_every_mask_family_in_half_precision(backend, name):
+    mask = MASKS[name]
+    q, k, v = (gaussian((1, 2, S, 16), i, torch.bfloat16) for i in range(3))
+    with backend:
+        made = ts.attention(q, k, v, mask, 0.3)
+    assert_within(made, oracle(q, k, v, mask.dense(S).numpy(), 0.3), limit(q, k, v, 0.3, q.dtype))
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+@pytest.mark.parametrize(("heads", "depth"), [(1, 128), (3, 40)])
+@pytest.mark.parametrize(
+    "mask", [ts.window(300), ts.causal() & ts.window(500), ts.function(lambda q, k: (q // 200 % 2 == 0) & (k < 600))]
+)
+def test_many_short_rows_in_half_precision(backend, heads, depth, mask):
+    """Rows of several lengths follow each other through PSUM; the last is not whole, some keep nothing."""
+    q = gaussian((1, heads, 1410, depth), 1, torch.bfloat16)
+    k, v = gaussian((1, 1, 1410, depth), 2, torch.bfloat16), gaussian((1, 1, 1410, 96), 3, torch.bfloat16)
+    scale = depth**-0.5
+    with backend:
+        made = ts.attention(q, k, v, mask)
+    assert_within(made, oracle(q, k, v, mask.dense(1410).numpy(), scale), limit(q, k, v, scale, q.dtype))
+
+
+@pytest.mark.parametrize("backend", KERNELS, ids=str)
+@pytest.mark.parametrize("depth", [255, 256, 500, 511, 512])
+def test_wide_values_and_keys_that_do_not_stay_on_chip(backend, depth):
+    q, k = gaussian((1, 1, 140, 512), 1, torch.float16), gaussian((1, 1, 4300, 512), 2, torch.float16)
+    v, mask = gaussian((1, 1, 4300, depth), 3, torch.float16), ts.window(300)
+    with backend:
+        made = ts.attention(q, k, v, mask)
+    kept = mask.dense(140, 4300).numpy()
+    assert_within(made, oracle(q, k, v, kept, 512**-0.5), limit(q, k, v, 512**-0.5, q.dtype))
+
+
+@pytest.mark.sim
+def test_a_window_is_predicted_to_cost_a_quarter_of_everything():
+    """One head of 4096 positions and 128 elements in bfloat16: windows of 512, launch included."""
+
+    def predicted(mask):
+        pattern = mask.bind(4096).patterns[0]
+        turned = np.empty((1, 128, 4096), ml_dtypes.bfloat16)
+        hidden = np.empty((128, max(1, len(pattern.insides)) * 128), ml_dtypes.bfloat16)
+        lists = {name: tuple(getattr(pattern, name).tolist()) for name in ("indptr", "indices", "slots")}
+        options = {"pointers": lists["indptr"], "columns": lists["indices"], "slots": lists["slots"], "lonely": False}
+        run = trnsim.profile(kernels.attention, target="trn2", numerics=False)
+        return run(turned, turned, turned.transpose(0, 2, 1).copy(), hidden, **options)[1].total_s
+
+    assert predicted(ts.window(512)) <= predicted(ts.full()) / 4
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
@@ -245,3 +304,14 @@ def test_kernels_say_what_they_do_not_take():
         ts.attention(q, q, q)
     with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="takes blocks of 128, not 64"):
         ts.attention(q.float(), q.float(), q.float(), block=64)
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_plan_states_the_memory_that_is_used(backend, dtype):
+    q, k, v = (gaussian((1, 4, 1024, 64), i, dtype) for i in range(3))
+    p = ts.window(200).bind(1024).patterns[0]
+    args = (q, k, v, p.indptr, p.indices, p.slots, p.insides, 0.1)
+    stated, used = stated_and_used(_attention, backend, *args)
+    # rows differ in length, and shapes tell the average alone
+    assert 0.85 * stated <= used <= 1.15 * stated

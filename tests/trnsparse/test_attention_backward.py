@@ -4,7 +4,9 @@ import pytest
 import torch
 
 import trnsparse as ts
-from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, stated_and_used, unit_roundoff
+from trnsparse.attention import _attention
+from trnsparse.attention_backward import _backward
 
 MASKS = {
     "full": ts.full(),
@@ -87,3 +89,16 @@ def test_the_gradient_on_the_host_touches_stored_blocks_only():
         made.sum().backward()
     largest = max((abs(e.cpu_memory_usage) for e in profile.function_events if "mm" in e.name), default=0)
     assert 0 < largest <= 4 * 128 * 3 * 128
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_plan_states_the_memory_that_is_used(backend, dtype):
+    q, k, v, g = (gaussian((1, 4, 1024, 64), i, dtype) for i in range(4))
+    p = ts.window(200).bind(1024).patterns[0]
+    pattern = (p.indptr, p.indices, p.slots, p.insides)
+    out, lse = _attention(q, k, v, *pattern, 0.1)
+    delta = (out * g).float().sum(-1)
+    stated, used = stated_and_used(_backward, backend, g, q, k, v, lse, delta, *pattern, 0.1)
+    # rows differ in length, and shapes tell the average alone
+    assert 0.8 * stated <= used <= 1.2 * stated

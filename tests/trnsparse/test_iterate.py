@@ -7,13 +7,23 @@ import torch
 import trnsparse as ts
 from trnsci import ArgumentError
 from trnsci.errors import NotConverged
-from trnsci.testing import BACKENDS, gaussian
+from trnsci.testing import BACKENDS, gamma, gaussian, stated_and_used
+from trnsparse.iterate import _iterate
 
 
 def laplacian(n, dtype=torch.float32):
     """Of a path, shifted: eigenvalues between 0.5 and 4.5."""
     dense = torch.diag(torch.full((n,), 2.5)) - torch.diag(torch.ones(n - 1), 1) - torch.diag(torch.ones(n - 1), -1)
     return dense.to(dtype)
+
+
+TOL = 1e-5
+
+
+def residual(x, b, tol=TOL):
+    """The stated bound of a residual, and the rounding of its own computation: three entries a row, |a| at most 4.5."""
+    size = 4.5 * float(np.linalg.norm(x)) + float(b.norm())
+    return tol * float(b.norm()) + gamma(3 + 2, b.dtype) * size
 
 
 SOLVERS = {
@@ -29,11 +39,11 @@ SOLVERS = {
 def test_solutions_are_those_of_dense_solves(backend, name, n):
     dense, b = laplacian(n), gaussian((n,), 1)
     with backend:
-        found = SOLVERS[name](ts.CSRMatrix.from_dense(dense), b, tol=1e-5)
+        found = SOLVERS[name](ts.CSRMatrix.from_dense(dense), b, tol=TOL)
     wanted = np.linalg.solve(dense.double().numpy(), b.double().numpy())
     # |x - wanted| <= |a^-1| |r|, and |a^-1| is at most 2
-    assert np.linalg.norm(found.x.numpy() - wanted) <= 2 * 1.1e-5 * float(b.norm())
-    assert found.residual <= 1e-5 * float(b.norm())
+    assert np.linalg.norm(found.x.numpy() - wanted) <= 2 * residual(wanted, b)
+    assert found.residual <= TOL * float(b.norm())
     assert found.iterations > 0
 
 
@@ -48,21 +58,25 @@ def test_the_largest_eigenvalue(backend):
         found = ts.power_iteration(a, tol=1e-4)
     wanted = np.linalg.eigvalsh(a.to_dense().double().numpy())[-1]
     # for symmetric matrices an eigenvalue lies within the residual
-    assert abs(float(found.value) - wanted) <= 1.1e-4 * wanted
-    assert abs(float(found.vector.norm()) - 1) < 1e-5
+    rounding = gamma(140 + 2, torch.float32)
+    assert abs(float(found.value) - wanted) <= 1e-4 * wanted + rounding * float(a.to_dense().abs().norm())
+    assert abs(float(found.vector.double().norm()) - 1) <= rounding
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_steps_past_the_solution_stay_there(backend):
     with backend:
         found = ts.cg(ts.eye(130), torch.ones(130), x0=torch.zeros(130), tol=1e-6)
-    assert torch.allclose(found.x, torch.ones(130))
+    assert float((found.x.double() - 1).norm()) <= residual(found.x, torch.ones(130), 1e-6)
 
 
 def test_float64_on_the_host():
     dense, b = laplacian(60, torch.float64), gaussian((60,), 1, torch.float64)
     found = ts.cg(ts.CSRMatrix.from_dense(dense), b, tol=1e-13)
-    assert np.allclose(found.x, np.linalg.solve(dense, b), rtol=1e-11, atol=1e-12)
+    wanted = np.linalg.solve(dense.numpy(), b.numpy())
+    # the oracle's own error: its condition number is at most 9
+    error = 2 * residual(wanted, b, 1e-13) + 9 * gamma(3 * 60, b.dtype) * np.linalg.norm(wanted)
+    assert np.linalg.norm(found.x.numpy() - wanted) <= error
 
 
 def test_a_solution_to_start_from_takes_no_iteration():
@@ -93,6 +107,15 @@ def test_the_op_is_well_registered():
 def test_new_values_in_the_same_matrix_are_seen():
     a = ts.CSRMatrix.from_dense(torch.diag(torch.full((40,), 2.0)))
     b = torch.ones(40)
-    assert torch.allclose(ts.cg(a, b, tol=1e-6).x, b / 2, rtol=1e-6, atol=0)
+    assert float((ts.cg(a, b, tol=1e-6).x - b / 2).norm()) <= residual(b / 2, b, 1e-6) / 2
     a.values.mul_(2)
-    assert torch.allclose(ts.cg(a, b, tol=1e-6).x, b / 4, rtol=1e-6, atol=0)
+    assert float((ts.cg(a, b, tol=1e-6).x - b / 4).norm()) <= residual(b / 4, b, 1e-6) / 4
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+def test_the_plan_states_the_memory_that_is_used(backend):
+    a = ts.BSRMatrix.from_dense(laplacian(1024) + torch.ones(1024, 1024))
+    x, r, p = (gaussian((1024,), i) for i in range(3))
+    args = (a.indptr, a.indices, a.values, x, r, p, torch.zeros(0, 2), 4, "cg")
+    stated, used = stated_and_used(_iterate, backend, *args)
+    assert 0.95 * stated <= used <= 1.01 * stated + 4096

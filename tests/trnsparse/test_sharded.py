@@ -184,3 +184,48 @@ def test_what_is_refused_says_why(ranks, how, kind, says):
         ranks(2).run(_refused, how)
     assert isinstance(caught.value.errors[1], kind)
     assert says in str(caught.value.errors[1])
+
+
+def _stencil(n):
+    """One, minus two, one, shifted: positive definite, and each row touches its neighbours alone."""
+    return scipy.sparse.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr")
+
+
+def _solved(n, columns, kind):
+    import trnsolver
+
+    mesh = distributed.mesh()
+    a = trnsparse.shard_rows(_ours(_stencil(n), kind), mesh)
+    b = torch.from_numpy(_dense(n, columns) if columns else _dense(n))
+    found = trnsolver.cg(a, distributed.shard(b, mesh, 0), tol=1e-12)
+    with trnsci.ledger() as book:
+        trnsolver.cg(a, distributed.shard(b, mesh, 0), maxiter=1)
+    rows = [exchange.nbytes for exchange in book.exchanges if exchange.kind == "all_to_all"]
+    return found.converged, distributed.gather(found.x).numpy(), max(rows, default=0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize(("n", "columns", "kind"), [(50, 3, "csr"), (50, 0, (4, 4)), (3, 1, "csr")])
+def test_conjugate_gradients_on_rows(ranks, size, n, columns, kind):
+    b = _dense(n, columns) if columns else _dense(n)
+    exact = scipy.sparse.linalg.spsolve(_stencil(n).tocsc(), b).reshape(b.shape)
+    for converged, x, moved in ranks(size).run(_solved, n, columns, kind):
+        assert converged
+        # the residual asked for, times a condition number below nine
+        assert np.linalg.norm(x - exact) <= 9 * 1e-12 * np.linalg.norm(b)
+        # neighbours of a cut travel, or a block of them, and not the vector
+        if size > 1 and n == 50:
+            # (a block that a cut goes through reaches up to seven rows beyond it)
+            assert 0 < moved <= 2 * (1 if kind == "csr" else 7) * max(1, columns) * 8
+
+
+def _solved_with_a_function():
+    import trnsolver
+
+    trnsolver.cg(lambda x: x, distributed.shard(torch.ones(4), distributed.mesh(), 0))
+
+
+def test_a_function_cannot_be_spread(ranks):
+    with pytest.raises(Exception, match="shard_rows") as caught:
+        ranks(2).run(_solved_with_a_function)
+    assert isinstance(caught.value.errors[0], trnsci.UnsupportedError)

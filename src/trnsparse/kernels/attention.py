@@ -2,12 +2,15 @@
 
 The scores of a row of blocks fill up to three PSUM banks; the row is finished there when it is no longer, and otherwise
 goes on by online softmax. Partial blocks get their inside added by a product with the identity. Weights are transposed
-by the Tensor Engine for the product with v. The pattern is known when the kernel is compiled; ``lonely`` says that some
-query keeps no key. Bound by the Vector and Scalar Engines.
+by the Tensor Engine for the product with v; where all rows are short, `_short` shares that with the DMA engines. The
+pattern is known when the kernel is compiled; ``lonely`` says that some query keeps no key. Bound by the Vector and
+Scalar Engines.
 """
 
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, jit, load, nisa, nl, store, tiles
-from trnsparse.kernels._attention import _hide, _identity, _product, _Rows, _Turned
+from trnsparse.kernels._attention import FLOOR, _identity, _Rows, _score_blocks, _Turned
+from trnsparse.kernels._moves import _copy, _warm_up
+from trnsparse.kernels._short import _fits, _Short
 
 WIDE = 3 * N_TILE
 # Groups of key blocks whose weights wait to be turned: where every row is one group, and elsewhere.
@@ -17,8 +20,8 @@ ONLINE = 2
 RESIDENT = 64 * 1024
 # Loads of what stays.
 PIECES = 4
-# Above every score that is kept and below every one that is not, in absolute value.
-FLOOR = 1e25
+# Bytes of SBUF in each partition for the sums of some heads.
+TABLES = 8 * 1024
 
 
 @jit
@@ -31,38 +34,76 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     lse_hbm = nl.ndarray((H, P_MAX, rows), dtype=nl.float32, buffer=nl.shared_hbm)  # [H, p, n]
     identity_sb = _identity(hidden_hbm.dtype)
     hidden_sb = load(hidden_hbm)  # [p, T * p]
+    _warm_up()
+    _exponentials()
     width = 2 if v_hbm.dtype in (nl.bfloat16, nl.float16) else 4
     keep = (K * len(tiles(D, P_MAX)) + len(tiles(K, P_MAX)) * E) * width <= RESIDENT
-    for g in range(G):
-        keys = _Turned(kT_hbm, g, keep, PIECES)
-        values = _Rows(v_hbm, g, keep, PIECES)
-        for h in range(g * group, (g + 1) * group):
+    short = _Short(H, pointers, E, v_hbm.dtype, lonely) if _fits(pointers, E, v_hbm.dtype) else None
+    masks = (identity_sb, hidden_sb, pointers, columns, slots)
+    # The Scalar Engine changes its table for the logarithms of many heads at once.
+    for batch in tiles(H, max(1, TABLES // (4 * rows))):
+        top_sb = nl.ndarray((P_MAX, batch.size * rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
+        sum_sb = nl.ndarray((P_MAX, batch.size * rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
+        nisa.memset(dst=top_sb, value=FLOOR)
+        nisa.memset(dst=sum_sb, value=1.0)
+        for h in range(batch.start, batch.stop):
+            if h % group == 0:
+                keys = _Turned(kT_hbm, h // group, keep, PIECES)
+                values = _Rows(v_hbm, h // group, keep, PIECES, short is not None)
             queries = _Turned(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2, PIECES)
             # The first row needs the first piece of each, and begins when it is there.
             for piece in range(PIECES):
-                if h == g * group:
+                if h % group == 0:
                     keys.fetch(piece)
                 queries.fetch(piece)
-                if h == g * group:
+                if h % group == 0:
                     values.fetch(piece)
-            top_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
-            sum_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
-            nisa.memset(dst=top_sb, value=FLOOR)
-            nisa.memset(dst=sum_sb, value=1.0)
-            masks = (identity_sb, hidden_sb, pointers, columns, slots, lonely)
-            _head(out_hbm[h], top_sb, sum_sb, queries, keys, values, masks)
-            # One switch of the Scalar Engine's table for all rows of the head.
-            log_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
-            nisa.activation(dst=log_sb, op=nl.log, data=sum_sb)
-            lse_sb = nl.ndarray((P_MAX, rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
-            nisa.tensor_tensor(dst=lse_sb, data1=log_sb, data2=top_sb, op=nl.subtract)
-            store(lse_hbm[h], lse_sb)
+            mine = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
+            if short is not None:
+                short.head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, h == H - 1)
+            else:
+                _head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, lonely)
+        if short is not None:
+            short.finish()
+        _logarithms(lse_hbm, batch, top_sb, sum_sb, short is not None)
     return out_hbm, lse_hbm
 
 
-def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
+def _logarithms(lse_hbm, batch, top_sb, sum_sb, short):
+    """Store the logarithms of the sums less top of some heads.
+
+    Short rows bring inverse sums. Those of the last two come when the Scalar Engine has nothing else to do, so that its
+    table is there when they do.
+    """
+    rows, total = lse_hbm.shape[2], top_sb.shape[1]
+    lse_sb = nl.ndarray((P_MAX, total), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
+    early = max(0, total - 2) if short else 0
+    for part in (slice(0, early), slice(early, total)):
+        if part.start < part.stop:
+            log_sb = nl.ndarray((P_MAX, part.stop - part.start), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
+            nisa.activation(dst=log_sb, op=nl.log, data=sum_sb[:, part])
+            nisa.scalar_tensor_tensor(
+                dst=lse_sb[:, part],
+                data=log_sb,
+                op0=nl.multiply,
+                operand0=-1.0 if short else 1.0,
+                op1=nl.subtract,
+                operand1=top_sb[:, part],
+            )
+    for h in range(batch.size):
+        _copy(lse_hbm[batch.start + h], lse_sb[:, h * rows : (h + 1) * rows])
+
+
+def _exponentials():
+    """Have the Scalar Engine load its table while the first operands are on their way."""
+    one_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
+    nisa.memset(dst=one_sb, value=0.0)
+    nisa.activation(dst=one_sb, op=nl.exp, data=one_sb)
+
+
+def _head(out_hbm, top_all, sum_all, queries, keys, values, masks, lonely):
     """All rows of blocks of one head: top is the negated largest score of each query, sum that of the exponentials."""
-    identity_sb, hidden_sb, pointers, columns, slots, lonely = masks
+    identity_sb, hidden_sb, pointers, columns, slots = masks
     Q, E = out_hbm.shape
     waiting, turned = [], []
     acc = None
@@ -106,28 +147,11 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks):
 
 def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots, E):
     """Scores of a query block with some key blocks, side by side, and what their last bank has left for a product."""
-    size, K = q_sb[0].shape[1], keys.x_hbm.shape[2]
-    total = len(columns) * P_MAX - max(0, (columns[len(columns) - 1] + 1) * P_MAX - K)
+    total = keys.width(columns)
     spare = E if total % N_TILE > 0 and total % N_TILE + E <= N_TILE else 0
-    bank_ps = nl.ndarray((size, total + spare), dtype=nl.float32, buffer=nl.psum)  # [q, k + E]
+    bank_ps = nl.ndarray((q_sb[0].shape[1], total + spare), dtype=nl.float32, buffer=nl.psum)  # [q, k + E]
     scores_ps = bank_ps[:, 0:total]
-    at = 0
-    while at < len(columns):
-        # Blocks that follow each other share one product, as far as a PSUM bank reaches.
-        count = 1
-        while (
-            at + count < len(columns)
-            and (at + count) % (N_TILE // P_MAX) > 0
-            and columns[at + count] == columns[at] + count
-        ):
-            count += 1
-        first, last = columns[at] * P_MAX, min((columns[at] + count) * P_MAX, K)
-        _product(scores_ps[:, at * P_MAX : at * P_MAX + last - first], q_sb, keys.columns(first, last))
-        for b in range(at, at + count):
-            if slots[b] >= 0:
-                k = min(P_MAX, K - columns[b] * P_MAX)
-                _hide(scores_ps[:, b * P_MAX : b * P_MAX + k], identity_sb, hidden_sb, slots[b], size, k)
-        at += count
+    _score_blocks(scores_ps, 0, q_sb, keys, identity_sb, hidden_sb, columns, slots)
     return scores_ps, bank_ps[:, total : total + E] if spare > 0 else None
 
 

@@ -5,8 +5,8 @@ grows with the sequence. Scores are computed anew in both. The pattern is known 
 lists, for each key block, its query blocks and their slots. Bound by the Tensor Engine and the Vector Engine.
 """
 
-from trnsci.nki import P_MAX, jit, load, nisa, nl, store, tiles
-from trnsparse.kernels._attention import _hide, _identity, _product, _Rows, _Turned
+from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
 
 RESIDENT = 24 * 1024
 
@@ -40,22 +40,19 @@ def attention_backward(
     return dq_hbm, dk_hbm, dv_hbm
 
 
-def _pair(head, keys, i, j, slot, identity_sb, hidden_sb):
-    """Weights p and the gradient ds of the scores, for one block."""
+def _pairs(head, keys, i, columns, slots, identity_sb, hidden_sb):
+    """Weights p and the gradient ds of the scores, for a query block and some key blocks side by side."""
     queries, outs, sums = head[0], head[1], head[2]
-    Q, K = queries.x_hbm.shape[2], keys[0].x_hbm.shape[2]
-    q0, q1, k0, k1 = i * P_MAX, min((i + 1) * P_MAX, Q), j * P_MAX, min((j + 1) * P_MAX, K)
-    q, k = q1 - q0, k1 - k0
+    q0, q1 = i * P_MAX, min((i + 1) * P_MAX, queries.x_hbm.shape[2])
+    q, total = q1 - q0, keys[0].width(columns)
     dtype = queries.x_hbm.dtype
-    s_ps = nl.ndarray((q, k), dtype=nl.float32, buffer=nl.psum)  # [q, k]
-    _product(s_ps, queries.columns(q0, q1), keys[0].columns(k0, k1))
-    if slot >= 0:
-        _hide(s_ps, identity_sb, hidden_sb, slot, q, k)
-    p_sb = nl.ndarray((q, k), dtype=dtype, buffer=nl.sbuf)  # [q, k]
+    s_ps = nl.ndarray((q, total), dtype=nl.float32, buffer=nl.psum)  # [q, k]
+    _score_blocks(s_ps, 0, queries.columns(q0, q1), keys[0], identity_sb, hidden_sb, columns, slots)
+    p_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
     nisa.activation(dst=p_sb, op=nl.exp, data=s_ps, bias=sums[0][0:q, i : i + 1])
-    dp_ps = nl.ndarray((q, k), dtype=nl.float32, buffer=nl.psum)  # [q, k]
-    _product(dp_ps, outs.columns(q0, q1), keys[1].columns(k0, k1))
-    ds_sb = nl.ndarray((q, k), dtype=dtype, buffer=nl.sbuf)  # [q, k]
+    dp_ps = nl.ndarray((q, total), dtype=nl.float32, buffer=nl.psum)  # [q, k]
+    _score_blocks(dp_ps, 0, outs.columns(q0, q1), keys[1], identity_sb, hidden_sb, columns, [-1] * len(slots))
+    ds_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
     nisa.scalar_tensor_tensor(
         dst=ds_sb,
         data=dp_ps,
@@ -82,7 +79,7 @@ def _key_block(dk_hbm, dv_hbm, j, keys, heads, identity_sb, hidden_sb, rows):
         met = False
         for head in heads:
             for i, slot in rows:
-                p_sb, ds_sb = _pair(head, keys, i, j, slot, identity_sb, hidden_sb)
+                p_sb, ds_sb = _pairs(head, keys, i, [j], [slot], identity_sb, hidden_sb)
                 nisa.nc_matmul(dst=dv_ps, stationary=p_sb, moving=head[4].block(i), accumulate=met)
                 nisa.nc_matmul(dst=dk_ps, stationary=ds_sb, moving=head[3].block(i), accumulate=met)
                 met = True
@@ -101,16 +98,39 @@ def _query_block(head, i, keys, identity_sb, hidden_sb, blocks):
     else:
         dq_ps = nl.ndarray((q, D), dtype=nl.float32, buffer=nl.psum)  # [q, D]
         met = False
-        for j, slot in blocks:
-            ds_sb = _pair(head, keys, i, j, slot, identity_sb, hidden_sb)[1]
-            k = ds_sb.shape[1]
-            turned_ps = nl.ndarray((k, q), dtype=ds_sb.dtype, buffer=nl.psum)  # [k, q]
-            nisa.nc_transpose(dst=turned_ps, data=ds_sb)
-            turned_sb = nl.ndarray((k, q), dtype=ds_sb.dtype, buffer=nl.sbuf)  # [k, q]
-            nisa.tensor_copy(dst=turned_sb, src=turned_ps)
-            nisa.nc_matmul(dst=dq_ps, stationary=turned_sb, moving=keys[2].block(j), accumulate=met)
-            met = True
+        # As many key blocks at once as a bank of PSUM holds: fewer, longer instructions.
+        for n in tiles(len(blocks), N_TILE // P_MAX):
+            columns, slots = [], []
+            for j, slot in blocks[n.span]:
+                columns.append(j)
+                slots.append(slot)
+            ds_sb = _pairs(head, keys, i, columns, slots, identity_sb, hidden_sb)[1]
+            held = _turned_blocks(ds_sb)
+            for b in range(n.size):
+                nisa.nc_matmul(dst=dq_ps, stationary=held[b], moving=keys[2].block(columns[b]), accumulate=met)
+                met = True
         store(dq_hbm[here, 0:D], dq_ps)
+
+
+def _turned_blocks(ds_sb):
+    """Blocks side by side, each with its keys in the partitions."""
+    q, total = ds_sb.shape
+    blocks = tiles(total, P_MAX)
+    turned_ps = nl.ndarray((P_MAX, len(blocks) * q), dtype=ds_sb.dtype, buffer=nl.psum)  # [k, b * q]
+    turned_sb = nl.ndarray((P_MAX, len(blocks) * q), dtype=ds_sb.dtype, buffer=nl.sbuf)  # [k, b * q]
+    held = []
+    for block in blocks:
+        here = slice(block.index * q, (block.index + 1) * q)
+        nisa.nc_transpose(dst=turned_ps[0 : block.size, here], data=ds_sb[:, block.span])
+        held.append(turned_sb[0 : block.size, here])
+    # Only the last block of all can be smaller than the others.
+    last = blocks[len(blocks) - 1].size
+    full = len(blocks) if last == P_MAX else len(blocks) - 1
+    for first, stop, k in ((0, full, P_MAX), (full, len(blocks), last)):
+        if first < stop:
+            here = slice(first * q, stop * q)
+            nisa.tensor_copy(dst=turned_sb[0:k, here], src=turned_ps[0:k, here])
+    return held
 
 
 def _zero(to_hbm):

@@ -1,9 +1,11 @@
 """out[block] = aT[D, M].T @ bT[D, N] at the stored blocks of a pattern, which is known when the kernel is compiled.
 
-The columns of bT stay in SBUF where they fit; a block row of aT is loaded once. Bound by the DMA that stores blocks.
+The columns of bT stay in SBUF where they fit; a block row of aT is loaded once. Two queues issue stores by turns, since
+one is slower than the DMA engines. Bound by the DMA that stores blocks.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, jit, load, nisa, nl, store, tiles
+from trnsparse.kernels._moves import _copy, _fetch
 
 RESIDENT = 96 * 1024
 
@@ -19,12 +21,12 @@ def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=()):
     kept = []
     if whole:
         for d in tiles(D, K_TILE):
-            kept.append(load(bT_hbm[d.span, 0:N]))  # [d, N]
+            kept.append(_fetch(bT_hbm[d.span, 0:N]))  # [d, N]
     for i in range(len(pointers) - 1):
         if pointers[i + 1] > pointers[i]:
             aT_sb = []
             for d in tiles(D, K_TILE):
-                aT_sb.append(load(aT_hbm[d.span, i * bm : (i + 1) * bm]))  # [d, bm]
+                aT_sb.append(_fetch(aT_hbm[d.span, i * bm : (i + 1) * bm]))  # [d, bm]
             for p in range(pointers[i], pointers[i + 1]):
                 _block(out_hbm, aT_sb, bT_hbm, kept, p, columns[p] * bn)
     return out_hbm
@@ -44,4 +46,9 @@ def _block(out_hbm, aT_sb, bT_hbm, kept, p, first):
                 nisa.nc_matmul(
                     dst=c_ps, stationary=aT_sb[d.index][:, m.span], moving=bT_sb[d.index], accumulate=d.index > 0
                 )
-            store(out_hbm[p, m.span, n.span], c_ps)
+            if p % 2 == 0:
+                store(out_hbm[p, m.span, n.span], c_ps)
+            else:
+                c_sb = nl.ndarray(c_ps.shape, dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
+                nisa.tensor_copy(dst=c_sb, src=c_ps)
+                _copy(out_hbm[p, m.span, n.span], c_sb)

@@ -1,10 +1,15 @@
 """out[M, N] = (a where u[M] w[K] > threshold, else 0) @ b[K, N], a in blocks.
 
 Each transposed block [bn, bm] is screened on its way to the Tensor Engine: the Vector Engine compares products of
-bounds and multiplies. Blocks without an entry above the threshold are not in the pattern. Bound by the Vector Engine.
+bounds and multiplies. Blocks without an entry above the threshold are not in the pattern. Bounds and rows of b stay in
+SBUF once met, as long as they fit. Bound by the Tensor Engine.
 """
 
 from trnsci.nki import N_TILE, jit, load, nisa, nl, store, tiles
+from trnsparse.kernels._moves import _fetch
+
+# Bytes of SBUF in each partition that b in one column tile may take to stay.
+RESIDENT = 1 << 17
 
 
 @jit
@@ -12,8 +17,12 @@ def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=
     depth, M = u_hbm.shape
     K, N = b_hbm.shape
     out_hbm = nl.ndarray((M, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
-    limit_sb = load(limit_hbm)  # [bn, 1]
+    limit_sb = _fetch(limit_hbm)  # [bn, 1]
+    w_sb = [None] * len(tiles(K, depth))
+    width = 2 if b_hbm.dtype in (nl.bfloat16, nl.float16) else 4
+    keep = len(w_sb) * min(N, N_TILE) * width <= RESIDENT
     for n in tiles(N, N_TILE):
+        b_sb = [None] * len(w_sb)
         for i in range(len(pointers) - 1):
             here = slice(i * height, min((i + 1) * height, M))
             size = min(height, M - i * height)
@@ -22,18 +31,20 @@ def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=
                 nisa.memset(dst=zero_sb, value=0.0)
                 store(out_hbm[here, n.span], zero_sb)
             else:
-                u_sb = load(u_hbm[0:depth, here])  # [bn, m]
+                u_sb = _fetch(u_hbm[0:depth, here])  # [bn, m]
                 c_ps = nl.ndarray((size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
                 for p in range(pointers[i], pointers[i + 1]):
-                    first = columns[p] * depth
-                    k = min(depth, K - first)
-                    w_sb = load(w_hbm[first : first + k, 0:1])  # [k, 1]
-                    b_sb = load(b_hbm[first : first + k, n.span])  # [k, n]
+                    j = columns[p]
+                    k = min(depth, K - j * depth)
+                    if w_sb[j] is None:
+                        w_sb[j] = _fetch(w_hbm[j * depth : j * depth + k, 0:1])  # [k, 1]
+                    if b_sb[j] is None or not keep:
+                        b_sb[j] = _fetch(b_hbm[j * depth : j * depth + k, n.span])  # [k, n]
                     a_sb = load(tiles_hbm[0:k, p * height : p * height + size])  # [k, m]
                     nisa.nc_matmul(
                         dst=c_ps,
-                        stationary=_screened(a_sb, u_sb, w_sb, limit_sb),
-                        moving=b_sb,
+                        stationary=_screened(a_sb, u_sb, w_sb[j], limit_sb),
+                        moving=b_sb[j],
                         accumulate=p > pointers[i],
                     )
                 store(out_hbm[here, n.span], c_ps)
