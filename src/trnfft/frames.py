@@ -35,10 +35,22 @@ def unpadded(y: Tensor, by: int, mode: str) -> Tensor:
     return x + functional.pad(left, (length - by, 0)) + functional.pad(right, (0, length - by))
 
 
+# Samples from which torch's own sum of overlapping frames is the slower one, where few frames meet at a sample.
+_MANY = 1 << 14
+_SLICES = 16
+
+
 def overlap_add(frames: Tensor, hop: int) -> Tensor:
     """Add [..., t, n] at distance ``hop``: [..., n + hop (t - 1)]."""
     count, n = frames.shape[-2:]
     total = n + hop * (count - 1)
+    met = n // hop
+    if met * hop == n and met <= _SLICES and frames.numel() >= _MANY:
+        parts = frames.unflatten(-1, (met, hop))
+        made = frames.new_zeros((*frames.shape[:-2], count + met - 1, hop))
+        for j in range(met):
+            made[..., j : j + count, :] += parts[..., j, :]
+        return made.flatten(-2)
     return torch.ops.aten.unfold_backward(frames, [*frames.shape[:-2], total], frames.ndim - 2, n, hop)
 
 

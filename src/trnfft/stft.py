@@ -17,6 +17,9 @@ from trnsci import ArgumentError, DtypeError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.precision import Precision, resolve
 
+# Samples of frames up to which adding all windows up takes less than finding what repeats.
+_FEW = 1 << 14
+
 
 def _spectra_shape(x: Tensor, n: int, hop: int, by: int, onesided: bool) -> list[int]:
     return [*x.shape[:-1], (x.shape[-1] + 2 * by - n) // hop + 1, n // 2 + 1 if onesided else n]
@@ -217,7 +220,7 @@ def istft(
         frames = transform.c2c(spectra, last, True, scale, policy)
     else:
         # of a whole spectrum the first half is read, as torch does: that of a real signal repeats it
-        frames = transform.c2r(spectra[..., :half], last, n_fft, scale, policy)
+        frames = transform.c2r(spectra if onesided else spectra[..., :half], last, n_fft, scale, policy)
     if taper is None:
         taper = torch.ones(n_fft, dtype=frames.dtype, device=x.device)
     count = x.shape[-1]
@@ -225,10 +228,10 @@ def istft(
     start = n_fft // 2 if center else 0
     stop = start + length if length is not None else total - start if center else total
     signal = overlap_add(frames * taper, hop)
-    weight = overlap_add((taper * taper).expand(count, n_fft), hop)
+    weight = _overlapped(taper * taper, hop, count)
     covered = min(stop, total)
     signal, weight = signal[..., start:covered], weight[start:covered]
-    sizes = weight.detach().abs()
+    sizes = weight.detach().abs() if weight.is_complex() else weight.detach()
     if not weight.is_meta and weight.numel() and float(sizes.min()) < 1e-11:
         raise ArgumentError(
             op="istft",
@@ -239,6 +242,17 @@ def istft(
         )
     signal = signal / weight
     return functional.pad(signal, (0, stop - covered)) if stop > covered else signal
+
+
+def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:
+    """Squared windows [n] of ``count`` frames added up: between the ends, the same from one frame to the next."""
+    n = squares.shape[0]
+    met = -(-n // hop)
+    if hop > n or count <= met or count * n < _FEW:
+        return overlap_add(squares.expand(count, n), hop)
+    ends = overlap_add(squares.expand(met, n), hop)
+    head, step, tail = ends.split([hop * (met - 1), hop, n - hop])
+    return torch.cat([head, step.repeat(count - met + 1), tail])
 
 
 @array_function

@@ -200,3 +200,18 @@ def test_complex_windows_are_torchs():
     signal = gaussian((40,), 3, torch.complex128)
     spectra = trnfft.stft(signal, 10, 3, window=window, center=True, return_complex=True)
     assert torch.allclose(trnfft.istft(spectra, 10, 3, window=window, return_complex=True, length=40), signal)
+
+
+@pytest.mark.parametrize(("n_fft", "hop"), [(256, 64), (200, 50), (128, 48), (64, 64), (512, 16)])
+def test_long_signals_and_their_gradients_are_torchs(n_fft, hop):
+    # frames that meet evenly are added as slices, others by torch; windows are added up once for all that repeat
+    window = torch.hamming_window(n_fft, dtype=torch.float64)
+    spectra = torch.stft(gaussian((2, 20000), 1, torch.float64), n_fft, hop, window=window, return_complex=True)
+    mine, theirs = (spectra.clone().requires_grad_() for _ in range(2))
+    found = trnfft.istft(mine, n_fft, hop, window=window)
+    expected = torch.istft(theirs, n_fft, hop, window=window)
+    assert torch.allclose(found, expected, rtol=1e-11, atol=1e-12)
+    ramp = torch.linspace(0, 1, found.shape[-1], dtype=torch.float64)
+    (found * ramp).sum().backward()
+    (expected * ramp).sum().backward()
+    assert torch.allclose(mine.grad, theirs.grad, rtol=1e-11, atol=1e-12)
