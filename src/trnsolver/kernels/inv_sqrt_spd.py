@@ -7,6 +7,7 @@ the Tensor Engine.
 """
 
 from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsolver.kernels._divide import _turn
 
 N_MAX = 8 * P_MAX
 # A step multiplies a small eigenvalue of z y by 9/4: 24 bring 1e-7 near 1, and 6 more converge.
@@ -68,16 +69,6 @@ def _like(N):
 def _copy(dst_sb, src_sb):
     for i in range(len(dst_sb)):
         nisa.tensor_copy(dst=dst_sb[i], src=src_sb[i])
-
-
-def _turn(dst_sb, src_sb):
-    """Set dst to src.T."""
-    N = src_sb[0].shape[1]
-    for m in tiles(N, M_TILE):
-        for n in tiles(N, M_TILE):
-            turned_ps = nl.ndarray((n.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [n, m]
-            nisa.nc_transpose(dst=turned_ps, data=src_sb[m.index][0 : m.size, n.span])
-            nisa.tensor_copy(dst=dst_sb[n.index][0 : n.size, m.span], src=turned_ps)
 
 
 def _multiply(dst_sb, left_sb, right_sb):
