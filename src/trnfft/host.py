@@ -28,7 +28,7 @@ _TYPES = ("", "type1", "type2", "type3", "type4")
 
 def takes(x: Tensor, lengths: list[int], *, trigonometric: bool = False) -> bool:
     """Whether the loops transform axes of these lengths, and faster than torch, which has no trigonometric ones."""
-    if type(x) is not Tensor or not x.is_cpu or x.dtype not in _REAL_OF:
+    if type(x) is not Tensor or not x.is_cpu or x.dtype not in _REAL_OF or x.is_neg():
         return False
     count = x.numel()
     for n in lengths:

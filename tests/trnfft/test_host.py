@@ -207,3 +207,11 @@ def test_what_the_loops_take(monkeypatch):
     assert not host.takes(torch.ones(1024, device="meta"), [1024])
     monkeypatch.setenv("TRNSCI_NATIVE", "0")
     assert not host.takes(x, [1024])
+
+
+def test_negative_and_conjugate_views_are_what_they_say():
+    z = gaussian((3, 1024), 1, torch.complex128)
+    for x in (z.conj().imag, torch._neg_view(z.real.contiguous())):
+        assert torch.allclose(trnfft.rfft(x), torch.fft.rfft(x), rtol=1e-12, atol=1e-11)
+    assert torch.allclose(trnfft.fft(z.conj()), torch.fft.fft(z.conj()), rtol=1e-12, atol=1e-11)
+    assert torch.allclose(trnfft.irfft(z.conj()), torch.fft.irfft(z.conj()), rtol=1e-12, atol=1e-11)
