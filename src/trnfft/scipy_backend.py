@@ -67,7 +67,8 @@ def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     workers, cpus = given.pop("workers", None), os.cpu_count() or 1
     if workers is not None and (workers == 0 or workers < -cpus):
         expected = f"a number of threads, or -1 to -{cpus} counted back from all of them"
-        raise ArgumentError(op=name, argument="workers", got=workers, expected=expected)
+        hint = "workers must not be zero" if workers == 0 else "workers value out of range"
+        raise ArgumentError(op=name, argument="workers", got=workers, expected=expected, hint=hint)
     if given.get("plan") is None:
         given.pop("plan", None)
     elif name in (*_TRIG, *_TRIG_MANY):
