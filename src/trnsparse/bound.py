@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # Pairs looked at in one go while partial blocks are evaluated.
 CHUNK = 1 << 24
+# Bound masks of rules that read no data, kept for the next call.
+_KNOWN: dict[tuple[Any, ...], BoundMask] = {}
+_MOST = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,18 @@ def bind(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: int)
     if min(q_len, k_len) < 0 or block < 1:
         raise ArgumentError(op="bind", argument="lengths", got=(q_len, k_len, block), expected="sizes above 0")
     mask.fits(q_len, k_len)
+    key = mask.key()
+    if key is None:
+        return _bound(mask, q_len, k_len, batch, heads, block)
+    whole = (key, q_len, k_len, block)
+    if whole not in _KNOWN:
+        if len(_KNOWN) >= _MOST:
+            _KNOWN.clear()
+        _KNOWN[whole] = _bound(mask, q_len, k_len, batch, heads, block)
+    return _KNOWN[whole]
+
+
+def _bound(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: int) -> BoundMask:
     counts = (batch if mask.by_batch else 1, heads if mask.by_head else 1)
     found: dict[tuple[bytes, ...], int] = {}
     patterns: list[Pattern] = []

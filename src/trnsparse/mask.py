@@ -7,7 +7,7 @@ The second decides most blocks without looking inside.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,6 +46,10 @@ class Mask(ABC):
         """Return what is known of whole rectangles; by default nothing."""
         unknown = torch.zeros_like(at.q0, dtype=torch.bool)
         return Verdicts(unknown, unknown)
+
+    def key(self) -> tuple[Any, ...] | None:
+        """What equal rules have in common, so that one need not be bound twice; ``None`` for rules that read data."""
+        return None
 
     def fits(self, q_len: int, k_len: int) -> None:
         """Raise where the mask has lengths of its own and they are others; most masks fit every length."""
@@ -87,6 +91,10 @@ class _Pair(Mask):
         self.left, self.right = left, right
         self.by_batch, self.by_head = left.by_batch or right.by_batch, left.by_head or right.by_head
 
+    def key(self) -> tuple[Any, ...] | None:
+        left, right = self.left.key(), self.right.key()
+        return None if left is None or right is None else (type(self).__name__, left, right)
+
     def fits(self, q_len: int, k_len: int) -> None:
         self.left.fits(q_len, k_len)
         self.right.fits(q_len, k_len)
@@ -127,6 +135,10 @@ class _Not(Mask):
     def judge(self, at: Rectangles) -> Verdicts:
         found = self.inner.judge(at)
         return Verdicts(found.none, found.every)
+
+    def key(self) -> tuple[Any, ...] | None:
+        inner = self.inner.key()
+        return None if inner is None else ("_Not", inner)
 
     def fits(self, q_len: int, k_len: int) -> None:
         self.inner.fits(q_len, k_len)

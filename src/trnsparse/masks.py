@@ -23,6 +23,9 @@ class _Full(Mask):
     def judge(self, at: Rectangles) -> Verdicts:
         return Verdicts(at.q0 == at.q0, at.q0 != at.q0)
 
+    def key(self) -> tuple[Any, ...]:
+        return ("_Full",)
+
     def __repr__(self) -> str:
         return "full()"
 
@@ -42,6 +45,9 @@ class _Distance(Mask):
         least, most = at.q0 - at.k1, at.q1 - at.k0
         return Verdicts((least >= self.low) & (most <= self.high), (most < self.low) | (least > self.high))
 
+    def key(self) -> tuple[Any, ...]:
+        return ("_Distance", self.low, self.high)
+
     def __repr__(self) -> str:
         return self.name
 
@@ -55,6 +61,9 @@ class _Sink(Mask):
 
     def judge(self, at: Rectangles) -> Verdicts:
         return Verdicts(at.k1 < self.count, at.k0 >= self.count)
+
+    def key(self) -> tuple[Any, ...]:
+        return ("_Sink", self.count)
 
     def __repr__(self) -> str:
         return f"sink({self.count})"

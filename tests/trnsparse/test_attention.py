@@ -315,3 +315,16 @@ def test_the_plan_states_the_memory_that_is_used(backend, dtype):
     stated, used = stated_and_used(_attention, backend, *args)
     # rows differ in length, and shapes tell the average alone
     assert 0.85 * stated <= used <= 1.15 * stated
+
+
+def test_rules_that_read_no_data_are_bound_once():
+    rule = ts.causal() & (ts.window(300) | ts.sink(4)) & ~ts.window(2)
+    again = ts.causal() & (ts.window(300) | ts.sink(4)) & ~ts.window(2)
+    assert rule.bind(1000) is again.bind(1000)
+    for other in (rule.bind(1001), rule.bind(1000, 900), rule.bind(1000, block=64), ts.causal().bind(1000)):
+        assert other is not rule.bind(1000)
+    reach = torch.tensor(3)
+    mask = ts.function(lambda q, k: (q - k).abs() <= reach) & ts.causal()
+    before = mask.bind(600).density
+    reach += 400  # data and functions may change, so that such rules are bound anew
+    assert mask.bind(600).density > before
