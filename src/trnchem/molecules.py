@@ -62,7 +62,12 @@ FORMULAS = {
 def pyscf() -> Any:
     """Import PySCF, or say how to get it."""
     try:
+        # parts of it become attributes when somebody imports them
         import pyscf
+        import pyscf.df
+        import pyscf.dft
+        import pyscf.gto
+        import pyscf.scf
     except ImportError as error:
         raise BackendUnavailable(
             backend="pyscf", reason=f"its import fails ({error})", how="Install the extra: pip install 'trnsci[chem]'"

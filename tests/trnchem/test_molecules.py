@@ -124,3 +124,14 @@ def test_without_pyscf_the_extra_is_named(monkeypatch):
         dfmp2("water")
     assert caught.value.backend == "pyscf"
     assert "pip install 'trnsci[chem]'" in str(caught.value)
+
+
+def test_a_mean_field_of_a_program_that_imported_only_what_it_uses():
+    program = (
+        "import pyscf.gto, pyscf.scf\n"
+        "field = pyscf.scf.hf.RHF(pyscf.gto.M(atom='He', basis='cc-pvdz', verbose=0)).run()\n"
+        "import trnchem\n"
+        "print(trnchem.mean_field(field) is field)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "True"
