@@ -1,5 +1,7 @@
 """Molecules: names, files, and how each mistake is said."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
