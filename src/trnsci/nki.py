@@ -131,4 +131,6 @@ def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
     """
     from trnsci.launcher import current
 
+    # the NKI compiler takes tuples of tensors, and no lists
+    tensors = tuple(tuple(t) if isinstance(t, list) else t for t in tensors)
     return current().launch(kernel, tensors, grid, static)

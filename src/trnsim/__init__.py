@@ -4,7 +4,7 @@ from trnsim.compare import Comparison, Difference, compare
 from trnsim.debug import Probe, probe
 from trnsim.install import install, uninstall
 from trnsim.lint import lint
-from trnsim.program import Kernel, PrivateOutput, UnwrittenOutput, jit, simulate
+from trnsim.program import Kernel, LostOutput, PrivateOutput, UnwrittenOutput, jit, simulate
 from trnsim.races import RaceWarning
 from trnsim.ranks import per_rank, simulate_ranks
 from trnsim.targets import TARGETS, Target
@@ -15,6 +15,7 @@ __all__ = [
     "Comparison",
     "Difference",
     "Kernel",
+    "LostOutput",
     "PrivateOutput",
     "Probe",
     "RaceWarning",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trnsim.calls import no_tensor
 from trnsim.errors import (
     HardwareLimit,
     OutOfBounds,
@@ -16,10 +17,13 @@ from trnsim.errors import (
     WrongShape,
 )
 from trnsim.language.dtypes import ExtraDtype, cast, float32
+from trnsim.language.layout import pattern_rank, widest_step
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
 from trnsim.targets import Target
 
+# the ISA keeps a stride as a signed 16-bit number of elements
+STRIDE_MAX = 2**15 - 1
 _NOTHING = np.zeros((1, 1), np.float32)
 
 
@@ -37,22 +41,26 @@ class Access:
     def operand(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> NkiTensor:
         """Check that ``t`` is a tensor this instruction can reach; ``compute`` adds the engines' partition rules."""
         if type(t) is not NkiTensor:
-            raise WrongArgument(
-                f"{role} is {t!r} ({type(t).__name__}), not a tensor",
-                rule="operand",
-                got=type(t).__name__,
-                limit="NkiTensor",
-                hint=f"pass a tile as {role}=",
-            )
+            raise no_tensor(t, role, "tensor", f"pass a tile as {role}=")
         if not self.checks:
             return t
         if t.buffer._value_ not in where:
             raise WrongBuffer(
-                f"{role} ({t.name}) is in {t.buffer}, and must be in {' or '.join(w.upper() for w in where)}",
+                f"{role} ({t.name}) is in {t.buffer}, and must be in {_listed(where)}",
                 rule="buffer",
                 got=str(t.buffer),
                 limit=where,
-                hint="copy it with dma_copy" if t.buffer.value in (HBM, SHARED_HBM) else "copy it with tensor_copy",
+                hint="copy it with dma_copy"
+                if t.buffer.value in (HBM, SHARED_HBM) or not {SBUF, PSUM} & set(where)
+                else "copy it with tensor_copy",
+            )
+        scope = t.storage.scope
+        if scope is not None and scope.ended:
+            raise WrongArgument(
+                f"{role} ({t.name}) was declared in the body of {scope.loop} ({t.storage.line}), which has ended",
+                rule="loop-scope",
+                got=t.name,
+                hint="declare it before the loop",
             )
         if compute and t.on_chip:
             self.partitions_ok(t, role)
@@ -84,6 +92,15 @@ class Access:
                     limit=4,
                     hint="copy it in pieces, or choose a layout whose inner dimensions are contiguous",
                 )
+        if row > STRIDE_MAX and (step := widest_step(t)) > STRIDE_MAX:
+            raise HardwareLimit(
+                f"{role} ({t.name}) steps {step} elements within a partition, and an access pattern steps at most "
+                f"{STRIDE_MAX}",
+                rule="access-stride",
+                got=step,
+                limit=STRIDE_MAX,
+                hint="access the parts in instructions of their own, or keep them in tensors of their own",
+            )
         if start == 0:
             if count <= 128:
                 return
@@ -137,7 +154,10 @@ class Access:
             got=at,
             limit=None,
             tensor=t.name,
-            hint="write it first (dma_copy, memset, or a compute instruction)",
+            hint=f"if the other core writes it, call nisa.core_barrier(data={t.name}, cores=(0, 1)) on both cores "
+            "between the two"
+            if storage.shared
+            else "write it first (dma_copy, memset, or a compute instruction)",
         )
 
     def write(
@@ -340,16 +360,11 @@ class Access:
             t.mark_window(offset)[...] = code
 
 
-def pattern_rank(t: NkiTensor) -> int:
-    """Free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
-    rank, step = 0, -1
-    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
-        if n == 1:
-            continue
-        if rank == 0 or stride != step:
-            rank += 1
-        step = stride * n
-    return rank
+def _listed(where: tuple[str, ...]) -> str:
+    """Memories in words; the two kinds of HBM together are HBM."""
+    both = {HBM, SHARED_HBM} <= set(where)
+    names = ["HBM" if both and w in (HBM, SHARED_HBM) else w if w == SHARED_HBM else w.upper() for w in where]
+    return " or ".join(dict.fromkeys(names))
 
 
 def shadow_of(t: NkiTensor) -> NkiTensor:

@@ -10,7 +10,7 @@ from trnsim.errors import CapacityError, HardwareLimit, OutOfBounds, WrongArgume
 from trnsim.language.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
 from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.tensor import NkiTensor
-from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Storage
+from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope, Storage
 from trnsim.places import kernel_line, variable_name
 from trnsim.targets import Target
 
@@ -26,6 +26,8 @@ class Allocation:
     machine: Any
     lifetimes: Lifetimes
     probes: list[Any] | None
+    state: dict[str, Any]
+    scope: Scope | None
     _arenas: dict[str, Arena]
 
     def allocate(self, shape: Any, dtype: Any, buffer: Any = None, name: str = "", address: Any = None) -> NkiTensor:
@@ -36,6 +38,9 @@ class Allocation:
         dtype = as_dtype(dtype)
         region = as_region(buffer)
         on_chip = region is MemoryRegion.sbuf or region is MemoryRegion.psum
+        if on_chip and shape == (1,):
+            # the reference keeps the value of a register in a tile of this shape
+            shape = (1, 1)
         if min(shape, default=1) < 1:
             raise WrongShape(
                 f"a tensor of shape {shape} has no elements",
@@ -88,10 +93,13 @@ class Allocation:
                 arena=private,
                 pitch=row * physical.itemsize,
             )
+        storage.scope = self.scope
         if on_chip:
             self.lifetimes.add(storage)
-        elif self.machine is not None and region is MemoryRegion.shared_hbm:
-            storage = self.machine.share(self, storage, name)
+        elif region is MemoryRegion.shared_hbm:
+            self.state.setdefault("shared output", f"{storage.name}{list(shape)} ({line})")
+            if self.machine is not None:
+                storage = self.machine.share(self, storage, name)
         made = NkiTensor.__new__(NkiTensor)
         made.shape = shape
         made.dtype = dtype
@@ -203,6 +211,15 @@ class Allocation:
                 hint=f"{row_bytes} bytes start at {limit - row_bytes} or before",
             )
         step = max(align, min(int(dtype.itemsize), 4))
+        if region is MemoryRegion.psum and free % self.target.psum_bank_bytes:
+            bank = self.target.psum_bank_bytes
+            raise HardwareLimit(
+                f"address {address}: byte {free} is inside PSUM bank {free // bank}, and tensors start where one does",
+                rule="psum-bank-start",
+                got=free,
+                limit=bank,
+                hint=f"use a multiple of {bank}, and slice a tensor of the whole bank for parts of it",
+            )
         if free % step:
             raise HardwareLimit(
                 f"address {address}: byte {free} is not a multiple of {step}",

@@ -5,7 +5,6 @@ A kernel that fails leaves its inputs as they were.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from trnsim.language.dtypes import as_dtype
 from trnsim.language.objects import NKIObject
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, Storage
+from trnsim.places import warn
 from trnsim.session import Session
 
 
@@ -25,6 +25,10 @@ class UnwrittenOutput(RuntimeWarning):
 
 class PrivateOutput(RuntimeWarning):
     """A kernel returned a tensor that is not in ``shared_hbm``, which the NKI compiler refuses since 0.3."""
+
+
+class LostOutput(RuntimeWarning):
+    """A kernel made a tensor in ``shared_hbm``, returned nothing and wrote none of its arguments."""
 
 
 class Arguments:
@@ -161,11 +165,10 @@ class Arguments:
                 line=storage.line,
                 target=self.session.target.name,
             )
-        warnings.warn(
+        warn(
             f"{self.kernel} returns {t.name}, which is in nl.hbm ({storage.line}). The NKI compiler wants results "
             "in nl.shared_hbm.",
             PrivateOutput,
-            stacklevel=5,
         )
 
     # -- afterwards ---------------------------------------------------------------------------------------------------
@@ -193,6 +196,14 @@ class Arguments:
                 hint="pass a writable array, or return the tensor from the kernel",
                 kernel=self.kernel,
             )
+
+    def check_lost(self, returned: Any) -> None:
+        """Warn when nothing the kernel computed reaches the caller, though it made a place for results."""
+        made = self.session.state.get("shared output")
+        if made is None or not self.session.numerics or tensors_in(returned):
+            return
+        if all(storage.snapshot is None for storage in self.storages):
+            warn(f"{self.kernel} makes {made}, and returns nothing. End the kernel with return and it.", LostOutput)
 
     def write_back(self) -> None:
         """Bring what the kernel wrote into inputs that were copied on the way in."""
@@ -249,9 +260,8 @@ def poison(t: NkiTensor, session: Session) -> None:
     bits = array.view(f"u{array.dtype.itemsize}")
     bits[missing] = 1 if array.dtype.kind == "b" else np.iinfo(bits.dtype).max
     where = tuple(int(i) for i in np.argwhere(missing)[0])
-    warnings.warn(
+    warn(
         f"{session.kernel} returns {t.name}{list(t.shape)}, of which {int(missing.sum())} elements were never written; "
         f"the first is {where}. They come back as NaN (integers: all bits set).",
         UnwrittenOutput,
-        stacklevel=6,
     )

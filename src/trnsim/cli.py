@@ -26,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="trnsim", description="An NKI machine on a CPU.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a Python script with `import nki` answered by the simulator")
+    run.add_argument("-m", dest="module", action="store_true", help="script names a module, as with python -m")
     run.add_argument("script", help="path of the script")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script gets")
     check = commands.add_parser("lint", help="say what the NKI compiler would refuse in a file's kernels")
@@ -34,9 +35,9 @@ def main(argv: list[str] | None = None) -> int:
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     add_parser(commands)
     options = parser.parse_args(argv)
-    if options.command == "run" and Path(options.script).is_file():
+    if options.command == "run" and (options.module or Path(options.script).is_file()):
         # what the script raises is the script's to show
-        return _run(options.script, options.arguments)
+        return _run(options.script, options.arguments, module=options.module)
     try:
         if options.command == "run":
             raise FileNotFoundError(f"no script {options.script}")
@@ -50,13 +51,16 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def _run(script: str, arguments: list[str]) -> int:
+def _run(script: str, arguments: list[str], *, module: bool) -> int:
     install(force=True)
     before = sys.argv, sys.path[:]
     sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).resolve().parent))
+    sys.path.insert(0, str(Path.cwd() if module else Path(script).resolve().parent))
     try:
-        runpy.run_path(script, run_name="__main__")
+        if module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
     finally:
         sys.argv, sys.path[:] = before
     return 0

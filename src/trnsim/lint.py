@@ -9,7 +9,6 @@ that does not. The rules, with the passage each stands on, are in ``docs/concept
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -19,6 +18,7 @@ from trnsim._lint.rules import RULES, Rule, Severity
 from trnsim._lint.source import Unit, unwrap
 from trnsim._lint.walk import Used, Walk
 from trnsim.errors import NotNki
+from trnsim.places import warn
 
 _CACHE_SIZE = 4096
 
@@ -194,7 +194,7 @@ def apply_lint(kernel: Callable[..., Any], mode: str) -> None:
     elif mode == "warn":
         report = lint(kernel)
         if report.errors:
-            warnings.warn(_refusal(kernel, report).message, LintWarning, stacklevel=2)
+            warn(_refusal(kernel, report).message, LintWarning)
 
 
 def _refusal(kernel: Callable[..., Any], report: LintReport) -> NotNki:

@@ -49,6 +49,16 @@ class Arena:
         return marks
 
 
+class Scope:
+    """The body of a loop on the device: tensors declared in it are gone when ``ended``."""
+
+    __slots__ = ("ended", "loop")
+
+    def __init__(self, loop: str) -> None:
+        self.loop = loop
+        self.ended = False
+
+
 class Storage:
     """One allocation: where its bytes are, how they are laid out, when it was used.
 
@@ -58,6 +68,7 @@ class Storage:
         base: byte of the first element in the arena.
         partition: first partition (0 when the compiler places the tensor).
         first, last: instruction numbers of the first write and the last access.
+        scope: body of the loop the tensor was declared in.
         shadow: of a PSUM tensor with an address, what was written through this tensor and not through others there.
     """
 
@@ -78,6 +89,7 @@ class Storage:
         "pitch",
         "row",
         "rows",
+        "scope",
         "shadow",
         "shape",
         "shared",
@@ -122,6 +134,7 @@ class Storage:
         self.user: Any = None
         self.views: dict[Any, Any] | None = None
         self.shared = False
+        self.scope: Scope | None = None
         self.shadow: Storage | None = None
         size = 1
         for n in shape[1:]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import linecache
 import os
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +47,39 @@ def line_of(error: BaseException) -> str | None:
     return found
 
 
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn about the innermost line outside the simulator: the kernel's while it runs, its caller's afterwards."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 _ASSIGNMENT = re.compile(r"\s*(?:\w+\.)*([A-Za-z_]\w*)\s*(?::[^=]+)?(?:=(?!=)|\.append\()")
+
+
+_NO_SOURCE = "<no source>"
 
 
 @functools.lru_cache(maxsize=4096)
 def assigned_name(path: str, number: int) -> str | None:
     """The variable a source line assigns; ``None`` for a ``return``, whose caller may."""
     text = linecache.getline(path, number)
+    if not text:
+        return _NO_SOURCE
     if text.lstrip().startswith("return "):
         return None
     match = _ASSIGNMENT.match(text)
     return match[1] if match else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def stored_name(code: Any, at: int) -> str | None:
+    """The same for code without source (``exec``, a prompt), from the instruction after the call at byte ``at``."""
+    after = next((i for i in dis.get_instructions(code) if i.offset > at), None)
+    if after is None or after.opname == "RETURN_VALUE":
+        return None
+    return str(after.argval) if after.opname.startswith("STORE_") and isinstance(after.argval, str) else ""
 
 
 def variable_name() -> str:
@@ -65,6 +89,8 @@ def variable_name() -> str:
         code = frame.f_code
         if not code.co_filename.startswith(HERE):
             name = assigned_name(code.co_filename, frame.f_lineno)
+            if name == _NO_SOURCE:
+                name = stored_name(code, frame.f_lasti)
             if name is not None:
                 return name
         frame = frame.f_back

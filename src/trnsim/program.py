@@ -9,14 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from trnsim.adopt import adopt, adopt_argument
-from trnsim.arguments import Arguments, PrivateOutput, UnwrittenOutput, tensors_in
+from trnsim.arguments import Arguments, LostOutput, PrivateOutput, UnwrittenOutput, tensors_in
 from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid
 from trnsim.crew import Crew
 from trnsim.debug import active_probes
 from trnsim.errors import KernelError, WrongArgument
 from trnsim.language.tensor import NkiTensor
-from trnsim.lint import apply_lint
+from trnsim.lint import LintWarning, apply_lint
+from trnsim.places import warn
 from trnsim.schedule import Edges, Named, as_edges
 from trnsim.session import Record, Session, SimParams, activated, current
 from trnsim.targets import target_named
@@ -298,6 +299,8 @@ class Launch:
         return [functools.partial(self._body, session, bound, by_name) for session in self.sessions]
 
     def _argument(self, value: Any, name: str) -> Any:
+        if isinstance(value, list) and self.params.lint != "off":
+            warn(f"{self.name} gets a list as {name}, and the NKI compiler takes tuples: tuple({name})", LintWarning)
         try:
             return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
         except KernelError as error:
@@ -327,6 +330,8 @@ class Launch:
         for core, other in enumerate(raw[1:], 1):
             _same_results(self.name, raw[0], core, other)
         self.arguments.check_write_back(raw[0])
+        if self.params.checks:
+            self.arguments.check_lost(raw[0])
         return self.arguments.unwrap(raw[0])
 
 
@@ -357,4 +362,14 @@ def _same_results(kernel: str, first: Any, core: int, other: Any) -> None:
     )
 
 
-__all__ = ["Kernel", "KernelError", "Launch", "PrivateOutput", "UnwrittenOutput", "as_kernel", "jit", "simulate"]
+__all__ = [
+    "Kernel",
+    "KernelError",
+    "Launch",
+    "LostOutput",
+    "PrivateOutput",
+    "UnwrittenOutput",
+    "as_kernel",
+    "jit",
+    "simulate",
+]

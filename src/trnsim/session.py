@@ -8,19 +8,18 @@ Two sessions share nothing but what the launch hands to both (shared HBM); an ex
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from trnsim.access import Access, shadow_of
 from trnsim.allocation import Allocation
+from trnsim.calls import mismatched, public_signature, wrong_call
 from trnsim.errors import KernelError, WrongArgument, WrongEngine
 from trnsim.language.tensor import NkiTensor
-from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Lifetimes
+from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope
 from trnsim.places import kernel_line, line_of
 from trnsim.records import NkiInstruction, Operand, Record, operand_of
 from trnsim.targets import Target, target_named
@@ -109,6 +108,7 @@ class Session(Allocation, Access):
         self.instr: str | None = None
         self.lifetimes = Lifetimes()
         self.state: dict[str, Any] = {}
+        self.scope: Scope | None = None
         self.machine: Any = None
         self.probes: list[Any] | None = None
         self.named: Any = None
@@ -173,17 +173,8 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
             )
             raise
         except TypeError as error:
-            # a call that does not match the signature, told in the caller's terms
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                raise WrongArgument(
-                    str(error).replace(f"{name}() ", ""),
-                    rule="signature",
-                    hint=f"{name}({', '.join(_parameter(p) for p in public_signature(fn).parameters.values())})",
-                    kernel=session.kernel,
-                    instruction=name,
-                    line=session.line(),
-                    target=session.target.name,
-                ) from None
+            if mismatched(error):
+                raise wrong_call(error, fn, name, public_signature(fn), session) from None
             raise
         finally:
             session.instr = outer
@@ -203,18 +194,6 @@ def _too_old(name: str, since: int, hint: str, target: Target) -> WrongEngine:
         limit=first,
         hint=hint,
     )
-
-
-def public_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """The signature kernels see: without the session."""
-    signature = inspect.signature(fn)
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-
-def _parameter(p: inspect.Parameter) -> str:
-    if p.default is p.empty:
-        return p.name
-    return f"{p.name}={p.default.name if isinstance(p.default, Enum) else repr(p.default)}"
 
 
 __all__ = [

@@ -64,6 +64,17 @@ def test_require_stops_a_kernel_with_both_values():
 
 
 @pytest.mark.sim
+def test_lists_of_tensors_reach_a_kernel_as_tuples():
+    @jit
+    def first(xs_hbm):
+        require(isinstance(xs_hbm, tuple), "the NKI compiler takes no lists")
+        return xs_hbm[0]
+
+    x = torch.ones(2, 3)
+    assert torch.equal(launch(first, [x, x]), x)
+
+
+@pytest.mark.sim
 def test_launch_outside_an_op_keeps_residency():
     x = trnsci.to_device(torch.ones(3, 3))
     assert trnsci.is_resident(launch(copy, x))

@@ -1,5 +1,6 @@
 """What crosses a kernel's edge: kinds of arrays, dtypes, layouts, aliases, writes to inputs, results."""
 
+import warnings
 from collections import namedtuple
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +14,7 @@ import trnsim
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import KernelError, ReadUninitialized, WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.lint import LintWarning
 
 pytestmark = pytest.mark.sim
 
@@ -378,6 +380,34 @@ def test_results_in_private_hbm_are_warned_about():
 
     with pytest.warns(trnsim.PrivateOutput, match="kernel returns out, which is in nl.hbm"):
         run(kernel, np.ones((2, 2), np.float32))
+
+
+def test_results_nobody_gets_are_warned_about():
+    def kernel(x, write):
+        out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=load(x))
+        if write:
+            nisa.dma_copy(dst=x, src=load(out))
+
+    with pytest.warns(trnsim.LostOutput, match=r"kernel makes out\[2, 2\] .*test_arrays.py:\d+\), and returns") as seen:
+        run(kernel, np.ones((2, 2), np.float32), False)
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(kernel, np.ones((2, 2), np.float32), True)
+
+
+def test_lists_as_arguments_are_warned_about():
+    def kernel(x, sizes):
+        assert sizes == [1, 2]
+        return x
+
+    x = np.ones((2, 2), np.float32)
+    with pytest.warns(LintWarning, match="gets a list as sizes, and the NKI compiler takes tuples"):
+        trnsim.simulate(kernel)(x, [1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trnsim.simulate(kernel, lint="off")(x, [1, 2])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int16", "bool"])

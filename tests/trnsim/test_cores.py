@@ -205,7 +205,7 @@ def test_a_failure_of_one_core_stops_both_and_restores_inputs():
             load(never)
         nisa.core_barrier(x, (0, 1))
 
-    found = refused(ReadUninitialized, "uninitialized", later, x, says="never")
+    found = refused(ReadUninitialized, "uninitialized", later, x, says="core_barrier(data=never, cores=(0, 1))")
     assert found.kernel == "later"
     np.testing.assert_array_equal(x, X)
 

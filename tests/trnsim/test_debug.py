@@ -10,7 +10,7 @@ import torch
 import trnsim
 from trnsim import isa as nisa
 from trnsim import language as nl
-from trnsim.errors import ReadUninitialized, WrongArgument
+from trnsim.errors import ReadUninitialized, WrongArgument, WrongShape
 
 pytestmark = pytest.mark.sim
 
@@ -173,6 +173,24 @@ def test_a_tensor_whose_memory_is_given_away_keeps_its_value():
         trnsim.simulate(kernel)(X)
     np.testing.assert_array_equal(seen["first"], X[:4, :4])
     assert (seen["second"] == 5).all()
+
+
+def test_kernels_without_source_have_names_and_lines():
+    text = """
+def made(nl, x):
+    return nl.load(x)
+
+def kernel(x):
+    tile = made(nl, x)
+    parts = [nl.copy(tile)]
+    nisa.tensor_tensor(tile, tile, tile[:, 0:2], nl.add)
+"""
+    space = {"nl": nl, "nisa": nisa}
+    exec(compile(text, "<typed>", "exec"), space)
+    with trnsim.probe("tile") as seen, pytest.raises(WrongShape, match=r"data2 \(tile\)") as caught:
+        trnsim.simulate(space["kernel"])(X[:4])
+    assert caught.value.line == "<typed>:8"
+    np.testing.assert_array_equal(seen["tile"], X[:4])
 
 
 def test_device_print_is_seen_at_its_place(capsys):

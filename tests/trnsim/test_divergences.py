@@ -15,6 +15,7 @@ from trnsim import language as nl
 from trnsim.errors import Race
 from trnsim.isa.activations import OutOfRange
 from trnsim.language.maths import SimulationOnly
+from trnsim.lint import LintWarning
 
 pytestmark = pytest.mark.sim
 
@@ -132,6 +133,14 @@ def private_results():
         np.testing.assert_array_equal(run(kernel, X), X)
 
 
+def list_arguments():
+    def kernel(x, sizes):
+        return x
+
+    with pytest.warns(LintWarning, match="takes tuples"):
+        trnsim.simulate(kernel)(X, [1, 2])
+
+
 def lnc_setting():
     def kernel(x):
         out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
@@ -160,6 +169,7 @@ def sendrecv_order():
         nisa.sendrecv(tile, got, 1 - i, 1 - i, 0)
         if i == 1:
             load(data)
+        return data
 
     with pytest.warns(trnsim.RaceWarning):
         run(trnsim.jit(kernel)[2], X)

@@ -1,6 +1,7 @@
 """``import nki`` answered by the simulator, and kernels of AWS's package read as ours."""
 
 import importlib
+import subprocess
 import sys
 import textwrap
 
@@ -302,6 +303,22 @@ def test_run_answers_import_nki(tmp_path, capsys):
         main(["run", str(script)])
     assert main(["run", str(tmp_path / "none.py")]) == 1
     assert "no script" in capsys.readouterr().err
+
+
+def test_a_module_runs_too(tmp_path, monkeypatch, capsys):
+    (tmp_path / "kernels_here.py").write_text("import sys, nki\nprint(nki.__version__, *sys.argv[1:])\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "-m", "kernels_here", "a", "--b"]) == 0
+    assert capsys.readouterr().out == "0.6.0 a --b\n"
+    with pytest.raises(ImportError, match="none_such"):
+        main(["run", "-m", "none_such"])
+
+
+def test_the_package_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "trnsim", "api", "nc_matmul"], capture_output=True, text=True, check=True
+    )
+    assert "nc_matmul(dst, stationary, moving" in done.stdout
 
 
 def test_lint_reports_each_kernel_and_fails_on_errors(tmp_path, capsys):

@@ -48,6 +48,21 @@ def test_load_converts_and_transposes():
     np.testing.assert_array_equal(turned, x.T.astype(np.float16))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8], ids=lambda d: np.dtype(d).name)
+def test_a_transposed_load_is_the_dma_transpose_where_there_is_one(target, dtype):
+    def kernel(x):
+        turned = nl.ndarray((x.shape[1], x.shape[0]), x.dtype, buffer=nl.shared_hbm)
+        nl.store(turned, nl.load_transpose2d(x))
+        return turned
+
+    x = (8 * rng().standard_normal((300, 33))).astype(dtype)
+    trace = []
+    np.testing.assert_array_equal(trnsim.simulate(kernel, target=target, trace=trace)(x), x.T)
+    there = target != "trn1" and x.itemsize > 1
+    assert trace[0].name == ("dma_transpose" if there else "dma_copy")
+
+
 def test_wrong_memories_for_loads_and_stores():
     x = np.ones((4, 4), np.float32)
     refused(WrongBuffer, "buffer", nl.load, x, says=("nl.load reads HBM", "sbuf"))

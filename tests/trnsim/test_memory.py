@@ -120,6 +120,45 @@ def test_addresses_outside_the_memory_are_refused(error, rule, address, says):
     refused(error, rule, kernel, X, says=says)
 
 
+@pytest.mark.parametrize("address", [(0, 100), (32, 1024), (0, 4096 + 4)])
+def test_psum_tensors_start_where_a_bank_does(address):
+    def kernel(x):
+        nl.ndarray((32, 16), nl.float32, nl.psum, address=address)
+
+    refused(HardwareLimit, "psum-bank-start", kernel, X, says="a multiple of 2048")
+
+
+def test_strides_are_16_bit_numbers():
+    def halves(rows):
+        both = nl.ndarray((4, 2, rows), nl.bfloat16, nl.sbuf)
+        for i in range(2):
+            nisa.memset(both[:, i], 0.0)
+        return both
+
+    def near(x):
+        out = nl.ndarray((4, 2), nl.bfloat16, nl.sbuf)
+        nisa.tensor_copy(dst=out, src=halves(32767)[:, :, 0])
+        flat = nl.ndarray((4, 2, 32768), nl.uint8, nl.sbuf)
+        nisa.memset(flat, 0)
+
+    run(near, X)
+
+    def far(x):
+        out = nl.ndarray((4, 2), nl.bfloat16, nl.sbuf)
+        nisa.tensor_copy(dst=out, src=halves(40000)[:, :, 0])
+
+    refused(HardwareLimit, "access-stride", far, X, says="steps 40000 elements within a partition")
+
+
+def test_strings_for_memories_are_deprecated():
+    def kernel(x):
+        assert nl.ndarray((4, 4), nl.float32, buffer="psum").buffer is nl.psum
+
+    with pytest.warns(DeprecationWarning, match="NKI takes nl.psum") as seen:
+        run(kernel, X)
+    assert seen[0].filename == __file__
+
+
 # poison
 
 

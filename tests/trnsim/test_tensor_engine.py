@@ -621,10 +621,10 @@ def test_a_product_stays_in_one_psum_bank_before_trn3(target):
     assert found.got == (1200, 3247)
 
     def placed(x, y):
-        ps = language.ndarray((4, 512), np.float32, buffer=psum, address=(0, 1024))
-        isa.nc_matmul(dst=ps, stationary=x, moving=y)
+        ps = language.ndarray((4, 1024), np.float32, buffer=psum, address=(0, 2048))
+        isa.nc_matmul(dst=ps[:, 256:768], stationary=x, moving=y)
 
-    refused(PsumRule, "psum-bank", placed, x, y, target=target, says="1024..3071")
+    refused(PsumRule, "psum-bank", placed, x, y, target=target, says="3072..5119")
     run(body, x, y, target="trn3")
     run(placed, x, y, target="trn3")
 

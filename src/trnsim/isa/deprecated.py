@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
+from trnsim.calls import unknown_name
 from trnsim.isa.enums import engine as eng
 from trnsim.isa.vector import tensor_copy
 from trnsim.session import NkiInstruction
@@ -16,7 +18,7 @@ def __getattr__(name: str) -> Any:
     """``vector_engine`` and its siblings, now members of ``nki.isa.engine``."""
     found = _ENGINES.get(name)
     if found is None:
-        raise AttributeError(f"module 'nki.isa' has no attribute {name!r}")
+        raise unknown_name("nki.isa", name, vars(sys.modules["trnsim.isa"]).get("__all__", ()))
     warnings.warn(f"nki.isa.{name} is now nki.isa.engine.{found.name}", DeprecationWarning, stacklevel=2)
     return found
 

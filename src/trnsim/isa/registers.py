@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongShape
+from trnsim.errors import ReadUninitialized, WrongArgument, WrongShape
 from trnsim.language.objects import NKIObject, without_operators
-from trnsim.session import PSUM, SBUF, NkiInstruction, Session, instruction
+from trnsim.session import HBM, PSUM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 
+_MEMORIES = (SBUF, PSUM, HBM, SHARED_HBM)
 _DEVICE_VALUE = "a register's value exists on the device only"
 _COMPUTE = "store it with register_store, compute with nisa and load it back; or use it as an index or scalar_offset"
 
@@ -21,11 +22,26 @@ class VirtualRegister(NKIObject):
     __nki_register__ = True
 
     def __init__(self, state: Any = None, frozen: bool = False) -> None:
-        self.value: int | float = 0 if state is None else state
+        self._value: int | float | None = state
         self.frozen = frozen
 
+    @property
+    def value(self) -> Any:
+        """What it holds; nothing until it was written."""
+        if self._value is None:
+            raise ReadUninitialized(
+                "a register is read that nothing had written",
+                rule="uninitialized",
+                hint="give register_alloc a value, or write it first with register_move or register_load",
+            )
+        return self._value
+
+    @value.setter
+    def value(self, value: int | float) -> None:
+        self._value = value
+
     def __bool__(self) -> bool:
-        return self.value != 0
+        return bool(self.value != 0)
 
     def __int__(self) -> int:
         return int(self.value)
@@ -45,7 +61,7 @@ class VirtualRegister(NKIObject):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return f"VirtualRegister({self.value}{', frozen' if self.frozen else ''})"
+        return f"VirtualRegister({self._value}{', frozen' if self.frozen else ''})"
 
 
 def _register(x: Any, role: str, *, write: bool = False) -> VirtualRegister:
@@ -74,14 +90,15 @@ def _wrap32(value: Any) -> Any:
 
 @instruction
 def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
-    """A new register holding ``x`` (0 by default; a 1x1 tensor loads it)."""
+    """A new register holding ``x``, nothing by default (a 1x1 tensor loads it)."""
     if x is not None and not isinstance(x, (int, float, np.integer, VirtualRegister)):
         register = VirtualRegister()
         _load(s, register, x)
         return register
-    value = x.value if isinstance(x, VirtualRegister) else 0 if x is None else x
     s.done("sync", (), (), op="register_alloc")
-    return VirtualRegister(_wrap32(value))
+    if x is None:
+        return VirtualRegister()
+    return VirtualRegister(_wrap32(x.value if isinstance(x, VirtualRegister) else x))
 
 
 @instruction
@@ -97,7 +114,7 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
 
 
 def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
-    values = s.read(src, "src", (SBUF, PSUM), compute=False)
+    values = s.read(src, "src", _MEMORIES, compute=False)
     if src.size != 1:
         raise WrongShape(
             f"src has shape {src.shape}",
@@ -115,15 +132,15 @@ def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
 
 @instruction
 def register_load(s: Session, dst: Any, src: Any) -> NkiInstruction:
-    """``dst = src``, a 1x1 tile."""
+    """``dst = src``, a tensor of one element on chip or in HBM."""
     return _load(s, _register(dst, "dst", write=True), src)
 
 
 @instruction
 def register_store(s: Session, dst: Any, src: Any) -> NkiInstruction:
-    """``dst = src``: a register into a 1x1 tile."""
+    """``dst = src``: a register into a tensor of one element on chip or in HBM."""
     register = _register(src, "src")
-    if s.operand(dst, "dst", (SBUF, PSUM), compute=False).size != 1:
+    if s.operand(dst, "dst", _MEMORIES, compute=False).size != 1:
         raise WrongShape(f"dst has shape {dst.shape}", rule="register", got=dst.shape, limit=(1, 1))
-    s.write(dst, np.array([[register.value]]), "dst", compute=False)
+    s.write(dst, np.array([[register.value]]), "dst", _MEMORIES, compute=False)
     return s.done("sync", (dst,), (), op="register_store")

@@ -1,5 +1,6 @@
 """``nki.language``: tensors, dtypes, loops, and functions built on the instructions of ``nki.isa``."""
 
+from trnsim.calls import unknown_name
 from trnsim.language.creation import (
     empty_like,
     full,
@@ -159,9 +160,7 @@ _RETIRED = {
 
 def __getattr__(name: str) -> object:
     """Names older than NKI 0.3 say what replaced them."""
-    hint = _RETIRED.get(name)
-    gone = f"; it left NKI before 0.3: {hint}" if hint else ""
-    raise AttributeError(f"module 'nki.language' has no attribute {name!r}{gone}")
+    raise unknown_name("nki.language", name, __all__, _RETIRED)
 
 
 # kernels write nl.bool as well as nl.bool_

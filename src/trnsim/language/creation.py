@@ -6,25 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from trnsim.errors import KernelError, WrongArgument
+from trnsim.errors import WrongArgument
 from trnsim.language.dtypes import uint8
 from trnsim.language.objects import is_on_chip, sbuf, shared_hbm
+from trnsim.language.results import function
 from trnsim.language.tensor import NkiTensor
-from trnsim.session import WRITTEN, Session, require_session
+from trnsim.places import warn
+from trnsim.session import WRITTEN, require_session
 
 
-def _located(s: Session, error: KernelError, what: str) -> KernelError:
-    error.locate(kernel=s.kernel, instruction=s.instr or what, line=s.line(), target=s.target.name)
-    return error
-
-
+@function
 def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address: Any = None) -> NkiTensor:
     """Memory for a tensor; nothing is in it until written. ``address=(partition, byte)`` places it by hand."""
-    s = require_session("nl.ndarray")
-    try:
-        return s.allocate(shape, dtype, buffer, name or "", address)
-    except KernelError as error:
-        raise _located(s, error, "nl.ndarray") from None
+    if isinstance(buffer, str):
+        warn(f"buffer={buffer!r}: NKI takes nl.{buffer} and no strings since 0.3", DeprecationWarning)
+    return require_session("nl.ndarray").allocate(shape, dtype, buffer, name or "", address)
 
 
 def _fill(t: NkiTensor, value: Any) -> NkiTensor:
@@ -43,31 +39,37 @@ def _fill(t: NkiTensor, value: Any) -> NkiTensor:
     return t
 
 
+@function
 def zeros(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
     """A tensor of zeros."""
     return _fill(ndarray(shape, dtype, buffer, name), 0)
 
 
+@function
 def ones(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
     """A tensor of ones."""
     return _fill(ndarray(shape, dtype, buffer, name), 1)
 
 
+@function
 def full(shape: Any, fill_value: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
     """A tensor filled with ``fill_value``."""
     return _fill(ndarray(shape, dtype, buffer, name), fill_value)
 
 
+@function
 def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
     """A tensor of ``x``'s shape, dtype and memory."""
     return ndarray(x.shape, dtype or x.dtype, x.buffer if buffer is None else buffer, name)
 
 
+@function
 def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
     """Zeros of ``x``'s shape, dtype and memory."""
     return _fill(empty_like(x, dtype, buffer, name), 0)
 
 
+@function
 def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
     """An HBM tensor with constant data: an array, or the path of an ``.npy`` file."""
     s = require_session("nl.shared_constant")
@@ -80,27 +82,21 @@ def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
         from trnsim.language.dtypes import as_dtype, cast
 
         array = cast(array, as_dtype(dtype))
-    try:
-        if s.machine is not None:
-            s.machine.constant(s, array)
-        made = s.wrap(np.array(array, order="C"), "shared_constant", shared=False)
-    except KernelError as error:
-        raise _located(s, error, "nl.shared_constant") from None
+    if s.machine is not None:
+        s.machine.constant(s, array)
+    made = s.wrap(np.array(array, order="C"), "shared_constant", shared=False)
     made.buffer = shared_hbm
     return made
 
 
+@function
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
     """The n×n identity in SBUF (into ``dst`` when given)."""
     from trnsim import isa
 
     s = require_session("nl.shared_identity_matrix")
     if not 1 <= n <= s.target.partitions:
-        raise _located(
-            s,
-            WrongArgument(f"an identity of {n} rows", rule="partition-limit", got=n, limit=s.target.partitions),
-            "nl.shared_identity_matrix",
-        )
+        raise WrongArgument(f"an identity of {n} rows", rule="partition-limit", got=n, limit=s.target.partitions)
     source = shared_constant(np.eye(n, dtype=np.float32), dtype)
     out = ndarray((n, n), dtype, sbuf, "identity") if dst is None else dst
     isa.dma_copy(dst=out, src=source)

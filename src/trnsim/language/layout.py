@@ -174,6 +174,30 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def pattern_rank(t: Layout) -> int:
+    """Free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
+    rank, step = 0, -1
+    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
+        if n == 1:
+            continue
+        if rank == 0 or stride != step:
+            rank += 1
+        step = stride * n
+    return rank
+
+
+def widest_step(t: Layout) -> int:
+    """The largest stride of the free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
+    widest, step = 0, -1
+    for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
+        if n == 1:
+            continue
+        if stride != step:
+            widest = max(widest, stride)
+        step = stride * n
+    return widest
+
+
 def without(items: Any, at: int) -> tuple[int, ...]:
     """``items`` less the one at ``at``."""
     return (*items[:at], *items[at + 1 :])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from trnsim.errors import WrongArgument
+from trnsim.memory import Scope
 from trnsim.session import require_session
 
 
@@ -57,6 +59,18 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
         session.state["dynamic_depth"] = depth
 
 
+@contextmanager
+def _body(loop: str) -> Iterator[None]:
+    """What a loop's body declares is gone when the loop has ended."""
+    session = require_session(loop)
+    outer, session.scope = session.scope, Scope(loop)
+    try:
+        yield
+    finally:
+        session.scope.ended = True
+        session.scope = outer
+
+
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
     """A loop that runs on the device; bounds may be registers, the counter is a frozen register."""
     if stop is None:
@@ -64,12 +78,20 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
     return _dynamic("nl.dynamic_range", start, stop, step)
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], None], step: int = 1) -> None:
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int = 1) -> None:
     """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, on the device; ``i`` is a register passed by value."""
     from trnsim.isa.registers import VirtualRegister
 
-    for i in _dynamic("nl.fori_loop", lower, upper, step):
-        body_fun(VirtualRegister(i.value))
+    with _body("nl.fori_loop"):
+        for i in _dynamic("nl.fori_loop", lower, upper, step):
+            made = body_fun(VirtualRegister(i.value))
+            if made is not None:
+                raise WrongArgument(
+                    f"nl.fori_loop: the body returned {type(made).__name__}",
+                    rule="loop-body",
+                    got=type(made).__name__,
+                    hint="a body returns nothing: carry values from turn to turn in a tile made before the loop",
+                )
 
 
 def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
@@ -88,15 +110,17 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     if session.state.get("no_reorder"):
         raise WrongArgument("nl.while_loop inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
     register = init
-    while register.value != 0:
-        register = body_fun(VirtualRegister(register.value))
-        if not hasattr(register, "__nki_register__"):
-            raise WrongArgument(
-                f"nl.while_loop: the body returned {type(register).__name__}",
-                rule="register",
-                got=type(register).__name__,
-                limit="VirtualRegister",
-            )
+    with _body("nl.while_loop"):
+        while register.value != 0:
+            register = body_fun(VirtualRegister(register.value))
+            if not hasattr(register, "__nki_register__"):
+                raise WrongArgument(
+                    f"nl.while_loop: the body returned {type(register).__name__}",
+                    rule="register",
+                    got=type(register).__name__,
+                    limit="VirtualRegister",
+                    hint="return the register to test next",
+                )
 
 
 class no_reorder:

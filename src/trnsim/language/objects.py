@@ -117,16 +117,20 @@ def without_operators(rule: str, what: str, hint: str) -> Any:
             from trnsim.errors import WrongArgument
 
             got = getattr(self, "name", "") or repr(self)
-            raise WrongArgument(f"{what}, so Python cannot apply {symbol} to it", rule=rule, got=got, hint=hint)
+            raise WrongArgument(f"{what}, so {symbol} to it", rule=rule, got=got, hint=hint)
 
         return refuse
 
     def decorate(cls: Any) -> Any:
         for name in _ARITHMETIC + _BITWISE:
             for method in (f"__{name}__", f"__r{name}__"):
-                setattr(cls, method, refusing(name))
+                setattr(cls, method, refusing(f"Python cannot apply {name}"))
         for name in ("neg", "abs", "invert", "lt", "le", "gt", "ge"):
-            setattr(cls, f"__{name}__", refusing(name))
+            setattr(cls, f"__{name}__", refusing(f"Python cannot apply {name}"))
+        for name in ("int", "float", "complex"):
+            if f"__{name}__" not in vars(cls):
+                setattr(cls, f"__{name}__", refusing(f"Python cannot apply {name}"))
+        cls.__array__ = refusing("NumPy cannot be applied")
         return cls
 
     return decorate

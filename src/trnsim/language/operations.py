@@ -64,7 +64,12 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
             hint="reshape it to two dimensions",
         )
     dst = tile((src.shape[1], src.shape[0]), dtype_or(dtype, src.dtype))
-    nisa.dma_copy(dst, src.permute((1, 0)))
+    # trn1 has no DMA transpose: it moves element by element, as every generation does for other sizes and to convert
+    turns = require_session("nl.load_transpose2d").target.generation >= 3
+    if turns and same(dst.dtype, src.dtype) and src.itemsize in (2, 4) and src.dynamic is None:
+        nisa.dma_transpose(dst, src)
+    else:
+        nisa.dma_copy(dst, src.permute((1, 0)))
     return dst
 
 

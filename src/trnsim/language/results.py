@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
+from trnsim.calls import mismatched, no_tensor, wrong_call
 from trnsim.errors import KernelError, WrongArgument
 from trnsim.language.dtypes import (
     FP8,
@@ -41,6 +43,11 @@ def function(fn: F) -> F:
             if s is not None:
                 error.locate(kernel=s.kernel, instruction=label, line=s.line(), target=s.target.name)
             raise
+        except TypeError as error:
+            s = current()
+            if s is not None and mismatched(error):
+                raise wrong_call(error, fn, label, inspect.signature(fn), s) from None
+            raise
 
     return call  # type: ignore[return-value]
 
@@ -53,13 +60,8 @@ def tile(shape: tuple[int, ...], dtype: Any, buffer: MemoryRegion = MemoryRegion
 def as_tile(x: Any, role: str) -> NkiTensor:
     """``x``, which must be a tensor."""
     if not isinstance(x, NkiTensor):
-        raise WrongArgument(
-            f"{role} is {x!r} ({type(x).__name__}), not a tile",
-            rule="operand",
-            got=type(x).__name__,
-            limit="NkiTensor",
-            hint="load the data with nl.load first",
-        )
+        require_session("nki.language")
+        raise no_tensor(x, role, "tile", "load the data with nl.load first")
     return x
 
 

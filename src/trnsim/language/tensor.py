@@ -17,6 +17,18 @@ from trnsim.language.layout import Dynamic, as_index, row_major
 from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region, without_operators
 from trnsim.language.views import run_time_scalar
 from trnsim.memory import Storage
+from trnsim.places import kernel_line
+
+_HOST = "its elements exist on the device only: return it, or look at it with print or trnsim.probe"
+_ARRAY_NAMES = {
+    **dict.fromkeys(("item", "numpy", "tolist", "cpu", "detach"), _HOST),
+    **dict.fromkeys(("T", "transpose"), "use nl.transpose on chip, permute in HBM"),
+    **dict.fromkeys(("astype", "to"), "use nl.copy(t, dtype=…), or view(dtype) for the same bits"),
+    **{name: f"use nl.{name}(t, axis=…)" for name in ("sum", "max", "min", "mean", "prod", "var", "all")},
+    **dict.fromkeys(("flatten", "ravel"), "use flatten_dims or reshape"),
+    "copy": "use nl.copy(t)",
+    "fill": "use nisa.memset(dst=t, value=…)",
+}
 
 
 @without_operators(
@@ -298,5 +310,16 @@ class NkiTensor(Access):
         else:
             isa.dma_copy(dst=dst, src=value)
 
+
+def _refusing(name: str, instead: str) -> property:
+    def refuse(self: NkiTensor) -> Any:
+        raise AttributeError(f"a tensor has no {name!r}; {instead} [{kernel_line()}]", name=name, obj=self)
+
+    return property(refuse)
+
+
+# one property a name: a __getattr__ would slow down every access to every attribute
+for _name, _instead in _ARRAY_NAMES.items():
+    setattr(NkiTensor, _name, _refusing(_name, _instead))
 
 __all__ = ["Dynamic", "NkiTensor"]

@@ -326,7 +326,8 @@ class Schedule:
         assert transfer is not None
         busy, delay = self.issue(i)
         self.start[i] = at
-        self.end[i] = self._dma.move(transfer, at + delay)
+        # no byte moves before its descriptor is written
+        self.end[i] = max(self._dma.move(transfer, at + delay), at + busy)
         self.moving[i] = self._dma.begin
         self.busy[q] += busy
         if q == GPSIMD:

@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.trnsim.timing.kernels import report_of, shaped
 from trnsim import TARGETS
+from trnsim import isa as nisa
+from trnsim import language as nl
 from trnsim.targets import TRN1, TRN2
 from trnsim.timing.costs import Call, Layout
 from trnsim.timing.dma import run_bytes, transfer_of
@@ -101,3 +104,16 @@ def test_bytes_read_and_written_are_those_of_hbm():
 
 def test_constants_name_every_target():
     assert {t.timing.dma_engines for t in TARGETS.values()} == {16}
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_a_transfer_does_not_end_before_its_descriptors_are_written(target):
+    def turned(x):
+        out = nl.ndarray((x.shape[1], x.shape[0]), x.dtype, nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=x.permute((1, 0)))
+        return out
+
+    report = report_of(turned, shaped(256, 128), target=target)
+    for use in report.engines.values():
+        assert use.utilisation <= 1
+        assert use.busy_s <= report.active_s

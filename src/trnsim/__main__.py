@@ -1,0 +1,5 @@
+"""``python -m trnsim`` is the ``trnsim`` command."""
+
+from trnsim.cli import main
+
+raise SystemExit(main())

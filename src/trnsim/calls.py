@@ -1,0 +1,82 @@
+"""Calls and names a kernel gets wrong, answered in the terms of NKI."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from trnsim.errors import WrongArgument
+from trnsim.places import kernel_line
+
+_MASK = "NKI has had no masks since 0.2: make the last tile smaller with slices, whose end is min(stop, size)"
+_DST = "instructions write the tile passed as dst, and return no tile"
+
+
+def public_signature(fn: Callable[..., Any]) -> inspect.Signature:
+    """The signature kernels see of an instruction: without the session."""
+    signature = inspect.signature(fn)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def mismatched(error: TypeError) -> bool:
+    """True when a call failed because its arguments do not fit the signature: nothing of the function has run."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signature, session: Any) -> WrongArgument:
+    """The error for a call that does not match ``signature``, with the call that would."""
+    text = str(error).replace(f"{fn.__name__}() ", "")
+    shown = f"{label}({', '.join(_parameter(p) for p in signature.parameters.values())})"
+    if "'mask'" in text:
+        shown = f"{_MASK}; {shown}"
+    elif "missing" in text and next(iter(signature.parameters), "") == "dst":
+        shown = f"{shown}; {_DST}"
+    return WrongArgument(
+        text,
+        rule="signature",
+        hint=shown,
+        kernel=session.kernel,
+        instruction=label,
+        line=session.line(),
+        target=session.target.name,
+    )
+
+
+def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongArgument:
+    """The error for an operand that is no tensor; an array of the host is told by its shape."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    shown = repr(value)
+    if shape is not None and dtype is not None:
+        shown = f"an array of shape {tuple(shape)}"
+        hint = "the device sees arrays that are arguments of the kernel, and those of nl.shared_constant"
+    elif len(shown) > 80:
+        shown = f"{shown[:77]}…"
+    return WrongArgument(
+        f"{role} is {shown} ({type(value).__name__}), not a {kind}",
+        rule="operand",
+        got=type(value).__name__,
+        limit="NkiTensor",
+        hint=hint,
+    )
+
+
+def _parameter(p: inspect.Parameter) -> str:
+    if p.default is p.empty:
+        return p.name
+    return f"{p.name}={p.default.name if isinstance(p.default, Enum) else repr(p.default)}"
+
+
+def unknown_name(
+    module: str, name: str, known: Iterable[str], retired: Mapping[str, str] | None = None
+) -> AttributeError:
+    """The error for a name ``module`` lacks: what replaced it, or the names most like it."""
+    text = f"module {module!r} has no attribute {name!r}"
+    near = difflib.get_close_matches(name, [k for k in known if not k.startswith("_")], n=2, cutoff=0.7)
+    if retired and name in retired:
+        text += f"; it left NKI before 0.3: {retired[name]}"
+    elif near:
+        text += f"; it has {' and '.join(near)}"
+    return AttributeError(f"{text} [{kernel_line()}]", name=name)
