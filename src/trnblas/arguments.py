@@ -51,17 +51,6 @@ def flag(op: str, argument: str, value: bool | int | str, letters: str) -> bool:
     raise AssertionError("every accepted spelling is handled")
 
 
-def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> complex:
-    """Read alpha, beta and the like: a number, real unless the operands are complex."""
-    if type(value) is float:
-        return value
-    number = check.number(op, argument, value)
-    if isinstance(number, complex) and not dtype.is_complex:
-        expected = f"a real number, because the operands are {str(dtype).removeprefix('torch.')}"
-        raise DtypeError(op=op, argument=argument, got=number, expected=expected)
-    return number
-
-
 def real(op: str, argument: str, value: Any) -> float:
     """Read a coefficient that is real whatever the operands are (Hermitian updates)."""
     number = check.number(op, argument, value)
@@ -88,7 +77,7 @@ def accumulated(
     op: str, alpha: complex, made: Tensor, beta: complex, y: Tensor | None, out: Tensor | None, **operands: Tensor
 ) -> Tensor:
     """``alpha * made + beta * y`` for a vector just computed, into ``out`` where that is given."""
-    alpha, beta = coefficient(op, "alpha", alpha, made.dtype), coefficient(op, "beta", beta, made.dtype)
+    alpha, beta = check.coefficient(op, "alpha", alpha, made.dtype), check.coefficient(op, "beta", beta, made.dtype)
     needed(op, "y", y, "beta", beta, "[..., M]")
     if y is not None:
         check.floating(op, **operands, y=y)
@@ -113,13 +102,17 @@ def square(op: str, **values: Tensor) -> int:
     return next(iter(values.values())).shape[-1]
 
 
-def vectors(op: str, **values: Tensor) -> torch.dtype:
-    """Every value is a floating vector [..., N] of one dtype, on one device."""
-    if len(values) == 1 or not alike(*values.values()):
-        check.floating(op, **values)
-        check.same_device(op, **values)
-    check.ndim(op, 1, **values)
-    return next(iter(values.values())).dtype
+def vectors(op: str, x: Tensor, y: Tensor | None = None) -> torch.dtype:
+    """``x``, and ``y`` where it is given, are floating vectors [..., N] of one dtype, on one device."""
+    if y is None:
+        if not alike(x) or x.ndim == 0:
+            check.floating(op, x=x)
+            check.ndim(op, 1, x=x)
+    elif not alike(x, y) or x.ndim == 0 or y.ndim == 0:
+        check.floating(op, x=x, y=y)
+        check.same_device(op, x=x, y=y)
+        check.ndim(op, 1, x=x, y=y)
+    return x.dtype
 
 
 def alike(first: Any, *others: Any) -> bool:
@@ -141,7 +134,7 @@ def fits(a: Any, x: Any) -> bool:
 def nonsingular(op: str, diagonal: Tensor) -> None:
     """No zero on the diagonal [..., N]; the error names the first."""
     if host.plain(diagonal):
-        if diagonal.numpy().all():
+        if host.nonzero(diagonal.numpy()):
             return
     elif diagonal.is_meta or torch._C._functorch.peek_interpreter_stack() is not None:
         return
@@ -169,7 +162,10 @@ def in_place(*tensors: Tensor | None) -> bool:
     """Whether a result may be assembled by writing into it: nothing differentiates or transforms the call."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
-    return not (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors))
+    for t in tensors:
+        if t is not None and t.requires_grad:
+            return not torch.is_grad_enabled()
+    return True
 
 
 def rounds(*tensors: Tensor | None) -> str | None:

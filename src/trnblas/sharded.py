@@ -1,33 +1,25 @@
-"""BLAS on spread arrays: gemm, syrk, trsm.
+"""gemm on spread arrays, and what other products are made of.
 
-Placements, on a mesh of one axis; ``rows`` is a matrix cut along its rows, ``columns`` along its columns:
-
-| op | takes | gives |
-|---|---|---|
-| gemm | anything | rows, columns, or copies when both operands are copies; what moves least |
-| syrk | anything | rows |
-| trsm | anything | columns (``a`` on the left), rows (on the right) |
-
-On a mesh of two axes gemm cuts rows along the first and columns along the second (SUMMA); the others use the first.
+It takes anything. On a mesh of one axis it gives rows, columns, or copies when both operands are copies: what moves
+least. On a mesh of two axes it cuts rows along the first and columns along the second (SUMMA). Batches are cut instead
+of matrices.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnblas.arguments import flag, transposition
+from trnblas.arguments import HALF, transposition
 from trnblas.gemm import gemm
-from trnblas.syrk import syrk
-from trnblas.trsm import trsm
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import SUM, Places, traffic
 from trnsci.distributed.team import OnChip
-from trnsci.errors import Singular, UnsupportedError
+from trnsci.errors import UnsupportedError
 
 # Policies that promise more than a sum of partial sums keeps: the sum over K stays in one product.
 _WHOLE_SUMS = ("compensated", "kahan", "fp64")
@@ -87,7 +79,7 @@ def _gemm(
     out: Part | None,
     **others: Any,
 ) -> Part:
-    _bare("gemm", others)
+    bare("gemm", others)
     if epilogue is not None:
         raise UnsupportedError(
             op="gemm",
@@ -95,12 +87,11 @@ def _gemm(
             hint="Apply bias and activation to the result",
         )
     a, b = _applied("trans_a", trans_a, a), _applied("trans_b", trans_b, b)
+    if c is not None and any(len(part.shape) > 2 for part in (a, b, c)):
+        options = {"precision": precision, "target_error": target_error}
+        return written(team, by_batch(team, lambda x, y, z: gemm(alpha, x, y, beta, z, **options), a, b, c), out)
     made = multiply(team, alpha, a, b, precision, target_error)
     if c is not None and beta != 0:
-        if c.shape != made.shape:
-            raise UnsupportedError(
-                op="gemm", reasons=[("distributed", f"c has shape {c.shape}, the result {made.shape}")], hint="Expand c"
-            )
         made = made.with_local(made.local + beta * c.to(team, made.places).local)
     return written(team, made, out)
 
@@ -109,7 +100,7 @@ def multiply(team: Team, alpha: complex, a: Part, b: Part, precision: Any, targe
     """``alpha * a @ b`` by the form that suits placements and mesh."""
     options = {"precision": precision, "target_error": target_error}
     if len(a.shape) > 2 or len(b.shape) > 2:
-        return _by_batch(team, alpha, a, b, options)
+        return by_batch(team, lambda x, y: gemm(alpha, x, y, **options), a, b)
     if all(place is None for place in (*a.places, *b.places)):
         return a.with_local(gemm(alpha, a.local, b.local, **options), (a.shape[0], b.shape[1]))
     if len(team.shape) > 1:
@@ -125,7 +116,7 @@ def written(team: Team, made: Part, out: Part | None) -> Part:
     return out
 
 
-def _bare(op: str, others: dict[str, Any]) -> None:
+def bare(op: str, others: dict[str, Any]) -> None:
     """Parts of a result have bounds of their own; the whole has none to return."""
     if others.pop("return_error", False):
         raise UnsupportedError(
@@ -140,38 +131,64 @@ def _applied(argument: str, trans: Any, part: Part) -> Part:
     return part if kind == "n" else part.transposed(conj=kind == "c")
 
 
-def _by_batch(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
-    """Batches are cut, matrices are whole: no product needs another rank."""
-    shape = (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+def by_batch(team: Team, fn: Callable[..., Any], *parts: Part) -> Any:
+    """Batches are cut, matrices are whole: what ``fn`` makes of them needs no other rank."""
+    batch = torch.broadcast_shapes(*(part.shape[:-2] for part in parts))
 
-    def cut(part: Part) -> Part:
-        own = len(part.shape) == len(shape) and part.shape[0] == shape[0]
-        return part.to(team, (0 if own else None, *[None] * (len(team.shape) - 1)))
+    def cut(part: Part) -> Tensor:
+        own = len(part.shape) == len(batch) + 2 and part.shape[0] == batch[0]
+        return part.to(team, team.first(0 if own else None)).local
 
-    made = gemm(alpha, cut(a).local, cut(b).local, **options)
-    return a.with_local(made, shape, (0, *[None] * (len(team.shape) - 1)))
+    def whole(made: Tensor) -> Part:
+        return parts[0].with_local(made, (batch[0], *made.shape[1:]), team.first(0))
+
+    local = fn(*map(cut, parts))
+    return whole(local) if isinstance(local, Tensor) else type(local)(*map(whole, local))
 
 
 def _one_axis(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
     """Take the form that moves least: rows of a, columns of b, or the sum over K cut between ranks."""
     ranks = team.size(0)
     m, n = a.shape[0], b.shape[1]
+    added = (ranks - 1) / ranks * m * n * _term(a.dtype).itemsize
     forms = {
         "rows": traffic(a.layout, (0,)) + traffic(b.layout, (None,)),
         "columns": traffic(b.layout, (1,)) + traffic(a.layout, (None,)),
-        "sums": traffic(a.layout, (1,)) + traffic(b.layout, (0,)) + (ranks - 1) / ranks * m * n * a.dtype.itemsize,
+        "sums": traffic(a.layout, (1,)) + traffic(b.layout, (0,)) + added,
     }
     if keeps_sums(options, a.dtype):
         del forms["sums"]
     form = min(forms, key=forms.__getitem__)
-    if form == "sums":
+    if form == "sums" or ("sums" in forms and (a.places, b.places) == ((1,), (0,))):
         team.tally.on_chip = _on_chip(ranks, alpha, a, b, options)
-        local = gemm(alpha, a.to(team, 1).local, b.to(team, 0).local, **options)
-        return a.with_local(local, (m, n), (SUM,)).to(team, 0)
+    if form == "sums":
+        local = _terms(alpha, a.to(team, 1).local, b.to(team, 0).local, options)
+        made = a.with_local(local, (m, n), (SUM,)).to(team, 0)
+        return made.with_local(made.local.to(a.dtype))
     if form == "columns":
         # the transposed product, by rows
         return _by_rows(team, alpha, b.transposed(), a.transposed(), options).transposed()
     return _by_rows(team, alpha, a, b, options)
+
+
+def _term(dtype: torch.dtype) -> torch.dtype:
+    """What terms of a sum are kept in: half precision would round each of them."""
+    return torch.float32 if dtype in HALF else dtype
+
+
+def _terms(alpha: complex, a: Tensor, b: Tensor, options: Any, onto: Tensor | None = None) -> Tensor:
+    """Terms of a product whose sum is cut, added to ``onto``."""
+    options, (a, b) = widened(options, a, b)
+    return gemm(alpha, a, b, **options) if onto is None else gemm(alpha, a, b, 1.0, onto, out=onto, **options)
+
+
+def widened(options: Any, *operands: Tensor) -> tuple[Any, list[Tensor]]:
+    """Operands of a sum that is cut between ranks, with what its terms are to be computed with."""
+    if operands[0].dtype not in HALF:
+        return options, list(operands)
+    # bfloat16 values are what "fast" multiplies, exactly, and adds up in float32
+    policy = "fast" if operands[0].dtype == torch.bfloat16 else "fp32"
+    return {**options, "precision": policy}, [x.float() for x in operands]
 
 
 def _on_chip(ranks: int, alpha: complex, a: Part, b: Part, options: Any) -> OnChip:
@@ -197,16 +214,16 @@ def _by_rows(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part
     if b.places[0] is None:
         return a.with_local(gemm(alpha, a.local, b.local, **options), (a.shape[0], n), (0,))
     along = b.places[0]
-    local = a.local.new_zeros(a.local.shape[0], n)
-    for start, size, panel in _panels(team, 0, b, along):  # type: ignore[arg-type]
+    local = a.local.new_zeros(a.local.shape[0], n, dtype=_term(a.dtype) if along == 0 else a.dtype)
+    for start, size, panel in panels(team, 0, b, along):  # type: ignore[arg-type]
         if along == 0:
-            gemm(alpha, a.local.narrow(1, start, size), panel, 1.0, local, out=local, **options)
+            _terms(alpha, a.local.narrow(1, start, size), panel, options, local)
         else:
             local.narrow(1, start, size).copy_(gemm(alpha, a.local, panel, **options))
-    return a.with_local(local, (a.shape[0], n), (0,))
+    return a.with_local(local.to(a.dtype), (a.shape[0], n), (0,))
 
 
-def _panels(team: Team, axis: int, part: Part, dim: int) -> Iterator[tuple[int, int, Tensor]]:
+def panels(team: Team, axis: int, part: Part, dim: int) -> Iterator[tuple[int, int, Tensor]]:
     """Yield every rank's part of ``part`` in turn, as start, size and tensor; the next travels while one is used."""
     cuts = [(rank, start, size) for rank, (start, size) in enumerate(chunks(part.shape[dim], team.size(axis))) if size]
 
@@ -233,7 +250,7 @@ def _summa(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
     if keeps_sums(options, a.dtype):
         local = gemm(alpha, a.to(team, (0, None, *rest)).local, b.to(team, (None, 1, *rest)).local, **options)
         return a.with_local(local, shape)
-    local = a.local.new_zeros(a.local.shape[0], b.local.shape[1])
+    local = a.local.new_zeros(a.local.shape[0], b.local.shape[1], dtype=_term(a.dtype))
     of_a, of_b = chunks(a.shape[1], team.size(1)), chunks(b.shape[0], team.size(0))
     edges = sorted({start for start, size in (*of_a, *of_b) if size} | {a.shape[1]})
     segments = list(itertools.pairwise(edges))
@@ -256,118 +273,12 @@ def _summa(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
         if number + 1 < len(segments):
             waits.append(send(*segments[number + 1]))
         left, right = (wait() for wait in waits[number])
-        gemm(alpha, left, right, 1.0, local, out=local, **options)
+        _terms(alpha, left, right, options, local)
         waits[number] = None
-    return a.with_local(local, shape)
+    return a.with_local(local.to(a.dtype), shape)
 
 
 def keeps_sums(options: Any, dtype: torch.dtype) -> bool:
     """Whether a call promises more than sums of partial sums keep, so that no sum may be cut between ranks."""
     exact = options["precision"] in _WHOLE_SUMS or options["target_error"] is not None
     return exact and dtype not in (torch.float64, torch.complex128)
-
-
-@sharded(syrk)
-def _syrk(
-    team: Team,
-    alpha: complex,
-    a: Part,
-    beta: complex,
-    c: Part | None,
-    trans: Any,
-    lower: Any,
-    precision: Any,
-    out: Part | None,
-    **others: Any,
-) -> Part:
-    _bare("syrk", others)
-    down = flag("syrk", "lower", lower, "ul")
-    kind = transposition("syrk", trans, "trans")
-    a = (a if kind == "n" else a.transposed()).to(team, team.first(0))
-    n = a.shape[0]
-    cuts = chunks(n, team.size(0))
-    start, rows = cuts[team.here(0)]
-    local = a.local.new_zeros(rows, n)
-    options = {"precision": precision, **others}
-    for at, size, panel in _panels(team, 0, a, 0):
-        block = local.narrow(1, at, size)
-        if at == start:
-            block.copy_(syrk(alpha, a.local, lower=down, **options))
-        elif (at < start) == down and rows:
-            block.copy_(gemm(alpha, a.local, panel, trans_b=True, **options))
-    if c is not None:
-        kept = c.to(team, team.first(0)).local
-        row = torch.arange(start, start + rows, device=kept.device)[:, None]
-        column = torch.arange(n, device=kept.device)[None, :]
-        inside = column <= row if down else column >= row
-        local = torch.where(inside, local if beta == 0 else local + beta * kept, kept)
-    return written(team, a.with_local(local, (n, n)), out)
-
-
-@sharded(trsm)
-def _trsm(
-    team: Team,
-    alpha: complex,
-    a: Part,
-    b: Part,
-    side: Any,
-    lower: Any,
-    trans_a: Any,
-    diag: Any,
-    precision: Any,
-    out: Part | None,
-    **others: Any,
-) -> Part:
-    _bare("trsm", others)
-    if others["target_error"] is not None:
-        raise UnsupportedError(
-            op="trsm",
-            reasons=[("distributed", "errors are bounded per rank, and a solve between ranks has no target_error")],
-            hint="Ask for precision= instead",
-        )
-    right, down = flag("trsm", "side", side, "lr"), flag("trsm", "lower", lower, "ul")
-    unit = flag("trsm", "diag", diag, "nu")
-    kind = transposition("trsm", trans_a, "trans_a")
-    if right:
-        # x op(a) = b is op(a)^T x^T = b^T
-        flipped = {"n": "t", "t": "n", "c": "conj"}[kind]
-        made = solve_triangle(team, alpha, a, b.transposed(), down, flipped, unit, {"precision": precision})
-        made = made.transposed()
-    else:
-        made = solve_triangle(team, alpha, a, b, down, kind, unit, {"precision": precision})
-    return written(team, made, out)
-
-
-def solve_triangle(
-    team: Team, alpha: complex, a: Part, b: Part, down: bool, kind: str, unit: bool, options: Any
-) -> Part:
-    """Each rank keeps its right-hand sides; rows of a come round, in the order of the substitution.
-
-    A row panel of ``a`` finishes the unknowns of its block (not transposed), or takes finished ones out of all others
-    (transposed), so no rank ever holds more of ``a`` than two panels.
-    """
-    a, b = a.to(team, team.first(0)), b.to(team, team.first(1))
-    n = a.shape[0]
-    x = b.local * alpha
-    transposed = kind in ("t", "c")
-    cuts = [(rank, start, size) for rank, (start, size) in enumerate(chunks(n, team.size(0))) if size]
-    forwards = down != transposed
-    for rank, start, size in cuts if forwards else cuts[::-1]:
-        mine = a.local if team.here(0) == rank else None
-        rows = team.broadcast(0, mine, (size, n), a.dtype, rank)()
-        rows = rows.conj().resolve_conj() if kind == "conj" else rows
-        here, block = x.narrow(0, start, size), rows.narrow(1, start, size)
-        before, after = (0, start), (start + size, n - start - size)
-        known = before if down else after
-        if not transposed and known[1]:
-            done = x.narrow(0, *known)
-            here.copy_(gemm(-1.0, rows.narrow(1, *known), done, 1.0, here, **options))
-        try:
-            solved = trsm(1.0, block, here, lower=down, trans_a=kind if transposed else "n", diag=unit, **options)
-        except Singular as error:
-            raise Singular(op=team.op.split(".")[-1], index=start + error.index) from None
-        here.copy_(solved)
-        if transposed and known[1]:
-            rest = x.narrow(0, *known)
-            rest.copy_(gemm(-1.0, rows.narrow(1, *known), here, 1.0, rest, trans_a=kind, **options))
-    return b.with_local(x)

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from trnblas.arguments import flag, transposition
+from trnblas.gemm import gemm
 from trnblas.gemv import gemv
-from trnblas.sharded import keeps_sums, multiply, written
+from trnblas.sharded import by_batch, keeps_sums, multiply, widened, written
 from trnblas.symm import hemm, symm
 from trnblas.trmm import trmm
 from trnsci.distributed import Part, Team, sharded
 from trnsci.distributed.parts import SUM, Places
-from trnsci.errors import UnsupportedError
 
 
 @sharded(gemv)
@@ -39,13 +39,11 @@ def _gemv(
 ) -> Part:
     kind = transposition("gemv", trans, "trans")
     a = a if kind == "n" else a.transposed(conj=kind == "c")
-    if len(a.shape) > 2 or len(x.shape) > 1:
-        column = x.with_local(x.local.unsqueeze(-1), (*x.shape, 1))
-        made = multiply(team, alpha, a, column, precision)
-        made = made.with_local(made.local.squeeze(-1), made.shape[:-1])
-    else:
-        made = _stationary(team, alpha, a, x, precision)
-    return _finished("gemv", team, made, beta, y, out)
+    if len(a.shape) > 2 or len(x.shape) > 1 or (y is not None and len(y.shape) > 1):
+        columns = [part.with_local(part.local.unsqueeze(-1), (*part.shape, 1)) for part in (x, y) if part is not None]
+        made = by_batch(team, lambda m, v, w=None: gemm(alpha, m, v, beta, w, precision=precision), a, *columns)
+        return written(team, made.with_local(made.local.squeeze(-1), made.shape[:-1]), out)
+    return _finished(team, _stationary(team, alpha, a, x, precision), beta, y, out)
 
 
 def _stationary(team: Team, alpha: complex, a: Part, x: Part, precision: Any) -> Part:
@@ -57,19 +55,17 @@ def _stationary(team: Team, alpha: complex, a: Part, x: Part, precision: Any) ->
         a = a.to(team, tuple(None if place == 1 else place for place in a.places))
     part = x.to(team, tuple(0 if place == 1 else None for place in a.places))
     places: Places = tuple({0: 0, 1: SUM, None: None}[place] for place in a.places)  # type: ignore[index]
-    made = a.with_local(gemv(alpha, a.local, part.local, precision=precision), a.shape[:1], places)
     if SUM not in places:
-        return made
+        return a.with_local(gemv(alpha, a.local, part.local, precision=precision), a.shape[:1], places)
+    options, (matrix, vector) = widened({"precision": precision}, a.local, part.local)
+    made = a.with_local(gemv(alpha, matrix, vector, **options), a.shape[:1], places)
     free = 0 not in places
-    return made.to(team, tuple((0 if free else None) if place == SUM else place for place in places))
+    made = made.to(team, tuple((0 if free else None) if place == SUM else place for place in places))
+    return made.with_local(made.local.to(a.dtype))
 
 
-def _finished(op: str, team: Team, made: Part, beta: complex, c: Part | None, out: Part | None) -> Part:
+def _finished(team: Team, made: Part, beta: complex, c: Part | None, out: Part | None) -> Part:
     if c is not None and beta != 0:
-        if c.shape != made.shape:
-            raise UnsupportedError(
-                op=op, reasons=[("distributed", f"the addend has shape {c.shape}, the result {made.shape}")]
-            )
         made = made.with_local(made.local + beta * c.to(team, made.places).local)
     return written(team, made, out)
 
@@ -97,11 +93,18 @@ def _whole_matrix(team: Team, a: Part, down: bool, hermitian: bool) -> Part:
 def _symmetric(op: str, team: Team, given: dict[str, Any], hermitian: bool) -> Part:
     a, b, c, beta = given["a"], given["b"], given["c"], given["beta"]
     right, down = flag(op, "side", given["side"], "lr"), flag(op, "lower", given["lower"], "ul")
-    _one_matrix(op, a, b)
+    if any(part is not None and len(part.shape) > 2 for part in (a, b, c)):
+        public, parts = hemm if hermitian else symm, [part for part in (a, b, c) if part is not None]
+        made = by_batch(
+            team,
+            lambda x, y, z=None: public(given["alpha"], x, y, beta, z, right, down, precision=given["precision"]),
+            *parts,
+        )
+        return written(team, made, given["out"])
     a = _whole_matrix(team, a, down, hermitian)
     left, other = (b, a) if right else (a, b)
     made = multiply(team, given["alpha"], left, other, given["precision"])
-    return _finished(op, team, made, beta, c, given["out"])
+    return _finished(team, made, beta, c, given["out"])
 
 
 @sharded(symm)
@@ -127,9 +130,12 @@ def _trmm(
     precision: Any,
     out: Part | None,
 ) -> Part:
-    _one_matrix("trmm", a, b)
     right, down = flag("trmm", "side", side, "lr"), flag("trmm", "lower", lower, "ul")
     unit, kind = flag("trmm", "diag", diag, "nu"), transposition("trmm", trans_a, "trans_a")
+    if len(a.shape) > 2 or len(b.shape) > 2:
+        flags = (right, down, kind, unit)
+        made = by_batch(team, lambda x, y: trmm(alpha, x, y, *flags, precision=precision), a, b)
+        return written(team, made, out)
     a, row, column = _rows_of(team, a)
     inside: Callable[[Tensor, Tensor], Tensor] = torch.gt if down else torch.lt
     zero, one = (torch.full((), value, dtype=a.dtype, device=a.local.device) for value in (0, 1))
@@ -139,12 +145,3 @@ def _trmm(
     a = a if kind == "n" else a.transposed(conj=kind == "c")
     left, other = (b, a) if right else (a, b)
     return written(team, multiply(team, alpha, left, other, precision), out)
-
-
-def _one_matrix(op: str, a: Part, b: Part) -> None:
-    if len(a.shape) > 2 or len(b.shape) > 2:
-        raise UnsupportedError(
-            op=op,
-            reasons=[("distributed", f"it takes one spread matrix, the operands have shapes {a.shape} and {b.shape}")],
-            hint="trnblas.gemm takes batches",
-        )

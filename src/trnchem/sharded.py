@@ -153,7 +153,7 @@ def _gathered(team: LiveTeam, value: Any) -> list[Any]:
 def _heard(team: LiveTeam, key: str, what: str) -> str:
     """Wait for a text of the first rank for as long as it goes on: it may be at a mean field for hours."""
     world, notes = team.world, team.world.notes
-    world.waiting, cycles, deadline, look, pause = True, 0, time.monotonic() + world.timeout, 0.0, 1e-4
+    world.waiting, cycles, deadline, look, pause = True, 0, time.monotonic() + world.patience, 0.0, 1e-4
     try:
         while not notes.check([key]):
             time.sleep(pause)
@@ -162,7 +162,7 @@ def _heard(team: LiveTeam, key: str, what: str) -> str:
             if now > look:
                 look, seen = now + 0.25, int(notes.add("cycles", 0))
                 if seen > cycles:
-                    cycles, deadline = seen, now + world.timeout
+                    cycles, deadline = seen, now + world.patience
                 if world.fault() is not None or now > deadline:
                     raise world.failure(what)
         text = bytes(notes.get(key)).decode()

@@ -1,8 +1,9 @@
 """Transforms of spread arrays: by transposition between ranks, and one axis too long for any of them.
 
 A transform needs its axis whole on a rank. Axes that are not cut are transformed where they are; for one that is, the
-cut moves to another axis and back, two exchanges of everyone with everyone. Results have the operand's placement. An
-array with a single axis is transformed as a matrix (four steps), at lengths with no fitting factors by Bluestein.
+cut moves to another axis and back, two exchanges of everyone with everyone. Results have the operand's placement, and
+are copies where the operand was terms. An array with a single axis is transformed as a matrix (four steps) cut along
+the first axis of the mesh, at lengths with no fitting factors by Bluestein.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trnfft.arguments import axes_of, axis_of
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from trnsci.distributed import Part, Team, chunks, sharded
-from trnsci.distributed.parts import Place
+from trnsci.distributed.parts import SUM, Place
 from trnsci.errors import UnsupportedError
 
 One = Callable[..., Tensor]
@@ -40,7 +41,8 @@ def _along(team: Team, x: Part, fn: One, axis: int, n: int | None, options: Any)
 
 
 def _transformed(team: Team, x: Part, steps: Sequence[tuple[One, int, int | None]], options: Any, out: Any) -> Part:
-    places = x.places
+    places = tuple(None if place == SUM else place for place in x.places)
+    x = x.to(team, places)
     for fn, axis, n in steps:
         if len(x.shape) == 1 and x.places != (None,) * len(x.places):
             x = _long(team, x, fn, n, options)
@@ -111,25 +113,35 @@ for _public, _name, _kind in (
 
 
 def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
-    """One axis, cut between ranks."""
-    if fn not in (fft, ifft) or (n is not None and n != x.shape[0]) or len(team.shape) > 1:
-        raise UnsupportedError(
-            op=fn.__name__,
-            reasons=[("distributed", "a single axis cut between ranks has fft and ifft, at its own length")],
-            hint="Gather the array, or transform complex data",
-        )
-    length = x.shape[0]
+    """One axis, cut between ranks along the first axis of the mesh: a complex transform of the whole line."""
+    x = x.to(team, team.first(0))
+    folded, halved = fn in (irfft, hfft), fn in (rfft, ihfft)
+    length = n if n is not None else 2 * (x.shape[0] - 1) if folded else x.shape[0]
+    if folded:
+        x = _unfolded(team, x, length)
+    x = _recut(team, x, length)
     x = x if x.dtype.is_complex else x.with_local(x.local + 0j)
-    if fn is ifft:
+    inverse = fn in (ifft, irfft, ihfft)
+    if inverse:
         x = x.with_local(x.local.conj().resolve_conj())
     x = _four_steps(team, x, options) if _rows(length) >= team.size(0) else _bluestein(team, x, options)
     # both ways were computed without a scale
     norm = options["norm"] or "backward"
-    scaled = {"backward": fn is ifft, "forward": fn is fft, "ortho": True}[norm]
-    local = x.local.conj().resolve_conj() if fn is ifft else x.local
+    scaled = {"backward": inverse, "forward": not inverse, "ortho": True}[norm]
+    local = x.local.conj().resolve_conj() if inverse else x.local
     if scaled and length:
         local = local / (math.sqrt(length) if norm == "ortho" else length)
-    return x.with_local(local)
+    x = x.with_local(local.real.contiguous() if folded else local)
+    return _recut(team, x, length // 2 + 1) if halved else x
+
+
+def _unfolded(team: Team, x: Part, length: int) -> Part:
+    """Half of a Hermitian line with the weight of the other half: the real part of its transform is the line's."""
+    x = _recut(team, x, length // 2 + 1)
+    start = chunks(x.shape[0], team.size(0))[team.here(0)][0]
+    place = torch.arange(start, start + x.local.shape[0], device=x.local.device)
+    alone = (place == 0) | (2 * place == length)
+    return x.with_local(torch.where(alone, x.local, 2 * x.local))
 
 
 def _rows(length: int) -> int:
@@ -143,14 +155,14 @@ def _four_steps(team: Team, x: Part, options: Any) -> Part:
     rows = _rows(length)
     columns = length // rows
     plain = {"precision": options["precision"]}
-    matrix = _matrix(team, x, rows, columns).to(team, 1)
+    matrix = _matrix(team, x, rows, columns).to(team, team.first(1))
     local = fft(matrix.local, dim=0, **plain)
     start = chunks(columns, team.size(0))[team.here(0)][0]
     row = torch.arange(rows, device=local.device)[:, None]
     column = torch.arange(start, start + local.shape[1], device=local.device)[None, :]
     local = local * _roots(row * column, length, local.dtype)
-    matrix = matrix.with_local(local).to(team, 0)
-    matrix = matrix.with_local(fft(matrix.local, dim=1, **plain)).to(team, 1)
+    matrix = matrix.with_local(local).to(team, team.first(0))
+    matrix = matrix.with_local(fft(matrix.local, dim=1, **plain)).to(team, team.first(1))
     # element [k1, k2] is the spectrum at k1 + rows * k2
     turned = matrix.transposed()
     return _line(team, turned.with_local(turned.local.contiguous()))
@@ -198,7 +210,7 @@ def _matrix(team: Team, x: Part, rows: int, columns: int) -> Part:
     """A line as a matrix cut along its rows."""
     wanted = [range(s * columns, (s + n) * columns) for s, n in chunks(rows, team.size(0))]
     made = _ranges(team, x, wanted, (rows * columns,))
-    return made.with_local(made.local.reshape(-1, columns), (rows, columns), (0,))
+    return made.with_local(made.local.reshape(-1, columns), (rows, columns), team.first(0))
 
 
 def _line(team: Team, x: Part) -> Part:
@@ -206,7 +218,7 @@ def _line(team: Team, x: Part) -> Part:
     rows, columns = x.shape
     held = [range(s * columns, (s + n) * columns) for s, n in chunks(rows, team.size(0))]
     wanted = [range(s, s + n) for s, n in chunks(rows * columns, team.size(0))]
-    flat = x.with_local(x.local.reshape(-1), (rows * columns,), (0,))
+    flat = x.with_local(x.local.reshape(-1), (rows * columns,), team.first(0))
     return _ranges(team, flat, wanted, (rows * columns,), held)
 
 

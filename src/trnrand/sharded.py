@@ -96,10 +96,6 @@ def _attach(public: Callable[..., Tensor]) -> None:
         made, words = _probed(public, {**given, "out": out, "generator": generator})
         shape = _shape(public.__name__, size, given)
         whole = _result(team, shape, given, made.dtype) if out is None else out
-        if SUM in whole.places:
-            raise ArgumentError(
-                op=public.__name__, argument="placements of out", got=str(whole.layout), expected="axes and copies"
-            )
         spread = {name: _aligned(team, value, whole.layout) for name, value in given.items() if isinstance(value, Part)}
         kept = {k: v for k, v in given.items() if not isinstance(v, Part)} | {"dtype": made.dtype}
         begin = -(-generator.position // words) * words

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from trnsci.errors import ArgumentError, DtypeError
+from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
 
 T = TypeVar("T")
 
 
 def tensor(op: str, **values: Any) -> None:
-    """Every value is a tensor."""
+    """Every value is a tensor, and the whole of it: spread ones have gone their own way before a check sees them."""
     for name, value in values.items():
         if not isinstance(value, Tensor):
             raise DtypeError(
@@ -24,13 +25,26 @@ def tensor(op: str, **values: Any) -> None:
                 expected="a tensor",
                 hint="Wrap lists and scalars with torch.as_tensor or numpy.asarray",
             )
+        whole(op, **{name: value})
+
+
+def whole(op: str, **values: Any) -> None:
+    """No value is a DTensor. Functions that have a sharded algorithm never come here with one."""
+    spread = sys.modules.get("torch.distributed.tensor")
+    for name, value in values.items():
+        if spread is not None and isinstance(value, spread.DTensor):
+            raise UnsupportedError(
+                op=op,
+                reasons=[("distributed", f"it has no sharded algorithm, and {name} is spread over ranks")],
+                hint="Bring it together with trnsci.distributed.gather, or work on parts with .to_local()",
+            )
 
 
 def floating(op: str, **values: Any) -> torch.dtype:
     """Every value is a real or complex floating-point tensor, all of one dtype, which is returned."""
     first: torch.dtype | None = None
     for name, value in values.items():
-        if not isinstance(value, Tensor):
+        if type(value) is not Tensor:
             tensor(op, **{name: value})
         dtype = value.dtype
         if dtype is first:
@@ -112,6 +126,17 @@ def number(op: str, argument: str, value: Any) -> int | float | complex:
         scalar: int | float | complex = value.item()
         return scalar
     raise DtypeError(op=op, argument=argument, got=type(value), expected="a number")
+
+
+def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> complex:
+    """Read alpha, beta and the like: a number, real unless the operands are complex."""
+    if type(value) is float:
+        return value
+    found = number(op, argument, value)
+    if isinstance(found, complex) and not dtype.is_complex:
+        expected = f"a real number, because the operands are {str(dtype).removeprefix('torch.')}"
+        raise DtypeError(op=op, argument=argument, got=found, expected=expected)
+    return found
 
 
 def broadcast(op: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:

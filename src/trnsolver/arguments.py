@@ -46,7 +46,7 @@ def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
     """The dtype of matrices. One pass in the usual case; `check` finds the words where something is wrong."""
     dtype: torch.dtype | None = None
     for value in values.values():
-        if not isinstance(value, Tensor) or value.ndim < 2 or value.dtype is not (dtype or value.dtype):
+        if type(value) is not Tensor or value.ndim < 2 or value.dtype is not (dtype or value.dtype):
             break
         dtype = value.dtype
     else:

@@ -8,7 +8,7 @@ Matrices come in any placement. Results, on the first axis of the mesh (copies a
 | solve_spd, cholesky_solve, solve_triangular, inv_spd | columns of the solution; a vector is on every rank |
 | qr | rows of ``q``; ``r`` on every rank |
 | svd_randomized, eigh_randomized | rows of ``u``; the rest on every rank |
-| lstsq | the solution on every rank |
+| lstsq | everything on every rank |
 
 Batches are cut between ranks instead, and each matrix stays whole.
 """
@@ -22,33 +22,22 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm, trsm
-from trnblas.sharded import solve_triangle, written
+from trnblas.sharded import by_batch, written
+from trnblas.sharded_triangles import solve_triangle
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.errors import NotPositiveDefinite, UnsupportedError
+from trnsolver.arguments import readable
 from trnsolver.cholesky import cholesky, cholesky_solve
 from trnsolver.eigh import eigh
+from trnsolver.lstsq import Driver, LeastSquares, lstsq, squares
 from trnsolver.qr import QR, qr
 from trnsolver.randomized import LowRank, eigh_randomized, gaussian, norm_bound, svd_randomized
-from trnsolver.solve import lstsq
 from trnsolver.solve_triangular import solve_triangular
 from trnsolver.spd import inv_spd, solve_spd
 from trnsolver.svd import svd
 
 # Rows of a block; blocks are dealt to ranks in turn, so that each has work until the end.
 _BLOCK = 256
-
-
-def _by_batch(team: Team, fn: Callable[..., Any], *parts: Part) -> Any:
-    """Cut the first batch axis and leave every matrix whole."""
-    local = fn(*(part.to(team, team.first(0)).local for part in parts))
-    places = team.first(0)
-
-    def whole(made: Tensor) -> Part:
-        return parts[0].with_local(made, (parts[0].shape[0], *made.shape[1:]), places)
-
-    if isinstance(local, Tensor):
-        return whole(local)
-    return type(local)(*map(whole, local))
 
 
 class Dealt:
@@ -96,7 +85,7 @@ class Dealt:
 @sharded(cholesky)
 def _cholesky(team: Team, a: Part, upper: bool, out: Part | None) -> Part:
     if len(a.shape) > 2:
-        return written(team, _by_batch(team, lambda x: cholesky(x, upper=upper), a), out)
+        return written(team, by_batch(team, lambda x: cholesky(x, upper=upper), a), out)
     # the triangle that is read is the one that is asked for
     factor = _lower_factor(team, a.transposed(conj=True) if upper else a)
     return written(team, factor.transposed(conj=True) if upper else factor, out)
@@ -159,16 +148,19 @@ def _corner(team: Team, local: Tensor, deal: Dealt, number: int, done: int) -> T
 
 @sharded(solve_spd)
 def _solve_spd(team: Team, a: Part, b: Part) -> Part:
-    if len(a.shape) > 2:
-        return _by_batch(team, solve_spd, a, b)
-    vector = len(b.shape) == 1
+    return _solved(team, solve_spd, lambda x: _with_factor(team, _lower_factor(team, a), x), a, b)
+
+
+def _solved(team: Team, alone: Callable[..., Tensor], between: Callable[[Part], Part], a: Part, b: Part) -> Part:
+    """Batches by the function itself, one matrix by a sharded solver of columns; vectors are columns on the way."""
+    vector = len(b.shape) == 1 or b.shape == a.shape[:-1]
     if vector:
-        whole = b.whole(team)
-        b = b.with_local(whole[:, None], (*b.shape, 1), (None,) * len(b.places))
-    x = _with_factor(team, _lower_factor(team, a), b)
-    if vector:
-        return x.with_local(x.whole(team)[:, 0], (x.shape[0],), (None,) * len(b.places))
-    return x
+        b = b.with_local(b.local.unsqueeze(-1), (*b.shape, 1))
+    one = len(a.shape) == 2 and len(b.shape) == 2
+    x = between(b) if one else by_batch(team, alone, a, b)
+    if vector and one:
+        x = x.to(team, (None,) * len(x.places))
+    return x.with_local(x.local.squeeze(-1), x.shape[:-1]) if vector else x
 
 
 def _with_factor(team: Team, factor: Part, b: Part) -> Part:
@@ -180,19 +172,14 @@ def _with_factor(team: Team, factor: Part, b: Part) -> Part:
 @sharded(cholesky_solve)
 def _cholesky_solve(team: Team, b: Part, factor: Part, upper: bool, out: Part | None) -> Part:
     factor = factor.transposed(conj=True) if upper else factor
-    if len(factor.shape) > 2:
-        return written(team, _by_batch(team, lambda whole, x: cholesky_solve(x, whole), factor, b), out)
-    if len(b.shape) > 1:
-        return written(team, _with_factor(team, factor, b), out)
-    column = b.with_local(b.whole(team)[:, None], (*b.shape, 1), (None,) * len(b.places))
-    x = _with_factor(team, factor, column)
-    return written(team, x.with_local(x.whole(team)[:, 0], b.shape, (None,) * len(b.places)), out)
+    made = _solved(team, lambda f, x: cholesky_solve(x, f), lambda x: _with_factor(team, factor, x), factor, b)
+    return written(team, made, out)
 
 
 @sharded(inv_spd)
 def _inv_spd(team: Team, a: Part) -> Part:
     if len(a.shape) > 2:
-        return _by_batch(team, inv_spd, a)
+        return by_batch(team, inv_spd, a)
     n = a.shape[0]
     start, size = chunks(n, team.size(0))[team.here(0)]
     local = torch.zeros((n, size), dtype=a.dtype, device=a.local.device)
@@ -208,35 +195,44 @@ def _solve_triangular(
     team: Team, a: Part, b: Part, upper: bool, left: bool, unitriangular: bool, out: Part | None
 ) -> Part:
     if len(a.shape) > 2 or len(b.shape) > 2:
-        raise UnsupportedError(
-            op="solve_triangular",
-            reasons=[("distributed", f"it takes one spread matrix, the operands have shapes {a.shape} and {b.shape}")],
-        )
+        flags: dict[str, Any] = {"upper": upper, "left": left, "unitriangular": unitriangular}
+        return written(team, by_batch(team, lambda x, y: solve_triangular(x, y, **flags), a, b), out)
     if left:
         return written(team, solve_triangle(team, 1.0, a, b, not upper, "n", unitriangular, {}), out)
     made = solve_triangle(team, 1.0, a, b.transposed(), not upper, "t", unitriangular, {}).transposed()
     return written(team, made, out)
 
 
-def _check_lstsq(a: Tensor, b: Tensor, *, rcond: float | None, target_error: float | None) -> None:
+def _check_lstsq(
+    a: Tensor, b: Tensor, rcond: float | None, *, driver: Driver | None, target_error: float | None
+) -> None:
     if target_error is not None:
         raise UnsupportedError(
             op="lstsq", reasons=[("distributed", "refinement between ranks is missing, and target_error is given")]
         )
-    lstsq(a, b, rcond=rcond)
+    lstsq(a, b, rcond, driver=driver)
 
 
 @sharded(lstsq, check=_check_lstsq)
-def _lstsq(team: Team, a: Part, b: Part, rcond: float | None, target_error: None) -> Part:
+def _lstsq(
+    team: Team, a: Part, b: Part, rcond: float | None, driver: Driver | None, target_error: None
+) -> LeastSquares:
     """TSQR leaves a small problem with the same singular values, which every rank solves."""
     a, b = _matrix("lstsq", team, a), b.to(team, team.first(0))
+    m, n = a.shape
     right = b.local if len(b.shape) > 1 else b.local[:, None]
     q, r = _tall_qr(team, a)
     projected = team.all_reduce(0, gemm(1.0, q.local, right, trans_a="c"))
-    least = max(a.shape) * torch.finfo(a.dtype).eps if rcond is None else rcond
-    x = lstsq(r, projected, rcond=least)
-    x = x if len(b.shape) > 1 else x[:, 0]
-    return b.with_local(x, tuple(x.shape), (None,) * len(b.places))
+    if rcond is None and driver != "gels":
+        rcond = max(m, n) * torch.finfo(a.dtype).eps
+    x, residuals, rank, values = lstsq(r, projected, rcond, driver=driver)
+    if m > n and (not readable(rank) or bool((rank == n).all())):
+        residuals = team.all_reduce(0, squares(gemm(1.0, a.local, x) - right))
+
+    def copies(made: Tensor) -> Part:
+        return b.with_local(made, tuple(made.shape), (None,) * len(b.places))
+
+    return LeastSquares(*map(copies, (x if len(b.shape) > 1 else x[:, 0], residuals, rank, values)))  # type: ignore[arg-type]
 
 
 @sharded(qr)
@@ -246,7 +242,7 @@ def _qr(team: Team, a: Part, mode: str, out: Sequence[Part] | None) -> QR:
             op="qr", reasons=[("distributed", f"the sharded factorisation is reduced, mode is {mode!r}")]
         )
     if len(a.shape) > 2:
-        made = _by_batch(team, qr, a)
+        made = by_batch(team, qr, a)
     else:
         q, r = _tall_qr(team, a.to(team, team.first(0)))
         made = (q, a.with_local(r, tuple(r.shape), (None,) * len(a.places)))

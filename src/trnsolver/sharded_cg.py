@@ -15,10 +15,10 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import Sharded
-from trnsci.errors import UnsupportedError
-from trnsolver.arguments import right_hand_side, square
+from trnsci.errors import ArgumentError, UnsupportedError
+from trnsolver.arguments import square
 from trnsolver.cg import cg
-from trnsolver.operators import Result
+from trnsolver.operators import Apply, Result, problem
 
 
 def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
@@ -32,7 +32,7 @@ def _check_cg(a: Any, b: Tensor, **options: Any) -> None:
             hint="Spread a matrix with trnsci.distributed.shard, or a sparse one with trnsparse.shard_rows",
         )
     square("cg", look=False, a=a)
-    right_hand_side("cg", a, b)
+    problem("cg", a, b, options["x0"], options["tol"], options["maxiter"], None)
 
 
 def _operator(team: Team, a: Part | Sharded, b: Part) -> Callable[[Tensor], Tensor]:
@@ -48,6 +48,26 @@ def _operator(team: Team, a: Part | Sharded, b: Part) -> Callable[[Tensor], Tens
         return gemm(1.0, local, torch.cat(pieces))
 
     return apply
+
+
+def _on_rows(preconditioner: Apply | None) -> Apply:
+    """A preconditioner as one rank applies it: to its own rows."""
+
+    def improve(r: Tensor) -> Tensor:
+        if preconditioner is None:
+            return r
+        z = preconditioner(r)
+        if z.shape != r.shape:
+            raise ArgumentError(
+                op="cg",
+                argument="shape of what preconditioner returns",
+                got=tuple(z.shape),
+                expected=f"{tuple(r.shape)}, this rank's rows of the residual",
+                hint="On spread arrays a preconditioner takes and gives the rows of its rank",
+            )
+        return z
+
+    return improve
 
 
 @sharded(cg, check=_check_cg)
@@ -79,7 +99,8 @@ def _cg(
     scale = torch.where(scale == 0, torch.ones_like(scale), scale)
     limit = 10 * b.shape[0] if maxiter is None else maxiter
     r = right - apply(x)
-    z = r if preconditioner is None else preconditioner(r)
+    improve = _on_rows(preconditioner)
+    z = improve(r)
     d, rz = z, inner(r, z)
     history: list[float] = []
 
@@ -100,7 +121,7 @@ def _cg(
         alpha = torch.where(bottom == 0, torch.zeros_like(bottom), rz / bottom)
         x, r = x + alpha * d, r - alpha * q
         done = converged()
-        z = r if preconditioner is None else preconditioner(r)
+        z = improve(r)
         before, rz = rz, inner(r, z)
         d = z + torch.where(before == 0, torch.zeros_like(before), rz / before) * d
     found = rows.with_local(x[:, 0] if vector else x)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.sharded import keeps_sums
+from trnblas.sharded import keeps_sums, widened
 from trnsci import ArgumentError
 from trnsci.distributed import Part, Team, chunks, sharded, traffic
 from trnsci.distributed.calls import run
@@ -137,11 +137,11 @@ def _step(
 ) -> Part:
     layouts = [(labels, part.layout) for labels, part in chosen]
     cut = min(_cuts(team, layouts, wanted, sums), key=lambda cut: _cost(team, layouts, wanted, sizes, cut))
-    local = einsum(
-        f"{','.join(labels for labels, _ in chosen)}->{wanted}",
-        *(part.to(team, _places(labels, part.layout, sizes, cut)).local for labels, part in chosen),
-        **options,
-    )
+    operands = [part.to(team, _places(labels, part.layout, sizes, cut)).local for labels, part in chosen]
+    dtype = operands[0].dtype
+    if any(label is not None and label not in wanted for label in cut):
+        options, operands = widened(options, *operands)
+    local = einsum(f"{','.join(labels for labels, _ in chosen)}->{wanted}", *operands, **options)
     shape = tuple(sizes[label] for label in wanted)
     # a label no operand has in full is not cut in the result either
     held = {
@@ -152,7 +152,8 @@ def _step(
         real = label if label in held else None
         places.append(None if real is None else wanted.index(real) if real in wanted else SUM)
     made = chosen[0][1].with_local(local, shape, tuple(places))
-    return made.to(team, _scattered(made)) if SUM in made.places else made
+    made = made.to(team, _scattered(made)) if SUM in made.places else made
+    return made.with_local(made.local.to(dtype))
 
 
 def _scattered(part: Part) -> Places:

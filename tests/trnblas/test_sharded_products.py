@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import trnblas
-import trnsci
 from trnsci import distributed
 from trnsci.distributed import Layout
 from trnsci.testing.bounds import gemm_bound
@@ -35,17 +34,19 @@ def _gemv(mesh_shape, shape, places, kind, dtype, options):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_gemv(ranks, size):
-    for shape, kind, place in itertools.product(((7, 5), (1, 6), (2, 1), (4, 0)), "ntc", (0, 1, None)):
-        dtype = C128 if kind == "c" else F64
+    cases = [
+        ((size,), shape, ((place,), (0,), (None,)), kind, C128 if kind == "c" else F64, {})
+        for shape, kind, place in itertools.product(((7, 5), (1, 6), (2, 1), (4, 0)), "ntc", (0, 1, None))
+    ]
+    for (_, shape, places, kind, dtype, _), results in zip(cases, ranks(size).each(_gemv, cases), strict=True):
         m, n = shape if kind == "n" else shape[::-1]
         a, x, y = _data(*shape, dtype=dtype), _data(n, seed=1, dtype=dtype), _data(m, seed=2, dtype=dtype)
         turned = {"n": a, "t": a.mT, "c": a.mH}[kind].resolve_conj()
         exact = 1.5 * (turned.numpy() @ x.numpy())
         bound = 8 * gemm_bound(turned.abs(), x.abs()[:, None]).numpy()[:, 0] + 2**-50 * abs(y.numpy())
-        places = ((place,), (0,), (None,))
-        for added, plain in ranks(size).run(_gemv, (size,), shape, places, kind, dtype, {}):
-            assert np.all(abs(plain - exact) <= bound), (shape, kind, place)
-            assert np.all(abs(added - exact - 0.5 * y.numpy()) <= bound), (shape, kind, place)
+        for added, plain in results:
+            assert np.all(abs(plain - exact) <= bound), (shape, kind, places)
+            assert np.all(abs(added - exact - 0.5 * y.numpy()) <= bound), (shape, kind, places)
 
 
 def test_gemv_on_a_grid_and_with_whole_sums(ranks):
@@ -104,14 +105,18 @@ def _symmetric(op, side, lower, places, dtype):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("op", ["symm", "hemm"])
 def test_symmetric(ranks, size, op):
-    for side, lower, places in itertools.product((0, 1), (0, 1), ((0, 0, 0), (1, 1, None), (None, 0, 1))):
+    cases = [
+        (op, side, lower, places, C128)
+        for side, lower, places in itertools.product((0, 1), (0, 1), ((0, 0, 0), (1, 1, None), (None, 0, 1)))
+    ]
+    for (_, side, lower, places, _), results in zip(cases, ranks(size).each(_symmetric, cases), strict=True):
         a = _data(7, 7, dtype=C128).numpy()
         half = np.tril(a, -1) if lower else np.triu(a, 1)
         diagonal = np.diag(np.diag(a).real if op == "hemm" else np.diag(a))
         full = half + (half.conj().T if op == "hemm" else half.T) + diagonal
         b, c = (_data(*((5, 7) if side else (7, 5)), seed=s, dtype=C128).numpy() for s in (1, 2))
         exact = 1.5 * (b @ full if side else full @ b) + 0.5 * c
-        for found in ranks(size).run(_symmetric, op, side, lower, places, C128):
+        for found in results:
             assert np.allclose(found, exact, rtol=1e-12, atol=1e-12), (side, lower, places)
 
 
@@ -126,26 +131,16 @@ def _trmm(side, lower, trans, diag, places, dtype):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_trmm(ranks, size):
-    for side, lower, trans, diag in itertools.product((0, 1), (0, 1), "ntc", (0, 1)):
-        dtype = C128 if trans == "c" else F64
+    cases = [
+        (side, lower, trans, diag, (0, 1) if side else (1, 0), C128 if trans == "c" else F64)
+        for side, lower, trans, diag in itertools.product((0, 1), (0, 1), "ntc", (0, 1))
+    ]
+    for (side, lower, trans, diag, _, dtype), results in zip(cases, ranks(size).each(_trmm, cases), strict=True):
         a, b = _data(7, 7, dtype=dtype).numpy(), _data(*((5, 7) if side else (7, 5)), seed=1, dtype=dtype).numpy()
         t = np.tril(a) if lower else np.triu(a)
         if diag:
             t = t - np.diag(np.diag(t)) + np.eye(7)
         turned = {"n": t, "t": t.T, "c": t.conj().T}[trans]
         exact = 1.5 * (b @ turned if side else turned @ b)
-        for found in ranks(size).run(_trmm, side, lower, trans, diag, (0, 1) if side else (1, 0), dtype):
+        for found in results:
             assert np.allclose(found, exact, rtol=1e-12, atol=1e-12), (side, lower, trans, diag)
-
-
-def _batch_of_triangles(op):
-    mesh = distributed.mesh()
-    a, b = distributed.shard(_data(3, 4, 4), mesh, 0), distributed.shard(_data(3, 4, 2), mesh, 0)
-    getattr(trnblas, op)(1.0, a, b)
-
-
-@pytest.mark.parametrize("op", ["symm", "trmm"])
-def test_batches_are_refused_with_what_takes_them(ranks, op):
-    with pytest.raises(Exception, match=r"trnblas\.gemm takes batches") as caught:
-        ranks(2).run(_batch_of_triangles, op)
-    assert all(isinstance(error, trnsci.UnsupportedError) for error in caught.value.errors.values())

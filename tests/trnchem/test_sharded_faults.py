@@ -269,7 +269,7 @@ def _failing(how, rank, path):
     ],
 )
 def test_a_rank_that_fails_among_its_pairs_is_named_by_all_others(ranks, tmp_path, how, rank, says):
-    path, team = tmp_path / "pairs.h5", Ranks(3, timeout=4.0)
+    path, team = tmp_path / "pairs.h5", Ranks(3, timeout=6.5)
     try:
         team.start(_failing, how, rank, path)
         start, answers = time.monotonic(), {}
@@ -318,7 +318,7 @@ def killed_at_random(ranks, tmp_path, seed):
     path = tmp_path / "pairs.h5"
     size = draw.choice([2, 3, 4])
     victim = draw.randrange(size)
-    team = Ranks(size, timeout=4.0)
+    team = Ranks(size, timeout=6.5)
     try:
         team.start(_slowly, path, 0.04)
         if draw.random() < 0.75:

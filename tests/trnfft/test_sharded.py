@@ -1,6 +1,7 @@
 """Transforms of spread arrays against scipy.fft, for every function, placement and number of ranks."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ import scipy.fft
 import torch
 
 import trnfft
-import trnsci
 from trnsci import distributed
 from trnsci.distributed import Layout
 
@@ -41,10 +41,12 @@ def test_n_dimensional(ranks, name):
     cases = [({}, {}), ({"norm": "ortho"}, {}), ({"dim": (1, 2), "norm": "forward"}, {"axes": (1, 2)})]
     if name.endswith("n"):
         cases.append(({"s": (7, 4), "dim": (0, 2)}, {"s": (7, 4), "axes": (0, 2)}))
-    for (ours, theirs), place in itertools.product(cases, (0, 1, 2, None)):
+    cases = list(itertools.product(cases, (0, 1, 2, None)))
+    found = ranks(3).each(_run, [(name, (3,), shape, (place,), ours) for (ours, _), place in cases])
+    for ((ours, theirs), place), results in zip(cases, found, strict=True):
         options = {key: value for key, value in ours.items() if key == "norm"} | theirs
         exact = getattr(scipy.fft, name)(x, **options)
-        for same, got in ranks(3).run(_run, name, (3,), shape, (place,), ours):
+        for same, got in results:
             assert same
             assert _close(got, exact), (name, ours, place)
 
@@ -52,9 +54,11 @@ def test_n_dimensional(ranks, name):
 @pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
 def test_one_axis_of_many(ranks, name):
     x = _data((5, 9), name in ("rfft", "ihfft")).numpy()
-    for axis, place in itertools.product((0, 1), (0, 1, None)):
+    cases = list(itertools.product((0, 1), (0, 1, None)))
+    found = ranks(2).each(_run, [(name, (2,), (5, 9), (place,), {"dim": axis}) for axis, place in cases])
+    for (axis, place), results in zip(cases, found, strict=True):
         exact = getattr(scipy.fft, name)(x, axis=axis)
-        for _, got in ranks(2).run(_run, name, (2,), (5, 9), (place,), {"dim": axis}):
+        for _, got in results:
             assert _close(got, exact), (axis, place)
 
 
@@ -70,17 +74,34 @@ def test_on_a_grid(ranks):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_single_axis(ranks, size):
-    for length in (1, 2, 12, 36, 64, 97, 2 * 53, 1000):
-        for name in ("fft", "ifft"):
-            exact = getattr(scipy.fft, name)(_data((length,), False).numpy(), norm="ortho")
-            for _, got in ranks(size).run(_run, name, (size,), (length,), (0,), {"norm": "ortho"}):
-                assert _close(got, exact), (length, name)
+    cases = list(itertools.product((1, 2, 12, 36, 64, 97, 2 * 53, 1000), ("fft", "ifft")))
+    found = ranks(size).each(_run, [(name, (size,), (n,), (0,), {"norm": "ortho"}) for n, name in cases])
+    for (length, name), results in zip(cases, found, strict=True):
+        exact = getattr(scipy.fft, name)(_data((length,), False).numpy(), norm="ortho")
+        for _, got in results:
+            assert _close(got, exact), (length, name)
 
 
-def test_what_a_single_axis_cannot_do(ranks):
-    with pytest.raises(Exception, match="complex data") as caught:
-        ranks(2).run(_run, "rfft", (2,), (16,), (0,), {})
-    assert isinstance(caught.value.errors[0], trnsci.UnsupportedError)
+def _lines(mesh_shape, lengths):
+    """Transforms of one cut axis that came out wrong: real ones, other lengths, terms."""
+    mesh, wrong = distributed.mesh(*mesh_shape), []
+    places = (*[None] * (len(mesh_shape) - 1), 0)
+    for name, length, n in itertools.product(("rfft", "irfft", "hfft", "ihfft", "fft"), lengths, (None, 5, 8)):
+        x = _data((length,), name in ("rfft", "ihfft"))
+        options = {"n": n, "norm": "ortho"}
+        made = getattr(trnfft, name)(distributed.shard(x, mesh, *places), **options)
+        terms = getattr(trnfft, name)(distributed.shard(x, mesh, "sum"), **options)
+        exact = getattr(scipy.fft, name)(x.numpy(), **options)
+        if not (_close(distributed.gather(made).numpy(), exact) and _close(distributed.gather(terms).numpy(), exact)):
+            wrong.append((name, length, n))
+        assert made.placements[-1].is_shard(0)
+        assert all(place.is_replicate() for place in terms.placements)
+    return wrong
+
+
+@pytest.mark.parametrize("mesh", [(2,), (3,), (2, 2)])
+def test_real_lines_other_lengths_and_terms(ranks, mesh):
+    assert ranks(math.prod(mesh)).run(_lines, mesh, (2, 7, 12)) == [[]] * math.prod(mesh)
 
 
 def test_plans():

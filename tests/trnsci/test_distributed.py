@@ -1,5 +1,6 @@
 """Meshes, placements and agreement of trnsci.distributed."""
 
+import inspect
 import itertools
 import time
 
@@ -10,8 +11,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Shard
 
 import trnblas
+import trnfft
+import trnrand
 import trnsci
 import trnsim
+import trnsolver
+import trnsparse
 import trntensor
 from trnsci import distributed
 from trnsci.distributed import Layout, RankPlan, Team, chunks
@@ -58,8 +63,9 @@ def _torch_agrees(shape, places):
 
 
 def test_parts_are_those_torch_makes(ranks):
-    for shape, places in itertools.product(((5, 7), (4, 2), (1, 9)), itertools.product((0, 1, None), repeat=2)):
-        assert all(ranks(4).run(_torch_agrees, shape, places)), (shape, places)
+    cases = list(itertools.product(((5, 7), (4, 2), (1, 9)), itertools.product((0, 1, None), repeat=2)))
+    for case, agreed in zip(cases, ranks(4).each(_torch_agrees, cases), strict=True):
+        assert all(agreed), case
 
 
 def _terms(after):
@@ -161,6 +167,51 @@ def test_alone_is_a_world_of_one():
             distributed.mesh(timeout=0)
     finally:
         distributed.leave()
+
+
+def _takes_tensors(function):
+    """Arguments for a public function, all of its tensors spread; None where it takes none."""
+    a = distributed.shard(torch.eye(4), distributed.mesh(), 0)
+    values = {"Tensor": a, "complex": 1.0, "float": 1.0, "Sequence[int]": (1, 0), "int": 2}
+    args = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.default is not inspect.Parameter.empty:
+            continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            return None
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            said = "Tensor" if parameter.name in ("a", "x") else str(parameter.annotation)
+            args.append(next((value for word, value in values.items() if word in said), None))
+    return args if any(x is a for x in args) and all(x is not None for x in args) else None
+
+
+def test_every_function_takes_a_spread_tensor_or_says_that_it_cannot():
+    libraries = (trnblas, trnfft, trnrand, trnsolver, trnsparse, trntensor)
+    taken, refused, strange = [], [], []
+    try:
+        for library in libraries:
+            for name in library.__all__:
+                function = getattr(library, name)
+                args = _takes_tensors(function) if inspect.isfunction(function) else None
+                if args is None:
+                    continue
+                try:
+                    made = function(*args)
+                except trnsci.TrnError:
+                    refused.append(name)
+                else:
+                    parts = [made, *(made if isinstance(made, tuple) else ()), *(getattr(made, at, 0) for at in "xu")]
+                    (taken if any(isinstance(x, DTensor) for x in parts) else strange).append(name)
+        for matrix in (trnsparse.eye(4), trnsparse.eye(4).to_bsr((2, 2))):
+            with pytest.raises(trnsci.TrnError, match="spread"):
+                matrix @ distributed.shard(torch.eye(4), distributed.mesh(), 0)
+        with pytest.raises(trnsci.UnsupportedError, match="values is spread over ranks"):
+            trnsparse.CSRMatrix([0, 1], [0], distributed.shard(torch.ones(1), distributed.mesh(), 0), (1, 1))
+    finally:
+        distributed.leave()
+    assert strange == []
+    assert len(refused) > 100
+    assert {"gemm", "syrk", "fft", "rfftn", "cholesky", "cg"} <= set(taken)
 
 
 def _disagreeing(how):

@@ -53,7 +53,7 @@ def _algorithms(put, get, sparse):
         "solve_spd": trnsolver.solve_spd(spd, right),
         "inv_spd": trnsolver.inv_spd(spd),
         "solve_triangular": trnsolver.solve_triangular(low, right, upper=False),
-        "lstsq": trnsolver.lstsq(put(_data(20, 4, seed=5), 0), put(_data(20, 2, seed=7), 0)),
+        "lstsq": trnsolver.lstsq(put(_data(20, 4, seed=5), 0), put(_data(20, 2, seed=7), 0)).solution,
         "qr": trnblas.gemm(1.0, q, r),
         "svd_randomized": trnblas.gemm(1.0, small.u * small.s, small.vh),
         "eigh_randomized": near.s,

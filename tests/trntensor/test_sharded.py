@@ -50,20 +50,25 @@ def _exact(equation, shapes):
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_equations(ranks, size):
-    for equation, *shapes in EQUATIONS:
+    cases = []
+    for (equation, *shapes), shift in itertools.product(EQUATIONS, (0, 1, None)):
+        places = [(None if shift is None else (i + shift) % len(s),) for i, s in enumerate(shapes)]
+        cases.append(((size,), equation, shapes, places, {}))
+    for (_, equation, shapes, places, _), results in zip(cases, ranks(size).each(_einsum, cases), strict=True):
         exact, bound = _exact(equation, shapes)
-        for shift in (0, 1, None):
-            places = [(None if shift is None else (i + shift) % len(s),) for i, s in enumerate(shapes)]
-            for got in ranks(size).run(_einsum, (size,), equation, shapes, places, {}):
-                assert got.shape == exact.shape
-                assert np.all(abs(got - exact) <= bound), (equation, places)
+        for got in results:
+            assert got.shape == exact.shape
+            assert np.all(abs(got - exact) <= bound), (equation, places)
 
 
 def test_on_a_grid(ranks):
-    for equation, *shapes in EQUATIONS[:10]:
+    cases = [
+        ((2, 2), equation, shapes, [(0, 1 if len(s) > 1 else None) for s in shapes], {"alpha": 2.0})
+        for equation, *shapes in EQUATIONS[:10]
+    ]
+    for (_, equation, shapes, *_), results in zip(cases, ranks(4).each(_einsum, cases), strict=True):
         exact, bound = _exact(equation, shapes)
-        places = [(0, 1 if len(s) > 1 else None) for s in shapes]
-        for got in ranks(4).run(_einsum, (2, 2), equation, shapes, places, {"alpha": 2.0}):
+        for got in results:
             assert np.all(abs(got - 2 * exact) <= 2 * bound), equation
 
 

@@ -55,15 +55,15 @@ def _energy(mesh_shape, shape, places, dtype):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_energy_of_every_cut(ranks, size):
-    for shape in SHAPES:
+    cuts = ((0, 0, None), (1, None, 0), (2, 0, None), (None, None, None))
+    cases = [((size,), shape, places, F64) for shape in SHAPES for places in cuts]
+    for (_, shape, places, _), found in zip(cases, ranks(size).each(_energy, cases), strict=True):
         B, occ, vir = _operands(shape)
         square, cross, scale = _sums(B, B, occ, occ, vir)
         exact = (2 * square - cross, square, square - cross, 2 * square - cross)
-        for places in ((0, 0, None), (1, None, 0), (2, 0, None), (None, None, None)):
-            found = ranks(size).run(_energy, (size,), shape, places, F64)
-            # the same bits on every rank
-            assert all(each == found[0] for each in found)
-            assert np.all(abs(np.array(found[0]) - exact) <= 3 * _bound(scale, B, F64)), (shape, places)
+        # the same bits on every rank
+        assert all(each == found[0] for each in found)
+        assert np.all(abs(np.array(found[0]) - exact) <= 3 * _bound(scale, B, F64)), (shape, places)
 
 
 @pytest.mark.parametrize("dtype", [F32, torch.bfloat16], ids=str)

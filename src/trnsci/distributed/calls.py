@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
 import importlib
-import inspect
-import json
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,16 +15,15 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from trnsci.check import overlap
-from trnsci.distributed.parts import Layout, Part
+from trnsci.distributed.agreement import AGREEMENT, RAISED, agree, described
+from trnsci.distributed.arguments import by_name, checked, inside, mapped, numbers, one_mesh, out_of_its_own
+from trnsci.distributed.parts import Part
 from trnsci.distributed.team import LiveTeam
 from trnsci.distributed.world import world
 from trnsci.errors import ArgumentError, RankFailed, UnsupportedError
 
 Rule = Callable[..., Mapping[str, Any]]
 
-_RAISED = "raised "
-_AGREEMENT = "agreement on {}"
 # Seconds a rank that refuses a call waits for the others to hear of it.
 _PATIENCE = 10.0
 
@@ -101,16 +96,17 @@ def find(public: Callable[..., Any]) -> Algorithm:
 def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a public function on spread arrays."""
     algorithm = find(public)
-    first = next(x for value in (*args, *kwargs.values()) for x in _inside(value) if isinstance(x, DTensor))
+    first = next(x for value in (*args, *kwargs.values()) for x in inside(value) if isinstance(x, DTensor))
     with _call(algorithm.name, first.device_mesh):
         with _before_data(algorithm.name, first.device_mesh):
-            bound = _numbers(algorithm.name, _bound(algorithm, args, kwargs))
-            mesh = _one_mesh(algorithm.name, bound)
-            _checked(algorithm, bound)
-            spread = [(name, x) for name, value in bound.items() for x in _inside(value) if isinstance(x, DTensor)]
+            bound = numbers(algorithm.name, by_name(algorithm, args, kwargs))
+            mesh = one_mesh(algorithm.name, bound)
+            checked(algorithm, bound)
+            spread = [(name, x) for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
             wanting = [name for name, x in spread if x.requires_grad and torch.is_grad_enabled()]
-            if isinstance(bound.get("out"), DTensor):
-                _out_of_its_own(algorithm.name, bound["out"], spread, wanting)
+            for out in inside(bound.get("out")):
+                if isinstance(out, DTensor):
+                    out_of_its_own(algorithm.name, out, spread, wanting)
             if wanting and algorithm.gradient is None:
                 raise UnsupportedError(
                     op=algorithm.name,
@@ -135,14 +131,15 @@ def run(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: tuple[Any, ...]
 def _on_parts(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: Any, kwargs: Mapping[str, Any]) -> Any:
     team = LiveTeam(op, mesh, world())
     with _before_data(op, mesh):
-        parts = _mapped(list(args), DTensor, lambda x: Part.of(op, x))
-        named = {name: _mapped(value, DTensor, lambda x: Part.of(op, x)) for name, value in kwargs.items()}
-    said = {str(i): _described(value) for i, value in enumerate(parts)} | {k: _described(v) for k, v in named.items()}
+        parts = mapped(list(args), DTensor, lambda x: Part.of(op, x))
+        named = {name: mapped(value, DTensor, lambda x: Part.of(op, x)) for name, value in kwargs.items()}
+    said = {str(i): described(value) for i, value in enumerate(parts)} | {k: described(v) for k, v in named.items()}
     try:
-        _agree(team, f"{op}({', '.join(f'{name}: {value}' for name, value in said.items())})")
-    except RankFailed as error:
-        if error.waiting_for != _AGREEMENT.format(op):
-            # the other one had agreed already, and has given up its groups
+        agree(team, f"{op}({', '.join(f'{name}: {value}' for name, value in said.items())})")
+    except BaseException as error:
+        heard = isinstance(error, RankFailed) and error.waiting_for == AGREEMENT.format(op)
+        if not heard and not isinstance(error, ArgumentError):
+            # others may have agreed already, and give up their groups
             team.world.groups.give_up()
         raise
     try:
@@ -155,7 +152,7 @@ def _on_parts(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: Any, kwar
     if made is not None and made is named.get("out"):
         # the caller's own array, which now holds the result
         return kwargs["out"]
-    return _mapped(made, Part, lambda part: part.on(mesh))
+    return mapped(made, Part, lambda part: part.on(mesh))
 
 
 @contextmanager
@@ -189,7 +186,7 @@ def _before_data(op: str, mesh: DeviceMesh) -> Iterator[None]:
         kept, here.timeout = here.timeout, min(here.timeout, _PATIENCE)
         try:
             with contextlib.suppress(RankFailed, ArgumentError):
-                _agree(LiveTeam(op, mesh, here), f"{_RAISED}{type(error).__name__}: {error}")
+                agree(LiveTeam(op, mesh, here), f"{RAISED}{type(error).__name__}: {error}")
         finally:
             here.timeout = kept
         raise
@@ -203,8 +200,8 @@ class _Differentiated(torch.autograd.Function):
         ctx: Any, algorithm: Algorithm, mesh: DeviceMesh, bound: Mapping[str, Any], kind: list[Any], *tensors: DTensor
     ) -> Any:
         ctx.algorithm = algorithm
-        ctx.bound = {name: _mapped(value, DTensor, lambda _: None) for name, value in bound.items()}
-        ctx.spread = [name for name, value in bound.items() for x in _inside(value) if isinstance(x, DTensor)]
+        ctx.bound = {name: mapped(value, DTensor, lambda _: None) for name, value in bound.items()}
+        ctx.spread = [name for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
         result = _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         ctx.single = isinstance(result, Tensor)
         # what nobody has used has no gradient, rather than zeros that are not spread
@@ -240,163 +237,3 @@ class _Differentiated(torch.autograd.Function):
 
 def _name(public: Callable[..., Any]) -> str:
     return f"{public.__module__.split('.')[0]}.{public.__name__}"
-
-
-def _bound(algorithm: Algorithm, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    try:
-        bound = inspect.signature(algorithm.public).bind(*args, **kwargs)
-    except TypeError as error:
-        raise ArgumentError(
-            op=algorithm.name, argument="arguments", got=str(error), expected="those of its signature"
-        ) from None
-    bound.apply_defaults()
-    named: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        kind = inspect.signature(algorithm.public).parameters[name].kind
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        else:
-            named[name] = list(value) if kind is inspect.Parameter.VAR_POSITIONAL else value
-    return algorithm.settle(named)
-
-
-def _numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
-    """Spread numbers (no axes, a copy on every rank) as plain ones, where another argument is spread too."""
-    numbers = {
-        name: value
-        for name, value in bound.items()
-        if isinstance(value, DTensor) and value.ndim == 0 and all(p.is_replicate() for p in value.placements)
-    }
-    if not any(isinstance(x, DTensor) for name, value in bound.items() if name not in numbers for x in _inside(value)):
-        return bound
-    for name, value in numbers.items():
-        if value.requires_grad and torch.is_grad_enabled():
-            raise ArgumentError(
-                op=op,
-                argument=name,
-                got="a tensor that requires grad",
-                expected="a number",
-                hint="Multiply the result by the tensor to differentiate with respect to it",
-            )
-    return bound | {name: value.to_local().item() for name, value in numbers.items()}
-
-
-def _out_of_its_own(op: str, out: DTensor, spread: list[tuple[str, DTensor]], wanting: list[str]) -> None:
-    if wanting:
-        raise ArgumentError(
-            op=op,
-            argument="out",
-            got=f"a tensor while {wanting[0]} requires grad",
-            expected="None",
-            hint="Writing into out= cannot be differentiated; leave it away or use torch.no_grad()",
-        )
-    for name, x in spread:
-        if name != "out" and (x is out or overlap(out.to_local(), x.to_local())):
-            raise ArgumentError(
-                op=op,
-                argument="out",
-                got=f"memory shared with {name}",
-                expected="memory of its own",
-                hint=f"Leave out= away, or pass {name}.clone()",
-            )
-
-
-def _one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
-    meshes = [(name, x.device_mesh) for name, value in bound.items() for x in _inside(value) if isinstance(x, DTensor)]
-    first_name, mesh = meshes[0]
-    for name, other in meshes:
-        if other != mesh:
-            raise ArgumentError(op=op, argument="mesh", got=[(first_name, mesh), (name, other)], hint="Use one mesh")
-    for name, value in bound.items():
-        if any(isinstance(x, Tensor) and not isinstance(x, DTensor) and x.ndim for x in _inside(value)):
-            raise ArgumentError(
-                op=op,
-                argument=name,
-                got="a tensor of this rank alone",
-                expected=f"a DTensor, because {first_name} is one",
-                hint="Spread it with trnsci.distributed.shard(tensor, mesh, ...)",
-            )
-    return mesh
-
-
-def _checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
-    """Let the function itself look at the whole shapes: its own errors, before anything is sent."""
-    from trnsci.explain import trace
-
-    def whole(x: Any) -> Tensor:
-        return torch.empty(x.shape, dtype=x.dtype, device="meta")
-
-    shapes = {name: _mapped(value, (DTensor, Layout), whole) for name, value in bound.items()}
-    args, kwargs = [], {}
-    for name, parameter in inspect.signature(algorithm.public).parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            args += shapes.pop(name)
-        elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
-            args.append(shapes.pop(name))
-    kwargs.update(shapes)
-    trace(algorithm.check, tuple(args), kwargs, decides=False)
-
-
-def _agree(team: LiveTeam, text: str) -> None:
-    """Refuse a call on which ranks disagree, before data moves. Every rank learns of it, wherever in the mesh it is."""
-    code = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
-    for axis in range(len(team.shape)):
-        mine = torch.tensor([code, 0], dtype=torch.int64, device=team.device)
-        found = {int(code) for code, _ in torch.stack(team.all_gather(axis, mine, [(2,)] * team.size(axis))).tolist()}
-        code = found.pop() if len(found) == 1 else -1
-    if code == -1:
-        words = _words(team, text)
-        for rank, said in words.items():
-            if said.startswith(_RAISED):
-                raise RankFailed(
-                    op=team.op,
-                    failed=rank,
-                    reason=f"raised {said.removeprefix(_RAISED)}",
-                    rank=team.world.rank,
-                    waiting_for=_AGREEMENT.format(team.op),
-                )
-        got = {f"rank {rank}": said for rank, said in words.items()}
-        hint = "Every rank makes the same calls with the same options"
-        raise ArgumentError(op=team.op, argument="the call", got=got, hint=hint)
-    # what agreeing costs is not the algorithm's
-    team.tally = type(team.tally)()
-
-
-def _words(team: LiveTeam, text: str) -> dict[int, str]:
-    """What every rank said, by its number in the world."""
-    words = {team.world.rank: text}
-    for axis in range(len(team.shape)):
-        data = torch.tensor(list(json.dumps(words).encode()), dtype=torch.uint8, device=team.device)
-        length = torch.tensor([data.numel()], dtype=torch.int64, device=team.device)
-        lengths = torch.cat(team.all_gather(axis, length, [(1,)] * team.size(axis))).tolist()
-        for row in team.all_gather(axis, data, [(length,) for length in lengths]):
-            words |= {int(rank): said for rank, said in json.loads(bytes(row.tolist())).items()}
-    return dict(sorted(words.items()))
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, Part):
-        return str(value.layout)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_described(item) for item in value) + "]"
-    return f"<{type(value).__name__}>" if callable(value) else repr(value)
-
-
-def _mapped(value: Any, kind: Any, fn: Callable[[Any], Any]) -> Any:
-    if isinstance(value, kind):
-        return fn(value)
-    if isinstance(value, list | tuple):
-        items = [_mapped(item, kind, fn) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type | Part | Layout):
-        changed = {field.name: _mapped(getattr(value, field.name), kind, fn) for field in dataclasses.fields(value)}
-        return dataclasses.replace(value, **changed)
-    return value
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _inside(item)
-    else:
-        yield value

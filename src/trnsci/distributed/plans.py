@@ -16,7 +16,8 @@ import trnsim
 from trnsci import config
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
-from trnsci.distributed import calls
+from trnsci.distributed.arguments import by_name, checked, inside, mapped
+from trnsci.distributed.calls import find
 from trnsci.distributed.parts import Layout, Part, Sharded
 from trnsci.distributed.team import Crossing, OnChip, Team
 from trnsci.errors import ArgumentError
@@ -150,15 +151,15 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ShardedPlan
         >>> plan(trnblas.gemm, 1.0, rows, rows).ranks[0].messages
         3
     """
-    algorithm = calls.find(function)
-    bound = {k: calls._mapped(v, DTensor, _layout) for k, v in calls._bound(algorithm, args, kwargs).items()}
-    layouts = [x for value in bound.values() for x in calls._inside(value) if isinstance(x, Layout)]
+    algorithm = find(function)
+    bound = {k: mapped(v, DTensor, _layout) for k, v in by_name(algorithm, args, kwargs).items()}
+    layouts = [x for value in bound.values() for x in inside(value) if isinstance(x, Layout)]
     meshes = {layout.mesh for layout in layouts}
     if len(meshes) != 1:
         raise ArgumentError(
             op=algorithm.name, argument="mesh", got=sorted(meshes), expected="operands spread over one mesh"
         )
-    calls._checked(algorithm, bound)
+    checked(algorithm, bound)
     mesh = meshes.pop()
     every = itertools.product(*map(range, mesh))
     ranks = tuple(_ranked(algorithm, bound, mesh, coordinate) for coordinate in every)
@@ -176,9 +177,9 @@ def _ranked(algorithm: Any, bound: dict[str, Any], mesh: tuple[int, ...], coordi
     def part(layout: Layout) -> Part:
         return Part(torch.empty(layout.local_shape(coordinate), dtype=layout.dtype, device="meta"), layout)
 
-    parts = {name: calls._mapped(value, Layout, part) for name, value in bound.items()}
+    parts = {name: mapped(value, Layout, part) for name, value in bound.items()}
     parts = {name: x.for_rank(coordinate) if isinstance(x, Sharded) else x for name, x in parts.items()}
-    every = [x for value in parts.values() for x in calls._inside(value)]
+    every = [x for value in parts.values() for x in inside(value)]
     given = [x.local for x in every if isinstance(x, Part)]
     given += [tensor for x in every if isinstance(x, Sharded) for tensor in x.held()]
     meter = MemoryMeter(given, "meta")

@@ -16,6 +16,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from trnsci.distributed.world import World
 from trnsci.ledger import Exchange, record
 
+# Seconds between two looks at what other ranks say, and those a message gets that was sent before its rank failed.
+_LOOK, _GRACE = 0.1, 2.0
 # PyTorch renamed it between the versions we run on
 _gather_into: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
@@ -211,8 +213,9 @@ class LiveTeam(Team):
         ranks = self.size(axis)
         received = torch.empty(ranks * width, dtype=torch.uint8, device=self.device)
         sent = _padded(tensor, width)
+        number = self._next()
         work = _gather_into(received, sent, group=self._group(axis), async_op=True)
-        self._finish(work, "all_gather", (ranks - 1) * width)
+        self._finish(work, "all_gather", (ranks - 1) * width, number)
         rows = received.view(ranks, width)
         return [_unpadded(row, shape, tensor.dtype) for row, shape in zip(rows, shapes, strict=True)]
 
@@ -222,11 +225,12 @@ class LiveTeam(Team):
         sent = torch.cat([_bytes(piece) for piece in pieces])
         received = torch.empty(sum(sizes), dtype=torch.uint8, device=self.device)
         leaving = [piece.nbytes for piece in pieces]
+        number = self._next()
         work = dist.all_to_all_single(received, sent, list(sizes), leaving, group=self._group(axis), async_op=True)
         dtype = pieces[0].dtype
 
         def wait() -> list[Tensor]:
-            self._finish(work, "all_to_all", sum(sizes) - sizes[self.here(axis)])
+            self._finish(work, "all_to_all", sum(sizes) - sizes[self.here(axis)], number)
             rows = received.split(list(sizes))
             return [_unpadded(row, shape, dtype) for row, shape in zip(rows, shapes, strict=True)]
 
@@ -242,11 +246,12 @@ class LiveTeam(Team):
             made = torch.empty(tuple(shape), dtype=dtype, device=self.device)
         group = self._group(axis)
         root = dist.get_global_rank(group, source)
+        number = self._next()
         work = dist.broadcast(_bytes(made), root, group=group, async_op=True)
         received = 0 if self.here(axis) == source else made.nbytes
 
         def wait() -> Tensor:
-            self._finish(work, "broadcast", received)
+            self._finish(work, "broadcast", received, number)
             return made
 
         return Wait(wait, work.is_completed)
@@ -256,10 +261,11 @@ class LiveTeam(Team):
         leaving, coming = [0] * ranks, [0] * ranks
         leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
         made = torch.empty(received, dtype=torch.uint8, device=self.device)
+        number = self._next()
         work = dist.all_to_all_single(made, _bytes(tensor), coming, leaving, group=self._group(axis), async_op=True)
 
         def wait() -> Tensor:
-            self._finish(work, "shift", received)
+            self._finish(work, "shift", received, number)
             return _unpadded(made, shape, tensor.dtype)
 
         return Wait(wait, work.is_completed)
@@ -270,14 +276,20 @@ class LiveTeam(Team):
             if self.size(axis) > 1:
                 said = torch.ones(1, dtype=torch.uint8, device=self.device)
                 heard = torch.empty(self.size(axis), dtype=torch.uint8, device=self.device)
+                number = self._next()
                 work = _gather_into(heard, said, group=self._group(axis), async_op=True)
-                self._finish(work, "the end", None)
+                self._finish(work, "the end", None, number)
 
-    def _finish(self, work: Any, kind: str, nbytes: int | None) -> None:
+    def _next(self) -> int:
+        """The number of an exchange in its call, which every rank counts alike."""
+        self.world.started += 1
+        return self.world.started
+
+    def _finish(self, work: Any, kind: str, nbytes: int | None, number: int) -> None:
         """Wait for an exchange, watching the clock and what other ranks say."""
         start = time.monotonic()
-        deadline = start + self.world.timeout
-        pause, next_look = 20e-6, start + 0.25
+        deadline = start + self.world.patience
+        pause, next_look = 20e-6, start + _LOOK
         self.world.waiting = True
         while not work.is_completed():
             time.sleep(pause)
@@ -286,10 +298,11 @@ class LiveTeam(Team):
             if now > deadline:
                 raise self.world.failure(kind)
             if now > next_look:
-                next_look = now + 0.25
-                if self.world.fault() is not None:
+                next_look = now + _LOOK
+                said = self.world.fault()
+                if said is not None:
                     # what was sent before the fault may still arrive, and then this rank finds the same fault itself
-                    deadline = min(deadline, now + 1.0)
+                    deadline = min(deadline, now + (_GRACE if number <= said["started"] else 0.0))
         try:
             work.wait()
         except RuntimeError as error:

@@ -25,6 +25,10 @@ from trnsci import check, config
 from trnsci.distributed.groups import Groups
 from trnsci.errors import ArgumentError, RankFailed
 
+# Beats to wait before a pulse counts as stopped.
+_LOOKS = 2.5
+# What a rank does before its first call.
+_NOTHING = "nothing"
 # Worlds this process has been in: all ranks leave one and enter the next together.
 _worlds = itertools.count()
 
@@ -38,13 +42,13 @@ class World:
 
     def __init__(self, timeout: float) -> None:
         self.rank, self.size, self.timeout = dist.get_rank(), dist.get_world_size(), timeout
-        self.number, self.op, self.team = next(_worlds), "nothing", ""
+        self.number, self.op, self.team = next(_worlds), _NOTHING, ""
         # calls so far, by the ranks that take part in them
         self._calls: dict[str, int] = {}
         self._ranks: tuple[int, ...] = tuple(range(self.size))
-        # whether this rank stands in an exchange of the call it is in
-        self.waiting = False
-        self._interval = min(1.0, timeout / 6)
+        # whether this rank stands in an exchange of the call it is in, and how many of them it has started
+        self.waiting, self.started = False, 0
+        self.meshes: dict[Any, DeviceMesh] = {}
         self._store: Any = PrefixStore(f"trnsci/{self.number}", dist.distributed_c10d._get_default_store())
         self._beat = 0
         self._state = "alive"
@@ -55,11 +59,21 @@ class World:
         self._pulse = threading.Thread(target=self._keep_beating, name="trnsci pulse", daemon=True)
         self._pulse.start()
 
+    @property
+    def _interval(self) -> float:
+        """Seconds between two beats."""
+        return min(1.0, self.timeout / 6)
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a message, so that finding out who is missing ends within the timeout."""
+        return self.timeout - _LOOKS * self._interval
+
     def begin(self, op: str, ranks: Sequence[int]) -> None:
         """A new call of some ranks; each of them counts the same ones."""
         self.team = hashlib.sha256(repr(sorted(ranks)).encode()).hexdigest()[:12]
         self._calls[self.team] = self._calls.get(self.team, 0) + 1
-        self.op, self._ranks, self.waiting = op, tuple(ranks), False
+        self.op, self._ranks, self.waiting, self.started = op, tuple(ranks), False, 0
 
     @property
     def notes(self) -> Any:
@@ -74,7 +88,8 @@ class World:
         """Tell ranks that wait for this one in the same call that it will not come."""
         text = f"raised {type(error).__name__}: {error}"
         with contextlib.suppress(RuntimeError):
-            self._store.set(self._fault, json.dumps({"rank": self.rank, "op": self.op, "text": text}))
+            said = {"rank": self.rank, "op": self.op, "text": text, "started": self.started}
+            self._store.set(self._fault, json.dumps(said))
 
     def fault(self) -> dict[str, Any] | None:
         """What another rank has said went wrong in this call."""
@@ -82,7 +97,8 @@ class World:
         try:
             said = json.loads(self._store.get(key)) if self._store.check([key]) else None
         except RuntimeError:
-            return {"rank": 0, "op": self.op, "text": "keeps the store the ranks meet in, and cannot be reached"}
+            text = "keeps the store the ranks meet in, and cannot be reached"
+            return {"rank": 0, "op": self.op, "text": text, "started": 0}
         return said if said and said["rank"] != self.rank else None
 
     def failure(self, waiting_for: str) -> RankFailed:
@@ -102,7 +118,7 @@ class World:
         """Wait until all of some ranks have come to a place."""
         self._store.set(f"meet/{where}/{self.rank}", "here")
         keys = [f"meet/{where}/{rank}" for rank in ranks]
-        deadline = time.monotonic() + self.timeout
+        deadline = time.monotonic() + self.patience
         while not self._there(keys):
             if time.monotonic() > deadline:
                 raise self.failure("the other ranks")
@@ -116,7 +132,7 @@ class World:
 
     def _missing(self) -> dict[str, Any]:
         before = self._entries()
-        time.sleep(2.5 * self._interval)
+        time.sleep(_LOOKS * self._interval)
         after = self._entries()
         said = self.fault()
         if said is not None:
@@ -126,14 +142,21 @@ class World:
             if rank == self.rank:
                 continue
             if entry.get("state") != "alive":
-                return {"rank": rank, "op": entry.get("op", ""), "text": f"has {entry.get('state', 'said nothing')}"}
+                return {
+                    "rank": rank,
+                    "op": entry.get("op", self.op),
+                    "text": f"has {entry.get('state', 'said nothing')}",
+                }
             if entry["beat"] == before[rank].get("beat"):
-                return {"rank": rank, "op": entry["op"], "text": "has died or stands still: its pulse stopped"}
+                # what it did last it may not have had the time to say
+                return {"rank": rank, "op": self.op, "text": "has died or stands still: its pulse stopped"}
             reached = entry["calls"].get(self.team, 0)
             if reached < self._calls[self.team]:
                 behind.append((reached, rank, entry["op"]))
         if behind:
             _, rank, op = min(behind)
+            if op == _NOTHING:
+                return {"rank": rank, "op": self.op, "text": "has not reached this call, nor any before it"}
             return {"rank": rank, "op": op, "text": f"has not reached this call; it was last in {op}"}
         for rank, entry in after.items():
             if rank != self.rank and not entry["waiting"] and not before[rank].get("waiting"):
@@ -223,6 +246,9 @@ def mesh(
         timeout: seconds a rank waits for another before it raises `RankFailed`; by default the variable
             ``TRNSCI_DISTRIBUTED_TIMEOUT``.
 
+    Returns:
+        The mesh; the same one for the same arguments.
+
     Example:
         >>> from trnsci import distributed
         >>> grid = distributed.mesh()
@@ -249,7 +275,11 @@ def mesh(
         )
     if names is not None and len(names) != len(sizes):
         raise ArgumentError(op="mesh", argument="names", got=tuple(names), expected=f"{len(sizes)} names")
-    return init_device_mesh(kind, tuple(sizes), mesh_dim_names=tuple(names) if names else None)
+    key = (kind, tuple(sizes), tuple(names) if names else None)
+    if key not in here.meshes:
+        # each new one is process groups of its own
+        here.meshes[key] = init_device_mesh(kind, key[1], mesh_dim_names=key[2])
+    return here.meshes[key]
 
 
 def _start(kind: str, timeout: float | None) -> None:
@@ -287,11 +317,6 @@ def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
     """
     from trnsci.distributed.parts import Part, placed
 
-    check.tensor("shard", tensor=tensor)
-    if not isinstance(mesh, DeviceMesh) or mesh.get_coordinate() is None:
-        raise ArgumentError(
-            op="shard", argument="mesh", got=mesh, expected="a mesh that this rank is part of, from distributed.mesh()"
-        )
     if isinstance(tensor, DTensor):
         raise ArgumentError(
             op="shard",
@@ -299,6 +324,11 @@ def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
             got="a DTensor",
             expected="a tensor that every rank has in whole",
             hint="Change a placement with .redistribute(mesh, placements)",
+        )
+    check.tensor("shard", tensor=tensor)
+    if not isinstance(mesh, DeviceMesh) or mesh.get_coordinate() is None:
+        raise ArgumentError(
+            op="shard", argument="mesh", got=mesh, expected="a mesh that this rank is part of, from distributed.mesh()"
         )
     if tensor.requires_grad and not tensor.is_leaf:
         raise ArgumentError(

@@ -9,7 +9,7 @@ import pickle
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -90,6 +90,11 @@ class Ranks:
             raise RemoteError(errors, texts)
         return [value for _, value, _ in answers]
 
+    def each(self, program: Callable[..., Any], cases: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+        """Run a program once per tuple of arguments, in one go; return the results of all ranks case by case."""
+        found = self.run(_each, program, list(cases))
+        return [list(results) for results in zip(*found, strict=True)]
+
     def kill(self, rank: int, how: int = signal.SIGKILL) -> None:
         """Send a rank a signal."""
         pid = self.processes[rank].pid
@@ -106,6 +111,10 @@ class Ranks:
             process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
+
+
+def _each(program: Callable[..., Any], cases: list[tuple[Any, ...]]) -> list[Any]:
+    return [program(*case) for case in cases]
 
 
 def _serve(rank: int, size: int, timeout: float, port: int, pipe: Connection) -> None:

@@ -1,0 +1,158 @@
+"""syrk and trsm on spread arrays.
+
+| op | takes | gives |
+|---|---|---|
+| syrk | anything | rows |
+| trsm | anything | columns (``a`` on the left), rows (on the right) |
+
+On a mesh of several axes these are cut along the first. Batches are cut instead of matrices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas.arguments import HALF, flag, transposition
+from trnblas.gemm import gemm
+from trnblas.sharded import bare, by_batch, panels, written
+from trnblas.syrk import syrk
+from trnblas.trsm import trsm
+from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.errors import Singular, UnsupportedError
+
+
+@sharded(syrk)
+def _syrk(
+    team: Team,
+    alpha: complex,
+    a: Part,
+    beta: complex,
+    c: Part | None,
+    trans: Any,
+    lower: Any,
+    precision: Any,
+    out: Part | None,
+    **others: Any,
+) -> Part:
+    bare("syrk", others)
+    down = flag("syrk", "lower", lower, "ul")
+    kind = transposition("syrk", trans, "trans")
+    options = {"precision": precision, **others}
+    given = [a] if c is None else [a, c]
+    if any(len(part.shape) > 2 for part in given):
+        made = by_batch(team, lambda x, y=None: syrk(alpha, x, beta, y, kind, down, **options), *given)
+        return _into_triangle(team, made, down, out)
+    made = _rows_of_product(team, alpha, a if kind == "n" else a.transposed(), down, options)
+    if c is not None:
+        kept = c.to(team, made.places).local
+        sums = made.local if beta == 0 else made.local + beta * kept
+        made = made.with_local(torch.where(_inside(team, made, down), sums, kept))
+    return _into_triangle(team, made, down, out)
+
+
+def _rows_of_product(team: Team, alpha: complex, a: Part, down: bool, options: Any) -> Part:
+    """Rows of one triangle of ``alpha * a @ a.T``; those of the others come round."""
+    a = a.to(team, team.first(0))
+    n = a.shape[0]
+    start, rows = chunks(n, team.size(0))[team.here(0)]
+    local = a.local.new_zeros(rows, n)
+    for at, size, panel in panels(team, 0, a, 0):
+        block = local.narrow(1, at, size)
+        if at == start:
+            block.copy_(syrk(alpha, a.local, lower=down, **options))
+        elif (at < start) == down and rows:
+            block.copy_(gemm(alpha, a.local, panel, trans_b=True, **options))
+    return a.with_local(local, (n, n))
+
+
+def _inside(team: Team, part: Part, down: bool) -> Tensor:
+    """Which elements of a rank's rows are in the triangle."""
+    start = part.layout.starts(team.coordinate)[-2]
+    row = torch.arange(start, start + part.local.shape[-2], device=part.local.device)[:, None]
+    column = torch.arange(part.shape[-1], device=part.local.device)[None, :]
+    return column <= row if down else column >= row
+
+
+def _into_triangle(team: Team, made: Part, down: bool, out: Part | None) -> Part:
+    """The result; of memory that is given, the other triangle stays as it is."""
+    if out is None:
+        return made
+    kept = out.to(team, made.places).local
+    return written(team, made.with_local(torch.where(_inside(team, made, down), made.local, kept)), out)
+
+
+@sharded(trsm)
+def _trsm(
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    side: Any,
+    lower: Any,
+    trans_a: Any,
+    diag: Any,
+    precision: Any,
+    out: Part | None,
+    **others: Any,
+) -> Part:
+    bare("trsm", others)
+    if others["target_error"] is not None:
+        raise UnsupportedError(
+            op="trsm",
+            reasons=[("distributed", "errors are bounded per rank, and a solve between ranks has no target_error")],
+            hint="Ask for precision= instead",
+        )
+    right, down = flag("trsm", "side", side, "lr"), flag("trsm", "lower", lower, "ul")
+    unit = flag("trsm", "diag", diag, "nu")
+    kind = transposition("trsm", trans_a, "trans_a")
+    if len(a.shape) > 2 or len(b.shape) > 2:
+        flags = (right, down, kind, unit)
+        made = by_batch(team, lambda x, y: trsm(alpha, x, y, *flags, precision=precision), a, b)
+    elif right:
+        # x op(a) = b is op(a)^T x^T = b^T
+        flipped = {"n": "t", "t": "n", "c": "conj"}[kind]
+        made = solve_triangle(team, alpha, a, b.transposed(), down, flipped, unit, {"precision": precision})
+        made = made.transposed()
+    else:
+        made = solve_triangle(team, alpha, a, b, down, kind, unit, {"precision": precision})
+    return written(team, made, out)
+
+
+def solve_triangle(
+    team: Team, alpha: complex, a: Part, b: Part, down: bool, kind: str, unit: bool, options: Any
+) -> Part:
+    """Each rank keeps its right-hand sides; rows of a come round, in the order of the substitution.
+
+    A row panel of ``a`` finishes the unknowns of its block (not transposed), or takes finished ones out of all others
+    (transposed), so no rank ever holds more of ``a`` than two panels.
+    """
+    a, b = a.to(team, team.first(0)), b.to(team, team.first(1))
+    n = a.shape[0]
+    # what is half done is not rounded to half precision
+    wide = torch.float32 if b.dtype in HALF else b.dtype
+    x = b.local.to(wide) * alpha
+    transposed = kind in ("t", "c")
+    cuts = [(rank, start, size) for rank, (start, size) in enumerate(chunks(n, team.size(0))) if size]
+    forwards = down != transposed
+    for rank, start, size in cuts if forwards else cuts[::-1]:
+        mine = a.local if team.here(0) == rank else None
+        rows = team.broadcast(0, mine, (size, n), a.dtype, rank)()
+        rows = (rows.conj().resolve_conj() if kind == "conj" else rows).to(wide)
+        here, block = x.narrow(0, start, size), rows.narrow(1, start, size)
+        before, after = (0, start), (start + size, n - start - size)
+        known = before if down else after
+        if not transposed and known[1]:
+            done = x.narrow(0, *known)
+            here.copy_(gemm(-1.0, rows.narrow(1, *known), done, 1.0, here, **options))
+        try:
+            solved = trsm(1.0, block, here, lower=down, trans_a=kind if transposed else "n", diag=unit, **options)
+        except Singular as error:
+            raise Singular(op=team.op.split(".")[-1], index=start + error.index) from None
+        here.copy_(solved)
+        if transposed and known[1]:
+            rest = x.narrow(0, *known)
+            rest.copy_(gemm(-1.0, rows.narrow(1, *known), here, 1.0, rest, trans_a=kind, **options))
+    return b.with_local(x.to(b.dtype))

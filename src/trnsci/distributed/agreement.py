@@ -1,0 +1,63 @@
+"""What ranks say to each other before data moves: that they make the same call, or why one of them does not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+
+from trnsci.distributed.parts import Part
+from trnsci.distributed.team import LiveTeam
+from trnsci.errors import ArgumentError, RankFailed
+
+# What a rank says that refuses a call begins with this.
+RAISED = "raised "
+AGREEMENT = "agreement on {}"
+
+
+def agree(team: LiveTeam, text: str) -> None:
+    """Refuse a call on which ranks disagree, before data moves. Every rank learns of it, wherever in the mesh it is."""
+    code = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
+    for axis in range(len(team.shape)):
+        mine = torch.tensor([code, 0], dtype=torch.int64, device=team.device)
+        found = {int(code) for code, _ in torch.stack(team.all_gather(axis, mine, [(2,)] * team.size(axis))).tolist()}
+        code = found.pop() if len(found) == 1 else -1
+    if code == -1:
+        words = _words(team, text)
+        for rank, said in words.items():
+            if said.startswith(RAISED):
+                raise RankFailed(
+                    op=team.op,
+                    failed=rank,
+                    reason=f"raised {said.removeprefix(RAISED)}",
+                    rank=team.world.rank,
+                    waiting_for=AGREEMENT.format(team.op),
+                )
+        got = {f"rank {rank}": said for rank, said in words.items()}
+        hint = "Every rank makes the same calls with the same options"
+        raise ArgumentError(op=team.op, argument="the call", got=got, hint=hint)
+    # what agreeing costs is not the algorithm's
+    team.tally = type(team.tally)()
+
+
+def _words(team: LiveTeam, text: str) -> dict[int, str]:
+    """What every rank said, by its number in the world."""
+    words = {team.world.rank: text}
+    for axis in range(len(team.shape)):
+        data = torch.tensor(list(json.dumps(words).encode()), dtype=torch.uint8, device=team.device)
+        length = torch.tensor([data.numel()], dtype=torch.int64, device=team.device)
+        lengths = torch.cat(team.all_gather(axis, length, [(1,)] * team.size(axis))).tolist()
+        for row in team.all_gather(axis, data, [(length,) for length in lengths]):
+            words |= {int(rank): said for rank, said in json.loads(bytes(row.tolist())).items()}
+    return dict(sorted(words.items()))
+
+
+def described(value: Any) -> str:
+    """An argument in words that ranks compare."""
+    if isinstance(value, Part):
+        return str(value.layout)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(described(item) for item in value) + "]"
+    return f"<{type(value).__name__}>" if callable(value) else repr(value)

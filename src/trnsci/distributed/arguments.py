@@ -1,0 +1,148 @@
+"""Arguments of a call on spread arrays: by name, checked as the function checks whole ones, on one mesh."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+
+from trnsci.check import overlap
+from trnsci.distributed.parts import Layout, Part
+from trnsci.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from trnsci.distributed.calls import Algorithm
+
+
+def by_name(algorithm: Algorithm, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments with defaults, by name; those of a star are a list."""
+    try:
+        bound = inspect.signature(algorithm.public).bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(
+            op=algorithm.name, argument="arguments", got=str(error), expected="those of its signature"
+        ) from None
+    bound.apply_defaults()
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = inspect.signature(algorithm.public).parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = list(value) if kind is inspect.Parameter.VAR_POSITIONAL else value
+    return algorithm.settle(named)
+
+
+def numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
+    """Spread numbers (no axes, a copy on every rank) as plain ones, where another argument is spread too."""
+    numbers = {
+        name: value
+        for name, value in bound.items()
+        if isinstance(value, DTensor) and value.ndim == 0 and all(p.is_replicate() for p in value.placements)
+    }
+    if not any(isinstance(x, DTensor) for name, value in bound.items() if name not in numbers for x in inside(value)):
+        return bound
+    for name, value in numbers.items():
+        if value.requires_grad and torch.is_grad_enabled():
+            raise ArgumentError(
+                op=op,
+                argument=name,
+                got="a tensor that requires grad",
+                expected="a number",
+                hint="Multiply the result by the tensor to differentiate with respect to it",
+            )
+    return bound | {name: value.to_local().item() for name, value in numbers.items()}
+
+
+def out_of_its_own(op: str, out: DTensor, spread: list[tuple[str, DTensor]], wanting: list[str]) -> None:
+    """``out`` can be written: no gradient passes it, it is no operand, and it holds elements, not terms of them."""
+    if wanting:
+        raise ArgumentError(
+            op=op,
+            argument="out",
+            got=f"a tensor while {wanting[0]} requires grad",
+            expected="None",
+            hint="Writing into out= cannot be differentiated; leave it away or use torch.no_grad()",
+        )
+    if any(place.is_partial() for place in out.placements):
+        raise ArgumentError(
+            op=op,
+            argument="placements of out",
+            got=out.placements,
+            expected="axes and copies",
+            hint="A result is not taken apart into terms: make out with Shard or Replicate",
+        )
+    for name, x in spread:
+        if name != "out" and (x is out or overlap(out.to_local(), x.to_local())):
+            raise ArgumentError(
+                op=op,
+                argument="out",
+                got=f"memory shared with {name}",
+                expected="memory of its own",
+                hint=f"Leave out= away, or pass {name}.clone()",
+            )
+
+
+def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
+    """The mesh that all arguments are spread over."""
+    meshes = [(name, x.device_mesh) for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
+    first_name, mesh = meshes[0]
+    for name, other in meshes:
+        if other != mesh:
+            raise ArgumentError(op=op, argument="mesh", got=[(first_name, mesh), (name, other)], hint="Use one mesh")
+    for name, value in bound.items():
+        if any(isinstance(x, Tensor) and not isinstance(x, DTensor) and x.ndim for x in inside(value)):
+            raise ArgumentError(
+                op=op,
+                argument=name,
+                got="a tensor of this rank alone",
+                expected=f"a DTensor, because {first_name} is one",
+                hint="Spread it with trnsci.distributed.shard(tensor, mesh, ...)",
+            )
+    return mesh
+
+
+def checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
+    """Let the function itself look at the whole shapes: its own errors, before anything is sent."""
+    from trnsci.explain import trace
+
+    def whole(x: Any) -> Tensor:
+        return torch.empty(x.shape, dtype=x.dtype, device="meta")
+
+    shapes = {name: mapped(value, (DTensor, Layout), whole) for name, value in bound.items()}
+    args, kwargs = [], {}
+    for name, parameter in inspect.signature(algorithm.public).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            args += shapes.pop(name)
+        elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            args.append(shapes.pop(name))
+    kwargs.update(shapes)
+    trace(algorithm.check, tuple(args), kwargs, decides=False)
+
+
+def mapped(value: Any, kind: Any, fn: Callable[[Any], Any]) -> Any:
+    """The value with ``fn`` of everything of a kind in it, through lists, tuples and dataclasses."""
+    if isinstance(value, kind):
+        return fn(value)
+    if isinstance(value, list | tuple):
+        items = [mapped(item, kind, fn) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | Part | Layout):
+        changed = {field.name: mapped(getattr(value, field.name), kind, fn) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **changed)
+    return value
+
+
+def inside(value: Any) -> Iterator[Any]:
+    """What is in lists and tuples, or the value itself."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from inside(item)
+    else:
+        yield value
