@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import trnsim
-from benchmarks.registry import Bench
+from benchmarks.registry import Bench, Kernel
 from trnsim.targets import TARGETS
 
 FOLDER = Path(__file__).parent / "baselines"
@@ -64,8 +64,14 @@ def record(op: str, predicted: Iterable[Predicted]) -> Path:
     return path(op)
 
 
-def compare(op: str, predicted: Iterable[Predicted]) -> list[str]:
-    """Every way the predictions differ from the baseline, as sentences; empty when they agree."""
+def compare(op: str, predicted: Iterable[Predicted], registered: Iterable[Kernel] = ()) -> list[str]:
+    """Every way the predictions differ from the baseline, as sentences; empty when they agree.
+
+    Args:
+        op: what was predicted.
+        predicted: of all its kernels, or of some.
+        registered: kernels that were left out, and may be on record.
+    """
     now = {(each.kernel, each.target): each for each in predicted}
     if not now:
         return []
@@ -76,7 +82,9 @@ def compare(op: str, predicted: Iterable[Predicted]) -> list[str]:
         for kernel, targets in json.loads(path(op).read_text()).items()
         for target, facts in targets.items()
     }
-    lines = [f"{op} {' '.join(key)}: recorded, but no longer registered" for key in sorted(kept.keys() - now.keys())]
+    left_out = {(kernel.name, target) for kernel in registered for target in kernel.targets}
+    gone = sorted(kept.keys() - now.keys() - left_out)
+    lines = [f"{op} {' '.join(key)}: recorded, but no longer registered" for key in gone]
     for key, each in now.items():
         before = kept.get(key)
         if before is None:

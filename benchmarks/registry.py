@@ -64,6 +64,7 @@ class Kernel:
         options: Compile-time keyword arguments.
         targets: Which generations to predict for.
         ranks: How many run it together, each with these inputs; times are of the slowest, bytes of all.
+        slow: Following it takes many seconds: the default test suite leaves it to ``make bench`` and ``make test-all``.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Kernel:
     options: Mapping[str, Any] = field(default_factory=dict)
     targets: tuple[str, ...] = TARGETS
     ranks: int | None = None
+    slow: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

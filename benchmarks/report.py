@@ -141,9 +141,10 @@ def _cpu() -> str:
 
 def machine(device: str) -> dict[str, str]:
     """What the figures depend on."""
+    count = torch.get_num_threads()
     facts = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "processor": f"{_cpu()}, {torch.get_num_threads()} threads",
+        "processor": f"{_cpu()}, {count} thread{'s' * (count > 1)}",
         "Python": platform.python_version(),
     }
     if device == "cuda":

@@ -22,8 +22,8 @@ def _inputs() -> tuple[Any, ...]:
 
 
 def _meta() -> tuple[Any, ...]:
-    lefts = [torch.empty(1, k, m, dtype=F32, device="meta") for m, k, _ in _SHAPES]
-    return lefts, [torch.empty(1, k, n, dtype=F32, device="meta") for _, k, n in _SHAPES]
+    lefts = tuple(torch.empty(1, k, m, dtype=F32, device="meta") for m, k, _ in _SHAPES)
+    return lefts, tuple(torch.empty(1, k, n, dtype=F32, device="meta") for _, k, n in _SHAPES)
 
 
 BENCH = Bench(

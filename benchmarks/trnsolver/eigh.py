@@ -26,7 +26,7 @@ def _case(*shape: int) -> Case:
     return Case(name=name, inputs=lambda: _inputs(shape), flops=9 * batch * n**3, bytes=8 * batch * shape[-2] * n)
 
 
-def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
+def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS, slow: bool = False) -> Kernel:
     def inputs() -> tuple[Any, ...]:
         return torch.empty(shape, device="meta"), *masks(shape[-1], torch.device("cpu"))
 
@@ -36,6 +36,7 @@ def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
         inputs=inputs,
         options={"sweeps": sweeps(shape[-1])},
         targets=targets,
+        slow=slow,
     )
 
 
@@ -54,7 +55,7 @@ BENCH = Bench(
             devices=("cpu",),
         ),
     ),
-    kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",)), _kernel(4, 32, 32)),
+    kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",), slow=True), _kernel(4, 32, 32)),
     tolerance=1e-3,
     comparable=lambda result: result[0],
 )

@@ -23,7 +23,7 @@ def _case(m: int, n: int) -> Case:
     )
 
 
-def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
+def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS, slow: bool = False) -> Kernel:
     def inputs() -> tuple[Any, ...]:
         return torch.empty(shape, device="meta"), *masks(shape[-1], torch.device("cpu"))
 
@@ -33,6 +33,7 @@ def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
         inputs=inputs,
         options={"sweeps": sweeps(shape[-1])},
         targets=targets,
+        slow=slow,
     )
 
 
@@ -51,6 +52,6 @@ BENCH = Bench(
             devices=("cpu",),
         ),
     ),
-    kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",)), _kernel(4, 32, 32)),
+    kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",), slow=True), _kernel(4, 32, 32)),
     comparable=lambda result: result[1],
 )

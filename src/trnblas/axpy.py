@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import coefficient, rounds, vectors
+from trnblas.arguments import rounds, vectors
 from trnblas.kernels import axpy as kernels
 from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
@@ -33,13 +33,13 @@ def axpy(x: Tensor, y: Tensor, a: complex = 1.0, *, out: Tensor | None = None) -
         >>> axpy(torch.ones(2), torch.ones(2), 3.0)
         tensor([4., 4.])
     """
-    dtype = vectors("axpy", x=x, y=y)
+    dtype = vectors("axpy", x, y)
     shape = x.shape
     if shape != y.shape:
         check.equal("axpy", "N", x=x.shape[-1], y=y.shape[-1])
         shape = torch.Size(check.broadcast("axpy", x=x.shape, y=y.shape))
         x, y = x.expand(shape), y.expand(shape)
-    a = coefficient("axpy", "a", a, dtype)
+    a = check.coefficient("axpy", "a", a, dtype)
     return _into(out, "axpy", shape, dtype, [x, y], [a, 1.0])
 
 
@@ -51,8 +51,8 @@ def scal(a: complex, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         >>> scal(2.0, torch.ones(2))
         tensor([2., 2.])
     """
-    dtype = vectors("scal", x=x)
-    return _into(out, "scal", x.shape, dtype, [x], [coefficient("scal", "a", a, dtype)])
+    dtype = vectors("scal", x)
+    return _into(out, "scal", x.shape, dtype, [x], [check.coefficient("scal", "a", a, dtype)])
 
 
 @array_function
@@ -63,7 +63,7 @@ def copy(x: Tensor, y: Tensor | None = None) -> Tensor:
         >>> copy(torch.ones(2))
         tensor([1., 1.])
     """
-    dtype = vectors("copy", x=x)
+    dtype = vectors("copy", x)
     return _into(y, "copy", x.shape, dtype, [x], [1.0])
 
 
@@ -75,7 +75,7 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         >>> swap(torch.zeros(1), torch.ones(1))
         (tensor([1.]), tensor([0.]))
     """
-    vectors("swap", x=x, y=y)
+    vectors("swap", x, y)
     same_shape("swap", x, y)
     return rotate(x, y, [0.0, 1.0, 1.0, 0.0])
 

@@ -131,9 +131,11 @@ def tbsv(
         tensor([0.5000, 0.2500])
     """
     stored, kind, unit = _triangular("tbsv", k, a, x, lower, trans, diag)
-    if not unit:
-        nonsingular("tbsv", a[..., 0 if stored else k, :])
-    made = _answer(a, x, stored, kind, unit)
+    made = _substitution(a, x, stored, kind != "n", unit) if _solve.straight() else None
+    if made is None:
+        if not unit:
+            nonsingular("tbsv", a.select(-2, 0 if stored else k))
+        made = _answer(a, x, stored, kind, unit)
     if out is None:
         return made
     check.out("tbsv", out, shape=tuple(made.shape), dtype=made.dtype, a=a, x=x)
@@ -163,9 +165,11 @@ def _symmetric(
     op: str, k: int, alpha: complex, a: Tensor, x: Tensor, beta: complex, y: Tensor | None,
     lower: bool | int | str, out: Tensor | None, *, hermitian: bool,
 ) -> Tensor:  # fmt: skip
-    _counts(op, k=k)
+    if type(k) is not int or k < 0:
+        _counts(op, k=k)
     _band(op, a, x, k + 1, None)
-    check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
+    if a.shape[-1] != x.shape[-1]:
+        check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
     ku = 0 if flag(op, "lower", lower, "ul") else k
     n = a.shape[-1]
     made = _multiplied(a, x, n, ku, "n", False, "hermitian" if hermitian and a.is_complex() else "symmetric")
@@ -175,9 +179,11 @@ def _symmetric(
 def _triangular(
     op: str, k: int, a: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str
 ) -> tuple[bool, Trans, bool]:
-    _counts(op, k=k)
+    if type(k) is not int or k < 0:
+        _counts(op, k=k)
     _band(op, a, x, k + 1, None)
-    check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
+    if a.shape[-1] != x.shape[-1]:
+        check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
     return flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
 
 
@@ -205,6 +211,10 @@ def _solved(a: Tensor, x: Tensor, lower: bool, kind: Trans, unit: bool) -> Tenso
 
 def _multiplied(a: Tensor, x: Tensor, m: int, ku: int, kind: Trans, unit: bool, form: str) -> Tensor:
     """``op(A) @ x`` with A [M, N] of ``ku`` diagonals above the main one; ``unit`` puts ones on that."""
+    if _product.straight():
+        made = _walked(a, x, m, ku, kind != "n", unit, form == "symmetric")
+        if made is not None:
+            return made
     if in_place(a, x) and not a.is_complex() and not is_compiling():
         return _product(a, x, m, ku, kind != "n", unit, form == "symmetric")
     return _by_windows(a, x, m, ku, kind, unit, form)
@@ -258,17 +268,19 @@ _product = Op("trnblas::band_product", fake=_product_fake, cost=_product_cost)
 
 @_product.impl("pytorch")
 def _product_pytorch(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor:
+    made = _walked(a, x, m, ku, trans, unit, symmetric)
+    return _product_nki(a, x, m, ku, trans, unit, symmetric) if made is None else made
+
+
+def _walked(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor | None:
+    """The product by the compiled loop, or ``None`` where that cannot take it."""
     loop = host.band_loop("product", a, x)
     if loop is None:
-        return _product_nki(a, x, m, ku, trans, unit, symmetric)
+        return None
     n, length = a.shape[1], a.shape[1] if trans else m
     a, row = host.band_rows(a)
-    x = x.contiguous()
-    y = x.clone() if unit else x.new_zeros(length)
-    where = a.data_ptr(), row, x.data_ptr(), y.data_ptr()
-    loop(m, n, a.shape[0], ku, *where, trans, ku if unit else -1)
-    if symmetric:
-        loop(m, n, a.shape[0], ku, *where, True, ku)
+    x, y = x.contiguous(), x.new_empty(length)
+    loop(m, n, a.shape[0], ku, a.data_ptr(), row, x.data_ptr(), y.data_ptr(), trans, unit, symmetric)
     return y
 
 
@@ -290,14 +302,20 @@ _solve = Op("trnblas::band_solve", fake=_solve_fake, cost=_solve_cost)
 
 @_solve.impl("pytorch")
 def _solve_pytorch(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor:
+    made = _substitution(a, x, lower, trans, unit)
+    return _solve_nki(a, x, lower, trans, unit) if made is None else made
+
+
+def _substitution(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor | None:
+    """The solution by the compiled loop, or ``None`` where that cannot take it or meets a zero on the diagonal."""
     loop = host.band_loop("solve", a, x)
     if loop is None:
-        return _solve_nki(a, x, lower, trans, unit)
+        return None
     a, row = host.band_rows(a)
     y = x.clone(memory_format=torch.contiguous_format)
     main = 0 if lower else a.shape[0] - 1
-    loop(a.shape[1], a.shape[0], main, a.data_ptr(), row, y.data_ptr(), trans, unit)
-    return y
+    solved = loop(a.shape[1], a.shape[0], main, a.data_ptr(), row, y.data_ptr(), trans, unit)
+    return y if solved else None
 
 
 @_solve.impl("nki")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, alike, applied, coefficient, flag, rounds, transposition
+from trnblas.arguments import HALF, alike, applied, flag, rounds, transposition
 from trnblas.axpy import combine
 from trnblas.kernels import dgmm as kernels
 from trnsci import Op, array_function, check
@@ -58,7 +58,7 @@ def geam(
         check.equal("geam", "shape", a=tuple(x.shape[-2:]), b=tuple(y.shape[-2:]))
         shape = check.broadcast("geam", a=x.shape, b=y.shape)
         x, y = x.expand(shape), y.expand(shape)
-    row = [coefficient("geam", "alpha", alpha, dtype), coefficient("geam", "beta", beta, dtype)]
+    row = [check.coefficient("geam", "alpha", alpha, dtype), check.coefficient("geam", "beta", beta, dtype)]
     if out is None:
         return combine([x, y], row)
     check.out("geam", out, shape=shape, dtype=dtype, a=a, b=b)

@@ -18,8 +18,8 @@ from trnsci.gradient import Saved
 from trnsci.nki import launch
 from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
 
-# Elements up to which the host's BLAS finds a norm sooner than torch.
-_SHORT = 4096
+# Elements up to which torch sums magnitudes sooner than the host's BLAS.
+_SHORT = 1024
 
 
 @array_function
@@ -101,11 +101,10 @@ def _reduced(
     return_error: bool,
     out: Tensor | None,
 ) -> Tensor:
-    dtype = vectors(op, x=x, y=y)
-    batch: tuple[int, ...] = tuple(x.shape[:-1])
+    dtype = vectors(op, x, y)
     if x.shape != y.shape:
         check.equal(op, "N", x=x.shape[-1], y=y.shape[-1])
-        batch = check.broadcast(op, x=x.shape[:-1], y=y.shape[:-1])
+        _batch(x, y, op)
     policy = resolve(op, precision, dtype)
     if target is not None:
         n = x.shape[-1]
@@ -113,7 +112,7 @@ def _reduced(
     if out is None:
         made = _dot(x, y, policy)
     else:
-        check.out(op, out, shape=batch, dtype=dtype, x=x, y=y)
+        check.out(op, out, shape=_batch(x, y, op), dtype=dtype, x=x, y=y)
         made = _dot.write(out, x, y, policy)
     return reported(made, dot_bound(x.shape[-1], dtype, policy), True) if return_error else made
 
@@ -177,7 +176,7 @@ def nrm2(
 def _norm(
     op: str, x: Tensor, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None
 ) -> Tensor:
-    dtype = vectors(op, x=x)
+    dtype = vectors(op, x)
     policy = resolve(op, precision, dtype)
     if target is not None:
         n = x.shape[-1]
@@ -214,8 +213,8 @@ def _by_dot(op: str, x: Tensor, policy: Precision) -> Tensor:
     return _dot(scaled, scaled, policy).sqrt() * scale.squeeze(-1)
 
 
-def _batch(x: Tensor, y: Tensor) -> tuple[int, ...]:
-    return check.broadcast("dot", x=x.shape[:-1], y=y.shape[:-1])
+def _batch(x: Tensor, y: Tensor, op: str = "dot") -> tuple[int, ...]:
+    return check.broadcast(op, x=x.shape[:-1], y=y.shape[:-1])
 
 
 def _dot_fake(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
@@ -311,20 +310,20 @@ def _norm_bound(backend: str, x: Tensor, op: str, precision: Precision) -> float
 @_norms.impl("pytorch")
 def _norm_pytorch(x: Tensor, op: str, precision: Precision) -> Tensor:
     dtype = x.dtype.to_real()
-    # BLAS's norm of float64 goes one element at a time: torch's is faster where that counts.
-    short = op == "asum" or x.numel() <= _SHORT
-    if short and precision in ("fp32", "fp64") and arithmetic(precision, x.dtype) is x.dtype and host.vectors(x):
+    wide = torch.float32 if x.dtype in HALF else arithmetic("fp32" if precision == "fast" else precision, x.dtype)
+    if op == "asum" and wide is x.dtype and precision != "fast" and x.numel() > _SHORT and host.vectors(x):
         return torch.scalar_tensor(host.call(op, x, x.numpy()), dtype=dtype)
     if precision == "fast" and x.dtype not in HALF:
         x = to_bfloat16_values(x)
-    work = x.to(torch.float32 if x.dtype in HALF or (precision == "fp32" and dtype == torch.float64) else x.dtype)
+    work = x if wide is x.dtype else x.to(wide)
     if op == "asum":
         planes = torch.view_as_real(work.resolve_conj()).flatten(-2) if work.is_complex() else work
-        return torch.linalg.vector_norm(planes, 1, -1).to(dtype)
-    found = torch.linalg.vector_norm(work, dim=-1)
-    if work.shape[-1] and not work.is_meta and in_range(found):
-        return found.to(dtype)
-    return _scaled_norm(work).to(dtype)
+        found = torch.linalg.vector_norm(planes, 1, -1)
+    else:
+        found = torch.linalg.vector_norm(work, dim=-1)
+        if work.shape[-1] == 0 or work.is_meta or not in_range(found):
+            found = _scaled_norm(work)
+    return found if found.dtype is dtype else found.to(dtype)
 
 
 # Norms whose squares are far from underflow and overflow.

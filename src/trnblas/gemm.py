@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnblas import host
 from trnblas.accuracy import choose, error_bound, reported
-from trnblas.arguments import HALF, applied, coefficient, in_place, transposition
+from trnblas.arguments import HALF, applied, in_place, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
@@ -85,7 +85,7 @@ def gemm(
         b = _transposed("b", trans_b, b)
     _check(a, b, c, beta)
     if type(alpha) is not float or type(beta) is not float:
-        alpha, beta = coefficient("gemm", "alpha", alpha, dtype), coefficient("gemm", "beta", beta, dtype)
+        alpha, beta = check.coefficient("gemm", "alpha", alpha, dtype), check.coefficient("gemm", "beta", beta, dtype)
     if target_error is None:
         target, policy = 0.0, resolve("gemm", precision, dtype)
     else:

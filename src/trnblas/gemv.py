@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import HALF, alike, coefficient, needed, transposition, vectors
+from trnblas.arguments import HALF, alike, needed, transposition, vectors
 from trnblas.gemm import gemm
 from trnblas.kernels import gemv as kernels
 from trnblas.split import split_gemm
@@ -65,7 +65,7 @@ def gemv(
     inner, outer = (a.shape[-1], a.shape[-2]) if kind == "n" else (a.shape[-2], a.shape[-1])
     if x.shape[-1] != inner:
         check.equal("gemv", "N" if kind == "n" else "M", a=inner, x=x.shape[-1])
-    alpha, beta = coefficient("gemv", "alpha", alpha, dtype), coefficient("gemv", "beta", beta, dtype)
+    alpha, beta = check.coefficient("gemv", "alpha", alpha, dtype), check.coefficient("gemv", "beta", beta, dtype)
     needed("gemv", "y", y, "beta", beta, "[..., M]")
     if y is not None:
         check.ndim("gemv", 1, y=y)
@@ -123,7 +123,7 @@ def gerc(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: 
 
 
 def _outer(op: str, alpha: complex, x: Tensor, y: Tensor, a: Tensor | None, out: Tensor | None) -> Tensor:
-    vectors(op, x=x, y=y)
+    vectors(op, x, y)
     beta = 0.0 if a is None else 1.0
     return gemm(alpha, x.unsqueeze(-1), y.unsqueeze(-2), beta, a, out=out)
 
@@ -148,11 +148,11 @@ _gemv = Op(
 
 @_gemv.impl("pytorch")
 def _pytorch(a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool) -> Tensor:
-    return _multiply(a.mT if trans else a, x, y, alpha, beta, trans)
+    return _multiply(a.mT if trans else a, x, y, alpha, beta)
 
 
 def _multiply(
-    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool, out: Tensor | None = None
+    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, out: Tensor | None = None
 ) -> Tensor:
     if alpha == 0:
         zero = a.new_zeros(_fake(a, x, y, alpha, beta, False).shape)
@@ -177,7 +177,7 @@ def _multiply(
 def _pytorch_into(
     out: Tensor, a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool
 ) -> None:
-    _multiply(a.mT if trans else a, x, y, alpha, beta, trans, out)
+    _multiply(a.mT if trans else a, x, y, alpha, beta, out)
 
 
 @_gemv.vjp(saves=("a", "x"))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, agree, applied, coefficient, transposition
+from trnblas.arguments import HALF, agree, applied, transposition
 from trnblas.gemm import gemm
 from trnblas.kernels import grouped as kernels
 from trnsci import ArgumentError, Op, array_function, check
@@ -67,7 +67,10 @@ def grouped_gemm(
     lefts, rights = [applied(kinds[0], x) for x in lefts], [applied(kinds[1], x) for x in rights]
     for g, (x, y) in enumerate(zip(lefts, rights, strict=True)):
         agree("grouped_gemm", "K", {f"a[{g}]": x.shape[-1], f"b[{g}]": y.shape[-2]})
-    alpha, beta = coefficient("grouped_gemm", "alpha", alpha, dtype), coefficient("grouped_gemm", "beta", beta, dtype)
+    alpha, beta = (
+        check.coefficient("grouped_gemm", "alpha", alpha, dtype),
+        check.coefficient("grouped_gemm", "beta", beta, dtype),
+    )
     if c is None and beta != 0:
         raise ArgumentError(op="grouped_gemm", argument="c", got=None, expected=f"tensors, because beta is {beta}")
     policy = resolve("grouped_gemm", precision, dtype)
@@ -119,8 +122,9 @@ def _nki(a: list[Tensor], b: list[Tensor], precision: Precision) -> list[Tensor]
     made = _fake(a, b, precision)
     run = [g for g, x in enumerate(a) if x.shape[1] and made[g].numel()]
     if run:
-        lefts = [a[g].mT.to(operand).unsqueeze(0).contiguous() for g in run]
-        rights = [b[g].to(operand).unsqueeze(0).contiguous() for g in run]
+        # The NKI compiler takes tuples, not lists.
+        lefts = tuple(a[g].mT.to(operand).unsqueeze(0).contiguous() for g in run)
+        rights = tuple(b[g].to(operand).unsqueeze(0).contiguous() for g in run)
         for g, product in zip(run, launch(kernels.grouped, lefts, rights, half=dtype in HALF), strict=True):
             made[g] = product[0].to(dtype)
     return [x if g in run else x.zero_() for g, x in enumerate(made)]

@@ -80,6 +80,16 @@ def vectors(*xs: Tensor) -> bool:
     return _library() is not None and plain(*xs)
 
 
+def takes(a: Tensor, x: Tensor) -> bool:
+    """Whether SciPy's BLAS can take this matrix and this vector."""
+    return _library() is not None and plain(a, x)
+
+
+def nonzero(values: np.ndarray[Any, Any]) -> bool:
+    """Whether none of these is zero."""
+    return np.count_nonzero(values) == values.size
+
+
 def rotated(x: Tensor, y: Tensor, matrix: list[float]) -> tuple[Tensor, Tensor]:
     """``(m0 x + m1 y, m2 x + m3 y)``."""
     m0, m1, m2, m3 = matrix
@@ -153,6 +163,21 @@ def symmetric_sum(x: Tensor, y: Tensor, lower: bool) -> Tensor:
     return torch.from_numpy(call("syr2k", x, 1.0, left, right, trans=int(turned), lower=not lower)).mT
 
 
+def symmetric_vector(alpha: float, a: Tensor, x: Tensor, lower: bool) -> Tensor:
+    """``alpha * a @ x`` with one triangle of ``a`` stored."""
+    matrix, turned = by_columns(a)
+    return torch.from_numpy(call("symv", a, alpha, matrix, x.numpy(), lower=lower != turned))
+
+
+def triangular_vector(name: str, a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor | None:
+    """``op(a) @ x`` (trmv) or ``inv(op(a)) @ x`` (trsv) with ``a`` triangular; ``None`` where that is singular."""
+    matrix, turned = by_columns(a)
+    if name == "trsv" and not unit and not nonzero(matrix.diagonal()):
+        return None
+    made = call(name, a, matrix, x.numpy(), lower=lower != turned, trans=trans != turned, diag=unit)
+    return torch.from_numpy(made)
+
+
 def triangular_product(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
     """``a @ b`` with ``a`` triangular."""
     matrix, turned = by_columns(a)
@@ -195,8 +220,8 @@ def _loop(name: str) -> Any:
         return None
     found = getattr(library, name)
     n, p = ctypes.c_int64, ctypes.c_void_p
-    found.argtypes = (n, n, n, n, p, n, p, p, n, n) if "product" in name else (n, n, n, p, n, p, n, n)
-    found.restype = None
+    found.argtypes = (n, n, n, n, p, n, p, p, n, n, n) if "product" in name else (n, n, n, p, n, p, n, n)
+    found.restype = None if "product" in name else n
     return found
 
 
@@ -204,7 +229,7 @@ def band_loop(kind: str, a: Tensor, x: Tensor) -> Any:
     """The compiled loop ``product`` or ``solve`` for one band matrix and one vector, or ``None``."""
     if a.ndim != 2 or x.ndim != 1 or not plain(a, x):
         return None
-    return _loop(f"band_{kind}_{'float32' if a.dtype is torch.float32 else 'float64'}")
+    return _loop("band_" + kind + ("_float32" if a.dtype is torch.float32 else "_float64"))
 
 
 def band_rows(a: Tensor) -> tuple[Tensor, int]:

@@ -42,7 +42,7 @@ def iamin(x: Tensor) -> Tensor:
 
 
 def _position(op: str, x: Tensor) -> Tensor:
-    vectors(op, x=x)
+    vectors(op, x)
     if x.shape[-1] == 0:
         raise ArgumentError(op=op, argument="shape of x", got=tuple(x.shape), expected="at least one element")
     return _iamax(x.detach(), op == "iamax")

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnblas import host
-from trnblas.arguments import accumulated, alike, coefficient, flag, in_place, nonsingular, transposition
+from trnblas.arguments import accumulated, alike, flag, in_place, nonsingular, transposition
 from trnblas.symm import hemv, symv
 from trnblas.syr import her, her2, syr, syr2
 from trnblas.trmm import trmv
@@ -78,20 +78,22 @@ def _product(
     op: str, run: Any, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex, y: Tensor | None,
     lower: bool | int | str, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    check.tensor(op, ap=ap, x=x)
-    _size(op, n, ap)
     stored = flag(op, "lower", lower, "ul")
     if _simple(n, ap, x):
         return accumulated(op, alpha, _apply(ap, x, "spmv", stored, False, False), beta, y, out, ap=ap, x=x)
+    check.tensor(op, ap=ap, x=x)
+    _size(op, n, ap)
     made: Tensor = run(alpha, unpacked(n, ap, stored), x, beta, y, stored, out=out)
     return made
 
 
 def _simple(n: int, ap: Tensor, *vectors: Tensor) -> bool:
     """Whether a call is of one real triangle and vectors that fit it, and nothing is to be differentiated."""
-    if ap.is_complex() or ap.ndim != 1 or n == 0 or not alike(ap, *vectors):
+    if not alike(ap, *vectors) or ap.is_complex() or type(n) is not int or n <= 0:
         return False
-    return all(tuple(x.shape) == (n,) for x in vectors) and in_place(ap, *vectors) and not is_compiling()
+    if ap.shape != (n * (n + 1) // 2,) or not in_place(ap, *vectors) or is_compiling():
+        return False
+    return all(x.shape == (n,) for x in vectors)
 
 
 @array_function
@@ -137,12 +139,14 @@ def _update(
     op: str, run: Any, n: int, alpha: complex, xs: tuple[Tensor, ...], ap: Tensor, lower: bool | int | str,
     out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    check.tensor(op, ap=ap)
-    _size(op, n, ap)
     stored = flag(op, "lower", lower, "ul")
     if _simple(n, ap, *xs):
-        made = _updated(ap, xs[0], xs[1] if len(xs) > 1 else None, coefficient(op, "alpha", alpha, ap.dtype), stored)
+        made = _updated(
+            ap, xs[0], xs[1] if len(xs) > 1 else None, check.coefficient(op, "alpha", alpha, ap.dtype), stored
+        )
     else:
+        check.tensor(op, ap=ap)
+        _size(op, n, ap)
         made = packed(run(alpha, *xs, stored, unpacked(n, ap, stored)), stored)
     if out is None:
         return made
@@ -178,10 +182,10 @@ def _triangular(
     op: str, run: Any, n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str,
     diag: bool | int | str, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    check.tensor(op, ap=ap, x=x)
-    _size(op, n, ap)
     stored = flag(op, "lower", lower, "ul")
     if not _simple(n, ap, x):
+        check.tensor(op, ap=ap, x=x)
+        _size(op, n, ap)
         made: Tensor = run(unpacked(n, ap, stored), x, stored, trans, diag, out=out)
         return made
     unit = flag(op, "diag", diag, "nu")

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from trnblas.arguments import coefficient, real, vectors
+from trnblas.arguments import real, vectors
 from trnblas.axpy import rotate, same_shape
 from trnsci import ArgumentError, array_function, check
 
@@ -29,10 +29,10 @@ def rot(x: Tensor, y: Tensor, c: float, s: complex) -> tuple[Tensor, Tensor]:
         >>> rot(torch.ones(1), torch.zeros(1), 0.0, 1.0)
         (tensor([0.]), tensor([-1.]))
     """
-    dtype = vectors("rot", x=x, y=y)
+    dtype = vectors("rot", x, y)
     same_shape("rot", x, y)
     c = real("rot", "c", c)
-    s = coefficient("rot", "s", s, dtype)
+    s = check.coefficient("rot", "s", s, dtype)
     return rotate(x, y, [c, s, -s.conjugate(), c])
 
 
@@ -50,7 +50,7 @@ def rotm(x: Tensor, y: Tensor, param: Tensor) -> tuple[Tensor, Tensor]:
         >>> rotm(torch.ones(1), torch.zeros(1), torch.tensor([-1.0, 2.0, 3.0, 0.0, 1.0]))
         (tensor([2.]), tensor([3.]))
     """
-    dtype = vectors("rotm", x=x, y=y)
+    dtype = vectors("rotm", x, y)
     same_shape("rotm", x, y)
     check.tensor("rotm", param=param)
     if dtype.is_complex:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import agree, alike, coefficient, fits, flag, needed, square, triangle
+from trnblas.arguments import agree, alike, fits, flag, needed, square, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import Op, array_function, check
@@ -132,7 +132,10 @@ def _vector(
     hermitian: bool,
 ) -> Tensor:
     if y is None and out is None and type(alpha) is float and alpha != 0 and beta == 0 and fits(a, x):
-        stored, policy = flag(op, "lower", lower, "ul"), resolve(op, precision, a.dtype)
+        stored = flag(op, "lower", lower, "ul")
+        if precision is None and _symm.straight() and host.takes(a, x):
+            return host.symmetric_vector(alpha, a, x, stored)
+        policy = resolve(op, precision, a.dtype)
         made = _symm(a, x.unsqueeze(1), stored, hermitian and a.is_complex(), policy).squeeze(1)
         return made if alpha == 1 else alpha * made
     check.floating(op, a=a, x=x)
@@ -176,7 +179,7 @@ def _product(
     check.ndim(op, 2, **operands)
     right = flag(op, "side", side, "lr")
     stored_lower = flag(op, "lower", lower, "ul")
-    alpha, beta = coefficient(op, "alpha", alpha, dtype), coefficient(op, "beta", beta, dtype)
+    alpha, beta = check.coefficient(op, "alpha", alpha, dtype), check.coefficient(op, "beta", beta, dtype)
     needed(op, names[1], c, "beta", beta, "[..., M, N]")
     if b.shape[-1 if right else -2] != n:
         agree(op, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnblas import host
-from trnblas.arguments import coefficient, fits, flag, in_place, vectors
+from trnblas.arguments import fits, flag, in_place, vectors
 from trnblas.syrk import rank_k
-from trnsci import Op, array_function
+from trnsci import Op, array_function, check
 
 
 @array_function
@@ -83,9 +83,9 @@ def _rank_one(
     hermitian: bool,
     twice: bool,
 ) -> Tensor:
-    vectors(op, x=x, y=y)
+    vectors(op, x, y)
     if out is None and not x.is_complex() and _simple(x, y, a):
-        stored, factor = flag(op, "lower", lower, "ul"), coefficient(op, "alpha", alpha, x.dtype)
+        stored, factor = flag(op, "lower", lower, "ul"), check.coefficient(op, "alpha", alpha, x.dtype)
         return _update(x, y if twice else None, a, factor, stored)
     return _general(op, alpha, x, y, lower, a, out, hermitian=hermitian, twice=twice)
 

@@ -15,7 +15,6 @@ from trnblas.arguments import (
     HALF,
     agree,
     applied,
-    coefficient,
     flag,
     in_place,
     needed,
@@ -210,9 +209,9 @@ def rank_k(
     stored_lower = flag(op, "lower", lower, "ul")
     if hermitian:
         beta = real(op, "beta", beta)
-        alpha = coefficient(op, "alpha", alpha, dtype) if twice else real(op, "alpha", alpha)
+        alpha = check.coefficient(op, "alpha", alpha, dtype) if twice else real(op, "alpha", alpha)
     else:
-        alpha, beta = coefficient(op, "alpha", alpha, dtype), coefficient(op, "beta", beta, dtype)
+        alpha, beta = check.coefficient(op, "alpha", alpha, dtype), check.coefficient(op, "beta", beta, dtype)
     needed(op, names[2], c, "beta", beta, "[..., N, N]")
     x, y = applied(kind, a), applied(kind, b)
     agree(op, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
@@ -228,21 +227,28 @@ def rank_k(
     conjugated = hermitian and dtype.is_complex
     if alpha == 0:
         made = x.new_zeros(shape)
-    elif twice and not conjugated:
-        x, y = torch.broadcast_tensors(x, y)
-        made = _gemmt(x, y, stored_lower, policy, True)
-        made = made if alpha == 1 else alpha * made
-    elif twice:
-        # Both products are one of twice the depth.
-        x, y = torch.broadcast_tensors(x, y)
-        left, right = torch.cat([alpha * x, alpha.conjugate() * y], -1), torch.cat([y, x], -1)
-        made = _gemmt(left, right.conj(), stored_lower, policy, False)
     else:
-        other = None if a is b and not conjugated else y.conj() if conjugated else y
-        made = _gemmt(x, other, stored_lower, policy, False)
-        made = made if alpha == 1 else alpha * made
+        made = _triangle(alpha, x, None if a is b else y, stored_lower, policy, conjugated, twice)
     made = _finish(made, beta, c, out, shape, stored_lower, conjugated)
     return reported(made, error_bound(k, dtype, policy), return_error)
+
+
+def _triangle(
+    alpha: complex, x: Tensor, y: Tensor | None, lower: bool, policy: Precision, conjugated: bool, twice: bool
+) -> Tensor:
+    """``alpha * x @ y.T``, with its own transpose added if ``twice``; without ``y``, that is ``x``."""
+    if twice:
+        x, other = torch.broadcast_tensors(x, x if y is None else y)
+        if conjugated:
+            # Both products are one of twice the depth.
+            left, right = torch.cat([alpha * x, alpha.conjugate() * other], -1), torch.cat([other, x], -1)
+            return _gemmt(left, right.conj(), lower, policy, False)
+        made = _gemmt(x, other, lower, policy, True)
+    elif conjugated:
+        made = _gemmt(x, (x if y is None else y).conj(), lower, policy, False)
+    else:
+        made = _gemmt(x, y, lower, policy, False)
+    return made if alpha == 1 else alpha * made
 
 
 def _finish(

@@ -16,7 +16,6 @@ from trnblas.arguments import (
     agree,
     alike,
     applied,
-    coefficient,
     fits,
     flag,
     in_place,
@@ -111,6 +110,10 @@ def vector(
     """The vector form of a triangular operation."""
     if out is None and fits(a, x):
         stored, kind, unit = flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
+        if precision is None and run.straight() and host.takes(a, x):
+            found = host.triangular_vector(op, a, x, stored, kind != "n", unit)
+            if found is not None:
+                return found
         if solves and not unit:
             nonsingular(op, torch.diagonal(a, 0, -2, -1))
         policy = resolve(op, precision, a.dtype)
@@ -150,7 +153,7 @@ def triangular(
     check.ndim(op, 2, **{second: b})
     right, is_lower = flag(op, "side", side, "lr"), flag(op, "lower", lower, "ul")
     kind, unit = transposition(op, trans, "trans_a" if second == "b" else "trans"), flag(op, "diag", diag, "nu")
-    alpha = coefficient(op, "alpha", alpha, dtype)
+    alpha = check.coefficient(op, "alpha", alpha, dtype)
     if b.shape[-1 if right else -2] != n:
         agree(op, "N" if right else "M", {"a": n, second: b.shape[-1 if right else -2]})
     shape = b.shape

@@ -51,11 +51,6 @@ class Stream:
         """The key as uint32 words, lowest first."""
         return [self.key >> 32 * i & MASK for i in range(self.kind.key_words)]
 
-    @property
-    def base_words(self) -> list[int]:
-        """The base counter as uint32 words, lowest first."""
-        return [self.base >> 32 * i & MASK for i in range(4)]
-
     def at(self, position: int) -> Stream:
         """The same stream, positioned at a word."""
         if type(position) is not int or not 0 <= position < 1 << 130:

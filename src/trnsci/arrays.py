@@ -22,6 +22,10 @@ R = TypeVar("R")
 # Types that pass through untouched; a call made of these alone pays for the look-ups and nothing else.
 _NATIVE: set[type] = {Tensor, torch.nn.Parameter, float, int, bool, str, complex, NoneType, torch.dtype}
 
+# Dtypes that need no second look: of arrays in this machine's byte order, and of tensors that are never conjugate.
+_SHARED = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128", "int32", "int64")))
+_REAL = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
+
 
 def untouched(kind: type) -> None:
     """Let values of a type pass every `array_function` as they are: it holds tensors and never arrays."""
@@ -108,6 +112,9 @@ def _to_torch(value: Any, seen: set[type]) -> Any:
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """Return a tensor on the array's memory; arrays torch cannot address (read-only, negative strides) are copied."""
+    # An axis of one element may have any stride.
+    if array.dtype in _SHARED and array.flags.carray and min(array.shape, default=0) > 1:
+        return torch.from_numpy(array)
     if array.dtype == ml_dtypes.bfloat16:
         return from_numpy(array.view(np.int16)).view(torch.bfloat16)
     if not array.dtype.isnative:
@@ -122,6 +129,8 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     """Return the tensor's data as NumPy; bfloat16 becomes ``ml_dtypes.bfloat16``."""
+    if tensor.dtype in _REAL and tensor.is_cpu and not tensor.requires_grad and not tensor.is_neg():
+        return tensor.numpy()
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)

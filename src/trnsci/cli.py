@@ -1,10 +1,11 @@
-"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``rosetta``, ``bench``."""
+"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``rosetta``, ``launch``, ``bench``."""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import contextlib
+import difflib
 import importlib
 import inspect
 import subprocess
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = args.run(args)
     except TrnError as error:
-        print(f"trnsci {args.command}: {error}", file=sys.stderr)
+        print(f"trnsci {args.command}: {str(error).removeprefix(f'{args.command}: ')}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # the reader of the pipe has seen enough
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = _command(commands, "explain", _explain, "which backends take a call, why not, and the plan")
     explain.add_argument("op", metavar="OP", help="a public function, e.g. trnblas.gemm")
     explain.add_argument(
-        "--shapes", required=True, help="shapes of the array arguments in order, e.g. 512x256,256x512 (scalar: -)"
+        "--shapes", required=True, help="shapes of the array arguments in order, e.g. 512x256,256x512 or scalar,64"
     )
     explain.add_argument("--dtype", default="float32", help="of every array (default float32)")
     explain.add_argument("--backend", choices=config.BACKENDS, help="ask as if this backend had been chosen")
@@ -174,7 +175,9 @@ def _function(name: str) -> Callable[..., Any]:
         raise _wrong("OP", name, "a library that is installed", f"{library} is not") from None
     public = [n for n in getattr(module, "__all__", ()) if inspect.isfunction(getattr(module, n))]
     if stem not in public:
-        raise _wrong("OP", name, f"one of {', '.join(f'{library}.{n}' for n in public)}")
+        near = difflib.get_close_matches(stem, public, cutoff=0.5)
+        shown = ", ".join(f"{library}.{n}" for n in near or public)
+        raise _wrong("OP", name, f"a function of {library}", f"Nearest: {shown}" if near else f"It has {shown}")
     found: Callable[..., Any] = getattr(module, stem)
     return found
 
@@ -189,7 +192,7 @@ def _dtype(name: str) -> torch.dtype:
 def _shapes(text: str) -> list[tuple[int, ...]]:
     shapes = []
     for part in text.split(","):
-        sizes = [] if part == "-" else part.split("x")
+        sizes = [] if part in ("scalar", "-") else part.split("x")
         if not all(size.isdecimal() for size in sizes):
             raise _wrong("--shapes", text, "sizes joined by x, shapes by commas: 512x256,256x512")
         shapes.append(tuple(map(int, sizes)))

@@ -96,7 +96,7 @@ CACHE_DIR: Setting[Path] = Setting(
     name="TRNSCI_CACHE_DIR",
     accepts="a directory",
     default=Path("~/.cache/trnsci").expanduser(),
-    meaning="Where the host calibration is kept between processes.",
+    meaning="Where compiled host loops, the calibration of the host and pages of demonstrations are kept.",
     parse=_path,
 )
 PLAN_CACHE_COUNT = _count_setting("TRNSCI_PLAN_CACHE_COUNT", 1024, "Plans kept at most.")

@@ -47,18 +47,57 @@ def as_json(value: Any) -> None:
 
 
 def _rich(each: Sequence[Table]) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
 
     console = Console(highlight=False)
     for table in each:
-        drawn = RichTable(
-            title=table.title, caption=table.note or None, box=box.SIMPLE, title_justify="left", caption_justify="left"
-        )
-        for number, name in enumerate(table.header):
-            drawn.add_column(name, style="bold" if number == 0 else None, overflow="fold")
-        for row in table.rows:
-            drawn.add_row(*map(Text, row))
-        console.print(drawn)
+        console.print(_drawn(table) if _fits(table, console.width) else _listed(table))
+
+
+def _fits(table: Table, width: int) -> bool:
+    """Whether a terminal is wide enough for the longest word of every column."""
+    words = _words(table)
+    return sum(words) + 3 * (len(words) - 1) <= width
+
+
+def _words(table: Table) -> list[int]:
+    columns = zip(table.header, *table.rows, strict=True)
+    return [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+
+
+def _drawn(table: Table) -> Any:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(
+        title=table.title,
+        caption=table.note or None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for number, (name, width) in enumerate(zip(table.header, _words(table), strict=True)):
+        drawn.add_column(name, style="bold" if number == 0 else None, min_width=width, overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
+def _listed(table: Table) -> Any:
+    """Each row as its first cell and, below it, the others with their names."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    parts: list[Any] = [Text(table.title, style="italic")]
+    for first, *rest in table.rows:
+        grid = RichTable.grid(padding=(0, 2))
+        for name, cell in zip(table.header[1:], rest, strict=True):
+            if cell:
+                grid.add_row(Text(name, style="dim"), Text(cell))
+        parts += [Padding(Text(first, style="bold"), (0, 0, 0, 2)), Padding(grid, (0, 0, 0, 4))]
+    return Group(*parts, Padding(Text(table.note, style="dim"), (0, 0, 0, 2))) if table.note else Group(*parts)

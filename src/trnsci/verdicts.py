@@ -16,6 +16,9 @@ from trnsci.watch import IMPORTS, Place
 # rows a table shows; JSON has them all
 ROWS = 20
 
+# what is left of a run is sampled, and nothing more can be said of it than that it is little
+MOST = 100.0
+
 WAYS = ("call by call", "resident", "fused")
 
 
@@ -140,7 +143,7 @@ class FitReport:
 
     @property
     def most(self) -> float | None:
-        """How many times faster the run, imports aside, would be if ops and analogs took no time.
+        """How many times faster the run, imports aside, would be if ops and analogs took no time, at most `MOST`.
 
         ``None`` where ops were simulated: their time here is the simulator's.
         """
@@ -148,7 +151,7 @@ class FitReport:
             return None
         movable = self.in_ops + sum(group.measured for group in self.plain if group.analog)
         run = self.wall - dict(self.places).get(IMPORTS, 0.0)
-        return run / max(run - movable, 1e-9)
+        return min(MOST, run / max(run - movable, 1e-9))
 
     def total(self, target: str, way: str) -> float:
         """Predicted seconds of all ops on a generation; calls without a kernel stay here."""
@@ -189,7 +192,8 @@ class FitReport:
         shares = ", ".join(f"{seconds(t)} ({100 * t / self.wall:.0f}%) {where}" for t, where in parts)
         text = f"The whole run took {seconds(self.wall)}: {shares}."
         if self.most is not None:
-            text += f" Were ops and analogs free, the run without its imports would be {self.most:.2f}x faster."
+            times = f"more than {MOST:.0f}" if self.most == MOST else f"{self.most:.2f}"
+            text += f" Were ops and analogs free, the run without its imports would be {times}x faster."
         return text
 
     def html(self) -> str:

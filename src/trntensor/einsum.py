@@ -76,19 +76,17 @@ def einsum(
         torch.Size([4, 2])
     """
     plain = out is None and precision is None and target_error is None and memory_limit is None and c is None
-    plain = plain and not return_error
-    if plain and alpha == 1.0 and beta == 0.0 and len(operands) == 2 and optimize == "auto" and not is_compiling():
-        a, b = operands
-        if type(a) is Tensor and type(b) is Tensor:
-            step = _SHORT.get((subscripts, a.shape, b.shape, a.dtype, b.dtype))
-            if step is not None and a.device == b.device:
-                return step(a, b, None) if step.places[0] == 0 else step(b, a, None)
+    plain = plain and not return_error and len(operands) == 2 and optimize == "auto" and not is_compiling()
+    if plain and alpha == 1.0 and beta == 0.0:
+        known = _remembered(subscripts, *operands)
+        if known is not None:
+            return known
     text, tensors = split_call("einsum", subscripts, operands)
     if any(isinstance(x, Decomposed) for x in tensors):
         text, tensors = expanded(text, tensors)
     dtype = common_dtype("einsum", tensors)
-    exact = _scalar("alpha", alpha, dtype)
-    scale = _scalar("beta", beta, dtype)
+    exact = check.coefficient("einsum", "alpha", alpha, dtype)
+    scale = check.coefficient("einsum", "beta", beta, dtype)
     addend = _addend(c, out, scale)
     if out is not None:
         named = {f"operand {n}": x for n, x in enumerate(tensors)}
@@ -101,14 +99,8 @@ def einsum(
                 op="einsum", argument="shape", got={"c": tuple(addend.shape), "contraction": tuple(made.shape)}
             )
         made = torch.add(made, addend, alpha=scale)
-    if (
-        plain
-        and len(operands) == 2
-        and len(tensors) == 2
-        and tensors[0].dtype == tensors[1].dtype == dtype
-        and not is_compiling()
-    ):
-        _remember(subscripts, tensors, optimize)
+    if plain:
+        _remember(subscripts, tensors)
     made = made if out is None else out.copy_(made)
     if not return_error:
         return made
@@ -133,12 +125,24 @@ def _achieved(
     return contraction_bound([step.terms for step in program.steps], dtype, policy)
 
 
-def _remember(subscripts: Any, tensors: Sequence[Tensor], optimize: Any) -> None:
+def _remembered(subscripts: Any, a: Any, b: Any) -> Tensor | None:
+    """The contraction of two tensors whose program is kept, or ``None``."""
+    if type(a) is not Tensor or type(b) is not Tensor:
+        return None
+    step = _SHORT.get((subscripts, a.shape, b.shape, a.dtype, b.dtype))
+    if step is None or a.device != b.device:
+        return None
+    return step(a, b, None) if step.places[0] == 0 else step(b, a, None)
+
+
+def _remember(subscripts: Any, tensors: Sequence[Tensor]) -> None:
     """Keep a two-operand program under a key that costs little to form."""
-    a, b = tensors
-    if not isinstance(subscripts, str) or optimize != "auto" or a.dtype in _STORED_ONLY:
+    if not isinstance(subscripts, str) or len(tensors) != 2:
         return
-    program = compiled(subscripts, (tuple(a.shape), tuple(b.shape)), optimize, None)
+    a, b = tensors
+    if a.dtype != b.dtype or a.dtype in _STORED_ONLY:
+        return
+    program = compiled(subscripts, (tuple(a.shape), tuple(b.shape)), "auto", None)
     if len(_SHORT) >= _SHORT_LIMIT:
         _SHORT.clear()
     _SHORT[subscripts, a.shape, b.shape, a.dtype, b.dtype] = program.steps[0]
@@ -176,15 +180,6 @@ def _promoted(op: str, place: int, dtype: torch.dtype, other: torch.dtype) -> to
             expected=f"{dtype}, because torch has no common dtype for the two",
             hint="Convert one with .to(dtype)",
         ) from None
-
-
-def _scalar(name: str, value: Any, dtype: torch.dtype) -> Any:
-    if type(value) is float:
-        return value
-    number = check.number("einsum", name, value)
-    if isinstance(number, complex) and not dtype.is_complex:
-        raise DtypeError(op="einsum", argument=name, got=number, expected=f"a real number for operands of {dtype}")
-    return number
 
 
 def _addend(c: Tensor | None, out: Tensor | None, beta: Any) -> Tensor | None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ from trntensor.equation import Equation, parse
 from trntensor.steps import ContractionStep, one_operand, two_operands
 
 Path = tuple[tuple[int, ...], ...]
-Optimizer = Callable[[list[frozenset[str]], frozenset[str], dict[str, int], int | None], Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,21 +213,20 @@ def two_operands(
     shape = tuple(sizes[label] for label in natural)
     strategy = _strategy(batch, m, n, summed)
     if strategy in PRODUCTS:
-        lead = (B,) if batch else ()
-        left = _factor(a_view, a, (batch,) if batch else (), (m, summed), lead, (M, K))
-        right = _factor(b_view, b, (batch,) if batch else (), (summed, n), lead, (K, N))
+        groups, lead = ((batch,), (B,)) if batch else ((), ())
+        left = _factor(a_view, a, groups, (m, summed), lead, (M, K))
+        right = _factor(b_view, b, groups, (summed, n), lead, (K, N))
         flops = 2 * B * M * N * K
     else:
-        left = _arranged(a_view, a, (*batch, *m), tuple(sizes[x] for x in batch + m) + (1,) * len(n))
-        right = _arranged(
-            b_view, b, (*batch, *n), tuple(sizes[x] for x in batch) + (1,) * len(m) + tuple(sizes[x] for x in n)
-        )
+        each, rows, columns = (tuple(sizes[label] for label in group) for group in (batch, m, n))
+        left = _arranged(a_view, a, (*batch, *m), (*each, *rows, *[1] * len(n)))
+        right = _arranged(b_view, b, (*batch, *n), (*each, *[1] * len(m), *columns))
         flops = B * M * N
     reductions = sum(math.prod(shapes[i]) for i, t in enumerate((a_terms * a_more, b_terms * b_more)) if t > 1)
     terms = K * a_terms * b_terms * a_more * b_more
     step = ContractionStep(
         places,
-        f"{labels[1] if swap else labels[0]},{labels[0] if swap else labels[1]}->{wanted}",
+        f"{','.join(reversed(labels) if swap else labels)}->{wanted}",
         strategy,
         left,
         right,

@@ -111,6 +111,18 @@ def test_norms_take_a_precision(backend, precision):
 
 
 @on_backends
+@pytest.mark.parametrize("dtype", [F64, C128], ids=str)
+def test_norms_in_less_than_the_operands_precision_keep_both_planes(backend, dtype):
+    x = gaussian((2000,), 1, dtype)
+    norm = torch.as_tensor(np.linalg.norm(x.numpy()))
+    total = sum(plane.abs().sum() for plane in ([x.real, x.imag] if x.is_complex() else [x]))
+    with backend:
+        # Rounding the operands costs u, the sums g(4000).
+        assert_within(nrm2(x, precision="fp32"), norm, gamma(4003, F32) * norm)
+        assert_within(asum(x, precision="fp32"), total, gamma(4001, F32) * total)
+
+
+@on_backends
 def test_fast_rounds_operands_to_bfloat16(backend):
     x, y = gaussian((300,), 1), gaussian((300,), 2)
     with backend:

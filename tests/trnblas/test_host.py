@@ -31,7 +31,9 @@ from trnblas import (
     trmm,
     trmv,
     trsm,
+    trsv,
 )
+from trnsci import Singular, ledger
 from trnsci.testing import assert_within, gamma, gaussian
 
 LAYOUTS = {
@@ -253,3 +255,39 @@ def test_what_is_not_for_scipy():
     assert not host.serves(torch.ones(0, 2))
     assert not host.serves(torch.ones(2, 2, 2))
     assert not host.serves(plain.to("meta"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("lower", [0, 1])
+@pytest.mark.parametrize("trans", ["n", "t"])
+@pytest.mark.parametrize("unit", [0, 1])
+def test_a_call_of_one_matrix_and_one_vector_is_not_dispatched_and_gives_the_same(layout, lower, trans, unit):
+    a = LAYOUTS[layout](gaussian((9, 9), 1, F64) + 5 * torch.eye(9, dtype=F64))
+    band, x = LAYOUTS[layout](gaussian((3, 9), 2, F64) + 3), gaussian((9,), 3, F64)
+    calls = [
+        lambda: trmv(a, x, lower, trans, unit),
+        lambda: trsv(a, x, lower, trans, unit),
+        lambda: symv(2.0, a, x, lower=lower),
+        lambda: tbmv(2, band, x, lower, trans, unit),
+        lambda: tbsv(2, band, x, lower, trans, unit),
+        lambda: sbmv(2, 2.0, band, x, lower=lower),
+    ]
+    for call in calls:
+        straight = call()
+        # A ledger wants to see every call, so this one is dispatched.
+        with ledger() as book:
+            dispatched = call()
+        assert len(book) >= 1
+        torch.testing.assert_close(straight, dispatched, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("lower", [0, 1])
+def test_without_dispatch_a_zero_on_the_diagonal_is_named_too(lower):
+    a, band = torch.ones(4, 4, dtype=F64), torch.ones(2, 4, dtype=F64)
+    a[2, 2] = a[3, 3] = band[0 if lower else 1, 2] = 0
+    for call in (
+        lambda: trsv(a, torch.ones(4, dtype=F64), lower),
+        lambda: tbsv(1, band, torch.ones(4, dtype=F64), lower),
+    ):
+        with pytest.raises(Singular, match="diagonal entry 2 is zero"):
+            call()

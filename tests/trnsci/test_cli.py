@@ -1,6 +1,7 @@
 """The command line: what it prints, as text and as JSON, and how it says no."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 
 import trnsci
 from trnsci import cli, config
-from trnsci.show import Table, plain
+from trnsci.show import Table, plain, tables
 
 EXPLAIN = ["explain", "trnblas.gemm", "--shapes", "64x32,32x16"]
 
@@ -104,7 +105,10 @@ def test_explain_passes_other_arguments_by_name(capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["explain", "trnblas.gem", "--shapes", "2x2,2x2"], "OP is 'trnblas.gem', expected one of trnblas."),
+        (
+            ["explain", "trnblas.gem", "--shapes", "2x2,2x2"],
+            "OP is 'trnblas.gem', expected a function of trnblas. Nearest: trnblas.ge",
+        ),
         (["explain", "gemm", "--shapes", "2x2,2x2"], "OP is 'gemm', expected LIBRARY.FUNCTION"),
         (["explain", "trnblas.gemm", "--shapes", "2by2"], "--shapes is '2by2', expected sizes joined by x"),
         (["explain", "trnblas.gemm", "--shapes", "2x2"], "--shapes is 'without b'"),
@@ -148,12 +152,41 @@ def test_a_plain_table_is_aligned():
     assert plain(table) == "Title\n  name       n\n  long name  1\n  x          22\n  A note."
 
 
-def test_in_a_terminal_tables_are_drawn(monkeypatch, capsys):
+WIDE = Table(
+    "Title",
+    ("name", "n", "why"),
+    [("x", "1", "[bold]not markup[/bold]"), ("y", "", "because of a long reason")],
+    note="A note.",
+)
+
+
+def in_a_terminal(monkeypatch, width):
     pytest.importorskip("rich", reason="the tables of a terminal need the extra cli")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    from trnsci.show import tables
+    monkeypatch.setenv("COLUMNS", str(width))
 
-    tables(Table("Title", ("name", "value"), [("x", "[bold]not markup[/bold]")]))
+
+def test_in_a_terminal_tables_are_drawn(monkeypatch, capsys):
+    in_a_terminal(monkeypatch, 80)
+    tables(WIDE)
     out = capsys.readouterr().out
     assert "Title" in out
     assert "[bold]not markup[/bold]" in out
+    assert "───" in out
+
+
+def test_a_table_whose_words_do_not_fit_is_listed(monkeypatch, capsys):
+    in_a_terminal(monkeypatch, 23)
+    tables(WIDE)
+    out = re.sub("\033\\[[0-9;]*m", "", capsys.readouterr().out)
+    assert [line.rstrip() for line in out.splitlines()] == [
+        "Title",
+        "  x",
+        "    n    1",
+        "    why  [bold]not",
+        "         markup[/bold]",
+        "  y",
+        "    why  because of a",
+        "         long reason",
+        "  A note.",
+    ]

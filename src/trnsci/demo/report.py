@@ -61,9 +61,12 @@ def steps(book: Ledger, title: str) -> Table:
         step = entries[0].step
         flops = quantity(sum(entry.step.cost.flops for entry in entries), "FLOP")
         chosen, because = cheaper(step.op, step.args, step.cost, target)
-        rows.append((op, operands, str(len(entries)), flops, backend, reason, f"{chosen}: {because}"))
-    header = ("op", "operands", "calls", "arithmetic", "ran on", "why", f"with a {target}, auto would take")
-    return Table(title, header, rows)
+        rows.append((op, operands, str(len(entries)), flops, f"{backend}: {reason}", f"{chosen}: {because}"))
+    header = ("op", "operands", "calls", "arithmetic", "ran on", f"auto, with a {target}")
+    places = {row[4] for row in rows}
+    if len(places) > 1:
+        return Table(title, header, rows)
+    return Table(title, (*header[:4], header[5]), [(*r[:4], r[5]) for r in rows], f"All ran on {places.pop()}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,7 @@ def device_bars(title: str, found: Sequence[Device]) -> Bars:
     return Bars(title, bars, note, 1.0)
 
 
-def _share(share: float, width: int = 8) -> str:
+def _share(share: float, width: int = 5) -> str:
     full = round(min(share, 1.0) * width)
     return "█" * full + "░" * (width - full) + f" {share:4.0%}"
 
