@@ -22,7 +22,7 @@ from trnsolver.chebyshev import chebyshev, chebyshev_preconditioner
 from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
 from trnsolver.contract import Solution, Spectrum
 from trnsolver.davidson import davidson
-from trnsolver.eig import Eig, Hessenberg, Schur, eig, eigvals, hessenberg, schur
+from trnsolver.eig import Eig, Hessenberg, Schur, SortedSchur, eig, eigvals, hessenberg, schur
 from trnsolver.eigh import Eigh, eigh, eigvalsh
 from trnsolver.expm import expm
 from trnsolver.functions import Polar, polar, sign
@@ -34,9 +34,11 @@ from trnsolver.krylov import bicgstab, gmres, minres
 from trnsolver.lanczos import Pairs, arnoldi, lanczos, lobpcg
 from trnsolver.ldl import LDL, ldl, ldl_inverse, ldl_solve
 from trnsolver.lsqr import lsmr, lsqr
-from trnsolver.lu import LU, lu, lu_factor, lu_inverse, lu_solve
+from trnsolver.lstsq import LeastSquares, lstsq
+from trnsolver.lu import LU, PLU, lu, lu_factor, lu_inverse, lu_solve
 from trnsolver.norms import cond, cond_estimate
 from trnsolver.operators import Result
+from trnsolver.pinv import matrix_rank, null_space, orth, pinv
 from trnsolver.preconditioners import (
     block_jacobi_preconditioner,
     ic0_preconditioner,
@@ -47,17 +49,7 @@ from trnsolver.preconditioners import (
 from trnsolver.qr import QR, PivotedQR, qr, qr_pivoted
 from trnsolver.randomized import LowRank, eigh_randomized, svd_randomized
 from trnsolver.roots import logm, sqrtm
-from trnsolver.solve import (
-    det,
-    inv,
-    lstsq,
-    matrix_rank,
-    null_space,
-    orth,
-    pinv,
-    slogdet,
-    solve,
-)
+from trnsolver.solve import SlogDet, det, inv, slogdet, solve
 from trnsolver.solve_banded import solve_banded, solve_tridiagonal
 from trnsolver.solve_triangular import solve_triangular
 from trnsolver.spd import inv_spd, solve_spd
@@ -69,11 +61,13 @@ __all__ = [
     "HAS_NKI",
     "LDL",
     "LU",
+    "PLU",
     "QR",
     "SVD",
     "Eig",
     "Eigh",
     "Hessenberg",
+    "LeastSquares",
     "LowRank",
     "Pairs",
     "PivotedQR",
@@ -81,7 +75,9 @@ __all__ = [
     "Reflectors",
     "Result",
     "Schur",
+    "SlogDet",
     "Solution",
+    "SortedSchur",
     "Spectrum",
     "arnoldi",
     "bicgstab",

@@ -11,7 +11,7 @@ from trnblas import gemm
 from trnsci import Op, array_function
 from trnsci.nki import launch
 from trnsolver.kernels import cg as kernels
-from trnsolver.operators import Apply, Callback, Problem, Result, inner, norms, problem, quotient
+from trnsolver.operators import Apply, Callback, Problem, Result, inner, norms, preconditioned, problem, quotient
 
 # Steps a kernel takes between two looks at the residual.
 _CHUNK = 16
@@ -50,17 +50,18 @@ def cg(
     p = problem("cg", a, b, x0, tol, maxiter, callback)
     if p.a.matrix is not None and preconditioner is None:
         return _dense(p, p.a.matrix)
+    m = preconditioned("cg", preconditioner)
     x = p.x
     r = p.b - p.a.apply(x)
     done = p.record(norms(r))
-    z = r if preconditioner is None else preconditioner(r)
+    z = m(r)
     d, rz = z, inner(r, z)
     while not done and len(p.residuals) <= p.maxiter:
         q = p.a.apply(d)
         alpha = quotient(rz, inner(d, q))
         x, r = x + alpha * d, r - alpha * q
         done = p.record(norms(r))
-        z = r if preconditioner is None else preconditioner(r)
+        z = m(r)
         before, rz = rz, inner(r, z)
         d = z + quotient(rz, before) * d
     return p.result(x, done)
@@ -151,10 +152,11 @@ def block_cg(
                 [0.0000, 0.2500]])
     """
     p = problem("block_cg", a, b, x0, tol, maxiter, callback)
+    m = preconditioned("block_cg", preconditioner)
     x = p.x
     r = p.b - p.a.apply(x)
     done = p.record(norms(r))
-    z = r if preconditioner is None else preconditioner(r)
+    z = m(r)
     d = _basis(z)
     while not done and len(p.residuals) <= p.maxiter and d.shape[1]:
         q = p.a.apply(d)
@@ -165,7 +167,7 @@ def block_cg(
         alpha = torch.cholesky_solve(gemm(1.0, d, r, trans_a="c"), factor)
         x, r = x + gemm(1.0, d, alpha), r - gemm(1.0, q, alpha)
         done = p.record(norms(r))
-        z = r if preconditioner is None else preconditioner(r)
+        z = m(r)
         beta = -torch.cholesky_solve(gemm(1.0, q, z, trans_a="c"), factor)
         d = _basis(z + gemm(1.0, d, beta))
     return p.result(x, done)

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci import ArgumentError, Op, array_function
 from trnsci.nki import P_MAX, launch
 from trnsolver.kernels import chebyshev as kernels
-from trnsolver.operators import Apply, Callback, Operator, Result, norms, operator, problem
+from trnsolver.operators import Apply, Callback, Operator, Result, norms, on_columns, operator, problem
 
 # Steps a kernel takes between two looks at the residual.
 _CHUNK = 16
@@ -106,7 +106,11 @@ def chebyshev_preconditioner(a: Any, low: float, high: float, *, degree: int = 4
         x, _, d, _ = _steps(found, torch.zeros_like(r), r, d, weights)
         return x + d
 
-    return apply
+    def either(r: Tensor) -> Tensor:
+        rows = r.shape[0] if found.shape is None else found.shape[0]
+        return on_columns("chebyshev_preconditioner", rows, apply)(r)
+
+    return either
 
 
 def _interval(op: str, low: float, high: float) -> None:

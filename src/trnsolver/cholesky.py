@@ -81,12 +81,13 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
 
 
 @array_function
-def cholesky_inverse(factor: Tensor, *, upper: bool = False) -> Tensor:
+def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The inverse of ``l @ l.mH`` from the factor `cholesky` returned: LAPACK's ``potri``. Exactly Hermitian.
 
     Args:
         factor: [..., N, N], lower triangular, or upper triangular with ``upper``.
         upper: which.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Error bound:
         ``norm(x @ a - 1) <= 20 N u norm(x) norm(a)``.
@@ -103,7 +104,7 @@ def cholesky_inverse(factor: Tensor, *, upper: bool = False) -> Tensor:
     nonsingular("cholesky_inverse", factor.diagonal(dim1=-2, dim2=-1), factor=read)
     x = cholesky_inverse_op(factor.mH if upper else factor)
     settled("cholesky_inverse", x, factor=read)
-    return x
+    return written("cholesky_inverse", out, x, factor=factor)
 
 
 def _fake(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from trnsolver.eigh import Method
 
 _STEPS = 40
+# The condition number of factors up to which GMRES takes them for a preconditioner.
+_TRUSTED = 2.0**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,9 @@ class _System:
         x = self._refine(factors)
         if x is not None:
             return x * self.columns, f"refinement from {digits} factors"
+        if self.condition > _TRUSTED:
+            # float64 arithmetic with such factors is no longer one linear map, and GMRES would believe its noise
+            return None
         x = self._gmres(factors)
         return None if x is None else (x * self.columns, f"gmres from {digits} factors")
 
@@ -262,7 +267,7 @@ class _System:
             length = torch.linalg.vector_norm(w)
             h[k + 1, k] = length
             small = h[: k + 2, : k + 1]
-            y = torch.linalg.lstsq(small, right[: k + 2]).solution
+            y = torch.linalg.lstsq(small, right[: k + 2], driver="gelsd").solution
             left = torch.linalg.vector_norm(right[: k + 2] - small @ y)
             if float(left) <= 1e-6 * float(size) or float(length) <= 1e-14 * float(size):
                 break

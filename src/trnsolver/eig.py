@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import NotConverged, array_function, check
+from trnsci import NotConverged, NumericalError, array_function, check
 from trnsci.arrays import to_numpy
-from trnsolver import host
-from trnsolver.arguments import no_gradient, square, written
+from trnsolver import host, reorder
+from trnsolver.arguments import no_gradient, readable, square, written
 from trnsolver.on_host import HostOp, cubes
+from trnsolver.reorder import Select
 
 
 class Eig(NamedTuple):
@@ -22,12 +23,30 @@ class Eig(NamedTuple):
     values: Tensor
     vectors: Tensor
 
+    @property
+    def eigenvalues(self) -> Tensor:
+        """Torch's name for ``values``."""
+        return self.values
+
+    @property
+    def eigenvectors(self) -> Tensor:
+        """Torch's name for ``vectors``."""
+        return self.vectors
+
 
 class Schur(NamedTuple):
     """``a = z @ t @ z.mH``."""
 
     t: Tensor
     z: Tensor
+
+
+class SortedSchur(NamedTuple):
+    """``a = z @ t @ z.mH`` with the ``sdim`` selected eigenvalues first."""
+
+    t: Tensor
+    z: Tensor
+    sdim: Tensor
 
 
 class Hessenberg(NamedTuple):
@@ -98,17 +117,39 @@ def hessenberg(a: Tensor) -> Hessenberg:
     return Hessenberg(*_hessenberg(a))
 
 
+Sort = Literal["lhp", "rhp", "iuc", "ouc"]
+_SORTS: dict[str, Select] = {
+    "lhp": lambda x: x.real < 0.0,
+    "rhp": lambda x: x.real >= 0.0,
+    "iuc": lambda x: abs(x) <= 1.0,
+    "ouc": lambda x: abs(x) > 1.0,
+}
+
+
+@overload
+def schur(a: Tensor, output: Literal["real", "complex"] = ..., *, sort: None = ...) -> Schur: ...
+@overload
+def schur(a: Tensor, output: Literal["real", "complex"] = ..., *, sort: Sort | Callable[..., bool]) -> SortedSchur: ...
 @array_function
-def schur(a: Tensor, output: Literal["real", "complex"] = "real") -> Schur:
+def schur(
+    a: Tensor, output: Literal["real", "complex"] = "real", *, sort: Sort | Callable[..., bool] | None = None
+) -> Schur | SortedSchur:
     """Schur form ``a = z @ t @ z.mH``.
 
     Args:
         a: [..., N, N].
         output: ``real``: for real ``a``, ``t`` has blocks of 2 rows on its diagonal for complex pairs; ``complex``:
             ``t`` is upper triangular. Complex matrices always give the latter.
+        sort: which eigenvalues come first, as in SciPy: of the left (``lhp``) or right (``rhp``) half-plane, in
+            (``iuc``) or outside (``ouc``) the unit circle; or a function of an eigenvalue that says so. For a real form
+            the function takes real and imaginary part, and a pair comes first where one of the two is selected.
+
+    Returns:
+        `Schur`, or `SortedSchur` with ``sort``; its ``sdim`` [...], int64, is how many eigenvalues were selected.
 
     Raises:
         NotConverged: the QR algorithm met a block it could not split.
+        NumericalError: eigenvalues lie too close to be exchanged, or rounding moved one across the border of ``sort``.
 
     Error bound:
         ``norm(z @ t @ z.mH - a) <= 20 N u norm(a)``.
@@ -120,11 +161,49 @@ def schur(a: Tensor, output: Literal["real", "complex"] = "real") -> Schur:
     Example:
         >>> schur(torch.tensor([[1.0, 2.0], [0.0, 3.0]])).t.diagonal()
         tensor([1., 3.])
+        >>> t, z, sdim = schur(torch.tensor([[1.0, 2.0], [0.0, -3.0]]), sort="lhp")
+        >>> t.diagonal().round(decimals=4), sdim
+        (tensor([-3.,  1.]), tensor(1))
     """
     square("schur", a=a)
     check.option("schur", "output", output, ("real", "complex"))
+    if sort is not None and not callable(sort):
+        check.option("schur", "sort", sort, tuple(_SORTS))
     no_gradient("schur", a)
-    return Schur(*_schur(a, a.is_complex() or output == "complex"))
+    triangular = a.is_complex() or output == "complex"
+    t, z = _schur(a, triangular)
+    return Schur(t, z) if sort is None else _sorted(t, z, _selector(sort, triangular))
+
+
+def _selector(sort: str | Callable[..., bool], triangular: bool) -> Select:
+    if isinstance(sort, str):
+        return _SORTS[sort]
+    return sort if triangular else lambda x: sort(x.real, x.imag)
+
+
+def _sorted(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
+    """Each form with the selected eigenvalues first."""
+    n, device, batch = t.shape[-1], t.device, t.shape[:-2]
+    if not readable(t):
+        return SortedSchur(t, z, t.new_empty(batch, dtype=torch.int64))
+    if not t.numel():
+        return SortedSchur(t, z, torch.zeros(batch, dtype=torch.int64, device=device))
+    made: list[tuple[Any, Any, int]] = []
+    for one, basis in zip(*(to_numpy(x).reshape(-1, n, n) for x in (t, z)), strict=True):
+        wanted = reorder.chosen(one, select)
+        try:
+            one, basis = host.reordered(one, basis, wanted)
+        except ArithmeticError:
+            message = "eigenvalues lie too close to be exchanged"
+            raise NumericalError(op="schur", message=message, hint="Sort by what does not part them") from None
+        count = sum(wanted)
+        if reorder.chosen(one, select) != [True] * count + [False] * (n - count):
+            message = "rounding moved an eigenvalue across the border of sort"
+            raise NumericalError(op="schur", message=message, hint="Move the border away from the eigenvalues")
+        made.append((one, basis, count))
+    forms, bases, counts = zip(*made, strict=True)
+    first, second = (torch.from_numpy(np.stack(each)).reshape(t.shape).to(device, t.dtype) for each in (forms, bases))
+    return SortedSchur(first, second, torch.tensor(counts, device=device).reshape(batch))
 
 
 _CHAIN = "the QR algorithm is a chain of small dependent steps"

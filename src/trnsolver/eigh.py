@@ -12,7 +12,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, Op, array_function, check
 from trnsci.gradient import Saved
-from trnsolver import divide, jacobi
+from trnsolver import divide, jacobi, lapack
 from trnsolver.arguments import readable, roundoff, square, triangle, written
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
@@ -28,6 +28,16 @@ class Eigh(NamedTuple):
 
     values: Tensor
     vectors: Tensor
+
+    @property
+    def eigenvalues(self) -> Tensor:
+        """Torch's name for ``values``."""
+        return self.values
+
+    @property
+    def eigenvectors(self) -> Tensor:
+        """Torch's name for ``vectors``."""
+        return self.vectors
 
 
 @overload
@@ -178,7 +188,9 @@ def _no_kernel(a: Tensor, method: str) -> str | None:
 
 @_eigh.impl("pytorch", limits=_no_kernel)
 def _pytorch(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    values, vectors = torch.linalg.eigh(a)
+    found = lapack.syevd(a, True) if roundoff(a.dtype) < 2.0**-30 and lapack.serves(a) else None
+    # in single precision PyTorch is as fast
+    values, vectors = torch.linalg.eigh(a) if found is None else found
     return values, vectors, values.new_zeros(a.shape[:-2])
 
 
@@ -195,7 +207,8 @@ _eigvalsh = Op("trnsolver::eigvalsh", fake=_fake_values, cost=_cost_values)
 
 @_eigvalsh.impl("pytorch")
 def _pytorch_values(a: Tensor) -> Tensor:
-    return torch.linalg.eigvalsh(a)
+    found = lapack.syevd(a, False) if lapack.serves(a) else None
+    return torch.linalg.eigvalsh(a) if found is None else found[0]
 
 
 @_eigvalsh.impl("nki")

@@ -106,7 +106,7 @@ def real_schur(a: Matrix) -> tuple[Matrix, Matrix]:
             last, tries = last - 1, 0
             continue
         if first == last - 1:
-            _standardise(h, z, first)
+            standardise(h, z, first)
             last, tries = last - 2, 0
             continue
         tries += 1
@@ -144,7 +144,7 @@ def _double_sweep(h: Matrix, z: Matrix, first: int, last: int, tries: int) -> No
         x = h[k + 1 : min(k + 4, last + 1), k]
 
 
-def _standardise(h: Matrix, z: Matrix, k: int) -> None:
+def standardise(h: Matrix, z: Matrix, k: int) -> None:
     """A block of two rows: triangular when its eigenvalues are real, equal diagonals when they are a pair."""
     a, b, c, d = h[k, k], h[k, k + 1], h[k + 1, k], h[k + 1, k + 1]
     half = (a - d) / 2

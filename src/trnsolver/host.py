@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnsolver import francis
+from trnsolver import francis, reorder
 
 Matrix = NDArray[Any]
 
@@ -45,6 +45,18 @@ def complex_schur(a: Matrix) -> tuple[Matrix, Matrix]:
     if np.iscomplexobj(a):
         return francis.complex_schur(_wide(a))
     return francis.real_to_complex(*francis.real_schur(_wide(a)))
+
+
+def reordered(t: Matrix, z: Matrix, wanted: list[bool]) -> tuple[Matrix, Matrix]:
+    """A Schur form, wanted rows' eigenvalues first. Raises ``ArithmeticError`` where two cannot be parted."""
+    library = _scipy()
+    if library is None:
+        return reorder.reordered(t, z, wanted)
+    trsen = library.get_lapack_funcs("trsen", (t,))
+    made, turned, *_, info = trsen(np.array(wanted, dtype=np.int32), t, z, job="N")
+    if info:
+        raise ArithmeticError(0.0)
+    return made, turned
 
 
 def pivoted_qr(a: Matrix, mode: str) -> tuple[Matrix, Matrix, Matrix] | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
 from trnsolver import lapack
-from trnsolver.arguments import matrices, no_gradient, settled
+from trnsolver.arguments import matrices, no_gradient, settled, written
 from trnsolver.on_host import HostOp
 
 
@@ -19,13 +19,19 @@ class Reflectors(NamedTuple):
     factors: Tensor
     tau: Tensor
 
+    @property
+    def a(self) -> Tensor:
+        """Torch's name for ``factors``."""
+        return self.factors
+
 
 @array_function
-def geqrf(a: Tensor) -> Reflectors:
+def geqrf(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Reflectors:
     """Factor ``a = q @ r`` and keep ``q`` as reflections: LAPACK's ``geqrf``, `torch.geqrf`.
 
     Args:
         a: [..., M, N].
+        out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Returns:
         `Reflectors`: ``factors`` [..., M, N] and ``tau`` [..., min(M, N)], for `householder_product` and `ormqr`.
@@ -42,16 +48,17 @@ def geqrf(a: Tensor) -> Reflectors:
     """
     matrices("geqrf", a=a)
     no_gradient("geqrf", a)
-    return Reflectors(*_geqrf(a))
+    return written("geqrf", out, Reflectors(*_geqrf(a)), a=a)
 
 
 @array_function
-def householder_product(factors: Tensor, tau: Tensor) -> Tensor:
+def householder_product(factors: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the first N columns of ``q`` from what `geqrf` returned: LAPACK's ``orgqr`` and ``ungqr``.
 
     Args:
         factors: [..., M, N] with M >= N; what lies on and above its diagonal is not read.
         tau: [..., K] with K <= N.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Returns:
         [..., M, N]. Gradients flow.
@@ -70,11 +77,19 @@ def householder_product(factors: Tensor, tau: Tensor) -> Tensor:
     _checked("householder_product", factors, tau)
     q = _product(factors, tau)
     settled("householder_product", q, factors=lambda: factors.tril(-1), tau=tau)
-    return q
+    return written("householder_product", out, q, factors=factors, tau=tau)
 
 
 @array_function
-def ormqr(factors: Tensor, tau: Tensor, other: Tensor, *, left: bool = True, transpose: bool = False) -> Tensor:
+def ormqr(
+    factors: Tensor,
+    tau: Tensor,
+    other: Tensor,
+    left: bool = True,
+    transpose: bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Multiply by the complete ``q`` [..., M, M] without forming it: LAPACK's ``ormqr`` and ``unmqr``, `torch.ormqr`.
 
     Args:
@@ -83,6 +98,7 @@ def ormqr(factors: Tensor, tau: Tensor, other: Tensor, *, left: bool = True, tra
         other: [..., M, P], or [..., P, M] when ``left`` is false.
         left: return ``q @ other``; otherwise ``other @ q``.
         transpose: with ``q.mH`` in place of ``q``.
+        out: where the result goes; it must fit and share no memory with an operand.
 
     Returns:
         The shape of ``other``. Gradients flow.
@@ -106,7 +122,7 @@ def ormqr(factors: Tensor, tau: Tensor, other: Tensor, *, left: bool = True, tra
     check.equal("ormqr", "batch shape", factors=tuple(factors.shape[:-2]), other=tuple(other.shape[:-2]))
     x = _multiplied(factors, tau, other, left, transpose)
     settled("ormqr", x, factors=lambda: factors.tril(-1), tau=tau, other=other)
-    return x
+    return written("ormqr", out, x, factors=factors, tau=tau, other=other)
 
 
 def _checked(op: str, factors: Tensor, tau: Tensor) -> None:

@@ -45,7 +45,7 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
     triangle("inv_triangular", lower, a=a)
     if not unit:
         nonsingular("inv_triangular", a.diagonal(dim1=-2, dim2=-1))
-    return _inverse(a if lower else a.mT, unit) if lower else _inverse(a.mT, unit).mT
+    return _inverse(a, unit) if lower else _inverse(a.mT, unit).mT
 
 
 def _fake(a: Tensor, unit: bool) -> Tensor:

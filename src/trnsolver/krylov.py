@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function
-from trnsolver.operators import Apply, Callback, Result, inner, norms, problem, quotient
+from trnsci import ArgumentError, NumericalError, array_function
+from trnsolver.operators import Apply, Callback, Result, inner, norms, preconditioned, problem, quotient
 
 
 @array_function
@@ -32,12 +32,12 @@ def minres(
         tensor([ 0.5000, -0.2500])
     """
     p = problem("minres", a, b, x0, tol, maxiter, callback)
-    m = preconditioner or (lambda r: r)
+    m = preconditioned("minres", preconditioner)
     x = p.x
     r1 = p.b - p.a.apply(x)
     done = p.record(norms(r1))
     y = m(r1)
-    beta1 = inner(r1, y).real.clamp_min(0).sqrt()
+    beta1 = _length(r1, y)
     beta, beta_old = beta1, torch.zeros_like(beta1)
     dbar, eps_old = torch.zeros_like(beta1), torch.zeros_like(beta1)
     phibar, cs, sn = beta1, -torch.ones_like(beta1), torch.zeros_like(beta1)
@@ -53,7 +53,7 @@ def minres(
         y = y - quotient(alpha, beta) * r2
         r1, r2 = r2, y
         y = m(r2)
-        beta_old, beta = beta, inner(r2, y).real.clamp_min(0).sqrt()
+        beta_old, beta = beta, _length(r2, y)
         delta = cs * dbar + sn * alpha
         gbar = sn * dbar - cs * alpha
         eps, dbar = sn * beta, -cs * beta
@@ -76,6 +76,20 @@ def minres(
     return p.result(x, done)
 
 
+def _length(r: Tensor, z: Tensor) -> Tensor:
+    """``sqrt(r.mH @ z)`` of every column, ``z`` the preconditioned ``r``."""
+    square = inner(r, z).real
+    least = square + 100 * torch.finfo(square.dtype).eps * norms(r) * norms(z)
+    if bool((least < 0).any()):
+        worst = f"a residual times its image is {float(square.min()):.3g}"
+        raise NumericalError(
+            op="minres",
+            message=f"the preconditioner is not positive definite: {worst}",
+            hint="Use gmres or bicgstab, or another preconditioner",
+        )
+    return square.clamp_min(0).sqrt()
+
+
 @array_function
 def bicgstab(
     a: Any,
@@ -96,7 +110,7 @@ def bicgstab(
         tensor([1., 1.])
     """
     p = problem("bicgstab", a, b, x0, tol, maxiter, callback)
-    m = preconditioner or (lambda r: r)
+    m = preconditioned("bicgstab", preconditioner)
     x = p.x
     r = p.b - p.a.apply(x)
     shadow, d = r, r
@@ -157,7 +171,7 @@ def gmres(
     p = problem("gmres", a, b, x0, tol, maxiter, callback)
     if restart < 1:
         raise ArgumentError(op="gmres", argument="restart", got=restart, expected="1 or more")
-    m = preconditioner or (lambda r: r)
+    m = preconditioned("gmres", preconditioner)
     x = p.x
     r = p.b - p.a.apply(x)
     done = p.record(norms(r))

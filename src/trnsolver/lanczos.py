@@ -12,7 +12,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function
 from trnsci.arrays import Answer
 from trnsolver.eig import eig
-from trnsolver.operators import Apply, Callback, norms, operator
+from trnsolver.operators import Apply, Callback, norms, operator, preconditioned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +247,7 @@ def lobpcg(
     """
     left = operator("lobpcg", a).apply
     right = (lambda y: y) if b is None else operator("lobpcg", b).apply
+    improve = preconditioned("lobpcg", preconditioner)
     n, k = x.shape
     if 3 * k > n:
         raise ArgumentError(
@@ -269,7 +270,7 @@ def lobpcg(
         converged = worst <= tol * scale
         if converged or step == maxiter:
             break
-        w = r if preconditioner is None else preconditioner(r)
+        w = improve(r)
         space = _b_orthonormal(
             torch.cat([x, w / norms(w).clamp_min(torch.finfo(values.dtype).tiny), directions], -1), right
         )

@@ -68,6 +68,16 @@ def getrf(a: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(factors), torch.from_numpy(pivots + 1)
 
 
+def det(a: Tensor) -> tuple[complex, complex]:
+    """The determinant and the sum of pivots, of the matrix or its transpose: whichever lies by columns."""
+    factors, pivots, _ = _routine("getrf", a.dtype)(_by_columns(a)[0])
+    exchanged = np.count_nonzero(pivots != np.arange(len(pivots), dtype=np.int32))
+    diagonal = factors.diagonal()
+    with np.errstate(all="ignore"):
+        product = diagonal.prod().item()
+        return -product if exchanged % 2 else product, diagonal.sum().item()
+
+
 def getrs(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
     """Solve with LU factors."""
     x, _ = _routine("getrs", b.dtype)(
@@ -134,6 +144,61 @@ def orgqr(packed: Tensor, tau: Tensor) -> Tensor:
     name = "ungqr" if packed.is_complex() else "orgqr"
     q, _, _ = _routine(name, packed.dtype)(packed.numpy(), tau.numpy(), lwork=_BLOCK * packed.shape[-1], overwrite_a=1)
     return torch.from_numpy(q)
+
+
+def least_squares(a: Tensor, b: Tensor, least: float) -> Tensor | None:
+    """Solve with a tall matrix by QR; ``None`` unless singular values are found to exceed ``least`` of the largest."""
+    (m, n), k = a.shape, b.shape[-1]
+    packed, tau = (x.numpy() for x in geqrf(a))
+    name, turn, trans = ("unmqr", "C", 2) if a.is_complex() else ("ormqr", "T", 1)
+    c, _, _ = _routine(name, a.dtype)("L", turn, packed, tau, _copied(b), _BLOCK * k, overwrite_c=1)
+    r = packed if m == n else np.asfortranarray(packed[:n])
+    if not r.diagonal().all():
+        return None
+    trsm, trmm, start = _routine("trsm", a.dtype), _routine("trmm", a.dtype), probes(n, a.dtype).numpy()
+    # the probes go through the triangle with the solution
+    both = np.empty((n, k + start.shape[1]), c.dtype, order="F")
+    both[:, :k], both[:, k:] = c[:n], start
+    both = trsm(1.0, r, both, overwrite_b=1)
+    down, up = both[:, k:], trmm(1.0, r, start)
+    inverse = trsm(1.0, r, down / np.sqrt(_squares(down)), trans_a=trans)
+    most = trmm(1.0, r, up / np.sqrt(_squares(up)), trans_a=trans)
+    found = float(_squares(inverse).max()) * float(_squares(most).max()) * least * least < 1.0
+    return torch.from_numpy(both[:, :k]) if found else None
+
+
+def _squares(x: Any) -> Any:
+    return np.einsum("ij,ij->j", x.conj(), x).real
+
+
+@functools.lru_cache(maxsize=64)
+def probes(n: int, dtype: torch.dtype) -> Tensor:
+    """Columns that no singular vector is likely to be orthogonal to, from which one step of iteration finds norms."""
+    return torch.from_numpy(np.random.default_rng(n).standard_normal((4, n))).to(dtype).mT
+
+
+@functools.lru_cache(maxsize=64)
+def _work(name: str, dtype: torch.dtype, sizes: tuple[int, ...], **flags: int) -> dict[str, int]:
+    """The workspaces LAPACK asks for."""
+    *found, _ = _routine(f"{name}_lwork", dtype)(*sizes, **flags)
+    # told as a number of the routine's precision, which may have been rounded down
+    return {key: int(1.000001 * x.real) + 1 for key, x in zip(("lwork", "liwork", "lrwork"), found, strict=False)}
+
+
+def gesdd(a: Tensor, vectors: bool, full: bool) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Singular values and vectors; ``None`` where the iteration did not converge."""
+    flags = {"compute_uv": int(vectors), "full_matrices": int(full)}
+    work = _work("gesdd", a.dtype, tuple(a.shape), **flags)
+    u, s, vh, info = _routine("gesdd", a.dtype)(_copied(a), **flags, **work, overwrite_a=1)
+    return None if info else (torch.from_numpy(u), torch.from_numpy(s), torch.from_numpy(vh))
+
+
+def syevd(a: Tensor, vectors: bool) -> tuple[Tensor, Tensor] | None:
+    """Eigenvalues and vectors from the lower triangle; ``None`` where the iteration did not converge."""
+    name = "heevd" if a.is_complex() else "syevd"
+    work = _work(name, a.dtype, (a.shape[-1],), compute_v=int(vectors), lower=1)
+    values, basis, info = _routine(name, a.dtype)(_copied(a), compute_v=int(vectors), lower=1, overwrite_a=1, **work)
+    return None if info else (torch.from_numpy(values), torch.from_numpy(basis))
 
 
 def _stored(a: Tensor) -> np.ndarray[Any, Any]:

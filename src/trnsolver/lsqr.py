@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function
-from trnsolver.operators import Callback, Result, norms, problem, quotient
+from trnsolver.operators import Callback, Result, norms, problem, quotient, start
 
 
 @array_function
@@ -16,6 +16,7 @@ def lsqr(
     a: Any,
     b: Tensor,
     *,
+    x0: Tensor | None = None,
     damp: float = 0.0,
     tol: float = 1e-6,
     maxiter: int | None = None,
@@ -26,6 +27,7 @@ def lsqr(
     Args:
         a: [M, N] matrix, sparse matrix, ``LinearOperator``, object with ``@`` and ``mH``, or the pair (map, adjoint).
         b: [M] or [M, K].
+        x0: [N] or [N, K], where to start; zero by default. With ``damp``, the norm is that of ``x - x0``, as in SciPy.
         damp: weight of the solution's norm.
         tol: stops when ``norm(a.mH @ r) <= tol norm(a) norm(r)`` or ``norm(r) <= tol norm(b)``; residuals recorded are
             the smaller of the two.
@@ -36,7 +38,7 @@ def lsqr(
         >>> lsqr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
         tensor([2.])
     """
-    return _bidiagonal("lsqr", a, b, damp, tol, maxiter, callback, False)
+    return _bidiagonal("lsqr", a, b, x0, damp, tol, maxiter, callback, False)
 
 
 @array_function
@@ -44,6 +46,7 @@ def lsmr(
     a: Any,
     b: Tensor,
     *,
+    x0: Tensor | None = None,
     damp: float = 0.0,
     tol: float = 1e-6,
     maxiter: int | None = None,
@@ -55,13 +58,14 @@ def lsmr(
         >>> lsmr(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0])).x.round(decimals=4)
         tensor([2.])
     """
-    return _bidiagonal("lsmr", a, b, damp, tol, maxiter, callback, True)
+    return _bidiagonal("lsmr", a, b, x0, damp, tol, maxiter, callback, True)
 
 
 def _bidiagonal(
     op: str,
     a: Any,
     b: Tensor,
+    x0: Tensor | None,
     damp: float,
     tol: float,
     maxiter: int | None,
@@ -74,7 +78,9 @@ def _bidiagonal(
     adjoint = p.a.adjoint
     if adjoint is None:
         raise ArgumentError(op=op, argument="a", got=type(a), expected="an operator with an adjoint (mH)")
-    u, beta = _unit(p.b)
+    rows = adjoint(torch.zeros_like(p.b)).shape[0] if p.a.shape is None else p.a.shape[1]
+    first = None if x0 is None else start(op, x0, p.b, rows, p.vector)
+    u, beta = _unit(p.b if first is None else p.b - p.a.apply(first))
     v, alpha = _unit(adjoint(u))
     x = torch.zeros_like(v)
     state = _Lsmr(v, alpha, beta) if minimise_gradient else None
@@ -103,7 +109,7 @@ def _bidiagonal(
             gradient = phibar.abs() * alpha * c.abs()
         relative = quotient(gradient, squares.sqrt() * residual)
         done = p.record(torch.minimum(relative * p.sizes, residual))
-    return p.result(x, done)
+    return p.result(x if first is None else first + x, done)
 
 
 class _Lsmr:

@@ -27,6 +27,19 @@ class LU(NamedTuple):
     factors: Tensor
     pivots: Tensor
 
+    @property
+    def LU(self) -> Tensor:
+        """Torch's name for ``factors``."""
+        return self.factors
+
+
+class PLU(NamedTuple):
+    """``a = P @ L @ U``."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
 
 @array_function
 def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | None = None) -> LU:
@@ -64,9 +77,7 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
 
 
 @array_function
-def lu(
-    a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
+def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | None = None) -> PLU:
     """Return P, L, U with ``a = P @ L @ U``: the convention of `torch.linalg.lu` and `scipy.linalg.lu`.
 
     Args:
@@ -75,7 +86,7 @@ def lu(
         out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Returns:
-        P [..., M, M], L [..., M, K] with ones on its diagonal, U [..., K, N], where K = min(M, N).
+        `PLU`: P [..., M, M], L [..., M, K] with ones on its diagonal, U [..., K, N], where K = min(M, N).
 
     Example:
         >>> p, l, u = lu(torch.tensor([[1.0, 2.0], [2.0, 2.0]]))
@@ -84,7 +95,7 @@ def lu(
                 [0., 1.]])
     """
     matrices("lu", a=a)
-    made: tuple[Tensor, Tensor, Tensor] = tuple(torch.lu_unpack(*lu_op(a))) if pivot else unpivoted(a)  # type: ignore[assignment]
+    made = PLU(*(torch.lu_unpack(*lu_op(a)) if pivot else unpivoted(a)))
     return written("lu", out, made, a=a)
 
 
@@ -116,6 +127,10 @@ def lu_solve(
         >>> lu_solve(*lu_factor(a), torch.tensor([3.0, 4.0]))
         tensor([1., 1.])
     """
+    if left and out is None and type(factors) is type(b) is type(pivots) is Tensor and lu_solve_op.straight():
+        quick = small.checked_lu_solve(factors, pivots, b, adjoint)
+        if quick is not None:
+            return quick
     if not left:
         turned = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)
         return written("lu_solve", out, turned.mH, factors=factors, b=b)
@@ -193,7 +208,7 @@ lu_solve_op = Op("trnsolver::lu_solve", fake=_fake_solve, cost=_cost_solve)
 def _pytorch_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
     if small.solves(factors, b):
         return small.lu_solve(factors, pivots, b, adjoint)
-    if lapack.serves(factors, b):
+    if (lapack.trsm_pays(b) or not b.is_complex()) and lapack.serves(factors, b):
         return lapack.getrs(factors, pivots, b, adjoint)
     return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
 

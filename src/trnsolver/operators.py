@@ -14,7 +14,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, DtypeError, NotConverged
 from trnsci.arrays import Answer, from_numpy, to_numpy
-from trnsolver.arguments import finite
+from trnsolver.arguments import DTYPES, finite
 
 Apply = Callable[[Tensor], Tensor]
 Callback = Callable[[int, float], None]
@@ -65,12 +65,14 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
         adjoint: the solver needs ``a.mH @ x`` too.
     """
     if isinstance(a, tuple) and len(a) == 2 and all(callable(part) for part in a):
-        return Operator(a[0], a[1], None)
+        there, back = (shaped(op, "a", part, square=False) for part in a)
+        return Operator(there, back, None)
     if isinstance(a, np.ndarray):
         a = from_numpy(a)
     if isinstance(a, Tensor):
         if a.ndim != 2:
             raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected="a matrix: 2 dimensions")
+        _kind(op, "dtype of a", a.dtype)
         if a.layout != torch.strided:
             return Operator(lambda x: a @ x, lambda x: a.mH @ x, (a.shape[0], a.shape[1]))
         finite(op, a=a)
@@ -87,10 +89,54 @@ def operator(op: str, a: Any, *, adjoint: bool = False) -> Operator:
             raise ArgumentError(
                 op=op, argument="a", got="one function", expected="a pair: the map and its adjoint", hint="Pass (f, g)"
             )
-        return Operator(a, None, None)
+        return Operator(shaped(op, "a", a), None, None)
     raise DtypeError(
         op=op, argument="a", got=type(a), expected="a matrix, a LinearOperator, an object with @, or a function"
     )
+
+
+def shaped(op: str, argument: str, fn: Apply, *, square: bool = True) -> Apply:
+    """A user's function, of which every answer is checked: columns for columns, in their dtype."""
+
+    def apply(x: Tensor) -> Tensor:
+        y = fn(x)
+        if not isinstance(y, Tensor) or y.dtype != x.dtype:
+            got = y.dtype if isinstance(y, Tensor) else type(y)
+            raise DtypeError(op=op, argument=f"what {argument} returns", got=got, expected=f"a tensor of {x.dtype}")
+        if y.ndim != 2 or y.shape[1] != x.shape[1] or (square and y.shape != x.shape):
+            expected = str(tuple(x.shape)) if square else f"{x.shape[1]} columns"
+            name = f"shape of what {argument} returns"
+            raise ArgumentError(op=op, argument=name, got=tuple(y.shape), expected=expected)
+        return y
+
+    return apply
+
+
+def preconditioned(op: str, preconditioner: Apply | None) -> Apply:
+    """The function given, or the identity."""
+    return (lambda r: r) if preconditioner is None else shaped(op, "preconditioner", preconditioner)
+
+
+def on_columns(op: str, n: int, apply: Apply) -> Apply:
+    """A function of [N, K] that takes [N] as well."""
+
+    def either(r: Tensor) -> Tensor:
+        if r.ndim not in (1, 2) or r.shape[0] != n:
+            raise ArgumentError(op=op, argument="shape of r", got=tuple(r.shape), expected=f"[{n}] or [{n}, K]")
+        return apply(r) if r.ndim == 2 else apply(r.unsqueeze(-1)).squeeze(-1)
+
+    return either
+
+
+def _kind(op: str, argument: str, dtype: torch.dtype) -> None:
+    if dtype not in DTYPES:
+        raise DtypeError(
+            op=op,
+            argument=argument,
+            got=dtype,
+            expected="float32, float64, complex64 or complex128",
+            hint="Convert with .float(): half precision holds too few digits to iterate",
+        )
 
 
 def _foreign(fn: Callable[[Any], Any]) -> Apply:
@@ -155,16 +201,14 @@ def problem(
     """Check what every solver takes."""
     if isinstance(b, np.ndarray):
         b = from_numpy(b)
-    if not isinstance(b, Tensor) or not (b.dtype.is_floating_point or b.dtype.is_complex):
-        raise DtypeError(
-            op=op, argument="b", got=b.dtype if isinstance(b, Tensor) else type(b), expected="a floating-point tensor"
-        )
+    if not isinstance(b, Tensor):
+        raise DtypeError(op=op, argument="b", got=type(b), expected="a floating-point tensor")
+    _kind(op, "b", b.dtype)
     if b.ndim not in (1, 2):
         raise ArgumentError(op=op, argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
     finite(op, b=b)
     found = operator(op, a, adjoint=adjoint)
-    if found.matrix is not None and found.matrix.dtype != b.dtype:
-        raise DtypeError(op=op, argument="dtype", got={"a": found.matrix.dtype, "b": b.dtype}, hint="Convert one side")
+    _same_kind(op, a, b)
     if found.shape is not None:
         if found.shape[0] != b.shape[0]:
             raise ArgumentError(op=op, argument="M", got={"a": found.shape[0], "b": b.shape[0]})
@@ -180,14 +224,33 @@ def problem(
     if x0 is None:
         x = columns.new_zeros((rows, columns.shape[1]))
     else:
-        x = x0.unsqueeze(-1) if vector else x0
-        if tuple(x.shape) != (rows, columns.shape[1]):
-            raise ArgumentError(op=op, argument="shape of x0", got=tuple(x0.shape), expected=str((rows, *b.shape[1:])))
-        x = x.clone()
+        x = start(op, x0, columns, rows, vector)
     sizes = torch.linalg.vector_norm(columns, dim=0)
     sizes = torch.where(sizes > 0, sizes, 1.0)
     most = maxiter if maxiter is not None else 10 * max(1, rows)
     return Problem(op, found, columns, x, vector, sizes, tol, most, callback, [])
+
+
+def start(op: str, x0: Any, b: Tensor, rows: int, vector: bool) -> Tensor:
+    """The columns to start from, checked and copied."""
+    x = from_numpy(x0) if isinstance(x0, np.ndarray) else x0
+    if not isinstance(x, Tensor) or x.dtype != b.dtype:
+        got = x.dtype if isinstance(x, Tensor) else type(x)
+        raise DtypeError(op=op, argument="x0", got=got, expected=f"a tensor of {b.dtype}, as b is")
+    shape = (rows,) if vector else (rows, b.shape[1])
+    if tuple(x.shape) != shape:
+        raise ArgumentError(op=op, argument="shape of x0", got=tuple(x.shape), expected=str(shape))
+    finite(op, x0=x)
+    return (x.unsqueeze(-1) if vector else x).clone()
+
+
+def _same_kind(op: str, a: Any, b: Tensor) -> None:
+    """Operands of torch's share a dtype; those of NumPy's are converted, but no imaginary part gets lost."""
+    kind = getattr(a, "dtype", None)
+    if isinstance(kind, torch.dtype) and kind != b.dtype:
+        raise DtypeError(op=op, argument="dtype", got={"a": kind, "b": b.dtype}, hint="Convert one side")
+    if isinstance(kind, np.dtype) and kind.kind == "c" and not b.is_complex():
+        raise DtypeError(op=op, argument="dtype", got={"a": kind, "b": b.dtype}, hint="Convert b to a complex dtype")
 
 
 def norms(r: Tensor) -> Tensor:

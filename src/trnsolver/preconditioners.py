@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci import ArgumentError, NotPositiveDefinite
 from trnsolver.arguments import nonsingular, square
 from trnsolver.lu import lu_factor, lu_solve
-from trnsolver.operators import Apply
+from trnsolver.operators import Apply, on_columns
 from trnsolver.solve_triangular import triangular
 
 
@@ -25,7 +25,7 @@ def jacobi_preconditioner(a: Tensor) -> Apply:
     a = _dense("jacobi_preconditioner", a)
     diagonal = a.diagonal().clone().unsqueeze(-1)
     nonsingular("jacobi_preconditioner", diagonal[:, 0])
-    return lambda r: r / diagonal
+    return on_columns("jacobi_preconditioner", len(a), lambda r: r / diagonal)
 
 
 def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
@@ -51,7 +51,7 @@ def block_jacobi_preconditioner(a: Tensor, size: int) -> Apply:
         head = lu_solve(*factors, r[: whole * size].reshape(whole, size, -1)).reshape(whole * size, -1)
         return head if rest is None else torch.cat([head, lu_solve(*rest, r[whole * size :])])
 
-    return apply
+    return on_columns("block_jacobi_preconditioner", n, apply)
 
 
 def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
@@ -70,7 +70,11 @@ def ssor_preconditioner(a: Tensor, *, omega: float = 1.0) -> Apply:
     middle = torch.diag(diagonal / omega)
     lower, upper = a.tril(-1) + middle, a.triu(1) + middle
     scale = (diagonal * (2 - omega) / omega).unsqueeze(-1)
-    return lambda r: triangular(upper, scale * triangular(lower, r, lower=True), lower=False)
+
+    def apply(r: Tensor) -> Tensor:
+        return triangular(upper, scale * triangular(lower, r, lower=True), lower=False)
+
+    return on_columns("ssor_preconditioner", len(a), apply)
 
 
 def ic0_preconditioner(a: Tensor) -> Apply:
@@ -99,7 +103,11 @@ def ic0_preconditioner(a: Tensor) -> Apply:
             update = torch.outer(below[rows], below[rows].conj())
             factor[corner] = torch.where(pattern[corner], factor[corner] - update, factor[corner])
     factor = factor.tril()
-    return lambda r: triangular(factor.mH, triangular(factor, r, lower=True), lower=False)
+
+    def apply(r: Tensor) -> Tensor:
+        return triangular(factor.mH, triangular(factor, r, lower=True), lower=False)
+
+    return on_columns("ic0_preconditioner", len(a), apply)
 
 
 def ilu0_preconditioner(a: Tensor) -> Apply:
@@ -121,7 +129,11 @@ def ilu0_preconditioner(a: Tensor) -> Apply:
         corner = rows.unsqueeze(1), columns.unsqueeze(0)
         update = torch.outer(factors[rows, k], factors[k, columns])
         factors[corner] = torch.where(pattern[corner], factors[corner] - update, factors[corner])
-    return lambda r: triangular(factors, triangular(factors, r, lower=True, unit=True), lower=False)
+
+    def apply(r: Tensor) -> Tensor:
+        return triangular(factors, triangular(factors, r, lower=True, unit=True), lower=False)
+
+    return on_columns("ilu0_preconditioner", len(a), apply)
 
 
 def _dense(op: str, a: Any) -> Tensor:

@@ -29,6 +29,16 @@ class QR(NamedTuple):
     q: Tensor
     r: Tensor
 
+    @property
+    def Q(self) -> Tensor:
+        """Torch's name for ``q``."""
+        return self.q
+
+    @property
+    def R(self) -> Tensor:
+        """Torch's name for ``r``."""
+        return self.r
+
 
 class PivotedQR(NamedTuple):
     """``a[:, order] = q @ r``, the diagonal of ``r`` of descending magnitude."""

@@ -141,14 +141,18 @@
     }                                                                                                                  \
   }                                                                                                                    \
   /* kind 0: op(A) x = b, A triangular. 1: L L^T x = b. 2: P L U x = b. 3: its transpose. b is [n, k] with strides.    \
-   * Returns 0, or -1 where there was no memory. */                                                                    \
+   * Returns 0; 1 where the solution or a divisor is not finite; 2 where a pivot is no row; -1 for lack of memory. */  \
   int64_t solve_##NAME(int64_t batch, int64_t n, int64_t k, int64_t kind, int64_t lower, int64_t unit, const T *a,     \
                        int64_t step, int64_t rs, int64_t cs, const int32_t *pivots, const T *b, int64_t bstep,         \
                        int64_t brs, int64_t bcs, T *out) {                                                             \
-    int64_t parts = k > 2 * PART_##NAME ? 4 : k > PART_##NAME ? 2 : 1, wide = parts * PART_##NAME;                     \
-    part_##NAME *x = aligned_alloc(64, (n * parts * sizeof *x + 63) / 64 * 64);                                        \
-    if (!x) return -1;                                                                                                 \
-    for (; batch > 0; batch--, a += step, b += bstep, out += n * k, pivots += kind < 2 ? 0 : n)                        \
+    int64_t parts = k > 2 * PART_##NAME ? 4 : k > PART_##NAME ? 2 : 1, wide = parts * PART_##NAME, found = 0;          \
+    part_##NAME *x = aligned_alloc(64, (n * parts * sizeof *x + 63) / 64 * 64), bad = {0};                             \
+    T diagonal = 0;                                                                                                    \
+    if (!x) return -1;\
+    for (int64_t s = 0; kind > 1 && s < batch * n; s++)                                                                \
+      if (pivots[s] < 1 || pivots[s] > n) found = 2;                                                                   \
+    for (; batch > 0 && !found; batch--, a += step, b += bstep, out += n * k, pivots += kind < 2 ? 0 : n) {            \
+      for (int64_t i = 0; i < n && !unit; i++) diagonal += a[i * (rs + cs)] - a[i * (rs + cs)];                        \
       for (int64_t first = 0; first < k; first += wide) {                                                              \
         int64_t count = MIN(k - first, wide);                                                                          \
         for (int64_t i = 0; i < n; i++) {                                                                              \
@@ -167,11 +171,16 @@
         if (kind == 3) triangle_##NAME(n, a, cs, rs, 1, 0, x, parts), triangle_##NAME(n, a, cs, rs, 0, 1, x, parts);   \
         if (kind == 3)                                                                                                 \
           for (int64_t s = n - 1; s >= 0; s--) exchange_##NAME(x, parts, s, pivots[s] - 1);                            \
+        for (int64_t i = 0; i < n * parts; i++) bad += x[i] - x[i];                                                    \
         for (int64_t j = 0; j < count; j++)                                                                            \
           for (int64_t i = 0; i < n; i++) out[(first + j) * n + i] = ((T *)(x + i * parts))[j];                        \
       }                                                                                                                \
+    }                                                                                                                  \
+    found = !found && diagonal != 0 ? 1 : found;                                                                       \
+    for (int v = 0; v < PART_##NAME; v++)\
+      if (!found && bad[v] != 0) found = 1;                                                                            \
     free(x);                                                                                                           \
-    return 0;                                                                                                          \
+    return found;                                                                                                      \
   }                                                                                                                    \
   /* x[from:m, columns of vectors first..wide) -= tau v (v^T x) */                                                     \
   static void reflect_##NAME(int64_t from, int64_t m, int64_t first, int64_t wide, const T *v, T tau, rows_##NAME x) { \
@@ -184,6 +193,28 @@
     for (int64_t i = from; i < m; i++)                                                                                 \
       for (int64_t c = first; c < wide; c++) x[i][c] -= v[i] * w[c];                                                   \
   }                                                                                                                    \
+  /* Reflections, in v and tau, that bring the first n columns of x to a triangle; all columns follow. */              \
+  static inline __attribute__((always_inline)) void reduce_##NAME(int64_t m, int64_t n, int64_t wide, rows_##NAME x,   \
+                                                                  T v[ROWS][ROWS], T *tau) {                           \
+    for (int64_t k = 0; k < MIN(m, n); k++) {                                                                          \
+      T most = 0, sum = 0, head = ((T *)x[k])[k];                                                                      \
+      for (int64_t i = k; i < m; i++) v[k][i] = ((T *)x[i])[k];                                                        \
+      for (int64_t i = k + 1; i < m; i++) most = ABS(v[k][i]) > most ? ABS(v[k][i]) : most;                            \
+      tau[k] = 0;                                                                                                      \
+      if (most > 0) {                                                                                                  \
+        most = ABS(head) > most ? ABS(head) : most;                                                                    \
+        for (int64_t i = k; i < m; i++) sum += (v[k][i] / most) * (v[k][i] / most);                                    \
+        T beta = most * SQRT(sum);                                                                                     \
+        beta = head > 0 ? -beta : beta;                                                                                \
+        tau[k] = (beta - head) / beta;                                                                                 \
+        for (int64_t i = k + 1; i < m; i++) v[k][i] /= head - beta;                                                    \
+        v[k][k] = 1;                                                                                                   \
+        reflect_##NAME(k, m, k / LANES_##NAME, wide, v[k], tau[k], x);                                                 \
+        ((T *)x[k])[k] = beta;                                                                                         \
+      }                                                                                                                \
+      for (int64_t i = k + 1; i < m; i++) ((T *)x[i])[k] = 0;                                                          \
+    }                                                                                                                  \
+  }                                                                                                                    \
   /* a = q r by reflections; q is [m, columns], r [rows, n]; columns 0: r alone. */                                    \
   void qr_##NAME(int64_t batch, int64_t m, int64_t n, const T *a, int64_t step, int64_t rs, int64_t cs,                \
                  int64_t columns, T *q, int64_t rows, T *r) {                                                          \
@@ -192,24 +223,7 @@
     int64_t wide = (n + LANES_##NAME - 1) / LANES_##NAME, size = MIN(m, n);                                            \
     for (int64_t b = 0; b < batch; b++, a += step, q += m * columns, r += rows * n) {                                  \
       take_##NAME(m, n, a, rs, cs, x);                                                                                 \
-      for (int64_t k = 0; k < size; k++) {                                                                             \
-        T most = 0, sum = 0, head = ((T *)x[k])[k];                                                                    \
-        for (int64_t i = k; i < m; i++) v[k][i] = ((T *)x[i])[k];                                                      \
-        for (int64_t i = k + 1; i < m; i++) most = ABS(v[k][i]) > most ? ABS(v[k][i]) : most;                          \
-        tau[k] = 0;                                                                                                    \
-        if (most > 0) {                                                                                                \
-          most = ABS(head) > most ? ABS(head) : most;                                                                  \
-          for (int64_t i = k; i < m; i++) sum += (v[k][i] / most) * (v[k][i] / most);                                  \
-          T beta = most * SQRT(sum);                                                                                   \
-          beta = head > 0 ? -beta : beta;                                                                              \
-          tau[k] = (beta - head) / beta;                                                                               \
-          for (int64_t i = k + 1; i < m; i++) v[k][i] /= head - beta;                                                  \
-          v[k][k] = 1;                                                                                                 \
-          reflect_##NAME(k, m, k / LANES_##NAME, wide, v[k], tau[k], x);                                               \
-          ((T *)x[k])[k] = beta;                                                                                       \
-        }                                                                                                              \
-        for (int64_t i = k + 1; i < m; i++) ((T *)x[i])[k] = 0;                                                        \
-      }                                                                                                                \
+      reduce_##NAME(m, n, wide, x, v, tau);                                                                            \
       give_##NAME(rows, n, x, r);                                                                                      \
       if (!columns) continue;                                                                                          \
       int64_t across = (columns + LANES_##NAME - 1) / LANES_##NAME;                                                    \
@@ -218,6 +232,45 @@
       for (int64_t k = size - 1; k >= 0; k--)                                                                          \
         if (tau[k] != 0) reflect_##NAME(k, m, k / LANES_##NAME, across, v[k], tau[k], x);                              \
       give_##NAME(m, columns, x, q);                                                                                   \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  /* Rows of x become those of inv(r) x, r the triangle of their first n columns; vectors from `first` on. */          \
+  static void back_##NAME(int64_t n, int64_t first, int64_t wide, rows_##NAME r, rows_##NAME x) {                      \
+    for (int64_t i = n - 1; i >= 0; i--) {                                                                             \
+      const T *by = (T *)r[i];                                                                                         \
+      for (int64_t j = i + 1; j < n; j++)                                                                              \
+        for (int64_t c = first; c < wide; c++) x[i][c] -= by[j] * x[j][c];                                             \
+      for (int64_t c = first; c < wide; c++) x[i][c] /= by[i];                                                         \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  /* Least squares, m >= n: b joins the columns of a under the reflections. full: the norms of the triangle and of its \
+   * inverse prove that every singular value exceeds `least` times the largest; the solution counts only then. */      \
+  void least_##NAME(int64_t batch, int64_t m, int64_t n, int64_t k, const T *a, int64_t step, int64_t rs, int64_t cs,  \
+                    const T *b, int64_t bstep, int64_t brs, int64_t bcs, T *out, uint8_t *full, double least) {        \
+    rows_##NAME x, y;                                                                                                  \
+    T v[ROWS][ROWS], tau[ROWS];                                                                                        \
+    int64_t start = (n + LANES_##NAME - 1) / LANES_##NAME, wide = start + (k + LANES_##NAME - 1) / LANES_##NAME;       \
+    for (; batch > 0; batch--, a += step, b += bstep, out += n * k, full++) {                                          \
+      double size = 0, other = 0;                                                                                      \
+      take_##NAME(m, n, a, rs, cs, x);                                                                                 \
+      for (int64_t i = 0; i < m; i++) {                                                                                \
+        T *row = (T *)x[i] + start * LANES_##NAME;                                                                     \
+        for (int64_t j = 0; j < k; j++) row[j] = b[i * brs + j * bcs];                                                 \
+        for (int64_t j = k; j < (wide - start) * LANES_##NAME; j++) row[j] = 0;                                        \
+      }                                                                                                                \
+      reduce_##NAME(m, n, wide, x, v, tau);                                                                            \
+      memset(y, 0, n * sizeof y[0]);                                                                                   \
+      for (int64_t i = 0; i < n; i++) ((T *)y[i])[i] = 1;                                                              \
+      back_##NAME(n, 0, start, x, y);                                                                                  \
+      back_##NAME(n, start, wide, x, x);                                                                               \
+      for (int64_t i = 0; i < n; i++)                                                                                  \
+        for (int64_t j = i; j < n; j++) {                                                                              \
+          double one = ((T *)x[i])[j], two = ((T *)y[i])[j];                                                           \
+          size += one * one, other += two * two;                                                                       \
+        }                                                                                                              \
+      *full = sqrt(size) * sqrt(other) * least < 1;                                                                    \
+      for (int64_t j = 0; j < k; j++)                                                                                  \
+        for (int64_t i = 0; i < n; i++) out[j * n + i] = ((T *)x[i])[start * LANES_##NAME + j];                        \
     }                                                                                                                  \
   }
 

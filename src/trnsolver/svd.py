@@ -13,6 +13,7 @@ from trnblas import gemm
 from trnsci import NotConverged, Op, UnsupportedError, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
+from trnsolver import lapack
 from trnsolver.arguments import matrices, readable, roundoff, written
 from trnsolver.eigh import eigh, independent
 from trnsolver.jacobi import masks, sweeps
@@ -32,6 +33,21 @@ class SVD(NamedTuple):
     u: Tensor
     s: Tensor
     vh: Tensor
+
+    @property
+    def U(self) -> Tensor:
+        """Torch's name for ``u``."""
+        return self.u
+
+    @property
+    def S(self) -> Tensor:
+        """Torch's name for ``s``."""
+        return self.s
+
+    @property
+    def Vh(self) -> Tensor:
+        """Torch's name for ``vh``."""
+        return self.vh
 
 
 @array_function
@@ -111,12 +127,20 @@ def _no_kernel(a: Tensor, full: bool, method: str) -> str | None:
 
 @_svd.impl("pytorch", limits=_no_kernel)
 def _pytorch(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
+    if lapack.serves(a):
+        found = lapack.gesdd(a, True, full)
+        if found is not None:
+            return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full)
     return u, s, vh
 
 
 @_svdvals.impl("pytorch")
 def _pytorch_values(a: Tensor) -> Tensor:
+    if lapack.serves(a):
+        found = lapack.gesdd(a, False, False)
+        if found is not None:
+            return found[1]
     return torch.linalg.svdvals(a)
 
 

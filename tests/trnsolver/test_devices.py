@@ -52,7 +52,7 @@ CALLS = {
     "polar": lambda d: ts.polar(d["a"]).p,
     "solve": lambda d: ts.solve(d["a"], d["b"]),
     "solve to a target": lambda d: ts.solve(d["a"], d["b"], target_error=1e-10).x,
-    "lstsq": lambda d: ts.lstsq(d["tall"], d["c"]),
+    "lstsq": lambda d: ts.lstsq(d["tall"], d["c"]).solution,
     "lstsq to a target": lambda d: ts.lstsq(d["tall"], d["c"], target_error=1e-10).x,
     "solve_spd": lambda d: ts.solve_spd(d["spd"], d["b"]),
     "solve_triangular": lambda d: ts.solve_triangular(d["spd"], d["b"], upper=True),

@@ -6,7 +6,7 @@ import torch
 
 from trnsci import ArgumentError, DtypeError, NotConverged, NumericalError, Singular, UnsupportedError
 from trnsci.testing import BACKENDS, gaussian, unit_roundoff
-from trnsolver import eig, eigvals, expm, hessenberg, host, ldl, logm, schur, sign, sqrtm
+from trnsolver import cond, eig, eigvals, expm, hessenberg, host, ldl, logm, pinv, schur, sign, sqrtm
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -188,3 +188,26 @@ def test_mistakes_are_named(fn):
         fn(bad)
     with pytest.raises(DtypeError, match="float16"):
         fn(torch.eye(3).half())
+
+
+@pytest.mark.parametrize("p", [None, 2, -2, 1, -1, float("inf"), float("-inf"), "fro", "nuc"])
+def test_condition_numbers_in_every_norm(p):
+    a = gaussian((3, 4, 4), 1, torch.float64)
+    assert np.allclose(cond(a, p).numpy(), [np.linalg.cond(one.numpy(), p) for one in a], rtol=1e-12)
+    assert torch.autograd.gradcheck(lambda x: cond(x, p), (a.requires_grad_(),))
+    if p not in (None, 2, -2):
+        mixed = torch.stack([torch.ones(2, 2), torch.eye(2)])
+        assert torch.isinf(cond(mixed, p)).tolist() == [True, False]
+    assert cond(torch.zeros(2, 0, 0), p).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (5, 3), (3, 5)])
+def test_gradients_of_pseudo_inverses(shape):
+    # an orthonormal matrix has one singular value, many times
+    q = torch.from_numpy(np.eye(*shape)).requires_grad_()
+    assert torch.autograd.gradcheck(pinv, (q,))
+    assert torch.autograd.gradgradcheck(pinv, (q,))
+    for dtype in (torch.float64, torch.complex128):
+        assert torch.autograd.gradcheck(pinv, (gaussian((2, *shape), 1, dtype).requires_grad_(),))
+    square = gaussian((3, 3), 2, torch.complex128).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: pinv(x + x.mH, hermitian=True), (square,))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trnsci import native
+from trnsci import ArgumentError, DtypeError, Singular, native
 from trnsci.testing import gaussian
 from trnsolver import (
     cholesky,
@@ -218,3 +218,59 @@ def test_single_matrices_by_scipys_lapack(monkeypatch, dtype, n, by_columns):
 
 def norm_of(x):
     return float(torch.linalg.matrix_norm(x.to(torch.complex128)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("upper", [False, True])
+def test_quick_triangles_raise_what_slow_ones_do(dtype, upper):
+    n = 256
+    a, b = gaussian((n, n), 1, dtype) + 40 * torch.eye(n, dtype=dtype), gaussian((n, 8), 2, dtype)
+    assert small.checked_triangular(a, b, not upper, False) is not None
+    read, unread = ((3, 200), (200, 3)) if upper else ((200, 3), (3, 200))
+
+    def spoilt(place, value):
+        bad = a.clone()
+        bad[place] = value
+        return bad
+
+    for value in (float("inf"), float("nan")):
+        for place in (read, (9, 9)):
+            with pytest.raises(ArgumentError, match=rf"a\[{place[0]}, {place[1]}\]"):
+                solve_triangular(spoilt(place, value), b, upper=upper)
+        # what is not read may be anything
+        assert torch.isfinite(solve_triangular(spoilt(unread, value), b, upper=upper)).all()
+        eye = torch.eye(n, dtype=dtype)
+        eye[9, 9] = value
+        assert torch.equal(solve_triangular(eye, b, upper=upper, unitriangular=True), b)
+        wrong = b.clone()
+        wrong[7, 2] = value
+        with pytest.raises(ArgumentError, match=r"b\[7, 2\]"):
+            solve_triangular(a, wrong, upper=upper)
+    with pytest.raises(Singular) as caught:
+        solve_triangular(spoilt((9, 9), 0.0), b, upper=upper)
+    assert caught.value.index == 9
+    with pytest.raises(Singular):
+        solve_triangular(spoilt((9, 9), 0.0), torch.zeros_like(b), upper=upper)
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_quick_solutions_from_factors_raise_what_slow_ones_do(adjoint):
+    a, b = gaussian((256, 256), 1) + 16 * torch.eye(256), gaussian((256, 8), 2)
+    factors, pivots = lu_factor(a)
+    assert small.checked_lu_solve(factors, pivots, b, adjoint) is not None
+    for value, text in ((0, "pivots is 0"), (257, "pivots is 257")):
+        wrong = pivots.clone()
+        wrong[5] = value
+        with pytest.raises(ArgumentError, match=text):
+            lu_solve(factors, wrong, b, adjoint=adjoint)
+    bad = factors.clone()
+    bad[9, 9] = 0.0
+    with pytest.raises(Singular):
+        lu_solve(bad, pivots, b, adjoint=adjoint)
+    bad[9, 9] = float("inf")
+    with pytest.raises(ArgumentError, match=r"factors\[9, 9\] is inf"):
+        lu_solve(bad, pivots, b, adjoint=adjoint)
+    with pytest.raises(DtypeError):
+        lu_solve(factors, pivots.long(), b, adjoint=adjoint)
+    with pytest.raises(DtypeError):
+        lu_solve(factors, pivots, b.double(), adjoint=adjoint)

@@ -14,6 +14,7 @@ SPD = A @ A.mT + torch.eye(5, dtype=torch.float64)
 
 CALLS = {
     "cholesky": ((SPD,), {}),
+    "cholesky_inverse": ((torch.linalg.cholesky(SPD),), {}),
     "cholesky_solve": ((B, torch.linalg.cholesky(SPD)), {}),
     "cond": ((A,), {}),
     "det": ((A,), {}),
@@ -21,11 +22,14 @@ CALLS = {
     "eigh": ((SPD,), {}),
     "eigvals": ((A,), {}),
     "eigvalsh": ((SPD,), {}),
+    "geqrf": ((A,), {}),
+    "householder_product": (torch.geqrf(A), {}),
     "inv": ((A,), {}),
     "lu": ((A,), {}),
     "lu_factor": ((A,), {}),
     "lu_solve": ((*torch.linalg.lu_factor(A), B), {}),
     "matrix_rank": ((A,), {}),
+    "ormqr": ((*torch.geqrf(A), A), {}),
     "pinv": ((A,), {}),
     "qr": ((A,), {}),
     "slogdet": ((A,), {}),
@@ -177,3 +181,28 @@ def test_options_that_do_not_go_with_a_target():
             ts.solve(A[0], B[0], target_error=1e-10, **options)
     with pytest.raises(ArgumentError, match="out is"):
         ts.eigh(SPD[0], target_error=1e-10, out=(torch.empty(5), torch.empty(5, 5)))
+
+
+NAMED = ["eig", "eigh", "geqrf", "lu", "lu_factor", "qr", "slogdet", "svd"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_results_have_the_names_of_torch(name):
+    args, _ = CALLS[name]
+    found = getattr(ts, name)(*args)
+    expected = (getattr(torch.linalg, name, None) or getattr(torch, name))(*args)
+    names = {"eig": "eigenvalues eigenvectors", "eigh": "eigenvalues eigenvectors", "geqrf": "a tau", "lu": "P L U"}
+    names |= {"lu_factor": "LU pivots", "qr": "Q R", "slogdet": "sign logabsdet", "svd": "U S Vh"}
+    for place, field in enumerate(names[name].split()):
+        assert torch.equal(getattr(expected, field), expected[place])
+        assert getattr(found, field) is found[place]
+
+
+def test_options_may_stand_where_torch_has_them():
+    factor = torch.linalg.cholesky(SPD)
+    assert torch.equal(ts.cholesky_inverse(factor.mH, True), ts.cholesky_inverse(factor.mH, upper=True))
+    packed = torch.geqrf(A)
+    assert torch.allclose(
+        ts.ormqr(*packed, A, False, True), torch.ormqr(*packed, A, False, True), rtol=1e-13, atol=1e-13
+    )
+    assert torch.allclose(ts.lstsq(A, B, 1e-3).solution, torch.linalg.lstsq(A, B, 1e-3).solution, rtol=1e-9)

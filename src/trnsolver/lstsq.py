@@ -1,0 +1,306 @@
+"""Least squares for matrices of any rank: by QR where that finds full rank, by singular values elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnsci import ArgumentError, Op, array_function, check
+from trnsci.explain import remark
+from trnsci.gradient import Saved
+from trnsolver import lapack, small
+from trnsolver.arguments import matrices, nonsingular, readable, right_hand_side, roundoff, settled
+from trnsolver.contract import Solution, lstsq_to
+from trnsolver.qr import qr
+from trnsolver.solve_triangular import triangular
+from trnsolver.svd import svd
+
+Driver = Literal["gels", "gelsy", "gelsd", "gelss"]
+DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+class LeastSquares(NamedTuple):
+    """The fields of `torch.linalg.lstsq`, the solution first."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+@overload
+def lstsq(
+    a: Tensor, b: Tensor, rcond: float | None = ..., *, driver: Driver | None = ..., target_error: None = ...
+) -> LeastSquares: ...
+@overload
+def lstsq(
+    a: Tensor, b: Tensor, rcond: float | None = ..., *, driver: Driver | None = ..., target_error: float
+) -> Solution: ...
+@array_function
+def lstsq(
+    a: Tensor,
+    b: Tensor,
+    rcond: float | None = None,
+    *,
+    driver: Driver | None = None,
+    target_error: float | None = None,
+) -> LeastSquares | Solution:
+    """Find the ``x`` of least norm that minimises ``norm(a @ x - b)``: the arguments of `torch.linalg.lstsq`.
+
+    Args:
+        a: [..., M, N], of any rank.
+        b: [..., M, K] or [..., M].
+        rcond: singular values up to ``rcond`` times the largest count as zero; ``max(M, N)`` times epsilon by default,
+            epsilon where it is negative.
+        driver: LAPACK's name for what is computed. ``gels`` assumes full rank; ``gelsy``, the default, decides the
+            rank; ``gelsd`` and ``gelss`` return the singular values as well.
+        target_error: relative forward error to reach, for one matrix of full column rank; the result is then a
+            `Solution` in float64, from float32 factors of the system that residual and solution fulfil together.
+
+    Returns:
+        `LeastSquares`: ``solution`` [..., N, K] or [..., N]; ``residuals`` [..., K], the squares of the norms of the
+        columns of ``a @ x - b``, empty unless M > N and every matrix has full rank; ``rank`` [...], empty for ``gels``;
+        ``singular_values`` [..., min(M, N)], empty but for ``gelsd`` and ``gelss``. Gradients flow through the first
+        two.
+
+    Raises:
+        Singular: ``driver`` is ``gels``, and a column depends on those before it.
+        NotConverged: ``target_error`` was not reached; ``residual`` is what was.
+
+    Error bound:
+        ``x`` solves a system within ``20 max(M, N) u norm(a)`` and ``20 max(M, N) u norm(b)`` of this one.
+
+    Cost:
+        ``2 N**2 (M - N / 3)`` FLOPs for full rank, about ten times that otherwise.
+
+    Example:
+        >>> found = lstsq(torch.tensor([[1.0], [1.0]]), torch.tensor([1.0, 3.0]))
+        >>> found.solution.round(decimals=4), found.residuals.round(decimals=4), found.rank
+        (tensor([2.]), tensor([2.]), tensor(1))
+    """
+    if target_error is not None:
+        for name, value in (("rcond", rcond), ("driver", driver)):
+            if value is not None:
+                raise ArgumentError(op="lstsq", argument=name, got=value, expected="None with target_error")
+        return lstsq_to(a, b, target_error)
+    matrices("lstsq", a=a)
+    chosen = "gelsy" if driver is None else driver
+    check.option("lstsq", "driver", chosen, DRIVERS)
+    vector = right_hand_side("lstsq", a, b)
+    right = b.unsqueeze(-1) if vector else b
+    x, rank, values = _lstsq(a, right, _least(a, rcond, chosen), chosen)
+    settled("lstsq", x, b=b)
+    return LeastSquares(x.squeeze(-1) if vector else x, _residuals(a, right, x, rank), rank, values)
+
+
+def _least(a: Tensor, rcond: float | None, driver: str) -> float:
+    """The share of the largest singular value that others must exceed."""
+    epsilon = 2 * roundoff(a.dtype)
+    if rcond is None:
+        return max(a.shape[-2:]) * epsilon
+    if driver == "gels":
+        raise ArgumentError(op="lstsq", argument="rcond", got=rcond, expected="None with driver='gels': rank is full")
+    if isinstance(rcond, bool) or not isinstance(rcond, int | float) or rcond != rcond:
+        raise ArgumentError(op="lstsq", argument="rcond", got=rcond, expected="a number")
+    return epsilon if rcond < 0 else float(rcond)
+
+
+def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
+    m, n = a.shape[-2:]
+    # a tracer cannot know the ranks: it gets the residuals whatever they are
+    if m <= n or (readable(rank) and not bool((rank == n).all())):
+        return a.new_empty((0,), dtype=a.dtype.to_real())
+    return squares(gemm(1.0, a, x) - b)
+
+
+def squares(left: Tensor) -> Tensor:
+    """The squares of the norms of columns."""
+    return (left.real.square() + left.imag.square() if left.is_complex() else left.square()).sum(-2)
+
+
+def _fake(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
+    batch = check.broadcast("lstsq", a=a.shape[:-2], b=b.shape[:-2])
+    ranks = (0,) if driver == "gels" else a.shape[:-2]
+    values = (*a.shape[:-2], min(a.shape[-2:])) if driver in ("gelsd", "gelss") else (0,)
+    return (
+        b.new_empty((*batch, a.shape[-1], b.shape[-1])),
+        a.new_empty(ranks, dtype=torch.int64),
+        a.new_empty(values, dtype=a.dtype.to_real()),
+    )
+
+
+def _cost(a: Tensor, b: Tensor, least: float, driver: str) -> int:
+    m, n = max(a.shape[-2:]), min(a.shape[-2:])
+    return (
+        a.numel() // max(1, m * n) * (2 * n * n * (m - n // 3) + 4 * m * n * b.shape[-1]) * (4 if a.is_complex() else 1)
+    )
+
+
+_lstsq = Op("trnsolver::lstsq", fake=_fake, cost=_cost)
+
+
+@_lstsq.impl("pytorch")
+def _pytorch(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        found: tuple[Tensor, Tensor, Tensor] = _Differentiable.apply(a, b, least, driver)  # type: ignore[no-untyped-call]
+        return found
+    if driver == "gelsy" and a.ndim == b.ndim == 2 and b.shape[1] and a.shape[0] >= a.shape[1] and lapack.serves(a, b):
+        # the usual case, without a look at anything else
+        x = lapack.least_squares(a, b, least)
+        if x is not None:
+            return x, torch.tensor(a.shape[1]), torch.empty((0,), dtype=a.dtype.to_real())
+    return _decided(a, b, least, driver, on_host)
+
+
+@_lstsq.impl("nki")
+def _nki(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
+    return _decided(a, b, least, driver, by_qr)
+
+
+Full = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
+
+
+def _decided(a: Tensor, b: Tensor, least: float, driver: str, full_rank: Full) -> tuple[Tensor, Tensor, Tensor]:
+    """QR for full rank, where that is assumed or found; singular values for anything else."""
+    x, rank, values = _fake(a, b, least, driver)
+    if a.numel() == 0:
+        return x.zero_(), rank.zero_(), values
+    if a.is_meta and driver == "gelsy":
+        remark("counted for full rank: what lacks it takes the singular values as well")
+        return _through(a, *_factored(a), b), rank, values
+    if driver == "gels":
+        q, r = _factored(a)
+        nonsingular("lstsq", r.diagonal(dim1=-2, dim2=-1))
+        return _through(a, q, r, b), rank, values
+    if driver == "gelsy" and readable(a):
+        x, full = full_rank(a, b, least)
+        rank.fill_(min(a.shape[-2:]))
+        return (x, rank, values) if bool(full.all()) else (*_completed(a, b, least, x, full), values)
+    x, s, counted = _by_values(a, b, least)
+    return x, counted, s if values.shape == s.shape else values
+
+
+def on_host(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
+    """Solutions for full rank, and which matrices have it, by the host's libraries."""
+    if small.least_squares_serves(a, b):
+        return small.least_squares(a, b, least)
+    if not a.is_cpu:
+        return by_qr(a, b, least)
+    if a.shape[:-2] != b.shape[:-2]:
+        batch = check.broadcast("lstsq", a=a.shape[:-2], b=b.shape[:-2])
+        a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    # torch leaves the columns in their order, so that a rank below the full one means nothing; a full one is full
+    found = torch.linalg.lstsq(a, b, rcond=least, driver="gelsy")
+    return found.solution, found.rank == min(a.shape[-2:])
+
+
+def by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
+    """The same by our own functions, which have kernels."""
+    q, r = _factored(a)
+    diagonal = r.diagonal(dim1=-2, dim2=-1)
+    divides = diagonal != 0
+    # a zero on the diagonal decides; it is replaced so that nothing is divided by it
+    whole = r if bool(divides.all()) else r + torch.diag_embed(torch.where(divides, 0.0, 1.0).to(r.dtype))
+    start = lapack.probes(r.shape[-1], r.dtype).to(r.device).expand(*r.shape[:-1], -1)
+    up = _unit(gemm(1.0, whole, start))
+    down = _unit(triangular(whole, start, lower=False))
+    most = torch.linalg.vector_norm(gemm(1.0, whole, up, trans_a="c"), dim=-2).amax(-1)
+    inverse = torch.linalg.vector_norm(triangular(whole.mH, down, lower=True), dim=-2).amax(-1)
+    return _through(a, q, whole, b), divides.all(-1) & (most * inverse * least < 1.0)
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x / torch.linalg.vector_norm(x, dim=-2, keepdim=True)
+
+
+def _factored(a: Tensor) -> tuple[Tensor, Tensor]:
+    """QR of ``a``, or of ``a.mH`` where that is the tall one."""
+    q, r = qr(a if a.shape[-2] >= a.shape[-1] else a.mH)
+    return q, r
+
+
+def _through(a: Tensor, q: Tensor, r: Tensor, b: Tensor) -> Tensor:
+    """The solution for full rank, from these factors."""
+    if a.shape[-2] >= a.shape[-1]:
+        return triangular(r, gemm(1.0, q, b, trans_a="c"), lower=False)
+    return gemm(1.0, q, triangular(r.mH, b, lower=True))
+
+
+def _completed(a: Tensor, b: Tensor, least: float, x: Tensor, full: Tensor) -> tuple[Tensor, Tensor]:
+    """Solutions and ranks where some matrices lack full rank: those by their singular values."""
+    if not bool(full.any()):
+        x, _, rank = _by_values(a, b, least)
+        return x, rank
+    batch, rest = x.shape[:-2], (~full).expand(x.shape[:-2])
+    rank = torch.full(batch, min(a.shape[-2:]), device=a.device)
+    matrix, right = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    x[rest], _, rank[rest] = _by_values(matrix[rest], right[rest], least)
+    return x, _once(rank, a.shape[:-2])
+
+
+def _once(rank: Tensor, shape: torch.Size) -> Tensor:
+    """What was counted for each right-hand side, for each matrix."""
+    extra = rank.ndim - len(shape)
+    for axis in range(extra):
+        rank = rank.narrow(axis, 0, 1)
+    for axis, size in enumerate(shape, extra):
+        rank = rank.narrow(axis, 0, size)
+    return rank.reshape(shape)
+
+
+def _by_values(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Solution, singular values and rank."""
+    u, s, vh = svd(a, full_matrices=False)
+    kept = s > least * s.amax(-1, keepdim=True)
+    inverse = torch.where(kept, 1.0 / torch.where(kept, s, 1.0), 0.0).to(a.dtype)
+    return gemm(1.0, vh, inverse.unsqueeze(-1) * gemm(1.0, u, b, trans_a="c"), trans_a="c"), s, kept.sum(-1)
+
+
+class _Differentiable(torch.autograd.Function):
+    """The solution with its gradient; ranks and singular values have none, as in torch."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
+        return _decided(a, b, least, driver, on_host)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        a, b, ctx.least, ctx.driver = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(a, b, *output[:2])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        a, b, x, rank = ctx.saved_tensors
+        found = _pulled(a, b, x, rank, grad, ctx.least, ctx.driver)
+        return *(part if need else None for part, need in zip(found, ctx.needs_input_grad, strict=False)), None, None
+
+
+@_lstsq.vjp(saves=("a", "b", "result"))
+def _gradient(saved: Saved, grad: Tensor, *_: Any) -> Mapping[str, Any]:
+    x, rank, _values = saved.result
+    found = _pulled(saved.a, saved.b, x, rank, grad, saved.least, saved.driver)
+    return dict(zip(("a", "b"), found, strict=True))
+
+
+def _pulled(
+    a: Tensor, b: Tensor, x: Tensor, rank: Tensor, grad: Tensor, least: float, driver: str
+) -> tuple[Tensor, Tensor]:
+    """Gradients of ``a`` and ``b`` from that of ``x = p @ b``, ``p`` the pseudo-inverse of a matrix of constant rank.
+
+    ``dp = -p da p + p p.mH da.mH (1 - a p) + (1 - p a) da.mH p.mH p`` (Golub and Pereyra).
+    """
+    m, n = a.shape[-2:]
+    back = _lstsq(a.mH, grad, least, driver)[0]
+    twice = _lstsq(a, back, least, driver)[0]
+    grad_a = gemm(-1.0, back, x, trans_b="c") + gemm(1.0, b - gemm(1.0, a, x), twice, trans_b="c")
+    if m < n or (driver != "gels" and not (readable(rank) and bool((rank == n).all()))):
+        off = grad - _lstsq(a, gemm(1.0, a, grad), least, driver)[0]
+        grad_a = grad_a + gemm(1.0, _lstsq(a.mH, x, least, driver)[0], off, trans_b="c")
+    return grad_a.sum_to_size(a.shape), back.sum_to_size(b.shape)

@@ -1,0 +1,152 @@
+"""What every iterative solver takes and refuses: operands, right-hand sides, starts, preconditioners."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+
+import trnsolver as ts
+import trnsparse
+from trnsci import ArgumentError, DtypeError, NumericalError
+from trnsci.testing import gaussian
+
+N = 20
+SOLVERS = ["cg", "block_cg", "minres", "bicgstab", "gmres", "lsqr", "lsmr", "chebyshev"]
+
+
+def _spd(dtype=torch.float64):
+    m = gaussian((N, N), 1, dtype)
+    m = torch.where(gaussian((N, N), 2) > 0.5, m, torch.zeros((), dtype=dtype))
+    return 0.5 * (m @ m.mH + (m @ m.mH).mH) + 4 * torch.eye(N, dtype=dtype)
+
+
+KINDS = {
+    "matrix": lambda a: a,
+    "function": lambda a: lambda x: a @ x,
+    "LinearOperator": lambda a: scipy.sparse.linalg.aslinearoperator(a.numpy()),
+    "SciPy": lambda a: scipy.sparse.csr_matrix(a.numpy()),
+    "trnsparse": trnsparse.CSRMatrix.from_dense,
+    "torch": lambda a: a.to_sparse(),
+}
+
+
+def _solve(name, a, b, **options):
+    if name == "chebyshev":
+        options |= {"low": 1.0, "high": 100.0}
+    return getattr(ts, name)(a, b, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_solver_takes_every_operand(name, kind, dtype):
+    a, b = _spd(dtype), gaussian((N, 3), 3, dtype)
+    exact = torch.from_numpy(np.linalg.solve(a.numpy(), b.numpy()))
+    operand, steps = KINDS[kind](a), []
+    if kind == "function" and name in ("lsqr", "lsmr"):
+        operand = (operand, lambda x: a.mH @ x)
+    for right, wanted in ((b, exact), (b[:, 0], exact[:, 0])):
+        steps.clear()
+        found = _solve(name, operand, right, tol=1e-11, maxiter=500, callback=lambda *step: steps.append(step))
+        assert found.converged
+        assert found.x.shape == right.shape
+        assert float((found.x - wanted).norm() / wanted.norm()) <= 1e-8
+        assert [step for step, _ in steps] == list(range(found.iterations + 1))
+        # the last one may be replaced by that of the solution itself
+        assert tuple(size for _, size in steps)[:-1] == found.residuals[:-1]
+        # the end is the beginning, nothing is solved by nothing, and few steps are few
+        assert _solve(name, operand, right, x0=wanted, tol=1e-8).iterations == 0
+        assert _solve(name, operand, right, tol=1e-14, maxiter=1).iterations == 1
+    zero = _solve(name, operand, torch.zeros(N, dtype=dtype))
+    assert (zero.converged, float(zero.x.abs().max())) == (True, 0.0)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool], ids=str)
+def test_dtypes_that_solvers_lack(name, dtype):
+    with pytest.raises(DtypeError, match="float32, float64, complex64 or complex128"):
+        _solve(name, torch.eye(4).to(dtype), torch.ones(4))
+    with pytest.raises(DtypeError, match="float32, float64, complex64 or complex128"):
+        _solve(name, torch.eye(4), torch.ones(4).to(dtype))
+
+
+@pytest.mark.parametrize("call", [lambda a: ts.lanczos(a, 1), lambda a: ts.davidson(a, 1), lambda a: ts.arnoldi(a, 1)])
+def test_dtypes_that_eigensolvers_lack(call):
+    for dtype in (torch.float16, torch.int64):
+        with pytest.raises(DtypeError, match="float32, float64, complex64 or complex128"):
+            call(torch.eye(4).to(dtype))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_dtypes_that_do_not_go_together(name):
+    a = _spd()
+    for kind in ("matrix", "trnsparse", "torch"):
+        with pytest.raises(DtypeError):
+            _solve(name, KINDS[kind](a), torch.ones(N))
+    for kind in ("LinearOperator", "SciPy"):
+        with pytest.raises(DtypeError, match="Convert b to a complex dtype"):
+            _solve(name, KINDS[kind](_spd(torch.complex128)), torch.ones(N, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_starts_are_checked(name):
+    a, b = _spd(), torch.ones(N, dtype=torch.float64)
+    with pytest.raises(ArgumentError, match=r"x0\[2\] is nan"):
+        _solve(name, a, b, x0=torch.where(torch.arange(N) == 2, float("nan"), b))
+    with pytest.raises(ArgumentError, match=r"shape of x0 is \(3,\), expected \(20,\)"):
+        _solve(name, a, b, x0=b[:3])
+    with pytest.raises(DtypeError, match="x0"):
+        _solve(name, a, b, x0=b.float())
+
+
+def test_functions_answer_in_kind():
+    a, b = _spd(), torch.ones(N, dtype=torch.float64)
+    with pytest.raises(ArgumentError, match=r"shape of what a returns is \(20,\), expected \(20, 1\)"):
+        ts.cg(lambda x: (a @ x)[:, 0], b)
+    with pytest.raises(DtypeError, match="what a returns"):
+        ts.gmres(lambda x: (a @ x).float(), b)
+    with pytest.raises(DtypeError, match="what a returns"):
+        ts.bicgstab(lambda x: (a @ x).numpy(), b)
+    for name in ("cg", "block_cg", "minres", "bicgstab", "gmres"):
+        with pytest.raises(ArgumentError, match="shape of what preconditioner returns"):
+            getattr(ts, name)(a, b, preconditioner=lambda r: r[:, 0])
+    with pytest.raises(ArgumentError, match="shape of what preconditioner returns"):
+        ts.lobpcg(a, gaussian((N, 2), 5, torch.float64), preconditioner=lambda r: r[:, 0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        ts.jacobi_preconditioner,
+        lambda a: ts.block_jacobi_preconditioner(a, 6),
+        ts.ssor_preconditioner,
+        ts.ic0_preconditioner,
+        ts.ilu0_preconditioner,
+        lambda a: ts.chebyshev_preconditioner(a, 1.0, 100.0),
+    ],
+)
+def test_preconditioners_take_vectors_and_columns(make):
+    apply, r = make(_spd()), gaussian((N, 3), 4, torch.float64)
+    columns = apply(r)
+    assert columns.shape == r.shape
+    assert torch.allclose(apply(r[:, 1]), columns[:, 1], rtol=1e-13, atol=1e-15)
+    with pytest.raises(ArgumentError, match=r"shape of r is \(3,\), expected \[20\] or \[20, K\]"):
+        apply(r[:3, 0])
+
+
+def test_an_indefinite_preconditioner_is_told():
+    a = _spd()
+    with pytest.raises(NumericalError, match="the preconditioner is not positive definite"):
+        ts.minres(a, torch.ones(N, dtype=torch.float64), preconditioner=lambda r: -r)
+
+
+@pytest.mark.parametrize("name", ["lsqr", "lsmr"])
+@pytest.mark.parametrize("damp", [0.0, 0.7])
+def test_least_squares_start_where_scipy_does(name, damp):
+    a, b = gaussian((30, 8), 1, torch.float64), gaussian((30,), 2, torch.float64)
+    x0 = gaussian((8,), 3, torch.float64)
+    expected = scipy.sparse.linalg.lsqr(a.numpy(), b.numpy(), damp=damp, x0=x0.numpy(), atol=1e-14, btol=1e-14)[0]
+    for operand in (a, (lambda x: a @ x, lambda x: a.mT @ x)):
+        found = getattr(ts, name)(operand, b, x0=x0, damp=damp, tol=1e-13)
+        assert np.abs(found.require().numpy() - expected).max() <= 1e-10
