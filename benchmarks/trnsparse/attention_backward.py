@@ -19,28 +19,28 @@ def _inputs():
     return tuple(torch.randn(1, 2, 4096, 64, generator=generator) for _ in range(3))
 
 
-def _pairs(pattern):
+def _rows(pattern):
     rows: list[list[tuple[int, int]]] = [[] for _ in range(pattern.indptr.numel() - 1)]
-    columns: list[list[tuple[int, int]]] = [[] for _ in rows]
     for i in range(len(rows)):
         for p in range(int(pattern.indptr[i]), int(pattern.indptr[i + 1])):
-            j, slot = int(pattern.indices[p]), int(pattern.slots[p])
-            rows[i].append((j, slot))
-            columns[j].append((i, slot))
-    return {"pattern": tuple(map(tuple, rows)), "turned": tuple(map(tuple, columns))}
+            rows[i].append((int(pattern.indices[p]), int(pattern.slots[p])))
+    return {"pattern": tuple(map(tuple, rows))}
 
 
-_WINDOW = trnsparse.window(512).bind(2048).patterns[0]
-
-
-def _arrays():
-    kind, n, d = ml_dtypes.bfloat16, 2048, 128
+def _kernel(name: str, mask: trnsparse.Mask, n: int, d: int = 128) -> Kernel:
+    pattern = mask.bind(n).patterns[0]
+    kind = ml_dtypes.bfloat16
     turned, rows, sums = (1, d, n), (1, n, d), (1, 128, n // 128)
-    return (
-        *(np.empty(turned, kind) for _ in range(4)),
-        *(np.empty(rows, kind) for _ in range(3)),
-        *(np.empty(sums, np.float32) for _ in range(2)),
-        np.empty((128, 128 * _WINDOW.insides.shape[0]), kind),
+    return Kernel(
+        name=f"1 head, {n}x{d}, {name} bfloat16",
+        kernel=kernels.attention_backward,
+        inputs=lambda: (
+            *(np.empty(turned, kind) for _ in range(4)),
+            *(np.empty(rows, kind) for _ in range(3)),
+            *(np.empty(sums, np.float32) for _ in range(2)),
+            np.empty((128, 128 * max(1, pattern.insides.shape[0])), kind),
+        ),
+        options=_rows(pattern),
     )
 
 
@@ -66,11 +66,8 @@ BENCH = Bench(
         ),
     ),
     kernels=(
-        Kernel(
-            name="1 head, 2048x128, window 512 bfloat16",
-            kernel=kernels.attention_backward,
-            inputs=_arrays,
-            options=_pairs(_WINDOW),
-        ),
+        _kernel("window 512", trnsparse.window(512), 2048),
+        _kernel("window 512", trnsparse.window(512), 4096),
+        _kernel("everything", trnsparse.full(), 4096),
     ),
 )

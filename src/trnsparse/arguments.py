@@ -86,19 +86,17 @@ def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) ->
     if c is None:
         if second != 0:
             raise ArgumentError(op=op, argument="c", got=None, expected=f"a tensor, because beta is {second}")
-        return product if first == 1 else product * first
-    if tuple(c.shape) != tuple(product.shape):
+    elif tuple(c.shape) != tuple(product.shape):
         raise ArgumentError(
             op=op, argument="shape of c", got=tuple(c.shape), expected=f"{tuple(product.shape)}, that of the product"
         )
-    if second == 0:
-        return product if first == 1 else product * first
-    return torch.add(product if first == 1 else product * first, c, alpha=second)
+    product = product if first == 1 else product * first
+    return product if c is None or second == 0 else torch.add(product, c, alpha=second)
 
 
 def folded(b: Tensor) -> Tensor:
     """Return [..., K, N] as [K, batch * N]: a batch is more columns."""
-    return b if b.ndim == 2 else b.movedim(-2, 0).reshape(b.shape[-2], -1)
+    return b if b.ndim == 2 else b.movedim(-2, 0).reshape(b.shape[-2], math.prod(b.shape[:-2]) * b.shape[-1])
 
 
 def unfolded(made: Tensor, b: Tensor) -> Tensor:

@@ -200,13 +200,10 @@ def _launched(
     if q.numel() == 0 or v.numel() == 0 or not pattern[1]:
         return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
     pointers, columns, slots = pattern
-    across = -(-k.shape[2] // P_MAX)
     by_row: list[list[tuple[int, int]]] = [[] for _ in pointers[1:]]
-    by_column: list[list[tuple[int, int]]] = [[] for _ in range(across)]
     for i in range(len(pointers) - 1):
         for p in range(pointers[i], pointers[i + 1]):
             by_row[i].append((columns[p], slots[p]))
-            by_column[columns[p]].append((i, slots[p]))
     scaled = (q * scale).flatten(0, 1)
     k, v, grad, shapes = k.flatten(0, 1), v.flatten(0, 1), grad.to(q.dtype).flatten(0, 1), (q.shape, k.shape, v.shape)
     of_q, of_k, of_v = launch(
@@ -217,7 +214,6 @@ def _launched(
         _by_partition(delta),
         additive(insides, q.dtype),
         pattern=_frozen(by_row),
-        turned=_frozen(by_column),
     )
     return (of_q * scale).reshape(shapes[0]), of_k.reshape(shapes[1]), of_v.reshape(shapes[2])
 

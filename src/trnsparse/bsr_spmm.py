@@ -50,7 +50,7 @@ def _pytorch(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: i
     recorded = torch.is_grad_enabled() and (blocks.requires_grad or b.requires_grad)
     plain = type(b) is Tensor and type(blocks) is Tensor and torch._C._functorch.peek_interpreter_stack() is None
     if b.device.type == "cpu" and plain and not recorded:
-        if bm * bn >= LARGE and n >= WIDE:
+        if by_products((bm, bn), n):
             return _accumulated(indptr, indices, blocks.to(work), b.to(work), rows).to(b.dtype)
         found = host.loop("bsrmv" if n == 1 else "bsrmm", blocks, b)
         if found is not None:
@@ -59,6 +59,11 @@ def _pytorch(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: i
     terms = torch.bmm(blocks.to(work), taken)  # [blocks, bm, n]
     made = terms.new_zeros((indptr.shape[0] - 1, bm, n)).index_add(0, expand(indptr), terms)
     return made.reshape(-1, n)[:rows].to(b.dtype)
+
+
+def by_products(block: tuple[int, int], columns: int) -> bool:
+    """Whether the host multiplies blocks one by one: large ones, by many columns."""
+    return block[0] * block[1] >= LARGE and columns >= WIDE
 
 
 def _walked(found: Any, indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:

@@ -21,8 +21,6 @@ class _Compressed(SparseMatrix):
 
     # The axis the pointers run along: 0 for rows, 1 for columns.
     axis: int
-    # Values that compiled loops were found to take.
-    checked: Tensor | None = None
 
     def __init__(self, indptr: Any, indices: Any, values: Any, shape: Any) -> None:
         name = type(self).__name__
@@ -52,9 +50,6 @@ class _Compressed(SparseMatrix):
         made = self._rebuilt(self._indices(), values, self.shape)
         self._share(made, "turned", "majors", "places", "narrow")
         return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("places", "narrow", "checked")}
 
     @cached_property
     def narrow(self) -> tuple[Tensor, tuple[int, ...]] | None:

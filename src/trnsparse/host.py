@@ -31,7 +31,8 @@ _DTYPES: dict[torch.dtype, Any] = {
     torch.complex128: np.complex128,
     torch.int64: np.int64,
 }
-# Arguments of the loops: i for an integer, p for the address of a tensor. Those over values exist for each dtype.
+# Arguments of the loops: i for an integer, d for a real number, p for the address of a tensor. Those over values
+# exist for each dtype.
 _VALUES = {
     "spmv": "iiippppp",
     "spmvt": "iiippppp",
@@ -39,6 +40,7 @@ _VALUES = {
     "spmmt": "iiippppp",
     "bsrmv": "iiiiiiippppp",
     "bsrmm": "iiiiiiippppp",
+    "bsrmmt": "iiiiiiippppp",
     "sddmm": "iiippppp",
     "softmax": "iippp",
     "trsm": "iiiipppp",
@@ -54,11 +56,20 @@ _INDICES = {
     "turned": "iippppp",
     "falls": "ipp",
     "unsorted": "ipp",
+    "sound": "iiipp",
     "blocks": "iiipppppp",
     "reached": "ipppppp",
     "united": "iipppppppp",
     "kept": "ipppppp",
     "cuthill": "ippppp",
+}
+
+_SOURCES = {
+    "softmax": "softmax.c",
+    "spgemm": "patterns.c",
+    "trsm": "factors.c",
+    "ilu0": "factors.c",
+    "ic0": "factors.c",
 }
 
 
@@ -75,9 +86,30 @@ def loop(stem: str, *tensors: Tensor) -> Any:
 @functools.cache
 def over_values(stem: str, dtype: torch.dtype, narrow: bool = False) -> Any:
     """Return the compiled loop of this name for values of a dtype, or ``None``; ``narrow`` takes columns of 32 bits."""
-    source = {"softmax": "softmax.c", "spgemm": "patterns.c"}.get(stem, "loops.c")
+    source = _SOURCES.get(stem, "loops.c")
     name = f"{stem}_{str(dtype).removeprefix('torch.')}" + "_narrow" * narrow
     return _function(source, name, _VALUES[stem])
+
+
+@functools.cache
+def direct() -> Any:
+    """Return the function that runs a prepared product, or ``None``: it has fewer arguments to convert."""
+    found = _function("loops.c", "direct", "ppp")
+    if found is not None:
+        found.restype = None
+    return found
+
+
+@functools.cache
+def blend(dtype: torch.dtype) -> Any:
+    """Return the function for ``alpha y + beta c`` in the place of y, of as many real numbers as there are."""
+    real = "float64" if dtype in (torch.float64, torch.complex128) else "float32"
+    return _function("loops.c", f"blend_{real}", "iddpp")
+
+
+def address(found: Any) -> int:
+    """Where a compiled function is."""
+    return ctypes.cast(found, ctypes.c_void_p).value or 0
 
 
 def product(columns: int, trans: bool) -> str:
@@ -108,7 +140,8 @@ def _function(source: str, name: str, arguments: str) -> Any:
     found = getattr(library, name)
     found.restype = ctypes.c_int64
     # declared, so that plain integers may be passed
-    found.argtypes = [ctypes.c_int64 if kind == "i" else ctypes.c_void_p for kind in arguments]
+    kinds = {"i": ctypes.c_int64, "d": ctypes.c_double, "p": ctypes.c_void_p}
+    found.argtypes = [kinds[kind] for kind in arguments]
     return found
 
 

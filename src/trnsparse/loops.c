@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Complex products without the standard's detour for infinities, quotients scaled: what BLAS and NumPy compute. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -139,48 +140,102 @@ typedef int64_t idx;
         for (idx i = lo * bm; i < hi * bm && i < height; i++) {                                                       \
             const idx *c = col + ptr[i / bm], count = ptr[i / bm + 1] - ptr[i / bm], step = bm * bn * (1 + X);        \
             const R *v = a + ptr[i / bm] * step + i % bm * bn * (1 + X);                                              \
-            SPAN(meet_##NAME, R, X, (n, count, bn, step, depth, c, v), x, y + i * n)                                  \
+            SPAN(meet_##NAME, R, X, 0, (n, count, bn, step, depth, c, v), x, y + i * n)                               \
         }                                                                                                             \
+    }                                                                                                                 \
+    /* y += one column of a block times its rows of x, U vectors and L lanes of them */                               \
+    INLINE void turn_##NAME(const int U, const int L, const int S, idx n, idx rows, idx step, const R *restrict a,    \
+                            const R *restrict x, R *restrict y) {                                                     \
+        enum { LANES(R) };                                                                                            \
+        sum_##NAME sums[4][1 + X] = {0};                                                                              \
+        idx r = 0;                                                                                                    \
+        for (; r + S <= rows; r += S)                                                                                 \
+            for (int s = 0; s < S; s++)                                                                               \
+                for (int z = 0; z < 1 + X; z++) more_##NAME(U, L, &sums[s][z], a[(r + s) * step + z], x + (r + s) * n);\
+        for (; r < rows; r++)                                                                                         \
+            for (int z = 0; z < 1 + X; z++) more_##NAME(U, L, &sums[0][z], a[r * step + z], x + r * n);               \
+        R made[9 * W];                                                                                                \
+        finish_##NAME(U, L, S, sums, made);                                                                           \
+        for (int j = 0; j < U * W + L; j++) y[j] += made[j];                                                          \
+    }                                                                                                                 \
+    /* y += a block times one column, its few sums in registers */                                                    \
+    INLINE void column_##NAME(const int width, idx rows, idx bn, const R *restrict a, const R *restrict x,            \
+                              R *restrict y) {                                                                        \
+        R sum[8] = {0};                                                                                               \
+        for (idx r = 0; r < rows; r++)                                                                                \
+            for (int c = 0; c < width; c++) sum[c] += a[r * bn + c] * x[r];                                           \
+        for (int c = 0; c < width; c++) y[c] += sum[c];                                                               \
+    }                                                                                                                 \
+    /* y = aT x for rows of blocks lo..hi, y starting at zero: each block adds to the rows of y that it meets */      \
+    void bsrmmt_##NAME(idx lo, idx hi, idx n, idx bm, idx bn, idx height, idx depth, const idx *ptr, const idx *col,  \
+                       const R *restrict a, const R *restrict x, R *restrict y) {                                     \
+        n *= 1 + X;                                                                                                   \
+        for (idx i = lo; i < hi; i++)                                                                                 \
+            for (idx p = ptr[i]; p < ptr[i + 1]; p++) {                                                               \
+                const idx rows = height - i * bm < bm ? height - i * bm : bm, first = col[p] * bn;                    \
+                const idx width = depth - first < bn ? depth - first : bn, step = bn * (1 + X);                       \
+                const R *block = a + p * bm * step, *from = x + i * bm * n;                                           \
+                R *restrict to = y + first * n;                                                                       \
+                if (n == 1 && width == 4)                                                                             \
+                    column_##NAME(4, rows, bn, block, from, to);                                                      \
+                else if (n == 1 && width == 8)                                                                        \
+                    column_##NAME(8, rows, bn, block, from, to);                                                      \
+                else if (n == 1)                                                                                      \
+                    for (idx r = 0; r < rows; r++)                                                                    \
+                        for (idx c = 0; c < width; c++) to[c] += block[r * bn + c] * from[r];                         \
+                else                                                                                                  \
+                    for (idx c = 0; c < width; c++)                                                                   \
+                        SPAN(turn_##NAME, R, X, 0, (n, rows, step, block + c * (1 + X)), from, to + c * n)            \
+            }                                                                                                         \
     }                                                                                                                 \
     /* y[i, :] = sum_p a[p] x[col[p], :] for rows lo..hi, rows of x and y of n contiguous elements */                 \
     void spmm_##NAME(idx lo, idx hi, idx n, const idx *ptr, const idx *col, const R *restrict a, const R *restrict x, \
                      R *restrict y) {                                                                                 \
         n *= 1 + X;                                                                                                   \
-        for (idx i = lo; i < hi; i++) WALK(gather_##NAME, R, X, i, x, y + i * n)                                      \
+        if (ptr[hi] - ptr[lo] <= 16 * (hi - lo))                                                                      \
+            for (idx i = lo; i < hi; i++) WALK(gather_##NAME, R, X, 1, i, x, y + i * n)                               \
+        else                                                                                                          \
+            for (idx i = lo; i < hi; i++) WALK(gather_##NAME, R, X, 0, i, x, y + i * n)                               \
     }                                                                                                                 \
     /* y[col[p], :] += a[p] x[i, :] for rows lo..hi: the transpose without forming it; y starts at zero */            \
     void spmmt_##NAME(idx lo, idx hi, idx n, const idx *ptr, const idx *col, const R *restrict a, const R *restrict x,\
                       R *restrict y) {                                                                                \
         n *= 1 + X;                                                                                                   \
-        for (idx i = lo; i < hi; i++) WALK(scatter_##NAME, R, X, i, x + i * n, y)                                     \
+        for (idx i = lo; i < hi; i++) WALK(scatter_##NAME, R, X, 1, i, x + i * n, y)                                  \
     }
 
-/* The columns of one row: as many whole vectors at a time as there are, then the lanes left. */
-#define WALK(DO, R, X, i, x, y)                                                                                       \
+/* The columns of one row: as many whole vectors at a time as there are, then the lanes left. Where rows have FEW
+   entries, one at a time: the branches that end a loop cost more than sums that wait for each other. */
+#define WALK(DO, R, X, FEW, i, x, y)                                                                                  \
     {                                                                                                                 \
         const idx *c = col + ptr[i], count = ptr[i + 1] - ptr[i];                                                     \
         const R *v = a + ptr[i] * (1 + X);                                                                            \
-        SPAN(DO, R, X, (n, count, c, v), x, y)                                                                        \
+        SPAN(DO, R, X, FEW, (n, count, c, v), x, y)                                                                   \
     }
-#define SPAN(DO, R, X, WITH, x, y)                                                                                    \
+#define SPAN(DO, R, X, FEW, WITH, x, y)                                                                               \
     {                                                                                                                 \
         enum { LANES(R) };                                                                                            \
         idx j = 0;                                                                                                    \
         for (; j + 8 * W <= n; j += 8 * W) CALL(DO, 8, 0, 1, WITH, (x) + j, (y) + j);                                 \
         for (; j + 4 * W <= n; j += 4 * W) CALL(DO, 4, 0, 1, WITH, (x) + j, (y) + j);                                 \
-        for (; j + 2 * W <= n; j += 2 * W) CALL(DO, 2, 0, 2, WITH, (x) + j, (y) + j);                                 \
-        for (; j + W <= n; j += W) CALL(DO, 1, 0, 4 >> X, WITH, (x) + j, (y) + j);                                    \
+        for (; j + 2 * W <= n; j += 2 * W) CALL(DO, 2, 0, FEW ? 1 : 2, WITH, (x) + j, (y) + j);                       \
+        for (; j + W <= n; j += W) CALL(DO, 1, 0, FEW ? 1 : 4 >> X, WITH, (x) + j, (y) + j);                          \
         switch (n - j) {                                                                                              \
-            LEFT(DO, X, 1, WITH, x, y) LEFT(DO, X, 2, WITH, x, y) LEFT(DO, X, 3, WITH, x, y)                          \
-            LEFT(DO, X, 4, WITH, x, y) LEFT(DO, X, 5, WITH, x, y) LEFT(DO, X, 6, WITH, x, y)                          \
-            LEFT(DO, X, 7, WITH, x, y) LEFT(DO, X, 8, WITH, x, y) LEFT(DO, X, 9, WITH, x, y)                          \
-            LEFT(DO, X, 10, WITH, x, y) LEFT(DO, X, 11, WITH, x, y) LEFT(DO, X, 12, WITH, x, y)                       \
-            LEFT(DO, X, 13, WITH, x, y) LEFT(DO, X, 14, WITH, x, y) LEFT(DO, X, 15, WITH, x, y)                       \
+            LEFT(DO, X, FEW, 1, WITH, x, y) LEFT(DO, X, FEW, 2, WITH, x, y)                                           \
+            LEFT(DO, X, FEW, 3, WITH, x, y)                                                                           \
+            LEFT(DO, X, FEW, 4, WITH, x, y) LEFT(DO, X, FEW, 5, WITH, x, y)                                           \
+            LEFT(DO, X, FEW, 6, WITH, x, y)                                                                           \
+            LEFT(DO, X, FEW, 7, WITH, x, y) LEFT(DO, X, FEW, 8, WITH, x, y)                                           \
+            LEFT(DO, X, FEW, 9, WITH, x, y)                                                                           \
+            LEFT(DO, X, FEW, 10, WITH, x, y) LEFT(DO, X, FEW, 11, WITH, x, y)                                         \
+            LEFT(DO, X, FEW, 12, WITH, x, y)                                                                          \
+            LEFT(DO, X, FEW, 13, WITH, x, y) LEFT(DO, X, FEW, 14, WITH, x, y)                                         \
+            LEFT(DO, X, FEW, 15, WITH, x, y)                                                                          \
         }                                                                                                             \
     }
-#define LEFT(DO, X, L, WITH, x, y)                                                                                    \
+#define LEFT(DO, X, FEW, L, WITH, x, y)                                                                               \
     case L:                                                                                                           \
-        if (L < W && !(X && L % 2)) CALL(DO, 0, L, 4 >> X, WITH, (x) + j, (y) + j);                                   \
+        if (L < W && !(X && L % 2)) CALL(DO, 0, L, FEW ? 1 : 4 >> X, WITH, (x) + j, (y) + j);                         \
         break;
 #define CALL(DO, U, L, S, WITH, x, y) EXPAND(DO, (U, L, S, OPEN WITH, x, y))
 #define OPEN(...) __VA_ARGS__
@@ -291,84 +346,12 @@ PRODUCTS(complex128_narrow, double complex, int32_t)
                 for (; k < n; k++) s[0] += left[k] * right[k];                                                        \
                 out[p] = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));                           \
             }                                                                                                         \
-    }                                                                                                                 \
-    /* x = b solved in place, row by row; diag[i] is the position of the diagonal, or unit. Returns the first row     \
-       with a zero diagonal, or -1. */                                                                                \
-    idx trsm_##NAME(idx n, idx k, idx lower, idx unit, const idx *ptr, const idx *col, const T *a, T *x) {            \
-        for (idx step = 0; step < n; step++) {                                                                        \
-            idx i = lower ? step : n - 1 - step;                                                                      \
-            T d = unit ? 1 : 0;                                                                                       \
-            T *restrict row = x + i * k;                                                                              \
-            for (idx p = ptr[i]; p < ptr[i + 1]; p++) {                                                               \
-                idx c = col[p];                                                                                       \
-                if (c == i) {                                                                                         \
-                    if (!unit) d = a[p];                                                                              \
-                } else if (lower ? c < i : c > i) {                                                                   \
-                    const T v = a[p];                                                                                 \
-                    const T *restrict from = x + c * k;                                                               \
-                    for (idx j = 0; j < k; j++) row[j] -= v * from[j];                                                \
-                }                                                                                                     \
-            }                                                                                                         \
-            if (d == 0) return i;                                                                                     \
-            if (!unit)                                                                                                \
-                for (idx j = 0; j < k; j++) row[j] /= d;                                                              \
-        }                                                                                                             \
-        return -1;                                                                                                    \
-    }                                                                                                                 \
-    /* Incomplete LU on the pattern, in place. `place` holds n entries of -1. A pivot whose magnitude is at most the  \
-       first of `boost` becomes the second. */                                                                        \
-    idx ilu0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place, idx *diag, const T *boost) {             \
-        for (idx i = 0; i < n; i++) {                                                                                 \
-            diag[i] = -1;                                                                                             \
-            for (idx p = ptr[i]; p < ptr[i + 1]; p++) {                                                               \
-                place[col[p]] = p;                                                                                    \
-                if (col[p] == i) diag[i] = p;                                                                         \
-            }                                                                                                         \
-            for (idx p = ptr[i]; p < ptr[i + 1] && col[p] < i; p++) {                                                 \
-                idx j = col[p];                                                                                       \
-                const T f = a[p] /= a[diag[j]];                                                                       \
-                for (idx q = diag[j] + 1; q < ptr[j + 1]; q++)                                                        \
-                    if (place[col[q]] >= 0) a[place[col[q]]] -= f * a[q];                                             \
-            }                                                                                                         \
-            for (idx p = ptr[i]; p < ptr[i + 1]; p++) place[col[p]] = -1;                                             \
-            if (diag[i] >= 0 && boost && cabs(a[diag[i]]) <= creal(boost[0])) a[diag[i]] = boost[1];                  \
-            if (diag[i] < 0 || a[diag[i]] == 0) return i;                                                             \
-        }                                                                                                             \
-        return -1;                                                                                                    \
     }
 
 VECTORS(float32, float)
 VECTORS(float64, double)
 VECTORS(complex64, float complex)
 VECTORS(complex128, double complex)
-
-/* Incomplete Cholesky on the lower pattern, in place: row i of L from rows before it. `place` holds n entries of -1. */
-#define CHOLESKY(NAME, T, REAL, CONJ, RE)                                                                             \
-    idx ic0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place) {                                         \
-        for (idx i = 0; i < n; i++) {                                                                                 \
-            idx last = ptr[i + 1] - 1;                                                                                \
-            if (last < ptr[i] || col[last] != i) return i;                                                            \
-            for (idx p = ptr[i]; p <= last; p++) place[col[p]] = p;                                                   \
-            for (idx p = ptr[i]; p < last; p++) {                                                                     \
-                idx j = col[p], end = ptr[j + 1] - 1;                                                                 \
-                T s = a[p];                                                                                           \
-                for (idx q = ptr[j]; q < end; q++)                                                                    \
-                    if (place[col[q]] >= 0) s -= a[place[col[q]]] * CONJ(a[q]);                                       \
-                a[p] = s / a[end];                                                                                    \
-            }                                                                                                         \
-            REAL d = RE(a[last]);                                                                                     \
-            for (idx p = ptr[i]; p < last; p++) d -= RE(a[p] * CONJ(a[p]));                                           \
-            for (idx p = ptr[i]; p <= last; p++) place[col[p]] = -1;                                                  \
-            if (!(d > 0)) return i;                                                                                   \
-            a[last] = sqrt(d);                                                                                        \
-        }                                                                                                             \
-        return -1;                                                                                                    \
-    }
-#define SAME(x) (x)
-CHOLESKY(float32, float, float, SAME, SAME)
-CHOLESKY(float64, double, double, SAME, SAME)
-CHOLESKY(complex64, float complex, float, conjf, crealf)
-CHOLESKY(complex128, double complex, double, conj, creal)
 
 /* Steps of an iteration on a matrix in compressed rows, all vectors in cache. `image` is scratch. */
 #define ITERATE(NAME, R, TINY)                                                                                        \
@@ -414,3 +397,29 @@ CHOLESKY(complex128, double complex, double, conj, creal)
     }
 ITERATE(float32, float, FLT_MIN)
 ITERATE(float64, double, DBL_MIN)
+
+/* A product that was prepared: its function and arguments, and how many bytes of y start at zero. */
+typedef void product(idx lo, idx hi, idx n, const idx *ptr, const void *col, const void *a, const void *x, void *y);
+typedef void blocks(idx lo, idx hi, idx n, idx bm, idx bn, idx height, idx depth, const idx *ptr, const idx *col,
+                    const void *a, const void *x, void *y);
+void direct(const idx *made, const void *x, void *y) {
+    const idx *ptr = (const idx *)made[3];
+    const void *col = (const void *)made[4], *a = (const void *)made[5];
+    if (made[6]) memset(y, 0, made[6]);
+    if (made[7])
+        ((blocks *)made[0])(0, made[1], made[2], made[7], made[8], made[9], made[10], ptr, col, a, x, y);
+    else
+        ((product *)made[0])(0, made[1], made[2], ptr, col, a, x, y);
+}
+
+/* y = alpha y + beta c, c left out where it is null */
+#define BLEND(NAME, R)                                                                                                \
+    void blend_##NAME(idx n, double alpha, double beta, const R *restrict c, R *restrict y) {                         \
+        const R first = (R)alpha, second = (R)beta;                                                                   \
+        if (c)                                                                                                        \
+            for (idx j = 0; j < n; j++) y[j] = first * y[j] + second * c[j];                                          \
+        else                                                                                                          \
+            for (idx j = 0; j < n; j++) y[j] *= first;                                                                \
+    }
+BLEND(float32, float)
+BLEND(float64, double)

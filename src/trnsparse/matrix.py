@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy, untouched
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.picture import picture
@@ -51,6 +52,8 @@ class SparseMatrix(ABC):
     ndim = 2
     # Numbers of columns of a dense factor for which the host multiplies in the format as it is; see `trnsparse.choice`.
     settled: frozenset[int] = frozenset()
+    # Products prepared for dense factors of some shapes, of the matrix and of its transpose; see `trnsparse.direct`.
+    ready: tuple[dict[Any, Any], dict[Any, Any]] | None = None
 
     def __init_subclass__(cls) -> None:
         untouched(cls)
@@ -75,6 +78,10 @@ class SparseMatrix(ABC):
     @abstractmethod
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
         """Return a matrix from the parts, without checks."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Addresses mean nothing elsewhere.
+        return {name: value for name, value in self.__dict__.items() if name not in ("places", "narrow", "ready")}
 
     def _share(self, other: SparseMatrix, *names: str) -> None:
         """Hand what was derived from the pattern alone to a matrix of the same pattern."""
@@ -200,10 +207,10 @@ class SparseMatrix(ABC):
         """Return the sum of all entries, or of every column (``axis=0``) or row (``axis=1``)."""
         if axis is None:
             return self.values.sum()
-        if axis not in (0, 1):
-            raise ArgumentError(op="sum", argument="axis", got=axis, expected="None, 0 or 1")
+        if axis not in (0, 1, -1, -2):
+            raise ArgumentError(op="sum", argument="axis", got=axis, expected="None, 0 or 1, or from the end -2 or -1")
         coo = self.to_coo()
-        index, size = (coo.col, self.shape[1]) if axis == 0 else (coo.row, self.shape[0])
+        index, size = (coo.col, self.shape[1]) if axis in (0, -2) else (coo.row, self.shape[0])
         return coo.values.new_zeros(size).index_add(0, index, coo.values)
 
     def save(self, path: str | Path) -> None:
@@ -278,6 +285,7 @@ class SparseMatrix(ABC):
 
 def as_values(op: str, values: Any) -> Tensor:
     """Return values as a tensor of a dtype the library computes with."""
+    check.whole(op, values=values)
     tensor = values if isinstance(values, Tensor) else from_numpy(np.asarray(values))
     if tensor.dtype not in SUPPORTED:
         listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)

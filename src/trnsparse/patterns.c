@@ -63,6 +63,22 @@ idx falls(idx entries, const idx *row, const idx *col) {
     return -1;
 }
 
+/* Whether pointers rise from 0 to the number of entries, and indices within every row from 0 on below `bound`. */
+idx sound(idx rows, idx bound, idx entries, const idx *ptr, const idx *col) {
+    idx bad = ptr[0] != 0 || ptr[rows] != entries;
+    for (idx i = 0; i < rows; i++) bad |= ptr[i + 1] < ptr[i];
+    if (bad) return 0;
+    /* Indices may fall where a row begins, and nowhere else. */
+    idx falls = 0, allowed = 0;
+    for (idx p = 0; p < entries; p++) bad |= (uint64_t)col[p] >= (uint64_t)bound;
+    for (idx p = 1; p < entries; p++) falls += col[p] <= col[p - 1];
+    for (idx i = 1; i < rows; i++) {
+        const idx p = ptr[i];
+        if (p > ptr[i - 1] && p < entries) allowed += col[p] <= col[p - 1];
+    }
+    return !bad && falls == allowed;
+}
+
 /* Whether indices rise within every row: the first that does not, or -1. */
 idx unsorted(idx rows, const idx *ptr, const idx *col) {
     for (idx i = 0; i < rows; i++)
@@ -138,10 +154,10 @@ idx kept(idx rows, const idx *ptr, const idx *col, const idx *number, idx *to, i
     return count;
 }
 
-/* Breadth first from `root` over vertices not marked, those of one parent by degree. Returns the end of the list;
-   `last` is where its last level starts, `depth` how many levels came before. */
-static idx walked(const idx *ptr, const idx *col, idx root, idx *list, idx at, idx *seen, idx mark, idx *last,
-                  idx *depth) {
+/* Breadth first from `root` over vertices not marked, with `ranked` those of one parent by degree. Returns the end of
+   the list; `last` is where its last level starts, `depth` how many levels came before. */
+static idx walked(const idx *ptr, const idx *col, idx root, idx *list, idx at, idx *seen, idx mark, idx ranked,
+                  idx *last, idx *depth) {
     idx end = at, stop = at + 1;
     list[end++] = root;
     seen[root] = mark;
@@ -150,7 +166,7 @@ static idx walked(const idx *ptr, const idx *col, idx root, idx *list, idx at, i
             const idx v = list[at], first = end;
             for (idx p = ptr[v]; p < ptr[v + 1]; p++)
                 if (seen[col[p]] != mark && seen[col[p]] != DONE) seen[list[end++] = col[p]] = mark;
-            for (idx k = first + 1; k < end; k++) {
+            for (idx k = first + 1; ranked && k < end; k++) {
                 const idx c = list[k], degree = ptr[c + 1] - ptr[c];
                 idx to = k;
                 for (; to > first && ptr[list[to - 1] + 1] - ptr[list[to - 1]] > degree; to--) list[to] = list[to - 1];
@@ -169,7 +185,7 @@ void cuthill(idx n, const idx *ptr, const idx *col, const idx *starts, idx *seen
         if (seen[starts[k]] == DONE) continue;
         idx root = starts[k], depth = -1;
         while (1) {
-            const idx stop = walked(ptr, col, root, list, end, seen, mark++, &last, &deep);
+            const idx stop = walked(ptr, col, root, list, end, seen, mark++, 0, &last, &deep);
             if (deep <= depth) break;
             depth = deep;
             root = list[last];
@@ -177,7 +193,7 @@ void cuthill(idx n, const idx *ptr, const idx *col, const idx *starts, idx *seen
                 if (ptr[list[v] + 1] - ptr[list[v]] < ptr[root + 1] - ptr[root]) root = list[v];
         }
         const idx first = end;
-        end = walked(ptr, col, root, list, end, seen, mark++, &last, &deep);
+        end = walked(ptr, col, root, list, end, seen, mark++, 1, &last, &deep);
         for (idx v = first; v < end; v++) seen[list[v]] = DONE;
     }
 }

@@ -219,7 +219,8 @@ def norm(a: SparseMatrix, ord: float | str = "fro") -> Tensor:  # noqa: A002
         ord: which norm.
     """
     sparse("norm", a=a)
-    coo = a.to_coo()
+    # whole numbers have whole absolute values, and a norm that is none
+    coo = a.to_coo() if a.dtype.is_floating_point or a.dtype.is_complex else a.to_coo().to(torch.float64)
     empty = coo.values.abs().sum() * 0
     if ord == "fro":
         return torch.linalg.vector_norm(coo.values)

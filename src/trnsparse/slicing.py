@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,13 +19,19 @@ WHOLE = slice(None)
 
 
 def sliced(matrix: SparseMatrix, key: Any) -> Any:
-    """Return an element, or a sparse matrix of the rows and columns chosen, in the format of ``matrix``.
+    """Return an element, the elements at some places, or a sparse matrix of the rows and columns chosen.
 
-    A number keeps its axis away only when both are numbers: ``a[2]`` is a matrix of one row.
+    A matrix has the format of ``matrix``. A number keeps its axis away only when both are numbers: ``a[2]`` is a matrix
+    of one row. Two lists are places, as in NumPy and SciPy: ``a[[0, 1], [2, 3]]`` is a vector of two elements, and
+    ``a[[0, 1]][:, [2, 3]]`` or ``a[numpy.ix_([0, 1], [2, 3])]`` a matrix.
     """
-    row_key, col_key = key if isinstance(key, tuple) and len(key) == 2 else (key, WHOLE)
-    if isinstance(row_key, int) and isinstance(col_key, int):
-        return _element(matrix, int(_chosen(matrix, row_key, 0)), int(_chosen(matrix, col_key, 1)))
+    row_key, col_key = _keys(key)
+    if isinstance(row_key, Integral) and isinstance(col_key, Integral):
+        return _element(matrix, _number(matrix, int(row_key), 0), _number(matrix, int(col_key), 1))
+    if _listed(row_key) and _listed(col_key):
+        rows, columns = (torch.as_tensor(x, device=matrix.device) for x in (row_key, col_key))
+        if not (rows.ndim == columns.ndim == 2 and rows.shape[1] == columns.shape[0] == 1):
+            return _elements(matrix, rows, columns)
     if isinstance(matrix, CSCMatrix):
         turned = _part(matrix.transpose(), _chosen(matrix, col_key, 1), _chosen(matrix, row_key, 0))
         return CSCMatrix._rebuilt(turned._indices(), turned.values, turned.shape[::-1])
@@ -32,18 +39,75 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
     return made.to_bsr(matrix.block) if isinstance(matrix, BSRMatrix) else getattr(made, f"to_{matrix.format}")()
 
 
+def _keys(key: Any) -> tuple[Any, Any]:
+    """What chooses rows and what chooses columns."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if any(x is Ellipsis for x in keys):
+        at = next(n for n, x in enumerate(keys) if x is Ellipsis)
+        keys = (*keys[:at], *(WHOLE,) * (3 - len(keys)), *keys[at + 1 :])
+    if len(keys) not in (1, 2) or any(x is None or x is Ellipsis for x in keys):
+        raise ArgumentError(op="getitem", argument="index", got=key, expected="one for rows, or one each for both axes")
+    return keys[0], keys[1] if len(keys) == 2 else WHOLE
+
+
+def _listed(key: Any) -> bool:
+    """Whether a key lists numbers, or is a mask."""
+    return not isinstance(key, slice) and not isinstance(key, Integral) and getattr(key, "ndim", 1) > 0
+
+
+def _number(matrix: SparseMatrix, key: int, axis: int) -> int:
+    size = matrix.shape[axis]
+    if not -size <= key < size:
+        raise ArgumentError(op="getitem", argument=f"index of axis {axis}", got=key, expected=f"below {size}")
+    return key % size
+
+
 def _element(matrix: SparseMatrix, i: int, j: int) -> Tensor:
     """One element, found in its row alone."""
     if isinstance(matrix, BSRMatrix):
         (bm, bn), kept = matrix.block, matrix
         (i, at), (j, to) = divmod(i, bm), divmod(j, bn)
-        lo, hi = kept.indptr[i : i + 2].tolist()
-        return kept.values[lo:hi, at, to][kept.indices[lo:hi] == j].sum()
+        p = _place(kept.indptr, kept.indices, i, j)
+        return kept.values.new_zeros(()) if p < 0 else kept.values[p, at, to].clone()
     if isinstance(matrix, CSCMatrix):
-        return _element(matrix.transpose(), j, i)
-    rows = matrix.to_csr()
-    lo, hi = rows.indptr[i : i + 2].tolist()
-    return rows.values[lo:hi][rows.indices[lo:hi] == j].sum()
+        i, j, rows = j, i, matrix.transpose()
+    else:
+        rows = matrix.to_csr()
+    p = _place(rows.indptr, rows.indices, i, j)
+    return rows.values.new_zeros(()) if p < 0 else rows.values[p].clone()
+
+
+def _place(indptr: Tensor, indices: Tensor, i: int, j: int) -> int:
+    """Where the entry of row i and column j is, or -1."""
+    lo, hi = indptr[i : i + 2].tolist()
+    at = lo + int(torch.searchsorted(indices[lo:hi], j))
+    return at if at < hi and int(indices[at]) == j else -1
+
+
+def _elements(matrix: SparseMatrix, rows: Tensor, columns: Tensor) -> Tensor:
+    """Elements at places that are listed, zeros where nothing is stored."""
+    chosen = []
+    for axis, index in enumerate((rows, columns)):
+        numbers = _chosen(matrix, index, axis)
+        chosen.append(numbers if index.dtype == torch.bool else numbers.reshape(index.shape))
+    try:
+        i, j = torch.broadcast_tensors(*chosen)
+    except RuntimeError:
+        shapes = {name: tuple(x.shape) for name, x in zip(("rows", "columns"), chosen, strict=True)}
+        raise ArgumentError(
+            op="getitem",
+            argument="shapes of the places",
+            got=shapes,
+            expected="one shape",
+            hint="For all pairs of some rows and columns write a[rows][:, columns]",
+        ) from None
+    coo, width = matrix.to_coo(), max(matrix.shape[1], 1)
+    stored, wanted = coo.row * width + coo.col, (i * width + j).flatten()
+    if coo.nnz == 0:
+        return coo.values.new_zeros(i.shape)
+    at = torch.searchsorted(stored, wanted).clamp(max=coo.nnz - 1)
+    found = torch.where(stored[at] == wanted, coo.values[at], torch.zeros((), dtype=coo.dtype, device=coo.device))
+    return found.reshape(i.shape)
 
 
 Chosen = Tensor | range
@@ -54,7 +118,12 @@ def _chosen(matrix: SparseMatrix, key: Any, axis: int) -> Any:
     size = matrix.shape[axis]
     if isinstance(key, slice):
         return range(*key.indices(size))
+    if isinstance(key, Integral):
+        number = _number(matrix, int(key), axis)
+        return range(number, number + 1)
     index = torch.as_tensor(key, device=matrix.device).reshape(-1)
+    # an empty list has no dtype of its own
+    index = index.long() if index.numel() == 0 and not isinstance(key, Tensor) else index
     if index.dtype == torch.bool:
         if index.numel() != size:
             raise ArgumentError(op="getitem", argument="length of the mask", got=index.numel(), expected=str(size))

@@ -31,6 +31,7 @@ from trnsparse.bsr_spmm import block_product
 from trnsparse.choice import FORMATS, arranged
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.direct import fits, prepare
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.sddmm import sampled
@@ -73,8 +74,11 @@ def spmm(
         tensor([[3.],
                 [3.]])
     """
-    if out is None and format == "auto" and isinstance(trans, bool) and bare(alpha, beta, c):
-        made = straight(a, b, trans)
+    if format == "auto" and isinstance(trans, bool):
+        if out is None and bare(alpha, beta, c):
+            made = straight(a, b, trans)
+        else:
+            made = _straight_sum(a, b, trans, alpha, beta, c, out)
         if made is not None:
             return made
     sparse("spmm", a=a)
@@ -122,8 +126,11 @@ def spmv(
         >>> spmv(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2))
         tensor([1., 1.])
     """
-    if out is None and format == "auto" and isinstance(trans, bool) and bare(alpha, beta, y):
-        made = straight(a, x, trans)
+    if format == "auto" and isinstance(trans, bool):
+        if out is None and bare(alpha, beta, y):
+            made = straight(a, x, trans)
+        else:
+            made = _straight_sum(a, x, trans, alpha, beta, y, out)
         if made is not None:
             return made
     sparse("spmv", a=a)
@@ -158,44 +165,59 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, rows.shape[1], turned)
 
 
-def straight(a: SparseMatrix, b: Tensor, trans: bool) -> Tensor | None:
+_KINDS = frozenset((CSRMatrix, CSCMatrix, BSRMatrix))
+
+
+def straight(a: SparseMatrix, b: Tensor, trans: bool, *others: Tensor | None) -> Tensor | None:
     """``a @ b``, or with ``trans`` ``a.T @ b``, by the compiled loop at once; ``None`` where it must go the long way.
 
     The loop over a few thousand entries takes microseconds, less than checks and dispatch take. A product that can be
-    seen at a glance to be right, on one thread of the host, decided and without gradient needs none of them.
+    seen at a glance to be right, on one thread of the host, decided and without gradient needs none of them. The same
+    must hold of ``others``, an addend and memory for the result, which has to be apart from all else.
     """
     if type(b) is not Tensor or not _spmm.straight():
         return None
     if type(a) is COOMatrix and a.settled:
         a = a.to_csr()
-    if type(a) is CSRMatrix:
-        (rows, columns), turned = a.shape, trans
-    elif type(a) is CSCMatrix:
-        (columns, rows), turned = a.shape, not trans
-    else:
+    if type(a) not in _KINDS or not a.settled:
         return None
-    shape, values = b.shape, a.values
-    n = 1 if len(shape) == 1 else shape[1] if len(shape) == 2 else 0
-    depth, height = (rows, columns) if turned else (columns, rows)
-    entries = values.shape[0]
-    if n not in a.settled or shape[0] != depth or (entries * n > host.SERIAL and torch.get_num_threads() > 1):
-        return None
-    if a.checked is not values:
-        if values.dtype not in host.NATIVE or not host.plain(values):
+    ready = None if a.ready is None else a.ready[trans].get(b.shape)
+    if ready is None or ready.values is not a.values:
+        ready = prepare(a, b.shape, trans)
+        if ready is None:
             return None
-        a.checked = values
-    if b.dtype is not values.dtype or not host.plain(b) or torch._C._functorch.peek_interpreter_stack() is not None:
+    values = ready.values
+    if b.dtype is not ready.dtype or not b.is_cpu or not b.is_contiguous() or b.is_neg():
+        return None
+    if (ready.complex and b.is_conj()) or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
     if (b.requires_grad or values.requires_grad) and torch.is_grad_enabled():
         return None
-    narrow = a.narrow if n == 1 and entries > host.MANY else None
-    found = host.over_values(host.product(n, turned), values.dtype, narrow is not None)
-    if found is None:
+    if ready.heavy and torch.get_num_threads() > 1:
         return None
-    sizes = (height,) if len(shape) == 1 else (height, n)
-    made = host.zeros(sizes, b) if turned else host.empty(sizes, b)
-    places = a.places if narrow is None else narrow[1]
-    found(0, rows, n, *places, values.data_ptr(), b.data_ptr(), made.data_ptr())
+    made = None
+    if others:
+        c, made = others
+        if not fits(ready, b, c, made):
+            return None
+    if made is None:
+        made = torch.empty_like(b) if ready.alike else host.empty(ready.sizes, b)
+    ready.call(ready.address, b.data_ptr(), made.data_ptr())
+    return made
+
+
+def _straight_sum(
+    a: SparseMatrix, b: Tensor, trans: bool, alpha: Any, beta: Any, c: Tensor | None, out: Tensor | None
+) -> Tensor | None:
+    """``alpha * op(a) @ b + beta * c`` as above."""
+    if type(alpha) not in (int, float) or type(beta) not in (int, float) or (c is None and beta != 0):
+        return None
+    made = straight(a, b, trans, c, out)
+    if made is not None:
+        addend = None if c is None or beta == 0 else c.data_ptr()
+        if alpha != 1 or addend is not None:
+            count = made.numel() * (2 if made.is_complex() else 1)
+            host.blend(made.dtype)(count, alpha, beta, addend, made.data_ptr())
     return made
 
 

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trnsci import check
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse import host
 
 
 def as_index(op: str, name: str, value: Any, device: torch.device | None = None) -> Tensor:
     """Return a one-dimensional int64 tensor; refuse anything that is not a list or array of integers."""
+    check.whole(op, **{name: value})
     index = torch.as_tensor(value, device=device)
     if index.numel() == 0 and index.ndim == 1 and not isinstance(value, Tensor):
         index = index.long()
@@ -144,6 +146,10 @@ def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bou
         raise ArgumentError(
             op=op, argument="length of indptr", got=pointers.numel(), expected=f"{count + 1}: one more than rows"
         )
+    # One pass says that all is well; where it does not, what follows finds out what is wrong.
+    sound = host.over_indices("sound", pointers, indices)
+    if sound is not None and sound(count, bound, indices.shape[0], *host.at(pointers, indices)):
+        return
     if int(pointers[0]) != 0:
         raise ArgumentError(op=op, argument="indptr[0]", got=int(pointers[0]), expected="0")
     falls = pointers.diff() < 0

@@ -16,6 +16,7 @@ from trnsparse.csr import CSRMatrix
 from trnsparse.matrix import SparseMatrix
 from trnsparse.products import triangle
 from trnsparse.sddmm import sampled
+from trnsparse.structure import united
 
 
 @array_function
@@ -264,18 +265,30 @@ def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
     """
     sparse("reverse_cuthill_mckee", a=a)
     check.equal("reverse_cuthill_mckee", "N", rows=a.shape[0], columns=a.shape[1])
-    pattern = a.detach().to_coo()
-    row, col = torch.cat([pattern.row, pattern.col]), torch.cat([pattern.col, pattern.row])
-    both = COOMatrix(row, col, torch.ones(row.numel(), device=a.device), a.shape).to_csr()
-    degree = both.indptr.diff()
+    pointers, columns = _symmetric(a)
+    degree = pointers.diff()
     starts = torch.argsort(degree, stable=True)
-    found = host.over_indices("cuthill", both.indptr, both.indices, starts)
+    found = host.over_indices("cuthill", pointers, columns, starts)
     if found is not None:
         seen, order = torch.full_like(starts, -1), torch.empty_like(starts)
-        found(a.shape[0], *host.at(both.indptr, both.indices, starts, seen, order))
+        found(a.shape[0], *host.at(pointers, columns, starts, seen, order))
         return order.flip(0)
-    listed = _cuthill(both.indptr.tolist(), both.indices.tolist(), degree.tolist(), starts.tolist())
+    listed = _cuthill(pointers.tolist(), columns.tolist(), degree.tolist(), starts.tolist())
     return torch.tensor(listed[::-1], dtype=torch.int64, device=a.device)
+
+
+def _symmetric(a: SparseMatrix) -> tuple[Tensor, Tensor]:
+    """Row pointers and columns of the pattern of ``a + a.T``."""
+    rows = a.detach().to_csr()
+    pointers, columns, _ = rows.turned
+    if torch.equal(pointers, rows.indptr) and torch.equal(columns, rows.indices):
+        return pointers, columns
+    found = united((rows.indptr, rows.indices), (pointers, columns), both=False)
+    if found is not None:
+        return found[0], found[1]
+    both = torch.cat([rows.majors, rows.indices]), torch.cat([rows.indices, rows.majors])
+    made = COOMatrix(*both, torch.ones(both[0].numel(), device=a.device), a.shape).to_csr()
+    return made.indptr, made.indices
 
 
 def _cuthill(starts: list[int], columns: list[int], degree: list[int], roots: list[int]) -> list[int]:

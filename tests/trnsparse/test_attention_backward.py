@@ -41,10 +41,33 @@ def test_gradients_are_those_of_float64(backend, name, dtype, heads, depth):
         assert_within(x.grad, y.grad, most)
 
 
+GAPS = torch.tensor([[1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1], [0] * 11, [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1]]).bool()
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("mask", [ts.full(), ts.window(700), ts.blocks(GAPS)], ids=["everything", "window", "gaps"])
+@pytest.mark.parametrize(("heads", "depth", "width"), [((1, 1), 500, 512), ((4, 2), 64, 130)])
+def test_gradients_of_many_keys(backend, dtype, mask, heads, depth, width):
+    """More key blocks than there are sums on chip for, the last not whole, some met by no query."""
+    lengths, scale = (300, 1300), depth**-0.5
+    kept = mask.dense(*lengths)
+    shapes = [(1, heads[0], 300, depth), (1, heads[1], 1300, depth), (1, heads[1], 1300, width)]
+    operands = [gaussian(shape, i, dtype).requires_grad_() for i, shape in enumerate(shapes)]
+    wide = [x.detach().double().requires_grad_() for x in operands]
+    g = gaussian((1, heads[0], 300, width), 9, dtype)
+    dense(*wide, kept, scale).backward(g.double())
+    with backend:
+        ts.attention(*operands, mask, scale).backward(g)
+    allowed = limits(*wide, g.double(), kept, scale, dtype)
+    for x, y, most in zip(operands, wide, allowed, strict=True):
+        assert_within(x.grad, y.grad, most)
+
+
 def limits(q, k, v, g, kept, scale, dtype):
     """The bound of docs/trnsparse/attention_backward.md for the gradients of q, k and v."""
     q, k, v = (x.detach() for x in (q, k, v))
-    group, n = q.shape[1] // k.shape[1], q.shape[2]
+    group, n = q.shape[1] // k.shape[1], max(q.shape[2], k.shape[2])
     scores = (scale * q @ k.repeat_interleave(group, 1).mT).masked_fill(~kept, -torch.inf)
     weights = torch.softmax(scores, -1).nan_to_num(0.0)
     largest = float(scores[scores.isfinite()].abs().max())

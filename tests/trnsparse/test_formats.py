@@ -1,6 +1,9 @@
 """Formats: constructors, conversions, structure checks, slices, arithmetic, files and pictures, beside SciPy."""
 
+import copy
+import itertools
 import operator
+import pickle
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 import trnsparse as ts
 from trnsci import ArgumentError
 from trnsci.errors import DtypeError
-from trnsci.testing import assert_within, gamma
+from trnsci.testing import assert_within, gamma, gaussian
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128, np.int64]
 
@@ -295,3 +298,65 @@ def test_a_batch_of_matrices_is_one_pattern_with_many_values():
     values, b = torch.stack([made.values, 2 * made.values]), torch.ones(2, 4, 3, dtype=torch.float64)
     found = torch.func.vmap(lambda v, b: ts.spmm(made.with_values(v), b))(values, b)
     assert torch.equal(found, torch.stack([made @ b[0], 2 * (made @ b[0])]))
+
+
+@pytest.mark.parametrize("kind", ["coo", "csr", "csc", "bsr"])
+def test_two_lists_are_places(kind):
+    """As in NumPy and SciPy; numbers of NumPy and an ellipsis are understood as well."""
+    dense = gaussian((6, 9), 1, torch.float64) * (gaussian((6, 9), 2) > 0)
+    a = ts.CSRMatrix.from_dense(dense)
+    a = a.to_bsr(4) if kind == "bsr" else getattr(a, f"to_{kind}")()
+    n = dense.numpy()
+    assert np.array_equal(a[[0, 5, -1], [1, 2, -3]], n[[0, 5, -1], [1, 2, -3]])
+    assert np.array_equal(a[[[0], [5]], [1, 2, 3]], n[[[0], [5]], [1, 2, 3]])
+    assert np.array_equal(a[np.ix_([0, 5], [1, 2, 8])].to_dense(), n[np.ix_([0, 5], [1, 2, 8])])
+    assert np.array_equal(a[..., 2:4].to_dense(), n[..., 2:4])
+    assert np.array_equal(a[[], :].to_dense(), n[[], :])
+    assert all(float(a[np.int64(i), j]) == n[i, j] for i in range(-6, 6) for j in range(-9, 9))
+    element = a[1, 1]
+    element += 1
+    assert float(a[1, 1]) == n[1, 1]
+    with pytest.raises(ArgumentError) as caught:
+        a[[0, 1], [0, 1, 2]]
+    assert caught.value.got == {"rows": (2,), "columns": (3,)}
+    assert "a[rows][:, columns]" in str(caught.value)
+    with pytest.raises(ArgumentError) as caught:
+        a[6, 0]
+    assert caught.value.got == 6
+    with pytest.raises(ArgumentError):
+        a[0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["coo", "csr", "csc", "bsr"])
+def test_small_things_that_failed_before(kind):
+    dense = torch.tensor([[1, 0, 2], [0, 3, 0]])
+    a = ts.CSRMatrix.from_dense(dense)
+    a = a.to_bsr(2) if kind == "bsr" else getattr(a, f"to_{kind}")()
+    assert a.sum(axis=-1).tolist() == [3, 3]
+    assert a.sum(axis=-2).tolist() == [1, 3, 2]
+    assert float(ts.norm(a)) == pytest.approx(14**0.5)
+    none = ts.CSRMatrix.from_dense(torch.zeros(2, 0))
+    assert (none @ torch.zeros(4, 0, 3)).shape == (4, 2, 3)
+    assert (torch.zeros(4, 3, 2) @ none).shape == (4, 3, 0)
+    b = a.to(torch.float64)
+    for _ in range(3):
+        b @ torch.ones(3, dtype=torch.float64)
+    assert torch.equal(pickle.loads(pickle.dumps(b)).to_dense(), copy.deepcopy(b).to_dense())
+
+
+@given(st.data())
+def test_every_malformed_structure_is_refused(data):
+    """Against a plain walk over rows: what is in order is taken, all else is refused."""
+    rows, columns = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 6))
+    indices = data.draw(st.lists(st.integers(-1, columns), max_size=8))
+    inner = data.draw(st.lists(st.integers(0, len(indices)), min_size=max(rows - 1, 0), max_size=max(rows - 1, 0)))
+    indptr = [0, *(sorted(inner) if data.draw(st.booleans()) else inner), len(indices)] if rows else [0]
+    spans = [indices[lo:hi] for lo, hi in itertools.pairwise(indptr)]
+    good = indptr == sorted(indptr) and indptr[-1] == len(indices)
+    good = good and all(span == sorted(set(span)) and all(0 <= c < columns for c in span) for span in spans)
+    values = torch.ones(len(indices))
+    if good:
+        assert ts.CSRMatrix(indptr, indices, values, (rows, columns)).nnz == len(indices)
+    else:
+        with pytest.raises(ArgumentError):
+            ts.CSRMatrix(indptr, indices, values, (rows, columns))

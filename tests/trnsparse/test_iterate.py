@@ -8,7 +8,7 @@ import trnsparse as ts
 from trnsci import ArgumentError
 from trnsci.errors import NotConverged
 from trnsci.testing import BACKENDS, gamma, gaussian, stated_and_used
-from trnsparse.iterate import _iterate
+from trnsparse.iterate import iterate as _iterate
 
 
 def laplacian(n, dtype=torch.float32):

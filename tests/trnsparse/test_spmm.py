@@ -390,3 +390,48 @@ def test_threads_share_the_rows_and_change_nothing(monkeypatch):
     for one, other in zip(alone[:3], together[:3], strict=True):
         assert torch.equal(one, other)
     assert_within(together[3], alone[3], 2 * gamma(2 * 16 + 2 * 300 + 8, torch.float32) * (1 + 2 * 64) * q.abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("columns", [None, 1, 2, 3, 5, 8, 17])
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", (3, 4), (4, 4), (2, 8), (5, 3)], ids=str)
+def test_products_prepared_for_a_shape(dtype, columns, trans, kind):
+    """The first call decides, the second prepares, the third is prepared; with an addend and memory given as well."""
+    dense = gaussian((23, 18), 1, dtype) * (gaussian((23, 18), 2) > 0.8)
+    a = ts.CSRMatrix.from_dense(dense)
+    a = a.to_bsr(kind) if isinstance(kind, tuple) else getattr(a, f"to_{kind}")()
+    op, sizes = (dense.mT, (23,)) if trans else (dense, (18,))
+    b = gaussian(sizes if columns is None else (*sizes, columns), 3, dtype)
+    c = gaussian(tuple((op @ b).shape), 4, dtype)
+    product = ts.spmv if columns is None else ts.spmm
+    wanted, size = op.to(torch.complex128) @ b.to(torch.complex128), op.abs().double() @ b.abs().double()
+    exact = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
+    bound = gamma(4 * 23 + 8, exact)
+    for _ in range(3):
+        assert_within(product(a, b, trans=trans).to(torch.complex128), wanted, bound * size + 1e-300)
+    added = {"y": c} if columns is None else {"c": c}
+    out = torch.full_like(c, float("nan"))
+    for into in (None, out):
+        made = product(a, b, trans=trans, alpha=2, beta=-0.5, out=into, **added)
+        assert_within(
+            made.to(torch.complex128), 2 * wanted - 0.5 * c.to(torch.complex128), bound * (2 * size + c.abs().double())
+        )
+    assert made is out
+
+
+def test_a_prepared_product_sees_what_changes():
+    a, x = ts.CSRMatrix.from_dense(torch.eye(3)), torch.ones(3)
+    assert [(a @ x).tolist() for _ in range(3)] == [[1.0] * 3] * 3
+    a.values.mul_(2)
+    assert (a @ x).tolist() == [2.0] * 3
+    a.values = torch.full((3,), 5.0)
+    assert (a @ x).tolist() == [5.0] * 3
+    assert (copy.deepcopy(a) @ x).tolist() == (pickle.loads(pickle.dumps(a)) @ x).tolist() == [5.0] * 3
+    with pytest.raises(ArgumentError):
+        a @ torch.ones(4)
+    with pytest.raises(ArgumentError):
+        ts.spmv(a, x, out=a.values)
+    with pytest.raises(DtypeError):
+        a @ x.double()
+    assert ts.spmv(a, x.requires_grad_()).requires_grad

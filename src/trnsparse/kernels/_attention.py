@@ -1,8 +1,11 @@
 """Operands of the attention kernels: whole heads in SBUF where they fit, blocks on demand where they do not."""
 
-from trnsci.nki import K_TILE, N_TILE, P_MAX, Tile, load, nisa, nl, tiles
-from trnsparse.kernels._moves import _copy
+from trnsci.nki import K_TILE, N_TILE, P_MAX, Tile, nisa, nl, tiles
+from trnsparse.kernels._moves import _copy, _fetch
 
+# Blocks that are loaded together where not all stay, and how many such loads are kept for the next who asks.
+GROUP = N_TILE // P_MAX
+NEAR = 4
 # Above every score that is kept and below every one that is not, in absolute value.
 FLOOR = 1e25
 
@@ -20,8 +23,31 @@ def _pieces(total, count):
     return cut
 
 
+class _Near(nl.NKIObject):
+    """The last few groups of blocks that were loaded."""
+
+    def __init__(self):
+        self.numbers = []
+        self.tiles = []
+
+    def find(self, number):
+        """The tiles of a group, or nothing."""
+        for n in range(len(self.numbers)):
+            if self.numbers[n] == number:
+                return self.tiles[n]
+        return []
+
+    def keep(self, number, loaded):
+        """Remember a group, and forget the one loaded first."""
+        if len(self.numbers) == NEAR:
+            self.numbers.pop(0)
+            self.tiles.pop(0)
+        self.numbers.append(number)
+        self.tiles.append(loaded)
+
+
 class _Turned(nl.NKIObject):
-    """A transposed operand [heads, D, S] of one head: columns are taken as views, or loaded.
+    """A transposed operand [heads, D, S] of one head: columns are taken as views of the whole, or of groups of blocks.
 
     One that is kept comes in ``pieces``: a single one at once, several each by a call of fetch.
     """
@@ -32,6 +58,7 @@ class _Turned(nl.NKIObject):
         self.parts = tiles(x_hbm.shape[1], K_TILE)
         self.pieces = _pieces(x_hbm.shape[2], pieces)
         self.kept = []
+        self.near = _Near()
         if keep:
             for d in self.parts:
                 self.kept.append(nl.ndarray((d.size, x_hbm.shape[2]), dtype=x_hbm.dtype, buffer=nl.sbuf))  # [d, S]
@@ -50,18 +77,26 @@ class _Turned(nl.NKIObject):
         return len(blocks) * P_MAX - max(0, (blocks[len(blocks) - 1] + 1) * P_MAX - self.x_hbm.shape[2])
 
     def columns(self, start, stop):
-        """The columns from start to stop: one tile for each part of D."""
+        """The columns from start to stop: one tile for each part of D. Where not all stay, of one group."""
         taken = []
-        for d in self.parts:
-            if len(self.kept) > 0:
+        if len(self.kept) > 0:
+            for d in self.parts:
                 taken.append(self.kept[d.index][:, start:stop])
-            else:
-                taken.append(load(self.x_hbm[self.head, d.span, start:stop]))  # [d, s]
+        else:
+            number = start // N_TILE
+            loaded = self.near.find(number)
+            if len(loaded) == 0:
+                last = min((number + 1) * N_TILE, self.x_hbm.shape[2])
+                for d in self.parts:
+                    loaded.append(_fetch(self.x_hbm[self.head, d.span, number * N_TILE : last]))  # [d, s]
+                self.near.keep(number, loaded)
+            for d in self.parts:
+                taken.append(loaded[d.index][:, start - number * N_TILE : stop - number * N_TILE])
         return taken
 
 
 class _Rows(nl.NKIObject):
-    """An operand [heads, S, E] of one head: blocks of rows are taken as views, or loaded; pieces as above.
+    """An operand [heads, S, E] of one head: blocks of rows are taken as views as above; pieces as well.
 
     With ``ones`` each row ends in one more element, 1.
     """
@@ -70,35 +105,55 @@ class _Rows(nl.NKIObject):
         self.x_hbm = x_hbm
         self.head = head
         self.width = x_hbm.shape[2] + 1 if ones else x_hbm.shape[2]
-        self.whole = x_hbm.shape[1] // P_MAX if keep else 0
-        self.pieces = _pieces(self.whole, pieces)
-        self.kept = None
-        if self.whole > 0:
-            self.kept = nl.ndarray((P_MAX, self.whole, self.width), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [p, n, E]
-            if ones:
-                nisa.memset(dst=self.kept[:, :, self.width - 1 : self.width], value=1.0)
+        self.whole = x_hbm.shape[1] // P_MAX
+        self.kept = self._room(self.whole) if keep and self.whole > 0 else None
+        self.pieces = _pieces(self.whole, pieces) if keep else []
+        self.near = _Near()
         if pieces == 1:
             self.fetch(0)
+
+    def _room(self, blocks):
+        room_sb = nl.ndarray((P_MAX, blocks, self.width), dtype=self.x_hbm.dtype, buffer=nl.sbuf)  # [p, n, E]
+        if self.width > self.x_hbm.shape[2]:
+            nisa.memset(dst=room_sb[:, :, self.width - 1 : self.width], value=1.0)
+        return room_sb
+
+    def _load(self, room_sb, first, blocks):
+        """Load whole blocks from the first on."""
+        S, E = self.x_hbm.shape[1], self.x_hbm.shape[2]
+        start = (self.head * S + first * P_MAX) * E
+        _copy(room_sb[:, :, 0:E], self.x_hbm.ap([[E, P_MAX], [P_MAX * E, blocks], [1, E]], offset=start))
 
     def fetch(self, piece):
         """Load one piece."""
         if piece < len(self.pieces):
             n = self.pieces[piece]
-            S, E = self.x_hbm.shape[1], self.x_hbm.shape[2]
-            start = (self.head * S + n.start * P_MAX) * E
-            blocks = self.x_hbm.ap([[E, P_MAX], [P_MAX * E, n.size], [1, E]], offset=start)
-            _copy(self.kept[:, n.span, 0:E], blocks)
+            self._load(self.kept[:, n.span, :], n.start, n.size)
 
     def block(self, j):
         """Block j of the rows."""
-        S, E = self.x_hbm.shape[1], self.x_hbm.shape[2]
-        if j < self.whole:
+        if j < self.whole and self.kept is not None:
             return self.kept[:, j, 0 : self.width]
-        size = min(P_MAX, S - j * P_MAX)
-        rows_sb = nl.ndarray((size, self.width), dtype=self.x_hbm.dtype, buffer=nl.sbuf)  # [s, E]
+        # The last block of all, where it is smaller, is a group of its own.
+        number = j // GROUP if j < self.whole else -1
+        loaded = self.near.find(number)
+        if len(loaded) == 0:
+            if number >= 0:
+                blocks = min(GROUP, self.whole - number * GROUP)
+                loaded.append(self._room(blocks))
+                self._load(loaded[0], number * GROUP, blocks)
+            else:
+                loaded.append(self._last(j))
+            self.near.keep(number, loaded)
+        return loaded[0][:, j - number * GROUP, 0 : self.width] if number >= 0 else loaded[0]
+
+    def _last(self, j):
+        """The rows of the last block, which is smaller."""
+        S, E = self.x_hbm.shape[1], self.x_hbm.shape[2]
+        rows_sb = nl.ndarray((S - j * P_MAX, self.width), dtype=self.x_hbm.dtype, buffer=nl.sbuf)  # [s, E]
         if self.width > E:
             nisa.memset(dst=rows_sb[:, E : self.width], value=1.0)
-        nisa.dma_copy(dst=rows_sb[:, 0:E], src=self.x_hbm[self.head, j * P_MAX : j * P_MAX + size, 0:E])
+        _copy(rows_sb[:, 0:E], self.x_hbm[self.head, j * P_MAX : S, 0:E])
         return rows_sb
 
 
@@ -139,10 +194,13 @@ def _score_blocks(scores_ps, shift, q_sb, keys, identity_sb, hidden_sb, columns,
     bank = N_TILE // P_MAX
     at = 0
     while at < len(columns):
-        # Blocks that follow each other share one product, as far as a PSUM bank reaches.
+        # Blocks that follow each other share one product, as far as a PSUM bank reaches, and a group that was loaded.
         count = 1
         while (
-            at + count < len(columns) and (at + count + shift) % bank > 0 and columns[at + count] == columns[at] + count
+            at + count < len(columns)
+            and (at + count + shift) % bank > 0
+            and columns[at + count] == columns[at] + count
+            and (len(keys.kept) > 0 or columns[at + count] % GROUP > 0)
         ):
             count += 1
         first, last = columns[at] * P_MAX, min((columns[at] + count) * P_MAX, K)
@@ -154,10 +212,8 @@ def _score_blocks(scores_ps, shift, q_sb, keys, identity_sb, hidden_sb, columns,
         at += count
 
 
-def _largest(scores_ps, lonely):
+def _largest(top_sb, scores_ps, lonely):
     """The negated largest score of each query; of one that may keep nothing at most FLOOR."""
-    top_sb = nl.ndarray((scores_ps.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
     nisa.tensor_reduce(dst=top_sb, op=nl.maximum, data=scores_ps, axis=1, negate=True)
     if lonely:
         nisa.tensor_scalar(dst=top_sb, data=top_sb, op0=nl.minimum, operand0=FLOOR)
-    return top_sb

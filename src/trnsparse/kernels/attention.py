@@ -2,7 +2,7 @@
 
 The scores of a row of blocks fill up to three PSUM banks; the row is finished there when it is no longer, and otherwise
 goes on by online softmax. Partial blocks get their inside added by a product with the identity. Weights are transposed
-by the Tensor Engine for the product with v; where all rows are short, `_short` shares that with the DMA engines. The
+by the Tensor Engine for the product with v; for 16-bit operands `_shared` shares that with the DMA engines. The
 pattern is known when the kernel is compiled; ``lonely`` says that some query keeps no key. Bound by the Vector and
 Scalar Engines.
 """
@@ -10,7 +10,7 @@ Scalar Engines.
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, jit, load, nisa, nl, store, tiles
 from trnsparse.kernels._attention import FLOOR, _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._moves import _copy, _warm_up
-from trnsparse.kernels._short import _fits, _Short
+from trnsparse.kernels._shared import _fits, _Shared
 
 WIDE = 3 * N_TILE
 # Groups of key blocks whose weights wait to be turned: where every row is one group, and elsewhere.
@@ -38,7 +38,9 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     _exponentials()
     width = 2 if v_hbm.dtype in (nl.bfloat16, nl.float16) else 4
     keep = (K * len(tiles(D, P_MAX)) + len(tiles(K, P_MAX)) * E) * width <= RESIDENT
-    short = _Short(H, pointers, E, v_hbm.dtype, lonely) if _fits(pointers, E, v_hbm.dtype) else None
+    shared = (
+        _Shared(H == 1 and keep, pointers, E, v_hbm.dtype, lonely) if _fits(pointers, E, v_hbm.dtype, keep) else None
+    )
     masks = (identity_sb, hidden_sb, pointers, columns, slots)
     # The Scalar Engine changes its table for the logarithms of many heads at once.
     for batch in tiles(H, max(1, TABLES // (4 * rows))):
@@ -49,7 +51,7 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
         for h in range(batch.start, batch.stop):
             if h % group == 0:
                 keys = _Turned(kT_hbm, h // group, keep, PIECES)
-                values = _Rows(v_hbm, h // group, keep, PIECES, short is not None)
+                values = _Rows(v_hbm, h // group, keep, PIECES, shared is not None)
             queries = _Turned(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2, PIECES)
             # The first row needs the first piece of each, and begins when it is there.
             for piece in range(PIECES):
@@ -59,25 +61,25 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
                 if h % group == 0:
                     values.fetch(piece)
             mine = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
-            if short is not None:
-                short.head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, h == H - 1)
+            if shared is not None:
+                shared.head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, h == H - 1)
             else:
                 _head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, lonely)
-        if short is not None:
-            short.finish()
-        _logarithms(lse_hbm, batch, top_sb, sum_sb, short is not None)
+        if shared is not None:
+            shared.finish()
+        _logarithms(lse_hbm, batch, top_sb, sum_sb, shared is not None)
     return out_hbm, lse_hbm
 
 
-def _logarithms(lse_hbm, batch, top_sb, sum_sb, short):
+def _logarithms(lse_hbm, batch, top_sb, sum_sb, inverse):
     """Store the logarithms of the sums less top of some heads.
 
-    Short rows bring inverse sums. Those of the last two come when the Scalar Engine has nothing else to do, so that its
-    table is there when they do.
+    Shared rows bring inverse sums. Those of the last two come when the Scalar Engine has nothing else to do, so that
+    its table is there when they do.
     """
     rows, total = lse_hbm.shape[2], top_sb.shape[1]
     lse_sb = nl.ndarray((P_MAX, total), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
-    early = max(0, total - 2) if short else 0
+    early = max(0, total - 2) if inverse else 0
     for part in (slice(0, early), slice(early, total)):
         if part.start < part.stop:
             log_sb = nl.ndarray((P_MAX, part.stop - part.start), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
@@ -86,7 +88,7 @@ def _logarithms(lse_hbm, batch, top_sb, sum_sb, short):
                 dst=lse_sb[:, part],
                 data=log_sb,
                 op0=nl.multiply,
-                operand0=-1.0 if short else 1.0,
+                operand0=-1.0 if inverse else 1.0,
                 op1=nl.subtract,
                 operand1=top_sb[:, part],
             )

@@ -1,19 +1,31 @@
 """Gradients of attention: dv = pT do, dk = dsT q, dq = ds k with p = exp(s - lse) and ds = p (do vT - delta).
 
-Two walks over the stored blocks, by key block and by query block, so that every gradient is summed in PSUM and nothing
-grows with the sequence. Scores are computed anew in both. The pattern is known when the kernel is compiled; ``turned``
-lists, for each key block, its query blocks and their slots. Bound by the Tensor Engine and the Vector Engine.
+One walk over the stored blocks, a few query blocks and a few key blocks at a time, so that PSUM holds what they add to
+all three gradients. Those of queries are complete when their key blocks are done; those of keys are summed in SBUF, for
+as many key blocks as there is room for. Where there are more, sums of queries wait in HBM for the others. The pattern,
+for each query block its key blocks and their slots, is known when the kernel is compiled. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANKS, jit, nisa, nl, tiles
 from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
+from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
+from trnsparse.kernels._moves import _fetch, _warm_up
+from trnsparse.kernels._ring import _moved, _turned
 
-RESIDENT = 24 * 1024
+# Bytes of SBUF in each partition for the operands of a head, and for sums of keys and values.
+RESIDENT = 150 * 1024
+SUMS = 32 * 1024
+# Loads of what stays.
+PIECES = 4
+# Query blocks whose products wait for their gradients of scores to be turned.
+DEPTH = 3
+# Of eighteen blocks the DMA engines turn so many, where they can.
+MOVED = 13
 
 
 @jit
 def attention_backward(
-    qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=(), turned=()
+    qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=()
 ):
     H, D, Q = qT_hbm.shape
     G, E, K = vT_hbm.shape
@@ -21,119 +33,136 @@ def attention_backward(
     dq_hbm = nl.ndarray((H, Q, D), dtype=dtype, buffer=nl.shared_hbm)  # [H, Q, D]
     dk_hbm = nl.ndarray((G, K, D), dtype=dtype, buffer=nl.shared_hbm)  # [G, K, D]
     dv_hbm = nl.ndarray((G, K, E), dtype=dtype, buffer=nl.shared_hbm)  # [G, K, E]
-    identity_sb = _identity(hidden_hbm.dtype)
-    hidden_sb = load(hidden_hbm)  # [p, T * p]
-    width = 2 if dtype in (nl.bfloat16, nl.float16) else 4
-    keep = max(Q, K) * len(tiles(max(D, E), P_MAX)) * width <= RESIDENT
+    masks = (_identity(hidden_hbm.dtype), _fetch(hidden_hbm))
+    _warm_up()
+    half = dtype in (nl.bfloat16, nl.float16)
+    keep = _bytes(H, Q, K, D, E, 2 if half else 4) <= RESIDENT
+    across = N_TILE // P_MAX
+    # As many blocks as one bank of PSUM holds gradients of.
+    columns = max(1, min(across, N_TILE // max(D, E)))
+    plan = _plan(pattern, max(1, min(across, N_TILE // D)), columns, len(tiles(K, P_MAX)))
+    most = max(1, SUMS // (4 * (D + E) * columns))
+    moved = MOVED if half and nisa.get_nc_version() != nisa.nc_version.gen2 else 0
+    walk = _Walk(dtype, masks, moved)
+    parts = tiles(len(tiles(K, P_MAX * columns)), most)
+    waiting_hbm = nl.ndarray((H, Q, D), dtype=nl.float32, buffer=nl.hbm) if len(parts) > 1 else None  # [H, Q, D]
     for g in range(G):
-        keys = (_Turned(kT_hbm, g, keep), _Turned(vT_hbm, g, keep), _Rows(k_hbm, g, keep))
-        heads = []
-        for h in range(g * (H // G), (g + 1) * (H // G)):
-            sums = (load(lse_hbm[h]), load(delta_hbm[h]))
-            turns = (_Turned(qT_hbm, h, keep), _Turned(doT_hbm, h, keep))
-            heads.append((turns[0], turns[1], sums, _Rows(q_hbm, h, keep), _Rows(do_hbm, h, keep), dq_hbm[h]))
-        for j in range(len(turned)):
-            _key_block(dk_hbm[g], dv_hbm[g], j, keys, heads, identity_sb, hidden_sb, turned[j])
-        for head in heads:
-            for i in range(len(pattern)):
-                _query_block(head, i, keys, identity_sb, hidden_sb, pattern[i])
+        keys = (_Turned(kT_hbm, g, keep, PIECES), _Turned(vT_hbm, g, keep, PIECES), _Rows(k_hbm, g, keep, PIECES))
+        for part in parts:
+            sums = _KeySums(dk_hbm[g], dv_hbm[g], part, columns, plan, H // G)
+            for h in range(g * (H // G), (g + 1) * (H // G)):
+                queries = (_Turned(qT_hbm, h, keep, PIECES), _Turned(doT_hbm, h, keep, PIECES))
+                rows = (_Rows(q_hbm, h, keep, PIECES), _Rows(do_hbm, h, keep, PIECES))
+                for piece in range(PIECES):
+                    loads = [queries[0], queries[1], rows[0], rows[1]]
+                    if part.index == 0 and h == g * (H // G):
+                        loads = [keys[0], queries[0], keys[1], queries[1], rows[1], rows[0], keys[2]]
+                    for operand in loads:
+                        operand.fetch(piece)
+                head = (queries, rows, _fetch(lse_hbm[h]), _fetch(delta_hbm[h]))
+                wait_hbm = waiting_hbm[h] if waiting_hbm is not None else None
+                for r in range(len(plan)):
+                    out = _QuerySums(dq_hbm[h], wait_hbm, plan[r], part, len(parts))
+                    walk.rows(plan[r], part, head, keys, sums, out)
+            walk.finish()
+            sums.finish()
     return dq_hbm, dk_hbm, dv_hbm
 
 
-def _pairs(head, keys, i, columns, slots, identity_sb, hidden_sb):
-    """Weights p and the gradient ds of the scores, for a query block and some key blocks side by side."""
-    queries, outs, sums = head[0], head[1], head[2]
-    q0, q1 = i * P_MAX, min((i + 1) * P_MAX, queries.x_hbm.shape[2])
-    q, total = q1 - q0, keys[0].width(columns)
-    dtype = queries.x_hbm.dtype
-    s_ps = nl.ndarray((q, total), dtype=nl.float32, buffer=nl.psum)  # [q, k]
-    _score_blocks(s_ps, 0, queries.columns(q0, q1), keys[0], identity_sb, hidden_sb, columns, slots)
-    p_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
-    nisa.activation(dst=p_sb, op=nl.exp, data=s_ps, bias=sums[0][0:q, i : i + 1])
-    dp_ps = nl.ndarray((q, total), dtype=nl.float32, buffer=nl.psum)  # [q, k]
-    _score_blocks(dp_ps, 0, outs.columns(q0, q1), keys[1], identity_sb, hidden_sb, columns, [-1] * len(slots))
-    ds_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
-    nisa.scalar_tensor_tensor(
-        dst=ds_sb,
-        data=dp_ps,
-        op0=nl.subtract,
-        operand0=sums[1][0:q, i : i + 1],
-        op1=nl.multiply,
-        operand1=p_sb,
-    )
-    return p_sb, ds_sb
+def _bytes(H, Q, K, D, E, width):
+    """Bytes in each partition of the operands of a head, and of the queries of the next."""
+    parts = len(tiles(D, P_MAX)) + len(tiles(E, P_MAX))
+    keys = parts * K + len(tiles(K, P_MAX)) * D
+    queries = parts * Q + len(tiles(Q, P_MAX)) * (D + E)
+    return width * (keys + queries * min(2, H))
 
 
-def _key_block(dk_hbm, dv_hbm, j, keys, heads, identity_sb, hidden_sb, rows):
-    """Gradients of one block of keys and values, over all query blocks that meet it."""
-    K, D = dk_hbm.shape
-    E = dv_hbm.shape[1]
-    here = slice(j * P_MAX, min((j + 1) * P_MAX, K))
-    k = min(P_MAX, K - j * P_MAX)
-    if len(rows) == 0:
-        _zero(dk_hbm[here, 0:D])
-        _zero(dv_hbm[here, 0:E])
-    else:
-        dk_ps = nl.ndarray((k, D), dtype=nl.float32, buffer=nl.psum)  # [k, D]
-        dv_ps = nl.ndarray((k, E), dtype=nl.float32, buffer=nl.psum)  # [k, E]
-        met = False
-        for head in heads:
-            for i, slot in rows:
-                p_sb, ds_sb = _pairs(head, keys, i, [j], [slot], identity_sb, hidden_sb)
-                nisa.nc_matmul(dst=dv_ps, stationary=p_sb, moving=head[4].block(i), accumulate=met)
-                nisa.nc_matmul(dst=dk_ps, stationary=ds_sb, moving=head[3].block(i), accumulate=met)
-                met = True
-        store(dk_hbm[here, 0:D], dk_ps)
-        store(dv_hbm[here, 0:E], dv_ps)
+def _plan(pattern, rows, columns, across):
+    """For some query blocks (their number, how many), and for each few key blocks, (query block, key blocks, slots)."""
+    plan = []
+    for r in tiles(len(pattern), rows):
+        line = []
+        for c in tiles(across, columns):
+            items = []
+            for i in range(r.start, r.stop):
+                met, slots = [], []
+                for j, slot in pattern[i]:
+                    if j >= c.start and j < c.stop:
+                        met.append(j)
+                        slots.append(slot)
+                if len(met) > 0:
+                    items.append((i, met, slots))
+            line.append(items)
+        plan.append((r.start, r.size, line))
+    return plan
 
 
-def _query_block(head, i, keys, identity_sb, hidden_sb, blocks):
-    """Gradient of one block of queries, over all key blocks it meets."""
-    dq_hbm = head[5]
-    Q, D = dq_hbm.shape
-    here = slice(i * P_MAX, min((i + 1) * P_MAX, Q))
-    q = min(P_MAX, Q - i * P_MAX)
-    if len(blocks) == 0:
-        _zero(dq_hbm[here, 0:D])
-    else:
-        dq_ps = nl.ndarray((q, D), dtype=nl.float32, buffer=nl.psum)  # [q, D]
-        met = False
-        # As many key blocks at once as a bank of PSUM holds: fewer, longer instructions.
-        for n in tiles(len(blocks), N_TILE // P_MAX):
-            columns, slots = [], []
-            for j, slot in blocks[n.span]:
-                columns.append(j)
-                slots.append(slot)
-            ds_sb = _pairs(head, keys, i, columns, slots, identity_sb, hidden_sb)[1]
-            held = _turned_blocks(ds_sb)
-            for b in range(n.size):
-                nisa.nc_matmul(dst=dq_ps, stationary=held[b], moving=keys[2].block(columns[b]), accumulate=met)
-                met = True
-        store(dq_hbm[here, 0:D], dq_ps)
+class _Walk(nl.NKIObject):
+    """Query blocks one behind the other: gradients of scores, and later the products with them."""
 
+    def __init__(self, dtype, masks, moved):
+        self.masks = masks
+        self.moved = moved
+        # Banks of PSUM: two of scores, two of products of do and v, one each of dv, dk, dq and blocks that are turned.
+        self.room_ps = nl.ndarray((P_MAX, PSUM_BANKS * N_TILE), dtype=nl.float32, buffer=nl.psum)  # [p, 8 * 512]
+        self.turned_ps = self.bank(7).view(dtype)  # [k, b * q]
+        self.number = 0
+        self.waiting = []
 
-def _turned_blocks(ds_sb):
-    """Blocks side by side, each with its keys in the partitions."""
-    q, total = ds_sb.shape
-    blocks = tiles(total, P_MAX)
-    turned_ps = nl.ndarray((P_MAX, len(blocks) * q), dtype=ds_sb.dtype, buffer=nl.psum)  # [k, b * q]
-    turned_sb = nl.ndarray((P_MAX, len(blocks) * q), dtype=ds_sb.dtype, buffer=nl.sbuf)  # [k, b * q]
-    held = []
-    for block in blocks:
-        here = slice(block.index * q, (block.index + 1) * q)
-        nisa.nc_transpose(dst=turned_ps[0 : block.size, here], data=ds_sb[:, block.span])
-        held.append(turned_sb[0 : block.size, here])
-    # Only the last block of all can be smaller than the others.
-    last = blocks[len(blocks) - 1].size
-    full = len(blocks) if last == P_MAX else len(blocks) - 1
-    for first, stop, k in ((0, full, P_MAX), (full, len(blocks), last)):
-        if first < stop:
-            here = slice(first * q, stop * q)
-            nisa.tensor_copy(dst=turned_sb[0:k, here], src=turned_ps[0:k, here])
-    return held
+    def bank(self, number):
+        """One bank of PSUM."""
+        return self.room_ps[:, number * N_TILE : (number + 1) * N_TILE]
 
+    def turned(self, count, whole):
+        """Room for blocks the Tensor Engine turns, and how many it holds."""
+        return self.turned_ps, self.turned_ps.shape[1] // P_MAX
 
-def _zero(to_hbm):
-    zero_sb = nl.ndarray(to_hbm.shape, dtype=to_hbm.dtype, buffer=nl.sbuf)  # [s, D]
-    nisa.memset(dst=zero_sb, value=0.0)
-    store(to_hbm, zero_sb)
+    def rows(self, line, part, head, keys, sums, out):
+        """Some query blocks and all key blocks of one part."""
+        first = line[0]
+        for c in range(part.start, part.stop):
+            items = line[2][c]
+            chunk = _Chunk(sums, c, self.bank(4), self.bank(5))
+            for n in range(len(items)):
+                i, columns, slots = items[n]
+                made = self._pairs(i, columns, slots, head, keys)
+                out.left -= 1
+                ends = (n == len(items) - 1, out.left == 0)
+                self.waiting.append((made, i, i - first, columns, head[1], keys[2], chunk, out, ends))
+                if len(self.waiting) > DEPTH:
+                    self._multiply()
+        if out.total == 0:
+            out.empty()
+
+    def finish(self):
+        """Complete all that wait."""
+        while len(self.waiting) > 0:
+            self._multiply()
+
+    def _pairs(self, i, columns, slots, head, keys):
+        """Weights p and the gradient ds of the scores of a query block and some key blocks, and ds turned."""
+        queries, outs = head[0]
+        q0, q1 = i * P_MAX, min((i + 1) * P_MAX, queries.x_hbm.shape[2])
+        q, total, dtype = q1 - q0, keys[0].width(columns), queries.x_hbm.dtype
+        s_ps = self.bank(self.number % 2)[0:q, 0:total]
+        _score_blocks(s_ps, 0, queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns, slots)
+        p_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
+        nisa.activation(dst=p_sb, op=nl.exp, data=s_ps, bias=head[2][0:q, i : i + 1])
+        dp_ps = self.bank(2 + self.number % 2)[0:q, 0:total]
+        none = [-1] * len(slots)
+        _score_blocks(dp_ps, 0, outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns, none)
+        ds_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
+        nisa.scalar_tensor_tensor(
+            dst=ds_sb, data=dp_ps, op0=nl.subtract, operand0=head[3][0:q, i : i + 1], op1=nl.multiply, operand1=p_sb
+        )
+        held = _moved(ds_sb, self.number, self.moved) if self.moved > 0 else []
+        self.number += 1
+        return p_sb, ds_sb, held
+
+    def _multiply(self):
+        """What the oldest query block that waits adds to the gradients."""
+        made, i, row, columns, rows, keys, chunk, out, ends = self.waiting.pop(0)
+        p_sb, ds_sb, held = made
+        held = _turned(ds_sb, held, self)
+        chunk.add(p_sb, ds_sb, columns, rows[0].block(i), rows[1].block(i), ends[0])
+        out.add(self.bank(6), row, held, columns, keys, ends[1])

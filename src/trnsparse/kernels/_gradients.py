@@ -1,0 +1,194 @@
+"""Sums of gradients of attention: of keys and values in SBUF, of queries in PSUM and, where they wait, in HBM."""
+
+from trnsci.nki import P_MAX, nisa, nl, tiles
+from trnsparse.kernels._moves import _copy, _fetch
+
+
+def _zero(to_hbm):
+    """Store zeros."""
+    zero_sb = nl.ndarray(to_hbm.shape, dtype=to_hbm.dtype, buffer=nl.sbuf)  # [s, D]
+    nisa.memset(dst=zero_sb, value=0.0)
+    _copy(to_hbm, zero_sb)
+
+
+class _Sum(nl.NKIObject):
+    """Gradients of one operand of some key blocks: sums of a few at a time come from PSUM, complete ones go to HBM."""
+
+    def __init__(self, to_hbm, first, blocks):
+        self.to_hbm = to_hbm
+        self.first = first
+        self.width = to_hbm.shape[1]
+        self.sum_sb = nl.ndarray((P_MAX, blocks * self.width), dtype=nl.float32, buffer=nl.sbuf)  # [k, b * D]
+        self.begun = [False] * blocks
+
+    def add(self, more_ps, chunk, met, last):
+        """Add what PSUM has of the key blocks of a chunk; store them when it is the last time."""
+        width = self.width
+        out_sb = None
+        if last:
+            out_sb = nl.ndarray((P_MAX, chunk.size * width), dtype=self.to_hbm.dtype, buffer=nl.sbuf)  # [k, b * D]
+        b = 0
+        while b < chunk.size:
+            # Blocks in one state follow each other: one instruction does for all.
+            start, begun = b, self.begun[chunk.start - self.first + b]
+            rows = self._rows(chunk.start + b)
+            b += 1
+            while b < chunk.size and self._alike(chunk.start + b, begun, rows) and met[b] == met[start]:
+                b += 1
+            at = (chunk.start - self.first) * width
+            sum_sb = self.sum_sb[0:rows, at + start * width : at + b * width]
+            to_sb = out_sb[0:rows, start * width : b * width] if last else sum_sb
+            if met[start] and begun:
+                more = more_ps[0:rows, start * width : b * width]
+                nisa.tensor_tensor(dst=to_sb, data1=sum_sb, data2=more, op=nl.add)
+            elif met[start]:
+                nisa.tensor_copy(dst=to_sb, src=more_ps[0:rows, start * width : b * width])
+            elif last and begun:
+                nisa.tensor_copy(dst=to_sb, src=sum_sb)
+            elif last:
+                nisa.memset(dst=to_sb, value=0.0)
+            for n in range(start, b):
+                self.begun[chunk.start - self.first + n] = begun or met[start]
+        if last:
+            self._store(out_sb, chunk)
+
+    def _alike(self, j, begun, rows):
+        return self.begun[j - self.first] == begun and self._rows(j) == rows
+
+    def _rows(self, j):
+        """Rows of block j: the last may have fewer."""
+        return min(P_MAX, self.to_hbm.shape[0] - j * P_MAX)
+
+    def _store(self, out_sb, chunk):
+        width = self.width
+        whole = chunk.size if self._rows(chunk.stop - 1) == P_MAX else chunk.size - 1
+        if whole > 0:
+            start = chunk.start * P_MAX
+            to_hbm = self.to_hbm[start : start + whole * P_MAX, 0:width]
+            to_hbm = to_hbm.ap([[width, P_MAX], [P_MAX * width, whole], [1, width]])
+            _copy(to_hbm, out_sb.ap([[chunk.size * width, P_MAX], [width, whole], [1, width]]))
+        if whole < chunk.size:
+            rows, start = self._rows(chunk.stop - 1), (chunk.stop - 1) * P_MAX
+            last_sb = out_sb[0:rows, whole * width : (whole + 1) * width]
+            _copy(self.to_hbm[start : start + rows, 0:width], last_sb)
+
+
+class _KeySums(nl.NKIObject):
+    """Gradients of keys and values of one part of the key blocks, and how often a chunk of them will be met."""
+
+    def __init__(self, dk_hbm, dv_hbm, part, columns, plan, heads):
+        self.K = dk_hbm.shape[0]
+        self.chunks = tiles(len(tiles(self.K, P_MAX)), columns)
+        self.part = part
+        first = self.chunks[part.start].start
+        blocks = self.chunks[part.stop - 1].stop - first
+        self.dk = _Sum(dk_hbm, first, blocks)
+        self.dv = _Sum(dv_hbm, first, blocks)
+        self.left = []
+        for c in range(len(self.chunks)):
+            times = 0
+            for line in plan:
+                times += heads if len(line[2][c]) > 0 else 0
+            self.left.append(times)
+
+    def finish(self):
+        """Zeros for blocks that nothing meets."""
+        for c in range(self.part.start, self.part.stop):
+            chunk = self.chunks[c]
+            if True not in self.dk.begun[chunk.start - self.dk.first : chunk.stop - self.dk.first]:
+                here = slice(chunk.start * P_MAX, min(chunk.stop * P_MAX, self.K))
+                for to_hbm in (self.dk.to_hbm[here, 0 : self.dk.width], self.dv.to_hbm[here, 0 : self.dv.width]):
+                    for rows in tiles(to_hbm.shape[0], P_MAX):
+                        _zero(to_hbm[rows.span, 0 : to_hbm.shape[1]])
+
+
+class _Chunk(nl.NKIObject):
+    """What some query blocks add to the gradients of a few key blocks."""
+
+    def __init__(self, sums, number, dv_ps, dk_ps):
+        self.sums = sums
+        self.number = number
+        self.chunk = sums.chunks[number]
+        self.dv_ps = dv_ps
+        self.dk_ps = dk_ps
+        self.met = [False] * self.chunk.size
+
+    def add(self, p_sb, ds_sb, columns, q_sb, do_sb, ends):
+        """Products of one query block; add up those of all after the last."""
+        sums = self.sums
+        for what in ((self.dv_ps, p_sb, do_sb), (self.dk_ps, ds_sb, q_sb)):
+            to_ps, pairs_sb, rows_sb = what
+            width = rows_sb.shape[1]
+            for b in range(len(columns)):
+                at = columns[b] - self.chunk.start
+                k = min(P_MAX, sums.K - columns[b] * P_MAX)
+                nisa.nc_matmul(
+                    dst=to_ps[0:k, at * width : (at + 1) * width],
+                    stationary=pairs_sb[:, b * P_MAX : b * P_MAX + k],
+                    moving=rows_sb,
+                    accumulate=self.met[at],
+                )
+        for j in columns:
+            self.met[j - self.chunk.start] = True
+        if ends:
+            sums.left[self.number] -= 1
+            last = sums.left[self.number] == 0
+            sums.dv.add(self.dv_ps, self.chunk, self.met, last)
+            sums.dk.add(self.dk_ps, self.chunk, self.met, last)
+
+
+class _QuerySums(nl.NKIObject):
+    """Gradients of some query blocks, over one part of the key blocks."""
+
+    def __init__(self, dq_hbm, wait_hbm, line, part, parts):
+        self.dq_hbm = dq_hbm
+        self.wait_hbm = wait_hbm
+        self.first, self.size = line[0], line[1]
+        # Query blocks still to come in this part; whether some came before it, and whether some will come after.
+        self.left, self.total = 0, 0
+        self.before, self.after = False, False
+        for c in range(len(line[2])):
+            count = len(line[2][c])
+            self.total += count
+            self.left += count if c >= part.start and c < part.stop else 0
+            self.before = self.before or (count > 0 and c < part.start)
+            self.after = self.after or (count > 0 and c >= part.stop)
+        self.met = [False] * self.size
+        self.only = parts == 1 or part.index == 0
+
+    def empty(self):
+        """Zeros where no key is met at all."""
+        if self.only:
+            for row in range(self.size):
+                _zero(self._to(self.dq_hbm, row))
+
+    def _to(self, to_hbm, row):
+        i = self.first + row
+        return to_hbm[i * P_MAX : min((i + 1) * P_MAX, to_hbm.shape[0]), 0 : to_hbm.shape[1]]
+
+    def add(self, dq_ps, row, held, columns, keys, ends):
+        """The product of one query block; store those of all after the last."""
+        D, q = self.dq_hbm.shape[1], held[0].shape[1]
+        to_ps = dq_ps[0:q, row * D : (row + 1) * D]
+        for b in range(len(columns)):
+            nisa.nc_matmul(dst=to_ps, stationary=held[b], moving=keys.block(columns[b]), accumulate=self.met[row])
+            self.met[row] = True
+        if ends:
+            for r in range(self.size):
+                self._store(dq_ps[:, r * D : (r + 1) * D], r)
+
+    def _store(self, made_ps, row):
+        """A sum that is complete goes out; one that is not waits in HBM, and is taken up from there."""
+        to_hbm = self._to(self.wait_hbm if self.after else self.dq_hbm, row)
+        made = made_ps[0 : to_hbm.shape[0], :]
+        if self.before:
+            waited_sb = _fetch(self._to(self.wait_hbm, row))  # [q, D]
+            if self.met[row]:
+                nisa.tensor_tensor(dst=waited_sb, data1=waited_sb, data2=made, op=nl.add)
+            made = waited_sb
+        if self.before or self.met[row]:
+            out_sb = nl.ndarray(to_hbm.shape, dtype=to_hbm.dtype, buffer=nl.sbuf)  # [q, D]
+            nisa.tensor_copy(dst=out_sb, src=made)
+            _copy(to_hbm, out_sb)
+        else:
+            _zero(to_hbm)

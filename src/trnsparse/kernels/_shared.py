@@ -1,0 +1,257 @@
+"""Rows of blocks whose work all engines share: softmax of a group of blocks in one pass, groups added up afterwards.
+
+From trn2 on, for 16-bit operands. Scores of groups follow each other in a ring of PSUM. The DMA engines turn some
+blocks of weights, the Tensor Engine the others, which the Scalar Engine copies. Values have a column of ones, so that
+the Tensor Engine makes the sums too. A short row is one group, and some rows are divided at once. The groups of a long
+row have a largest score each; their products shrink by what it is below that of the row, and GpSimd adds them.
+"""
+
+from trnsci.nki import N_TILE, P_MAX, nisa, nl, tiles
+from trnsparse.kernels._attention import _largest, _score_blocks
+from trnsparse.kernels._moves import _copy
+from trnsparse.kernels._ring import _moved, _Ring, _turned
+
+# Blocks of a row that is not cut, and of a group where some row is: PSUM holds the scores of three such groups.
+SHORT = 12
+GROUP = 8
+# Engines run in order. Weights are turned so many groups after their scores, and multiplied so many later still, so
+# that no engine waits for another.
+TURNED = 2
+WEIGHTED = 4
+# Groups whose largest scores are compared at once: all are scored before the first is multiplied.
+PART = 4
+# Of eighteen blocks of weights the DMA engines turn so many, which takes them as long as the other engines need for all
+# they do: of one head, of several, where they bring the operands of the next meanwhile, and of long rows.
+MOVED_ALONE = 13
+MOVED = 10
+MOVED_LONG = 15
+
+
+def _longest(pointers):
+    """Blocks of the longest row."""
+    longest = 0
+    for i in range(len(pointers) - 1):
+        longest = max(longest, pointers[i + 1] - pointers[i])
+    return longest
+
+
+def _fits(pointers, E, dtype, keep):
+    """Whether these rows can be shared out; long ones where the DMA engines have little else to do."""
+    if dtype not in (nl.bfloat16, nl.float16) or nisa.get_nc_version() == nisa.nc_version.gen2:
+        return False
+    return E < N_TILE and (keep or _longest(pointers) <= SHORT)
+
+
+class _Part(nl.NKIObject):
+    """Some groups of a row of blocks: what came before them, what they have come to, and where the row goes."""
+
+    def __init__(self, out_hbm, top_sb, inverse_sb, groups, before, last):
+        self.out_hbm = out_hbm
+        self.top_sb = top_sb
+        self.inverse_sb = inverse_sb
+        self.groups = groups
+        self.before = before
+        self.last = last
+        self.alone = before is None and last and groups == 1
+        # One more column where something came before: what that had for its largest score.
+        self.first = 0 if before is None else 1
+        self.tops_sb = nl.ndarray((out_hbm.shape[0], self.first + groups), dtype=nl.float32, buffer=nl.sbuf)  # [q, g]
+        self.best_sb = None
+        self.factors_sb = None
+        self.sum_sb = None
+        self.done = 0
+
+    def compare(self):
+        """Find by how much each group shrinks, when the largest scores of all are known."""
+        self.best_sb = self.tops_sb
+        if not self.alone:
+            if self.before is not None:
+                nisa.tensor_copy(dst=self.tops_sb[:, 0:1], src=self.before.best_sb, engine=nisa.engine.vector)
+            self.best_sb = nl.ndarray((self.tops_sb.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+            nisa.tensor_reduce(dst=self.best_sb, op=nl.minimum, data=self.tops_sb, axis=1)
+            self.factors_sb = nl.ndarray(self.tops_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [q, g]
+            nisa.activation(dst=self.factors_sb, op=nl.exp, data=self.tops_sb, scale=-1.0, bias=self.best_sb)
+        if self.last:
+            nisa.tensor_copy(dst=self.top_sb, src=self.best_sb, engine=nisa.engine.gpsimd)
+
+    def add(self, made_ps, count):
+        """Add the products of the last groups done, and what came before the first."""
+        size, E = self.out_hbm.shape
+        width = self.tops_sb.shape[1]
+        if self.before is not None and self.done == count:
+            self.sum_sb = nl.ndarray((size, E + 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, E + 1]
+            factor = self.factors_sb.ap([[width, size], [0, E + 1]])
+            nisa.tensor_tensor(
+                dst=self.sum_sb, data1=self.before.sum_sb, data2=factor, op=nl.multiply, engine=nisa.engine.gpsimd
+            )
+        parts_sb = nl.ndarray((size, count, E + 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, g, E + 1]
+        at = self.first + self.done - count
+        if count == 1:
+            # Of single ones the Scalar Engine has time for more than the Vector Engine.
+            nisa.activation(dst=parts_sb, op=nl.copy, data=made_ps, scale=self.factors_sb[:, at : at + 1])
+        else:
+            factor = self.factors_sb.ap([[width, size], [1, count], [0, E + 1]], offset=at)
+            nisa.tensor_tensor(dst=parts_sb, data1=made_ps, data2=factor, op=nl.multiply)
+        for g in range(count):
+            if self.sum_sb is None:
+                self.sum_sb = parts_sb[:, g, :]
+            else:
+                both_sb = nl.ndarray((size, E + 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, E + 1]
+                nisa.tensor_tensor(
+                    dst=both_sb, data1=self.sum_sb, data2=parts_sb[:, g, :], op=nl.add, engine=nisa.engine.gpsimd
+                )
+                self.sum_sb = both_sb
+
+
+class _Shared(nl.NKIObject):
+    """Rows of all heads, one behind the other, and how far they are.
+
+    Groups are scored, and compared when all of a part are; turned; made, that is multiplied by the values; and summed.
+    """
+
+    def __init__(self, alone, pointers, E, dtype, lonely):
+        longest = _longest(pointers)
+        self.most = longest if longest <= SHORT else GROUP
+        self.share = MOVED_LONG if longest > SHORT else MOVED_ALONE if alone else MOVED
+        self.ring = _Ring(self.most, E, dtype, self.share)
+        self.lonely = lonely
+        self.number = 0
+        self.scored = []
+        self.complete = []
+        self.turned = []
+        self.made = []
+        self.summed = []
+
+    def head(self, out_hbm, top_all, inverse_all, queries, keys, values, masks, last):
+        """All rows of one head: top is the negated largest score of each query, inverse that of the sum."""
+        pointers = masks[2]
+        Q, E = out_hbm.shape
+        for i in range(len(pointers) - 1):
+            size, count = min(P_MAX, Q - i * P_MAX), pointers[i + 1] - pointers[i]
+            rows = out_hbm[i * P_MAX : i * P_MAX + size, 0:E]
+            if count == 0:
+                zero_sb = nl.ndarray((size, E), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [q, E]
+                nisa.memset(dst=zero_sb, value=0.0)
+                _copy(rows, zero_sb)
+            else:
+                q_sb = queries.columns(i * P_MAX, i * P_MAX + size)
+                # Groups of about one size.
+                groups = tiles(count, -(-count // -(-count // self.most)))
+                part = None
+                for some in tiles(len(groups), PART):
+                    sums = (top_all[0:size, i : i + 1], inverse_all[0:size, i : i + 1])
+                    part = _Part(rows, sums[0], sums[1], some.size, part, some.stop == len(groups))
+                    # All else waits for the last two rows of all, and the DMA engines take longer.
+                    late = last and i >= len(pointers) - 3 and part.alone
+                    for w in groups[some.span]:
+                        span = slice(pointers[i] + w.start, pointers[i] + w.stop)
+                        self._score(part, w.index - some.start, span, q_sb, keys, values, masks, late)
+
+    def _score(self, part, index, span, q_sb, keys, values, masks, late):
+        """Scores of a group and their exponentials."""
+        identity_sb, hidden_sb, _, columns, slots = masks
+        scores_ps, first = self.ring.scores(part.out_hbm.shape[0], keys.width(columns[span]))
+        _score_blocks(scores_ps, first // P_MAX, q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
+        self.advance(TURNED, WEIGHTED)
+        top_sb = part.tops_sb[:, part.first + index : part.first + index + 1]
+        _largest(top_sb, scores_ps, self.lonely)
+        weights_sb = nl.ndarray(scores_ps.shape, dtype=part.out_hbm.dtype, buffer=nl.sbuf)  # [q, k]
+        nisa.activation(dst=weights_sb, op=nl.exp, data=scores_ps, bias=top_sb)
+        moved = [] if late else _moved(weights_sb, self.number, self.share)
+        self.number += 1
+        if index == part.groups - 1:
+            self.complete.append(part)
+        self.scored.append((weights_sb, moved, values, columns[span], part))
+
+    def advance(self, turned, weighted):
+        """Go on with the groups before, until no more than ``turned`` wait to be turned and ``weighted`` after that."""
+        if len(self.summed) > 0:
+            self._close(self.summed.pop(0))
+        if len(self.scored) >= turned and len(self.scored) > 0:
+            weights_sb, held, values, columns, part = self.scored.pop(0)
+            self.turned.append((_turned(weights_sb, held, self.ring), values, columns, part))
+        if len(self.turned) >= weighted and len(self.turned) > 0:
+            self._weigh(self.turned.pop(0))
+        if len(self.complete) > 0:
+            self.complete.pop(0).compare()
+
+    def finish(self):
+        """Complete all rows."""
+        while len(self.complete) > 0:
+            self.complete.pop(0).compare()
+        while len(self.scored) > 0:
+            self.advance(0, 0)
+        while len(self.turned) > 0:
+            self.advance(0, 0)
+        self._empty()
+        while len(self.summed) > 0:
+            self._close(self.summed.pop(0))
+
+    def _weigh(self, group):
+        """The product of the weights of a group with the values and a column of ones."""
+        held, values, columns, part = group
+        size = part.out_hbm.shape[0]
+        # What leaves PSUM together is of one size: rows of one group each, or groups of one part.
+        if part.done == 0 and (size < P_MAX or not part.alone):
+            self._empty()
+        made_ps = self.ring.product(size, len(self.made))
+        for b in range(len(held)):
+            nisa.nc_matmul(dst=made_ps, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
+        part.done += 1
+        self.made.append(part)
+        complete = part.done == part.groups and (size < P_MAX or not part.alone)
+        if complete or len(self.made) == self.ring.batch:
+            self._empty()
+
+    def _empty(self):
+        """Take what has been made out of PSUM."""
+        if len(self.made) > 0:
+            part = self.made[0]
+            if part.alone:
+                self._divide()
+            else:
+                size, E = part.out_hbm.shape
+                part.add(self.ring.whole(size, len(self.made), E), len(self.made))
+                if part.last and part.done == part.groups:
+                    self.summed.append(part)
+        self.made = []
+
+    def _invert(self, inverse_sb, sums):
+        """Inverse sums. A sum is at least about 1, that of a query that keeps nothing 0: it becomes 0.5."""
+        if self.lonely:
+            nisa.tensor_scalar(dst=inverse_sb, data=sums, op0=nl.maximum, operand0=0.5)
+            nisa.reciprocal(dst=inverse_sb, data=inverse_sb)
+        else:
+            nisa.reciprocal(dst=inverse_sb, data=sums)
+
+    def _close(self, part):
+        """Divide the sum of a row of several groups, and store it."""
+        size, E = part.out_hbm.shape
+        inverse_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
+        self._invert(inverse_sb, part.sum_sb[:, E : E + 1])
+        out_sb = nl.ndarray((size, E), dtype=part.out_hbm.dtype, buffer=nl.sbuf)  # [q, E]
+        factor, engine = inverse_sb.ap([[1, size], [0, E]]), nisa.engine.gpsimd
+        nisa.tensor_tensor(dst=out_sb, data1=part.sum_sb[:, 0:E], data2=factor, op=nl.multiply, engine=engine)
+        _copy(part.out_hbm, out_sb)
+        nisa.tensor_copy(dst=part.inverse_sb, src=inverse_sb, engine=engine)
+
+    def _divide(self):
+        """Divide the rows that wait for it, and store them."""
+        count = len(self.made)
+        size, E = self.made[0].out_hbm.shape
+        made_ps, sums_ps = self.ring.products(size, count, E)
+        inverse_sb = nl.ndarray((size, count), dtype=nl.float32, buffer=nl.sbuf)  # [q, r]
+        self._invert(inverse_sb, sums_ps)
+        factor = inverse_sb.ap([[count, size], [1, count], [0, E]])
+        out_sb = nl.ndarray((size, count, E), dtype=self.made[0].out_hbm.dtype, buffer=nl.sbuf)  # [q, r, E]
+        nisa.tensor_tensor(dst=out_sb, data1=made_ps, data2=factor, op=nl.multiply)
+        for r in range(count):
+            part = self.made[r]
+            # Rows that lie together in HBM travel together, those of several blocks would not.
+            if r % 2 == 0:
+                _copy(part.out_hbm, out_sb[:, r, :])
+            else:
+                # Another queue issues it meanwhile.
+                mode, engine = nisa.dge_mode.hwdge, nisa.engine.scalar
+                nisa.dma_copy(dst=part.out_hbm, src=out_sb[:, r, :], dge_mode=mode, engine=engine)
+            nisa.tensor_copy(dst=part.inverse_sb, src=inverse_sb[:, r : r + 1], engine=nisa.engine.gpsimd)

@@ -1,0 +1,206 @@
+"""Conjugate gradients, Chebyshev, Richardson and power iteration on sparse matrices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from trnsci import check
+from trnsci.errors import ArgumentError, NotConverged
+from trnsci.nki import P_MAX
+from trnsparse.arguments import same_kind, sparse
+from trnsparse.bsr import BSRMatrix
+from trnsparse.choice import here
+from trnsparse.csr import CSRMatrix
+from trnsparse.iterate import entries, iterate, times_of
+from trnsparse.matrix import SparseMatrix
+
+# Iterations between two looks at the residual.
+STEPS = 16
+Blocks = tuple[Tensor, Tensor, Tensor]
+
+
+class Solution(NamedTuple):
+    """A solution, the iterations it took and the norm of its residual ``b - a @ x``."""
+
+    x: Tensor
+    iterations: int
+    residual: float
+
+
+class Eigenpair(NamedTuple):
+    """The eigenvalue of largest magnitude, its vector, the iterations and the norm of ``a @ x - value * x``."""
+
+    value: Tensor
+    vector: Tensor
+    iterations: int
+    residual: float
+
+
+def cg(
+    a: SparseMatrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, max_iterations: int = 1000
+) -> Solution:
+    """Solve ``a @ x = b`` by conjugate gradients, for symmetric positive definite ``a``.
+
+    Args:
+        a: sparse [N, N], real; a BSR matrix of 128-blocks is used as it is, any other converted.
+        b: [N]
+        x0: [N] where to start; zero when left out.
+        tol: stop when the residual's norm is at most ``tol * |b|``.
+        max_iterations: raise when they do not suffice.
+
+    Raises:
+        NotConverged: ``residual`` holds the norm reached.
+    """
+    return _solved("cg", a, b, x0, tol, max_iterations, None)
+
+
+def richardson(
+    a: SparseMatrix,
+    b: Tensor,
+    *,
+    omega: float,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    max_iterations: int = 1000,
+) -> Solution:
+    """Solve ``a @ x = b`` by ``x += omega * (b - a @ x)``; converges when ``|1 - omega * eigenvalue| < 1`` for all.
+
+    Args:
+        a: as for `cg`, need not be symmetric.
+        b: [N]
+        omega: the step.
+        x0: as for `cg`.
+        tol: as for `cg`.
+        max_iterations: as for `cg`.
+    """
+    return _solved("richardson", a, b, x0, tol, max_iterations, lambda k: (omega, 0.0))
+
+
+def chebyshev(
+    a: SparseMatrix,
+    b: Tensor,
+    *,
+    smallest: float,
+    largest: float,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    max_iterations: int = 1000,
+) -> Solution:
+    """Solve ``a @ x = b`` by Chebyshev iteration, for eigenvalues between ``smallest`` and ``largest``, both positive.
+
+    It needs no inner products, so that nothing is summed over partitions.
+
+    Args:
+        a: as for `cg`.
+        b: [N]
+        smallest: a lower bound of the eigenvalues.
+        largest: an upper bound of the eigenvalues.
+        x0: as for `cg`.
+        tol: as for `cg`.
+        max_iterations: as for `cg`.
+    """
+    if not 0 < smallest <= largest:
+        raise ArgumentError(
+            op="chebyshev",
+            argument="smallest",
+            got=smallest,
+            expected=f"a positive bound that is at most largest = {largest}",
+        )
+    middle, half = (largest + smallest) / 2, (largest - smallest) / 2
+    kept: list[tuple[float, float]] = [(1 / middle, 0.0)]
+
+    def coefficients(k: int) -> tuple[float, float]:
+        while len(kept) <= k:
+            last = kept[-1][0]
+            beta = (half * last) ** 2 / 2 if len(kept) == 1 else (half * last / 2) ** 2
+            kept.append((1 / (middle - beta / last), beta))
+        return kept[k]
+
+    return _solved("chebyshev", a, b, x0, tol, max_iterations, coefficients)
+
+
+def power_iteration(
+    a: SparseMatrix, *, x0: Tensor | None = None, tol: float = 1e-4, max_iterations: int = 2000
+) -> Eigenpair:
+    """Return the eigenvalue of largest magnitude of a symmetric ``a``, by power iteration.
+
+    Args:
+        a: as for `cg`, need not be positive definite.
+        x0: [N] where to start; a fixed vector of random numbers when left out.
+        tol: stop when ``|a @ x - value * x| <= tol * |value|``.
+        max_iterations: raise when they do not suffice.
+    """
+    blocks = _blocks(_prepared("power_iteration", a))
+    n = a.shape[0]
+    if x0 is None:
+        x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(a.device).to(a.dtype)
+    x = x0 / torch.linalg.vector_norm(x0)
+    empty, done, residual = x.new_zeros((0, 2)), 0, float("inf")
+    while done < max_iterations:
+        steps = min(STEPS, max_iterations - done)
+        x, image, _ = iterate(*blocks, x, x, x, empty, steps, "power")
+        done += steps
+        value = torch.dot(x, image)
+        residual = float(torch.linalg.vector_norm(image - value * x))
+        if residual <= tol * abs(float(value)):
+            return Eigenpair(value, x, done, residual)
+    raise NotConverged(op="power_iteration", iterations=done, residual=residual)
+
+
+def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
+    """The matrix as what runs wants it: in blocks of 128 for a device, in entries or full blocks on the host."""
+    sparse(op, a=a)
+    check.floating(op, a=a.values)
+    check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
+    if a.dtype.is_complex:
+        raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
+    found = _BLOCKS.setdefault(a, {})
+    where = "host" if here() == "host" else "device"
+    version, made = found.get(where, (-1, None))
+    if made is None or version != a.values._version:
+        made = entries(a.detach()) if where == "host" else a.detach().to_bsr(P_MAX)
+        found[where] = (a.values._version, made)
+    return made
+
+
+def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
+    """Index pointers, block columns and blocks; an entry is a block of one."""
+    return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
+
+
+# A matrix is solved with more than once: its blocks are kept as long as it lives and its values are not written to.
+_BLOCKS: WeakKeyDictionary[SparseMatrix, dict[str, tuple[int, Any]]] = WeakKeyDictionary()
+
+
+def _solved(
+    op: str, a: SparseMatrix, b: Tensor, x0: Tensor | None, tol: float, most: int, coefficients: Any
+) -> Solution:
+    matrix = _prepared(op, a)
+    check.tensor(op, b=b)
+    same_kind(op, a=a, b=b)
+    check.equal(op, "N", a=a.shape[0], b=b.shape[0])
+    b = b.detach()
+    x = torch.zeros_like(b) if x0 is None else x0.detach().clone()
+    blocks, times = _blocks(matrix), times_of(matrix)
+    r = b - times(x)
+    p = torch.zeros_like(r) if coefficients is not None else r.clone()
+    goal, done = tol * float(torch.linalg.vector_norm(b)), 0
+    residual = float(torch.linalg.vector_norm(r))
+    while residual > goal:
+        if done >= most:
+            raise NotConverged(op=op, iterations=done, residual=residual)
+        steps = min(STEPS, most - done)
+        table = [coefficients(done + k) for k in range(steps)] if coefficients is not None else []
+        numbers = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
+        x, r, p = iterate(*blocks, x, r, p, numbers, steps, "cg" if coefficients is None else "fixed")
+        done += steps
+        # The recurrence drifts from the truth in low precision: the residual that counts is computed.
+        true = b - times(x)
+        residual = float(torch.linalg.vector_norm(true))
+        if not residual < float("inf"):
+            raise NotConverged(op=op, iterations=done, residual=residual)
+    return Solution(x, done, residual)
