@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
+from trnfft import exact_programs as programs
 from trnfft.kernels import exact as kernels
 from trnsci.testing import gaussian
 
@@ -25,15 +27,34 @@ def _case(shape: tuple[int, ...]) -> Case:
     )
 
 
-def _kernel(name: str, digits: int, n1: int, n2: int, columns: int) -> Kernel:
+class _Options(Mapping[str, Any]):
+    """The compile-time arguments of a program, built when they are read."""
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self.arguments = arguments
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "program":
+            raise KeyError(name)
+        return programs.program(*self.arguments).steps
+
+    def __iter__(self) -> Iterator[str]:
+        yield "program"
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _kernel(name: str, precision: str, lengths: tuple[int, ...], columns: int) -> Kernel:
+    arguments = (lengths, columns, -1, precision)
+
     def inputs() -> tuple[Any, ...]:
-        def empty(*shape: int) -> torch.Tensor:
-            return torch.empty(*shape, dtype=torch.bfloat16, device="meta")
+        made = programs.program(*arguments)
+        points = math.prod(axis.length for axis in made.axes)
+        x = torch.empty(2, points, made.count, columns, dtype=torch.bfloat16, device="meta")
+        return x, made.tables
 
-        x, first = empty(2, n1, n2, digits, columns), empty(2 * n1, n2, digits, 2 * n1)
-        return (x, first) if n2 == 1 else (x, first, empty(2 * n2, 1, digits, 2 * n2))
-
-    return Kernel(name=name, kernel=kernels.exact, inputs=inputs)
+    return Kernel(name=name, kernel=kernels.exact, inputs=inputs, options=_Options(arguments))
 
 
 def _numpy(x: torch.Tensor) -> tuple[np.ndarray]:
@@ -50,10 +71,14 @@ BENCH = Bench(
         Peer(name="scipy.fft", run=scipy.fft.fft, prepare=_numpy, requires="scipy", devices=("cpu",)),
     ),
     kernels=(
-        _kernel("fp64, 64 points of 4096 columns", 7, 64, 1, 4096),
-        _kernel("compensated, 64 points of 4096 columns", 4, 64, 1, 4096),
-        _kernel("fp64, 64 rows of 4096 points", 7, 64, 64, 64),
-        _kernel("compensated, 64 rows of 4096 points", 4, 64, 64, 64),
+        _kernel("fp64, 64 points of 4096 columns", "fp64", (64,), 4096),
+        _kernel("compensated, 64 points of 4096 columns", "compensated", (64,), 4096),
+        _kernel("fp64, 64 rows of 4096 points", "fp64", (4096,), 64),
+        _kernel("compensated, 64 rows of 4096 points", "compensated", (4096,), 64),
+        _kernel("fp64, 64 rows of 16384 points", "fp64", (16384,), 64),
+        _kernel("fp64, one row of 2**18 points", "fp64", (1 << 18,), 1),
+        _kernel("fp64, 64 rows of the prime 1009", "fp64", (1009,), 64),
+        _kernel("fp64, 512 x 512, both axes", "fp64", (512, 512), 1),
     ),
     tolerance=1e-13,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex
 
@@ -31,6 +32,11 @@ def scale_of(op: str, norm: str | None, inverse: bool) -> Scale:
         check.option(op, "norm", norm, ("backward", "ortho", "forward"))
         raise AssertionError("every accepted norm is in the table")
     return scale
+
+
+def factor(scale: str, n: int) -> float:
+    """The number a scale stands for."""
+    return 1.0 if scale == "none" else 1 / n if scale == "full" else 1 / math.sqrt(n)
 
 
 def numeric(op: str, x: Any) -> Tensor:

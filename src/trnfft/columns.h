@@ -18,42 +18,52 @@ static C *NAME(all)(const struct NAME(many) *many, C *a, C *b) {
     return y;
 }
 
-/* Rows [count][length] of real numbers, at most LANES, to and from a vector for each column: vector step t of a */
+/* Rows [count][length] of real numbers, at most LANES, to and from a vector for each column: vector step t of a.
+   The last columns are taken with some before them, a second time, rather than apart; lanes without a row repeat the
+   last one */
 INLINE void NAME(take_rows)(const T *x, idx length, idx count, idx step, idx swap, V *a) {
-    for (idx j = 0; j < length; j += LANES) {
+    const T *row[LANES];
+    for (idx t = 0; t < LANES; t++) row[t] = x + (t < count ? t : count - 1) * length;
+    if (length < LANES) {
+        for (idx t = 0; t < LANES; t++)
+            for (idx j = 0; j < length; j++) a[step * (j ^ swap)][t] = row[t][j];
+        return;
+    }
+    for (idx at = 0; at < length; at += LANES) {
+        const idx j = at + LANES <= length ? at : length - LANES;
         V r[LANES];
-        if (count == LANES && j + LANES <= length)
-            UNROLLED for (int t = 0; t < LANES; t++) r[t] = NAME(get)(x + t * length + j);
-        else
-            for (int t = 0; t < LANES; t++)
-                r[t] = t < count ? NAME(up)(x + t * length + j, length - j) : (V){0};
+        UNROLLED for (int t = 0; t < LANES; t++) r[t] = NAME(get)(row[t] + j);
         NAME(transpose)(r);
-        if (j + LANES <= length)
-            UNROLLED for (int t = 0; t < LANES; t++) a[step * (j + (t ^ swap))] = r[t];
-        else
-            for (idx t = 0; j + t < length; t++) a[step * (j + (t ^ swap))] = r[t];
+        UNROLLED for (int t = 0; t < LANES; t++) a[step * (j + (t ^ swap))] = r[t];
     }
 }
 
 INLINE void NAME(give_rows)(const V *a, idx length, idx count, idx step, idx swap, T scale, T *y) {
-    for (idx j = 0; j < length; j += LANES) {
+    if (length < LANES) {
+        for (idx t = 0; t < count; t++)
+            for (idx j = 0; j < length; j++) y[t * length + j] = a[step * (j ^ swap)][t] * scale;
+        return;
+    }
+    for (idx at = 0; at < length; at += LANES) {
+        const idx j = at + LANES <= length ? at : length - LANES;
         V r[LANES];
-        if (j + LANES <= length)
-            UNROLLED for (int t = 0; t < LANES; t++) r[t] = a[step * (j + (t ^ swap))] * scale;
-        else
-            for (idx t = 0; t < LANES; t++) r[t] = j + t < length ? a[step * (j + (t ^ swap))] * scale : (V){0};
+        UNROLLED for (int t = 0; t < LANES; t++) r[t] = a[step * (j + (t ^ swap))] * scale;
         NAME(transpose)(r);
-        if (count == LANES && j + LANES <= length)
+        if (count == LANES)
             UNROLLED for (int t = 0; t < LANES; t++) NAME(put)(y + t * length + j, r[t]);
         else
-            for (idx t = 0; t < count; t++) NAME(put_up)(y + t * length + j, r[t], length - j);
+            for (idx t = 0; t < count; t++) NAME(put)(y + t * length + j, r[t]);
     }
 }
 
 /* Points of `count` complex transforms, at most LANES; inner is 1 for rows */
-static void NAME(take_complex)(const T *x, idx n, idx inner, idx count, int swap, C *a) {
-    if (inner == 1) NAME(take_rows)(x, 2 * n, count, 1, swap != 0, &a->r);
-    else for (idx j = 0; j < n; j++) a[j] = NAME(load)(x + 2 * j * inner, count, swap);
+static void NAME(take_complex)(const T *x, const T *im, idx n, idx inner, idx count, int swap, C *a) {
+    if (inner > 1)
+        for (idx j = 0; j < n; j++) a[j] = NAME(load_parts)(x, im, j * inner, count, swap);
+    else if (im) {
+        NAME(take_rows)(x, n, count, 2, 0, swap ? &a->i : &a->r);
+        NAME(take_rows)(im, n, count, 2, 0, swap ? &a->r : &a->i);
+    } else NAME(take_rows)(x, 2 * n, count, 1, swap != 0, &a->r);
 }
 
 static void NAME(give_complex)(const C *a, idx n, idx inner, idx count, int swap, T scale, T *y) {
@@ -80,21 +90,21 @@ static inline idx NAME(buffer)(const J *job) {
     return 2 * (job->n + 1) > job->many.length ? 2 * (job->n + 1) : job->many.length;
 }
 
-/* A block of `count` transforms; x and y are its first elements */
-static void NAME(columns)(const J *job, idx inner, idx count, const T *x, T *y, double factor, C *a) {
+/* A block of `count` transforms; x and y are its first elements, and complex ones may be planes */
+static void NAME(columns)(const J *job, idx inner, idx count, const T *x, const T *im, T *y, double factor, C *a) {
     const idx n = job->n, m = n / 2, first = count < LANES ? count : LANES, more = count - first;
-    const idx apart = inner > 1 ? LANES : LANES * n, apart_half = inner > 1 ? 2 * LANES : 2 * LANES * (m + 1);
+    const idx apart = inner > 1 ? LANES : LANES * n, apart_half = LANES * (inner > 1 ? 1 : m + 1) * job->take_unit;
     const T scale = (T)factor;
     C *b = a + NAME(buffer)(job);
     if (job->kind == C2C) {
-        NAME(take_complex)(x, n, inner, first, job->flags & INVERSE, a);
+        NAME(take_complex)(x, im, n, inner, first, job->flags & INVERSE, a);
         NAME(give_complex)(NAME(all)(&job->many, a, b), n, inner, first, job->flags & INVERSE, scale, y);
         return;
     }
     if (job->kind == C2R) {
         const T sign = job->flags & CONJUGATE ? -1 : 1;
-        NAME(take_complex)(x, m + 1, inner, first, 0, a);
-        if (more) NAME(take_complex)(x + apart_half, m + 1, inner, more, 0, a + m + 1);
+        NAME(take_complex)(x, im, m + 1, inner, first, 0, a);
+        if (more) NAME(take_complex)(x + apart_half, im ? im + apart_half : NULL, m + 1, inner, more, 0, a + m + 1);
         else for (idx k = 0; k <= m; k++) a[m + 1 + k] = (C){{0}, {0}};
         /* parts change places, which makes the transform the inverse */
         for (idx k = 0; k <= m; k++) {

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.planes import Planes
+from trnfft.planes import ALIKE, SEVERAL, Planes, by_torch
 from trnfft.transform import merged
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
-from trnsci.arrays import from_numpy, to_numpy
+from trnsci.arrays import from_numpy, to_numpy, untouched
 
 
 class ComplexTensor(Planes):
     """A complex tensor stored as a real and an imaginary plane of one shape, dtype and device.
 
     Arithmetic broadcasts and mixes with numbers, real tensors, complex tensors and `ComplexTensor`s. Gradients are
-    those of the planes. Planes may be views; operations never write to them.
+    those of the planes. Planes may be views; only assignment to an index, and methods whose name ends in an underscore,
+    write to them. What is not defined here is what it is for tensors: a function of each plane, or torch's own on
+    complex numbers, which takes planes on the host.
 
     Args:
         real: the real plane, or a complex tensor or NumPy array to split.
@@ -94,8 +96,18 @@ class ComplexTensor(Planes):
         return array if dtype is None else array.astype(dtype)
 
     def to(self, *args: Any, **kwargs: Any) -> ComplexTensor:
-        """Move or convert both planes, as ``Tensor.to`` does; dtypes are those of the planes."""
-        return self._each(lambda plane: plane.to(*args, **kwargs))
+        """Move or convert both planes, as ``Tensor.to`` does; a complex dtype stands for that of its parts."""
+        values = [_plane_dtype(value) for value in args]
+        named = {name: _plane_dtype(value) for name, value in kwargs.items()}
+        return self._each(lambda plane: plane.to(*values, **named))
+
+    def cfloat(self) -> ComplexTensor:
+        """In single precision."""
+        return self.to(torch.float32)
+
+    def cdouble(self) -> ComplexTensor:
+        """In double precision."""
+        return self.to(torch.float64)
 
     def to_device(self) -> ComplexTensor:
         """Both planes in device memory; see `trnsci.to_device`."""
@@ -106,36 +118,6 @@ class ComplexTensor(Planes):
         return self._each(from_device)
 
     # What a tensor says of itself
-
-    @property
-    def shape(self) -> torch.Size:
-        """Sizes."""
-        return self.real.shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the planes."""
-        return self.real.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the planes are."""
-        return self.real.device
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self.real.ndim
-
-    @property
-    def is_meta(self) -> bool:
-        """Whether the planes have no data."""
-        return self.real.is_meta
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether either plane requires grad."""
-        return self.real.requires_grad or self.imag.requires_grad
 
     @property
     def grad(self) -> ComplexTensor | None:
@@ -152,25 +134,6 @@ class ComplexTensor(Planes):
         self.real.requires_grad_(requires_grad)
         self.imag.requires_grad_(requires_grad)
         return self
-
-    def is_complex(self) -> bool:
-        """Always true."""
-        return True
-
-    def numel(self) -> int:
-        """Number of complex elements."""
-        return self.real.numel()
-
-    def dim(self) -> int:
-        """Number of dimensions."""
-        return self.real.ndim
-
-    def size(self, dim: int | None = None) -> Any:
-        """Sizes, or one of them."""
-        return self.real.shape if dim is None else self.real.shape[dim]
-
-    def __len__(self) -> int:
-        return len(self.real)
 
     def __repr__(self) -> str:
         return f"ComplexTensor({self.to_torch() if not self.is_meta else tuple(self.shape)})"
@@ -189,8 +152,8 @@ class ComplexTensor(Planes):
         """Nested lists of Python numbers."""
         return self.to_torch().tolist()
 
-    def _each(self, fn: Callable[[Tensor], Tensor]) -> ComplexTensor:
-        return _made(fn(self.real), fn(self.imag))
+    def _with(self, real: Tensor, imag: Tensor) -> ComplexTensor:
+        return _made(real, imag)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         re, im = _parts(value, self)
@@ -237,9 +200,11 @@ class ComplexTensor(Planes):
         """Principal square root."""
         return ComplexTensor(torch.sqrt(self.to_torch())).to(self.dtype)
 
-    def norm(self) -> Tensor:
-        """Euclidean norm of all elements."""
-        return torch.linalg.vector_norm(torch.stack((self.real.flatten(), self.imag.flatten())))
+    def norm(self, p: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """Norm of magnitudes over dimensions, or of all elements."""
+        if p == 2 and dim is None and not keepdim:
+            return torch.linalg.vector_norm(torch.stack((self.real.flatten(), self.imag.flatten())))
+        return torch.linalg.vector_norm(self.abs(), p, dim, keepdim)
 
     def prod(self, dim: int | None = None, keepdim: bool = False) -> ComplexTensor:
         """Product over a dimension, or of all elements."""
@@ -294,6 +259,9 @@ class ComplexTensor(Planes):
         power = exponent.to_torch() if isinstance(exponent, ComplexTensor) else exponent
         return ComplexTensor(self.to_torch() ** power).to(self.dtype)
 
+    def __rpow__(self, base: Any) -> ComplexTensor:
+        return as_complex_tensor(base, self) ** self
+
     def __matmul__(self, other: Any) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
@@ -310,7 +278,9 @@ class ComplexTensor(Planes):
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
         return ~(self == other)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        # as tensors have it: by identity, because equality is that of elements
+        return id(self)
 
     def backward(self, gradient: ComplexTensor | None = None) -> None:
         """Propagate a gradient given for both planes."""
@@ -326,10 +296,10 @@ class ComplexTensor(Planes):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Torch functions: those a `ComplexTensor` has as a method, and ``torch.cat``/``torch.stack``."""
+        """Torch functions: by methods of planes where there are any, else computed by torch on complex numbers."""
         kwargs = kwargs or {}
         name = func.__name__
-        if name in ("cat", "stack", "concatenate"):
+        if name in ("cat", "stack", "concatenate", "concat") and args and isinstance(args[0], list | tuple):
             tensors: Sequence[Any] = args[0]
             like = next(t for t in tensors if isinstance(t, ComplexTensor))
             planes = [as_complex_tensor(t, like) for t in tensors]
@@ -340,11 +310,16 @@ class ComplexTensor(Planes):
         if operator is not None and not kwargs and len(args) == 2:
             left = args[0] if isinstance(args[0], ComplexTensor) else as_complex_tensor(args[0], args[1])
             return getattr(left, operator)(args[1])
-        method = getattr(cls, name, None)
-        if callable(method) and args and isinstance(args[0], ComplexTensor):
-            return method(*args, **kwargs)
-        return NotImplemented
+        if args and isinstance(args[0], ComplexTensor) and func not in _NOT_METHODS:
+            if name in ("real", "imag"):
+                return getattr(args[0], name)
+            if callable(getattr(cls, name, None)) or name in ALIKE or name in SEVERAL:
+                return getattr(args[0], name)(*args[1:], **kwargs)
+        return by_torch(func, *args, **kwargs)
 
+
+# Functions with the name of a method of planes that take other arguments.
+_NOT_METHODS = frozenset((torch.linalg.norm,))
 
 _OPERATORS = {
     "add": "__add__", "sub": "__sub__", "subtract": "__sub__", "mul": "__mul__", "multiply": "__mul__",
@@ -360,6 +335,11 @@ def _made(real: Tensor, imag: Tensor) -> ComplexTensor:
     z = ComplexTensor.__new__(ComplexTensor)
     z.real, z.imag = real, imag
     return z
+
+
+def parts_of(z: Tensor) -> ComplexTensor:
+    """The parts of a complex tensor that is no conjugate, as views."""
+    return _made(z.real, z.imag)
 
 
 def _full(z: ComplexTensor) -> bool:
@@ -381,6 +361,17 @@ def _parts(value: Any, like: ComplexTensor) -> tuple[Any, Any]:
     raise DtypeError(op="ComplexTensor", argument="operand", got=type(value), expected="a number or a tensor")
 
 
+def _plane_dtype(value: Any) -> Any:
+    """What ``Tensor.to`` is given, for a plane."""
+    if isinstance(value, ComplexTensor):
+        return value.real
+    if isinstance(value, torch.dtype):
+        value = value.to_real() if value.is_complex else value
+        if not value.is_floating_point:
+            raise DtypeError(op="ComplexTensor.to", argument="dtype", got=value, expected="complex or floating-point")
+    return value
+
+
 def _negatable(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, np.generic) else value
 
@@ -394,3 +385,6 @@ def as_complex_tensor(value: Any, like: ComplexTensor) -> ComplexTensor:
         re = torch.tensor(re, dtype=like.dtype, device=like.device)
         im = None if im is None else torch.tensor(im, dtype=like.dtype, device=like.device)
     return _made(re, torch.zeros_like(re) if im is None else im)
+
+
+untouched(ComplexTensor)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnfft import host, transform
-from trnfft.arguments import COMPLEX_OF, axes_of, axis_of, length_of, numeric, resized, scale_of
+from trnfft.arguments import COMPLEX_OF, axes_of, axis_of, factor, length_of, numeric, resized, scale_of
 from trnsci import ArgumentError, array_function, check
 from trnsci.precision import Precision, resolve
 
@@ -144,18 +144,20 @@ def _along(
 ) -> Tensor:
     """All axes. The transform is real: both parts of complex data are rows of one call."""
     more = 0 if number != 1 else -2 if family == "dct" else 2
-    factors = [transform.factor(scale, 2 * n + more) for n in lengths]
+    factors = [factor(scale, 2 * n + more) for n in lengths]
     split = x.is_complex()
     if split:
         x = torch.view_as_real(x.resolve_conj())
-    if _plainly(x, lengths, policy):
+    made = None
+    if _plainly(x, policy):
         made = host.trigonometric(number, x, dims, factors, family == "dst", _END_FACTORS[family, number, ends])
+    if made is not None:
         return torch.view_as_complex(made.contiguous()) if split else made
-    for dim, factor in zip(dims, factors, strict=True):
+    for dim, by in zip(dims, factors, strict=True):
         x = x.movedim(dim, -1)
         if ends:
             x = _ends(family, number, x, math.sqrt(2), before=True)
-        x = _blocked(_COSINE[number] if family == "dct" else _SINE[number], x, factor, policy)
+        x = _blocked(_COSINE[number] if family == "dct" else _SINE[number], x, by, policy)
         if ends:
             x = _ends(family, number, x, 1 / math.sqrt(2), before=False)
         x = x.movedim(-1, dim)
@@ -243,10 +245,10 @@ def _reversed(name: str, n: int, device: torch.device) -> Tensor:
     return order.flip(0) if name == "halves" else n - 1 - order
 
 
-def _plainly(x: Tensor, lengths: list[int], policy: str) -> bool:
+def _plainly(x: Tensor, policy: str) -> bool:
     """Whether the host's compiled loops do: rows of a plain tensor, in its own precision."""
     same = policy == ("fp64" if x.dtype == torch.float64 else "fp32")
-    return same and host.takes(x, lengths, trigonometric=True) and transform.in_place(x) and transform.on_host()
+    return same and host.able(x) and transform.in_place(x) and transform.on_host()
 
 
 def _type1(x: Tensor, factor: float, policy: str) -> Tensor:

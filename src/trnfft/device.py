@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft import exact, tables
+from trnfft import exact, exact_programs, tables
 from trnfft.folded import HALF_OUT, WHOLE, fold
 from trnfft.frames import ends, padded, padded_ends
 from trnfft.kernels import transform as kernels
-from trnfft.lengths import next_fast_len
 from trnfft.programs import Program, fold_tables, program, scale_of
 from trnfft.programs import Stage as Stage
 from trnsci.nki import launch
@@ -55,7 +54,7 @@ def c2c(
 ) -> tuple[Tensor, Tensor]:
     """Both planes of a complex transform."""
     shape = tuple(re.shape)
-    if precision in exact.DIGITS:
+    if precision in exact.PRECISIONS:
         y = _exactly(re, im, dims, 1 if inverse else -1, scale, precision, shape[dims[-1]])
         return y.real.to(re.dtype), y.imag.to(re.dtype)
     made = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
@@ -67,7 +66,7 @@ def c2c(
 def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
     """Both planes of half a spectrum."""
     n = x.shape[dims[-1]]
-    if precision in exact.DIGITS:
+    if precision in exact.PRECISIONS:
         y = _exactly(x, None, dims, -1, scale, precision, n).narrow(dims[-1], 0, n // 2 + 1)
         return y.real.to(x.dtype), y.imag.to(x.dtype)
     made = program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
@@ -87,7 +86,7 @@ def _weighted(plane: Tensor, axis: int, n: int) -> Tensor:
 def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
     """Real data from half a spectrum, padded to whole rows of a matrix where its program needs it."""
     last, dtype = dims[-1], re.dtype
-    if precision in exact.DIGITS:
+    if precision in exact.PRECISIONS:
         re, im = _weighted(re.double(), last, n), _weighted(im.double(), last, n)
         return _exactly(re, im, dims, 1, scale, precision, n).real.to(dtype)
     made = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
@@ -109,7 +108,7 @@ def framed(
     """The program that cuts, windows and transforms frames of [..., l]; ``None`` where frames are cut before it."""
     half = HALF_OUT if onesided else WHOLE
     made, at = fold(n, half, 1), ends(x.shape[-1], n, hop, by)
-    if made is None or at is None or precision in exact.DIGITS:
+    if made is None or at is None or precision in exact.PRECISIONS:
         return None
     count, signals = (x.shape[-1] + 2 * by - n) // hop + 1, math.prod(x.shape[:-1])
     written = n // 2 + 1 if onesided else n
@@ -186,11 +185,11 @@ def c2r_planes_limits(re: Tensor, im: Tensor, dims: list[int], n: int, scale: st
     return c2r_limits(re, dims, n, scale, precision)
 
 
-def _exact_stage(axis: int, n: int) -> Stage:
-    split = tables.factors(n, exact.LARGEST)
-    if split is None:
-        return Stage(axis, n, "chirp in digits", tables.factors(next_fast_len(2 * n - 1), exact.LARGEST) or ())
-    return Stage(axis, n, "digits", split)
+def _exact_stages(made: exact_programs.Program, dims: tuple[int, ...]) -> list[Stage]:
+    return [
+        Stage(at, axis.n, "chirp in digits" if axis.chirp else "digits", axis.factors)
+        for at, axis in zip(dims, made.axes, strict=True)
+    ]
 
 
 def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
@@ -204,11 +203,15 @@ def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
         scale, precision = options[-2:]
         if 0 in spec.shape:
             continue
-        if precision in exact.DIGITS:
-            found += [_exact_stage(axis, spec.shape[axis]) for axis in dims]
-            continue
         n = {"c2c": 0, "r2c": spec.shape[dims[-1]], "c2r": options[0]}[kind]
         sign = 1 if kind == "c2r" or (kind == "c2c" and options[0]) else -1
+        if precision in exact.PRECISIONS:
+            whole = list(spec.shape)
+            whole[dims[-1]] = n or whole[dims[-1]]
+            exactly = exact.program(tuple(whole), dims, sign, precision)
+            found += _exact_stages(exactly, dims)
+            kept += exactly.tables
+            continue
         real_in = tensors == 1 and not spec.dtype.is_complex
         made = program(kind, spec.shape, dims, n, sign, scale, _operand(precision), real_in)
         found += made.stages

@@ -95,6 +95,13 @@ INLINE C NAME(load)(const T *p, idx count, int swap) {
     return swap ? (C){i, r} : (C){r, i};
 }
 
+/* of two planes, unless the second one is not there */
+INLINE C NAME(load_parts)(const T *p, const T *im, idx at, idx count, int swap) {
+    if (!im) return NAME(load)(p + 2 * at, count, swap);
+    V r = NAME(up)(p + at, count), i = NAME(up)(im + at, count);
+    return swap ? (C){i, r} : (C){r, i};
+}
+
 INLINE C NAME(load_down)(const T *last, idx count) {
     T edge[2 * LANES] = {0};
     const T *p = last - 2 * LANES + 2;
@@ -304,12 +311,13 @@ static idx NAME(room)(const P *plan) {
     return 2 * (n1 > n2 ? n1 : n2) + VECTORS(n1) * VECTORS(n2) * LANES;
 }
 
-/* One row: in and out may be the same memory */
-static void NAME(row)(const P *plan, const T *in, T *out, int swap, T scale, C *space) {
+/* One row, interleaved or of planes: in and out may be the same memory */
+static void NAME(row)(const P *plan, const T *in, const T *im, T *out, int swap, T scale, C *space) {
     const idx n1 = plan->one.n, n2 = plan->two.n, longest = n1 > n2 ? n1 : n2;
     C *a = space, *b = a + longest, *z = b + longest;
     for (idx block = 0; block < VECTORS(n2); block++) {
-        for (idx j = 0; j < n1; j++) a[j] = NAME(load)(in + 2 * (j * n2 + block * LANES), n2 - block * LANES, swap);
+        for (idx j = 0; j < n1; j++)
+            a[j] = NAME(load_parts)(in, im, j * n2 + block * LANES, n2 - block * LANES, swap);
         NAME(middle)(plan, block, n1, NAME(passes)(&plan->one, a, a, b), z);
     }
     for (idx g = 0; g < VECTORS(n1); g++) {

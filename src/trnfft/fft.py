@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from trnfft import transform
 from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axis_of, length_of, numeric, real, resized, scale_of
-from trnfft.complextensor import ComplexTensor
+from trnfft.complextensor import ComplexTensor, parts_of
 from trnsci import DtypeError, array_function, check, is_resident
 from trnsci.precision import Precision, resolve
 
@@ -117,10 +116,11 @@ def planes(
     policy = resolve(op, precision, x.dtype)
     re, im = x.real, x.imag
     for dim, length in zip(dims, lengths, strict=True):
-        re, im = resized(re, dim, length), resized(im, dim, length)
+        if re.shape[dim] != length:
+            re, im = resized(re, dim, length), resized(im, dim, length)
     if transform.on_host() and re.dtype in COMPLEX_OF:
         # PyTorch has complex numbers: parts of its result are views, which an op on planes could not return.
-        result = ComplexTensor(transform.c2c_of_parts(re, im, dims, inverse, scale, policy))
+        result = parts_of(transform.c2c_of_parts(re, im, dims, inverse, scale, policy))
     else:
         result = ComplexTensor(*transform.c2c_planes(re, im, dims, inverse, scale, policy))
     return result if out is None else into_planes(op, out, result)
@@ -201,15 +201,8 @@ def forward_real(
         check.out(op, out, shape=tuple(transform.half(x.shape, dim)), dtype=COMPLEX_OF[x.dtype], x=x)
         if not hermitian:
             return transform.r2c.write(out, x, [dim], scale, policy)
-    result = transform.r2c(x, [dim], scale, policy)
-    if hermitian:
-        result = conjugated(result)
+    result = (transform.r2c_conjugate if hermitian else transform.r2c)(x, [dim], scale, policy)
     return result if out is None else out.copy_(result)
-
-
-def conjugated(result: Tensor) -> Tensor:
-    """The conjugate of a fresh result: in its memory, unless somebody differentiates or traces the call."""
-    return result.conj_physical_() if transform.in_place(result) and not result.is_meta else torch.conj_physical(result)
 
 
 def real_planes(

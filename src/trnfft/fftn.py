@@ -11,7 +11,7 @@ from torch import Tensor
 from trnfft import transform
 from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axes_of, length_of, numeric, real, resized, scale_of
 from trnfft.complextensor import ComplexTensor
-from trnfft.fft import conjugated, planes, real_planes
+from trnfft.fft import planes, real_planes
 from trnsci import ArgumentError, array_function, check, is_resident
 from trnsci.precision import Precision, resolve
 
@@ -137,9 +137,7 @@ def _r2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
         return real_planes(op, x, dims, scale, policy, out, hermitian)
     if out is not None:
         check.out(op, out, shape=tuple(transform.half(x.shape, dims[-1])), dtype=COMPLEX_OF[x.dtype], x=x)
-    result = transform.r2c(x, dims, scale, policy)
-    if hermitian:
-        result = conjugated(result)
+    result = (transform.r2c_conjugate if hermitian else transform.r2c)(x, dims, scale, policy)
     return result if out is None else out.copy_(result)
 
 
@@ -165,8 +163,9 @@ def _c2r(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
             parts.append(part)
         result = transform.c2r_planes(parts[0], parts[1], dims, n, scale, policy)
         return result if out is None else out.copy_(result)
-    for axis, length in zip(dims, stored, strict=True):
-        x = resized(x, axis, length)
+    if s is not None:
+        for axis, length in zip(dims, stored, strict=True):
+            x = resized(x, axis, length)
     if out is not None:
         shape = list(x.shape)
         shape[dims[-1]] = n

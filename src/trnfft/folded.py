@@ -15,6 +15,9 @@ from trnsci.nki import P_MAX
 # What a row is: half a spectrum that is read, everything, or half a spectrum that is written.
 HALF_IN, WHOLE, HALF_OUT = -1, 0, 1
 
+# Cycles of a transposition.
+TRANSPOSED = 2 * P_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class Fold:
@@ -48,9 +51,41 @@ def _fold(n1: int, n2: int, half: int, planes: int) -> Fold | None:
     slots = n2 // 2 + 1 if half == HALF_IN else n2
     columns = n1 if half == HALF_OUT else 2 * n1
     groups = -(-n1 // group) if half != HALF_OUT else -(-((n1 - 1) // 2) // group) + 1
-    # Cycles of fp32 for a tile of 128 rows: two a row for a transposition, four a column for a product.
-    cost = (slots + groups) * 2 * P_MAX + 4 * (slots * max(64, columns) + groups * max(64, reals * group))
-    return Fold(n1, n2, group, cost)
+    return Fold(n1, n2, group, cycles(slots, columns, groups, reals * group))
+
+
+def cycles(slots: int, columns: int, groups: int, outputs: int) -> float:
+    """Cycles of fp32 for a tile of 128 rows: two a row for a transposition, four a column for a product."""
+    return (slots + groups) * TRANSPOSED + 4 * (slots * max(64, columns) + groups * max(64, outputs))
+
+
+@functools.lru_cache(maxsize=1024)
+def two_folds(n: int, half: int, planes: int) -> tuple[Fold, Fold] | None:
+    """The cheapest two folded factors of a long row; of equals those that differ least."""
+    best: tuple[tuple[float, int], tuple[Fold, Fold]] | None = None
+    for r in (r for r in range(2, n // 2 + 1) if n % r == 0):
+        outer, inner = fold(r, WHOLE, planes), fold(n // r, HALF_IN if half == HALF_IN else WHOLE, 2)
+        if outer is not None and inner is not None:
+            cost = _cost_of_two(outer, inner, half), r + n // r
+            if best is None or cost < best[0]:
+                best = (cost, (outer, inner))
+    return None if best is None else best[1]
+
+
+def _cost_of_two(outer: Fold, inner: Fold, half: int) -> float:
+    """Cycles of the Tensor Engine for 128 rows, and what DMA loses where runs are short."""
+    r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
+    if half == WHOLE:
+        return outer.cost * m + inner.cost * r
+    runs = 1500.0 * (r + m)
+    if half == HALF_IN:
+        return outer.cost * P_MAX * -(-(m // 2 + 1) // P_MAX) + inner.cost * r + runs
+    kept = outer.n1 // 2 + 1
+    columns = cycles(outer.n2, 2 * kept, -(-kept // outer.group), 2 * outer.n2 * outer.group)
+    columns -= outer.n2 * TRANSPOSED
+    # Upper halves of rows are reversed by two products a plane.
+    reversed_ = 4 * 2 * P_MAX * P_MAX * -(-m // (2 * P_MAX)) * -(-outer.n2 // max(1, P_MAX // (outer.n1 - kept or 1)))
+    return columns * m + inner.cost * kept * outer.n2 + reversed_ + runs
 
 
 def _planes(w: Array) -> Array:
@@ -62,13 +97,24 @@ def _tensor(array: Array, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array)).to(dtype)
 
 
-def first(made: Fold, half: int, planes: int, sign: int, dtype: torch.dtype, diagonal: Array | None = None) -> Tensor:
-    """[k, w]: for every residue of n2 the DFT matrix of n1 points with its twiddles, after a ``diagonal`` of n."""
+def first(
+    made: Fold,
+    half: int,
+    planes: int,
+    sign: int,
+    dtype: torch.dtype,
+    diagonal: Array | None = None,
+    kept: int | None = None,
+) -> Tensor:
+    """[k, w]: for every residue of n2 the DFT matrix of n1 points with its twiddles, after a ``diagonal`` of n.
+
+    Of whole rows the first ``kept`` values of k1 are wanted, all where that is not said.
+    """
     n1, n2 = made.n1, made.n2
     if half == HALF_IN:
         return _tensor(np.concatenate(_first_of_half(n1, n2, sign), axis=1), dtype)
     n = np.arange(n1)[:, None] * n2 + np.arange(n2)  # [j, s]
-    pairs = np.arange(1, (n1 + 1) // 2) if half == HALF_OUT else np.arange(n1)
+    pairs = np.arange(1, (n1 + 1) // 2) if half == HALF_OUT else np.arange(n1 if kept is None else kept)
     turns = roots(n[:, :, None] * pairs, n1 * n2, sign)
     if diagonal is not None:
         turns = turns * diagonal[n][:, :, None]
@@ -115,6 +161,11 @@ def second(made: Fold, half: int, sign: int, scale: float, dtype: torch.dtype) -
         high = whole[:, :, :, :, : low - 1 : -1, ::-1] * np.array([1, -1])[:, None, None]
         tables.append(high)
     return _tensor(np.concatenate([t.reshape(2 * made.group * n2, -1) for t in tables], axis=1), dtype)
+
+
+def flip(dtype: torch.dtype) -> Tensor:
+    """The identity, reversed: what a product with it sums over comes out backwards."""
+    return torch.eye(P_MAX, dtype=dtype).flip(1)
 
 
 def unpaired(made: Fold, sign: int, scale: float, dtype: torch.dtype) -> Tensor:

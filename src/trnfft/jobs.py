@@ -17,16 +17,23 @@ from trnsci import native
 SOURCE = Path(__file__).with_name("loops.c")
 
 KINDS = ("c2c", "r2c", "c2r", "r2cc", "type1", "type2", "type3", "type4")
+# The same with an operand in two planes.
+_OF_PLANES = {"p2c": "c2c", "p2r": "c2r"}
+
+Ends = tuple[float, float, float, float]
 # Radices with a pass of their own, and what a pass costs for each element in them; others cost about the radix.
 _OWN = {2: 3.0, 3: 4.0, 4: 4.0, 5: 6.0, 8: 7.0}
 RADIX_MOST = 127
 # Points up to which many transforms share vectors, a point of each in a lane.
-FEW = 1024
-# What loading, turning, transposing and storing cost beside the passes.
+FEW = 2048
+# What loading, turning, transposing and storing cost beside the passes; what a row costs beside its points; and what a
+# point of a row costs that is gathered and scattered.
 _AROUND = 14.0
+_EACH = 2000.0
+_GATHERED = 20.0
 
 _I, _P, _D = ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
-_INVERSE, _CONJUGATE, _SINE, _BEFORE, _AFTER, _PAIRED = 1, 2, 4, 8, 16, 32
+_INVERSE, _CONJUGATE, _SINE, _BEFORE, _AFTER, _PAIRED, _PLANES = 1, 2, 4, 8, 16, 32, 64
 
 
 class _Half(ctypes.Structure):
@@ -57,26 +64,56 @@ class _Job(ctypes.Structure):
 
 
 class Job:
-    """A job, and how to run it: ``job(outer, inner, x, y, scale, threads)`` with addresses of contiguous memory.
+    """What is done to a row: the C structure at ``address``, and what callers of the loops ask of it.
 
-    Rows of x [outer, n, inner] become rows of y.
+    ``give`` elements of ``give_unit`` numbers come of elements of ``take_unit``.
     """
 
+    __slots__ = ("_block", "_block_cost", "_keep", "_n", "_row_cost", "address", "give", "give_unit", "take_unit")
+
     def __init__(self, made: _Job, dtype: torch.dtype, keep: list[Any]) -> None:
-        library = native.load(SOURCE)
-        assert library is not None
         self._keep = (made, keep)
-        self._address = ctypes.addressof(made)
-        self._run = getattr(library, f"run_{_suffix(dtype)}")
-        self._run.argtypes, self._run.restype = (_P, _I, _I, _P, _P, _D, _I), ctypes.c_int
+        self.address = ctypes.addressof(made)
+        self.take_unit, self.give_unit = int(made.take_unit), int(made.give_unit)
+        self.give = int(made.give) // self.give_unit
+        self._n = int(made.n)
+        alone = made.kind == 0 or (KINDS[made.kind] == "type4" and made.n % 2 == 0)
+        self._block = lanes(dtype) * (1 if alone else 2)
+        self._row_cost = _row_cost(made, lanes(dtype))
+        self._block_cost = _block_cost(made.many, lanes(dtype))
 
-    def __call__(self, outer: int, inner: int, x: int, y: int, scale: float, threads: int) -> None:
-        if self._run(self._address, outer, inner, x, y, scale, threads):
-            raise MemoryError("no memory for the intermediate results of a transform")
+    def columns(self, outer: int, inner: int) -> bool:
+        """Whether rows of [outer, n, inner] had better share vectors."""
+        if not self._block_cost:
+            return False
+        if inner == 1:
+            return -(-outer // self._block) * self._block_cost <= outer * self._row_cost
+        return -(-inner // self._block) * self._block_cost <= inner * (self._row_cost + _GATHERED * self._n)
 
 
-def _suffix(dtype: torch.dtype) -> str:
+def suffix(dtype: torch.dtype) -> str:
+    """How the functions for a dtype end."""
     return str(dtype).removeprefix("torch.")
+
+
+def _row_cost(made: _Job, wide: int) -> float:
+    """What one row costs by itself."""
+    core, real = made.core, made.period % 2 == 1
+    cost = _split(core.n, wide, real)[0] if not core.length else 2 * _split(core.length, wide)[0] + 12 * core.length
+    if real and core.length:
+        # two rows are one
+        cost /= 2
+    return _EACH + cost + (0 if made.kind == 0 or real else 5 * core.n)
+
+
+def _block_cost(many: _Many, wide: int) -> float:
+    """What as many transforms cost as share vectors; 0 where they cannot."""
+    length = many.length or many.n
+    if not length:
+        return 0.0
+    cost = length * (_AROUND + _passes(length)) if not many.length else length * (_AROUND + 12 + 2 * _passes(length))
+    # two buffers of long ones leave the first cache
+    return wide * cost * (1 + length / 16384)
 
 
 class _Tables:
@@ -96,10 +133,11 @@ class _Tables:
 
 
 @functools.cache
-def _lanes(dtype: torch.dtype) -> int:
+def lanes(dtype: torch.dtype) -> int:
+    """Numbers of a vector."""
     library = native.load(SOURCE)
     assert library is not None
-    return int(getattr(library, f"lanes_{_suffix(dtype)}")())
+    return int(getattr(library, f"lanes_{suffix(dtype)}")())
 
 
 @functools.lru_cache(maxsize=4096)
@@ -171,12 +209,12 @@ def _chirp_length(n: int, lanes: int) -> int:
 @functools.lru_cache(maxsize=64)
 def _core(n: int, dtype: torch.dtype, real: bool) -> tuple[_Core, list[Any]]:
     """A complex transform of n points, or a real one of an odd number."""
-    tables, lanes = _Tables(dtype), _lanes(dtype)
-    direct, one = _split(n, lanes, real)
-    length = n if n < 64 else _chirp_length(n, lanes)
-    if direct <= (2.2 * _split(length, lanes)[0] if n >= 64 else math.inf):
-        return _Core(n, 0, _plan(n, one, tables, lanes), None, None), tables.keep
-    plan = _plan(length, _split(length, lanes)[1], tables, lanes)
+    tables, wide = _Tables(dtype), lanes(dtype)
+    direct, one = _split(n, wide, real)
+    length = n if n < 64 else _chirp_length(n, wide)
+    if direct <= (2.2 * _split(length, wide)[0] if n >= 64 else math.inf):
+        return _Core(n, 0, _plan(n, one, tables, wide), None, None), tables.keep
+    plan = _plan(length, _split(length, wide)[1], tables, wide)
     return _Core(n, length, plan, *_chirp(n, length, tables)), tables.keep
 
 
@@ -228,24 +266,27 @@ def job(
     inverse: bool = False,
     conjugate: bool = False,
     sine: bool = False,
-    ends: tuple[float, float, float, float] = (1, 1, 1, 1),
+    ends: Ends = (1, 1, 1, 1),
 ) -> Job:
     """What ``loops.c`` does to rows of n points.
 
     Args:
-        kind: one of `KINDS`; ``r2cc`` gives all of the spectrum of real rows.
+        kind: one of `KINDS`, or ``p2c`` and ``p2r`` of planes; ``r2cc`` gives all of the spectrum of real rows.
         n: points of a row, of the real one for real transforms.
         dtype: real.
-        inverse: the other direction, for ``c2c`` and ``r2cc``.
+        inverse: the other direction, for ``c2c`` and ``r2cc``; for ``r2c`` the conjugate, which is the half of one.
         conjugate: whether ``c2r`` takes the conjugate of its operand.
         sine: sine transforms, for types 1 to 4.
         ends: factors of first and last term before, and after, for types 1 to 4.
     """
     tables = _Tables(dtype)
+    planes, kind = kind in _OF_PLANES, _OF_PLANES.get(kind, kind)
     made = _Job(kind=KINDS.index(kind), n=n, ends=(_D * 4)(*ends))
     half = n // 2 + 1
     units = {"c2c": (n, n, 2, 2), "r2c": (n, half, 1, 2), "c2r": (half, n, 2, 1), "r2cc": (n, n, 1, 2)}
     take, give, made.take_unit, made.give_unit = units.get(kind, (n, n, 1, 1))
+    if planes:
+        made.take_unit = 1
     made.take, made.give = take * made.take_unit, give * made.give_unit
     if kind == "c2c" or (kind == "type4" and n % 2 == 0):
         inside = n if kind == "c2c" else n // 2
@@ -256,8 +297,8 @@ def job(
     made.core, keep = _core(inside, dtype, made.period % 2 == 1)
     if n <= FEW:
         points = made.period if kind == "type1" else inside if kind == "type4" else n
-        made.many = _many(points, tables, _lanes(dtype))
-    asked = {_INVERSE: inverse, _CONJUGATE: conjugate, _SINE: sine}
+        made.many = _many(points, tables, lanes(dtype))
+    asked = {_INVERSE: inverse, _CONJUGATE: conjugate, _SINE: sine, _PLANES: planes}
     asked |= {_BEFORE: ends[:2] != (1, 1), _AFTER: ends[2:] != (1, 1), _PAIRED: made.period % 2 and made.core.length}
     made.flags = sum(flag for flag, on in asked.items() if on)
     if kind in ("type2", "type3"):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import trnsci
 from trnfft import device
+from trnfft.arguments import integer
 from trnfft.complextensor import ComplexTensor
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import (
@@ -27,7 +28,7 @@ from trnfft.fftn import (
     rfft2,
     rfftn,
 )  # fmt: skip
-from trnsci import ArgumentError, Plan, check
+from trnsci import ArgumentError, DtypeError, Plan, check
 from trnsci.plans import CACHE, quantity
 from trnsci.precision import Precision
 
@@ -56,6 +57,8 @@ class FFTPlan(Plan):
 
     def __call__(self, x: Any, *, out: Any = None) -> Any:
         """Transform data of the shape and dtype of the plan."""
+        if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+            check.tensor(self.kind, x=x)
         shape, dtype = tuple(x.shape), _dtype(x)
         if shape != self.shape or dtype != self.dtype:
             got = {"x": (shape, str(dtype)), "plan": (self.shape, str(self.dtype))}
@@ -73,11 +76,24 @@ class FFTPlan(Plan):
         dim = axis if axis is not None else None if dim == default else dim
         for name, given in (("n", n), ("dim", dim), ("norm", norm), ("precision", precision)):
             planned = getattr(self, name)
-            if given is not None and _tupled(given) != _tupled(planned):
+            if given is not None and self._same(name, given) != self._same(name, planned):
                 raise ArgumentError(
                     op=op, argument=name, got={"call": given, "plan": planned}, hint="The plan carries it"
                 )
         return self(x, out=out)
+
+    def _same(self, name: str, value: Any) -> Any:
+        """An option as others that mean the same: axes from either end, the norm that is meant by none."""
+        value = _tupled(value)
+        if name == "norm":
+            return value or "backward"
+        if name != "dim" or not self.shape:
+            return value
+        if value is None:
+            value = -1 if self.kind in ONE else (-2, -1) if self.kind.endswith("2") else None
+        if isinstance(value, int):
+            return value % len(self.shape)
+        return value if value is None else tuple(axis % len(self.shape) for axis in value)
 
     @property
     def nbytes(self) -> int:
@@ -105,6 +121,15 @@ def _dtype(x: Any) -> torch.dtype:
     if isinstance(x, ComplexTensor | Tensor):
         return x.dtype
     return torch.from_numpy(x[:0] if x.ndim else x.reshape(1)).dtype
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, Sequence) or isinstance(shape, str):
+        raise ArgumentError(op="plan", argument="shape", got=shape, expected="a sequence of lengths", hint="Pass (n,)")
+    sizes = tuple(integer("plan", "shape", size) for size in shape)
+    if any(size < 0 for size in sizes):
+        raise ArgumentError(op="plan", argument="shape", got=sizes, expected="lengths of at least 0")
+    return sizes
 
 
 def plan(
@@ -137,7 +162,9 @@ def plan(
         torch.Size([64, 1009])
     """
     check.option("plan", "kind", kind, tuple(_FUNCTIONS))
-    sizes = tuple(int(size) for size in shape)
+    sizes = _sizes(shape)
+    if not isinstance(dtype, torch.dtype):
+        raise DtypeError(op="plan", argument="dtype", got=dtype, expected="a torch.dtype")
     key = ("trnfft.plan", sizes, dtype, _tupled(dim), kind, _tupled(n), norm, precision, trnsci.get_backend("trnfft"))
 
     def build() -> FFTPlan:

@@ -1,20 +1,46 @@
-"""What a tensor of two planes does to both alike: indexing, shapes, copies and sums."""
+"""What a tensor of two planes does to both alike, and what it leaves to torch's complex numbers."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import functools
 from collections.abc import Callable
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
+from trnsci import ArgumentError, DtypeError, is_resident
 
-class Planes(ABC):
+# Methods of tensors that are one function of each plane, and those of them that give several tensors.
+ALIKE = frozenset(
+    (
+        *("t", "ravel", "movedim", "moveaxis", "swapaxes", "swapdims", "unflatten", "broadcast_to", "repeat", "tile"),
+        *("repeat_interleave", "roll", "flip", "fliplr", "flipud", "rot90", "narrow", "select", "index_select"),
+        *("gather", "take", "take_along_dim", "diagonal", "diag", "diag_embed", "tril", "triu", "trace", "unfold"),
+        *("cumsum", "cpu", "cuda", "pin_memory", "half", "bfloat16", "float", "double"),
+    )
+)
+SEVERAL = frozenset(("chunk", "split", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit"))
+# Memory, which two planes do not share, and what would change the tensor under everybody.
+_REFUSED = frozenset(("data_ptr", "storage", "untyped_storage", "storage_offset", "set_", "resize_", "share_memory_"))
+
+
+class Planes:
     """Methods that are one function of each plane."""
 
-    @abstractmethod
+    __slots__ = ()
+
+    real: Tensor
+    imag: Tensor
+
+    # no abstract base class: every transform asks whether its operand is one of these, which would take it longer
+    def _with(self, real: Tensor, imag: Tensor) -> Self:
+        """Return a tensor of the same kind with these planes."""
+        raise NotImplementedError
+
     def _each(self, fn: Callable[[Tensor], Tensor]) -> Self:
         """Return the tensor whose planes are ``fn`` of these."""
+        return self._with(fn(self.real), fn(self.imag))
 
     def __getitem__(self, index: Any) -> Self:
         return self._each(lambda plane: plane[index])
@@ -78,3 +104,157 @@ class Planes(ABC):
     def T(self) -> Self:
         """A matrix transposed."""
         return self._each(lambda plane: plane.transpose(0, 1) if plane.ndim == 2 else plane.T)
+
+    @property
+    def shape(self) -> torch.Size:
+        """Sizes."""
+        return self.real.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the planes."""
+        return self.real.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the planes are."""
+        return self.real.device
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self.real.ndim
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether the planes have no data."""
+        return self.real.is_meta
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether either plane requires grad."""
+        return self.real.requires_grad or self.imag.requires_grad
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether both planes are leaves of the graph."""
+        return self.real.is_leaf and self.imag.is_leaf
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the planes are in a GPU's memory."""
+        return self.real.is_cuda
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both planes."""
+        return self.real.nbytes + self.imag.nbytes
+
+    def element_size(self) -> int:
+        """Bytes of a complex element."""
+        return 2 * self.real.element_size()
+
+    def is_contiguous(self) -> bool:
+        """Whether both planes are."""
+        return self.real.is_contiguous() and self.imag.is_contiguous()
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides of the real plane, or one of them."""
+        return self.real.stride() if dim is None else self.real.stride(dim)
+
+    def is_complex(self) -> bool:
+        """Always true."""
+        return True
+
+    def is_floating_point(self) -> bool:
+        """Always false: the planes are, the numbers are not."""
+        return False
+
+    def numel(self) -> int:
+        """Number of complex elements."""
+        return self.real.numel()
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return self.real.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        """Sizes, or one of them."""
+        return self.real.shape if dim is None else self.real.shape[dim]
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def to_torch(self) -> Tensor:
+        """As a torch complex tensor."""
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        """Every other method of a tensor: of each plane, or computed by torch on complex numbers."""
+        if name in ALIKE:
+            return lambda *args, **kwargs: self._each(lambda plane: getattr(plane, name)(*args, **kwargs))
+        if name in SEVERAL:
+            return functools.partial(several, getattr(Tensor, name), self)
+        method = getattr(Tensor, name, None)
+        if name.startswith("_") or name in _REFUSED or not callable(method):
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}; its planes are .real and .imag")
+        if name.endswith("_"):
+            return functools.partial(_written, method, self)
+        return functools.partial(by_torch, method, self)
+
+
+def several(function: Callable[..., Any], z: Planes, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """A function of each plane that gives several tensors."""
+    pairs = zip(function(z.real, *args, **kwargs), function(z.imag, *args, **kwargs), strict=True)
+    return tuple(z._with(re, im) for re, im in pairs)
+
+
+def by_torch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A torch function of complex tensors; complex results become planes of the dtype that operands had."""
+    found: list[Planes] = []
+    operands, options = _joined(args, function, found), _joined(kwargs, function, found)
+    if isinstance(kwargs.get("out"), Planes):
+        raise ArgumentError(
+            op=_name(function), argument="out", got="planes", expected="None", hint="Copy the result with copy_"
+        )
+    return _apart(function(*operands, **options), found[0])
+
+
+def _written(function: Callable[..., Any], z: Planes, *args: Any, **kwargs: Any) -> Planes:
+    """A method that changes its tensor: computed beside it and copied into its planes."""
+    result = by_torch(function, z._each(torch.clone), *args, **kwargs)
+    z.real.copy_(result.real)
+    z.imag.copy_(result.imag)
+    return z
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", function))
+
+
+def _joined(value: Any, function: Callable[..., Any], found: list[Planes]) -> Any:
+    """Planes, in lists and dictionaries as well, as complex tensors."""
+    if isinstance(value, Planes):
+        found.append(value)
+        if is_resident(value.real):
+            raise DtypeError(
+                op=_name(function),
+                argument="operand",
+                got="planes in device memory",
+                expected="planes on the host, where torch has complex numbers",
+                hint="Call from_device() first",
+            )
+        return value.to_torch()
+    if isinstance(value, list | tuple):
+        return type(value)([_joined(item, function, found) for item in value])
+    return {k: _joined(v, function, found) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _apart(value: Any, like: Planes) -> Any:
+    if isinstance(value, Tensor) and value.is_complex():
+        value = value.resolve_conj()
+        parts = like._with(value.real, value.imag)
+        return parts._each(lambda plane: plane.to(like.real.dtype)) if value.dtype == torch.complex64 else parts
+    if isinstance(value, list | tuple):
+        return type(value)([_apart(item, like) for item in value])
+    return value

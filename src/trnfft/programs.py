@@ -21,6 +21,9 @@ TURNED = 32
 # Rows of a tile of 128 from which on folded twiddles pay: its products take as long for few rows as for many.
 FOLDED = {WHOLE: 96, HALF_IN: 64, HALF_OUT: 64}
 
+# Factors from which on two folded passes through HBM are faster than one pass for each.
+LONG = {WHOLE: 3, HALF_IN: 3, HALF_OUT: 3}
+
 # Rows from which on folded twiddles pay in a chirp, whose multiplications they take in as well.
 CHIRPED = 16
 
@@ -78,9 +81,8 @@ class Axis:
 class _Builder:
     """Collects passes over an array whose shape changes along the way."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, real_in: bool, alone: bool) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, real_in: bool) -> None:
         self.shape = list(shape)
-        self.alone = alone
         self.dtype = dtype
         self.real_in = real_in
         self.steps: list[Step] = []
@@ -116,7 +118,7 @@ class _Builder:
             return (made.n1, made.n2), axis.outputs
         four = self._long(axis, split)
         if four is not None:
-            return four, axis.n
+            return four, axis.outputs
         split = for_rows(axis.a, axis.n, axis.c, split)
         read = -(-axis.inputs // (axis.n // split[0]))
         write = -(-axis.outputs // (axis.n // split[-1]))
@@ -130,21 +132,49 @@ class _Builder:
 
     def _long(self, x: Axis, split: tuple[int, ...]) -> tuple[int, ...] | None:
         """Rows of two folded factors: one along columns, then one along rows that leaves its result turned."""
-        # Half a spectrum is cut out of the whole one, which would burden passes over other axes.
         half = x.half(self.real_in)
-        if x.c > 1 or len(split) < 3 or half == HALF_IN or (half == HALF_OUT and not self.alone):
+        if x.c > 1 or len(split) < LONG[half]:
             return None
-        two = two_folds(x.n, 1 if self.real_in else 2)
+        two = folded.two_folds(x.n, half, 1 if self.real_in else 2)
         if two is None:
             return None
         outer, inner = two
-        r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
-        self._folded(Axis(x.a, r, m, r, r, x.sign, 1.0, False), outer)
-        first = self.keep(folded.first(inner, WHOLE, 2, x.sign, self.dtype))
-        second = self.keep(folded.second(inner, WHOLE, x.sign, x.scale, self.dtype))
-        turn = self.keep(tables.twiddles(x.n, r, m, 1, x.sign))
-        self.add("folded turned", x.a * x.n, False, x.a, r, inner.n1, inner.n2, inner.group, first, second, turn)
+        if half == HALF_IN:
+            self._long_back(x, outer, inner)
+        else:
+            self._long_forth(x, outer, inner, half)
         return outer.n1, outer.n2, inner.n1, inner.n2
+
+    def _long_forth(self, x: Axis, outer: Fold, inner: Fold, half: int) -> None:
+        """Of real rows, half of those of the first pass stand for the others."""
+        r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
+        kept = outer.n1 // 2 + 1 if half == HALF_OUT else outer.n1
+        self._folded(Axis(x.a, r, m, r, r, x.sign, 1.0, False), outer, kept=kept)
+        rows = (np.arange(outer.n2)[:, None] * outer.n1 + np.arange(kept)).reshape(-1)
+        turn = tables.roots(np.outer(rows, np.arange(m)), x.n, x.sign)
+        if half == WHOLE:
+            self._turned(x, len(rows), inner, WHOLE, turn)
+        else:
+            # Rows of the whole batch become columns beside each other.
+            self._turned(replace(x, a=1), x.a * len(rows), inner, WHOLE, turn)
+            flip = self.keep(folded.flip(self.dtype))
+            self.add("unfolded", x.a * x.outputs, False, x.a, m, outer.n1, outer.n2, flip)
+
+    def _long_back(self, x: Axis, outer: Fold, inner: Fold) -> None:
+        """Half of a spectrum's columns, completed; they are half a spectrum of the second pass."""
+        r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
+        width = m // 2 + 1
+        self.add("completed", x.a * r * width, False, x.a, r, m, self.keep(folded.flip(self.dtype)))
+        self._folded(Axis(1, r, x.a * width, r, r, x.sign, 1.0, False), outer)
+        turn = tables.roots(np.outer(np.arange(r), np.arange(width)), x.n, x.sign)
+        self._turned(x, r, inner, HALF_IN, turn)
+
+    def _turned(self, x: Axis, rows: int, made: Fold, half: int, turn: Array) -> None:
+        """Rows, times what differs from row to row, that become columns."""
+        first = self.keep(folded.first(made, half, 2, x.sign, self.dtype))
+        second = self.keep(folded.second(made, half, x.sign, x.scale, self.dtype))
+        sizes = (x.a, rows, made.n1, made.n2, half, made.group, first, second, self.keep(tables.both_parts(turn)))
+        self.add("folded turned", x.a * rows * made.n1 * made.n2, half == HALF_IN, *sizes)
 
     def _rows(self, x: Axis) -> None:
         """One product with the whole matrix."""
@@ -155,13 +185,20 @@ class _Builder:
         )
         self.add("rows", x.a * x.outputs, x.real, x.a, x.inputs, x.outputs, t)
 
-    def _folded(self, x: Axis, made: Fold, diagonal: Array | None = None, after: Array | None = None) -> None:
-        """Two factors on chip, twiddles in the first tables, and what is multiplied by before; ``after`` follows."""
+    def _folded(
+        self, x: Axis, made: Fold, diagonal: Array | None = None, after: Array | None = None, kept: int | None = None
+    ) -> None:
+        """Two factors on chip, twiddles in the first tables, and what is multiplied by before; ``after`` follows.
+
+        Along columns the first ``kept`` values of k1 are wanted.
+        """
         half, planes = WHOLE if after is not None else x.half(self.real_in), 1 if self.real_in else 2
-        first = self.keep(folded.first(made, half, planes, x.sign, self.dtype, diagonal))
+        first = self.keep(folded.first(made, half, planes, x.sign, self.dtype, diagonal, kept))
         second = self.keep(folded.second(made, half, x.sign, x.scale, self.dtype))
         if x.c > 1:
-            self.add("folded columns", x.a * x.n * x.c, False, x.a, x.c, made.n1, made.n2, made.group, first, second)
+            kept = made.n1 if kept is None else kept
+            columns = (x.a, x.c, made.n1, made.n2, kept, made.group, first, second)
+            self.add("folded columns", x.a * made.n2 * kept * x.c, False, *columns)
             return
         extra = -1
         if half == HALF_OUT:
@@ -279,19 +316,6 @@ def fold_for(x: Axis, real_in: bool) -> Fold | None:
     return folded.fold(x.n, half, 1 if real_in else 2) if pays else None
 
 
-@functools.lru_cache(maxsize=1024)
-def two_folds(n: int, planes: int) -> tuple[Fold, Fold] | None:
-    """The cheapest two folded factors of a long row; of equals those that differ least."""
-    best: tuple[tuple[float, int], tuple[Fold, Fold]] | None = None
-    for r in (r for r in range(2, n // 2 + 1) if n % r == 0):
-        outer, inner = folded.fold(r, WHOLE, planes), folded.fold(n // r, WHOLE, 2)
-        if outer is not None and inner is not None:
-            cost = outer.cost / r + inner.cost * r / n, r + n // r
-            if best is None or cost < best[0]:
-                best = (cost, (outer, inner))
-    return None if best is None else best[1]
-
-
 @functools.lru_cache(maxsize=32)
 def fold_tables(made: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """Tables of real rows that are transformed alone."""
@@ -340,6 +364,8 @@ def _half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
         return half, True
     if fold_for(Axis(rows, n, inner, half, n, 1, 1.0, True), False) is not None:
         return half, False
+    if inner == 1 and len(split) >= LONG[HALF_IN] and folded.two_folds(n, HALF_IN, 2) is not None:
+        return half, False
     beside = n // for_rows(rows, n, inner, split)[0]
     return -(-half // beside) * beside, True
 
@@ -361,7 +387,7 @@ def program(
     last = order[-1]
     if kind == "r2c":
         order.reverse()
-    builder = _Builder(shape, dtype, real_in or kind == "r2c", len(dims) == 1)
+    builder = _Builder(shape, dtype, real_in or kind == "r2c")
     read, weighted = shape[last], False
     if kind == "c2r":
         read, weighted = _half_read(n, math.prod(shape[:last]), math.prod(shape[last + 1 :]))

@@ -26,10 +26,10 @@ J {
     double ends[4];           /* factors of the first and last element, before and after */
 };
 
-INLINE void NAME(times)(const T *a, const T *b, idx count, int swap_in, int swap_out, T scale, T *to) {
+INLINE void NAME(times)(const T *a, const T *im, const T *b, idx count, int swap_in, int swap_out, T scale, T *to) {
     for (idx j = 0; j < count; j += LANES) {
         idx left = count - j;
-        C x = NAME(load)(a + 2 * j, left, swap_in), y = NAME(load)(b + 2 * j, left, 0);
+        C x = NAME(load_parts)(a, im, j, left, swap_in), y = NAME(load)(b + 2 * j, left, 0);
         C z = {(x.r * y.r - x.i * y.i) * scale, (x.r * y.i + x.i * y.r) * scale};
         NAME(store)(to + 2 * j, z, left, swap_out);
     }
@@ -38,19 +38,19 @@ INLINE void NAME(times)(const T *a, const T *b, idx count, int swap_in, int swap
 /* Vector pairs that hold so many real numbers */
 static inline idx NAME(pairs)(idx reals) { return reals / (2 * LANES) + 1; }
 
-static void NAME(complex)(const A *any, const T *in, T *out, int swap, T scale, C *space) {
+static void NAME(complex)(const A *any, const T *in, const T *im, T *out, int swap, T scale, C *space) {
     if (!any->length) {
-        NAME(row)(&any->plan, in, out, swap, scale, space);
+        NAME(row)(&any->plan, in, im, out, swap, scale, space);
         return;
     }
     T *line = (T *)space;
     space += NAME(pairs)(2 * any->length);
-    NAME(times)(in, any->chirp, any->n, swap, 0, 1, line);
+    NAME(times)(in, im, any->chirp, any->n, swap, 0, 1, line);
     memset(line + 2 * any->n, 0, 2 * (any->length - any->n) * sizeof(T));
-    NAME(row)(&any->plan, line, line, 0, 1, space);
-    NAME(times)(line, any->spectrum, any->length, 0, 0, 1, line);
-    NAME(row)(&any->plan, line, line, 1, 1, space);
-    NAME(times)(line, any->chirp, any->n, 0, swap, scale, out);
+    NAME(row)(&any->plan, line, NULL, line, 0, 1, space);
+    NAME(times)(line, NULL, any->spectrum, any->length, 0, 0, 1, line);
+    NAME(row)(&any->plan, line, NULL, line, 1, 1, space);
+    NAME(times)(line, NULL, any->chirp, any->n, 0, swap, scale, out);
 }
 
 /* k from FIRST to LAST by vectors; `left` are those not done */
@@ -72,7 +72,7 @@ static void NAME(forward)(const J *job, idx count, const T *x, T *y, T scale, C 
             C c = {NAME(up)(x + j, left), count == 2 ? NAME(up)(x + n + j, left) : (V){0}};
             NAME(store)(z + 2 * j, c, left, 0);
         }
-        NAME(complex)(&job->core, z, z, 0, scale, space);
+        NAME(complex)(&job->core, z, NULL, z, 0, scale, space);
         y[0] = z[0];
         y[1] = 0;
         if (count == 1) {
@@ -89,7 +89,7 @@ static void NAME(forward)(const J *job, idx count, const T *x, T *y, T scale, C 
         }
         return;
     }
-    NAME(complex)(&job->core, x, z, 0, scale, space);
+    NAME(complex)(&job->core, x, NULL, z, 0, scale, space);
     y[0] = z[0] + z[1];
     y[2 * m] = z[0] - z[1];
     y[1] = y[2 * m + 1] = 0;
@@ -123,7 +123,7 @@ static void NAME(backward)(const J *job, idx count, const T *x, T *y, T scale, T
             NAME(store)(z + 2 * k, (C){p.r - q.i, p.i + q.r}, left, 0);
             NAME(store_down)(z + 2 * (n - k), (C){p.r + q.i, q.r - p.i}, left);
         }
-        NAME(complex)(&job->core, z, z, 1, scale, space);
+        NAME(complex)(&job->core, z, NULL, z, 1, scale, space);
         BLOCKS(j, 0, n - 1) {
             C c = NAME(load)(z + 2 * j, left, 0);
             NAME(put_up)(y + j, c.r, left);
@@ -143,7 +143,7 @@ static void NAME(backward)(const J *job, idx count, const T *x, T *y, T scale, T
         NAME(store)(z + 2 * k, (C){e.r - o.i, e.i + o.r}, left, 0);
         NAME(store_down)(z + 2 * (m - k), (C){e.r + o.i, o.r - e.i}, left);
     }
-    NAME(complex)(&job->core, z, y, 1, scale, space);
+    NAME(complex)(&job->core, z, NULL, y, 1, scale, space);
 }
 
 /* Type 1: the real transform of the even, or odd, extension */
@@ -205,7 +205,7 @@ static void NAME(type2)(const J *job, idx count, const T *x, T *y, T scale, T *l
         if (n % 2) to[m] = x[n - 1];
     }
     if (n % 2 == 0) {
-        NAME(complex)(&job->core, line, line, 0, 2 * scale, space);
+        NAME(complex)(&job->core, line, NULL, line, 0, 2 * scale, space);
         NAME(finish2)(job, line, y);
         return;
     }
@@ -257,7 +257,7 @@ static void NAME(type3)(const J *job, idx count, const T *x, T *y, T scale, T *l
     T *spectra = line + count * n;
     if (n % 2 == 0) {
         NAME(start3)(job, x, line);
-        NAME(complex)(&job->core, line, line, 1, scale, space);
+        NAME(complex)(&job->core, line, NULL, line, 1, scale, space);
     } else {
         for (idx row = 0; row < count; row++, x += n) {
             T *s = spectra + row * 2 * (m + 1);
@@ -310,7 +310,7 @@ static void NAME(type4_even)(const J *job, const T *x, T *y, T scale, T *line, C
         V a = job->flags & SINE ? down.i : up.r, b = job->flags & SINE ? up.r : down.i;
         NAME(store)(line + 2 * j, (C){a * p.r - b * p.i, a * p.i + b * p.r}, left, 0);
     }
-    NAME(complex)(&job->core, line, line, 0, 2 * scale, space);
+    NAME(complex)(&job->core, line, NULL, line, 0, 2 * scale, space);
     BLOCKS(k, 0, m - 1) {
         C a = NAME(load)(line + 2 * k, left, 0), q = NAME(load)(job->turn_more + 2 * k, left, 0);
         C b = NAME(load_down)(line + 2 * (m - 1 - k), left), s = NAME(load_down)(job->turn_more + 2 * (m - 1 - k), left);
@@ -330,15 +330,31 @@ static idx NAME(job_room)(const J *job) {
     return NAME(lines)(job) + NAME(pairs)(2 * job->period) + NAME(pairs)(2 * core->length) + NAME(room)(&core->plan);
 }
 
-/* One row, or two where the job takes them in pairs */
-static void NAME(rows)(const J *job, idx count, const T *x, T *y, double factor, C *space) {
+/* Planes [count][n] as one interleaved whole */
+static void NAME(interleave)(const T *x, const T *im, idx length, T *y) {
+    BLOCKS(j, 0, length - 1) NAME(store)(y + 2 * j, NAME(load_parts)(x, im, j, left, 0), left, 0);
+}
+
+/* One row, or two where the job takes them in pairs; complex ones may be planes */
+static void NAME(rows)(const J *job, idx count, const T *x, const T *im, T *y, double factor, C *space) {
     const idx n = job->n;
     const T scale = (T)factor;
     T *line = (T *)space;
     switch (job->kind) {
-        case C2C: NAME(complex)(&job->core, x, y, job->flags & INVERSE, scale, space); return;
-        case R2C: NAME(forward)(job, count, x, y, scale, space); return;
-        case C2R: NAME(backward)(job, count, x, y, scale, job->flags & CONJUGATE ? -1 : 1, space); return;
+        case C2C: NAME(complex)(&job->core, x, im, y, job->flags & INVERSE, scale, space); return;
+        case R2C:
+            NAME(forward)(job, count, x, y, scale, space);
+            if (job->flags & INVERSE)
+                for (idx k = 1; k < count * job->give; k += 2) y[k] = -y[k];
+            return;
+        case C2R:
+            if (im) {
+                NAME(interleave)(x, im, count * job->take, line);
+                x = line;
+                space += NAME(lines)(job);
+            }
+            NAME(backward)(job, count, x, y, scale, job->flags & CONJUGATE ? -1 : 1, space);
+            return;
     }
     space += NAME(lines)(job);
     if (job->kind == R2CC) {

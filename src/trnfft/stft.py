@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trnfft import device, transform
+from trnfft import device, host, signals, transform
 from trnfft.arguments import COMPLEX_OF, integer, length_of, numeric
 from trnfft.frames import PAD_MODES, overlap_add, padded, unpadded
 from trnsci import ArgumentError, DtypeError, Op, array_function, check
@@ -19,6 +19,8 @@ from trnsci.precision import Precision, resolve
 
 # Samples of frames up to which adding all windows up takes less than finding what repeats.
 _FEW = 1 << 14
+# What squared windows must add up to everywhere: torch's bound.
+_LEAST = 1e-11
 
 
 def _spectra_shape(x: Tensor, n: int, hop: int, by: int, onesided: bool) -> list[int]:
@@ -48,10 +50,17 @@ def _cut(x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str)
     return frames if window is None else frames * window
 
 
+def _readable(window: Tensor | None) -> bool:
+    """Whether the compiled loops may read a window; nobody differentiates it."""
+    return window is None or (host.able(window) and transform.in_place(window))
+
+
 @_spectra.impl("pytorch")
 def _pytorch(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
 ) -> Tensor:
+    if n > 1 and transform.plainly(x, precision) and _readable(window):
+        return signals.stft(x, window, n, hop, by, mode, onesided, scale)
     frames = _cut(x, window, n, hop, by, mode)
     last = [frames.ndim - 1]
     if onesided:
@@ -214,6 +223,15 @@ def istft(
         raise ArgumentError(op="istft", argument="return_complex", got=True, expected="False for one-sided data")
     policy = resolve("istft", precision, x.dtype)
     scale = "root" if normalized else "full"
+    count = x.shape[-1]
+    total = n_fft + hop * (count - 1)
+    start = n_fft // 2 if center else 0
+    stop = start + length if length is not None else total - start if center else total
+    covered = min(stop, total)
+    if not return_complex and n_fft > 1 and covered > start and _at_once(x, taper, policy):
+        found = signals.istft(x[..., :half, :], taper, n_fft, hop, start, covered - start, scale, _LEAST)
+        if found is not None:
+            return functional.pad(found, (0, stop - covered)) if stop > covered else found
     spectra = x.mT
     last = [x.ndim - 1]
     if return_complex:
@@ -223,16 +241,11 @@ def istft(
         frames = transform.c2r(spectra if onesided else spectra[..., :half], last, n_fft, scale, policy)
     if taper is None:
         taper = torch.ones(n_fft, dtype=frames.dtype, device=x.device)
-    count = x.shape[-1]
-    total = n_fft + hop * (count - 1)
-    start = n_fft // 2 if center else 0
-    stop = start + length if length is not None else total - start if center else total
     signal = overlap_add(frames * taper, hop)
     weight = _overlapped(taper * taper, hop, count)
-    covered = min(stop, total)
     signal, weight = signal[..., start:covered], weight[start:covered]
     sizes = weight.detach().abs() if weight.is_complex() else weight.detach()
-    if not weight.is_meta and weight.numel() and float(sizes.min()) < 1e-11:
+    if not weight.is_meta and weight.numel() and float(sizes.min()) < _LEAST:
         raise ArgumentError(
             op="istft",
             argument="window",
@@ -242,6 +255,13 @@ def istft(
         )
     signal = signal / weight
     return functional.pad(signal, (0, stop - covered)) if stop > covered else signal
+
+
+def _at_once(x: Tensor, taper: Tensor | None, policy: str) -> bool:
+    """Whether the compiled loops do all of it: complex spectra of the policy's precision, and a real window."""
+    if not transform.c2r.straight() or (taper is not None and taper.is_complex()):
+        return False
+    return transform.plainly(x, policy) and _readable(taper)
 
 
 def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from trnfft import device, host
 from trnfft.arguments import COMPLEX_OF, HALF, REAL_OF
@@ -23,6 +25,10 @@ from trnsci.precision import to_bfloat16_values
 # How torch.fft spells a scale in each direction.
 _FORWARD_NORM = {"none": "backward", "root": "ortho", "full": "forward"}
 _INVERSE_NORM = {"none": "forward", "root": "ortho", "full": "backward"}
+
+
+# The policy that computes in the dtype itself.
+_OWN = {torch.float32: "fp32", torch.complex64: "fp32", torch.float64: "fp64", torch.complex128: "fp64"}
 
 
 def points(shape: torch.Size | tuple[int, ...], dims: list[int]) -> int:
@@ -55,15 +61,9 @@ def _compute(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tenso
     return result.to(torch.complex64 if result.is_complex() else torch.float32)
 
 
-def factor(scale: str, n: int) -> float:
-    """The number a scale stands for."""
-    return 1.0 if scale == "none" else 1 / n if scale == "full" else 1 / math.sqrt(n)
-
-
-def _plainly(x: Tensor, lengths: list[int], precision: str) -> bool:
-    """Whether nothing but the host's own loops is asked for."""
-    plain = precision == ("fp32" if x.dtype in (torch.complex64, torch.float32) else "fp64")
-    return plain and host.takes(x, lengths) and in_place(x)
+def plainly(x: Tensor, precision: str) -> bool:
+    """Whether the host's own loops may do what is asked for."""
+    return precision == _OWN[x.dtype] and host.able(x) and in_place(x)
 
 
 # Complex to complex
@@ -85,12 +85,13 @@ def c2c_pytorch(x: Tensor, dims: list[int], inverse: bool, scale: str, precision
     """`c2c` by PyTorch."""
     if x.numel() == 0:
         return x.to(COMPLEX_OF.get(x.dtype, x.dtype), copy=True)
-    lengths = [x.shape[dim] for dim in dims]
-    if _plainly(x, lengths, precision):
-        return host.c2c(x, dims, inverse, factor(scale, math.prod(lengths)))
+    if plainly(x, precision):
+        found = host.c2c(x, dims, inverse, scale)
+        if found is not None:
+            return found
     norm = (_INVERSE_NORM if inverse else _FORWARD_NORM)[scale]
     fn = torch.fft.ifftn if inverse else torch.fft.fftn
-    if precision == ("fp32" if x.dtype in (torch.complex64, torch.float32) else "fp64"):
+    if precision == _OWN[x.dtype]:
         return fn(x, dim=dims, norm=norm)
     return _compute(lambda y: fn(y, dim=dims, norm=norm), x, precision)
 
@@ -140,10 +141,22 @@ def r2c_pytorch(x: Tensor, dims: list[int], scale: str, precision: str) -> Tenso
     """`r2c` by PyTorch."""
     if x.numel() == 0:
         return _of_nothing(x, half(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
-    lengths = [x.shape[dim] for dim in dims]
-    if _plainly(x, lengths, precision):
-        return host.r2c(x, dims, factor(scale, math.prod(lengths)))
+    if plainly(x, precision):
+        found = host.r2c(x, dims, scale)
+        if found is not None:
+            return found
     return _compute(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision)
+
+
+def r2c_conjugate(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
+    """The conjugate of `r2c`, which the host's loops give at once."""
+    if r2c.straight() and plainly(x, precision):
+        found = host.r2c(x, dims, scale, conjugate=True)
+        if found is not None:
+            return found
+    result = r2c(x, dims, scale, precision)
+    # a fresh result is conjugated in its memory, unless somebody differentiates or traces the call
+    return result.conj_physical_() if in_place(result) and not result.is_meta else torch.conj_physical(result)
 
 
 @r2c.impl("nki", limits=device.r2c_limits)
@@ -194,9 +207,11 @@ def _c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tens
         shape = list(x.shape)
         shape[dims[-1]] = n
         return _of_nothing(x.real, shape, dims[-1])
+    if x.shape[dims[-1]] == n // 2 + 1 and plainly(x, precision):
+        found = host.c2r(x, dims, n, scale)
+        if found is not None:
+            return found
     lengths = [x.shape[dim] for dim in dims[:-1]] + [n]
-    if x.shape[dims[-1]] == n // 2 + 1 and _plainly(x, lengths, precision):
-        return host.c2r(x, dims, n, factor(scale, math.prod(lengths)))
     return _compute(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
 
 
@@ -222,8 +237,13 @@ BLOCK = 1 << 17
 
 def in_place(*tensors: Tensor) -> bool:
     """Whether a result may be written piecewise: nothing differentiates, transforms or traces the call."""
-    plain = torch._C._functorch.peek_interpreter_stack() is None and not torch.compiler.is_compiling()
-    return plain and not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    if torch._C._functorch.peek_interpreter_stack() is not None or is_compiling() or forward_ad._current_level >= 0:
+        return False
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor.requires_grad:
+                return False
+    return True
 
 
 def on_host() -> bool:
@@ -252,18 +272,20 @@ def merged(re: Tensor, im: Tensor | None) -> Tensor:
     return torch.complex(re, im)
 
 
+def _both(re: Tensor, im: Tensor, precision: str) -> bool:
+    """Whether the host's own loops may read planes, of one shape and dtype, as they are."""
+    if precision != _OWN.get(re.dtype) or not (re.is_contiguous() and im.is_contiguous()):
+        return False
+    return host.able(re) and type(im) is Tensor and not im.is_neg() and in_place(re, im)
+
+
 def c2c_of_parts(re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> Tensor:
-    """`c2c` of planes, as one complex tensor; long batches of rows are put together block by block."""
-    n = re.shape[-1] if re.ndim else 1
-    rows = BLOCK // max(1, n)
-    if dims != [re.ndim - 1] or rows < 1 or re.numel() <= 2 * BLOCK or not re.is_cpu or not in_place(re, im):
-        return c2c(merged(re, im), dims, inverse, scale, precision)
-    whole = torch.empty(re.shape, dtype=COMPLEX_OF[re.dtype])
-    flat, flat_re, flat_im = whole.view(-1, n), re.reshape(-1, n), im.reshape(-1, n)
-    for start in range(0, flat.shape[0], rows):
-        here = slice(start, start + rows)
-        flat[here] = c2c(torch.complex(flat_re[here], flat_im[here]), [1], inverse, scale, precision)
-    return whole
+    """`c2c` of planes, as one complex tensor."""
+    if c2c.straight() and _both(re, im, precision):
+        found = host.c2c_planes(re, im, dims, inverse, scale)
+        if found is not None:
+            return found
+    return c2c(merged(re, im), dims, inverse, scale, precision)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -355,6 +377,10 @@ c2r_planes = Op("trnfft::c2r_planes", fake=_fake_c2r_planes, cost=_cost_c2r_plan
 
 @c2r_planes.impl("pytorch")
 def _c2r_planes(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
+    if re.shape[dims[-1]] == n // 2 + 1 and _both(re, im, precision):
+        found = host.c2r_planes(re, im, dims, n, scale)
+        if found is not None:
+            return found
     return _c2r(merged(_wide(re), _wide(im)), dims, n, scale, precision).to(re.dtype)
 
 

@@ -8,7 +8,7 @@ import torch
 
 import trnfft
 import trnsci
-from trnfft import exact
+from trnfft import exact, exact_programs
 from trnsci.predict import prediction
 from trnsci.testing import BACKENDS, gaussian
 
@@ -17,7 +17,8 @@ F64, C64, C128 = torch.float64, torch.complex64, torch.complex128
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 on_kernels = pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
 
-SHAPES = [(1, 1), (3, 8), (5, 64), (2, 65), (2, 100), (2, 131), (1, 4096)]
+# One factor, two, three, chirps; few columns, whose digits are turned on chip, and enough to fill a tile.
+SHAPES = [(1, 1), (3, 8), (5, 64), (2, 65), (2, 100), (2, 131), (1, 4096), (40, 144), (1, 8192), (9, 263)]
 
 
 def relative(got, expected):
@@ -58,6 +59,31 @@ def test_several_axes(backend):
     assert relative(back, x) <= 1e-14
 
 
+# Axes in several orders, between and beside others, some of them chirps.
+AXES = [
+    ((3, 20, 7), (1, 2)),
+    ((4, 6, 5, 3), (3, 0, 2, 1)),
+    ((2, 67, 5), (2, 1)),
+    ((67, 3, 71), (0, 1, 2)),
+    ((2, 70, 66), (1, 2)),
+    # Small factors, each of which costs a bit.
+    ((135, 65), (0, 1)),
+    ((2,) * 9, tuple(range(9))),
+]
+
+
+@on_kernels
+@pytest.mark.parametrize(("shape", "dims"), AXES, ids=str)
+def test_axes_in_any_order_are_one_program(backend, shape, dims):
+    x = gaussian(shape, 1, C128)
+    (step,) = trnsci.plan(trnfft.fftn, torch.empty(shape, dtype=C128, device="meta"), dim=dims).steps
+    assert prediction(step.op, step.args, "trn2").programs == 1
+    with backend:
+        assert relative(trnfft.fftn(x, dim=dims), np.fft.fftn(x.numpy(), axes=dims)) <= 1e-14
+        got = trnfft.ifftn(x.to(C64), dim=dims, norm="ortho", precision="compensated")
+    assert relative(got, np.fft.ifftn(x.to(C64).to(C128).numpy(), axes=dims, norm="ortho")) <= 1e-7
+
+
 @on_kernels
 def test_rows_of_different_size_keep_their_own_precision(backend):
     x = gaussian((4, 48), 1, C128) * torch.tensor([1e-200, 1.0, 1e200, 0.0], dtype=F64)[:, None]
@@ -93,7 +119,7 @@ def test_gradients_keep_the_precision(backend):
 @pytest.mark.parametrize("count", [1, 4, 7])
 def test_digits_are_small_whole_multiples_that_add_up(count):
     x = torch.cat((gaussian((100,), 1, F64) / 8, torch.tensor([0.0, 1.0, -1.0, 0.5, 2.0**-52], dtype=F64)))
-    found = exact.digits(x, count)
+    found = exact_programs.digits(x, count)
     assert found.dtype == torch.bfloat16
     whole = found.double() * torch.tensor([2.0 ** (7 + 8 * i) for i in range(count)], dtype=F64)[:, None]
     assert float(whole.abs().max()) <= 128
@@ -112,26 +138,49 @@ def _value(found, *at):
     return sum(Fraction(float(d)) for d in found[(slice(None), *at)])
 
 
-@on_kernels
-@pytest.mark.parametrize(("rows", "columns", "count"), [(3, 5, 4), (64, 130, 7), (2, 513, 7)])
-def test_the_kernel_multiplies_without_rounding(backend, rows, columns, count):
+def _launched(backend, x, t, program):
+    """Digits [count, ...] of a program: x [count, 2, n, F] and its table, digits first."""
     from trnfft.kernels import exact as kernels
     from trnsci.nki import launch
 
+    table = torch.from_numpy(t / 2).bfloat16().movedim(0, -1 if t.ndim == 3 else 2).contiguous()
+    with backend:
+        got = launch(
+            kernels.exact, torch.from_numpy(x).bfloat16().movedim(0, 2).contiguous(), (table,), program=program
+        )
+    return got.double().movedim(2, 0).numpy()
+
+
+@on_kernels
+@pytest.mark.parametrize(("rows", "columns", "count"), [(3, 5, 4), (64, 130, 7), (2, 513, 8)])
+def test_the_kernel_multiplies_without_rounding(backend, rows, columns, count):
     rng = np.random.default_rng(1)
-    x, t = _digits(rng, count, 2, rows, columns), _digits(rng, count, 2 * rows, 6)
+    x, t = _digits(rng, count, 2, rows, columns), _digits(rng, count, 2 * rows, 1, 2 * rows)
     # The result must stay below 1.
     t[0] = 0
-    made = torch.from_numpy(x).bfloat16().reshape(count, 2, rows, 1, columns).movedim(0, 3)
-    table = torch.from_numpy(t / 2).bfloat16().movedim(0, 1).unsqueeze(1)
-    with backend:
-        got = launch(kernels.exact, made.contiguous(), table.contiguous())
-    found = got.double().numpy()[:, 0].swapaxes(0, 1)  # [count, 6, columns]
-    x = x.reshape(count, 2 * rows, columns)
-    for row, column in [(0, 0), (5, columns - 1), (2, columns // 2)]:
-        product = sum(_value(t, k, row) * _value(x, k, column) for k in range(2 * rows)) / 2
+    found = _launched(backend, x, t, (("product", 0, rows, 1, 1, 1, 1, 1, True),))
+    found, x = found.reshape(count, 2 * rows, columns), x.reshape(count, 2 * rows, columns)
+    for row, column in [(0, 0), (2 * rows - 1, columns - 1), (2, columns // 2)]:
+        product = sum(_value(t, k, 0, row) * _value(x, k, column) for k in range(2 * rows)) / 2
         # Levels below the last are left out, and the last digit is rounded.
         assert abs(_value(found, row, column) - product) <= Fraction(1, 2 ** (8 * count - 1)) * 2
+
+
+@on_kernels
+@pytest.mark.parametrize(("outer", "points", "inner", "count"), [(1, 6, 5, 4), (3, 128, 1, 7), (2, 256, 3, 8)])
+def test_the_kernel_multiplies_by_a_diagonal_without_rounding(backend, outer, points, inner, count):
+    rng = np.random.default_rng(2)
+    n, rows = outer * points * inner, np.gcd(points, 128)
+    x, t = _digits(rng, count, 2, n, 1), _digits(rng, count, 2, points)
+    t[0] = 0
+    found = _launched(backend, x, t, (("multiply", 0, outer, int(rows), points // int(rows), inner),))
+    for at in (0, 1, n // 2, n - 1):
+        k = at // inner % points
+        (a, b), (c, d) = ([_value(data, *place) for place in places] for data, places in (
+            (x, [(0, at, 0), (1, at, 0)]), (t, [(0, k), (1, k)])
+        ))  # fmt: skip
+        for part, product in ((0, (a * c - b * d) / 2), (1, (a * d + b * c) / 2)):
+            assert abs(_value(found, part, at, 0) - product) <= Fraction(1, 2 ** (8 * count - 1)) * 2
 
 
 # Data that wastes the room of fixed point numbers: a single point, a pure tone, a ramp, a point beside small noise.
@@ -145,7 +194,7 @@ HARD = {
 
 @on_kernels
 @pytest.mark.parametrize("name", HARD)
-@pytest.mark.parametrize("n", [60, 1024, 4096])
+@pytest.mark.parametrize("n", [60, 521, 1024, 4096, 16384])
 def test_hard_data_stays_within_the_stated_errors(backend, name, n):
     x = HARD[name](n)
     with backend:
@@ -168,21 +217,65 @@ def test_fp64_against_more_than_float64(backend):
         assert relative(trnfft.fft(x), exactly) <= 1e-14
 
 
+@pytest.mark.slow
+@on_kernels
+@pytest.mark.parametrize("n", [10007, 65537, 1 << 17, 1 << 18, 3**11, 1 << 20])
+def test_long_lengths(backend, n):
+    x = gaussian((1, n), 1, C128)
+    tone = torch.from_numpy(np.exp(2j * np.pi * np.arange(n) * 7 / n))[None]
+    expected = np.zeros((1, n), np.complex128)
+    expected[0, 7] = n
+    with backend:
+        assert relative(trnfft.fft(x), np.fft.fft(x.numpy())) <= 1e-14
+        assert relative(trnfft.fft(tone), expected) <= 1e-14
+        short = trnfft.fft(x.to(C64), precision="compensated")
+    assert relative(short, np.fft.fft(x.to(C64).to(C128).numpy())) <= 1e-7
+
+
 @pytest.mark.parametrize(
-    ("n", "expected"),
-    [(1, ((1, 1),)), (64, ((64, 1),)), (100, ((10, 10),)), (4096, ((64, 64),)), (1 << 18, ((64, 64), (64, 1)))],
+    ("n", "length", "factors"),
+    [(1, 1, (1,)), (64, 64, (64,)), (100, 100, (10, 10)), (4096, 4096, (64, 64)), (1 << 18, 1 << 18, (64, 64, 64))],
 )
-def test_two_factors_share_a_program(n, expected):
-    assert exact.programs(n) == expected
+def test_factors_of_digits(n, length, factors):
+    axis = exact_programs.axis_for(n)
+    assert (axis.length, axis.factors, axis.chirp) == (length, factors, False)
 
 
-@pytest.mark.parametrize(("n", "count"), [(64, 1), (1000, 1), (4096, 1), (8192, 2)])
-def test_lengths_of_two_factors_are_one_program(n, count):
-    (step,) = trnsci.plan(trnfft.fft, torch.empty(4, n, dtype=C128, device="meta")).steps
-    assert prediction(step.op, step.args, "trn2").programs == count
+@pytest.mark.parametrize("n", [67, 131, 1009, 2018, 65537])
+def test_chirps_of_digits_hold_the_convolution(n):
+    axis = exact_programs.axis_for(n)
+    assert axis.chirp
+    assert axis.length >= 2 * n - 1
+    assert np.prod(axis.factors) == axis.length
+    assert max(axis.factors) <= 64
+
+
+@pytest.mark.parametrize("n", [1, 64, 1000, 4096, 8192, 1 << 17, 131, 1009, 65537])
+def test_every_length_is_one_program(n):
+    for dtype, precision in ((C128, None), (C64, "compensated")):
+        (step,) = trnsci.plan(trnfft.fft, torch.empty(1, n, dtype=dtype, device="meta"), precision=precision).steps
+        assert prediction(step.op, step.args, "trn2").programs == 1
+
+
+@pytest.mark.parametrize(
+    ("precision", "points", "count"),
+    [("fp64", 4096, 7), ("fp64", 1 << 20, 8), ("compensated", 4096, 4), ("compensated", 1 << 20, 5)],
+)
+def test_longer_transforms_have_more_digits(precision, points, count):
+    assert exact_programs.count_for(precision, points) == count
+
+
+def test_many_residues_share_tables():
+    made = exact_programs.program((1 << 18,), 1, -1, "fp64")
+    # One table for each residue of the first factor would take 1 GB.
+    assert sum(table.nbytes for table in made.tables) <= 64 << 20
 
 
 def test_plans_say_that_digits_are_used():
     made = trnfft.plan((4, 100), C128)
     assert [stage.algorithm for stage in made.stages] == ["digits"]
+    assert made.tables
+    mixed = trnfft.plan((4, 131, 100), C64, kind="fftn", dim=(2, 1), precision="compensated")
+    assert [(stage.axis, stage.algorithm) for stage in mixed.stages] == [(2, "digits"), (1, "chirp in digits")]
+    assert "131 points, chirp in digits" in str(mixed)
     assert trnsci.plan(trnfft.fft, torch.empty(4, 131, dtype=C128, device="meta")).predicted["trn2"] > 0

@@ -1,12 +1,18 @@
 """The host's compiled loops against SciPy in float64, and the same calls without them."""
 
+import os
+import subprocess
+import sys
+import threading
+
 import numpy as np
 import pytest
 import scipy.fft
 import torch
+from torch.autograd import forward_ad
 
 import trnfft
-from trnfft import host, jobs
+from trnfft import calls, host, jobs
 from trnsci import native
 from trnsci.testing import gaussian
 
@@ -84,7 +90,9 @@ def test_every_kind_of_length(name, dtype):
 @pytest.mark.parametrize("kind", jobs.KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_short_rows_are_right_though_torch_has_them(kind, dtype, monkeypatch):
-    monkeypatch.setattr(host, "LEAST", 1)
+    monkeypatch.setattr(calls, "pays", lambda count, lengths: True)
+    for kept in (calls.c2c, calls.r2c, calls.c2r):
+        kept.cache_clear()
     name = {"c2c": "fft", "r2c": "rfft", "c2r": "irfft", "r2cc": "fft"}.get(kind)
     names = [name] if name else [f"dct{kind[4]}", f"dst{kind[4]}"]
     for name in names:
@@ -175,6 +183,23 @@ def test_threads_change_no_bit(name):
         assert torch.equal(one, other)
 
 
+@needs_loops
+@pytest.mark.parametrize("name", ["fft2", "rfft2", "irfft2", "ihfft2", "hfft2"])
+@pytest.mark.parametrize("shape", [(5, 333, 91), (37, 45, 91), (7, 300, 64), (1000, 11, 13), (3, 1023, 77)])
+def test_threads_change_no_bit_over_several_axes(name, shape):
+    before = torch.get_num_threads()
+    x = gaussian(shape, 1) if name in ("rfft2", "ihfft2") else gaussian(shape, 1, torch.complex64)
+    results = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(getattr(trnfft, name)(x))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
 def test_gradients_go_another_way():
     x = gaussian((16384,), 1, torch.float64).requires_grad_()
     g = gaussian((16384,), 2, torch.float64)
@@ -196,17 +221,25 @@ def test_gradients_of_a_prime_length():
 @needs_loops
 def test_what_the_loops_take(monkeypatch):
     x = torch.ones(1024)
-    assert host.takes(x, [1024])
-    assert host.takes(x, [1021])
-    assert host.takes(x, [16])
-    assert not host.takes(x[:512], [16])
-    assert host.takes(x[:512], [16], trigonometric=True)
-    assert not host.takes(x, [1024, 1])
-    assert not host.takes(x[:0], [1024])
-    assert not host.takes(x.half(), [1024])
-    assert not host.takes(torch.ones(1024, device="meta"), [1024])
+    assert host.able(x)
+    assert host.able(x[:1])
+    assert not host.able(x[:0])
+    assert not host.able(x.half())
+    assert not host.able(torch._neg_view(x))
+    assert not host.able(torch.nn.Parameter(x))
+    assert not host.able(torch.ones(1024, device="meta"))
     monkeypatch.setenv("TRNSCI_NATIVE", "0")
-    assert not host.takes(x, [1024])
+    assert not host.able(x)
+
+
+def test_where_the_loops_pay():
+    assert calls.pays(1024, [1024])
+    assert calls.pays(256, [256])
+    assert calls.pays(1024, [16])
+    assert calls.pays(1024, [16, 64])
+    assert not calls.pays(512, [16])
+    assert not calls.pays(1200, [200])
+    assert not calls.pays(1024, [1024, 1])
 
 
 def test_negative_and_conjugate_views_are_what_they_say():
@@ -215,3 +248,82 @@ def test_negative_and_conjugate_views_are_what_they_say():
         assert torch.allclose(trnfft.rfft(x), torch.fft.rfft(x), rtol=1e-12, atol=1e-11)
     assert torch.allclose(trnfft.fft(z.conj()), torch.fft.fft(z.conj()), rtol=1e-12, atol=1e-11)
     assert torch.allclose(trnfft.irfft(z.conj()), torch.fft.irfft(z.conj()), rtol=1e-12, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "ihfft", "fft2", "dct"])
+def test_forward_mode_tangents_are_not_lost(passes, name):
+    x = operand(name, (4, 1024), torch.float64)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, 3 * x)
+        tangent = forward_ad.unpack_dual(getattr(trnfft, name)(dual)).tangent
+    close(tangent, 3 * getattr(scipy.fft, name)(x.numpy()), 1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(9, 64, 60), (3, 40, 33), (700, 8, 8), (2, 3, 16, 20), (1, 100, 130)])
+def test_planes_go_through_all_axes_together(passes, dtype, shape):
+    before = torch.get_num_threads()
+    x, bound = gaussian(shape, 1, dtype), BOUND[dtype]
+    z = gaussian(shape, 2, torch.complex64 if dtype == torch.float32 else torch.complex128)
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            for name, operand_ in (("fft2", z), ("ifft2", z), ("rfft2", x), ("irfft2", z), ("ihfft2", x), ("hfft2", z)):
+                for given in (operand_, operand_.conj(), operand_.mT):
+                    wide = given.resolve_conj().numpy().astype(np.complex128 if given.is_complex() else np.float64)
+                    close(getattr(trnfft, name)(given), getattr(scipy.fft, name)(wide), bound)
+            close(trnfft.fftn(z), scipy.fft.fftn(z.to(torch.complex128).numpy()), bound)
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_loops
+def test_python_threads_share_the_engine():
+    data = [gaussian((5 + k, 1000 + 24 * k), k, torch.float64) for k in range(4)]
+    exact = [scipy.fft.rfft2(x.numpy()) for x in data]
+    wrong = []
+
+    def work():
+        for turn in range(10):
+            for x, y in zip(data, exact, strict=True):
+                if np.linalg.norm(trnfft.rfft2(x).numpy() - y) > 1e-14 * np.linalg.norm(y):
+                    wrong.append(turn)
+            # jobs that others still run are built anew
+            calls.r2c.cache_clear()
+            jobs.job.cache_clear()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# in a program of its own: this one has memory filled by torch's threads, which do not survive a fork
+FORKED = """
+import os, numpy, torch, trnfft
+torch.set_num_threads(2)
+x = torch.randn(16, 1 << 14, dtype=torch.complex128)
+trnfft.fft(x)
+child = os.fork()
+if child == 0:
+    exact = numpy.fft.fft(x.numpy())
+    os._exit(0 if numpy.linalg.norm(trnfft.fft(x).numpy() - exact) <= 1e-14 * numpy.linalg.norm(exact) else 1)
+raise SystemExit(os.waitpid(child, 0)[1])
+"""
+
+
+@needs_loops
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_transforms_as_well():
+    assert subprocess.run([sys.executable, "-c", FORKED], timeout=120, check=False).returncode == 0
+
+
+@needs_loops
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_few_rows_and_many_short_ones(dtype):
+    for shape in ((1000, 2), (1000, 3), (501, 5), (300, 7), (2, 1500), (3, 1331), (4, 1024), (9, 2046), (17, 1100)):
+        for name in NAMES:
+            x = operand(name, shape, dtype)
+            close(call(name, x, None), expected(name, x, None), BOUND[dtype])

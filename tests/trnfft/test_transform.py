@@ -13,7 +13,7 @@ import trnsim
 from trnfft import device, folded, programs, tables
 from trnfft.kernels import transform as kernels
 from trnfft.transform import c2c, c2r, r2c
-from trnsci import UnsupportedError
+from trnsci import ArgumentError, UnsupportedError
 from trnsci.testing import BACKENDS, gaussian
 
 F32, F64, C64, C128 = torch.float32, torch.float64, torch.complex64, torch.complex128
@@ -60,6 +60,10 @@ CASES = [
     ((16, 263), (1,)),
     ((20, 526), (1,)),
     ((1, 24576), (1,)),
+    # Half of a long spectrum: odd factors, batches whose rows share tiles, beside another axis.
+    ((2, 19683), (1,)),
+    ((5, 17496), (1,)),
+    ((3, 2, 20480), (2, 1)),
 ]
 
 
@@ -124,8 +128,11 @@ def test_every_length_on_pytorch(n):
 @pytest.mark.parametrize("n", [4099, 8198, 16384, 65537, 131071, 1 << 18, 1 << 20])
 def test_long_lengths_on_kernels(backend, n):
     x = gaussian((n,), 1, C64)
+    half = np.fft.rfft(double(x.real))
     with backend:
         assert relative(trnfft.fft(x), np.fft.fft(double(x))) <= BOUND["fp32"]
+        assert relative(trnfft.rfft(x.real), half) <= BOUND["fp32"]
+        assert relative(trnfft.irfft(torch.from_numpy(half.astype(np.complex64)), n), x.real) <= 2 * BOUND["fp32"]
 
 
 @on_backends
@@ -150,6 +157,29 @@ def test_fast_rounds_to_bfloat16(backend, shape):
     with backend:
         error = relative(trnfft.fft(x, dim=1, precision="fast"), np.fft.fft(double(x), axis=1))
     assert 1e-4 < error <= BOUND["fast"]
+
+
+@on_backends
+@pytest.mark.parametrize(("shape", "dim"), [((2, 1511), 1), ((20, 526), 1), ((263, 3), 0), ((2, 263, 130), 1)], ids=str)
+def test_fast_chirps(backend, shape, dim):
+    x = gaussian(shape, 1, C64)
+    with backend:
+        assert relative(trnfft.fft(x, dim=dim, precision="fast"), np.fft.fft(double(x), axis=dim)) <= BOUND["fast"]
+        half = trnfft.rfft(x.real, dim=dim, precision="fast")
+        assert relative(half, np.fft.rfft(double(x.real), axis=dim)) <= BOUND["fast"]
+
+
+@on_backends
+@pytest.mark.parametrize("n", [150, 4096, 16384, 24576])
+def test_every_row_has_its_own_precision(backend, n):
+    # Rows of a batch share products; a large one must not cost a small one its digits.
+    x = gaussian((3, n), 1) * torch.tensor([[1e-6], [1.0], [1e6]])
+    with backend:
+        spectrum = trnfft.rfft(x)
+        back = trnfft.irfft(spectrum, n)
+    for row in range(3):
+        assert relative(spectrum[row], np.fft.rfft(double(x[row]))) <= BOUND["fp32"]
+        assert relative(back[row], x[row]) <= 2 * BOUND["fp32"]
 
 
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
@@ -329,6 +359,35 @@ def test_the_plan_of_a_call_says_where_and_how_long():
     assert 0 < made.predicted["trn2"] < 50e-6
 
 
+def test_plans_take_options_that_mean_the_same():
+    x = gaussian((4, 10), 1, C64)
+    made = trnfft.plan((4, 10), C64)
+    assert torch.equal(trnfft.fft(x, dim=1, norm="backward", plan=made), made(x))
+    both = trnfft.plan((4, 10), C64, kind="fft2", dim=(0, 1))
+    assert torch.equal(trnfft.fft2(x, plan=both), both(x))
+    with pytest.raises(ArgumentError, match="call has dim=0, plan has dim=None"):
+        trnfft.fft(x, dim=0, plan=made)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((8, C64), "shape is 8, expected a sequence of lengths"),
+        (((4, -3), C64), r"shape is \(4, -3\), expected lengths of at least 0"),
+        (((4, 8.5), C64), "shape is float, expected an integer"),
+        (((4, 8), "complex64"), "dtype is 'complex64', expected a torch.dtype"),
+    ],
+)
+def test_plans_of_nonsense_are_refused(arguments, text):
+    with pytest.raises(ArgumentError, match=text):
+        trnfft.plan(*arguments)
+
+
+def test_a_plan_of_something_else_is_refused():
+    with pytest.raises(ArgumentError, match="x is list, expected a tensor"):
+        trnfft.plan((2,), C64)([1, 2])
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -474,6 +533,12 @@ def test_lengths_that_do_not_fold(n, half):
         ("r2c", (256, 4096), (1,), 4096, 85e-6),
         ("c2c", (1024, 1024), (0, 1), 0, 220e-6),
         ("r2c", (1024, 1024), (0, 1), 1024, 150e-6),
+        ("c2c", (1, 1 << 20), (1,), 0, 217e-6),
+        ("r2c", (1, 1 << 20), (1,), 1 << 20, 172e-6),
+        ("c2r", (1, (1 << 19) + 1), (1,), 1 << 20, 167e-6),
+        ("c2c", (64, 65536), (1,), 0, 650e-6),
+        ("r2c", (64, 65536), (1,), 65536, 490e-6),
+        ("c2r", (64, 32769), (1,), 65536, 496e-6),
     ],
 )
 def test_predicted_times_of_whole_programs(kind, shape, dims, n, most):

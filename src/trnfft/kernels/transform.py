@@ -5,6 +5,7 @@ A program is a tuple of passes; each names its sizes and its tables. Between pas
 * ``rows``: rows times one matrix, for short or prime lengths.
 * ``folded``: rows of N = N1 N2 on chip, twiddles in the tables of the first product; half a spectrum for real data.
 * ``folded columns``: the same along an inner axis; ``folded turned``: rows that become columns, for long lengths.
+* ``unfolded``, ``completed``: half a spectrum of long rows, the last pass of real rows and the first of real results.
 * ``frames``: overlapping, windowed frames of signals as rows of ``folded``.
 * ``fused``: few rows of N = N1 N2 on chip, twiddles between two multiplications.
 * ``turn``: the first of several multiplications of rows; its result comes out transposed.
@@ -17,6 +18,7 @@ Bound by the Tensor Engine for batches, by DMA for long lengths.
 from trnfft.kernels._folded import _folded
 from trnfft.kernels._folded_columns import _folded_columns, _folded_turned
 from trnfft.kernels._frames import _frames
+from trnfft.kernels._mirrored import _completed, _unfolded
 from trnfft.kernels._passes import _columns, _multiply, _turn
 from trnfft.kernels._rows import _fused, _rows
 from trnsci.nki import jit, nl
@@ -24,12 +26,14 @@ from trnsci.nki import jit, nl
 
 @jit
 def transform(re_hbm, im_hbm, tables, program=()):
+    # What is between passes is an operand of the next, so it has the dtype of the first one's.
+    operand = re_hbm.dtype
     for index in range(len(program)):
         step = program[index]
         kind, size, real = step[0], step[1], step[2]
         last = index == len(program) - 1
         buffer = nl.shared_hbm if last else nl.private_hbm
-        dtype = nl.float32 if last else tables[0].dtype
+        dtype = nl.float32 if last else operand
         out_re_hbm = nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
         out_im_hbm = None if real else nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
         if kind == "rows":
@@ -42,6 +46,10 @@ def transform(re_hbm, im_hbm, tables, program=()):
             _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
         elif kind == "folded turned":
             _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "unfolded":
+            _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+        elif kind == "completed":
+            _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
         elif kind == "frames":
             _frames(out_re_hbm, out_im_hbm, re_hbm, tables, step[3:])
         elif kind == "turn":

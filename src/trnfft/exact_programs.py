@@ -1,0 +1,294 @@
+"""Programs in digits: the steps of transforms over several axes, their tables, and how large a result can become."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnfft import tables
+from trnfft.tables import Array
+from trnsci.nki import P_MAX
+
+# Real and imaginary parts share the partitions.
+LARGEST = P_MAX // 2
+# Bytes of the tables of one step.
+MOST = 64 << 20
+
+# The errors stated for results relative to them all, which decide how many digits a length needs.
+BOUND = {"compensated": 1e-7, "fp64": 1e-14}
+
+
+def digits(x: Tensor, count: int) -> Tensor:
+    """[count, ...] bfloat16 whose sum is x, where ``|x| <= 1``: multiples, up to 128, of ``2**(-7 - 8 i)``."""
+    found, rest = [], x
+    for i in range(count):
+        unit = 2.0 ** (-7 - 8 * i)
+        digit = torch.round(rest / unit) * unit
+        found.append(digit.to(torch.bfloat16))
+        rest = rest - digit
+    return torch.stack(found)
+
+
+def count_for(precision: str, points: float) -> int:
+    """Digits that meet the stated error: fixed point numbers lose the root of the points to sums that could occur."""
+    return math.ceil((math.log2(6 / BOUND[precision]) + math.log2(points) / 2) / 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis: ``length`` points in all, factors up to 64 of what is transformed, zeros after n points for a chirp."""
+
+    n: int
+    length: int
+    factors: tuple[int, ...]
+
+    @property
+    def chirp(self) -> bool:
+        """Whether it is a convolution with a chirp."""
+        return self.length != self.n
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What a step divides by, as a power of two, and what it adds up.
+
+    ``sums`` points before this division; ``spread`` is the largest row norm of the steps of a convolution so far, 0
+    where sums of magnitudes are the bound.
+    """
+
+    shift: int
+    sums: int
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Steps over axes in order, with tables; the result has its axes in reverse."""
+
+    axes: tuple[Axis, ...]
+    count: int
+    steps: tuple[Any, ...]
+    tables: tuple[Tensor, ...]
+    scales: tuple[tuple[Scale, ...], ...]
+
+    @property
+    def shift(self) -> int:
+        """The power of two that results are divided by."""
+        return sum(scale.shift for axis in self.scales for scale in axis)
+
+
+class Growth:
+    """Powers of two that products are divided by, so that random data stays as large as it was."""
+
+    def __init__(self) -> None:
+        self.grown, self.shifted = 0.0, 0
+
+    def shift(self, r: int) -> int:
+        """Bits for a product with r points, at least one: what data has grown by so far."""
+        self.grown += math.log2(r) / 2
+        found = max(1, int(self.grown) - self.shifted)
+        self.shifted += found
+        return found
+
+
+def _points(axes: tuple[Axis, ...]) -> float:
+    """Points of a transform whose errors are as large: a chirp goes forth and back, and small factors waste bits."""
+    growth = Growth()
+    for axis in axes:
+        for r in axis.factors * (2 if axis.chirp else 1):
+            growth.shift(r)
+    wasted = max(0.0, growth.shifted - growth.grown)
+    return math.prod(axis.length * (4 if axis.chirp else 1) for axis in axes) * 4.0**wasted
+
+
+@functools.lru_cache(maxsize=1024)
+def axis_for(n: int) -> Axis:
+    """Factors of a length, or of a longer one for a chirp."""
+    split = tables.factors(n, LARGEST)
+    if split is not None:
+        return Axis(n, n, split[::-1])
+    best: tuple[float, Axis] | None = None
+    for length in range(-(-(2 * n - 1) // P_MAX) * P_MAX, 4 * n + P_MAX, P_MAX):
+        split = tables.factors(length, LARGEST)
+        if split is not None:
+            cost = length * len(split)
+            if best is None or cost < best[0]:
+                best = cost, Axis(n, length, split[::-1])
+            if length > 1.2 * best[1].length:
+                break
+    assert best is not None
+    return best[1]
+
+
+def chirp(n: int, sign: int) -> Array:
+    """[n]: what points are multiplied by before and after a convolution."""
+    return tables.chirp(n, n, sign)
+
+
+def _table(w: Array, shift: int, count: int) -> Tensor:
+    """[plane n1, n2, count, part k1] of w [n1, n2, k1], divided by ``2 ** shift``."""
+    parts = np.array([[w.real, w.imag], [-w.imag, w.real]]) * 2.0 ** (1 - shift)  # [plane, part, n1, n2, k1]
+    whole = parts.transpose(0, 2, 3, 1, 4).reshape(2 * w.shape[0], w.shape[1], 2 * w.shape[2])
+    found = digits(torch.from_numpy(np.ascontiguousarray(whole)), count)  # [count, plane n1, n2, part k1]
+    # The kernel takes products of digits i and j as digit i + j + 1.
+    return (found * 0.5).permute(1, 2, 0, 3).contiguous()
+
+
+def _nanoseconds(r: int, residues: int, columns: int, count: int) -> float:
+    """About what a product takes: the Tensor Engine, the Vector Engine, or loading its tables."""
+    products, lanes = count * (count + 1) // 2 + count - 1, LARGEST // r
+    tensor = residues * products * max(64, columns / lanes) / 2.4
+    vector, tables = residues * columns / lanes * 2.1 * (count + 1), residues * 8 * r * r * count * lanes / 200
+    # Digits cross HBM before a step.
+    return 15e3 + max(tensor, vector, tables)
+
+
+@functools.lru_cache(maxsize=4096)
+def inner_residues(r: int, left: int, columns: int, count: int) -> tuple[int, float]:
+    """Residues j0 of ``left`` = j1 j0 whose twiddles are a product of their own, and nanoseconds; 1 for none."""
+    found = [(_alone(r, left, columns, count), 1)]
+    for inner in range(2, left + 1):
+        if left % inner == 0:
+            outer = left // inner
+            first = _nanoseconds(r, outer, inner * columns, count)
+            found.append((first + _nanoseconds(r, inner, outer * columns, count), inner))
+    time, inner = min(found)
+    return inner, time
+
+
+def _alone(r: int, left: int, columns: int, count: int) -> float:
+    """Nanoseconds of a product with a table for every residue."""
+    return math.inf if left * 8 * r * r * count > MOST else _nanoseconds(r, left, columns, count)
+
+
+class _Builder:
+    """Collects steps. Digits lie as [outer, what is left, other axes, done]; ``outer`` is done as well."""
+
+    def __init__(self, count: int, columns: int, sign: int) -> None:
+        self.count, self.columns, self.sign = count, columns, sign
+        self.steps: list[Any] = []
+        self.tables: list[Tensor] = []
+        self.outer, self.done = 1, 1
+        self.growth = Growth()
+
+    def _add(self, w: Array, shift: int, r: int, sizes: tuple[int, int, int], turned: bool) -> None:
+        """A product for (l, n, e), whose result is done where it is turned."""
+        self.steps.append(("product", len(self.tables), r, *sizes, self.outer, self.done, turned))
+        self.tables.append(_table(w, shift, self.count))
+        self.outer, self.done = 1, self.outer * self.done * (r if turned else 1)
+
+    def chain(self, factors: tuple[int, ...], others: int, sign: int, by: Array | None = None) -> list[Scale]:
+        """Transform the leading axis, multiplied ``by`` numbers up to 1, beside ``others`` still to be transformed."""
+        scales: list[Scale] = []
+        rest = math.prod(factors)
+        for index, r in enumerate(factors):
+            left, shift = rest // r, self.growth.shift(r)
+            k = np.arange(r)
+            before = by if index == 0 else None
+            inner = self._inner(r, left, others) if before is None else 1
+            j = np.arange(left // inner)[:, None] * inner
+            w = tables.roots((k[:, None, None] * (rest // r) + j) * k, rest, sign)  # [n1, j1, k1]
+            if before is not None:
+                w = w * before.reshape(r, left, 1)
+            if inner == 1:
+                self._add(w, shift, r, (1, left, others), True)
+                scales.append(Scale(shift, r))
+            else:
+                scales += self._twice(w, shift, (r, left // inner, inner, others), rest, sign)
+            rest = left
+        return scales
+
+    def _inner(self, r: int, left: int, others: int) -> int:
+        return inner_residues(r, left, others * self.outer * self.done * self.columns, self.count)[0]
+
+    def _twice(self, w: Array, shift: int, sizes: tuple[int, int, int, int], rest: int, sign: int) -> list[Scale]:
+        """Twiddles of j = j1 j0 in two products: those of j1 with the factor, and those of j0 on a diagonal."""
+        r, outer, inner, others = sizes
+        self._add(w, max(1, shift - 1), r, (1, outer, inner * others), False)
+        turn = tables.roots(np.arange(inner)[:, None] * np.arange(r), rest, sign)  # [j0, k]
+        diagonal = np.eye(r)[:, None, :] * turn  # [k, j0, k]
+        self._add(diagonal, 1, r, (outer, inner, others), True)
+        return [Scale(max(1, shift - 1), r), Scale(1, 1)]
+
+    def convolution(self, axis: Axis, others: int) -> list[Scale]:
+        """The leading axis convolved with a chirp."""
+        scales = self.chain(axis.factors, others, -1)
+        spectrum = tables.chirp_spectrum(axis.n, axis.n, axis.n, axis.length, self.sign)
+        largest = float(np.abs(spectrum).max())
+        exponent = math.frexp(largest)[1]
+        small = spectrum * 2.0**-exponent
+        beside = self.done // axis.length
+        self.outer, self.done = others, beside
+        folded = self._folds(axis, others * beside)
+        if folded:
+            back = self.chain(axis.factors, 1, 1, small)
+            back[0] = Scale(back[0].shift + exponent, back[0].sums)
+        else:
+            scales.append(self._multiply(small, others, beside, exponent))
+            back = self.chain(axis.factors, 1, 1)
+        summed = 1
+        for scale in back:
+            summed *= scale.sums
+            spread = 0.0 if summed == axis.length else largest * math.sqrt(axis.length * summed)
+            scales.append(Scale(scale.shift, 1, spread))
+        self.outer, self.done = (axis.length, beside) if others > 1 else (1, self.done)
+        return scales
+
+    def _folds(self, axis: Axis, beside: int) -> bool:
+        """Whether a spectrum is faster in the tables of the next product than multiplied by on the Vector Engine."""
+        r, columns = axis.factors[0], beside * self.columns
+        left, products = axis.length // r, self.count * (self.count + 1) // 2 + self.count - 1
+        apart = 4.2 * products * max(64.0, axis.length * columns / P_MAX)
+        return _alone(r, left, columns, self.count) <= apart + inner_residues(r, left, columns, self.count)[1]
+
+    def _multiply(self, by: Array, others: int, beside: int, exponent: int) -> Scale:
+        """Numbers up to 1 times the leading axis, which lies between others; they were divided by ``2 ** exponent``."""
+        found = digits(torch.from_numpy(np.stack((by.real, by.imag))), self.count) * 0.5  # [count, part, k]
+        rows = math.gcd(len(by), P_MAX)
+        self.steps.append(("multiply", len(self.tables), others, rows, len(by) // rows, beside))
+        self.tables.append(found.permute(1, 2, 0).contiguous())
+        return Scale(exponent + 1, 1, float(np.abs(by).max()) * 2.0**exponent * math.sqrt(len(by)))
+
+
+# Tables of 4096 points take 15 MB in the least steps.
+@functools.lru_cache(maxsize=8)
+def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str) -> Program:
+    """The program of axes that lie before ``columns`` others."""
+    axes = tuple(axis_for(n) for n in lengths)
+    count = count_for(precision, _points(axes))
+    builder = _Builder(count, columns, sign)
+    scales = []
+    for index, axis in enumerate(axes):
+        others = math.prod(later.length for later in axes[index + 1 :])
+        if axis.chirp:
+            scales.append(tuple(builder.convolution(axis, others)))
+        else:
+            scales.append(tuple(builder.chain(axis.factors, others, sign)))
+    return Program(axes, count, tuple(builder.steps), tuple(builder.tables), tuple(scales))
+
+
+def room(made: Program, sizes: Tensor) -> Tensor:
+    """[F]: the power of two that data must be divided by for no sum to exceed 1; ``sizes`` [n.., F] are magnitudes."""
+    columns = sizes.shape[-1]
+    bits = torch.zeros(columns, dtype=sizes.dtype, device=sizes.device)
+    done = 0
+    for axis, scales in zip(made.axes, made.scales, strict=True):
+        sizes = sizes.reshape(axis.length, -1, columns)
+        norm = sizes.square().sum(0).sqrt().amax(0) if axis.chirp else bits
+        summed = 1
+        for scale in scales:
+            done += scale.shift
+            summed *= scale.sums
+            if scale.spread:
+                bound = norm * scale.spread
+            else:
+                bound = sizes.reshape(summed, -1, columns).sum(0).amax(0)
+            bits = torch.maximum(bits, torch.frexp(bound * 2.0**-done)[1].to(bits.dtype))
+        sizes = sizes.sum(0)
+    return bits
