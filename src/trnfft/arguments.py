@@ -25,6 +25,14 @@ COMPLEX_OF = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
+def planned(op: str, plan: Any) -> Any:
+    """What was given as ``plan``, if it is one of ours."""
+    if not hasattr(plan, "serve"):
+        got = plan if isinstance(plan, str | int | float) else type(plan).__name__
+        raise DtypeError(op=op, argument="plan", got=got, expected="a plan made by trnfft.plan")
+    return plan
+
+
 def scale_of(op: str, norm: str | None, inverse: bool) -> Scale:
     """What a ``norm`` divides by in one direction: nothing, the root of the length, or the length."""
     scale = (_INVERSE if inverse else _FORWARD).get(norm)

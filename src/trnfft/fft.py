@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trnfft import transform
-from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axis_of, length_of, numeric, real, resized, scale_of
+from trnfft.arguments import (
+    COMPLEX_OF,
+    REAL_OF,
+    as_complex,
+    axis_of,
+    length_of,
+    numeric,
+    planned,
+    real,
+    resized,
+    scale_of,
+)
 from trnfft.complextensor import ComplexTensor, parts_of
 from trnsci import DtypeError, array_function, check, is_resident
 from trnsci.precision import Precision, resolve
@@ -61,7 +72,7 @@ def fft(
         tensor([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
     """
     if plan is not None:
-        return plan.serve("fft", x, n, dim, norm, axis, precision, out)
+        return planned("fft", plan).serve("fft", x, n, dim, norm, axis, precision, out)
     return _complex("fft", x, n, dim, norm, axis, precision, out, False)
 
 
@@ -84,7 +95,7 @@ def ifft(
         tensor([1., 1., 1., 1.])
     """
     if plan is not None:
-        return plan.serve("ifft", x, n, dim, norm, axis, precision, out)
+        return planned("ifft", plan).serve("ifft", x, n, dim, norm, axis, precision, out)
     return _complex("ifft", x, n, dim, norm, axis, precision, out, True)
 
 
@@ -157,7 +168,7 @@ def rfft(
         tensor([4.+0.j, 0.+0.j, 0.+0.j])
     """
     if plan is not None:
-        return plan.serve("rfft", x, n, dim, norm, axis, precision, out)
+        return planned("rfft", plan).serve("rfft", x, n, dim, norm, axis, precision, out)
     return forward_real("rfft", x, n, dim, norm, axis, precision, out, False)
 
 
@@ -180,7 +191,7 @@ def ihfft(
         tensor([1., 0., 0.])
     """
     if plan is not None:
-        return plan.serve("ihfft", x, n, dim, norm, axis, precision, out)
+        return planned("ihfft", plan).serve("ihfft", x, n, dim, norm, axis, precision, out)
     return forward_real("ihfft", x, n, dim, norm, axis, precision, out, True)
 
 
@@ -236,7 +247,7 @@ def irfft(
         tensor([1., 2., 3.])
     """
     if plan is not None:
-        return plan.serve("irfft", x, n, dim, norm, axis, precision, out)
+        return planned("irfft", plan).serve("irfft", x, n, dim, norm, axis, precision, out)
     return inverse_real("irfft", x, n, dim, norm, axis, precision, out, False)
 
 
@@ -259,7 +270,7 @@ def hfft(
         tensor([1., 1., 1., 1.])
     """
     if plan is not None:
-        return plan.serve("hfft", x, n, dim, norm, axis, precision, out)
+        return planned("hfft", plan).serve("hfft", x, n, dim, norm, axis, precision, out)
     return inverse_real("hfft", x, n, dim, norm, axis, precision, out, True)
 
 

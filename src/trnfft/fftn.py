@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trnfft import transform
-from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, axes_of, length_of, numeric, real, resized, scale_of
+from trnfft.arguments import (
+    COMPLEX_OF,
+    REAL_OF,
+    as_complex,
+    axes_of,
+    length_of,
+    numeric,
+    planned,
+    real,
+    resized,
+    scale_of,
+)
 from trnfft.complextensor import ComplexTensor
 from trnfft.fft import planes, real_planes
 from trnsci import ArgumentError, array_function, check, is_resident
@@ -66,7 +77,7 @@ def _define(name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any
         out: Any = None,
     ) -> Any:
         if plan is not None:
-            return plan.serve(name, x, s, dim, norm, axes, precision, out)
+            return planned(name, plan).serve(name, x, s, dim, norm, axes, precision, out)
         return _RUN[kind](name, x, s, dim, norm, axes, precision, out)
 
     two_name = name.removesuffix("n") + "2"
@@ -89,7 +100,7 @@ def _define(name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any
                 )
             dim = axes
         if plan is not None:
-            return plan.serve(two_name, x, s, dim, norm, None, precision, out)
+            return planned(two_name, plan).serve(two_name, x, s, dim, norm, None, precision, out)
         return _RUN[kind](two_name, x, s, dim, norm, None, precision, out)
 
     functions = []

@@ -26,8 +26,8 @@ class Groups:
     def __init__(self, world: World) -> None:
         self._world = world
         self._made: dict[tuple[str, tuple[int, ...]], Any] = {}
-        # kept for good, with their few threads: destroying a gloo group that messages were under way in has lost a later
-        # message, and has hung; why is not known
+        # kept for good, with their few threads: destroying a gloo group that messages were under way in has lost later
+        # messages, and has hung; why is not known
         self._given_up: list[Any] = []
         # calls that failed half-way, by the ranks that took part: all of them count the same ones
         self._failures: dict[str, int] = {}
