@@ -15,7 +15,7 @@ def _case(*shape: int) -> Case:
     name = f"{f'{batch}x' if batch > 1 else ''}({m}x{n}), 8 columns, float32"
 
     def inputs() -> tuple[torch.Tensor, ...]:
-        return gaussian(shape, 1) + n**0.5 * torch.eye(m, n), gaussian((*shape[:-1], 8), 2)
+        return gaussian(shape, 1) + 3 * n**0.5 * torch.eye(m, n), gaussian((*shape[:-1], 8), 2)
 
     flops = batch * (2 * n * n * (m - n // 3) + 32 * m * n)
     return Case(name=name, inputs=inputs, flops=flops, bytes=4 * batch * (m * n + 8 * (m + n)))
