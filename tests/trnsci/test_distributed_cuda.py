@@ -163,7 +163,7 @@ def test_a_failure_gives_up_the_group_on_nccl():
 @pytest.mark.cuda
 @pytest.mark.parametrize("size", [2, 3])
 def test_gloo_ranks_share_a_gpu(size):
-    team = Ranks(size, gpu=True)
+    team = Ranks(size)
     try:
         for found in team.run(_spread_over_cuda):
             _agree(found)
@@ -185,7 +185,7 @@ def _refused_on_cuda():
 
 @pytest.mark.cuda
 def test_ranks_on_a_gpu_go_on_after_an_error():
-    team = Ranks(2, gpu=True)
+    team = Ranks(2)
     try:
         assert team.run(_refused_on_cuda) == [([0], 6.0)] * 2
     finally:

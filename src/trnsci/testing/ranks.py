@@ -40,10 +40,9 @@ class Ranks:
     Args:
         size: how many.
         timeout: seconds a rank waits for another, and a little less than the caller waits for a rank.
-        gpu: whether they see the machine's GPUs, which a mesh would take by default.
     """
 
-    def __init__(self, size: int, timeout: float = 120.0, *, gpu: bool = False) -> None:
+    def __init__(self, size: int, timeout: float = 120.0) -> None:
         self.size, self.timeout = size, timeout
         # here, as torchrun keeps it outside the ranks: it outlives any of them
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -53,7 +52,7 @@ class Ranks:
         self.processes = []
         for rank in range(size):
             ours, theirs = context.Pipe()
-            arguments = (rank, size, timeout, gpu, self._store.port, theirs)
+            arguments = (rank, size, timeout, self._store.port, theirs)
             process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()
@@ -118,9 +117,7 @@ def _each(program: Callable[..., Any], cases: list[tuple[Any, ...]]) -> list[Any
     return [program(*case) for case in cases]
 
 
-def _serve(rank: int, size: int, timeout: float, gpu: bool, port: int, pipe: Connection) -> None:
-    if not gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+def _serve(rank: int, size: int, timeout: float, port: int, pipe: Connection) -> None:
     from trnsci import distributed
 
     torch.set_num_threads(1)
