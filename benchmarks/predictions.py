@@ -32,7 +32,8 @@ def predict(bench: Bench) -> Iterator[Predicted]:
     for kernel in bench.kernels:
         for target in kernel.targets:
             run = trnsim.profile(kernel.kernel, target=target, numerics=False, ranks=kernel.ranks)
-            _, report = run(*kernel.inputs(), **kernel.options)
+            options = kernel.options() if callable(kernel.options) else kernel.options
+            _, report = run(*kernel.inputs(), **options)
             binding = max(report.engines, key=lambda queue: report.engines[queue].busy_s)
             yield Predicted(
                 kernel=kernel.name,

@@ -61,7 +61,7 @@ class Kernel:
         name: Sizes and dtype. Unique within the benchmark.
         kernel: The ``@jit`` entry of ``kernels/<stem>.py``.
         inputs: Makes its arrays. Only shapes and dtypes matter: the prediction runs without numerics.
-        options: Compile-time keyword arguments.
+        options: Compile-time keyword arguments, or what makes them where that takes long.
         targets: Which generations to predict for.
         ranks: How many run it together, each with these inputs; times are of the slowest, bytes of all.
         slow: Following it takes many seconds: the default test suite leaves it to ``make bench`` and ``make test-all``.
@@ -70,7 +70,7 @@ class Kernel:
     name: str
     kernel: Callable[..., Any]
     inputs: Callable[[], tuple[Any, ...]]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
     targets: tuple[str, ...] = TARGETS
     ranks: int | None = None
     slow: bool = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,24 +26,6 @@ def _case(shape: tuple[int, ...]) -> Case:
     )
 
 
-class _Options(Mapping[str, Any]):
-    """The compile-time arguments of a program, built when they are read."""
-
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self.arguments = arguments
-
-    def __getitem__(self, name: str) -> Any:
-        if name != "program":
-            raise KeyError(name)
-        return programs.program(*self.arguments).steps
-
-    def __iter__(self) -> Iterator[str]:
-        yield "program"
-
-    def __len__(self) -> int:
-        return 1
-
-
 def _kernel(name: str, precision: str, lengths: tuple[int, ...], columns: int) -> Kernel:
     arguments = (lengths, columns, -1, precision)
 
@@ -54,7 +35,10 @@ def _kernel(name: str, precision: str, lengths: tuple[int, ...], columns: int) -
         x = torch.empty(2, points, made.count, columns, dtype=torch.bfloat16, device="meta")
         return x, made.tables
 
-    return Kernel(name=name, kernel=kernels.exact, inputs=inputs, options=_Options(arguments))
+    def options() -> dict[str, Any]:
+        return {"program": programs.program(*arguments).steps}
+
+    return Kernel(name=name, kernel=kernels.exact, inputs=inputs, options=options)
 
 
 def _numpy(x: torch.Tensor) -> tuple[np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,24 +27,6 @@ def _case(shape: tuple[int, ...], dtype: torch.dtype, *, overhead: bool = False)
     )
 
 
-class _Options(Mapping[str, Any]):
-    """The compile-time arguments of a program, built when they are read."""
-
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self.arguments = arguments
-
-    def __getitem__(self, name: str) -> Any:
-        if name != "program":
-            raise KeyError(name)
-        return programs.program(*self.arguments).steps
-
-    def __iter__(self) -> Iterator[str]:
-        yield "program"
-
-    def __len__(self) -> int:
-        return 1
-
-
 def _kernel(
     name: str, kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int = 0, dtype: torch.dtype = torch.float32
 ) -> Kernel:
@@ -55,7 +36,10 @@ def _kernel(
         plane = torch.empty(math.prod(shape), dtype=dtype, device="meta")
         return plane, None if kind == "r2c" else torch.empty_like(plane), programs.program(*arguments).tables
 
-    return Kernel(name=name, kernel=kernels.transform, inputs=inputs, options=_Options(arguments))
+    def options() -> dict[str, Any]:
+        return {"program": programs.program(*arguments).steps}
+
+    return Kernel(name=name, kernel=kernels.transform, inputs=inputs, options=options)
 
 
 def _numpy(x: torch.Tensor) -> tuple[np.ndarray]:

@@ -64,14 +64,6 @@ def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
     return dtype
 
 
-def coefficient(op: str, name: str, value: Any, dtype: torch.dtype) -> complex:
-    """A number that the dtype can hold; a complex one refuses a real dtype."""
-    number = check.number(op, name, value)
-    if isinstance(number, complex) and not dtype.is_complex:
-        raise DtypeError(op=op, argument=name, got=number, expected=f"a real number, because operands are {dtype}")
-    return number
-
-
 def bare(alpha: Any, beta: Any, c: Tensor | None) -> bool:
     """Whether ``alpha * product + beta * c`` is the product itself."""
     return c is None and type(alpha) is float and alpha == 1.0 and type(beta) is float and beta == 0.0
@@ -81,8 +73,8 @@ def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) ->
     """Return ``alpha * product + beta * c``; without a factor of 1 or an addend, those parts cost nothing."""
     if bare(alpha, beta, c):
         return product
-    first = coefficient(op, "alpha", alpha, product.dtype)
-    second = coefficient(op, "beta", beta, product.dtype)
+    first = check.coefficient(op, "alpha", alpha, product.dtype)
+    second = check.coefficient(op, "beta", beta, product.dtype)
     if c is None:
         if second != 0:
             raise ArgumentError(op=op, argument="c", got=None, expected=f"a tensor, because beta is {second}")

@@ -14,7 +14,7 @@ from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.errors import ArgumentError
 from trnsparse import host
-from trnsparse.arguments import applied, coefficient, operation, same_kind, sparse
+from trnsparse.arguments import applied, operation, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
@@ -64,7 +64,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
     sparse("add", a=a, b=b)
     dtype = same_kind("add", a=a, b=b)
     _same_shape("add", a, b)
-    alpha, beta = coefficient("add", "alpha", alpha, dtype), coefficient("add", "beta", beta, dtype)
+    alpha, beta = check.coefficient("add", "alpha", alpha, dtype), check.coefficient("add", "beta", beta, dtype)
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block == b.block:
         blocks = [a.values * alpha, b.values * beta]
         return _blocks(torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a)

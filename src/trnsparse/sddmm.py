@@ -13,7 +13,7 @@ from trnsci.gradient import Saved
 from trnsci.launcher import current
 from trnsci.nki import launch
 from trnsparse import host
-from trnsparse.arguments import KERNEL_DTYPES, coefficient, same_kind, sparse
+from trnsparse.arguments import KERNEL_DTYPES, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
@@ -50,7 +50,7 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
     check.equal("sddmm", "D", a=a.shape[1], b=b.shape[0])
     check.equal("sddmm", "M", pattern=pattern.shape[0], a=a.shape[0])
     check.equal("sddmm", "N", pattern=pattern.shape[1], b=b.shape[1])
-    alpha, beta = coefficient("sddmm", "alpha", alpha, dtype), coefficient("sddmm", "beta", beta, dtype)
+    alpha, beta = check.coefficient("sddmm", "alpha", alpha, dtype), check.coefficient("sddmm", "beta", beta, dtype)
     if isinstance(pattern, BSRMatrix):
         values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, *pattern.block)
     else:

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci import array_function, check
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
 from trnsparse import host
-from trnsparse.arguments import coefficient, operation, same_kind, sparse
+from trnsparse.arguments import operation, same_kind, sparse
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSRMatrix
 from trnsparse.matrix import SparseMatrix
@@ -144,7 +144,7 @@ def ilu0(a: SparseMatrix, *, boost: tuple[float, complex] | None = None) -> tupl
     """
     rows = _square("ilu0", a)
     if boost is not None:
-        boost = check.number("ilu0", "boost", boost[0]).real, coefficient("ilu0", "boost", boost[1], rows.dtype)
+        boost = check.number("ilu0", "boost", boost[0]).real, check.coefficient("ilu0", "boost", boost[1], rows.dtype)
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
     found = host.loop("ilu0", values)
