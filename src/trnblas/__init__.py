@@ -14,7 +14,7 @@
 | `error_bound`, `Achieved` | what a precision guarantees; a result with what was achieved |
 """
 
-from trnblas.accuracy import Achieved, error_bound
+from trnblas.accuracy import error_bound
 from trnblas.axpy import axpy, copy, scal, swap
 from trnblas.banded import gbmv, hbmv, sbmv, tbmv, tbsv
 from trnblas.dgmm import dgmm, geam
@@ -33,7 +33,7 @@ from trnblas.syr import her, her2, syr, syr2
 from trnblas.syrk import her2k, herk, syr2k, syrk, syrkx
 from trnblas.trmm import trmm, trmv
 from trnblas.trsm import trsm, trsv
-from trnsci import HAS_NKI, library_functions
+from trnsci import HAS_NKI, Achieved, library_functions
 
 set_backend, get_backend = library_functions("trnblas")
 

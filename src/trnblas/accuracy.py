@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError
+from trnsci import Achieved, ArgumentError
 from trnsci.precision import PRECISIONS, Precision, resolve
 
 _ROUNDOFF = {
@@ -64,13 +63,6 @@ def dot_bound(n: int, dtype: torch.dtype, precision: Precision | None = None) ->
     unit = min(_ROUNDOFF[dtype], 2.0**-24)
     doubled = terms * unit / (1 - terms * unit)
     return factor * (unit + doubled * doubled) + (_ROUNDOFF[dtype] if _ROUNDOFF[dtype] > unit else 0.0)
-
-
-class Achieved(NamedTuple):
-    """What ``return_error=True`` returns: the result, and the relative error guaranteed where it was computed."""
-
-    result: Any
-    error_bound: float
 
 
 def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:

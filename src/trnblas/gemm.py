@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnblas import host
 from trnblas.accuracy import choose, error_bound, reported
 from trnblas.arguments import HALF, applied, in_place, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
-from trnsci import ArgumentError, Op, array_function, check, merge_complex, split_complex
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, array_function, check, merge_complex, op, run, split_complex
+from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
+from trnsci.ops import definition
 from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
 
 
@@ -92,39 +91,29 @@ def gemm(
         k = a.shape[-1]
         policy = choose("gemm", precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}")
         target = float(target_error)
-    call = (a, b, c, alpha, beta, policy, None, "none", target)
-    if epilogue is not None:
-        made = _with_epilogue(a, b, c, alpha, beta, policy, target, epilogue, out)
-    elif out is None:
-        made = _gemm(*call)
-    else:
-        check.out("gemm", out, shape=tuple(_fake(*call).shape), dtype=dtype, a=a, b=b, c=None if out is c else c)
-        made = _gemm.write(out, *call)
-    return reported(made, _gemm.error_bound(call), True) if return_error else made
-
-
-def _with_epilogue(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    policy: Precision,
-    target: float,
-    epilogue: Epilogue,
-    out: Tensor | None,
-) -> Tensor:
-    """Fuse where nothing is to be differentiated; PyTorch's own functions follow the product elsewhere."""
-    epilogue.check("gemm", a, b.shape[-1])
+    call = Gemm(a, b, c, alpha, beta, policy, target)
     if out is not None:
-        shape = tuple(_fake(a, b, c, alpha, beta, policy, None, "none", target).shape)
-        check.out("gemm", out, shape=shape, dtype=a.dtype, a=a, b=b, c=c, bias=epilogue.bias)
-    if in_place(a, b, c, epilogue.bias) and not torch.compiler.is_compiling():
-        scaled = alpha * epilogue.scale, beta * epilogue.scale
-        made = _gemm(a, b, c, *scaled, policy, epilogue.bias, epilogue.activation, target)
+        bias = None if epilogue is None else epilogue.bias
+        given = None if out is c and epilogue is None else c
+        check.out("gemm", out, shape=call.shape, dtype=dtype, a=a, b=b, c=given, bias=bias)
+    if epilogue is None:
+        result = run(call, out)
     else:
-        made = epilogue(_gemm(a, b, c, alpha, beta, policy, None, "none", target))
-    return made if out is None else out.copy_(made)
+        epilogue.check("gemm", a, b.shape[-1])
+        result = _with_epilogue(call, epilogue, out)
+    return reported(result, definition(call).error_bound(call), True) if return_error else result
+
+
+def _with_epilogue(call: Gemm, epilogue: Epilogue, out: Tensor | None) -> Tensor:
+    """Fuse where nothing is to be differentiated; PyTorch's own functions follow the product elsewhere."""
+    if in_place(call.a, call.b, call.c, epilogue.bias) and not torch.compiler.is_compiling():
+        scale = epilogue.scale
+        fused = call._replace(
+            alpha=call.alpha * scale, beta=call.beta * scale, bias=epilogue.bias, activation=epilogue.activation
+        )
+        return run(fused, out)
+    result = epilogue(run(call))
+    return result if out is None else out.copy_(result)
 
 
 def _transposed(name: str, trans: bool | int | str, x: Tensor) -> Tensor:
@@ -160,88 +149,97 @@ def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
         raise ArgumentError(op="gemm", argument="c", got=None, expected=f"a tensor [..., M, N], because beta is {beta}")
 
 
-def _fake(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    precision: Precision,
-    bias: Tensor | None,
-    activation: str,
-    target: float,
-) -> Tensor:
-    return _shaped(a, b, c)
+@op("trnblas::gemm")
+class Gemm(NamedTuple):
+    """``alpha * a @ b + beta * c``, then bias and activation."""
 
+    a: Tensor  # [..., M, K]
+    b: Tensor  # [..., K, N]
+    c: Tensor | None  # [..., M, N]
+    alpha: complex
+    beta: complex
+    precision: Precision
+    target: float
+    bias: Tensor | None = None  # [N]
+    activation: str = "none"
 
-def _shaped(a: Tensor, b: Tensor, c: Tensor | None) -> Tensor:
-    batch = check.broadcast("gemm", a=a.shape[:-2], b=b.shape[:-2], c=() if c is None else c.shape[:-2])
-    return a.new_empty((*batch, a.shape[-2], b.shape[-1]))
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        c = () if self.c is None else self.c.shape[:-2]
+        batch = check.broadcast("gemm", a=self.a.shape[:-2], b=self.b.shape[:-2], c=c)
+        return (*batch, self.a.shape[-2], self.b.shape[-1])
 
+    def fake(self) -> Tensor:
+        return self.a.new_empty(self.shape)
 
-def _cost(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    precision: Precision,
-    bias: Tensor | None,
-    activation: str,
-    target: float,
-) -> int:
-    products = math.prod(check.broadcast("gemm", a=a.shape[:-2], b=b.shape[:-2]))
-    flops = 2 * products * a.shape[-2] * a.shape[-1] * b.shape[-1]
-    return 4 * flops if a.is_complex() else flops
+    def cost(self) -> int:
+        products = math.prod(check.broadcast("gemm", a=self.a.shape[:-2], b=self.b.shape[:-2]))
+        flops = 2 * products * self.a.shape[-2] * self.a.shape[-1] * self.b.shape[-1]
+        return 4 * flops if self.a.is_complex() else flops
 
+    def bound(self, implementation: str) -> float:
+        guaranteed = error_bound(self.a.shape[-1], self.a.dtype, self.precision)
+        # The kernel cuts operands into no more slices than the target asks for.
+        sliced = implementation == "nki" and self.precision in ("compensated", "fp64")
+        return max(guaranteed, self.target) if sliced else guaranteed
 
-_gemm = Op(
-    "trnblas::gemm",
-    fake=_fake,
-    cost=_cost,
-    schema="(Tensor a, Tensor b, Tensor? c, Scalar alpha, Scalar beta, str precision, "
-    "Tensor? bias, str activation, float target) -> Tensor",
-)
+    def pytorch(self) -> Tensor:
+        a, b, c, dtype = self.a, self.b, self.c, self.a.dtype
+        work = arithmetic(self.precision, dtype)
+        if self.precision == "compensated":
+            result = _compensated(a, b, c, self.alpha, self.beta)
+        elif work is dtype and (self.precision != "fast" or dtype in HALF):
+            result = _multiply(a, b, c, self.alpha, self.beta)
+        else:
+            if self.precision == "fast":
+                a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+            result = _multiply(a.to(work), b.to(work), None if c is None else c.to(work), self.alpha, self.beta)
+        if self.bias is not None:
+            result = result + self.bias
+        if self.activation != "none":
+            result = ACTIVATIONS[self.activation](result)
+        return result if result.dtype is dtype else result.to(dtype)
 
+    def into(self, out: Tensor) -> None:
+        plain = self.bias is None and self.activation == "none" and self.precision in ("fp32", "fp64")
+        if plain and arithmetic(self.precision, self.a.dtype) is self.a.dtype:
+            _multiply(self.a, self.b, self.c, self.alpha, self.beta, out)
+        else:
+            out.copy_(self.pytorch())
 
-@_gemm.bound
-def _bound(backend: str, *args: Any) -> float:
-    a, precision, target = args[0], args[5], args[8]
-    guaranteed = error_bound(a.shape[-1], a.dtype, precision)
-    # The kernel cuts operands into no more slices than the target asks for.
-    return guaranteed if backend == "pytorch" or precision in ("fast", "fp32") else max(guaranteed, target)
+    @saves("a", "b")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        # With an epilogue the op is called only where nothing is to be differentiated.
+        assert self.bias is None
+        assert self.activation == "none"
+        alpha, beta = self.alpha.conjugate(), self.beta.conjugate()
+        gradients = {}
+        if "a" in needs:
+            a = gemm(alpha, grad, self.b, trans_b="c", precision=self.precision)
+            gradients["a"] = a.sum_to_size(self.a.shape)
+        if "b" in needs:
+            b = gemm(alpha, self.a, grad, trans_a="c", precision=self.precision)
+            gradients["b"] = b.sum_to_size(self.b.shape)
+        if self.c is not None and "c" in needs:
+            gradients["c"] = (beta * grad).sum_to_size(self.c.shape)
+        return gradients
 
-
-@_gemm.impl("pytorch")
-def _pytorch(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    precision: Precision,
-    bias: Tensor | None,
-    activation: str,
-    target: float,
-) -> Tensor:
-    dtype, work = a.dtype, arithmetic(precision, a.dtype)
-    if precision == "compensated":
-        made = _compensated(a, b, c, alpha, beta)
-    elif precision == "fast" and dtype not in HALF:
-        made = _multiply(to_bfloat16_values(a).to(work), to_bfloat16_values(b).to(work), _as(c, work), alpha, beta)
-    elif work is dtype:
-        made = _multiply(a, b, c, alpha, beta)
-    else:
-        made = _multiply(a.to(work), b.to(work), _as(c, work), alpha, beta)
-    if bias is not None:
-        made = made + bias
-    if activation != "none":
-        made = ACTIVATIONS[activation](made)
-    return made.to(dtype)
-
-
-def _as(c: Tensor | None, work: torch.dtype) -> Tensor | None:
-    return None if c is None else c.to(work)
+    def nki(self) -> Tensor:
+        shape, c = self.shape, None if self.beta == 0 else self.c
+        empty = math.prod(shape) == 0 or self.a.shape[-1] == 0 or self.alpha == 0
+        if not (empty or self.a.is_complex() or self.precision in ("fp64", "compensated")):
+            return _kernel(self, shape, c)
+        if empty:
+            result = self.a.new_zeros(shape)
+        elif self.a.is_complex():
+            result = _complex_product(self)
+        else:
+            result = split_gemm(self.a.double(), self.b.double(), self.target)
+        result = result if self.alpha == 1 else self.alpha * result
+        result = result if c is None else result + self.beta * c
+        result = result if self.bias is None else result + self.bias
+        return ACTIVATIONS[self.activation](result).expand(shape).to(self.a.dtype)
 
 
 def _compensated(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex) -> Tensor:
@@ -257,120 +255,52 @@ def _compensated(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: c
     return torch.add(beta * c.to(wide), a.to(wide) @ b.to(wide), alpha=alpha).to(a.dtype)
 
 
-@_gemm.into
-def _pytorch_into(
-    out: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    precision: Precision,
-    bias: Tensor | None,
-    activation: str,
-    target: float,
-) -> None:
-    if precision in ("fp32", "fp64") and arithmetic(precision, a.dtype) is a.dtype:
-        _multiply(a, b, c, alpha, beta, out)
-    else:
-        out.copy_(_pytorch(a, b, c, alpha, beta, precision, bias, activation, target))
-
-
 def _multiply(
     a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, out: Tensor | None = None
 ) -> Tensor:
     if alpha == 0:
-        zero = _shaped(a, b, c).zero_()
+        zero = a.new_zeros(Gemm(a, b, c, alpha, beta, "fp32", 0.0).shape)
         return torch.add(zero, zero if c is None or beta == 0 else c, alpha=beta, out=out)
+    if c is None and alpha == 1:
+        return torch.matmul(a, b, out=out)
     if c is None or beta == 0:
-        if c is None and out is None and host.multiplies(a, b):
-            made = host.product(a, b)
-            return made if alpha == 1 else made.mul_(alpha)
-        if alpha == 1 and c is None:
-            return torch.matmul(a, b, out=out)
         if a.ndim == 2 and b.ndim == 2 and (c is None or c.ndim == 2):
             return torch.addmm(a.new_empty(()), a, b, beta=0, alpha=alpha, out=out)
         product = a @ b
-        return torch.mul(product if c is None else product.expand_as(_shaped(a, b, c)), alpha, out=out)
+        wide = product if c is None else product.expand(Gemm(a, b, c, alpha, beta, "fp32", 0.0).shape)
+        return torch.mul(wide, alpha, out=out)
     if a.ndim == 2 and b.ndim == 2 and c.ndim == 2:
-        if a.shape[1] == 1:
-            x, y = a.squeeze(1), b.squeeze(0)
-            if out is None and host.plain(x, y):
-                out = host.empty_like(c)
-            return torch.addr(c, x, y, beta=beta, alpha=alpha, out=out)
-        if out is None and host.multiplies(a, b):
-            made = host.product(a, b)
-            return (made if alpha == 1 else made.mul_(alpha)).add_(c, alpha=beta)
         return torch.addmm(c, a, b, beta=beta, alpha=alpha, out=out)
     if a.ndim == 3 and b.ndim == 3 and c.ndim == 3 and a.shape[0] == b.shape[0] == c.shape[0]:
         return torch.baddbmm(c, a, b, beta=beta, alpha=alpha, out=out)
     return torch.add((a @ b).mul_(alpha), c, alpha=beta, out=out)
 
 
-@_gemm.vjp(saves=("a", "b"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, b, policy = saved.a, saved.b, saved.precision
-    alpha, beta = saved.alpha.conjugate(), saved.beta.conjugate()
-    found = {}
-    # With an epilogue the op is called only where nothing is to be differentiated.
-    assert saved.bias is None
-    assert saved.activation == "none"
-    if saved.needs("a"):
-        found["a"] = gemm(alpha, grad, b, trans_b="c", precision=policy).sum_to_size(a.shape)
-    if saved.needs("b"):
-        found["b"] = gemm(alpha, a, grad, trans_a="c", precision=policy).sum_to_size(b.shape)
-    if saved.needs("c"):
-        found["c"] = (beta * grad).sum_to_size(saved.c.shape)
-    return found
-
-
-@_gemm.impl("nki")
-def _nki(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    precision: Precision,
-    bias: Tensor | None,
-    activation: str,
-    target: float,
-) -> Tensor:
-    result = _shaped(a, b, c)
-    batch = result.shape[:-2]
+def _kernel(call: Gemm, shape: tuple[int, ...], c: Tensor | None) -> Tensor:
+    """One launch of the kernel: real operands, float32 or half, with alpha, beta and the epilogue inside."""
+    a, b, bias = call.a, call.b, call.bias
+    batch = torch.Size(shape[:-2])
     # A batch of addends to one product: the kernel sees a batch of products.
-    if c is not None and c.ndim > 2:
+    if call.c is not None and call.c.ndim > 2:
         a = a.expand(*batch, *a.shape[-2:])
-    c = None if beta == 0 else c
-    empty = result.numel() == 0 or a.shape[-1] == 0 or alpha == 0
-    if empty or a.is_complex() or precision in ("fp64", "compensated"):
-        if empty:
-            made = result.zero_()
-        elif a.is_complex():
-            made = _nki_complex(a, b, precision, target)
-        else:
-            made = split_gemm(a.double(), b.double(), target)
-        made = made if alpha == 1 else alpha * made
-        made = made if c is None else made + beta * c
-        made = made if bias is None else made + bias
-        return ACTIVATIONS[activation](made).to(result.dtype)
     half = a.dtype in HALF
-    operand = a.dtype if half else torch.bfloat16 if precision == "fast" else torch.float32
+    operand = a.dtype if half else torch.bfloat16 if call.precision == "fast" else torch.float32
     # One right factor for a batch of left ones: the batch is more rows of one product.
     if b.ndim == 2 and c is None:
         a, batch = a.reshape(-1, a.shape[-1]), torch.Size()
     aT_hbm = _stacked(a.mT, batch).to(operand).contiguous()  # [B or 1, K, M]
     b_hbm = _stacked(b, batch).to(operand).contiguous()  # [B or 1, K, N]
     stored = a.dtype if half else torch.float32
-    c_hbm = None if c is None else _stacked(c.expand_as(result), batch).to(stored).contiguous()  # [B, M, N]
+    c_hbm = None if c is None else _stacked(c.expand(shape), batch).to(stored).contiguous()  # [B, M, N]
     scale_hbm = None
-    if alpha != 1 or c is not None or bias is not None:
-        scale_hbm = torch.tensor([alpha, beta], device=a.device).float().expand(P_MAX, 2).contiguous()  # [p, 2]
+    if call.alpha != 1 or c is not None or bias is not None:
+        scale = torch.tensor([call.alpha, call.beta], device=a.device).float()
+        scale_hbm = scale.expand(P_MAX, 2).contiguous()  # [p, 2]
     bias_hbm = None if bias is None else bias.float().expand(P_MAX, -1).contiguous()  # [p, N]
     product: Tensor = launch(
-        kernels.gemm, aT_hbm, b_hbm, c_hbm, scale_hbm, bias_hbm, half=half, activation=activation
+        kernels.gemm, aT_hbm, b_hbm, c_hbm, scale_hbm, bias_hbm, half=half, activation=call.activation
     )  # [B, M, N]
-    return product.reshape(result.shape).to(result.dtype)
+    return product.reshape(shape).to(call.a.dtype)
 
 
 def _stacked(x: Tensor, batch: torch.Size) -> Tensor:
@@ -380,10 +310,10 @@ def _stacked(x: Tensor, batch: torch.Size) -> Tensor:
     return x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
 
 
-def _nki_complex(a: Tensor, b: Tensor, precision: Precision, target: float) -> Tensor:
+def _complex_product(call: Gemm) -> Tensor:
     """One real product of twice the height and depth: ``[[Re a, -Im a], [Im a, Re a]] @ [[Re b], [Im b]]``."""
-    a_re, a_im = split_complex(a)
+    a_re, a_im = split_complex(call.a)
     rows = torch.cat([torch.cat([a_re, -a_im], -1), torch.cat([a_im, a_re], -1)], -2)  # [..., 2M, 2K]
-    columns = torch.cat(split_complex(b), -2)  # [..., 2K, N]
-    real, imag = _nki(rows, columns, None, 1.0, 0.0, precision, None, "none", target).chunk(2, -2)
+    columns = torch.cat(split_complex(call.b), -2)  # [..., 2K, N]
+    real, imag = Gemm(rows, columns, None, 1.0, 0.0, call.precision, call.target).nki().chunk(2, -2)
     return merge_complex(real, imag)

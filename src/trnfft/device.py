@@ -199,7 +199,7 @@ def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
     for step in steps:
         kind = step.op.removeprefix("trnfft::").removesuffix("_planes")
         tensors = 2 if step.op.endswith("_planes") and kind != "r2c" else 1
-        spec, dims, options = step.args[0], tuple(step.args[tensors]), list(step.args[tensors + 1 :])
+        spec, dims, options = step.call[0], tuple(step.call[tensors]), list(step.call[tensors + 1 :])
         scale, precision = options[-2:]
         if 0 in spec.shape:
             continue

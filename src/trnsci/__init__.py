@@ -5,15 +5,18 @@
 | `backend`, `set_backend`, `get_backend` | choose where work runs, per block, per library, for all |
 | `plan`, `explain`, `plans`, `clear_plans` | what a call would do, which backends take it, what is cached |
 | `ledger` | record what ran, why, what moved, how long it took |
+| `achieved` | a result with the error guaranteed where it was computed |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
 | `rosetta` | what takes the place of a CUDA library's symbol |
-| `Op`, `Cost`, `check`, `array_function` | build a library on the runtime |
+| `op`, `run`, `Call`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
 
 from trnsci import check, rosetta
+from trnsci.achieved import Achieved, achieved
 from trnsci.arrays import array_function, merge_complex, split_complex
 from trnsci.backends import backend, get_backend, library_functions, set_backend
 from trnsci.config import BackendName, TargetName
+from trnsci.deprecated import Op
 from trnsci.errors import (
     ArgumentError,
     BackendUnavailable,
@@ -32,7 +35,7 @@ from trnsci.explain import Explanation, explain, plan
 from trnsci.ledger import Ledger, ledger
 from trnsci.neuron import from_device, from_xla, to_device, to_xla
 from trnsci.nki import HAS_NKI
-from trnsci.ops import Op
+from trnsci.ops import Call, op, run
 from trnsci.plans import Cost, Plan, Step, clear_plans, plans
 from trnsci.specs import is_resident
 
@@ -40,9 +43,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "HAS_NKI",
+    "Achieved",
     "ArgumentError",
     "BackendName",
     "BackendUnavailable",
+    "Call",
     "CapacityError",
     "Cost",
     "DtypeError",
@@ -60,6 +65,7 @@ __all__ = [
     "TargetName",
     "TrnError",
     "UnsupportedError",
+    "achieved",
     "array_function",
     "backend",
     "check",
@@ -72,9 +78,11 @@ __all__ = [
     "ledger",
     "library_functions",
     "merge_complex",
+    "op",
     "plan",
     "plans",
     "rosetta",
+    "run",
     "set_backend",
     "split_complex",
     "to_device",

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci.backends import inside
 from trnsci.errors import DtypeError
 
 P = ParamSpec("P")
@@ -25,6 +26,10 @@ _NATIVE: set[type] = {Tensor, torch.nn.Parameter, float, int, bool, str, complex
 # Dtypes that need no second look: of arrays in this machine's byte order, and of tensors that are never conjugate.
 _SHARED = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128", "int32", "int64")))
 _REAL = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
+
+
+# Libraries that call no other: nobody works for them.
+_LOWEST = ("trnblas", "trnfft", "trnrand")
 
 
 def untouched(kind: type) -> None:
@@ -41,8 +46,12 @@ class Answer:
 def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     """Let a function written for tensors take NumPy arrays and DLPack objects, and answer in kind.
 
-    The result is NumPy when arrays were NumPy and none was a tensor. An ``out=`` array is written in place.
+    The result is NumPy when arrays were NumPy and none was a tensor. An ``out=`` array is written in place. What other
+    libraries do for the function follows the settings of its own; see `trnsci.backends.inside`.
     """
+    library = fn.__module__.partition(".")[0]
+    if library not in _LOWEST:
+        fn = inside(library)(fn)
 
     @functools.wraps(fn)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,17 +1,21 @@
 """Which backend runs: ``auto``, ``nki``, ``simulator`` or ``pytorch``, per library and per block of code.
 
-The innermost ``with trnsci.backend(...)`` wins, then ``set_backend`` of the library, then ``trnsci.set_backend``, then
-the environment, then ``auto``. Blocks are kept in a context variable: they nest, end with their block whatever is
-raised inside it, and are invisible to other threads and asyncio tasks.
+The innermost ``with trnsci.backend(...)`` wins, then ``set_backend``, then the environment, then ``auto``. At each of
+these levels a library's own setting beats the suite's, and a library that works for another, as trnblas does for
+trntensor, follows the setting of the one that called it unless it has its own. Blocks are kept in a context variable:
+they nest, end with their block whatever is raised inside it, and are invisible to other threads and asyncio tasks.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from torch.compiler import is_compiling
 
 from trnsci import check, config
 from trnsci.config import BACKENDS, BackendName
@@ -19,32 +23,46 @@ from trnsci.errors import ArgumentError
 
 if TYPE_CHECKING:
     from trnsci.ledger import Ledger
-    from trnsci.ops import Op
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A backend somebody asked for. Unless ``strict``, a call it refuses runs on PyTorch, and the plan says so."""
+    """A backend somebody asked for. Unless ``strict``, a call it refuses runs on PyTorch, and the plan says so.
+
+    ``required`` admits no step on the host, not even one that belongs there.
+    """
 
     name: BackendName
     strict: bool = True
     source: str = "default"
+    required: bool = False
 
 
 class Interceptor(Protocol):
     """Takes the place of dispatch inside a block: records a plan, or predicts, instead of running."""
 
-    def call(self, op: Op[Any, Any], args: tuple[Any, ...]) -> Any:
-        """Return the result of an op on meta tensors."""
+    def call(self, call: Any) -> Any:
+        """Return the result of a call whose tensors are on the ``meta`` device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the enclosing blocks have set. ``choices`` maps a library, or ``None`` for all of them, to a choice."""
+    """What the enclosing blocks and public functions have set.
+
+    Attributes:
+        choices: a library, or ``None`` for all of them, with the choice of the innermost block.
+        ledgers: who listens.
+        interceptor: what takes the place of dispatch.
+        libraries: whose public functions are running, outermost first.
+    """
 
     choices: Mapping[str | None, Choice] = field(default_factory=dict)
     ledgers: tuple[Ledger, ...] = ()
     interceptor: Interceptor | None = None
+    libraries: tuple[str, ...] = ()
 
 
 SCOPE: ContextVar[Scope | None] = ContextVar("trnsci.scope", default=None)
@@ -61,27 +79,33 @@ def entered(scope: Scope | None) -> Iterator[None]:
 
 
 class Library:
-    """A library's own setting. ``direct`` caches "every call goes straight to PyTorch"; ``None`` is not known yet."""
+    """A library and the backend it was given by ``set_backend``, if any."""
 
-    __slots__ = ("chosen", "direct", "name")
+    __slots__ = ("chosen", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.chosen: Choice | None = None
-        self.direct: bool | None = None
 
     def choice(self) -> Choice:
         """Return the choice in force here and now."""
         scope = SCOPE.get()
-        if scope is not None:
-            scoped = scope.choices.get(self.name) or scope.choices.get(None)
-            if scoped is not None:
-                return scoped
-        return self.outside_blocks()
+        if scope is None:
+            return _outside((self.name,))
+        libraries = (*scope.libraries, self.name)
+        if scope.choices:
+            for name in (*reversed(libraries), None):
+                if name in scope.choices:
+                    return scope.choices[name]
+        return _outside(libraries)
 
-    def outside_blocks(self) -> Choice:
-        """Return the choice in force outside every ``with trnsci.backend(...)``."""
-        return self.chosen or _suite.chosen or _from_environment(self.name)
+    @property
+    def direct(self) -> bool:
+        """Whether calls outside every block run on PyTorch."""
+        from trnsci import neuron
+
+        choice = _outside((self.name,))
+        return choice.name == "pytorch" or (choice.name == "auto" and neuron.device() is None)
 
 
 _suite = Library("trnsci")
@@ -93,9 +117,28 @@ def library(name: str) -> Library:
     return _libraries.setdefault(name, Library(name))
 
 
-def _from_environment(name: str) -> Choice:
-    if name == _suite.name:
-        return _suite_from_environment()
+def _outside(libraries: tuple[str, ...]) -> Choice:
+    """The choice in force outside every block for a library that others called, outermost first."""
+    return _resolved(libraries, config.backend_variables(libraries))
+
+
+@functools.lru_cache(maxsize=256)
+def _resolved(libraries: tuple[str, ...], variables: tuple[Any, ...]) -> Choice:
+    for name in reversed(libraries):
+        chosen = library(name).chosen if name != _suite.name else None
+        if chosen is not None:
+            return chosen
+    if _suite.chosen is not None:
+        return _suite.chosen
+    for name in reversed(libraries):
+        forced = _from_environment(name)
+        if forced is not None:
+            return forced
+    suite = config.BACKEND.get()
+    return Choice(suite, True, f"{config.BACKEND.name}={suite}" if config.BACKEND.is_set else "default")
+
+
+def _from_environment(name: str) -> Choice | None:
     own = config.library_settings(name)
     forced = own.force_backend.get()
     if forced is not None:
@@ -103,13 +146,37 @@ def _from_environment(name: str) -> Choice:
     if own.use_simulator.get():
         return Choice("simulator", True, f"{own.use_simulator.name}=1")
     if own.require_nki.get():
-        return Choice("nki", True, f"{own.require_nki.name}=1")
-    return _suite_from_environment()
+        return Choice("nki", True, f"{own.require_nki.name}=1", required=True)
+    return None
 
 
-def _suite_from_environment() -> Choice:
-    suite = config.BACKEND.get()
-    return Choice(suite, True, f"{config.BACKEND.name}={suite}" if config.BACKEND.is_set else "default")
+def inside(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a public function: what other libraries do for it follows the settings of library ``name``."""
+
+    def decorate(fn: Callable[P, R]) -> Callable[P, R]:
+        alone = Scope(libraries=(name,))
+
+        @functools.wraps(fn)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            # Traced code is dispatched when the compiled program runs.
+            if is_compiling():
+                return fn(*args, **kwargs)
+            scope = SCOPE.get()
+            if scope is None:
+                scope = alone
+            elif scope.libraries and scope.libraries[-1] == name:
+                return fn(*args, **kwargs)
+            else:
+                scope = replace(scope, libraries=(*scope.libraries, name))
+            token = SCOPE.set(scope)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                SCOPE.reset(token)
+
+        return wrapper
+
+    return decorate
 
 
 @contextmanager
@@ -151,18 +218,12 @@ def set_backend(name: BackendName | None, library: str | None = None, *, strict:
     if library is None:
         for each in _libraries.values():
             each.chosen = None
-    forget_direct()
+    _resolved.cache_clear()
 
 
 def settings() -> Hashable:
     """Return the choices in force here, of every library, as a key for caches."""
     return tuple((name, each.choice()) for name, each in sorted(_libraries.items()))
-
-
-def forget_direct() -> None:
-    """Make every library decide anew whether its calls can go straight to PyTorch."""
-    for each in _libraries.values():
-        each.direct = None
 
 
 def get_backend(library: str | None = None) -> BackendName:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from trnsci.errors import ArgumentError
 
@@ -152,6 +153,26 @@ SETTINGS: tuple[Setting[object], ...] = (
 def library_settings(name: str) -> LibrarySettings:
     """Return the settings of ``name``, which need not be one of the six (``trnchem``, a user's own library)."""
     return LIBRARY_SETTINGS.get(name) or _library(name)
+
+
+def backend_variables(libraries: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return what the environment says now about the backends of these libraries and of the suite, unparsed.
+
+    Every dispatch asks, so the mapping behind ``os.environ`` is read without its conversions.
+    """
+    return tuple(map(_ENVIRONMENT.get, _backend_names(libraries)))
+
+
+_ENVIRONMENT: Mapping[Any, Any] = os.environ._data  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _backend_names(libraries: tuple[str, ...]) -> tuple[Any, ...]:
+    names = [BACKEND.name]
+    for name in libraries:
+        own = library_settings(name)
+        names += [own.force_backend.name, own.use_simulator.name, own.require_nki.name]
+    return tuple(os.environ.encodekey(name) for name in names)
 
 
 def launched_rank() -> int | None:

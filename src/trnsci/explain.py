@@ -13,35 +13,37 @@ import torch
 from trnsci import neuron
 from trnsci.arrays import spread
 from trnsci.backends import SCOPE, Scope, entered, settings
-from trnsci.ops import Op, Verdict, find
+from trnsci.ops import Decision, Op, Verdict
 from trnsci.plans import CACHE, Plan, Step
-from trnsci.specs import TensorSpec, freeze, tensors_in, thaw
+from trnsci.specs import HOST, TensorSpec, freeze, tensors_in, thaw
 
 
 @dataclass(frozen=True, slots=True)
 class CallExplanation:
-    """The verdict of every backend on one call of one op, and the choice with its reason."""
+    """The verdict of every implementation on one call of one op, and the choice with its reason."""
 
     op: str
     operands: str
     verdicts: tuple[Verdict, ...]
     chosen: str
+    implementation: str
     reason: str
 
     def __str__(self) -> str:
-        lines = [f"{self.op} {self.operands} runs on {self.chosen}: {self.reason}"]
-        lines += [f"  {v.backend:<10} {'yes' if v.takes else f'no: {v.refusal}'}" for v in self.verdicts]
+        through = "" if self.implementation in (self.chosen, "nki") else f" through {self.implementation}"
+        lines = [f"{self.op} {self.operands} runs on {self.chosen}{through}: {self.reason}"]
+        lines += [f"  {v.name:<10} {'yes' if v.takes else f'no: {v.refusal}'}" for v in self.verdicts]
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Every op a function would call, in order. Indexed by backend it gives the first refusal, if there is one."""
+    """Every op a function would call, in order. Indexed by name it gives the first refusal, if there is one."""
 
     calls: tuple[CallExplanation, ...]
 
-    def __getitem__(self, backend: str) -> Verdict:
-        verdicts = [v for call in self.calls for v in call.verdicts if v.backend == backend]
+    def __getitem__(self, name: str) -> Verdict:
+        verdicts = [v for call in self.calls for v in call.verdicts if v.name == name]
         return next((v for v in verdicts if not v.takes), verdicts[0])
 
     def __str__(self) -> str:
@@ -51,8 +53,9 @@ class Explanation:
 class Recorder:
     """Collects the steps of a function run on shapes alone, and the bytes alive at its worst moment."""
 
-    def __init__(self, inputs: Iterable[Any], *, decides: bool) -> None:
-        self.decides = decides
+    def __init__(self, inputs: Iterable[Any], *, home: torch.device = HOST) -> None:
+        self.home = home
+        self.calls: list[Any] = []
         self.steps: list[Step] = []
         self.remarks: list[str] = []
         self.live = 0
@@ -61,18 +64,27 @@ class Recorder:
             self._note(tensor)
         self.peak = self.live
 
-    def call(self, op: Op[Any, Any], args: tuple[Any, ...]) -> Any:
+    def call(self, call: Any) -> Any:
         """Note one step; its results, and operands that nobody made before, count as live until they are garbage."""
         # What a sparse matrix holds is no argument of the function, and comes to light here.
-        for tensor in tensors_in(args):
+        for tensor in tensors_in(call):
             self._note(tensor)
-        step = op.step(args, *(op.decide(args) if self.decides else ("", "")))
-        result = op.fake(*args)
+        op, frozen = call._op, freeze(call, self.home)
+        step = op.step(frozen, self.decided(op, frozen))
+        result = call.fake()
+        self.calls.append(frozen)
         self.steps.append(step)
         self.peak = max(self.peak, self.live + step.cost.written + step.cost.workspace)
+        wanted = torch.is_grad_enabled() and any(spec.requires_grad for spec in tensors_in(frozen))
         for tensor in tensors_in(result):
             self._note(tensor)
+            if wanted and (tensor.is_floating_point() or tensor.is_complex()):
+                tensor.requires_grad_()
         return result
+
+    def decided(self, op: Op, frozen: Any) -> Decision:
+        """Return the decision on a call, or raise as the call itself would."""
+        return op.decide(frozen)
 
     def _note(self, tensor: Any) -> None:
         """Count a tensor while its memory is there."""
@@ -101,13 +113,15 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Plan:
         from trnsci import distributed
 
         return distributed.plan(function, *args, **kwargs)  # type: ignore[return-value]
-    if isinstance(function, Op):
-        return function.plan(*args, **kwargs)
+    kind = getattr(function, "kind", function)
+    if hasattr(kind, "_op"):
+        single: Plan = kind._op.plan(kind(*args, **kwargs))
+        return single
     shapes = freeze([_shape_only(value) for value in args])
     named = tuple((name, freeze(_shape_only(value))) for name, value in sorted(kwargs.items()))
 
     def build() -> Plan:
-        recorder = trace(function, args, kwargs, decides=True)
+        recorder = trace(function, args, kwargs)
         remarks = tuple(dict.fromkeys(recorder.remarks))
         return Plan(op=_name(function), steps=tuple(recorder.steps), peak_bytes=recorder.peak, remarks=remarks)
 
@@ -122,27 +136,38 @@ def remark(text: str) -> None:
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """Return, for every op a call would run, which backends take it and why the others do not."""
-    if isinstance(function, Op):
-        return Explanation((_explained(function, args, kwargs),))
-    recorder = trace(function, args, kwargs, decides=False)
-    return Explanation(tuple(_explained(find(step.op), thaw(step.args), {}) for step in recorder.steps))
+    """Return, for every op a call would run, which implementations take it and why the others do not."""
+    kind = getattr(function, "kind", function)
+    if hasattr(kind, "_op"):
+        return Explanation((_explained(freeze(kind(*args, **kwargs))),))
+    recorder = trace(function, args, kwargs, recorder=Undecided)
+    return Explanation(tuple(map(_explained, recorder.calls)))
 
 
-def _explained(op: Op[..., Any], args: Any, kwargs: Any) -> CallExplanation:
-    verdicts, chosen, reason = op.verdicts(*args, **kwargs)
-    operands = " ".join(str(spec) for spec in tensors_in(freeze(args)))
-    return CallExplanation(op.name, operands, verdicts, chosen, reason)
+def _explained(call: Any) -> CallExplanation:
+    verdicts, decision = call._op.verdicts(call)
+    operands = " ".join(str(spec) for spec in tensors_in(call))
+    return CallExplanation(call._op.name, operands, verdicts, *decision)
 
 
-def trace(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, decides: bool) -> Recorder:
+class Undecided(Recorder):
+    """Records calls that no implementation may take, too."""
+
+    def decided(self, op: Op, frozen: Any) -> Decision:
+        return Decision("", "pytorch", "")
+
+
+def trace(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, recorder: type[Recorder] = Recorder
+) -> Recorder:
     """Run a function on shapes alone and return what it would have done. Its argument checks run for real."""
+    home = next((x.device for x in tensors_in([*args, *kwargs.values()]) if not x.is_meta), HOST)
     shapes = [_shape_only(value) for value in args]
     named = {name: _shape_only(value) for name, value in kwargs.items()}
-    recorder = Recorder(tensors_in([shapes, list(named.values())]), decides=decides)
-    with torch.no_grad(), entered(replace(SCOPE.get() or Scope(), interceptor=recorder)):
+    recording = recorder(tensors_in([shapes, list(named.values())]), home=home)
+    with entered(replace(SCOPE.get() or Scope(), interceptor=recording)):
         function(*shapes, **named)
-    return recorder
+    return recording
 
 
 def _shape_only(value: Any) -> Any:

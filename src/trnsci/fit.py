@@ -100,16 +100,14 @@ def _groups(book: Ledger, say: Callable[[str], None]) -> tuple[Group, ...]:
 
 def _alike(step: Step) -> Any:
     """What calls of one group have in common: all but their data, and random numbers their place in the stream."""
-    if any(True for _ in tensors_in(step.args)):
-        return step.op, step.backend, step.args
-    words = tuple(value for value in step.args if isinstance(value, str))
+    if any(True for _ in tensors_in(step.call)):
+        return step.op, step.backend, step.call
+    words = tuple(value for value in step.call if isinstance(value, str))
     return step.op, step.backend, step.cost, words
 
 
 def _group(step: Step, times: Sequence[float]) -> Group:
-    from trnsci.ops import find
-
-    moved = sum(spec.nbytes for spec in tensors_in(step.args)) + step.cost.written
+    moved = sum(spec.nbytes for spec in tensors_in(step.call)) + step.cost.written
     calls = len(times)
     targets, refusal = _predicted((step,), calls, moved)
     return Group(
@@ -121,7 +119,7 @@ def _group(step: Step, times: Sequence[float]) -> Group:
         nbytes=moved * calls,
         flops=step.cost.flops * calls,
         targets=targets,
-        refusal=None if targets else find(step.op).refusal("nki", step.args) or refusal,
+        refusal=None if targets else step.call._op.refusal(step.call, "nki") or refusal,
         backend=step.backend,
     )
 
@@ -162,7 +160,7 @@ def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str,
     targets: dict[str, OnTarget] = {}
     refusal = ""
     for target in config.TARGETS:
-        parts = [prediction(step.op, step.args, target) for step in steps]
+        parts = [prediction(step.call, target) for step in steps]
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             continue

@@ -1,24 +1,36 @@
-"""From a gradient rule written by names to what ``torch.library`` wants."""
+"""From a gradient rule, ``call.vjp(grad, needs)``, to what ``torch.library`` wants."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from trnsci.backends import SCOPE, Scope, entered
-from trnsci.specs import TensorSpec
+from trnsci.specs import freeze
 
 Rule = Callable[..., Mapping[str, Any]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def saves(*names: str) -> Callable[[F], F]:
+    """Decorate a ``vjp`` rule with the fields whose data it reads; the others reach it as `TensorSpec`.
+
+    A rule that has a parameter ``result`` is given the result too. Without this decorator every field is kept.
+    """
+
+    def mark(rule: F) -> F:
+        rule.__saves__ = frozenset(names)  # type: ignore[attr-defined]
+        return rule
+
+    return mark
 
 
 class Saved:
-    """What a gradient rule sees: the op's arguments as attributes, ``result``, and ``needs``.
-
-    Tensors the rule did not ask to save are `TensorSpec`s: shape and dtype only.
-    """
+    """What a rule of the deprecated `trnsci.Op` sees: the arguments as attributes, ``result``, and ``needs``."""
 
     def __init__(self, values: Mapping[str, Any], result: Any, needed: frozenset[str]) -> None:
         self.__dict__.update(values)
@@ -34,34 +46,32 @@ class Saved:
 
 
 class Gradient:
-    """Adapts a rule by names to the two functions ``torch.library.register_autograd`` wants."""
+    """Adapts the rule of a call class to the two functions ``torch.library.register_autograd`` wants."""
 
-    def __init__(self, parameters: tuple[str, ...], rule: Rule, kept: frozenset[str]) -> None:
-        self.parameters = parameters
-        self.rule = rule
-        self.kept = kept
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        self.rule: Rule = kind.vjp
+        self.kept: frozenset[str] = getattr(kind.vjp, "__saves__", frozenset(kind._fields))
+        self.keeps_result = "result" in inspect.signature(kind.vjp).parameters
 
     def setup(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Save what the rule reads; remember the rest by shape."""
         tensors: list[Tensor] = []
 
-        def pack(value: Any, keep: bool) -> Any:
+        def pack(value: Any) -> Any:
             if isinstance(value, Tensor):
-                if not keep:
-                    return TensorSpec(tuple(value.shape), value.dtype)
                 tensors.append(value)
                 return _Slot(len(tensors) - 1)
-            if isinstance(value, list | tuple):
-                return [pack(item, keep) for item in value]
-            return value
+            return [pack(item) for item in value] if isinstance(value, list | tuple) else value
 
-        ctx.arguments = [pack(v, name in self.kept) for name, v in zip(self.parameters, inputs, strict=True)]
-        ctx.result = pack(output, "result" in self.kept)
+        fields = zip(self.kind._fields, inputs, strict=True)
+        ctx.arguments = [pack(value) if name in self.kept else freeze(value) for name, value in fields]
+        ctx.result = pack(output) if self.keeps_result else None
         ctx.save_for_backward(*tensors)
         ctx.scope = SCOPE.get()
 
     def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Run the rule on the forward call's backend, heard by the listeners of the backward call."""
+        """Run the rule where the forward call ran, heard by the listeners of the backward call."""
         tensors = ctx.saved_tensors
 
         def unpack(value: Any) -> Any:
@@ -69,14 +79,15 @@ class Gradient:
                 return tensors[value.index]
             return [unpack(item) for item in value] if isinstance(value, list) else value
 
-        needed = frozenset(
-            name for name, need in zip(self.parameters, ctx.needs_input_grad, strict=True) if _any_true(need)
-        )
-        values = dict(zip(self.parameters, map(unpack, ctx.arguments), strict=True))
+        fields = self.kind._fields
+        needs = frozenset(name for name, need in zip(fields, ctx.needs_input_grad, strict=True) if _any_true(need))
+        call = self.kind(*map(unpack, ctx.arguments))
+        grad = grads[0] if len(grads) == 1 else grads
+        result = {"result": unpack(ctx.result)} if self.keeps_result else {}
         here, there = SCOPE.get() or Scope(), ctx.scope or Scope()
-        with entered(replace(here, choices=there.choices)):
-            found = self.rule(Saved(values, unpack(ctx.result), needed), *grads)
-        return tuple(found.get(name) for name in self.parameters)
+        with entered(replace(here, choices=there.choices, libraries=there.libraries)):
+            gradients = self.rule(call, grad, needs, **result)
+        return tuple(gradients.get(name) for name in fields)
 
 
 @dataclass(frozen=True, slots=True)

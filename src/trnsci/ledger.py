@@ -108,7 +108,7 @@ class Ledger:
         groups: dict[tuple[str, str, str, str], list[Entry]] = {}
         for entry in self:
             step = entry.step
-            key = ("  " * entry.depth + step.op, step.operands, step.backend, step.reason)
+            key = ("  " * entry.depth + step.op, step.operands, step.runs_on, step.reason)
             groups.setdefault(key, []).append(entry)
         for (op, operands, backend, reason), entries in groups.items():
             measured = seconds(sum(entry.measured for entry in entries))
@@ -190,7 +190,9 @@ def _unwatched() -> AbstractContextManager[Any]:
 def listeners() -> tuple[Ledger, ...]:
     """Return the ledgers that hear the current context."""
     scope = SCOPE.get()
-    return (*EVERYWHERE, *scope.ledgers) if scope is not None else tuple(EVERYWHERE)
+    if scope is None or not scope.ledgers:
+        return tuple(EVERYWHERE) if EVERYWHERE else ()
+    return (*EVERYWHERE, *scope.ledgers)
 
 
 def record(item: Entry | Transfer | Exchange) -> None:

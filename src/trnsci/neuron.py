@@ -129,15 +129,16 @@ _found: tuple[Device | None, str] | None = None
 
 def device() -> Device | None:
     """Return the Neuron device of this machine, if there is one. Looked for once."""
-    return _detected()[0]
+    return detected()[0]
 
 
 def why_no_device() -> str:
     """Return why `device` is ``None``; empty when there is a device."""
-    return _detected()[1]
+    return detected()[1]
 
 
-def _detected() -> tuple[Device | None, str]:
+def detected() -> tuple[Device | None, str]:
+    """Return the Neuron device, and why there is none."""
     global _found
     if _found is None:
         _found = _detect()
@@ -187,16 +188,12 @@ def _target(product: Path = Path("/sys/devices/virtual/dmi/id/product_name")) ->
 def stand_in(device: Device | None = None) -> Iterator[Device]:
     """Pretend, inside the block, that this machine has a Trainium: the device path runs, on the simulator."""
     global _found
-    from trnsci import backends
-
     before, pretended = _found, device or StandIn()
     _found = (pretended, "")
-    backends.forget_direct()
     try:
         yield pretended
     finally:
         _found = before
-        backends.forget_direct()
 
 
 def to_device(tensor: Tensor) -> Tensor:

@@ -1,17 +1,39 @@
-"""`Op`: a named operation with its implementations, cost, gradient and registration with PyTorch, in one place.
+"""The op is a class, a call is an instance of it: `op` registers the class, `run` carries a call to its result.
 
-Eager calls go straight to an implementation. Calls traced by ``torch.compile``, and kernel calls that need a gradient,
-go through the operator registered with ``torch.library``; its fake implementation and gradient rule are the op's own.
+A call class is a ``NamedTuple``. Its annotated fields are the ``torch.library`` schema. Its methods are all there is to
+know about the op:
+
+| method | |
+|---|---|
+| ``fake()`` | the result on shapes alone, made with ``new_empty`` |
+| ``cost()`` | FLOPs, or a whole `Cost`; given FLOPs, operands are read and results written once |
+| ``pytorch()`` | the definition, on any torch device |
+| ``host()``, ``cuda()`` | NumPy or SciPy on CPU tensors, a GPU's own libraries on CUDA tensors, where they pay |
+| ``nki()`` | the kernel, on Trainium and on the simulator |
+| ``limits(implementation)`` | why an implementation refuses this call, or ``None``; it never raises |
+| ``calls(implementation)`` | what ``host`` and ``cuda`` call, for plans: ``scipy.linalg.blas.dsymv`` |
+| ``bound(implementation)`` | the guaranteed error; the op's page says relative to what |
+| ``workspace(implementation)`` | bytes needed beyond operands and result |
+| ``into(out)`` | the definition, written into given memory |
+| ``vjp(grad, needs)`` | gradients by field, written with public functions; see `trnsci.gradient.saves` |
+| ``prediction()`` | what to launch for a prediction, where ``nki`` needs data and not just shapes |
+
+Two attributes may stand beside them: ``host_only = "why"`` for an op that runs on the host by nature, also in a block
+that admits one backend only, and ``traceable = True`` where a tracer may follow ``pytorch`` itself.
+
+Only ``fake``, ``cost`` and one implementation are required. `freeze` of a call is the same class over `TensorSpec`, as
+plans, ledgers and caches hold it, so ``limits`` reads nothing of a tensor that `TensorSpec` does not have.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,46 +41,56 @@ from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
-from trnsci import backends, neuron, predict
+from trnsci import backends, host, neuron, predict
 from trnsci.backends import SCOPE
+from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
-from trnsci.gradient import Gradient, Rule
+from trnsci.gradient import Gradient
 from trnsci.launcher import Launcher, launcher, using
-from trnsci.ledger import EVERYWHERE, Entry, listeners, nested, record
+from trnsci.ledger import Entry, listeners, nested, record
 from trnsci.plans import CACHE, Cost, Plan, Step
+from trnsci.schema import schema
 from trnsci.specs import freeze, tensors_in, thaw
 
-P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
-Limits = Callable[..., str | None]
+C = TypeVar("C", bound=type)
 
+# In order of preference on the backend ``pytorch``: the first that does not refuse runs.
+ON_PYTORCH = ("cuda", "host", "pytorch")
 RUNNABLE = ("nki", "simulator", "pytorch")
 
 
-@dataclass(frozen=True, slots=True)
-class Implementation:
-    """One way to compute an op. ``limits`` returns why it refuses a call, or ``None``; it never raises."""
+class Call(Protocol[R_co]):
+    """An instance of a class that `op` has registered."""
 
-    fn: Callable[..., Any]
-    dtypes: tuple[torch.dtype, ...] | None
-    limits: Limits | None
+    def fake(self) -> R_co:
+        """Return the result on shapes alone."""
 
-    def refusal(self, args: Iterable[Any]) -> str | None:
-        """Return why this implementation cannot take a call, or ``None``."""
-        if self.dtypes is not None:
-            for tensor in tensors_in(args):
-                if tensor.dtype not in self.dtypes:
-                    accepted = ", ".join(_name(dtype) for dtype in self.dtypes)
-                    return f"takes {accepted}, not {_name(tensor.dtype)}"
-        return None if self.limits is None else self.limits(*args)
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the fields."""
+
+
+class Decision(NamedTuple):
+    """The one implementation that runs a call, on which backend, and why."""
+
+    backend: str
+    implementation: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether one backend takes a call; ``refusal`` says why not."""
+    """Whether one implementation takes a call; ``refusal`` says why not. ``nki`` stands once per backend it serves."""
 
     backend: str
+    implementation: str
     refusal: str | None
+
+    @property
+    def name(self) -> str:
+        """What tables call it: the backend of a kernel, the implementation elsewhere."""
+        return self.backend if self.implementation == "nki" else self.implementation
 
     @property
     def takes(self) -> bool:
@@ -66,7 +98,50 @@ class Verdict:
         return self.refusal is None
 
 
-_OPS: dict[str, Op[Any, Any]] = {}
+def run(call: Call[R], out: Tensor | None = None) -> R:
+    """Decide where a call runs, run it there, and tell whoever listens.
+
+    Args:
+        call: the checked call.
+        out: memory for the result, which is then returned: written by ``into`` where PyTorch runs, by a copy elsewhere.
+    """
+    op = definition(call)
+    if is_compiling() and op.traceable:
+        return _copied(call.pytorch(), out)  # type: ignore[attr-defined]
+    if is_compiling() or (dispatch_modes() and _traced(call)) or op.on_meta(call):
+        return _copied(op.registered(*call), out)
+    scope = SCOPE.get()
+    if scope is not None and scope.interceptor is not None:
+        return _copied(scope.interceptor.call(call), out)
+    decision = op.decide(call)
+    if decision.implementation == "nki" and (dispatch_modes() or _wants_gradient(call)):
+        # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
+        token = _DECIDED.set(decision)
+        try:
+            return _copied(op.registered(*call), out)
+        finally:
+            _DECIDED.reset(token)
+    return op.execute(call, decision, out)
+
+
+_DECIDED: ContextVar[Decision | None] = ContextVar("trnsci.decided", default=None)
+
+
+def _copied(result: Any, out: Tensor | None) -> Any:
+    return result if out is None else out.copy_(result)
+
+
+def op(name: str) -> Callable[[C], C]:
+    """Register a call class as the op ``name``, ``library::stem``."""
+
+    def register(kind: C) -> C:
+        kind._op = Op(kind, name, schema(kind))  # type: ignore[attr-defined]
+        return kind
+
+    return register
+
+
+_OPS: dict[str, Op] = {}
 
 
 @functools.cache
@@ -75,276 +150,267 @@ def _namespace(name: str) -> Any:
     return torch.library.Library(name, "FRAGMENT")
 
 
-class Op(Generic[P, R]):
-    """A named operation.
+class Op:
+    """What the runtime keeps of a call class: its name, library, implementations and registration with torch."""
 
-    Args:
-        name: ``library::stem``, for example ``trnblas::gemm``.
-        fake: the op on shapes alone: returns empty tensors (``a.new_empty(...)``). Its annotations are the signature.
-        cost: FLOPs of a call, or a whole `Cost`. Given FLOPs alone, operands are read and results written once.
-        schema: the ``torch.library`` schema, where annotations cannot express it.
-    """
-
-    def __init__(
-        self, name: str, *, fake: Callable[P, R], cost: Callable[P, int | Cost], schema: str | None = None
-    ) -> None:
+    def __init__(self, kind: Any, name: str, signature: str) -> None:
         namespace, stem = name.split("::")
+        self.kind = kind
         self.name = name
         self.library = backends.library(namespace)
-        self.parameters = tuple(inspect.signature(fake).parameters)
-        self.differentiable = False
-        self.fake: Callable[..., Any] = fake
-        self._cost: Callable[..., int | Cost] = cost
-        self._implementations: dict[str, Implementation] = {}
-        self._pytorch: Callable[..., Any] | None = None
-        self._pytorch_limits: Limits | None = None
-        self._into: Callable[..., Any] | None = None
-        self._prediction: Callable[..., Any] | None = None
-        self._bound: Callable[..., float] | None = None
-        self._workspace: Callable[..., int] | None = None
         self._namespace = _namespace(namespace)
-        self._namespace.define(stem + (schema or torch.library.infer_schema(fake, mutates_args=())))
-        self._namespace.impl(stem, self._execute, "CompositeExplicitAutograd")
-        torch.library.register_fake(name, fake, lib=self._namespace)
-        self._registered = getattr(getattr(torch.ops, namespace), stem).default
+        self._namespace.define(stem + signature)
+        self._namespace.impl(stem, self.dispatched, "CompositeExplicitAutograd")
+        torch.library.register_fake(name, lambda *args: kind(*args).fake(), lib=self._namespace)
+        self.registered: Callable[..., Any] = getattr(getattr(torch.ops, namespace), stem).default
+        self._first = next((i for i, part in enumerate(signature.split(", ")) if "Tensor" in part.split()[0]), None)
+        self.inspect()
+        if self.differentiable:
+            self.register_gradient()
         _OPS[name] = self
+
+    def inspect(self) -> None:
+        """Read which methods the class has."""
+        self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
+        self.limited = hasattr(self.kind, "limits")
+        # One implementation without limits: there is nothing to ask.
+        self._only = self.on_pytorch[0] if self.on_pytorch == ("pytorch",) and not self.limited else None
+        self.differentiable = hasattr(self.kind, "vjp")
+        self.host_only: str | None = getattr(self.kind, "host_only", None)
+        self.traceable: bool = getattr(self.kind, "traceable", False)
+
+    def register_gradient(self) -> None:
+        """Tell torch's autograd of the rule."""
+        gradient = Gradient(self.kind)
+        torch.library.register_autograd(self.name, gradient.backward, setup_context=gradient.setup, lib=self._namespace)
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
 
-    def impl(
-        self, name: str, *, dtypes: Iterable[torch.dtype] | None = None, limits: Limits | None = None
-    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Attach an implementation: ``pytorch``, or ``nki``, which serves the backends ``simulator`` and ``nki``.
-
-        Args:
-            name: ``pytorch`` or ``nki``.
-            dtypes: the dtypes every tensor operand must have one of.
-            limits: called with the op's arguments; returns why it cannot take them, or ``None``. It must not raise.
-        """
-
-        def attach(fn: Callable[P, R]) -> Callable[P, R]:
-            self._implementations[name] = Implementation(fn, None if dtypes is None else tuple(dtypes), limits)
-            if name == "pytorch" and dtypes is None:
-                self._pytorch, self._pytorch_limits = fn, limits
-            return fn
-
-        return attach
-
-    def into(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach a PyTorch implementation that writes into memory it is given: ``fn(out, *args)``. See `write`."""
-        self._into = fn
-        return fn
-
-    def prediction(self, fn: Callable[P, Any]) -> Callable[P, Any]:
-        """Attach what to launch for a prediction, where the ``nki`` implementation needs data, not just shapes."""
-        self._prediction = fn
-        return fn
-
-    def bound(self, fn: Callable[..., float]) -> Callable[..., float]:
-        """Attach the guaranteed error, ``fn(backend, *args)``; the op's documentation says relative to what."""
-        self._bound = fn
-        return fn
-
-    def error_bound(self, args: tuple[Any, ...], backend: str | None = None) -> float | None:
-        """Return the error guaranteed for a call on a backend, or where it would run; ``None`` where none is stated."""
-        return None if self._bound is None else self._bound(backend or self.decide(args)[0], *args)
-
-    def workspace(self, fn: Callable[..., int]) -> Callable[..., int]:
-        """Attach the bytes a backend needs beyond operands and result, ``fn(backend, *args)``, where they differ."""
-        self._workspace = fn
-        return fn
-
-    def vjp(self, *, saves: Iterable[str] | None = None) -> Callable[[Rule], Rule]:
-        """Attach the gradient rule: ``rule(saved, *grads)`` returns gradients by argument name.
-
-        The rule is written with public functions, so that it runs on the backend of the forward call and can be
-        differentiated again. PyTorch implementations do not need it in eager mode: torch differentiates through them.
-
-        Args:
-            saves: the tensors the rule reads, arguments or ``result``; by default every argument.
-        """
-        kept = frozenset(self.parameters if saves is None else saves)
-
-        def attach(rule: Rule) -> Rule:
-            gradient = Gradient(self.parameters, rule, kept)
-            torch.library.register_autograd(
-                self.name, gradient.backward, setup_context=gradient.setup, lib=self._namespace
-            )
-            self.differentiable = True
-            return rule
-
-        return attach
-
-    def straight(self) -> bool:
-        """Whether a call here and now needs no decision, no record and no trace: PyTorch runs it at once."""
-        if not self.library.direct or EVERYWHERE or SCOPE.get() is not None:
+    def on_meta(self, call: Any) -> bool:
+        """Whether the operands have no data; they are all on one device."""
+        if self._first is None:
             return False
-        return not dispatch_modes() and not is_compiling()
+        first = call[self._first]
+        if isinstance(first, list | tuple):
+            first = first[0] if first else None
+        return first is not None and bool(first.is_meta) and not _intercepted()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if is_compiling() or (dispatch_modes() and _traced(args)):
-            return self._registered(*args, **kwargs)
-        if self.library.direct and SCOPE.get() is None and not EVERYWHERE and self._pytorch is not None:
-            limits = self._pytorch_limits
-            if limits is None or limits(*args, **kwargs) is None:
-                return self._pytorch(*args, **kwargs)
-        return self._dispatch(self._positional(args, kwargs))
+    def dispatched(self, *args: Any) -> Any:
+        """Execute a call that comes from torch's dispatcher: as decided before, or at the run time of a traced call."""
+        call, decision = self.kind(*args), _DECIDED.get()
+        # What the implementation calls decides for itself.
+        _DECIDED.set(None)
+        with _lazy_conjugates():
+            result = self.execute(call, decision or self.decide(call))
+            return _as_promised(result, thaw(freeze(call)).fake(), args)
 
-    def write(self, out: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
-        """Compute into ``out`` and return it: in place where the op has a function for that, by a copy elsewhere."""
-        values = self._positional(args, kwargs)
-        into = self._into
-        if into is not None and not is_compiling() and not _intercepted():
-            backend, reason = self.decide(values)
-            if backend == "pytorch":
-                self._run(backend, reason, values, lambda: into(out, *values))
-                return out
-        out.copy_(self(*args, **kwargs))  # type: ignore[arg-type]
-        return out
-
-    def _positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        return (*args, *(kwargs[name] for name in self.parameters[len(args) :])) if kwargs else args
-
-    def _dispatch(self, args: tuple[Any, ...]) -> Any:
-        scope = SCOPE.get()
-        if scope is not None and scope.interceptor is not None:
-            return scope.interceptor.call(self, args)
-        if self.library.direct is None:
-            self.library.direct = _is_pytorch(self.library.outside_blocks())
-        if self.decide(args)[0] != "pytorch" and _needs_dispatcher(args):
-            return self._registered(*args)
-        return self._execute(*args)
-
-    def _execute(self, *args: Any) -> Any:
-        backend, reason = self.decide(args)
-        fn = self._implementations["pytorch" if backend == "pytorch" else "nki"].fn
-        if backend == "pytorch":
-            return self._run(backend, reason, args, lambda: fn(*args))
-        with using(launcher(backend)) as used:
-            return self._run(backend, reason, args, lambda: fn(*args), used)
-
-    def _run(
-        self, backend: str, reason: str, args: tuple[Any, ...], work: Callable[[], Any], used: Launcher | None = None
-    ) -> Any:
+    def execute(self, call: Any, decision: Decision, out: Tensor | None = None) -> Any:
+        """Run the implementation decided on, and record it where somebody listens."""
+        used = launcher(decision.backend) if decision.implementation == "nki" else None
         if not listeners():
-            return work()
+            return _computed(call, decision, used, out)
         with nested() as depth:
             start = time.perf_counter()
-            result = work()
+            result = _computed(call, decision, used, out)
             if used is not None:
                 used.wait()
             elif any(tensor.is_cuda for tensor in tensors_in(result)):
                 torch.cuda.synchronize()
             measured = time.perf_counter() - start
         moved = (used.bytes_to_device, used.bytes_from_device) if used else (0, 0)
-        record(Entry(self.step(args, backend, reason), measured, *moved, depth))
+        record(Entry(self.step(call, decision), measured, *moved, depth))
         return result
 
-    def refusal(self, backend: str, args: Iterable[Any]) -> str | None:
-        """Return why a backend cannot take a call on any machine, or ``None``."""
-        implementation = self._implementations.get("pytorch" if backend == "pytorch" else "nki")
-        if implementation is None:
-            return "has no PyTorch implementation" if backend == "pytorch" else "has no NKI kernel"
-        if backend != "pytorch":
-            if not self.differentiable and _wants_gradient(args):
+    def refusal(self, call: Any, implementation: str) -> str | None:
+        """Return why an implementation cannot take a call on any machine, or ``None``."""
+        if not hasattr(self.kind, implementation):
+            if self.host_only is not None:
+                return self.host_only
+            return "has no NKI kernel" if implementation == "nki" else "has no PyTorch implementation"
+        if implementation == "nki":
+            if not self.differentiable and _wants_gradient(call):
                 return "its kernel has no gradient rule, and an operand requires grad"
-            if _transformed():
+            if host.transformed():
                 return "torch.func does not see into kernels; torch.autograd differentiates through them"
-        return implementation.refusal(args)
+        elif implementation == "host":
+            refused = host.refusal(tensors_in(call))
+            if refused is not None:
+                return refused
+        elif implementation == "cuda" and not all(tensor.is_cuda for tensor in tensors_in(call)):
+            return "an operand is not on an NVIDIA GPU"
+        if self.limited:
+            limits: str | None = call.limits(implementation)
+            return limits
+        return None
 
-    def predict(self, *args: Any) -> Any:
-        """Run what a prediction runs: the function given to `prediction`, else the ``nki`` implementation."""
-        if self._prediction is None:
-            return self._implementations["nki"].fn(*args)
-        self._prediction(*args)
-        return self.fake(*args)
-
-    def _verdict(self, backend: str, args: tuple[Any, ...]) -> str | None:
-        """Why a backend cannot take a call on this machine, or ``None``."""
+    def _refusal_here(self, call: Any, backend: str, implementation: str) -> str | None:
+        """Why an implementation cannot take a call on a backend of this machine, or ``None``."""
         if backend == "nki" and neuron.device() is None:
             return neuron.why_no_device()
-        return self.refusal(backend, args)
+        return self.refusal(call, implementation)
 
-    def decide(self, args: tuple[Any, ...]) -> tuple[str, str]:
-        """Return the one backend that runs this call here and now, and why; raise when none may."""
+    def _on_pytorch(self, call: Any) -> tuple[str | None, str | None]:
+        """The implementation that PyTorch's backend would run, or why there is none."""
+        if self._only is not None:
+            return self._only, None
+        refused: str | None = "has no PyTorch implementation"
+        for name in self.on_pytorch:
+            refused = self.refusal(call, name)
+            if refused is None:
+                return name, None
+        return None, refused
+
+    def decide(self, call: Any) -> Decision:
+        """Return the one implementation that runs this call here and now, and why; raise when none may."""
         choice = self.library.choice()
+        if self.host_only is not None and not choice.required:
+            chosen, _ = self._on_pytorch(call)
+            if chosen is None:
+                raise self._unsupported(call, "")
+            return Decision("pytorch", chosen, f"on the host whatever the backend: {self.host_only}")
         if choice.name == "auto":
-            return self._automatic(args)
+            return self._automatic(call)
+        if choice.name == "pytorch":
+            chosen, _ = self._on_pytorch(call)
+            if chosen is None:
+                raise self._unsupported(call, f"{choice.source} admits {choice.name} only")
+            return Decision("pytorch", chosen, choice.source)
         if choice.name == "nki" and choice.strict and neuron.device() is None:
             # Raises the error that says how to get a device.
             launcher("nki")
-        refused = self._verdict(choice.name, args)
+        refused = self._refusal_here(call, choice.name, "nki")
         if refused is None:
-            return choice.name, choice.source
-        if choice.strict or choice.name == "pytorch" or self.refusal("pytorch", args) is not None:
-            raise self._unsupported(args, f"{choice.source} admits {choice.name} only" if choice.strict else "")
-        return "pytorch", f"{choice.source}, but {choice.name} refuses: {refused}"
+            return Decision(choice.name, "nki", choice.source)
+        fallback = None if choice.strict else self._on_pytorch(call)[0]
+        if fallback is None:
+            raise self._unsupported(call, f"{choice.source} admits {choice.name} only" if choice.strict else "")
+        return Decision("pytorch", fallback, f"{choice.source}, but {choice.name} refuses: {refused}")
 
-    def _automatic(self, args: tuple[Any, ...]) -> tuple[str, str]:
-        device = neuron.device()
-        host_refuses = self.refusal("pytorch", args)
+    def _automatic(self, call: Any) -> Decision:
+        device, why_none = neuron.detected()
+        chosen, host_refuses = self._on_pytorch(call)
         if device is None:
-            if host_refuses is not None:
-                raise self._unsupported(args, 'Ask for backend "simulator" to run its kernel here')
-            return "pytorch", neuron.why_no_device()
-        device_refuses = self.refusal("nki", args)
-        if host_refuses is None and device_refuses is None:
-            return predict.cheaper(self.name, freeze(args), self.cost(*args), device.target)
-        if host_refuses is None:
-            return "pytorch", f"nki refuses: {device_refuses}"
+            if chosen is None:
+                raise self._unsupported(call, 'Ask for backend "simulator" to run its kernel here')
+            return Decision("pytorch", chosen, why_none)
+        device_refuses = self.refusal(call, "nki")
+        if chosen is not None and device_refuses is None:
+            backend, reason = predict.cheaper(freeze(call), self.cost(call), device.target)
+            return Decision(backend, "nki" if backend == "nki" else chosen, reason)
+        if chosen is not None:
+            return Decision("pytorch", chosen, f"nki refuses: {device_refuses}")
         if device_refuses is None:
-            return "nki", f"pytorch refuses: {host_refuses}"
-        raise self._unsupported(args, "")
+            return Decision("nki", "nki", f"pytorch refuses: {host_refuses}")
+        raise self._unsupported(call, "")
 
-    def _unsupported(self, args: tuple[Any, ...], hint: str) -> UnsupportedError:
-        reasons = [(name, self._verdict(name, args) or "takes it") for name in RUNNABLE]
+    def _unsupported(self, call: Any, hint: str) -> UnsupportedError:
+        reasons = [(verdict.name, verdict.refusal or "takes it") for verdict in self._verdicts(call)]
         return UnsupportedError(op=self.name, reasons=reasons, hint=hint)
 
-    def cost(self, *args: Any) -> Cost:
+    def _verdicts(self, call: Any) -> tuple[Verdict, ...]:
+        rows = [("nki", "nki"), ("simulator", "nki"), *(("pytorch", name) for name in self.on_pytorch)]
+        if not self.on_pytorch:
+            rows.append(("pytorch", "pytorch"))
+        return tuple(Verdict(*row, self._refusal_here(call, *row)) for row in rows)
+
+    def verdicts(self, call: Any) -> tuple[tuple[Verdict, ...], Decision]:
+        """Return the verdict of every implementation, and the decision; its backend is ``none`` where none may run."""
+        try:
+            decision = self.decide(call)
+        except (UnsupportedError, BackendUnavailable) as error:
+            decision = Decision("none", "none", str(error))
+        return self._verdicts(call), decision
+
+    def cost(self, call: Any) -> Cost:
         """Return FLOPs and bytes of a call."""
-        cost = self._cost(*args)
+        frozen = freeze(call)
+        shapes = thaw(frozen)
+        cost: int | Cost = shapes.cost()
         if isinstance(cost, Cost):
             return cost
-        frozen = freeze(args)
-        result = freeze(self.fake(*thaw(frozen)))
+        result = freeze(shapes.fake())
         return Cost(cost, sum(x.nbytes for x in tensors_in(frozen)), sum(x.nbytes for x in tensors_in(result)))
 
-    def step(self, args: tuple[Any, ...], backend: str, reason: str) -> Step:
-        """Return one call as a step of a plan."""
-        cost = self.cost(*args)
-        if self._workspace is not None:
-            cost = cost._replace(workspace=self._workspace(backend, *args))
-        return Step(op=self.name, args=freeze(args), cost=cost, backend=backend, reason=reason)
+    def error_bound(self, call: Any, implementation: str | None = None) -> float | None:
+        """Return the error an implementation guarantees, by default the one that would run; ``None`` if unstated."""
+        if not hasattr(self.kind, "bound"):
+            return None
+        bound: float = call.bound(implementation or self.decide(call).implementation)
+        return bound
 
-    def plan(self, *args: P.args, **kwargs: P.kwargs) -> Plan:
-        """Return the plan of one call: cached by the arguments without their data, and by the backend asked for."""
-        values = self._positional(args, kwargs)
-        key = (self.name, freeze(values), self.library.choice(), neuron.why_no_device())
+    def calls(self, call: Any, implementation: str) -> str:
+        """Return what an implementation calls, for plans."""
+        if implementation in ("host", "cuda"):
+            return str(call.calls(implementation))
+        return f"{self.name.replace('::', '.kernels.')}" if implementation == "nki" else "torch"
+
+    def step(self, call: Any, decision: Decision) -> Step:
+        """Return one call as a step of a plan."""
+        cost = self.cost(call)
+        if hasattr(self.kind, "workspace"):
+            cost = cost._replace(workspace=call.workspace(decision.implementation))
+        return Step(
+            op=self.name,
+            call=freeze(call),
+            cost=cost,
+            backend=decision.backend,
+            implementation=decision.implementation,
+            calls=self.calls(call, decision.implementation),
+            reason=decision.reason,
+        )
+
+    def plan(self, call: Any) -> Plan:
+        """Return the plan of one call: cached by the call without its data, and by the backend asked for."""
 
         def build() -> Plan:
-            step = self.step(values, *self.decide(values))
+            step = self.step(call, self.decide(call))
             return Plan(op=self.name, steps=(step,), peak_bytes=sum(step.cost[1:]))
 
-        return CACHE.get(key, build)
+        return CACHE.get((freeze(call), self.name, self.library.choice(), neuron.why_no_device()), build)
 
-    def verdicts(self, *args: P.args, **kwargs: P.kwargs) -> tuple[tuple[Verdict, ...], str, str]:
-        """Return the verdict of every backend, the one that would run (or ``none``), and why."""
-        values = self._positional(args, kwargs)
-        judged = tuple(Verdict(name, self._verdict(name, values)) for name in RUNNABLE)
-        try:
-            chosen, reason = self.decide(values)
-        except (UnsupportedError, BackendUnavailable) as error:
-            chosen, reason = "none", str(error)
-        return judged, chosen, reason
+    def predicted(self, call: Any, target: TargetName) -> float | None:
+        """Predicted seconds of a frozen call's kernels on a generation; ``None`` where none takes it."""
+        return predict.device_seconds(call, target)
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _lazy_conjugates() -> AbstractContextManager[Any]:
+    """Let implementations read lazy conjugates and negatives right, which compiled programs switch off around ops."""
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    lazy = [key for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative) if excluded.has(key)]
+    if not lazy:
+        return nullcontext()
+    for key in lazy:
+        excluded = excluded.remove(key)
+    return torch._C._ForceDispatchKeyGuard(included, excluded)
 
 
-def _is_pytorch(choice: backends.Choice) -> bool:
-    return choice.name == "pytorch" or (choice.name == "auto" and neuron.device() is None)
+def _as_promised(result: Any, promised: Any, args: tuple[Any, ...]) -> Any:
+    """Give a result the strides of the fake and memory of its own, which traced programs rely on."""
+    if isinstance(result, list | tuple):
+        return type(promised)(_as_promised(*pair, args) for pair in zip(result, promised, strict=True))
+    memory = result.untyped_storage().data_ptr()
+    shared = memory != 0 and any(memory == x.untyped_storage().data_ptr() for x in tensors_in(args))
+    if shared or result.stride() != promised.stride():
+        return torch.empty_strided(result.shape, promised.stride(), dtype=result.dtype, device=result.device).copy_(
+            result
+        )
+    return result
+
+
+def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor | None) -> Any:
+    """The result of the implementation decided on; nothing is tried after it has started."""
+    if used is not None:
+        with using(used):
+            result = call.nki()
+    elif decision.implementation == "pytorch":
+        if out is not None and hasattr(call, "into"):
+            call.into(out)
+            return out
+        result = call.pytorch()
+    else:
+        result = getattr(call, decision.implementation)()
+    return _copied(result, out)
 
 
 def _intercepted() -> bool:
@@ -352,30 +418,26 @@ def _intercepted() -> bool:
     return scope is not None and scope.interceptor is not None
 
 
-def _wants_gradient(args: Iterable[Any]) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_in(args))
+def _wants_gradient(call: Iterable[Any]) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_in(call))
 
 
-def _needs_dispatcher(args: Iterable[Any]) -> bool:
-    """Whether a kernel call must go through torch's dispatcher: for its gradient, for a tracer, or for lack of data."""
-    return dispatch_modes() > 0 or _wants_gradient(args) or any(tensor.is_meta for tensor in tensors_in(args))
-
-
-def _traced(args: Iterable[Any]) -> bool:
+def _traced(call: Iterable[Any]) -> bool:
     """Whether a tracer's tensors are among the operands, as in the backward pass of a compiled function."""
-    return any(type(tensor) not in (Tensor, Parameter) for tensor in tensors_in(args))
+    return any(type(tensor) not in (Tensor, Parameter) for tensor in tensors_in(call))
 
 
-def _transformed() -> bool:
-    """Whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+def definition(call: Any) -> Op:
+    """Return the op of a call, or of a call class."""
+    result: Op = call._op
+    return result
 
 
-def find(name: str) -> Op[Any, Any]:
+def find(name: str) -> Op:
     """Return an op by its full name, ``trnblas::gemm``."""
     return _OPS[name]
 
 
-def all_ops() -> tuple[Op[Any, Any], ...]:
+def all_ops() -> tuple[Op, ...]:
     """Return every op defined so far, in order of definition."""
     return tuple(_OPS.values())

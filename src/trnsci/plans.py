@@ -23,31 +23,47 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One dispatch: an op, its arguments without data, its cost, and the backend chosen with the reason."""
+    """One dispatch: a call without its data, its cost, and the one implementation chosen for it.
+
+    Attributes:
+        op: the op's full name, ``trnblas::gemm``.
+        call: an instance of the op's class over `TensorSpec`; its fields are read by name.
+        cost: FLOPs and bytes.
+        backend: ``pytorch``, ``simulator`` or ``nki``.
+        implementation: ``pytorch``, ``host``, ``cuda`` or ``nki``, and ``calls`` what that one calls.
+        reason: why this one.
+    """
 
     op: str
-    args: tuple[Any, ...]
+    call: Any
     cost: Cost
     backend: str
+    implementation: str
+    calls: str = ""
     reason: str = field(compare=False)
 
     @property
     def operands(self) -> str:
         """Shapes and dtypes of the operands, for tables."""
-        return " ".join(str(spec) for spec in tensors_in(self.args))
+        return " ".join(str(spec) for spec in tensors_in(self.call))
+
+    @property
+    def runs_on(self) -> str:
+        """Backend and implementation for tables: ``pytorch``, ``simulator``, ``host: scipy.linalg.blas.dsymv``."""
+        if self.implementation in ("nki", "pytorch"):
+            return self.backend
+        return f"{self.implementation}: {self.calls}"
 
     def predicted(self, target: config.TargetName) -> float | None:
         """Predicted seconds of the step's kernel on a generation; ``None`` where it has no kernel for this call."""
-        from trnsci.predict import device_seconds
-
-        return device_seconds(self.op, self.args, target)
+        seconds: float | None = self.call._op.predicted(self.call, target)
+        return seconds
 
     @property
     def error_bound(self) -> float | None:
         """Relative error the op guarantees for this call; its documentation says relative to what."""
-        from trnsci.ops import find
-
-        return find(self.op).error_bound(tuple(thaw(self.args)), self.backend)
+        bound: float | None = self.call._op.error_bound(thaw(self.call), self.implementation)
+        return bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +132,7 @@ class Plan:
             f"  predicted: {predicted or 'nothing, no kernel takes every step'}",
         ]
         for number, step in enumerate(self.steps, 1):
-            lines.append(f"  {number}. {step.op}  {step.operands}  {step.backend}  {quantity(step.cost.flops, 'FLOP')}")
+            lines.append(f"  {number}. {step.op}  {step.operands}  {step.runs_on}  {quantity(step.cost.flops, 'FLOP')}")
         return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,9 +20,6 @@ from trnsci.launcher import Predictor, using
 from trnsci.plans import Cost, seconds
 from trnsci.specs import tensors_in, thaw
 
-if TYPE_CHECKING:
-    from trnsci.ops import Op
-
 
 class _NoKernel(Exception):
     """An op inside a prediction has no kernel for its arguments."""
@@ -31,10 +28,13 @@ class _NoKernel(Exception):
 class _Predicting:
     """Makes ops inside a prediction run their kernels on the timing model too."""
 
-    def call(self, op: Op[Any, Any], args: tuple[Any, ...]) -> Any:
-        if op.refusal("nki", args) is not None:
+    def call(self, call: Any) -> Any:
+        if call._op.refusal(call, "nki") is not None:
             raise _NoKernel
-        return op.predict(*args)
+        if not hasattr(call, "prediction"):
+            return call.nki()
+        call.prediction()
+        return call.fake()
 
 
 class Prediction(NamedTuple):
@@ -49,33 +49,26 @@ class Prediction(NamedTuple):
     programs: int
 
 
-def device_seconds(op: str, args: tuple[Any, ...], target: TargetName) -> float | None:
-    """Predicted seconds of an op's kernels, without dispatch and transfers; ``None`` where none takes the call.
+def device_seconds(call: Any, target: TargetName) -> float | None:
+    """Predicted seconds of a frozen call's kernels, without dispatch and transfers; ``None`` where none takes the call.
 
     An implementation that leaves all its work to the host starts no kernel, and nothing is predicted of it.
     """
-    found = prediction(op, args, target)
-    if found is None or (found.programs == 0 and _works(op, args)):
+    result = prediction(call, target)
+    if result is None or (result.programs == 0 and call._op.cost(call).flops > 0):
         return None
-    return found.seconds
+    return result.seconds
 
 
-def _works(op: str, args: tuple[Any, ...]) -> bool:
-    from trnsci.ops import find
-
-    return find(op).cost(*thaw(args)).flops > 0
-
-
-@functools.lru_cache(maxsize=8192)
-def prediction(op: str, args: tuple[Any, ...], target: TargetName) -> Prediction | None:
-    """What the timing model says of an op's kernels; ``None`` where none takes the call."""
-    from trnsci.ops import find
-
+# Typed: calls of two ops with the same fields are equal as tuples.
+@functools.lru_cache(maxsize=8192, typed=True)
+def prediction(call: Any, target: TargetName) -> Prediction | None:
+    """What the timing model says of a frozen call's kernels; ``None`` where none takes the call."""
     predicting = _Predicting()
     scope = replace(SCOPE.get() or Scope(), interceptor=predicting, ledgers=())
     with torch.no_grad(), entered(scope), using(Predictor(target)) as predictor:
         try:
-            predicting.call(find(op), tuple(thaw(args)))
+            predicting.call(thaw(call))
         except _NoKernel:
             return None
     return Prediction(predictor.seconds, predictor.active, predictor.busy, predictor.launches)
@@ -99,28 +92,28 @@ class Link:
 LINKS: dict[str, Link] = {target: Link(0.67e-3, 0.19e-3 * 1e-6**1.15, 1.15) for target in config.TARGETS}
 
 
-def offload_seconds(op: str, args: tuple[Any, ...], cost: Cost, target: TargetName) -> float | None:
+def offload_seconds(call: Any, cost: Cost, target: TargetName) -> float | None:
     """Predicted seconds of a call sent to the device: dispatch, operands that are not resident, kernel, result."""
-    kernel, found = device_seconds(op, args, target), prediction(op, args, target)
-    if kernel is None or found is None:
+    kernel, result = device_seconds(call, target), prediction(call, target)
+    if kernel is None or result is None:
         return None
-    specs = list(tensors_in(args))
+    specs = list(tensors_in(call))
     moved = sum(spec.nbytes for spec in specs if not spec.resident)
     if not any(spec.resident for spec in specs):
         moved += cost.written
-    further = max(0, found.programs - 1) * LINKS[target].dispatch
+    further = max(0, result.programs - 1) * LINKS[target].dispatch
     return kernel + further + LINKS[target].seconds(moved)
 
 
-def cheaper(op: str, args: tuple[Any, ...], cost: Cost, target: TargetName) -> tuple[str, str]:
+def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     """Return ``nki`` or ``pytorch``, whichever is predicted to finish first, and the comparison in words."""
-    dtype = next((spec.dtype for spec in tensors_in(args)), torch.float32)
+    dtype = next((spec.dtype for spec in tensors_in(call)), torch.float32)
     here = host().seconds(cost, dtype)
     # The host is done before a program would even start, so there is nothing to predict.
     start = LINKS[target].dispatch
     if here <= start:
         return "pytorch", f"host estimate {seconds(here)}, starting a program on {target} takes {seconds(start)}"
-    there = offload_seconds(op, args, cost, target)
+    there = offload_seconds(call, cost, target)
     if there is None:
         return "nki", f"nothing predicts its time on {target}, host estimate {seconds(here)}"
     words = f"predicted {seconds(there)} on {target} with transfers, host estimate {seconds(here)}"

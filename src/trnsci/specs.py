@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,52 +22,128 @@ def is_resident(tensor: Tensor) -> bool:
     return isinstance(tensor, ResidentTensor) or tensor.device.type in ("xla", "neuron")
 
 
+HOST = torch.device("cpu")
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor without its data. ``stride`` is ``None`` for contiguous tensors."""
+    """A tensor without its data, with the part of a tensor's interface that limits of implementations read.
+
+    Attributes:
+        shape, dtype: as of the tensor.
+        strides: ``None`` for contiguous tensors.
+        resident: whether it is in device memory, or marked so.
+        device: where torch has it.
+        requires_grad: whether a gradient is wanted of it.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    stride: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
     resident: bool = False
+    device: torch.device = HOST
+    requires_grad: bool = False
+
+    is_meta: ClassVar[bool] = False
+    layout: ClassVar[torch.layout] = torch.strided
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is in host memory."""
+        return self.device.type == "cpu"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on an NVIDIA GPU."""
+        return self.device.type == "cuda"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        count = self.dtype.itemsize
-        for size in self.shape:
-            count *= size
-        return count
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def stride(self) -> tuple[int, ...]:
+        """Distance of neighbours along each axis, in elements."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(math.prod(max(size, 1) for size in self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+    def is_contiguous(self) -> bool:
+        """Whether elements lie in order without gaps."""
+        return self.strides is None
+
+    def is_complex(self) -> bool:
+        """Whether elements are complex."""
+        return self.dtype.is_complex
+
+    def is_floating_point(self) -> bool:
+        """Whether elements are real floating-point numbers."""
+        return self.dtype.is_floating_point
+
+    def is_conj(self) -> bool:
+        """Whether torch keeps it as the lazy conjugate of another tensor: specs are of what such a tensor shows."""
+        return False
+
+    def is_neg(self) -> bool:
+        """Whether torch keeps it as the lazy negative of another tensor; see `is_conj`."""
+        return False
 
     def meta(self) -> Tensor:
         """Return a tensor of this kind on torch's ``meta`` device."""
-        if self.stride is None:
+        if self.strides is None:
             tensor = torch.empty(self.shape, dtype=self.dtype, device="meta")
         else:
-            tensor = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
-        return tensor.as_subclass(ResidentTensor) if self.resident else tensor
+            tensor = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="meta")
+        if self.resident:
+            tensor = tensor.as_subclass(ResidentTensor)
+        return tensor.requires_grad_() if self.requires_grad else tensor
 
     def __str__(self) -> str:
         size = "x".join(map(str, self.shape)) or "scalar"
         return f"{str(self.dtype).removeprefix('torch.')}[{size}]"
 
 
-def freeze(value: Any) -> Any:
-    """Replace tensors by their specs and lists by tuples: the hashable, picklable form of call arguments."""
+def freeze(value: Any, home: torch.device = HOST) -> Any:
+    """Replace tensors by their specs and lists by tuples: the hashable, picklable form of a call or of its arguments.
+
+    Args:
+        value: a tensor, a call, or anything that holds tensors in lists and tuples.
+        home: the device that tensors on ``meta`` stand for.
+    """
     if isinstance(value, Tensor):
-        stride = None if value.layout != torch.strided or value.is_contiguous() else tuple(value.stride())
-        return TensorSpec(tuple(value.shape), value.dtype, stride, is_resident(value))
-    if isinstance(value, list | tuple):
-        return tuple(freeze(item) for item in value)
-    return value
+        strides = None if value.layout != torch.strided or value.is_contiguous() else tuple(value.stride())
+        device = home if value.is_meta else value.device
+        return TensorSpec(tuple(value.shape), value.dtype, strides, is_resident(value), device, value.requires_grad)
+    return _rebuilt(value, tuple, lambda item: freeze(item, home))
 
 
 def thaw(value: Any) -> Any:
-    """Replace specs by meta tensors: the inverse of `freeze` as far as shapes go."""
-    if isinstance(value, TensorSpec):
-        return value.meta()
-    if isinstance(value, tuple):
-        return [thaw(item) for item in value]
+    """Replace specs by meta tensors, and tuples by the lists they were: the inverse of `freeze` as far as shapes go."""
+    return value.meta() if isinstance(value, TensorSpec) else _rebuilt(value, list, thaw)
+
+
+def _rebuilt(value: Any, kind: type, fn: Callable[[Any], Any]) -> Any:
+    if isinstance(value, list | tuple):
+        items = map(fn, value)
+        return type(value)(*items) if hasattr(value, "_fields") else kind(items)
     return value
 
 
@@ -83,6 +160,4 @@ def map_tensors(value: Any, fn: Callable[[Tensor], Any]) -> Any:
     """Apply a function to the tensors inside nested arguments or results."""
     if isinstance(value, Tensor):
         return fn(value)
-    if isinstance(value, list | tuple):
-        return type(value)(map_tensors(item, fn) for item in value)
-    return value
+    return _rebuilt(value, type(value), lambda item: map_tensors(item, fn))

@@ -155,7 +155,7 @@ class Place:
 
 IMPORTS, WATCHING = Place("imports"), Place("making this report")
 # the frames that tell whether a moment is measured already, or is this report's own work
-_MEASURED = {Op._run.__code__, Watch._timed.__code__}
+_MEASURED = {Op.execute.__code__, Watch._timed.__code__}
 _WATCHING = {Op.step.__code__, record.__code__, Watch._note.__code__}
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from trnsci import Cost, Op
 
@@ -29,22 +28,9 @@ class HostOp(Op[P, R]):
         self, name: str, *, fake: Callable[P, R], cost: Callable[P, int | Cost], why: str, traceable: bool = False
     ) -> None:
         super().__init__(name, fake=fake, cost=cost)
-        self.why = why
-        self.traceable = traceable
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self.traceable and is_compiling():
-            made: R = self._implementations["pytorch"].fn(*args, **kwargs)
-            return made
-        return super().__call__(*args, **kwargs)
-
-    def decide(self, args: tuple[Any, ...]) -> tuple[str, str]:
-        """Return ``pytorch``, and why."""
-        return "pytorch", f"on the host whatever the backend: {self.why}"
-
-    def refusal(self, backend: str, args: Iterable[Any]) -> str | None:
-        """Return ``why`` for every backend but ``pytorch``."""
-        return None if backend == "pytorch" else self.why
+        self.kind.host_only = why
+        self.kind.traceable = traceable
+        self.core.inspect()
 
 
 def cubes(a: Tensor, factor: float) -> int:

@@ -16,6 +16,7 @@ from trnsci import check, config, neuron
 from trnsci.backends import SCOPE, library
 from trnsci.config import TARGETS, TargetName
 from trnsci.explain import remark
+from trnsci.ops import find
 from trnsci.plans import seconds
 from trnsci.predict import Host, device_seconds
 from trnsci.predict import host as calibration
@@ -158,12 +159,12 @@ def _on_device(a: SparseMatrix, columns: int, block: int, target: TargetName) ->
     def csr(part: int) -> float | None:
         own = entries * part // max(rows, 1)
         args = (empty(part + 1, dtype=index), empty(own, dtype=index), empty(own), b, depth, False)
-        return device_seconds("trnsparse::spmm", freeze(args), target)
+        return device_seconds(find("trnsparse::spmm").kind(*freeze(args)), target)
 
     def bsr(part: int) -> float | None:
         own = stored * part // max(rows, 1)
         args = (empty(-(-part // bm) + 1, dtype=index), empty(own, dtype=index), empty(own, bm, bn), b, part)
-        return device_seconds("trnsparse::bsr_spmm", freeze(args), target)
+        return device_seconds(find("trnsparse::bsr_spmm").kind(*freeze(args)), target)
 
     def dense(part: int) -> float | None:
         deep = min(depth, DEEP)

@@ -17,7 +17,7 @@ TARGETS = [1e-1, 1e-3, 1e-10]
 
 
 def policies(book):
-    return {value for entry in book for value in entry.step.args if isinstance(value, str)}
+    return {value for entry in book for value in entry.step.call if isinstance(value, str)}
 
 
 @on_backends

@@ -264,10 +264,10 @@ def test_the_gradient_rule_of_kernels_is_right(dtype):
     a, b, c = (gaussian(s, i, dtype).requires_grad_() for i, s in enumerate([(2, 3, 4), (4, 2), (3, 2)]))
     alpha, beta = (0.5 - 1j, 2j) if dtype.is_complex else (0.5, -2.0)
     assert torch.autograd.gradcheck(
-        lambda a, b, c: operator(a, b, c, alpha, beta, "fp64", None, "none", 0.0), (a, b, c)
+        lambda a, b, c: operator(a, b, c, alpha, beta, "fp64", 0.0, None, "none"), (a, b, c)
     )
     assert torch.autograd.gradgradcheck(
-        lambda a, b, c: operator(a, b, c, alpha, beta, "fp64", None, "none", 0.0), (a, b, c)
+        lambda a, b, c: operator(a, b, c, alpha, beta, "fp64", 0.0, None, "none"), (a, b, c)
     )
 
 
@@ -306,7 +306,7 @@ def test_opcheck(c):
     a, b = gaussian((2, 3, 4), 1, F64).requires_grad_(), gaussian((4, 2), 2, F64).requires_grad_()
     c = None if c is None else gaussian(c, 3, F64).requires_grad_()
     torch.library.opcheck(
-        torch.ops.trnblas.gemm.default, (a, b, c, 2.0, 0.5 if c is not None else 0.0, "fp64", None, "none", 0.0)
+        torch.ops.trnblas.gemm.default, (a, b, c, 2.0, 0.5 if c is not None else 0.0, "fp64", 0.0, None, "none")
     )
 
 

@@ -114,7 +114,7 @@ def test_target_error_is_met(backend, target):
     with backend, trnsci.ledger() as book:
         got = gemm(1.0, a, b, target_error=target)
     assert_within(got, a @ b, target * size_of(a, b))
-    policy = book.entries[0].step.args[5]
+    policy = book.entries[0].step.call.precision
     assert error_bound(100, F64, policy) <= target
     # Of float64 operands, float64 is cheaper than error-free transformations.
     assert policy == {1e-1: "fast", 1e-3: "fp32"}.get(target, "fp64")

@@ -77,7 +77,7 @@ AXES = [
 def test_axes_in_any_order_are_one_program(backend, shape, dims):
     x = gaussian(shape, 1, C128)
     (step,) = trnsci.plan(trnfft.fftn, torch.empty(shape, dtype=C128, device="meta"), dim=dims).steps
-    assert prediction(step.op, step.args, "trn2").programs == 1
+    assert prediction(step.call, "trn2").programs == 1
     with backend:
         assert relative(trnfft.fftn(x, dim=dims), np.fft.fftn(x.numpy(), axes=dims)) <= 1e-14
         got = trnfft.ifftn(x.to(C64), dim=dims, norm="ortho", precision="compensated")
@@ -254,7 +254,7 @@ def test_chirps_of_digits_hold_the_convolution(n):
 def test_every_length_is_one_program(n):
     for dtype, precision in ((C128, None), (C64, "compensated")):
         (step,) = trnsci.plan(trnfft.fft, torch.empty(1, n, dtype=dtype, device="meta"), precision=precision).steps
-        assert prediction(step.op, step.args, "trn2").programs == 1
+        assert prediction(step.call, "trn2").programs == 1
 
 
 @pytest.mark.parametrize(

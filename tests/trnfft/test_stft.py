@@ -88,7 +88,7 @@ def test_framing_is_part_of_one_program(shape, n):
     made = trnsci.plan(trnfft.stft, torch.empty(shape, device="meta"), n, window=torch.empty(n, device="meta"))
     (step,) = made.steps
     assert step.op == "trnfft::stft"
-    found = prediction(step.op, step.args, "trn2")
+    found = prediction(step.call, "trn2")
     assert found.programs == 1
     assert found.seconds <= 80e-6
 

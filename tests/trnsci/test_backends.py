@@ -4,6 +4,7 @@ import threading
 import pytest
 import torch
 
+import trnblas
 import trnsci
 from trnsci import ArgumentError, UnsupportedError, backends
 from trnsci.testing import counting_op
@@ -174,3 +175,64 @@ def test_unknown_library():
     with pytest.raises(ArgumentError) as caught:
         trnsci.set_backend("auto", "cublas")
     assert (caught.value.argument, caught.value.got) == ("library", "cublas")
+
+
+# one library that works for another: the innermost setting of a library's own decides, else the caller's
+
+
+@pytest.fixture
+def worker():
+    return counting_op("trnworker")
+
+
+@pytest.fixture
+def public(worker):
+    trnsci.library_functions("trncaller")
+    return backends.inside("trncaller")(worker)
+
+
+def test_the_library_called_decides_where_another_works_for_it(worker, public):
+    with trnsci.backend("simulator", library="trncaller"):
+        worker(X)
+        assert worker.calls == {"pytorch": 1}
+        public(X)
+        assert worker.calls == {"pytorch": 1, "nki": 1}
+        with trnsci.backend("pytorch", library="trnworker"):
+            public(X)
+    assert worker.calls == {"pytorch": 2, "nki": 1}
+
+
+def test_set_backend_and_variables_of_the_caller_reach_the_work(worker, public, monkeypatch):
+    trnsci.set_backend("simulator", "trncaller")
+    public(X)
+    trnsci.set_backend("pytorch", "trnworker")
+    public(X)
+    trnsci.set_backend(None, "trnworker")
+    trnsci.set_backend(None, "trncaller")
+    assert worker.calls == {"pytorch": 1, "nki": 1}
+    monkeypatch.setenv("TRNCALLER_USE_SIMULATOR", "1")
+    public(X)
+    assert worker.calls == {"pytorch": 1, "nki": 2}
+    monkeypatch.setenv("TRNWORKER_FORCE_BACKEND", "pytorch")
+    public(X)
+    assert worker.calls == {"pytorch": 2, "nki": 2}
+
+
+def test_the_innermost_of_a_chain_of_libraries_with_a_setting_decides(worker, public):
+    outermost = backends.inside("trnoutermost")(public)
+    with trnsci.backend("pytorch", library="trnoutermost"), trnsci.backend("simulator", library="trncaller"):
+        outermost(X)
+    assert worker.calls == {"nki": 1}
+    with trnsci.backend("simulator", library="trnoutermost"):
+        outermost(X)
+    assert worker.calls == {"nki": 2}
+
+
+def test_gradients_run_where_the_callers_setting_sent_the_call():
+    a = torch.ones(4, 4, requires_grad=True)
+    public = backends.inside("trncaller")(trnblas.gemm)
+    with trnsci.backend("simulator", library="trncaller"):
+        result = public(1.0, a, a)
+    with trnsci.ledger() as book:
+        result.sum().backward()
+    assert {entry.step.backend for entry in book} == {"simulator"}

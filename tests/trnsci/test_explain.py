@@ -48,7 +48,7 @@ def test_ops_and_programs_can_be_explained():
 def test_numpy_operands_and_nothing_is_computed():
     plan = trnsci.plan(trnblas.gemm, 1.0, np.ones((3, 2)), np.ones((2, 5)))
     assert plan.flops == 60
-    assert str(plan.steps[0].args[0]) == "float64[3x2]"
+    assert str(plan.steps[0].call.a) == "float64[3x2]"
 
 
 def test_a_plan_of_a_bad_call_raises_what_the_call_would():

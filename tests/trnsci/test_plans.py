@@ -12,9 +12,10 @@ from trnsci.specs import TensorSpec
 
 
 def step(size, backend="pytorch", reason="because"):
-    return Step(
-        op="f", args=(TensorSpec((size,), torch.float32),), cost=Cost(size, 4, 8), backend=backend, reason=reason
-    )
+    implementation = "pytorch" if backend == "pytorch" else "nki"
+    call = (TensorSpec((size,), torch.float32),)
+    cost = Cost(size, 4, 8)
+    return Step(op="f", call=call, cost=cost, backend=backend, implementation=implementation, reason=reason)
 
 
 def plan(*steps):

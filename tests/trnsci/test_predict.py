@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def gemm_step(a, b):
 @pytest.mark.parametrize(("a", "b", "cpu", "device"), PUBLISHED)
 def test_what_was_worth_sending_to_trn1_is_predicted_to_be(a, b, cpu, device):
     step = gemm_step(a, b)
-    assert (offload_seconds(step.op, step.args, step.cost, "trn1") < cpu) is (device < cpu)
+    assert (offload_seconds(step.call, step.cost, "trn1") < cpu) is (device < cpu)
 
 
 def test_a_prediction_is_positive_grows_and_is_the_same_every_time():
@@ -53,12 +54,12 @@ def test_ops_inside_an_ops_kernel_path_are_predicted_too():
     twice = Op("trnmock::twice", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
     twice.impl("nki")(lambda x: trnblas.gemm(1.0, trnblas.gemm(1.0, x, x), x))
     alone = gemm_step((64, 64), (64, 64)).predicted("trn2")
-    args = (TensorSpec((64, 64), torch.float32),)
-    assert device_seconds(twice.name, args, "trn2") == pytest.approx(2 * alone)
+    spec = TensorSpec((64, 64), torch.float32)
+    assert device_seconds(twice.kind(spec), "trn2") == pytest.approx(2 * alone)
     inner = counting_op(limits=lambda x: "never")
     broken = Op("trnmock::broken", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
     broken.impl("nki")(lambda x: inner(trnblas.gemm(1.0, x, x)))
-    assert device_seconds(broken.name, args, "trn2") is None
+    assert device_seconds(broken.kind(spec), "trn2") is None
     assert trnblas.gemm(1.0, a, a).shape == (64, 64)
 
 
@@ -66,15 +67,15 @@ def test_prediction_can_be_given_where_the_implementation_needs_data():
     op = Op("trnmock::data", fake=lambda x: torch.empty_like(x), cost=lambda x: 1, schema="(Tensor x) -> Tensor")
     op.impl("nki")(lambda x: x * float(x.max()))
     op.prediction(lambda x: trnblas.gemm(1.0, x, x))
-    args = (TensorSpec((64, 64), torch.float32),)
-    assert device_seconds(op.name, args, "trn2") == gemm_step((64, 64), (64, 64)).predicted("trn2")
+    call = op.kind(TensorSpec((64, 64), torch.float32))
+    assert device_seconds(call, "trn2") == gemm_step((64, 64), (64, 64)).predicted("trn2")
 
 
 def test_resident_operands_cost_no_transfer():
     far = gemm_step((1024, 1024), (1024, 1024))
-    near = tuple(TensorSpec(x.shape, x.dtype, None, True) if isinstance(x, TensorSpec) else x for x in far.args)
+    near = far.call._replace(a=replace(far.call.a, resident=True), b=replace(far.call.b, resident=True))
     link = predict.LINKS["trn1"]
-    difference = offload_seconds(far.op, far.args, far.cost, "trn1") - offload_seconds(far.op, near, far.cost, "trn1")
+    difference = offload_seconds(far.call, far.cost, "trn1") - offload_seconds(near, far.cost, "trn1")
     assert difference == pytest.approx(link.seconds(12 << 20) - link.dispatch)
 
 

@@ -162,7 +162,7 @@ def test_the_published_dispatch_table_is_predicted(equation, shapes, cpu, librar
     assert predict.host().seconds(step.cost, torch.float32) == pytest.approx(cpu, rel=0.15)
     if equation != "mi,mnP->inP":
         # The link was fitted to large transfers: within a factor of two everywhere, and closer where it decides.
-        there = predict.offload_seconds(step.op, step.args, step.cost, "trn1")
+        there = predict.offload_seconds(step.call, step.cost, "trn1")
         assert 0.5 < there / library < 2.0
 
 

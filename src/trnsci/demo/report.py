@@ -60,7 +60,7 @@ def steps(book: Ledger, title: str) -> Table:
     for (op, operands, backend, reason), entries in groups.items():
         step = entries[0].step
         flops = quantity(sum(entry.step.cost.flops for entry in entries), "FLOP")
-        chosen, because = cheaper(step.op, step.args, step.cost, target)
+        chosen, because = cheaper(step.call, step.cost, target)
         rows.append((op, operands, str(len(entries)), flops, f"{backend}: {reason}", f"{chosen}: {because}"))
     header = ("op", "operands", "calls", "arithmetic", "ran on", f"auto, with a {target}")
     places = {row[4] for row in rows}
@@ -78,12 +78,12 @@ class Device:
     utilisation: dict[str, float]
 
 
-def devices(calls: Iterable[tuple[str, tuple[Any, ...]]]) -> list[Device]:
-    """Predict calls, each an op and its arguments without data, on every generation."""
+def devices(calls: Iterable[Any]) -> list[Device]:
+    """Predict calls without their data on every generation."""
     listed = list(calls)
     found = []
     for target in config.TARGETS:
-        known = [p for op, args in listed if (p := prediction(op, args, target)) is not None]
+        known = [p for call in listed if (p := prediction(call, target)) is not None]
         active = sum(p.active for p in known) or 1.0
         busy = {name: sum(p.busy.get(name, 0.0) for p in known) / active for name in ENGINES}
         found.append(Device(target=target, seconds=sum(p.seconds for p in known), utilisation=busy))

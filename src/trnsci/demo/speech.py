@@ -52,7 +52,7 @@ def speech(say: Callable[[str], None]) -> Report:
             {"backend": backend, "before": before, "after": after, "gained": after - before, "seconds_measured": took}
         )
     say("predicting trn1, trn2 and trn3")
-    found = devices((entry.step.op, entry.step.args) for entry in outermost(books["simulator"]))
+    found = devices(entry.step.call for entry in outermost(books["simulator"]))
     # written so that a NaN fails
     ok = all(row["gained"] > 3.0 for row in rows) and abs(rows[0]["after"] - rows[1]["after"]) <= AGREE
     cells = [

@@ -13,6 +13,7 @@ import torch
 import trnsci
 from trnsci.config import BackendName
 from trnsci.demo.report import Report, device_bars, device_table, devices, moved, moved_table, outermost, steps
+from trnsci.ops import find
 from trnsci.pages import Bar, Bars
 from trnsci.plans import quantity, seconds
 from trnsci.precision import Precision
@@ -53,7 +54,7 @@ def water(say: Callable[[str], None]) -> Report:
     say("the same on the simulator without residency")
     _, unkept = _run(field, "simulator", "fp32", resident=False)
     say("predicting trn1, trn2 and trn3")
-    small = devices((entry.step.op, entry.step.args) for entry in outermost(book))
+    small = devices(entry.step.call for entry in outermost(book))
     say("predicting the energy of benzene in cc-pVTZ, which is a size for this hardware")
     large = devices([_larger()])
     transfers = [moved("moved for every call", unkept), moved("kept in device memory", book)]
@@ -131,10 +132,11 @@ def _run(
     return {"backend": backend, "precision": precision, **energies, "seconds_measured": took}, book
 
 
-def _larger() -> tuple[str, tuple[Any, ...]]:
+def _larger() -> Any:
     nocc, nvir, naux = LARGER
     shapes = ((nocc, nvir, naux), (nocc,), (nvir,))
-    return "trntensor::mp2_energy", tuple(TensorSpec(shape, torch.float32) for shape in shapes)
+    kind = find("trntensor::mp2_energy").kind
+    return kind(*(TensorSpec(shape, torch.float32) for shape in shapes))
 
 
 def _energies(rows: list[dict[str, Any]]) -> Table:

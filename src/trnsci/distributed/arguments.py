@@ -110,7 +110,7 @@ def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
 
 def checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
     """Let the function itself look at the whole shapes: its own errors, before anything is sent."""
-    from trnsci.explain import trace
+    from trnsci.explain import Undecided, trace
 
     def whole(x: Any) -> Tensor:
         return torch.empty(x.shape, dtype=x.dtype, device="meta")
@@ -123,7 +123,7 @@ def checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
         elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
             args.append(shapes.pop(name))
     kwargs.update(shapes)
-    trace(algorithm.check, tuple(args), kwargs, decides=False)
+    trace(algorithm.check, tuple(args), kwargs, recorder=Undecided)
 
 
 def mapped(value: Any, kind: Any, fn: Callable[[Any], Any]) -> Any:

@@ -203,12 +203,12 @@ class _Metered(Recorder):
     """Notes steps, and has their results metered but not the shapes that working out their cost takes."""
 
     def __init__(self, meter: MemoryMeter) -> None:
-        super().__init__((), decides=True)
+        super().__init__(())
         self.meter = meter
 
-    def call(self, op: Any, args: tuple[Any, ...]) -> Any:
+    def call(self, call: Any) -> Any:
         with _disable_current_modes():
-            result = super().call(op, args)
+            result = super().call(call)
         for tensor in tensors_in(result):
             self.meter.note(tensor)
         self.meter.peak = max(self.meter.peak, self.meter.live + self.steps[-1].cost.workspace)

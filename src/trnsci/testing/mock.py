@@ -8,7 +8,7 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from trnsci.ops import Limits, Op
+from trnsci.deprecated import Limits, Op
 
 _serial = itertools.count()
 

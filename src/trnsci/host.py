@@ -1,0 +1,39 @@
+"""Which tensors code outside torch may touch: the one rule for every call of NumPy, SciPy and our own extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _len_torch_dispatch_stack as dispatch_modes
+from torch.nn import Parameter
+
+from trnsci.specs import TensorSpec
+
+_PLAIN = (Tensor, Parameter, TensorSpec)
+
+
+def refusal(tensors: Iterable[Any]) -> str | None:
+    """Return why code outside torch may not compute on these tensors here and now, or ``None``."""
+    grad = torch.is_grad_enabled()
+    for x in tensors:
+        if not x.is_cpu:
+            return f"an operand is on {x.device.type}, not in host memory"
+        if type(x) not in _PLAIN or x.layout is not torch.strided:
+            return f"an operand is a {type(x).__name__} of layout {x.layout}, not a plain tensor"
+        if grad and x.requires_grad:
+            return "an operand requires grad, and torch differentiates only through its own functions"
+        if x.is_conj() or x.is_neg():
+            return "an operand is a lazy conjugate or negative"
+    if dispatch_modes():
+        return "a torch dispatch mode is active, which sees only torch's own functions"
+    if transformed():
+        return "torch.func transforms only torch's own functions"
+    return None
+
+
+def transformed() -> bool:
+    """Whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
