@@ -9,14 +9,16 @@ from torch import Tensor
 
 from trnrand.binomial import COUNTS, log_complement, part_of
 from trnrand.bits import stream_words
-from trnrand.gamma import standard_gamma
+from trnrand.gamma import scaled_gamma
 from trnrand.inverse import drawn
 from trnrand.poisson import poisson_of
-from trnrand.request import FLOATS, INTEGERS, Number, Request, checked, drawing
+from trnrand.request import FLOATS, INTEGERS, Number, Request, as_tensor, checked, drawing
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, check
 
 TRUTHS = (torch.bool, *INTEGERS, *FLOATS)
+# the largest rate of a Poisson count
+MOST = 2.0**62
 
 
 @drawing
@@ -139,13 +141,16 @@ def negative_binomial(
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
     """
-    parameters = {"n": (n, "positive"), "p": (p, "positive probability")}
+    parameters = {"n": (n, "shape"), "p": (p, "positive probability")}
     request = Request(
         "negative_binomial", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
     )
     n, p = request.tensor("n").detach(), request.tensor("p").detach()
-    rate = standard_gamma(request, n, 0) * ((1.0 - p) / p)
-    return request.finish(poisson_of(request, rate.clamp(max=2.0**62), 1))
+    rate = torch.where(p < 1.0, scaled_gamma(request, n, (1.0 - p).clamp(min=2.0**-60) / p, 0), 0.0)
+    if not rate.is_meta and bool((rate > MOST).any()):
+        got, expected = f"a rate of {rate.max().item():.3g}", "n (1 - p) / p such that rates stay below 2**62"
+        raise ArgumentError(op="negative_binomial", argument="n", got=got, expected=expected)
+    return request.finish(poisson_of(request, rate, 1))
 
 
 @drawing
@@ -185,11 +190,15 @@ def categorical(
         parameters=parameters,
         dtypes=(torch.int64, *INTEGERS),
     )
+    if weights.shape[-1] - 1 > torch.iinfo(request.dtype).max:
+        expected = f"at most {torch.iinfo(request.dtype).max + 1} for {str(request.dtype).removeprefix('torch.')}"
+        raise ArgumentError(op="categorical", argument="categories", got=weights.shape[-1], expected=expected)
     return request.finish(inverted(request, weights, request.open_unit()))
 
 
 def inverted(request: Request, weights: Tensor, u: Tensor) -> Tensor:
     """The category of each uniform."""
+    weights = levelled(weights)
     sums = weights.cumsum(-1)
     if sums.ndim == 1:
         target = u * sums[-1]
@@ -205,14 +214,21 @@ def inverted(request: Request, weights: Tensor, u: Tensor) -> Tensor:
 
 def weights_of(op: str, probs: Any) -> Tensor:
     """Checked weights as float64 [..., K]."""
-    weights = torch.as_tensor(probs).detach()
+    weights = as_tensor(op, "probs", probs).detach()
     if weights.ndim < 1 or weights.shape[-1] < 1:
         raise ArgumentError(op=op, argument="shape of probs", got=tuple(weights.shape), expected="[..., K], K >= 1")
     made: Tensor = checked(op, "probs", weights, "non-negative")
-    total = made.sum(-1)
-    if not total.is_meta and not bool((total > 0).all()):
+    largest = made.amax(-1, keepdim=True)
+    if not largest.is_meta and not bool((largest > 0).all()):
         raise ArgumentError(op=op, argument="probs", got="a row of zeros", expected="a positive weight in every row")
     return made
+
+
+def levelled(weights: Tensor) -> Tensor:
+    """Weights whose sums neither overflow nor vanish: each row times the power of two that takes its largest to 1/2."""
+    exponent = torch.frexp(weights.amax(-1, keepdim=True)).exponent
+    # in two steps, because one factor may be beyond float64
+    return torch.ldexp(torch.ldexp(weights, -(exponent // 2)), exponent // 2 - exponent)
 
 
 @drawing
@@ -242,7 +258,7 @@ def multinomial(
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
     """
-    weights = weights_of("multinomial", probs)
+    weights = levelled(weights_of("multinomial", probs))
     categories = weights.shape[-1]
     trials = checked("multinomial", "n", n, "count")
     lead = tuple(trials.shape) if isinstance(trials, Tensor) else ()
@@ -267,7 +283,8 @@ def multinomial(
     remaining = weights.flip(-1).cumsum(-1).flip(-1)
     counts = []
     for k in range(categories):
-        share = torch.where(remaining[:, k] > 0, weights[:, k] / remaining[:, k].clamp(min=1e-300), 0.0).clamp(max=1.0)
+        there = remaining[:, k] > 0
+        share = torch.where(there, weights[:, k] / torch.where(there, remaining[:, k], 1.0), 0.0)
         if k == categories - 1:
             share = torch.ones_like(share)
         counts.append(part_of(request, left, share, k, categories))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from trnsci import Cost, Op
 
 # attempts begin at 1; block 0 holds the uniform that takes shapes below 1 down from shape + 1
 FIRST = 1
+# from this shape on, no uniform of 53 bits takes a variate below float64's range
+SMALL = 2.0**-4
 
 
 @drawing
@@ -52,9 +55,37 @@ def gamma(
         >>> trnrand.Generator(0).gamma(2, shape=3.0)
         tensor([4.2715, 1.7776])
     """
-    parameters = {"shape": (shape, "positive"), "scale": (scale, "positive")}
+    parameters = {"shape": (shape, "shape"), "scale": (scale, "positive")}
     request = Request("gamma", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    return request.finish(request.parameter("scale") * standard_gamma(request, request.tensor("shape")))
+    return request.finish(scaled_gamma(request, request.tensor("shape"), request.tensor("scale")))
+
+
+def tiny(*shapes: Tensor) -> Tensor | None:
+    """Where a shape is so small that variates are taken in logarithms; ``None`` if none is."""
+    where = functools.reduce(torch.logical_or, [shape < SMALL for shape in shapes])
+    return None if where.is_meta or not bool(where.any()) else where
+
+
+def moderate(shape: Tensor) -> Tensor:
+    """A shape whose variates need no logarithms: itself, where it is not `tiny`."""
+    return shape.clamp(min=SMALL)
+
+
+def scaled_gamma(request: Request, shape: Tensor, scale: Tensor, slot: int = 0) -> Tensor:
+    """Gamma variates of a request, right where the standard one underflows and its multiple does not."""
+    made = scale * standard_gamma(request, moderate(shape), slot)
+    hard = tiny(shape)
+    if hard is None:
+        return made
+    return torch.where(hard, maths.exp(log_gamma(request, shape, slot) + maths.log_positive(scale)), made)
+
+
+def log_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
+    """Logarithms of standard gamma variates, which never underflow, from the same words as `standard_gamma`."""
+    small = shape < 1.0
+    made = maths.log(standard_gamma(request, torch.where(small, shape + 1.0, shape), slot))
+    w = request.blocks(slot)
+    return made + torch.where(small, maths.log(open_unit(w[:, 0], w[:, 1])) / shape, 0.0)
 
 
 def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:

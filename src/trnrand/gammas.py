@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnrand import maths
-from trnrand.gamma import normals_of, standard_gamma
+from trnrand.gamma import log_gamma, moderate, normals_of, scaled_gamma, standard_gamma, tiny
 from trnrand.request import Number, Request, drawing
 from trnrand.source import Source
 from trnsci import ArgumentError
@@ -36,18 +36,24 @@ def beta(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        ``x / (x + y)`` of two gamma variates, with gradients to the parameters.
+        ``x / (x + y)`` of two gamma variates, in logarithms where they could underflow; with gradients to the
+        parameters.
 
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
     """
-    parameters = {"a": (a, "positive"), "b": (b, "positive")}
+    parameters = {"a": (a, "shape"), "b": (b, "shape")}
     request = Request("beta", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    x, y = standard_gamma(request, request.tensor("a"), 0), standard_gamma(request, request.tensor("b"), 1)
-    total = x + y
-    # both can underflow when both shapes are tiny; the larger shape then wins
-    certain = (request.tensor("a") >= request.tensor("b")).double()
-    return request.finish(torch.where(total > 0, x / torch.where(total > 0, total, 1.0), certain))
+    first, second = request.tensor("a"), request.tensor("b")
+    x, y = standard_gamma(request, moderate(first), 0), standard_gamma(request, moderate(second), 1)
+    # halves, whose sum does not overflow
+    made = 0.5 * x / (0.5 * x + 0.5 * y)
+    hard = tiny(first, second)
+    if hard is not None:
+        odds = log_gamma(request, first, 0) - log_gamma(request, second, 1)
+        small = maths.exp(-odds.abs())
+        made = torch.where(hard, torch.where(odds < 0, small, 1.0) / (1.0 + small), made)
+    return request.finish(made)
 
 
 @drawing
@@ -75,9 +81,10 @@ def chi_squared(
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
     """
-    parameters = {"df": (df, "positive")}
+    parameters = {"df": (df, "shape")}
     request = Request("chi_squared", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    return request.finish(2.0 * standard_gamma(request, 0.5 * request.tensor("df")))
+    two = torch.full((), 2.0, dtype=torch.float64, device=request.device)
+    return request.finish(scaled_gamma(request, 0.5 * request.tensor("df"), two))
 
 
 @drawing
@@ -109,11 +116,16 @@ def student_t(
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
     """
-    parameters = {"df": (df, "positive"), "loc": (loc, "finite"), "scale": (scale, "positive")}
+    parameters = {"df": (df, "shape"), "loc": (loc, "finite"), "scale": (scale, "positive")}
     request = Request("student_t", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
     df = request.tensor("df")
-    spread = 2.0 * standard_gamma(request, 0.5 * df, 0) / df
-    made = normals_of(request, 1) / maths.sqrt(spread)
+    z = normals_of(request, 1)
+    made = z / maths.sqrt(2.0 * standard_gamma(request, moderate(0.5 * df), 0) / df)
+    hard = tiny(0.5 * df)
+    if hard is not None:
+        spread = log_gamma(request, 0.5 * df, 0) - maths.log_positive(0.5 * df)
+        size = maths.exp(maths.log(z.abs().clamp(min=1e-300)) - 0.5 * spread)
+        made = torch.where(hard, torch.sign(z) * size, made)
     return request.finish(request.parameter("loc") + request.parameter("scale") * made)
 
 
@@ -144,11 +156,17 @@ def f(
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
     """
-    parameters = {"dfnum": (dfnum, "positive"), "dfden": (dfden, "positive")}
+    parameters = {"dfnum": (dfnum, "shape"), "dfden": (dfden, "shape")}
     request = Request("f", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
     above, below = request.tensor("dfnum"), request.tensor("dfden")
-    x, y = standard_gamma(request, 0.5 * above, 0), standard_gamma(request, 0.5 * below, 1)
-    return request.finish((x / above) / (y / below))
+    x = standard_gamma(request, moderate(0.5 * above), 0)
+    y = standard_gamma(request, moderate(0.5 * below), 1)
+    made = (x / above) / (y / below)
+    hard = tiny(0.5 * above, 0.5 * below)
+    if hard is not None:
+        logs = log_gamma(request, 0.5 * above, 0) - log_gamma(request, 0.5 * below, 1)
+        made = torch.where(hard, maths.exp(logs + maths.log_positive(below) - maths.log_positive(above)), made)
+    return request.finish(made)
 
 
 @drawing
@@ -183,14 +201,19 @@ def dirichlet(
             op="dirichlet", argument="shape of alpha", got=tuple(alpha.shape), expected="[..., K], K >= 1"
         )
     whole = (*_batch(size), alpha.shape[-1]) if size else ()
-    parameters = {"alpha": (alpha, "positive")}
+    parameters = {"alpha": (alpha, "shape")}
     request = Request("dirichlet", whole, generator, dtype=dtype, device=device, out=out, parameters=parameters)
-    parts = standard_gamma(request, request.tensor("alpha")).reshape(-1, alpha.shape[-1])
-    total = parts.sum(-1, keepdim=True)
-    # every part can underflow when every alpha is tiny; the largest alpha then takes all
-    largest = request.tensor("alpha").expand(request.count).reshape(parts.shape).argmax(-1)
-    corner = torch.nn.functional.one_hot(largest, alpha.shape[-1]).double()
-    return request.finish(torch.where(total > 0, parts / torch.where(total > 0, total, 1.0), corner))
+    shapes, k = request.tensor("alpha"), alpha.shape[-1]
+    # times a power of two, with which the sum does not overflow
+    parts = standard_gamma(request, moderate(shapes)).reshape(-1, k) * 2.0 ** -k.bit_length()
+    made = parts / parts.sum(-1, keepdim=True)
+    hard = tiny(shapes)
+    if hard is not None:
+        logs = log_gamma(request, shapes).reshape(-1, k)
+        parts = maths.exp(logs - logs.detach().amax(-1, keepdim=True))
+        rows = hard.expand(request.count).reshape(-1, k).any(-1, keepdim=True)
+        made = torch.where(rows, parts / parts.sum(-1, keepdim=True), made)
+    return request.finish(made)
 
 
 def _batch(size: tuple[Any, ...]) -> tuple[Any, ...]:

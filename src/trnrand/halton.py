@@ -13,7 +13,7 @@ from trnrand.bits import stream_words
 from trnrand.kernels import halton as kernels
 from trnrand.quasi import Sequence, cut
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, Op
+from trnsci import Cost, Op
 from trnsci.nki import N_TILE, P_MAX, launch
 
 MAX_DIMENSIONS = 10000
@@ -48,6 +48,8 @@ class Halton(Sequence):
                 [0.2500, 0.6667]])
     """
 
+    end = MAX_POINTS
+
     def __init__(self, d: int, *, scramble: bool = False, generator: Source | None = None) -> None:
         super().__init__("Halton", d, MAX_DIMENSIONS, scramble, ("digits",), generator)
         self._orders = None if self.stream is None else self._permutations()
@@ -64,9 +66,6 @@ class Halton(Sequence):
         return made
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        if self.position + n > MAX_POINTS:
-            got = {"position": self.position, "n": n}
-            raise ArgumentError(op="Halton", argument="n", got=got, expected=f"points below {MAX_POINTS}")
         if self._orders is None:
             wide = dtype == torch.float64
             return cut(_halton(primes(self.d), self.position, n, wide, str(device)), dtype)

@@ -9,7 +9,6 @@ from trnrand.bits import stream_words
 from trnrand.quasi import Sequence, cut, whole_number
 from trnrand.request import half_open
 from trnrand.source import Source
-from trnsci import ArgumentError
 
 
 class LatinHypercube(Sequence):
@@ -28,13 +27,10 @@ class LatinHypercube(Sequence):
 
     def __init__(self, d: int, points: int, *, jitter: bool = True, generator: Source | None = None) -> None:
         super().__init__("LatinHypercube", d, 1 << 20, True, ("cells",), generator)
-        self.points = whole_number("LatinHypercube", "points", points, 1, 1 << 40)
+        self.points = self.end = whole_number("LatinHypercube", "points", points, 1, 1 << 40)
         self.jitter = jitter
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        if self.position + n > self.points:
-            got = {"position": self.position, "n": n, "points": self.points}
-            raise ArgumentError(op="LatinHypercube", argument="n", got=got, hint="The design has no more points")
         assert self.stream is not None
         here = slice(self.position, self.position + n)
         columns = []

@@ -111,8 +111,14 @@ def log(x: Tensor) -> Tensor:
     return made
 
 
+def log_positive(x: Tensor) -> Tensor:
+    """`log` of any positive float64, subnormal ones included."""
+    small = x < 2.0**-1000
+    return log(torch.where(small, x * 2.0**100, x)) - torch.where(small, 100 * math.log(2.0), 0.0)
+
+
 def exp(x: Tensor) -> Tensor:
-    """Exponential of float64; 0 below -708, and held at its value of 709 above."""
+    """Exponential of float64, subnormal and infinite results included."""
     made: Tensor = _Exp.apply(x)  # type: ignore[no-untyped-call]
     return made
 
@@ -148,7 +154,7 @@ def pure_log(x: Tensor) -> Tensor:
 
 def pure_exp(x: Tensor) -> Tensor:
     """`exp` by torch alone."""
-    limited = x.clamp(-708.0, 709.0)
+    limited = x.clamp(-746.0, 710.0)
     k = limited * 1.44269504088896338700 + ROUND
     k = k - ROUND
     hi, lo = limited - k * LN2_HIGH, k * LN2_LOW
@@ -160,8 +166,10 @@ def pure_exp(x: Tensor) -> Tensor:
     y = lo - y
     y = y - hi
     y = 1.0 - y
-    scale = (k.long() + 1023 << 52).view(torch.float64)
-    return torch.where(x < -708.0, 0.0, y * scale)
+    # the power of two comes in two factors, each a normal number
+    half = k.long() >> 1
+    first, second = ((part + 1023 << 52).view(torch.float64) for part in (half, k.long() - half))
+    return y * first * second
 
 
 def pure_turn(t: Tensor) -> tuple[Tensor, Tensor]:

@@ -149,8 +149,10 @@ def _distinct(
     if weights is None:
         order = order_of(request)
     else:
-        keys = -maths.log(request.open_unit()) / torch.where(weights > 0, weights, 1.0)
-        order = torch.argsort(torch.where(weights > 0, keys, float("inf")), stable=True)
+        # logarithms, because a quotient by a tiny weight would be infinite as that by zero is
+        there = weights > 0
+        keys = maths.log(-maths.log(request.open_unit())) - maths.log_positive(torch.where(there, weights, 1.0))
+        order = torch.argsort(torch.where(there, keys, float("inf")), stable=True)
     made = order[:wanted].reshape(shape)
     request.commit()
     return torch.tensor_split(made, request.source.size)[request.source.rank] if request.source.size > 1 else made

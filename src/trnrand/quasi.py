@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any, Self
 
 import torch
@@ -33,8 +34,18 @@ def cut(points: Tensor, dtype: torch.dtype) -> Tensor:
     return points.to(dtype)
 
 
+# held while a position moves, never while points are computed
+_MOVING = threading.Lock()
+
+
 class Sequence:
-    """A sequence of points in the unit cube. `random` moves the position; `at` gives a copy that stands elsewhere."""
+    """A sequence of points in the unit cube. `random` moves the position; `at` gives a copy that stands elsewhere.
+
+    Threads may share one: every point is handed out once.
+    """
+
+    # points there are
+    end = 1 << 62
 
     def __init__(
         self, name: str, d: int, most: int, scramble: bool | str, kinds: tuple[str, ...], generator: Source | None
@@ -46,9 +57,10 @@ class Sequence:
         self.position = 0
         self.stream: Stream | None = None
         if self.scramble is not None:
-            source = generator or default()
-            self.stream = source.stream.fold_in(source.position % (1 << 64))
-            source.advance(1)
+            source = default() if generator is None else generator
+            if not isinstance(source, Source):
+                raise DtypeError(op=name, argument="generator", got=type(source), expected="a trnrand.Generator")
+            self.stream = source.fold()
 
     def at(self, offset: int) -> Self:
         """The same sequence, positioned at a point."""
@@ -63,8 +75,18 @@ class Sequence:
 
     def fast_forward(self, n: int) -> Self:
         """Leave out the next ``n`` points."""
-        self.position = whole_number(self.name, "n", self.position + whole_number(self.name, "n", n), 0, 1 << 62)
+        self._claim(whole_number(self.name, "n", n))
         return self
+
+    def _claim(self, n: int) -> Self:
+        """Move by ``n`` points, and return a copy that stands where they begin."""
+        with _MOVING:
+            if self.position + n > self.end:
+                got = {"position": self.position, "n": n, "points": self.end}
+                raise ArgumentError(op=self.name, argument="n", got=got, hint="There are no more points")
+            mine = self.at(self.position)
+            self.position += n
+        return mine
 
     def random(
         self,
@@ -89,8 +111,7 @@ class Sequence:
         fits(self.name, (n, self.d), 8, where)
         if out is not None:
             check.out(self.name, out, shape=(n, self.d), dtype=kind)
-        made = self._points(n, kind, where)
-        self.position += n
+        made = self._claim(n)._points(n, kind, where)
         return made if out is None else out.copy_(made)
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -27,6 +27,8 @@ _CPU = torch.device("cpu")
 RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "finite": ("a finite number", lambda x: abs(x) < math.inf),
     "positive": ("a positive finite number", lambda x: (x > 0) & (x < math.inf)),
+    # of gamma variates, whose logarithm is a logarithm of a uniform over it
+    "shape": ("a finite number from 1e-299 on", lambda x: (x >= 1e-299) & (x < math.inf)),
     "non-negative": ("a non-negative finite number", lambda x: (x >= 0) & (x < math.inf)),
     "probability": ("0 <= p <= 1", lambda x: (x >= 0) & (x <= 1)),
     "positive probability": ("0 < p <= 1", lambda x: (x > 0) & (x <= 1)),
@@ -43,9 +45,17 @@ P = ParamSpec("P")
 def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """What a function that draws is decorated with: NumPy in, NumPy out; and ``torch.compile`` leaves it to eager mode.
 
-    A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it.
+    A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it. It holds
+    the generator's lock, so threads that share one draw one after the other.
     """
-    eager = array_function(function)
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        given = kwargs.get("generator")
+        with (given if isinstance(given, Source) else default()).lock:
+            return function(*args, **kwargs)
+
+    eager = array_function(alone)
     # torch.compiler.disable would import the compiler, a second that few programs need, here and now
     outside = torch._disable_dynamo(eager)  # type: ignore[attr-defined]
 
@@ -56,7 +66,7 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         # a generator is no array; what has none at all skips the door
         plain = all(type(value) in _PLAIN for value in args)
         if plain and all(type(value) in _PLAIN or name == "generator" for name, value in kwargs.items()):
-            return function(*args, **kwargs)
+            return alone(*args, **kwargs)
         return eager(*args, **kwargs)
 
     return drawn
@@ -102,6 +112,7 @@ class Request:
         tensors = {name: value for name, value in self._parameters.items() if isinstance(value, Tensor)}
         self.device = _device(op, device, out, tensors)
         self.dtype = _dtype(op, dtype, out, {name: asked[name][0] for name in tensors}, dtypes)
+        self._whole_numbers = dtypes[0] == torch.int64 and self.dtype != torch.bool
         batch = check.broadcast(op, **{name: tuple(value.shape) for name, value in tensors.items()}) if tensors else ()
         if size:
             shape = shape_of(op, size)
@@ -167,11 +178,26 @@ class Request:
             values = values.reshape(self.shape)[self._taken]
         made = values.reshape(self.local)
         if made.dtype != self.dtype:
+            if self._whole_numbers:
+                self._holds(made)
             made = made.to(self.dtype)
         if self.out is not None:
             made = self.out.copy_(made)
         self.commit()
         return made
+
+    def _holds(self, counts: Tensor) -> None:
+        """The result's dtype holds every count."""
+        floating = self.dtype.is_floating_point
+        limits = torch.finfo(self.dtype) if floating else torch.iinfo(self.dtype)
+        if self.dtype in (torch.int64, torch.float32, torch.float64) or counts.is_meta or not counts.numel():
+            return
+        low, high = (x.item() for x in counts.detach().aminmax())
+        if low < limits.min or high > limits.max:
+            name = str(self.dtype).removeprefix("torch.")
+            got = f"{name}, and a count is {int(high if high > limits.max else low)}"
+            expected = "a dtype that holds every count"
+            raise ArgumentError(op=self.op, argument="dtype", got=got, expected=expected, hint="int64 holds them")
 
     def commit(self) -> None:
         """Move the generator past what was claimed."""
@@ -193,6 +219,14 @@ def half_open(low: Tensor, high: Tensor) -> Tensor:
 def open_unit(low: Tensor, high: Tensor) -> Tensor:
     """(0, 1): the middles of 2**52 equal parts, from two words."""
     return ((high << 20 | low >> 12).double() + 0.5) * 2.0**-52
+
+
+def as_tensor(op: str, name: str, value: Any) -> Tensor:
+    """A tensor of a tensor or of nested numbers."""
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise DtypeError(op=op, argument=name, got=type(value), expected="a tensor of numbers") from None
 
 
 def checked(op: str, name: str, value: Any, rule: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from trnrand.bits import stream_words
 from trnrand.engines import MASK
 from trnrand.kernels import sobol as kernels
 from trnrand.quasi import Sequence, cut, whole_number
-from trnrand.source import Source
+from trnrand.source import Source, fits
 from trnrand.stream import Stream
 from trnsci import Cost, Op
 from trnsci.nki import N_TILE, P_MAX, launch
@@ -52,9 +52,9 @@ class Sobol(Sequence):
     def bits(self, n: int, device: torch.device | str = "cpu") -> Tensor:
         """The next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
         n = whole_number("Sobol", "n", n)
-        made = self._raw(n, torch.device(device))
-        self.position += n
-        return made
+        where = torch.device(device)
+        fits("Sobol", (n, self.d), 8, where)
+        return self._claim(n)._raw(n, where)
 
     def _raw(self, n: int, device: torch.device) -> Tensor:
         words = _sobol(self._table.to(device), self.position, n, "bits")
@@ -68,10 +68,6 @@ class Sobol(Sequence):
         if dtype == torch.float64:
             return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
         return cut((words >> 40 & (1 << 24) - 1).float() * 2.0**-24, dtype)
-
-    def at(self, offset: int) -> Self:
-        """The same sequence, positioned at a point."""
-        return super().at(offset)
 
 
 @functools.cache

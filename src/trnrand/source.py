@@ -7,6 +7,7 @@ import math
 import operator
 import os
 import secrets
+import threading
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -27,18 +28,22 @@ class Source(torch.Generator):
 
     It is a ``torch.Generator``, so ``DataLoader``, ``torch.randperm`` and the like take it; those draw from torch's own
     engine, which is seeded from the same number. Everything in trnrand reads the stream.
+
+    Threads may share one: a draw holds ``lock`` from the position it reads to the position it leaves, so every word is
+    drawn once. Which thread gets which words is a matter of their order.
     """
 
     stream: Stream
     rank: int
     size: int
+    lock: threading.RLock
 
     def __new__(cls, seed: int | Stream | None = None, *, engine: str = PHILOX.name) -> Self:
         return super().__new__(cls)
 
     def __init__(self, seed: int | Stream | None = None, *, engine: str = PHILOX.name) -> None:
         stream = seed if isinstance(seed, Stream) else Stream(key=_key(seed, engine), engine=engine)
-        self.rank, self.size = 0, 1
+        self.rank, self.size, self.lock = 0, 1, threading.RLock()
         self._adopt(stream)
 
     def _adopt(self, stream: Stream) -> None:
@@ -47,13 +52,15 @@ class Source(torch.Generator):
 
     def manual_seed(self, seed: int) -> Self:
         """Begin again from a seed, at position 0, with the same engine."""
-        self._adopt(Stream(key=_key(seed, self.stream.engine), engine=self.stream.engine))
+        with self.lock:
+            self._adopt(Stream(key=_key(seed, self.stream.engine), engine=self.stream.engine))
         return self
 
     def seed(self) -> int:
         """Begin again from a seed of the operating system, and return it."""
-        self.manual_seed(secrets.randbits(63))
-        return self.stream.key
+        fresh = secrets.randbits(63)
+        self.manual_seed(fresh)
+        return fresh
 
     def initial_seed(self) -> int:
         """The seed this generator began from."""
@@ -68,19 +75,25 @@ class Source(torch.Generator):
         """Move by a number of words, back for a negative one. An element of up to 32 bits is one word, float64 two."""
         if not isinstance(words, int) or isinstance(words, bool):
             raise DtypeError(op="advance", argument="words", got=type(words), expected="an integer")
-        if self.position + words < 0:
-            expected = f"at least {-self.position}, the way back to the beginning"
-            raise ArgumentError(op="advance", argument="words", got=words, expected=expected)
-        self.stream = self.stream.at(self.position + words)
+        with self.lock:
+            if self.position + words < 0:
+                expected = f"at least {-self.position}, the distance back to the beginning"
+                raise ArgumentError(op="advance", argument="words", got=words, expected=expected)
+            self.stream = self.stream.at(self.position + words)
         return self
 
     def spawn(self, count: int) -> list[Self]:
         """``count`` independent generators. A later call gives others; their number is drawn from the stream."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise ArgumentError(op="spawn", argument="count", got=count, expected="a non-negative integer")
-        parent = self.stream.fold_in(self.position % (1 << 64))
-        self.advance(1)
-        return [type(self)(stream) for stream in parent.split(count)]
+        return [type(self)(stream) for stream in self.fold().split(count)]
+
+    def fold(self) -> Stream:
+        """A stream independent of this one and of every later one; it costs one word."""
+        with self.lock:
+            child = self.stream.fold_in(self.position % (1 << 64))
+            self.advance(1)
+        return child
 
     def partition(self, rank: int, size: int) -> Self:
         """A generator that takes share ``rank`` of ``size`` of every draw.
@@ -105,13 +118,15 @@ class Source(torch.Generator):
 
     def get_state(self) -> Tensor:
         """Everything that decides future draws, as uint8."""
+        with self.lock:
+            stream, rank, size = self.stream, self.rank, self.size
         values = {
-            "engine": self.stream.kind.number,
-            "key": self.stream.key,
-            "base": self.stream.base,
-            "position": self.stream.position,
-            "rank": self.rank,
-            "size": self.size,
+            "engine": stream.kind.number,
+            "key": stream.key,
+            "base": stream.base,
+            "position": stream.position,
+            "rank": rank,
+            "size": size,
         }
         raw = b"".join(values[name].to_bytes(width, "little") for name, width in _FIELDS)
         return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
@@ -130,8 +145,9 @@ class Source(torch.Generator):
         if found["engine"] not in engines or not found["rank"] < found["size"]:
             raise ArgumentError(op="set_state", argument="state", got=found, expected="a state from get_state")
         made = Stream(found["key"], engines[found["engine"]], found["base"], found["position"])
-        self._adopt(made)
-        self.rank, self.size = found["rank"], found["size"]
+        with self.lock:
+            self._adopt(made)
+            self.rank, self.size = found["rank"], found["size"]
         return self
 
     def clone_state(self) -> Self:

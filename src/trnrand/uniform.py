@@ -49,7 +49,8 @@ def uniform(
         rounding included.
 
     Raises:
-        ArgumentError: ``low >= high``, an end is not finite, or shapes do not fit. Nothing was drawn.
+        ArgumentError: ``low >= high``, an end is not finite in the dtype, no number of the dtype lies between them, or
+            shapes do not fit. Nothing was drawn.
 
     Example:
         >>> trnrand.Generator(0).uniform(3)
@@ -61,6 +62,7 @@ def uniform(
     plain = not isinstance(low, Tensor) and not isinstance(high, Tensor) and low == 0 and high == 1
     if not plain:
         ordered("uniform", low, high)
+        _representable(request, ends)
     made = _unit(request, ends)
     if not plain:
         made = _scaled(request, made, ends)
@@ -103,10 +105,28 @@ def _open_unit32(request: Request) -> Tensor:
     return (words.float() + 0.5) * 2.0**-bits
 
 
+def _representable(request: Request, ends: str) -> None:
+    """Both ends are finite in the result's dtype, and a number that belongs to the interval lies between them."""
+    low, high = (request.tensor(name).detach().to(request.dtype) for name in ("low", "high"))
+    above = torch.nextafter(low, high) if ends == "()" else low
+    good = low.isfinite() & high.isfinite() & (above < high)
+    if not good.is_meta and not bool(good.all()):
+        low, high = (x.expand(good.shape)[~good].flatten()[0].item() for x in (low, high))
+        got = {"low": low, "high": high}
+        expected = f"finite ends with numbers of {str(request.dtype).removeprefix('torch.')} between them"
+        raise ArgumentError(op="uniform", argument="end", got=got, expected=expected)
+
+
 def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
     work = torch.float64 if request.dtype == torch.float64 else torch.float32
     low, high = (request.tensor(name).to(work) for name in ("low", "high"))
-    made = (low + (high - low) * unit.to(work)).to(request.dtype)
+    unit, span = unit.to(work), high - low
+    made = low + span * unit
+    wide = span.isinf()
+    if not wide.is_meta and bool(wide.any()):
+        # the difference is beyond the dtype, its parts are not
+        made = torch.where(wide, low * (1.0 - unit) + high * unit, made)
+    made = made.to(request.dtype)
     low, high = low.detach().to(request.dtype), high.detach().to(request.dtype)
     # rounding may reach an end that does not belong
     if ends[1] == ")":

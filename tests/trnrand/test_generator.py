@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -127,3 +128,52 @@ def test_keys_are_as_long_as_random123_defines_them(engine, bits):
     with pytest.raises(ArgumentError, match=rf"2\*\*{bits}") as caught:
         Generator(2**bits, engine=engine)
     assert caught.value.got == 2**bits
+
+
+DRAWS = {
+    "uniform": lambda g: g.uniform(3, dtype=torch.float64).tolist(),
+    "bits": lambda g: g.randint(2, high=2**62).tolist(),
+    "gamma": lambda g: g.gamma(3, shape=2.0, dtype=torch.float64).tolist(),
+    "permutation": lambda g: [tuple(g.permutation(40).tolist())],
+    "spawn": lambda g: [child.stream.key for child in g.spawn(2)],
+    "sketch": lambda g: trnrand.sketch(torch.eye(4, dtype=torch.float64), 2, generator=g).flatten().tolist(),
+}
+
+
+def in_threads(work, threads=8, times=40):
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(lambda _: [x for _ in range(times) for x in work()], range(threads)))
+    return [x for part in parts for x in part]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_threads_that_share_a_generator_never_draw_a_word_twice(name):
+    shared, alone = Generator(5), Generator(5)
+    drawn = in_threads(lambda: DRAWS[name](shared))
+    expected = [x for _ in range(8 * 40) for x in DRAWS[name](alone)]
+    assert sorted(drawn) == sorted(expected)
+    assert shared.position == alone.position
+
+
+def test_threads_share_the_default_generator():
+    kept = trnrand.get_state()
+    try:
+        trnrand.manual_seed(5)
+        drawn = in_threads(lambda: trnrand.uniform(1, dtype=torch.float64).tolist())
+    finally:
+        trnrand.set_state(kept)
+    assert sorted(drawn) == sorted(Generator(5).uniform(320, dtype=torch.float64).tolist())
+
+
+@pytest.mark.parametrize("sequence", [trnrand.Sobol(2), trnrand.Halton(2), trnrand.LatinHypercube(2, 1000)], ids=repr)
+def test_threads_share_a_sequence(sequence):
+    expected = sequence.at(0).random(640, dtype=torch.float64).tolist()
+    drawn = in_threads(lambda: sequence.random(2, dtype=torch.float64).tolist())
+    assert sorted(drawn) == sorted(expected)
+
+
+def test_an_error_in_a_draw_releases_the_generator():
+    g = Generator(5)
+    with pytest.raises(ArgumentError):
+        g.poisson(3, rate=1000.0, dtype=torch.uint8)
+    assert in_threads(lambda: g.uniform(1).tolist(), threads=2, times=1)

@@ -62,7 +62,7 @@ def test_narrow_dtypes_stay_below_one():
 def test_errors_and_registration():
     with pytest.raises(ArgumentError, match="1 to 10000"):
         Halton(10001)
-    with pytest.raises(ArgumentError, match="points below"):
+    with pytest.raises(ArgumentError, match="no more points"):
         Halton(2).at(2**45).random(1)
     with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="4194304"):
         Halton(2).at(2**22).random(4)

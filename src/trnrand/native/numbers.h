@@ -105,9 +105,9 @@ static inline double log64(double x) {
   return k * 6.93147180369123816490e-01 - y;
 }
 
-/* exp(x); 0 below -708 and held at exp(709) above */
+/* exp(x), subnormal and infinite results included: the power of two comes in two factors, each a normal number */
 static inline double exp64(double x) {
-  double limited = x < -708.0 ? -708.0 : x > 709.0 ? 709.0 : x;
+  double limited = x < -746.0 ? -746.0 : x > 710.0 ? 710.0 : x;
   double k = limited * 1.44269504088896338700 + 6755399441055744.0;
   k = k - 6755399441055744.0;
   double hi = limited - k * 6.93147180369123816490e-01, lo = k * 1.90821492927058770002e-10;
@@ -123,10 +123,11 @@ static inline double exp64(double x) {
   y = lo - y;
   y = y - hi;
   y = 1.0 - y;
-  int64_t scale = ((int64_t)k + 1023) << 52;
-  double power;
-  memcpy(&power, &scale, 8);
-  return x < -708.0 ? 0.0 : y * power;
+  int64_t half = (int64_t)k >> 1, first = (half + 1023) << 52, second = ((int64_t)k - half + 1023) << 52;
+  double a, b;
+  memcpy(&a, &first, 8);
+  memcpy(&b, &second, 8);
+  return y * a * b;
 }
 
 /* sin and cos of 2 pi t for 0 <= t < 1: exact reduction to an eighth of a turn, then polynomials */
