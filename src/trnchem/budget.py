@@ -114,8 +114,8 @@ class MP2Plan:
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes of the hungriest stage."""
-        return max(stage.nbytes for stage in self.stages)
+        """Bytes of the hungriest stage; none where there is nothing to correlate."""
+        return max((stage.nbytes for stage in self.stages), default=0)
 
     @property
     def flops(self) -> int:
@@ -152,7 +152,7 @@ class MP2Plan:
         )
 
     def __str__(self) -> str:
-        return "\n".join(plain(table) for table in (self.table(), self.shares_table()) if table.rows)
+        return "\n".join(plain(table) for table in (self.table(), *([self.shares_table()] if self.shares else [])))
 
 
 def memory_bytes(memory: int | str | None) -> int:
@@ -222,6 +222,23 @@ def make_plan(
                 )
     # the last attempt was the smallest there is
     raise too_little(stages, memory)
+
+
+def empty_plan(sizes: Sizes, *, method: Method, precision: Precision, memory: int) -> MP2Plan:
+    """The plan where no orbital is occupied or none is virtual: no stages, and a correlation energy of 0."""
+    return MP2Plan(
+        method=method,
+        precision=precision,
+        sizes=sizes,
+        place="host memory",
+        slab=0,
+        rows=0,
+        width=0,
+        fused=False,
+        memory=memory,
+        stages=(),
+        why=f"Nothing to correlate: {sizes.nocc} occupied and {sizes.nvir} virtual orbitals.",
+    )
 
 
 def too_little(stages: Sequence[Stage], memory: int) -> CapacityError:
@@ -320,3 +337,8 @@ def _stages(
 def dtype_of(precision: Precision) -> torch.dtype:
     """The dtype B is kept in."""
     return torch.float64 if precision == "fp64" else torch.float32
+
+
+def before_fit(precision: Precision) -> Precision:
+    """The precision up to B: the fit multiplies errors by a thousand and more, which eight bits do not survive."""
+    return "fp32" if precision == "fast" else precision

@@ -11,9 +11,8 @@ import torch
 
 import trnblas
 import trnsci
-import trntensor
 from trnchem import checkpoint as checkpoints
-from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, make_plan, memory_bytes
+from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, empty_plan, make_plan, memory_bytes
 from trnchem.integrals import Source, source
 from trnchem.laplace import quadrature
 from trnchem.molecules import mean_field
@@ -23,6 +22,7 @@ from trnchem.result import MP2Result, Progress
 from trnchem.stages import Run, open_store
 from trnsci import ArgumentError, check
 from trnsci.precision import Precision, resolve
+from trntensor.mp2_energy import mp2_within
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -107,13 +107,14 @@ def dfmp2(
     Raises:
         ArgumentError: an argument cannot be right, or the checkpoint is damaged or of another calculation.
         NotConverged: the mean field has not converged.
-        NumericalError: the metric is not one.
+        NumericalError: the metric is not one, or so close to singular that ``precision`` does not survive the fit.
         CapacityError: the budget, or the disk, is too small; the text names one that would do.
         RankFailed: another rank of the mesh raised, died or does not answer.
 
     Error bound:
-        In ``fp64`` 1e-9 Ha against PySCF's DF-MP2, in ``fp32`` 2e-6 Ha, for molecules of up to ten atoms in double-zeta
-        bases; docs/trnchem/dfmp2.md has the measurements and says what limits ``fp32``.
+        In ``fp64`` 1e-9 Ha against PySCF's DF-MP2 for molecules of up to ten atoms in double-zeta bases. In ``fp32``
+        and ``compensated`` ``2**-24 (64 + g)`` of the energy, where ``g`` is ``result.metric.growth``; in ``fast``
+        ``2**-7`` of it more. docs/trnchem/dfmp2.md has the measurements and says what limits ``fp32``.
 
     Cost:
         ``nocc (nocc + 1) nvir**2 naux`` FLOPs for the pairs, ``2 nocc nvir naux**2`` for the fit.
@@ -205,13 +206,17 @@ def plan(
     if ranks == 1:
         return _plan(chosen, integrals, options, memory_bytes(memory), resident, False, samples)
     sizes = sizes_of(chosen, integrals, options[0])
-    points = 0 if method == "pairs" else quadrature_points(chosen, options[0])
+    points = quadrature_points(chosen, options)
     return sharded_plan(sizes, integrals, options, memory_bytes(memory), ranks, samples, points)
 
 
 def check_options(want: Request) -> tuple[Precision, Method]:
     """Refuse options that cannot be right; return precision and method."""
     found = _checked(want.precision, want.method, want.samples, want.screening)
+    if not isinstance(want.seed, int) or isinstance(want.seed, bool) or want.seed < 0:
+        raise ArgumentError(op="dfmp2", argument="seed", got=want.seed, expected="a non-negative integer")
+    if want.progress is not None and not callable(want.progress):
+        raise ArgumentError(op="dfmp2", argument="progress", got=type(want.progress), expected="a function or None")
     for name, given in {"pairs": want.pairs, "checkpoint": want.checkpoint is not None}.items():
         if given and want.method != "pairs":
             raise ArgumentError(
@@ -222,9 +227,9 @@ def check_options(want: Request) -> tuple[Precision, Method]:
 
 def _checked(precision: str | None, method: Method, samples: int, screening: float) -> tuple[Precision, Method]:
     check.option("dfmp2", "method", method, METHODS)
-    if not isinstance(samples, int) or samples < 1:
+    if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
         raise ArgumentError(op="dfmp2", argument="samples", got=samples, expected="a number of vectors, at least 1")
-    if not float(screening) >= 0:
+    if not isinstance(screening, int | float) or not screening >= 0:
         raise ArgumentError(op="dfmp2", argument="screening", got=screening, expected="a threshold, not negative")
     return resolve("dfmp2", precision, torch.float64), method
 
@@ -241,9 +246,11 @@ def sizes_of(chosen: Orbitals, integrals: Source, precision: Precision) -> Sizes
     )
 
 
-def quadrature_points(chosen: Orbitals, precision: Precision) -> int:
+def quadrature_points(chosen: Orbitals, options: tuple[Precision, Method]) -> int:
     """Points that the methods without pairs take."""
-    return len(quadrature(chosen.e_occ, chosen.e_vir, precision).t)
+    if options[1] == "pairs" or not len(chosen.e_occ) or not len(chosen.e_vir):
+        return 0
+    return len(quadrature(chosen.e_occ, chosen.e_vir, options[0]).t)
 
 
 def products(n: Sizes, precision: Precision) -> tuple[str, str]:
@@ -266,6 +273,8 @@ def sharded_plan(
     from trnchem.shares import make_sharded_plan
 
     precision, method = options
+    if not sizes.nocc or not sizes.nvir:
+        return empty_plan(sizes, method=method, precision=precision, memory=memory)
     return make_sharded_plan(
         sizes,
         ranks=ranks,
@@ -291,10 +300,13 @@ def _plan(
 ) -> MP2Plan:
     precision, method = options
     n, dtype = sizes_of(chosen, integrals, precision), dtype_of(precision)
+    if not n.nocc or not n.nvir:
+        return empty_plan(n, method=method, precision=precision, memory=memory)
     (backend, why), fused = products(n, precision), False
     if precision == "fp32" and method == "pairs" and not by_pair:
         shapes = ((n.nocc, n.nvir, n.naux), (n.nocc,), (n.nvir,))
-        whole = trnsci.plan(trntensor.mp2_energy, *(torch.empty(s, dtype=dtype, device="meta") for s in shapes))
+        # the op itself: the function adds its sums up, and torch loads its compiler (67 MB) to add without data
+        whole = trnsci.plan(mp2_within, *(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))
         fused = whole.backend != "pytorch"
         why = f"Energy on {whole.backend}: {whole.reason}." if fused else why
     return make_plan(

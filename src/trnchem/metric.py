@@ -9,9 +9,12 @@ from torch import Tensor
 
 import trnsolver
 from trnsci import NotPositiveDefinite, NumericalError
+from trnsci.precision import Precision
 
 # Below this eigenvalue a combination of auxiliary functions is linearly dependent on the others, as in PySCF.
 LINEAR_DEPENDENCE = 1e-7
+# The largest growth with which float32 keeps the energy to 2**-10 of itself.
+FP32_GROWTH = 2.0**14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +26,23 @@ class Metric:
             were taken from there; ``none`` where a checkpoint left nothing to do.
         functions: auxiliary functions.
         vectors: how many independent combinations of them were kept.
+        growth: by how much the fit multiplies errors of the integrals: the Frobenius norm of ``X``. 0 where nothing was
+            fitted here.
     """
 
     method: str
     functions: int
     vectors: int
+    growth: float = 0.0
+
+    def supports(self, precision: Precision) -> None:
+        """Refuse a precision whose errors the fit would multiply beyond the stated bound."""
+        if precision != "fp64" and self.growth > FP32_GROWTH:
+            raise NumericalError(
+                op="dfmp2",
+                message=f"the fit multiplies errors by {self.growth:.3g}, and {precision!r} bears {FP32_GROWTH:g}",
+                hint="Take precision='fp64', or an auxiliary basis whose functions depend less on each other",
+            )
 
     def __str__(self) -> str:
         how = {
@@ -63,7 +78,7 @@ def fit_matrix(metric: Tensor) -> tuple[Tensor, Metric]:
     except NotPositiveDefinite:
         return _from_eigenvalues(metric)
     X = trnsolver.inv_triangular(factor, lower=True).mT.contiguous()
-    return X, Metric(method="cholesky", functions=functions, vectors=functions)
+    return X, Metric(method="cholesky", functions=functions, vectors=functions, growth=float(X.norm()))
 
 
 def _from_eigenvalues(metric: Tensor) -> tuple[Tensor, Metric]:
@@ -79,4 +94,4 @@ def _from_eigenvalues(metric: Tensor) -> tuple[Tensor, Metric]:
         )
     kept = values > LINEAR_DEPENDENCE
     X = vectors[:, kept] * values[kept].rsqrt()
-    return X, Metric(method="eigenvalues", functions=functions, vectors=int(kept.sum()))
+    return X, Metric(method="eigenvalues", functions=functions, vectors=int(kept.sum()), growth=float(X.norm()))

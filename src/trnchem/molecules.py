@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trnsci import ArgumentError, BackendUnavailable, NotConverged
 
 Atom = tuple[str, tuple[float, float, float]]
@@ -232,6 +234,12 @@ def _checked(field: Any) -> Any:
         )  # fmt: skip
     if field.mo_coeff.dtype.kind == "c":
         raise ArgumentError(op="dfmp2", argument="mf", got="complex orbitals", expected="real ones")
+    if not np.isin(field.mo_occ, (0, 2)).all():
+        odd = next(float(value) for value in field.mo_occ if value not in (0, 2))
+        raise ArgumentError(
+            op="dfmp2", argument="mf", got=f"an orbital with {odd:g} electrons", expected="orbitals with 2 or none",
+            hint="Smeared and averaged occupations are not a closed shell",
+        )  # fmt: skip
     if not field.converged:
         raise _not_converged(field)
     return field

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,7 +43,8 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
             ``core`` for the shells below the valence shell.
 
     Raises:
-        ArgumentError: positions do not exist, nothing is left, or occupied and virtual energies overlap.
+        ArgumentError: positions do not exist, they leave nothing of what there was, or occupied and virtual energies
+            overlap.
     """
     count = len(field.mo_occ)
     left_out = _positions(field, frozen, count)
@@ -50,7 +52,8 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
     kept[list(left_out)] = False
     occupied, virtual = kept & (field.mo_occ > 0), kept & (field.mo_occ == 0)
     there = int((field.mo_occ > 0).sum())
-    if not occupied.any() or not virtual.any():
+    # a basis without virtual orbitals has no correlation energy, which is an answer
+    if left_out and (bool(there) > occupied.any() or bool(count - there) > virtual.any()):
         raise ArgumentError(
             op="dfmp2",
             argument="frozen",
@@ -60,7 +63,7 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
         )
     parts = [np.ascontiguousarray(field.mo_coeff[:, which]) for which in (occupied, virtual)]
     energies = [np.array(field.mo_energy[which], dtype=np.float64) for which in (occupied, virtual)]
-    if not energies[0].max() < energies[1].min():
+    if occupied.any() and virtual.any() and not energies[0].max() < energies[1].min():
         raise ArgumentError(
             op="dfmp2",
             argument="mf",
@@ -80,8 +83,8 @@ def _positions(field: Any, frozen: Frozen, count: int) -> tuple[int, ...]:
         return tuple(range(pyscf().data.elements.chemcore(field.mol)))
     whole = isinstance(frozen, int | np.integer) and not isinstance(frozen, bool)
     try:
-        listed = range(int(frozen)) if whole else [int(position) for position in frozen]  # type: ignore[union-attr,arg-type]
-    except (TypeError, ValueError):
+        listed = range(int(frozen)) if whole else [_position(each) for each in frozen]  # type: ignore[union-attr,arg-type]
+    except TypeError:
         expected = "None, a number of orbitals, their positions, or 'core'"
         raise ArgumentError(op="dfmp2", argument="frozen", got=frozen, expected=expected) from None
     positions = tuple(sorted(set(listed)))
@@ -90,3 +93,10 @@ def _positions(field: Any, frozen: Frozen, count: int) -> tuple[int, ...]:
             op="dfmp2", argument="frozen", got=frozen, expected=f"positions from 0 to {count - 1}, or how many"
         )
     return positions
+
+
+def _position(given: Any) -> int:
+    """An integer as it is; 0.7 is none, and True is no position."""
+    if isinstance(given, bool | np.bool_):
+        raise TypeError
+    return operator.index(given)

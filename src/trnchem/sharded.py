@@ -61,7 +61,7 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
     told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
     if chosen is not None:
         told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": len(chosen.e_vir)}
-        told["points"] = 0 if want.method == "pairs" else quadrature_points(chosen, options[0])
+        told["points"] = quadrature_points(chosen, options)
     told = _gathered(team, told)[0]
     sizes = Sizes(
         nao=told["nao"],
@@ -72,6 +72,11 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
         itemsize=dtype_of(options[0]).itemsize,
     )
     plan = sharded_plan(sizes, integrals, options, budget, team.size(0), want.samples, told["points"])
+    if not plan.stages:
+        nothing = stages.Run.of(plan, chosen, integrals, None, want.screening)
+        e_ss, error = (0.0, None) if want.method == "pairs" else (None, 0.0 if want.method == "stochastic" else None)
+        state = PairState.empty(sizes.nocc) if want.pairs else None
+        return nothing.result(told["e_hf"], (0.0, e_ss, error), state, 0)
     # what agreeing costs is not the calculation's
     team.tally = Tally()
     chosen, state = _spread(team, sizes, chosen, state)
@@ -293,6 +298,7 @@ class ShardedRun(stages.Run):
         if team.here(0) == 0:
             metric = self.source.metric()
             X, self.metric = fit_matrix(metric)
+            self.metric.supports(self.plan.precision)
             X = X.to(dtype_of(self.plan.precision))
             strongest = float(metric.diagonal().abs().max().sqrt())
             notes.set("metric", json.dumps([strongest, asdict(self.metric)]))

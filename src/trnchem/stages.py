@@ -14,7 +14,7 @@ from torch import Tensor
 
 import trnblas
 import trntensor
-from trnchem.budget import MP2Plan, dtype_of
+from trnchem.budget import MP2Plan, before_fit, dtype_of
 from trnchem.checkpoint import Checkpoint
 from trnchem.integrals import Source, Transformer
 from trnchem.laplace import run_laplace
@@ -103,6 +103,8 @@ class Run:
     def pair_energies(self, store: Store, state: PairState, file: Checkpoint | None) -> tuple[float, float]:
         """Opposite- and same-spin energy; finished pairs are in the file whatever ends the loop."""
         total = len(state.done) * (len(state.done) + 1) // 2
+        if not self.plan.stages:
+            return 0.0, 0.0
         if state.finished < total:
             self._build(store)
         with self._timed("pairs"):
@@ -143,6 +145,8 @@ class Run:
 
     def without_pairs(self, store: Store, samples: int | None, seed: int) -> tuple[float, float | None]:
         """Opposite-spin energy by quadrature, and its standard error."""
+        if not self.plan.stages:
+            return 0.0, None if samples is None else 0.0
         self._build(store)
         stage = self.plan.method
         with self._timed(stage):
@@ -181,6 +185,7 @@ class Run:
         if self.plan.place != "device memory":
             self.screen = screen(self.source.molecule, metric, self.screening)
         X, self.metric = fit_matrix(metric)
+        self.metric.supports(self.plan.precision)
         return self._put(X.to(dtype_of(self.plan.precision)))
 
     def _transform(self, store: Store) -> None:
@@ -193,7 +198,7 @@ class Run:
         plan, dtype = self.plan, dtype_of(self.plan.precision)
         C_occ, C_vir = (self._put(C.to(dtype)) for C in (self.orbitals.C_occ, self.orbitals.C_vir))
         there = replace(self.orbitals, C_occ=C_occ, C_vir=C_vir)
-        transform = Transformer(there, self.screen, plan.precision, self._put, plan.slab)
+        transform = Transformer(there, self.screen, before_fit(plan.precision), self._put, plan.slab)
         for first, last, packed in self.source.slabs(plan.slab, turn, turns):
             yield first, last, transform(packed.to(dtype))
 
@@ -205,7 +210,7 @@ class Run:
             for i in range(0, nocc, step):
                 rows = store.rows(i, i + step)  # [step, nvir, naux]
                 flat = rows.reshape(-1, rows.shape[2])
-                made = trnblas.gemm(1.0, flat, X, precision=self.plan.precision)
+                made = trnblas.gemm(1.0, flat, X, precision=before_fit(self.plan.precision))
                 store.put_rows(i, made.view(len(rows), -1, X.shape[1]))
                 self.progress(Progress("fit", i + step, nocc))
             store.fitted(X.shape[1])

@@ -11,6 +11,7 @@ from trnchem import dfmp2
 from trnchem.shares import blocks_of, cuts, duty, pairs_of
 from trnsci import ArgumentError, CapacityError, distributed
 from trnsci.memory import MemoryMeter
+from trnsci.testing.ranks import RemoteError
 
 # fp64 agrees with one rank to 1e-10 Ha; fp32 and sampled energies round as they do there
 CASES = [
@@ -93,6 +94,32 @@ def test_a_mean_field_without_density_fitting(ranks, reference):
     for how, energy in ranks(2).run(_with_fields, False, {}):
         assert how == "cholesky"
         assert energy == pytest.approx(reference("water", fitted=False)[0], abs=1e-9)
+
+
+def _helium(method):
+    from pyscf import gto, scf
+
+    mean = scf.RHF(gto.M(atom="He 0 0 0", basis="sto-3g", verbose=0)).density_fit()
+    mean.chkfile = None
+    found = dfmp2(mean.run(), mesh=distributed.mesh(), method=method)
+    return found.e_corr, found.e_tot - mean.e_tot
+
+
+def test_a_basis_without_virtual_orbitals(ranks):
+    for method in ("pairs", "stochastic"):
+        assert ranks(2).run(_helium, method) == [(0.0, 0.0)] * 2
+
+
+def _thin():
+    from pyscf import df
+
+    mean = _field("water", True)
+    dfmp2(mean, auxbasis=df.aug_etb(mean.mol, beta=1.4), precision="fp32", mesh=distributed.mesh())
+
+
+def test_a_fit_that_single_precision_does_not_survive(ranks):
+    with pytest.raises(RemoteError, match="precision='fp64'"):
+        ranks(2).run(_thin)
 
 
 def _dependent():
