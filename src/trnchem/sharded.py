@@ -73,7 +73,8 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
     )
     plan = sharded_plan(sizes, integrals, options, budget, team.size(0), want.samples, told["points"])
     if not plan.stages:
-        nothing = stages.Run.of(plan, chosen, integrals, None, want.screening)
+        none = torch.empty(0)
+        nothing = stages.Run.of(plan, Orbitals(none, none, none, none, ()), integrals, None, want.screening)
         e_ss, error = (0.0, None) if want.method == "pairs" else (None, 0.0 if want.method == "stochastic" else None)
         state = PairState.empty(sizes.nocc) if want.pairs else None
         return nothing.result(told["e_hf"], (0.0, e_ss, error), state, 0)

@@ -124,8 +124,8 @@ def student_t(
     hard = tiny(0.5 * df)
     if hard is not None:
         spread = log_gamma(request, 0.5 * df, 0) - maths.log_positive(0.5 * df)
-        size = maths.exp(maths.log(z.abs().clamp(min=1e-300)) - 0.5 * spread)
-        made = torch.where(hard, torch.sign(z) * size, made)
+        far = maths.exp(maths.log(z.abs().clamp(min=1e-300)) - 0.5 * spread)
+        made = torch.where(hard, torch.sign(z) * far, made)
     return request.finish(request.parameter("loc") + request.parameter("scale") * made)
 
 

@@ -111,8 +111,8 @@ def _representable(request: Request, ends: str) -> None:
     above = torch.nextafter(low, high) if ends == "()" else low
     good = low.isfinite() & high.isfinite() & (above < high)
     if not good.is_meta and not bool(good.all()):
-        low, high = (x.expand(good.shape)[~good].flatten()[0].item() for x in (low, high))
-        got = {"low": low, "high": high}
+        first = [x.expand(good.shape)[~good].flatten()[0].item() for x in (low, high)]
+        got = dict(zip(("low", "high"), first, strict=True))
         expected = f"finite ends with numbers of {str(request.dtype).removeprefix('torch.')} between them"
         raise ArgumentError(op="uniform", argument="end", got=got, expected=expected)
 
