@@ -100,10 +100,11 @@ class Record:
         cost: what the cost law needs beyond the operands (operators, flags, modes). Instructions that meet others carry
             ``sync``, equal for all that take part.
         core, rank: who runs it.
-        after: indices of instructions this one must follow besides its data (``depends_on``, barriers).
+        after: indices of instructions this one must follow besides its data (``depends_on``, barriers, register loads).
+        indices: tiles that hold run-time offsets of an operand: they must be there first, and cost nothing more.
     """
 
-    __slots__ = ("after", "core", "cost", "engine", "index", "line", "name", "rank", "reads", "writes")
+    __slots__ = ("after", "core", "cost", "engine", "index", "indices", "line", "name", "rank", "reads", "writes")
 
     def __init__(
         self,
@@ -127,6 +128,14 @@ class Record:
         self.core = core
         self.rank = rank
         self.after: list[int] = []
+        self.indices: tuple[Operand, ...] = ()
+
+    def addressed_by(self, index: Any) -> None:
+        """Wait for a run-time offset: for the tile that holds it, or for the load of its register."""
+        if type(index) is NkiTensor:
+            self.indices = (*self.indices, operand_of(index))
+        elif index.loaded is not None:
+            self.after.append(index.loaded)
 
     def __repr__(self) -> str:
         return f"{self.index}: {self.engine}.{self.name} {self.cost} @ {self.line}"

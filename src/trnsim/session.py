@@ -139,6 +139,9 @@ class Session(Allocation, Access):
                 self.core,
                 self.rank,
             )
+            for t in (*reads, *writes):
+                if type(t) is NkiTensor and t.dynamic is not None:
+                    record.addressed_by(t.dynamic.index)
             self.trace.append(record)
         return NkiInstruction(None, index, record)
 

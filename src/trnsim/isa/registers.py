@@ -17,13 +17,17 @@ _COMPUTE = "store it with register_store, compute with nisa and load it back; or
 
 @without_operators("register-expression", _DEVICE_VALUE, _COMPUTE)
 class VirtualRegister(NKIObject):
-    """A scalar that exists at run time. The simulator knows its ``value``; a frozen one is a loop counter."""
+    """A scalar that exists at run time. The simulator knows its ``value``; a frozen one is a loop counter.
+
+    ``loaded`` is the instruction that brought its value from memory, ``None`` where none did.
+    """
 
     __nki_register__ = True
 
-    def __init__(self, state: Any = None, frozen: bool = False) -> None:
+    def __init__(self, state: Any = None, frozen: bool = False, loaded: int | None = None) -> None:
         self._value: int | float | None = state
         self.frozen = frozen
+        self.loaded = loaded
 
     @property
     def value(self) -> Any:
@@ -98,7 +102,9 @@ def register_alloc(s: Session, x: Any = None) -> VirtualRegister:
     s.done("sync", (), (), op="register_alloc")
     if x is None:
         return VirtualRegister()
-    return VirtualRegister(_wrap32(x.value if isinstance(x, VirtualRegister) else x))
+    if isinstance(x, VirtualRegister):
+        return VirtualRegister(_wrap32(x.value), loaded=x.loaded)
+    return VirtualRegister(_wrap32(x))
 
 
 @instruction
@@ -109,7 +115,10 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
             "one of src and imm is needed", rule="signature", got=(src, imm), hint="register_move(dst, src)"
         )
     value = imm if src is None else src
-    _register(dst, "dst", write=True).value = value.value if isinstance(value, VirtualRegister) else _wrap32(value)
+    register = _register(dst, "dst", write=True)
+    copied = isinstance(value, VirtualRegister)
+    register.value = value.value if copied else _wrap32(value)
+    register.loaded = value.loaded if copied else None
     return s.done("sync", (), (), op="register_move")
 
 
@@ -127,7 +136,9 @@ def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
         dst.value = values.reshape(-1)[0].item() if values.dtype.kind in "iub" else float(values.reshape(-1)[0])
     else:
         dst.value = s.state.get("register_value", 0)
-    return s.done("sync", (), (src,), op="register_load")
+    made = s.done("sync", (), (src,), op="register_load")
+    dst.loaded = made.index
+    return made
 
 
 @instruction
@@ -143,4 +154,7 @@ def register_store(s: Session, dst: Any, src: Any) -> NkiInstruction:
     if s.operand(dst, "dst", _MEMORIES, compute=False).size != 1:
         raise WrongShape(f"dst has shape {dst.shape}", rule="register", got=dst.shape, limit=(1, 1))
     s.write(dst, np.array([[register.value]]), "dst", _MEMORIES, compute=False)
-    return s.done("sync", (dst,), (), op="register_store")
+    made = s.done("sync", (dst,), (), op="register_store")
+    if made.record is not None:
+        made.record.addressed_by(register)
+    return made

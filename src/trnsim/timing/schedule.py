@@ -131,10 +131,13 @@ class Schedule:
         def seen(p: int, i: int, how: int) -> float:
             """When ``i`` may start as far as ``p`` is concerned."""
             qi = queue_of[i]
-            if how == TURN or (how == BYTES and queue_of[p] == qi):
+            if how == TURN:
                 return start[p]
             if is_dma[kind_of[p]]:
                 return end[p] + wake_dma
+            if how == BYTES and queue_of[p] == qi and not is_dma[kind_of[i]]:
+                # an engine touches memory in the order of its instructions; a transfer it issued lives on
+                return start[p]
             if qi == GPSIMD and is_dma[kind_of[i]]:
                 return end[p] + wake_swdge
             return end[p] + wake[qi]

@@ -211,7 +211,8 @@ class _Simplifier:
         buffers = tuple(self.stream.regions[number].operand.buffer for number in reads)
         made = self._kinds.get((kind.number, buffers))
         if made is None:
-            layouts = zip(kind.call.reads, buffers, strict=True)
+            # tiles of run-time offsets come after the operands
+            layouts = zip(kind.call.reads, buffers, strict=False)
             call = kind.call._replace(reads=tuple(layout._replace(buffer=buffer) for layout, buffer in layouts))
             made = kind
             if call.reads != kind.call.reads:

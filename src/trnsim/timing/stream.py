@@ -43,9 +43,9 @@ class Region:
 class Stream:
     """Listens to a session (``trace=``) and keeps what the schedule needs.
 
-    Instruction ``i`` is of kind ``kinds[kind[i]]``, reads and writes the regions ``reads[i]`` and ``writes[i]``, and
-    stands on source line ``lines[line[i]]``. ``last[uid]`` is the last instruction that touches a tensor, and
-    ``sync[i]`` names where ``i`` meets other cores.
+    Instruction ``i`` is of kind ``kinds[kind[i]]``, reads and writes the regions ``reads[i]`` and ``writes[i]`` (tiles
+    of run-time offsets are read too, after its operands), and stands on source line ``lines[line[i]]``. ``last[uid]``
+    is the last instruction that touches a tensor, and ``sync[i]`` names where ``i`` meets other cores.
     """
 
     def __init__(self, target: Target) -> None:
@@ -100,6 +100,14 @@ class Stream:
             last[region.uid] = index
             reads.append(number)
             key.append(region.layout)
+        for operand in record.indices:
+            number = known.get(id(operand))
+            if number is None:
+                number = self._region(operand)
+            region = regions[number]
+            region.read = True
+            last[region.uid] = index
+            reads.append(number)
         if record.engine == "dma":
             key.append(_first_partition(record))
         key.extend(cost.values())
