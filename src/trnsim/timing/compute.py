@@ -9,7 +9,7 @@ from typing import Any
 
 from trnsim.memory import PSUM, SBUF
 from trnsim.targets import Target
-from trnsim.timing.costs import Call, Cost, itemsize, law
+from trnsim.timing.costs import Array, Call, Cost, itemsize, law
 
 _HALF = frozenset(("bfloat16", "float16"))
 _EIGHT = frozenset(("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e3m4"))
@@ -28,11 +28,30 @@ def _passes(call: Call, target: Target) -> float:
 
 
 def _pe(call: Call, target: Target, rows: int, passes: float, stationary: int, flops: int) -> Cost:
-    time = target.timing
-    cycles = passes * max(min(time.pe_floor, stationary), rows)
+    time, clock = target.timing, target.clock_ghz["tensor"]
+    least = min(time.pe_floor, stationary)
     issue = time.pe_issue * (time.pe_fp32_parts if passes >= 4 else 1)
-    stream = cycles / target.clock_ghz["tensor"]
-    return Cost("tensor", stream + issue, stream + issue + time.pe_depth, "measured", flops)
+    stream = passes * max(least, rows) / clock
+    restart = restart_half = 0.0
+    if passes > 1:
+        moves = flops == 0
+        restart = time.pe_restart_transpose if moves else time.pe_restart
+        restart_half = time.pe_restart_transpose if moves else time.pe_restart_half
+    cells = _cells(call)
+    # tiles share the path that loads stationary values
+    slot = stream + issue if cells is None else min(stream, passes * least / clock) + issue
+    array = Array(stream, restart, restart_half, cells, slot)
+    return Cost("tensor", stream + issue, stream + issue + time.pe_depth, "measured", flops, None, array)
+
+
+def _cells(call: Call) -> tuple[int, ...] | None:
+    """API: a matmul with a tile occupies that part of the array; others run in parallel on the rest."""
+    size, position = call.info.get("tile_size"), call.info.get("tile_position")
+    if not size or not position or tuple(size) == (128, 128):
+        return None
+    rows = range(position[0] // 32, (position[0] + size[0]) // 32)
+    columns = range(position[1] // 32, (position[1] + size[1]) // 32)
+    return tuple(4 * row + column for row in rows for column in columns)
 
 
 @law("nc_matmul")
@@ -87,7 +106,7 @@ def _vector(
 
 def _fast(call: Call, target: Target) -> float:
     """Cycles per element of a copy or tensor_scalar: the Vector Engine's performance modes."""
-    if not target.timing.vector_fast:
+    if not target.timing.vector_modes:
         return 1.0
     data = [o for o in (*call.writes, *call.reads) if o.n > 1]
     kinds = {o.dtype for o in data}
@@ -115,12 +134,12 @@ def _copy(call: Call, target: Target) -> Cost:
 def _memset(call: Call, target: Target) -> Cost:
     if call.engine == "gpsimd":
         return _gpsimd(call, target, 1.0)
-    cycles = 0.8 if target.timing.vector_fast else 1.0
+    cycles = 0.8 if target.timing.vector_modes else 1.0
     if call.writes[0].dtype in _HALF:
         cycles /= 2  # F: 16-bit zeros
     stream = call.n * cycles / target.clock_ghz["vector"]
-    # Q: 58 + 0.832 N
-    return Cost("vector", 58.0 + stream, 58.0 + stream)
+    took = target.timing.memset_issue + stream
+    return Cost("vector", took, took)
 
 
 def _two_inputs(call: Call, target: Target) -> float:
@@ -129,7 +148,7 @@ def _two_inputs(call: Call, target: Target) -> float:
     if len(streams) < 2 or any(o.buffer == PSUM for o in streams):
         return 1.0
     half = all(o.dtype in _HALF for o in (*streams, *call.writes))
-    if target.timing.vector_fast:
+    if target.timing.vector_modes:
         return 0.5 if half else 1.0  # Q
     return 1.0 if half else 2.0  # F
 
@@ -141,7 +160,7 @@ def _tensor_tensor(call: Call, target: Target) -> Cost:
 
 @law("tensor_copy_predicated")
 def _copy_predicated(call: Call, target: Target) -> Cost:
-    return _vector(call, target, 1.066 if target.timing.vector_fast else _two_inputs(call, target))
+    return _vector(call, target, 1.066 if target.timing.vector_modes else _two_inputs(call, target))
 
 
 @law("select_reduce")
@@ -236,8 +255,7 @@ def _scalar_rate(call: Call, target: Target) -> float:
 def _scalar_copy(call: Call, target: Target, *, n: int | None = None) -> Cost:
     time = target.timing
     stream = (call.n if n is None else n) / _scalar_rate(call, target)
-    # Q: 190 from SBUF, 158 from PSUM
-    far = 32.0 if all(o.buffer == SBUF for o in call.reads) and target.generation > 2 else 0.0
+    far = time.scalar_far if all(o.buffer == SBUF for o in call.reads) else 0.0
     return Cost("scalar", time.scalar_issue + stream, time.scalar_done + far + stream)
 
 
@@ -248,7 +266,7 @@ def _activation(call: Call, target: Target) -> Cost:
     near = time.act_psum if any(o.buffer == PSUM for o in call.reads if o.n == call.n) else 0.0
     busy, done = time.act_issue - near + stream, time.act_done - near + stream
     if call.name == "activation_reduce" or len(call.writes) > 1:
-        busy, done = busy + time.act_read, done + 1.5 * time.act_read
+        busy, done = busy + time.act_read, done + time.act_read_done
     return Cost("scalar", busy, done, "measured", 0, table_of(call.info.get("op", "")))
 
 

@@ -59,6 +59,20 @@ class Layout(NamedTuple):
         return self.step <= itemsize(self.dtype)
 
 
+class Array(NamedTuple):
+    """How a matmul uses the Tensor Engine's array.
+
+    ``stream`` is the part of its time the clock decides, ``restart`` and ``restart_half`` what it pays when the engine
+    idled. ``cells`` are the 32x32 cells it occupies, ``None`` for all; those elsewhere run beside it, ``slot`` apart.
+    """
+
+    stream: float
+    restart: float
+    restart_half: float
+    cells: tuple[int, ...] | None
+    slot: float
+
+
 class Cost(NamedTuple):
     """One instruction's claim on an engine, in nanoseconds."""
 
@@ -68,6 +82,7 @@ class Cost(NamedTuple):
     basis: str = "measured"
     flops: int = 0
     table: str | None = None
+    array: Array | None = None
 
 
 class Uncosted(NamedTuple):

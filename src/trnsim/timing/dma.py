@@ -21,7 +21,10 @@ DMA_NAMES = frozenset(("dma_copy", "dma_transpose", "dma_compute"))
 
 
 class Transfer(NamedTuple):
-    """One DMA: bytes, descriptors, (engine, nanoseconds, packets) of each engine, how the kernel wants it issued."""
+    """One DMA: bytes, descriptors, (engine, nanoseconds, packets) of each engine, how the kernel wants it issued.
+
+    ``rate`` is what one engine moves from or to HBM, in bytes per nanosecond.
+    """
 
     nbytes: int
     read: int
@@ -31,6 +34,7 @@ class Transfer(NamedTuple):
     load: bool
     mode: str
     trigger: str
+    rate: float
 
 
 def run_bytes(operand: Layout) -> int:
@@ -65,41 +69,40 @@ def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
     from_chip = src.buffer in (SBUF, PSUM)
     gathered = bool(call.info.get("indirect"))
 
-    run = min(run_bytes(src), run_bytes(dst))
+    # elements together on both sides; a transfer that converts is timed by its wider one
+    wide = max(itemsize(src.dtype), itemsize(dst.dtype))
+    casts = itemsize(src.dtype) != itemsize(dst.dtype)
+    together = [run_bytes(o) // itemsize(o.dtype) for o in (src, dst)]
     if chip is not None:
-        run = min(run, chip.n * itemsize(chip.dtype))
+        together.append(chip.n)
+    run = max(1, min(together)) * wide
     if call.name == "dma_transpose":
-        run = _transposed(src, dst)
-    run = max(1, run)
+        run = max(1, _transposed(src, dst))
     descriptors = max(1, -(-nbytes // run))
     # rows that lie together in HBM travel together up to 4 KiB, longer ones are cut
-    together = run
-    if not gathered and chip is not None:
-        together = max(run, min(time.dma_packet_bytes, run_bytes(dst if from_chip else src)))
-    together = min(together, time.dma_packet_bytes)
-    packets = run / together
-    packet = packets * packet_time(together, target)
-    if not to_chip and run < 512:
-        # P: a short HBM write is a read-modify-write
-        packet = max(packet, 41.0) if run_bytes(dst) == run else packet
-    packets *= descriptors
-    total = descriptors * packet
+    length = run
+    if not gathered and not casts and chip is not None:
+        length = max(run, min(time.dma_packet_bytes, run_bytes(dst if from_chip else src)))
+    length = min(length, time.dma_packet_bytes)
+    packet = packet_time(length, target)
+    if not to_chip and run < 512 and run_bytes(dst) <= run:
+        packet = max(packet, time.dma_least_write)
+    packets = descriptors * run / length
+    total = packets * packet
     if call.name == "dma_transpose":
-        total /= 0.5 if from_chip and to_chip else 0.9
+        total /= time.dma_transpose_chip if from_chip and to_chip else time.dma_transpose
     if call.name == "dma_compute":
         total *= max(2, len(srcs)) / (2 if target.generation >= 4 else 1)
     work = _spread(total, packets, chip, first_partition, time.dma_engines)
     read = 0 if from_chip else sum(_elements(o) * itemsize(o.dtype) for o in srcs)
     written = 0 if to_chip else _elements(dst) * itemsize(dst.dtype)
+    mode = "swdge" if gathered else str(call.info.get("dge", "unknown"))
+    if call.name == "dma_transpose" and mode == "unknown":
+        # API: software descriptors transpose gathered rows only, hardware ones 2-byte words
+        mode = "hwdge" if itemsize(dst.dtype) == 2 and target.generation > 2 else "none"
+    trigger = str(call.info.get("engine", "unknown"))
     return Transfer(
-        nbytes,
-        read,
-        written,
-        descriptors,
-        work,
-        not from_chip,
-        "swdge" if gathered else str(call.info.get("dge", "unknown")),
-        str(call.info.get("engine", "unknown")),
+        nbytes, read, written, descriptors, work, not from_chip, mode, trigger, (read + written) / max(total, 1e-9)
     )
 
 
@@ -111,7 +114,8 @@ def _transposed(src: Layout, dst: Layout) -> int:
 def packet_time(nbytes: int, target: Target) -> float:
     """Nanoseconds one packet takes its engine."""
     time = target.timing
-    return min(time.dma_packet + nbytes / time.dma_short_rate, time.dma_base + nbytes / time.dma_rate)
+    short, long = time.dma_packet + nbytes / time.dma_short_rate, time.dma_base + nbytes / time.dma_rate
+    return max(time.dma_least, min(short, long))
 
 
 def _spread(

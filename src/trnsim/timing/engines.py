@@ -5,49 +5,61 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from trnsim.targets import Timing
+from trnsim.constants import Timing
+from trnsim.timing.costs import Cost
 from trnsim.timing.dma import Transfer
 from trnsim.timing.stream import Stream
 
 
 class Throttle:
-    """The Tensor Engine's clock: half speed until a window of 3.4 us was busy, and again after an idle one."""
+    """The Tensor Engine's clock: half speed until a window of 3.4 us was busy, and again after an idle one.
+
+    ``busy`` is how long any part of the array worked.
+    """
 
     def __init__(self, time: Timing) -> None:
         self.time = time
-        self.slow = time.pe_throttle
+        self.slow = time.pe_window > 0
         self.lost = 0.0
+        self.busy = 0.0
         self._window = 0
         self._edge = time.pe_window
         self._used = 0.0
         self._until = 0.0
         self._free = -1.0
 
-    def run(self, at: float, busy: float, done: float) -> tuple[float, float]:
-        """Interval and latency of a matmul starting at ``at`` that takes ``busy`` and ``done`` at full speed."""
-        if at > self._free + 1.0:
-            busy += self.time.pe_stall
-            done += self.time.pe_stall
-        if self.time.pe_throttle:
+    def run(self, at: float, cost: Cost) -> tuple[float, float, float]:
+        """Interval, latency and time to the next tile of a matmul starting at ``at``."""
+        busy, done, array = cost.busy, cost.done, cost.array
+        assert array is not None
+        slot = array.slot
+        if self.time.pe_window:
             while at >= self._edge:
                 self._close()
             if self.slow:
-                self.lost += busy
-                # P: the pipeline's depth grows from 165 to 203 ns
-                busy, done = 2 * busy, 2 * busy + (done - busy) * 1.23
-            begin, stop = self._until, at + done
-            if begin < at:
-                begin = at
-            while stop > self._edge:
-                self._used += max(0.0, self._edge - begin)
-                begin = max(begin, self._edge)
-                self._close()
-            if stop > begin:
-                self._used += stop - begin
-            if stop > self._until:
-                self._until = stop
-        self._free = at + busy
-        return busy, done
+                self.lost += array.stream
+                busy += array.stream
+                done += array.stream + self.time.pe_depth_half - self.time.pe_depth
+                slot += min(slot, array.stream)
+        if at > self._free + 1.0:
+            restart = array.restart_half if self.slow else array.restart
+            busy, done, slot = busy + restart, done + restart, slot + restart
+        if self.time.pe_window:
+            self._note(at, at + done)
+        self.busy += max(0.0, at + busy - max(at, self._free))
+        self._free = max(self._free, at + busy)
+        return busy, done, slot
+
+    def _note(self, begin: float, stop: float) -> None:
+        """The array works from ``begin`` to ``stop``."""
+        begin = max(begin, self._until)
+        while stop > self._edge:
+            self._used += max(0.0, self._edge - begin)
+            begin = max(begin, self._edge)
+            self._close()
+        if stop > begin:
+            self._used += stop - begin
+        self._until = max(self._until, stop)
 
     def _close(self) -> None:
         share = self._used / self.time.pe_window
@@ -68,7 +80,8 @@ class DmaEngines:
 
     def __init__(self, time: Timing, cores: int = 1) -> None:
         self.time = time
-        self.slower = max(1.0, time.dma_rate * time.dma_engines * cores / time.hbm_rate) if cores > 1 else 1.0
+        # bytes of HBM an engine may move in a nanosecond when all engines of all cores do
+        self.share = time.hbm_rate / (time.dma_engines * cores) if cores > 1 else float("inf")
         self.busy = [0.0] * time.dma_engines
         self.begin = 0.0
         self._free = [0.0] * time.dma_engines
@@ -84,7 +97,7 @@ class DmaEngines:
         stretch = time.dma_read_stretch if transfer.load else 1.0
         finish = arrive
         first = float("inf")
-        slower = self.slower
+        slower = max(1.0, transfer.rate / self.share)
         for e, work, packets in transfer.work:
             work *= slower
             begin = free[e]

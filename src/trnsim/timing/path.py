@@ -50,7 +50,7 @@ def critical_path(schedules: list[Schedule]) -> tuple[list[Step], dict[str, floa
         queue = QUEUES[s.queue[i]]
         step = Step(
             kind.call.name,
-            f"dma.{queue}" if queue == "gpsimd" and kind.transfer is not None else queue,
+            queue if kind.transfer is None or queue.startswith("dma.") else f"dma.{queue}",
             stream.lines[stream.line[i]],
             begin * 1e-9,
             s.end[i] * 1e-9,

@@ -114,7 +114,8 @@ class Overlaps:
         first, end = operand.first_byte, operand.end_byte
         meet = (row < operand.end_partition) & (operand.first_partition < rows) & (low < end) & (first < high)
         mine = comb(operand)
-        if mine.pitch:
+        on_chip = operand.buffer == SBUF or operand.buffer == PSUM
+        if mine.pitch and not on_chip:
             # blocks of one matrix that start in one row meet there or nowhere
             apart = np.abs(low - first)
             alike = (layout == mine.number) & (apart + mine.width <= mine.pitch)
@@ -126,12 +127,12 @@ class Overlaps:
         around = (row <= operand.first_partition) & (rows >= operand.end_partition)
         around &= (low <= first) & (high >= end) & (whole > 0)
         how = MEETS + WITHIN * around
-        certain = np.zeros(len(hits), bool)
+        certain = np.full(len(hits), on_chip)
         if mine.touched >= end - first:
             inside = (operand.first_partition <= row) & (operand.end_partition >= rows) & (first <= low) & (end >= high)
             how += COVERS * inside
-            certain = whole > 0
-        elif len(mine.dims) == 1 and end - first <= mine.span:
+            certain |= whole > 0
+        elif not on_chip and len(mine.dims) == 1 and end - first <= mine.span:
             # a comb of pieces against what is whole: does any piece reach into it?
             (stride, pieces) = mine.dims[0]
             least, most = (first - high) // stride + 1, -((low - first - mine.length) // stride) - 1
@@ -218,6 +219,8 @@ def overlap(a: Operand, b: Operand) -> bool:
         and b.first_byte < a.end_byte
     ):
         return False
+    if a.buffer == SBUF or a.buffer == PSUM:
+        return True
     mine, theirs = comb(a), comb(b)
     wide, far = a.end_byte - a.first_byte, b.end_byte - b.first_byte
     # a box wider than its comb is one whose place is known only when the kernel runs

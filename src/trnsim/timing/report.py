@@ -47,8 +47,8 @@ class Report:
         total_s: what a hardware profile calls total_time: preamble, kernel, postamble.
         active_s: first trigger to last data.
         benchmark_s: what a host-side benchmark of the kernel shows.
-        engines: use of ``tensor vector scalar gpsimd sync``, of queues that issue DMA (``dma.gpsimd`` is part of
-            ``gpsimd``), and ``dma``: the busiest DMA engine.
+        engines: use of ``tensor vector scalar gpsimd sync``, of queues that issue DMA (``dma.gpsimd`` and
+            trn2's ``dma.scalar`` are part of their engines), and ``dma``: the busiest DMA engine.
         instructions: how many of each name.
         hbm_read_bytes, hbm_written_bytes: traffic of all cores.
         flops: of matrix products, transposes not counted; ``flops_per_s`` over the active time; ``peak_flops_per_s`` of
@@ -204,10 +204,10 @@ def make_report(
         count = sum(s.count[q] for s in played)
         if count or name in ("tensor", "vector", "scalar", "gpsimd"):
             engines[name] = Use(busy, busy / whole, count)
-        issued = sum(s.swdge_count for s in played)
-        if name == "gpsimd" and issued:
-            busy = sum(s.swdge_busy for s in played) * 1e-9
-            engines["dma.gpsimd"] = Use(busy, busy / whole, issued)
+        issued = sum(s.issued_count[q] for s in played)
+        if issued and not name.startswith("dma."):
+            busy = sum(s.issued_busy[q] for s in played) * 1e-9
+            engines[f"dma.{name}"] = Use(busy, busy / whole, issued)
     moved = sum(max(s.dma_busy) for s in played) * 1e-9
     engines["dma"] = Use(moved, moved / whole, sum(len(s.moving) for s in played))
     instructions: dict[str, int] = {}
@@ -218,7 +218,7 @@ def make_report(
         for name, count in s.uncosted.items():
             uncosted[name] = uncosted.get(name, 0) + count
     steps, spent = critical_path(played)
-    busy = sum(use.busy_s for name, use in engines.items() if name not in ("dma", "dma.gpsimd"))
+    busy = sum(sum(s.busy) for s in played) * 1e-9
     return Report(
         kernel=kernel,
         target=target,
@@ -238,7 +238,7 @@ def make_report(
         sbuf_bytes=max((s.sbuf_peak for s in played), default=0),
         psum_banks=-(-max((s.psum_peak for s in played), default=0) // target.psum_bank_bytes),
         throttled_s=sum(s.throttled for s in played) * 1e-9,
-        table_loads=sum(len(s.table_loads) for s in played),
+        table_loads=sum(len(s.table_loads) + (s.first_table is not None) for s in played),
         assumed=sum(s.assumed for s in played) * 1e-9 / busy if busy else 0.0,
         uncosted=uncosted,
         warnings=_warnings(sum(instructions.values()), uncosted, spills, left_out),

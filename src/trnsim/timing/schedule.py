@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Iterator
 
 from trnsim.targets import Target
-from trnsim.timing.costs import Uncosted
+from trnsim.timing.costs import Cost, Uncosted
 from trnsim.timing.engines import DmaEngines, Meetings, Throttle
 from trnsim.timing.hazards import BYTES, RESULT, TURN, Gate, Hazards
 from trnsim.timing.order import places, results
@@ -70,7 +70,9 @@ class Schedule:
         self.held: dict[int, tuple[Schedule, int]] = {}
         self.busy = [0.0] * len(QUEUES)
         self.count = [0] * len(QUEUES)
-        self.swdge_busy, self.swdge_count = 0.0, 0
+        # of these, issuing transfers
+        self.issued_busy = [0.0] * len(QUEUES)
+        self.issued_count = [0] * len(QUEUES)
         self.table_loads: set[int] = set()
         self.assumed = 0.0
         self.uncosted: dict[str, int] = {}
@@ -82,7 +84,11 @@ class Schedule:
         self._dma = DmaEngines(self.target.timing, cores)
         self._meetings = meetings or Meetings(())
         self._met: list[tuple[int, float]] = []
-        self._table: str | None = None
+        # P: the first table an activation needs is loaded when the kernel starts
+        self._table = self.first_table = next(filter(None, (self._table_of(k) for k in stream.kinds)), None)
+        self._cells = [(0.0, -1)] * 16
+        self._last_issue = -1.0
+        self._behind: set[int] = set()
         self._fixed = [self._queue_of(kind) for kind in stream.kinds]
 
     def run(self) -> Schedule:
@@ -114,6 +120,8 @@ class Schedule:
         watched = hazards.watched
         free = [0.0] * len(QUEUES)
         free[GPSIMD] = time.gpsimd_begin
+        if self.first_table is not None:
+            free[SCALAR] = self.busy[SCALAR] = time.act_table
         before = [-1] * len(QUEUES)
         available: list[list[tuple[int, int]]] = [[] for _ in QUEUES]
         future: list[list[tuple[float, int]]] = [[] for _ in QUEUES]
@@ -122,10 +130,16 @@ class Schedule:
         followers: dict[int, list[tuple[int, int]]] = {}
         wake = [time.semaphore] * len(QUEUES)
         wake[TENSOR] = time.semaphore_pe
-        wake_dma, wake_swdge = time.semaphore_dma, time.semaphore_swdge
+        wake_dma = time.semaphore_dma
         is_dma = [kind.transfer is not None for kind in stream.kinds]
+        wake_swdge = [
+            time.semaphore_swdge + time.semaphore_swdge_row * (kind.transfer.descriptors if kind.transfer else 0)
+            for kind in stream.kinds
+        ]
         heappush, heappop = heapq.heappush, heapq.heappop
-        queues = sorted({q for q in fixed if q >= 0} | ({GPSIMD, DMA_SYNC, DMA_SCALAR} if -1 in fixed else set()))
+        queues = sorted(
+            {q for q in fixed if q >= 0} | ({SCALAR, GPSIMD, DMA_SYNC, DMA_SCALAR} if -1 in fixed else set())
+        )
         met = self._met
 
         def seen(p: int, i: int, how: int) -> float:
@@ -133,13 +147,14 @@ class Schedule:
             qi = queue_of[i]
             if how == TURN:
                 return start[p]
+            if how == BYTES and queue_of[p] == qi and is_dma[kind_of[p]] == is_dma[kind_of[i]]:
+                # an engine touches memory in the order of its instructions, and a ring in that of its descriptors; but
+                # a transfer outlives the instruction that issued it
+                return start[p]
             if is_dma[kind_of[p]]:
                 return end[p] + wake_dma
-            if how == BYTES and queue_of[p] == qi and not is_dma[kind_of[i]]:
-                # an engine touches memory in the order of its instructions; a transfer it issued lives on
-                return start[p]
             if qi == GPSIMD and is_dma[kind_of[i]]:
-                return end[p] + wake_swdge
+                return end[p] + wake_swdge[kind_of[i]]
             return end[p] + wake[qi]
 
         def later(j: int, t: float, p: int, why: int) -> None:
@@ -262,6 +277,10 @@ class Schedule:
             return _QUEUE.get(kind.call.engine, SYNC)
         return _QUEUE[kind.cost.engine]
 
+    @staticmethod
+    def _table_of(kind: Kind) -> str | None:
+        return None if isinstance(kind.cost, Uncosted) else kind.cost.table
+
     def _dma_queue(self, i: int) -> int:
         """Choose who writes the descriptors of DMA ``i``, and the queue that issues it."""
         stream = self.stream
@@ -280,11 +299,12 @@ class Schedule:
             self.mode[i] = HWDGE if ours else SWDGE
         if self.mode[i] == SWDGE:
             return GPSIMD
+        if self.mode[i] == STATIC:
+            return DMA_SYNC if self.target.generation > 2 or transfer.load else DMA_SCALAR
         if transfer.trigger in ("sync", "scalar"):
-            return DMA_SYNC if transfer.trigger == "sync" else DMA_SCALAR
-        if self.mode[i] == STATIC and self.target.generation > 2:
-            return DMA_SYNC
-        return DMA_SYNC if transfer.load else DMA_SCALAR
+            return DMA_SYNC if transfer.trigger == "sync" else SCALAR
+        # P: the trigger of a hardware-generated store takes the Scalar Engine's time
+        return DMA_SYNC if transfer.load else SCALAR
 
     def _begin(self, i: int, q: int, at: float) -> float:
         """Run instruction ``i`` on queue ``q`` at ``at``; returns when the queue takes the next one."""
@@ -298,10 +318,9 @@ class Schedule:
             self.end[i] = at
             return at
         busy, done = cost.busy, cost.done
-        if q == TENSOR:
-            busy, done = self._pe.run(at, busy, done)
-            self.flops += cost.flops
-        elif cost.table is not None and cost.table != self._table:
+        if cost.array is not None:
+            return self._multiply(i, cost, at)
+        if cost.table is not None and cost.table != self._table:
             self._table = cost.table
             self.table_loads.add(i)
             load = self.target.timing.act_table
@@ -313,6 +332,23 @@ class Schedule:
         self.end[i] = at + done
         return at + busy
 
+    def _multiply(self, i: int, cost: Cost, at: float) -> float:
+        """Run a matmul when its part of the array is free; returns when the next one may start elsewhere."""
+        array, cells = cost.array, self._cells
+        assert array is not None
+        mine = array.cells or range(len(cells))
+        until, before = max(cells[cell] for cell in mine)
+        if until > at:
+            self.start[i] = at = until
+            self.cause[i], self.reason[i] = before, BUSY
+        busy, done, slot = self._pe.run(at, cost)
+        for cell in mine:
+            cells[cell] = (at + busy, i)
+        self.flops += cost.flops
+        self.busy[TENSOR] = self._pe.busy
+        self.end[i] = at + done
+        return at + slot
+
     def issue(self, i: int) -> tuple[float, float]:
         """How long issuing DMA ``i`` takes its queue, and how long until its first byte could move."""
         time = self.target.timing
@@ -321,21 +357,27 @@ class Schedule:
         if self.mode[i] == SWDGE:
             return time.swdge_issue + time.swdge_row * transfer.descriptors, time.swdge_start
         if self.mode[i] == HWDGE:
-            return time.hwdge_issue, time.hwdge_start
+            busy = time.hwdge_issue + time.hwdge_row * transfer.descriptors
+            if self.queue[i] == DMA_SYNC:
+                busy += time.hwdge_sync + (time.hwdge_again if i in self._behind else 0.0)
+            return busy, time.hwdge_start
         return time.static_issue, time.static_start
 
     def _begin_dma(self, i: int, q: int, at: float) -> float:
         transfer = self.stream.kinds[self.stream.kind[i]].transfer
         assert transfer is not None
-        busy, delay = self.issue(i)
         self.start[i] = at
+        if q == DMA_SYNC and self.mode[i] == HWDGE and at <= self._last_issue:
+            self._behind.add(i)
+        busy, delay = self.issue(i)
+        if q == DMA_SYNC:
+            self._last_issue = at + busy
         # no byte moves before its descriptor is written
         self.end[i] = max(self._dma.move(transfer, at + delay), at + busy)
         self.moving[i] = self._dma.begin
         self.busy[q] += busy
-        if q == GPSIMD:
-            self.swdge_busy += busy
-            self.swdge_count += 1
+        self.issued_busy[q] += busy
+        self.issued_count[q] += 1
         self.read_bytes += transfer.read
         self.written_bytes += transfer.written
         return at + busy

@@ -56,16 +56,32 @@ chips = st.builds(
 )  # fmt: skip
 
 
-@given(
-    st.one_of(
-        st.tuples(blocks, blocks), st.tuples(strided, strided), st.tuples(chips, chips), st.tuples(blocks, strided)
-    )
-)
+@given(st.one_of(st.tuples(blocks, blocks), st.tuples(strided, strided), st.tuples(blocks, strided)))
 @example((operand(0, (3, 3), (2, 2)), operand(1, (3, 3), (2, 2))))
-def test_overlap_is_exact(pair):
+def test_overlap_in_hbm_is_exact(pair):
     a, b = pair
     assert overlap(a, b) == bool(touched(a) & touched(b))
     assert overlap(b, a) == overlap(a, b)
+
+
+def box(o):
+    """What lies between the first and the last byte of an operand, in its partitions."""
+    rows, columns = range(o.first_partition, o.end_partition), range(o.first_byte // ITEM, o.end_byte // ITEM)
+    return set(itertools.product(rows, columns))
+
+
+@given(chips, chips)
+def test_on_chip_everything_between_the_first_and_the_last_byte_counts(a, b):
+    assert overlap(a, b) == overlap(b, a) == bool(box(a) & box(b))
+
+
+@given(st.lists(chips, min_size=60, max_size=90))
+def test_many_tiles_are_compared_as_few_are(operands):
+    known = Overlaps()
+    for i, o in enumerate(operands):
+        known.add(i, o)
+    for i, o in enumerate(operands[:5]):
+        assert known.of(i, o) == {j: relation(o, p) for j, p in enumerate(operands) if overlap(o, p)}
 
 
 @given(st.tuples(blocks, blocks))

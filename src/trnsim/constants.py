@@ -1,0 +1,253 @@
+"""The constants of the timing model: each has one home, here, and one source.
+
+Sources: A is the Neuron architecture guides, API the NKI reference, F its older cost formulas, D the DMA guides, G the
+performance guide's profile figures; P is read out of published trn2 profiles, Q fitted from published instruction
+probes; C is fitted to the rows of ``benchmarks/calibration/rows.csv``; I is inferred, usually by keeping cycle counts
+and changing the clock. ``python -m benchmarks.calibration --refit`` fits all of them again, each within the
+`SPREAD` of its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+# how far a fit to kernel times may move a constant, as a standard deviation of its logarithm
+SPREAD = {"A": 0.0, "API": 0.0, "F": 0.1, "D": 0.1, "G": 0.05, "P": 0.03, "Q": 0.03, "C": 0.15, "I": 0.25}
+
+
+class Constant(NamedTuple):
+    """A figure, where it comes from, and what that source says about it."""
+
+    value: float
+    source: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Times of one generation in nanoseconds, rates in bytes per nanosecond; ``timing/`` uses them.
+
+    ``*_issue`` is what an instruction costs its engine beyond its elements, ``*_done`` what a dependent waits beyond.
+    """
+
+    # Tensor Engine
+    pe_issue: float  # added by every matmul instruction
+    pe_fp32_parts: int  # instructions of an fp32 matmul
+    pe_depth: float  # last row in to last result in PSUM
+    pe_depth_half: float  # the same at half clock
+    pe_restart: float  # exposed when an fp32 matmul finds the engine idle
+    pe_restart_half: float
+    pe_restart_transpose: float  # the same of an fp32 transpose, at either clock
+    pe_floor: int  # shortest matmul in cycles
+    pe_window: float  # of the activity monitor; 0 where there is none
+    pe_promote: float  # a window busier than this brings full clock
+    pe_demote: float  # one less busy half clock
+    # Vector Engine
+    vector_issue: float
+    vector_done: float
+    vector_pointer: float  # per-partition operand fetched from memory
+    vector_modes: float  # 1 where there are 2x and 4x modes
+    memset_issue: float
+    # Scalar Engine
+    scalar_issue: float
+    scalar_done: float
+    scalar_far: float  # more when the data comes from SBUF
+    act_issue: float
+    act_done: float
+    act_psum: float  # saved when the data comes from PSUM
+    act_read: float  # reading the accumulator back
+    act_read_done: float
+    act_table: float  # loading a function table
+    # GpSimd
+    gpsimd_issue: float
+    gpsimd_done: float
+    gpsimd_begin: float  # its late start
+    # registers
+    register: float
+    register_load: float
+    # semaphores: completion to the start of who waits
+    semaphore: float
+    semaphore_pe: float
+    semaphore_dma: float
+    semaphore_swdge: float  # an engine to a DMA that GpSimd issues, and for each of its descriptors
+    semaphore_swdge_row: float
+    # DMA: one packet on one engine is the smaller of packet + bytes / short_rate and base + bytes / rate
+    dma_engines: int
+    dma_packet: float
+    dma_short_rate: float
+    dma_base: float
+    dma_rate: float
+    dma_least: float  # no packet takes less
+    dma_least_write: float  # nor a write of less than 512 bytes to HBM
+    dma_turnaround: float  # a packet in the other direction than its neighbour
+    dma_packet_bytes: int  # contiguous rows merge up to this
+    dma_load: float  # start of a load that later loads overlap
+    dma_store: float
+    dma_read_stretch: float  # a lone load is this much longer than its share of a queue
+    dma_transpose: float  # share of the copy rate a transpose reaches from HBM, and on chip
+    dma_transpose_chip: float
+    static_issue: float
+    static_start: float
+    hwdge_issue: float  # on the engine that issues, and for every descriptor
+    hwdge_row: float
+    hwdge_sync: float  # more on Sync
+    hwdge_again: float  # and right behind another one
+    hwdge_start: float
+    swdge_issue: float
+    swdge_row: float
+    swdge_start: float
+    hbm_rate: float  # of the stack two cores share
+    # between cores and ranks
+    core_meeting: float  # a barrier or an exchange of two cores
+    hop_inside: float
+    hop_between: float
+    link_rate: float  # bytes a core passes on to its neighbour
+    # launch
+    preamble: float
+    postamble: float
+    launch: float  # what a host-side benchmark adds to the active window
+
+
+C = Constant
+
+_TRN2 = {
+    "pe_issue": C(3.0, "P"),
+    "pe_fp32_parts": C(2, "P"),
+    "pe_depth": C(165.0, "P"),
+    "pe_depth_half": C(203.0, "P"),
+    "pe_restart": C(103.0, "P", "16-bit matmuls restart at once"),
+    "pe_restart_half": C(163.0, "P"),
+    "pe_restart_transpose": C(61.0, "P", "63 at full, 59 at half clock"),
+    "pe_floor": C(64, "A"),
+    "pe_window": C(4096 / 1.2, "P", "documented for trn2 and trn3"),
+    "pe_promote": C(0.78, "P", "0.81 promoted, 0.75 did not"),
+    "pe_demote": C(0.41, "P", "0.44 kept, 0.38 demoted"),
+    "vector_issue": C(70.0, "P", "65 to 75"),
+    "vector_done": C(156.0, "P"),
+    "vector_pointer": C(57.0, "P", "129 against 70, 214 against 160"),
+    "vector_modes": C(1, "A"),
+    "memset_issue": C(58.0, "Q"),
+    "scalar_issue": C(62.0, "P", "62 ± 1"),
+    "scalar_done": C(158.0, "P"),
+    "scalar_far": C(32.0, "Q", "190 from SBUF, 158 from PSUM"),
+    "act_issue": C(185.0, "P", "with a bias pointer"),
+    "act_done": C(287.0, "P"),
+    "act_psum": C(35.0, "P", "42 of the interval, 28 of the latency"),
+    "act_read": C(185.0, "Q"),
+    "act_read_done": C(279.0, "Q"),
+    "act_table": C(1283.0, "P"),
+    "gpsimd_issue": C(125.0, "F", "150 cycles"),
+    "gpsimd_done": C(177.0, "Q", "affine_select"),
+    "gpsimd_begin": C(1270.0, "P"),
+    "register": C(70.0, "P", "MOVE"),
+    "register_load": C(330.0, "P", "TENSOR_LOAD"),
+    "semaphore": C(36.0, "P", "33 to 39"),
+    "semaphore_pe": C(53.0, "P", "51 to 54"),
+    "semaphore_dma": C(360.0, "P", "295 to 480"),
+    "semaphore_swdge": C(1036.0, "P", "1197 with 512 rows, 1358 with 1024"),
+    "semaphore_swdge_row": C(0.315, "P"),
+    "dma_engines": C(16, "A"),
+    "dma_packet": C(3.4, "P", "256 B 14.0, 512 B 24.6"),
+    "dma_short_rate": C(24.2, "P"),
+    "dma_base": C(8.0, "P", "2 KiB 83, 4 KiB 158"),
+    "dma_rate": C(27.2, "D", "the theoretical rate, which long packets reach (P)"),
+    "dma_least": C(9.0, "P", "4 B"),
+    "dma_least_write": C(24.0, "P", "two read-modify-writes of 41 in flight"),
+    "dma_turnaround": C(0.0, "P", "-2 ± 3; mixed windows reach 390 to 421 GB/s"),
+    "dma_packet_bytes": C(4096, "P"),
+    "dma_load": C(293.0, "Q"),
+    "dma_store": C(162.0, "Q"),
+    "dma_read_stretch": C(1.25, "P", "alone 271 GB/s, queued 353"),
+    "dma_transpose": C(0.9, "D"),
+    "dma_transpose_chip": C(0.5, "D"),
+    "static_issue": C(486.0, "C", "transfers of one row"),
+    "static_start": C(760.0, "P"),
+    "hwdge_issue": C(476.0, "P", "524 with 128 rows, 572 with 256"),
+    "hwdge_row": C(0.375, "P"),
+    "hwdge_sync": C(39.0, "P", "563 with 128 rows"),
+    "hwdge_again": C(87.0, "P", "648 to 651 from the second on"),
+    "hwdge_start": C(1300.0, "P", "1190 to 1350"),
+    "swdge_issue": C(478.0, "C", "486 with one row, 604 with 128"),
+    "swdge_row": C(0.97, "C"),
+    "swdge_start": C(752.0, "P", "752 to 768"),
+    "hbm_rate": C(716.0, "P"),
+    "core_meeting": C(2000.0, "P"),
+    "hop_inside": C(1500.0, "D", "one to two microseconds"),
+    "hop_between": C(15000.0, "D"),
+    "link_rate": C(184.0, "I", "half the DMA engines read, half write"),
+    "preamble": C(13440.0, "P", "13.2 to 14.0 us"),
+    "postamble": C(2090.0, "P"),
+    "launch": C(8600.0, "P", "6.3 to 11.3 us, median of eight kernels"),
+}
+
+_TRN1 = _TRN2 | {
+    "pe_issue": C(33.0, "C", "30 bf16, 35 to 40 a pass of fp32"),
+    "pe_fp32_parts": C(4, "C"),
+    "pe_depth": C(142.0, "G", "128 columns take 188"),
+    "pe_depth_half": C(142.0, "I", "no activity monitor"),
+    "pe_restart": C(53.0, "I"),
+    "pe_restart_half": C(53.0, "I"),
+    "pe_restart_transpose": C(53.0, "I"),
+    "pe_window": C(0.0, "I", "no activity monitor is documented"),
+    "vector_issue": C(60.0, "F", "64 cycles, added"),
+    "vector_done": C(130.0, "I", "as trn2 in cycles"),
+    "vector_pointer": C(50.0, "I"),
+    "vector_modes": C(0, "A", "new in trn2"),
+    "memset_issue": C(58.0, "I"),
+    "scalar_issue": C(46.0, "F", "64 cycles, added"),
+    "scalar_done": C(159.0, "G"),
+    "scalar_far": C(0.0, "I"),
+    "act_issue": C(46.0, "F"),
+    "act_done": C(159.0, "G"),
+    "act_psum": C(0.0, "I"),
+    "act_read": C(46.0, "F", "64 cycles"),
+    "act_read_done": C(69.0, "I"),
+    "act_table": C(1283.0, "I", "as trn2"),
+    "gpsimd_issue": C(107.0, "F", "150 cycles"),
+    "gpsimd_done": C(150.0, "I"),
+    "gpsimd_begin": C(0.0, "I"),
+    "semaphore": C(30.0, "G", "dependent ACTIVATEs 189 apart, 159 long"),
+    "semaphore_pe": C(45.0, "I"),
+    "semaphore_dma": C(370.0, "I", "as trn2"),
+    "semaphore_swdge": C(1036.0, "I", "as trn2"),
+    "dma_packet": C(2.0, "C", "256 B rows 36, 1 KiB rows 161"),
+    "dma_short_rate": C(6.75, "C"),
+    "dma_base": C(131.0, "C", "4 KiB rows 249"),
+    "dma_rate": C(34.7, "C"),
+    "dma_least": C(2.0, "I"),
+    "dma_least_write": C(41.0, "I", "the latency of trn2"),
+    "dma_turnaround": C(115.0, "C", "half reads, half writes take 370 a 4 KiB row"),
+    "dma_load": C(300.0, "I"),
+    "dma_store": C(162.0, "I"),
+    "dma_read_stretch": C(1.0, "I"),
+    "static_issue": C(330.0, "C", "310 to 360"),
+    "static_start": C(760.0, "I", "as trn2"),
+    "swdge_issue": C(478.0, "I", "as trn2"),
+    "swdge_row": C(0.97, "I", "as trn2"),
+    "swdge_start": C(760.0, "I", "as trn2"),
+    "hbm_rate": C(410.0, "A", "820 GB/s for both cores"),
+    "link_rate": C(136.0, "I", "half the DMA engines read, half write"),
+    "preamble": C(12000.0, "P"),
+    "postamble": C(5000.0, "P"),
+}
+
+_TRN3 = _TRN2 | {
+    "vector_issue": C(56.0, "I", "as trn2 in cycles"),
+    "vector_done": C(125.0, "I", "as trn2 in cycles"),
+    "vector_pointer": C(48.0, "I", "as trn2 in cycles"),
+    "dma_short_rate": C(34.2, "I", "as trn2, in the ratio of the theoretical rates"),
+    "dma_rate": C(38.4, "D", "the theoretical rate"),
+    "hbm_rate": C(1200.0, "I", "from a profile's utilisation figure"),
+    "link_rate": C(264.0, "I", "half the DMA engines read, half write"),
+}
+
+CONSTANTS: Mapping[str, Mapping[str, Constant]] = {"trn1": _TRN1, "trn2": _TRN2, "trn3": _TRN3}
+
+
+def timing(name: str) -> Timing:
+    """The constants of one generation as the model reads them."""
+    whole = {key for key, kind in Timing.__annotations__.items() if kind == "int"}
+    values = {key: constant.value for key, constant in CONSTANTS[name].items()}
+    return Timing(**{key: int(value) if key in whole else value for key, value in values.items()})  # type: ignore[arg-type]
