@@ -49,6 +49,7 @@ class Timing:
     vector_done: float
     vector_pointer: float  # per-partition operand fetched from memory
     vector_modes: float  # 1 where there are 2x and 4x modes
+    vector_block: float  # transposing a block of 32x32 into other partitions
     memset_issue: float
     # Scalar Engine
     scalar_issue: float
@@ -128,6 +129,7 @@ _TRN2 = {
     "vector_done": C(156.0, "P"),
     "vector_pointer": C(57.0, "P", "129 against 70, 214 against 160"),
     "vector_modes": C(1, "A"),
+    "vector_block": C(93.0, "Q", "93 steady, 234 when the partitions change"),
     "memset_issue": C(58.0, "Q"),
     "scalar_issue": C(62.0, "P", "62 ± 1"),
     "scalar_done": C(158.0, "P"),
@@ -195,6 +197,7 @@ _TRN1 = _TRN2 | {
     "vector_done": C(130.0, "I", "as trn2 in cycles"),
     "vector_pointer": C(50.0, "I"),
     "vector_modes": C(0, "A", "new in trn2"),
+    "vector_block": C(117.0, "C", "the transposed loads of the fused MP2 energy"),
     "memset_issue": C(58.0, "I"),
     "scalar_issue": C(46.0, "F", "64 cycles, added"),
     "scalar_done": C(159.0, "G"),

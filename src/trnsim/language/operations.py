@@ -18,7 +18,7 @@ from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.results import as_tile, dtype_or, function, promote, same, tile
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, SBUF, SHARED_HBM
-from trnsim.session import Session, require_session
+from trnsim.session import NkiInstruction, Session, instruction, require_session
 
 psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 
@@ -64,13 +64,27 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
             hint="reshape it to two dimensions",
         )
     dst = tile((src.shape[1], src.shape[0]), dtype_or(dtype, src.dtype))
-    # trn1 has no DMA transpose: it moves element by element, as every generation does for other sizes and to convert
-    turns = require_session("nl.load_transpose2d").target.generation >= 3
-    if turns and same(dst.dtype, src.dtype) and src.itemsize in (2, 4) and src.dynamic is None:
+    if not same(dst.dtype, src.dtype) or src.itemsize not in (2, 4) or src.dynamic is not None:
+        # element by element
+        nisa.dma_copy(dst, src.permute((1, 0)))
+    elif require_session("nl.load_transpose2d").target.generation >= 3:
         nisa.dma_transpose(dst, src)
     else:
-        nisa.dma_copy(dst, src.permute((1, 0)))
+        # trn1 has no DMA transpose: rows are loaded as they are, and the Vector Engine transposes strips of them
+        for row in range(0, src.shape[0], 128):
+            rows = load(src[row : min(row + 128, src.shape[0]), :])
+            for strip in range(0, rows.shape[0], 32):
+                part = rows[strip : min(strip + 32, rows.shape[0]), :]
+                transpose_strip(dst[:, row + strip : row + strip + part.shape[0]], part)
     return dst
+
+
+@instruction
+def transpose_strip(s: Session, dst: Any, data: Any) -> NkiInstruction:
+    """Transpose up to 32 partitions on the Vector Engine, block of 32x32 by block: what trn1's compiler makes of loads."""
+    values = s.read(data, "data", (SBUF,))
+    s.write(dst.exact(), values.T if s.numerics else values, "dst", (SBUF,))
+    return s.done("vector", (dst,), (data,), implicit=True)
 
 
 @function

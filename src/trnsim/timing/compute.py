@@ -84,6 +84,14 @@ def _transpose(call: Call, target: Target) -> Cost:
     return _pe(call, target, data.shape[0], _passes(call, target), data.n, 0)
 
 
+@law("transpose_strip")
+def _transpose_strip(call: Call, target: Target) -> Cost:
+    """A strip of 32 partitions is so many blocks of 32x32, each to partitions of its own."""
+    time = target.timing
+    turned = -(-call.reads[0].n // 32) * time.vector_block
+    return Cost("vector", time.vector_issue + turned, time.vector_done + turned)
+
+
 def _strided(call: Call, target: Target) -> float:
     """A2: steps above 16 bytes halve a port's bandwidth; Q: on trn2 only above 64."""
     limit = 16 if target.generation == 2 else 64

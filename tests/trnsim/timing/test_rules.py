@@ -8,7 +8,7 @@ import pytest
 import trnsim.isa as nisa
 import trnsim.language as nl
 from tests.trnsim.timing.kernels import report_of, shaped, spans, starts, tile, zeroed
-from trnsim import TARGETS
+from trnsim import TARGETS, jit, profile
 from trnsim.timing.schedule import MODES, QUEUES
 
 TIME = TARGETS["trn2"].timing
@@ -183,3 +183,20 @@ def test_interleaved_writes_of_two_engines_take_turns():
     assert interleaved.active_s > 1.5 * apart.active_s
     bars = sorted(spans(interleaved, "activation") + spans(interleaved, "tensor_copy"))
     assert all(later[0] >= earlier[1] for earlier, later in itertools.pairwise(bars))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_trn1_transposes_loads_on_the_vector_engine(dtype):
+    def kernel(x):
+        y = nl.ndarray((96, 200), dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(y, nl.load_transpose2d(x))
+        return y
+
+    x = np.arange(200 * 96).reshape(200, 96).astype(dtype)
+    made, report = profile(jit(kernel), target="trn1", lint="off")(x)
+    np.testing.assert_array_equal(made, x.T)
+    # 128 rows are four strips of 32, 72 are three; rows travel whole
+    assert report.instructions == {"transpose_strip": 7, "dma_copy": 3}
+    assert report.hbm_read_bytes == x.nbytes
+    assert report.engines["tensor"].instructions == 0
+    assert report.engines["vector"].busy_s > 2 * report.engines["dma"].busy_s
