@@ -12,7 +12,7 @@ import numpy as np
 from trnsim.arrays import dtype_of, is_array, is_torch, to_numpy, to_torch, without_values
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
 from trnsim.language.dtypes import as_dtype
-from trnsim.language.objects import NKIObject
+from trnsim.language.objects import NKIObject, fields_of
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, Storage
 from trnsim.places import warn
@@ -223,7 +223,7 @@ class Arguments:
 def copied(value: Any, change: Any) -> Any:
     """A copy of an ``NKIObject`` with every field changed by ``change(name, value)``."""
     made = object.__new__(type(value))
-    for k, v in vars(value).items():
+    for k, v in fields_of(value).items():
         object.__setattr__(made, k, change(k, v))
     return made
 
@@ -237,7 +237,7 @@ def tensors_in(value: Any) -> list[NkiTensor]:
     if isinstance(value, dict):
         return [t for v in value.values() for t in tensors_in(v)]
     if isinstance(value, NKIObject):
-        return [t for v in vars(value).values() for t in tensors_in(v)]
+        return [t for v in fields_of(value).values() for t in tensors_in(v)]
     return []
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -196,3 +197,102 @@ def test_objects_and_enums_are_arguments_of_kernels():
     for mode, factor in ((Mode.slow, 2), (Mode.fast, 1)):
         assert trnsim.simulate(kernel)(x, config, mode)[0, 0] == factor
     assert config == Data(1)
+
+
+@dataclass
+class Private(NKIObject):
+    x: int
+    _y: int
+    _z: int = 3
+    _constants = ("a",)
+
+
+class PlainPrivate(NKIObject):
+    x: int
+    _y: int
+    _z: int = 3
+    _constants = ("a",)
+
+
+@dataclass(frozen=True)
+class FrozenPrivate(NKIObject):
+    x: int
+    _y: int
+    _z: int = 3
+    _constants = ("a",)
+
+
+@pytest.mark.parametrize("cls", [Private, PlainPrivate, FrozenPrivate])
+def test_private_names_are_fields_as_in_a_data_class(cls):
+    made = cls(1, 2)
+    assert (made.x, made._y, made._z) == (1, 2, 3)
+    assert (cls(1, _z=9, _y=4)._z, cls(1, _y=4)._y) == (9, 4)
+    assert cls(1, 2) == cls(1, 2) != cls(1, 3)
+    assert repr(made) == f"{cls.__name__}(x=1, _y=2, _z=3)"
+    assert cls._constants == ("a",)
+
+
+INNER = Private(1, 2)
+
+
+@dataclass
+class PrivateChild(Private):
+    _w: int = 7
+    inner: Private = INNER
+    factory: list = field(default_factory=lambda: [1])
+
+
+def test_private_fields_are_inherited_nested_and_made_by_factories():
+    made = PrivateChild(1, 2, 3, 4)
+    assert (made._w, made.inner._y, made.factory) == (4, 2, [1])
+    assert PrivateChild(1, 2).factory is not PrivateChild(1, 2).factory
+
+
+@dataclass
+class Options(NKIObject):
+    n: int
+    scale: dataclasses.InitVar[int] = 2
+    kinds: ClassVar[tuple] = ("a",)
+    total: int = field(default=0, init=False)
+    note: str = field(default="", compare=False, repr=False)
+    _: dataclasses.KW_ONLY
+    last: bool = False
+
+    def __post_init__(self, scale):
+        self.total = self.n * scale
+
+
+def test_the_options_of_data_class_fields_mean_what_they_mean_there():
+    assert Options(3).total == 6
+    assert Options(3, 5).total == 15
+    assert Options(1, 2, "a") == Options(1, 2, "b")
+    assert repr(Options(1, 2, "a")) == "Options(n=1, total=2, last=False)"
+    assert Options(1, last=True).last
+    with pytest.raises(TypeError, match="3 fields and got 4"):
+        Options(1, 2, "", True)
+    with pytest.raises(TypeError, match="no field 'total'"):
+        Options(1, total=3)
+
+
+@pytest.mark.parametrize("cls", [Private, PlainPrivate, FrozenPrivate])
+def test_private_fields_cross_a_kernels_edge(cls):
+    def kernel(x, config):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(x), float(config._y + config._z)))
+        return out
+
+    assert trnsim.simulate(kernel)(np.ones((2, 2), np.float32), cls(1, 2))[0, 0] == 5
+
+
+def test_objects_with_slots_keep_their_fields_at_a_kernels_edge():
+    @dataclass(slots=True)
+    class Slotted(NKIObject):
+        tensor: object
+        _scale: float = 2.0
+
+    def kernel(config):
+        out = nl.ndarray(config.tensor.shape, dtype=config.tensor.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(config.tensor), config._scale))
+        return out
+
+    assert trnsim.simulate(kernel)(Slotted(np.ones((2, 2), np.float32)))[0, 0] == 2

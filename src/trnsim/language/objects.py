@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import warnings
+from dataclasses import InitVar
 from enum import Enum
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 if TYPE_CHECKING:
     from trnsim.targets import Target
@@ -20,16 +22,34 @@ def _is_field(cls: type, name: str, value: Any) -> bool:
     return not callable(value) or isinstance(value, Enum)
 
 
+def _kind(annotation: Any) -> str:
+    """``class`` for a ``ClassVar``, ``init`` for an ``InitVar``, ``mark`` for ``KW_ONLY``, else ``field``."""
+    if isinstance(annotation, str):
+        outer = annotation.partition("[")[0].rpartition(".")[2].strip()
+        return {"ClassVar": "class", "InitVar": "init", "KW_ONLY": "mark"}.get(outer, "field")
+    if annotation is dataclasses.KW_ONLY:
+        return "mark"
+    if annotation is ClassVar or get_origin(annotation) is ClassVar:
+        return "class"
+    return "init" if annotation is InitVar or isinstance(annotation, InitVar) else "field"
+
+
 def _own_fields(cls: type) -> list[str]:
-    """Names of the fields a class declares itself, in order: annotated ones, and plain attributes beside them."""
+    """Names of the fields a class declares itself, in order: annotated ones, and plain attributes beside them.
+
+    As in a data class an annotated name is a field whatever its first letter; one without annotation that begins with
+    an underscore is the class's own.
+    """
     space = vars(cls)
-    plain = [n for n, v in space.items() if _is_field(cls, n, v)]
+    annotated = inspect.get_annotations(cls)
+    skipped = [n for n, a in annotated.items() if _kind(a) in ("class", "mark")]
+    plain = [n for n, v in space.items() if _is_field(cls, n, v) and n not in skipped]
     order: list[str] = []
-    for name in space.get("__annotations__", {}):
+    for name in annotated:
         if name in plain:
             # attributes written above it come before it
             order += [n for n in plain[: plain.index(name)] if n not in order]
-        if not name.startswith("_") and name not in order:
+        if name not in skipped and name not in order and not name.startswith("__"):
             order.append(name)
     return order + [n for n in plain if n not in order]
 
@@ -38,11 +58,13 @@ class NKIObject:
     """Base of every class a kernel may use.
 
     Fields are the class's attributes, annotated or not; the initialiser takes them in order or by name, leaves the rest
-    at their default (``None`` without one) and calls ``__post_init__``. ``@dataclass``, frozen or not, changes nothing.
+    at their default (``None`` without one) and calls ``__post_init__``. ``@dataclass``, frozen or not, changes nothing;
+    options of its ``field`` and ``InitVar``, ``ClassVar`` and ``KW_ONLY`` mean what they mean there.
     Objects are equal when their classes and fields are.
     """
 
     __nki_fields__: ClassVar[dict[str, Any]] = {}
+    __nki_init_only__: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -55,6 +77,8 @@ class NKIObject:
             if not isinstance(own[name], MemberDescriptorType):
                 fields[name] = own[name]
         cls.__nki_fields__ = fields
+        annotated = inspect.get_annotations(cls)
+        cls.__nki_init_only__ = cls.__nki_init_only__ | {n for n, a in annotated.items() if _kind(a) == "init"}
         # the dataclass decorator keeps what the class already has
         for name in ("__init__", "__eq__", "__hash__", "__repr__"):
             if name not in own and getattr(cls, name) is getattr(NKIObject, name):
@@ -63,38 +87,52 @@ class NKIObject:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         cls = type(self)
         fields = cls.__nki_fields__
-        if len(args) > len(fields):
-            raise TypeError(f"{cls.__name__} has {len(fields)} fields and got {len(args)} values")
-        given = dict(zip(fields, args, strict=False))
+        wanted = [n for n in fields if _option(cls, n, "init", True)]
+        positional = [n for n in wanted if not _option(cls, n, "kw_only", False)]
+        if len(args) > len(positional):
+            raise TypeError(f"{cls.__name__} has {len(positional)} fields and got {len(args)} values")
+        given = dict(zip(positional, args, strict=False))
         for name, value in kwargs.items():
-            if name not in fields:
-                raise TypeError(f"{cls.__name__} has no field {name!r}; its fields are {', '.join(fields)}")
+            if name not in wanted:
+                raise TypeError(f"{cls.__name__} has no field {name!r}; its fields are {', '.join(wanted)}")
             if name in given:
                 raise TypeError(f"{cls.__name__} got two values for {name!r}")
             given[name] = value
         for name, default in fields.items():
-            value = given[name] if name in given else _default(default)
-            # frozen dataclasses refuse plain assignment
-            object.__setattr__(self, name, value)
-        self.__post_init__()
+            if name not in given:
+                given[name] = _default(default)
+            if name not in cls.__nki_init_only__:
+                # frozen dataclasses refuse plain assignment
+                object.__setattr__(self, name, given[name])
+        self.__post_init__(*(given[n] for n in fields if n in cls.__nki_init_only__))
 
-    def __post_init__(self) -> None:
-        """Called after the fields are set."""
+    def __post_init__(self, *init_only: Any) -> None:
+        """Called after the fields are set, with the ``InitVar`` values."""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _state(self) == _state(other)
+        return type(self) is type(other) and fields_of(self, "compare") == fields_of(other, "compare")
 
     def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted((k, repr(v)) for k, v in _state(self).items()))))
+        return hash((type(self), tuple(sorted((k, repr(v)) for k, v in fields_of(self, "compare").items()))))
 
     def __repr__(self) -> str:
-        inner = ", ".join(f"{k}={v!r}" for k, v in _state(self).items())
+        inner = ", ".join(f"{k}={v!r}" for k, v in fields_of(self, "repr").items())
         return f"{type(self).__name__}({inner})"
 
 
-def _state(obj: Any) -> dict[str, Any]:
-    """The fields of an object and whatever else it was given."""
-    return {**{name: getattr(obj, name, None) for name in type(obj).__nki_fields__}, **vars(obj)}
+def _option(cls: type, name: str, option: str, default: bool) -> bool:
+    """What ``dataclasses.field`` or the decorator says of a field."""
+    found = getattr(cls, "__dataclass_fields__", {}).get(name, cls.__nki_fields__.get(name))  # type: ignore[attr-defined]
+    value = getattr(found, option, default) if isinstance(found, dataclasses.Field) else default
+    return default if value is dataclasses.MISSING else bool(value)
+
+
+def fields_of(obj: Any, use: str = "") -> dict[str, Any]:
+    """The fields of an object (those with option ``use``) and whatever else it was given."""
+    cls = type(obj)
+    names = [n for n in cls.__nki_fields__ if n not in cls.__nki_init_only__]
+    state = {**{name: getattr(obj, name, None) for name in names}, **getattr(obj, "__dict__", {})}
+    return {k: v for k, v in state.items() if not use or _option(cls, k, use, True)}
 
 
 def _default(default: Any) -> Any:
