@@ -20,6 +20,8 @@ from trnsim.language.dtypes import ExtraDtype, cast, float32
 from trnsim.language.layout import pattern_rank, widest_step
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
+from trnsim.places import kernel_line
+from trnsim.poison import Poisoned, new_origin, origins
 from trnsim.targets import Target
 
 # the ISA keeps a stride as a signed 16-bit number of elements
@@ -37,6 +39,8 @@ class Access:
     instr: str | None
     machine: Any
     probes: list[Any] | None
+    params: Any
+    garbage: Any
 
     def operand(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> NkiTensor:
         """Check that ``t`` is a tensor this instruction can reach; ``compute`` adds the engines' partition rules."""
@@ -116,8 +120,13 @@ class Access:
             hint="start at 0, 32, 64 or 96; move other rows there with dma_copy",
         )
 
-    def read(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> np.ndarray:
-        """The elements of operand ``t`` (its own dtype). In timing-only mode an empty array stands in."""
+    def read(
+        self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True, exact: bool = False
+    ) -> np.ndarray:
+        """The elements of operand ``t`` (its own dtype). In timing-only mode an empty array stands in.
+
+        Unwritten elements are poison: they propagate, unless an ``exact`` value is needed (an index, an address).
+        """
         t = self.operand(t, role, where, compute=compute)
         storage = t.storage
         clock = self.clock
@@ -136,29 +145,70 @@ class Access:
             marks = storage.arena.marks
             if type(marks) is not int:
                 if not t.mark_window(t.offset).all():
-                    self._unwritten(t, role, t.mark_window(t.offset))
+                    return self.poisoned(t, role, t.array, t.unwritten(), exact=exact)
             elif marks == UNWRITTEN:
-                self._unwritten(t, role, None)
+                return self.poisoned(t, role, t.array, None, exact=exact)
         return t.array
 
-    def _unwritten(self, t: NkiTensor, role: str, marks: np.ndarray | None) -> None:
-        at = tuple(0 for _ in t.shape) if marks is None else tuple(int(i) for i in np.argwhere(marks == 0)[0][: t.ndim])
-        missing = t.size if marks is None else int((marks == 0).reshape(t.size, -1).any(axis=1).sum())
+    def poisoned(
+        self, t: NkiTensor, role: str, values: np.ndarray, missing: np.ndarray | None, *, exact: bool = False
+    ) -> np.ndarray:
+        """``values`` with garbage where ``missing`` (everywhere when ``None``); ``t`` is the static view they are of.
+
+        The first such read of an instruction raises `Poisoned`, upon which the instruction is run with garbage.
+        """
+        ids = origins(t)
+        earliest = 0 if ids is None or not ids.any() else int(ids[ids > 0].min())
+        if exact or self.params.strict or self.instr is None:
+            if earliest:
+                raise self.origins[earliest - 1].error(f"{role} of {self.instr} ({kernel_line()})")
+            raise ReadUninitialized(rule="uninitialized", limit=None, **self._unwritten(t, role, missing))
+        if self.garbage is None:
+            raise Poisoned
+        if not earliest:
+            key = (t.storage.uid, role, kernel_line())
+            earliest = new_origin(self, key, lambda: self._unwritten(t, role, missing))
+        self.garbage.origin = min(self.garbage.origin or earliest, earliest)
+        made: np.ndarray = self.garbage.filled(values, missing)
+        return made
+
+    def taken(self, t: NkiTensor, role: str, where: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+        """The elements of ``t`` as they are, and what the poison among them depends on (``None``: there is none)."""
+        try:
+            return self.read(t, role, where, compute=False), None
+        except Poisoned:
+            missing, ids = t.unwritten(), origins(t)
+            fresh = new_origin(self, (t.storage.uid, role, kernel_line()), lambda: self._unwritten(t, role, missing))
+            known = np.zeros(t.shape, np.int64) if ids is None else ids
+            return t.array, np.where(missing & (known == 0), fresh, known)
+
+    def lanes(self, values: np.ndarray, origin: np.ndarray) -> np.ndarray:
+        """The accumulators of an engine, with garbage where they depend on unwritten memory."""
+        if not origin.any():
+            return values
+        if self.garbage is None:
+            raise Poisoned
+        earliest = int(origin[origin > 0].min())
+        self.garbage.origin = min(self.garbage.origin or earliest, earliest)
+        made: np.ndarray = self.garbage.filled(values, origin > 0)
+        return made
+
+    def _unwritten(self, t: NkiTensor, role: str, missing: np.ndarray | None) -> dict[str, Any]:
+        at = tuple(0 for _ in t.shape) if missing is None else tuple(int(i) for i in np.argwhere(missing)[0])
+        count = t.size if missing is None else int(missing.sum())
         storage = t.storage
         assert storage is not None
         made = f", allocated at {storage.line}" if storage.line else ""
-        raise ReadUninitialized(
-            f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{made}), of which {missing} of {t.size}"
-            f" elements were never written; the first is {at}",
-            rule="uninitialized",
-            got=at,
-            limit=None,
-            tensor=t.name,
-            hint=f"if the other core writes it, call nisa.core_barrier(data={t.name}, cores=(0, 1)) on both cores "
+        return {
+            "message": f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{made}), of which {count} of"
+            f" {t.size} elements were never written; the first is {at}",
+            "got": at,
+            "tensor": t.name,
+            "hint": f"if the other core writes it, call nisa.core_barrier(data={t.name}, cores=(0, 1)) on both cores "
             "between the two"
             if storage.shared
             else "write it first (dma_copy, memset, or a compute instruction)",
-        )
+        }
 
     def write(
         self,
@@ -188,6 +238,8 @@ class Access:
         if t.dynamic is not None:
             self._write_dynamic(t, values, role, code)
             return
+        if self.garbage is not None:
+            self.garbage.keep(t)
         window = t.array
         if values.dtype != window.dtype or isinstance(t.dtype, ExtraDtype):
             values = cast(values, t.dtype if storage.physical.itemsize == storage.itemsize else float32)
@@ -248,7 +300,7 @@ class Access:
         if not self.numerics:
             self.operand(index, role, (SBUF, PSUM), compute=False)
             return 0
-        values = self.read(index, role, (SBUF, PSUM, HBM, SHARED_HBM), compute=False)
+        values = self.read(index, role, (SBUF, PSUM, HBM, SHARED_HBM), compute=False, exact=True)
         if values.size != 1:
             raise WrongShape(f"{role} has shape {index.shape}", rule="indirect", got=index.shape, limit=(1, 1))
         return int(values.reshape(-1)[0])
@@ -275,7 +327,7 @@ class Access:
                 limit="trn3",
                 hint="gather with dma_copy and vector_offset, or with nc_n_gather",
             )
-        index = self.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False)
+        index = self.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False, exact=True)
         group = 32 if self.instr in ("nc_matmul", "nc_matmul_mx") else 16
         flat = index.reshape(index.shape[0], -1)
         base = t._view((t.shape[0], dynamic.bound), (t.strides[0], dynamic.stride), t.offset)
@@ -313,14 +365,9 @@ class Access:
             base, columns = self._gather_columns(t, role)
             values = np.take_along_axis(base.array, columns, axis=1)
             if self.checks:
-                marks = base.marks(base.offset)
-                written = (
-                    marks
-                    if isinstance(marks, int)
-                    else np.take_along_axis(marks.reshape(*base.shape, -1).min(axis=-1), columns, axis=1)
-                )
-                if np.any(np.asarray(written) == UNWRITTEN):
-                    self._unwritten(t, role, None)
+                missing = np.take_along_axis(base.unwritten(), columns, axis=1)
+                if missing.any():
+                    return self.poisoned(base, role, values, missing)
             return values
         if dynamic.kind == "vector":
             raise WrongArgument(
@@ -328,12 +375,12 @@ class Access:
                 rule="indirect",
                 hint="use dma_copy, or .indirect() on trn3",
             )
-        offset = self.resolve(t, role)
+        static = t.at(self.resolve(t, role))
         if self.checks:
-            marks = t.marks(offset)
-            if (marks == UNWRITTEN) if isinstance(marks, int) else not marks.all():
-                self._unwritten(t, role, None if isinstance(marks, int) else marks)
-        return t.window(offset)
+            missing = static.unwritten()
+            if missing.any():
+                return self.poisoned(static, role, static.array, missing)
+        return static.array
 
     def _write_dynamic(self, t: NkiTensor, values: np.ndarray, role: str, code: int) -> None:
         dynamic = t.dynamic
@@ -341,6 +388,8 @@ class Access:
         values = cast(np.asarray(values), t.dtype if t.storage.physical.itemsize == t.storage.itemsize else float32)
         if dynamic.kind == "tensor":
             base, columns = self._gather_columns(t, role)
+            if self.garbage is not None:
+                self.garbage.keep(base)
             np.put_along_axis(base.array, columns, np.broadcast_to(values.reshape(-1, t.shape[1]), t.shape), axis=1)
             if self.checks or t.storage.buffer == PSUM:
                 marks = base.mark_window(base.offset).reshape(*base.shape, -1)
@@ -353,11 +402,12 @@ class Access:
                 rule="indirect",
                 hint="use dma_copy, or .indirect() on trn3",
             )
-        offset = self.resolve(t, role)
-        window = t.window(offset)
-        window[...] = _fit(values, window.shape, role, t)
+        static = t.at(self.resolve(t, role))
+        if self.garbage is not None:
+            self.garbage.keep(static)
+        static.array[...] = _fit(values, static.shape, role, t)
         if self.checks or t.storage.buffer == PSUM:
-            t.mark_window(offset)[...] = code
+            static.mark_window(static.offset)[...] = code
 
 
 def _listed(where: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ from trnsim.language.objects import NKIObject, fields_of
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, Storage
 from trnsim.places import warn
+from trnsim.poison import origins
 from trnsim.session import Session
 
 
@@ -133,9 +134,10 @@ class Arguments:
         self._check_place(t)
         if not self.session.numerics:
             return without_values(t.shape, storage.physical, torch=self.torch_device is not None)
+        refuse_poison(t, self.session, f"the result {t.name}{list(t.shape)}")
         if storage.user is not None and t._is_whole() and t.shape == storage.shape and _mutable(storage):
             return storage.user
-        poison(t, self.session)
+        unwritten(t, self.session)
         array = t.array if storage.user is None else t.array.copy()
         return array if self.torch_device is None else to_torch(array, self.torch_device)
 
@@ -180,8 +182,11 @@ class Arguments:
                 storage.arena.data[...] = storage.snapshot
 
     def check_write_back(self, returned: Any) -> None:
-        """Refuse a write to an input that cannot change, unless the kernel also returns it."""
+        """Refuse poison in an input, and a write to one that cannot change, unless the kernel also returns it."""
         for storage in self.storages:
+            if storage.snapshot is not None:
+                whole = NkiTensor(storage.shape, storage.dtype, storage, storage.buffer)
+                refuse_poison(whole, self.session, f"the argument {storage.name}{list(storage.shape)}")
             if storage.snapshot is None or _mutable(storage) or _holds(returned, storage):
                 continue
             kind = (
@@ -250,7 +255,17 @@ def _holds(returned: Any, storage: Storage) -> bool:
     return any(t.storage is storage for t in tensors_in(returned))
 
 
-def poison(t: NkiTensor, session: Session) -> None:
+def refuse_poison(t: NkiTensor, session: Session, what: str) -> None:
+    """Refuse an element of ``what`` that depends on memory nothing has written."""
+    ids = origins(t) if session.checks and session.numerics else None
+    if ids is None or not ids.any():
+        return
+    at = tuple(int(i) for i in np.argwhere(ids)[0])
+    origin = session.origins[int(ids[at]) - 1]
+    raise origin.error(f"{what} at {at}", kernel=session.kernel, target=session.target.name)
+
+
+def unwritten(t: NkiTensor, session: Session) -> None:
     """Elements of a result that were never written come back as NaN (floats) or all ones (integers), with a warning."""
     marks = t.marks(t.offset)
     if not session.checks or (isinstance(marks, int) and marks) or (not isinstance(marks, int) and marks.all()):

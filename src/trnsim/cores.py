@@ -15,6 +15,7 @@ from trnsim.crew import Crew
 from trnsim.errors import Deadlock, HardwareLimit, WrongArgument, WrongShape
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
+from trnsim.poison import spoil
 from trnsim.races import Watch
 from trnsim.session import Session
 from trnsim.targets import Target
@@ -23,14 +24,23 @@ from trnsim.targets import Target
 class Post:
     """One core's half of a ``sendrecv``."""
 
-    __slots__ = ("dst", "line", "receive", "send", "taken", "values")
+    __slots__ = ("dst", "line", "poison", "receive", "send", "taken", "values")
 
-    def __init__(self, values: np.ndarray, dst: NkiTensor, send: int, receive: int, line: str) -> None:
+    def __init__(
+        self,
+        values: np.ndarray,
+        dst: NkiTensor,
+        send: int,
+        receive: int,
+        line: str,
+        poison: np.ndarray | None = None,
+    ) -> None:
         self.values = values
         self.dst = dst
         self.send = send
         self.receive = receive
         self.line = line
+        self.poison = poison
         self.taken = False
 
 
@@ -188,6 +198,8 @@ class Device:
         storage: Any = dst.storage
         storage.shared = False
         session.write(dst, sender.values, "dst", compute=False)
+        if sender.poison is not None:
+            spoil(dst, sender.poison > 0, sender.poison)
         # another pipe may still bring something to the same tensor
         storage.shared = any(self._posts[k][me].dst.storage is storage for k in self._inbox[me])
         sender.taken = True

@@ -25,28 +25,35 @@ _uids = itertools.count()
 class Arena:
     """Bytes with a row pitch, and how far they have been written.
 
-    ``marks`` is one code when all bytes are alike, else an array with a code for every ``unit`` bytes.
+    ``marks`` is one code when all bytes are alike, else an array with a code for every ``unit`` bytes. ``origins`` says
+    of poison, which counts as unwritten, what it depends on (see `trnsim.poison`).
     """
 
-    __slots__ = ("data", "marks", "nbytes", "unit")
+    __slots__ = ("data", "marks", "nbytes", "origins", "unit")
 
     def __init__(self, nbytes: int, *, data: Any = None, marks: int = UNWRITTEN, unit: int = 4) -> None:
         self.nbytes = nbytes
         self.data = data
         self.marks: int | np.ndarray = marks
         self.unit = unit
+        self.origins: np.ndarray | None = None
 
     def marks_for(self, itemsize: int) -> np.ndarray:
         """``marks`` as an array fine enough to address elements of ``itemsize`` bytes."""
         marks, unit = self.marks, self.unit
         if isinstance(marks, int):
             if itemsize % unit:
-                unit = self.unit = 1
-            marks = self.marks = np.full(self.nbytes // unit, marks, np.uint8)
+                self._split()
+            marks = self.marks = np.full(self.nbytes // self.unit, marks, np.uint8)
         elif itemsize % unit:
             marks = self.marks = np.repeat(marks, unit)
-            self.unit = 1
+            self._split()
         return marks
+
+    def _split(self) -> None:
+        if self.origins is not None:
+            self.origins = np.repeat(self.origins, self.unit)
+        self.unit = 1
 
 
 class Scope:

@@ -167,6 +167,7 @@ def params_of(
     *,
     target: Any = None,
     checks: bool = True,
+    strict: bool = False,
     numerics: bool = True,
     lint: str | None = None,
     seed: int = 0,
@@ -180,6 +181,7 @@ def params_of(
     return SimParams(
         target=target_named(wanted),
         checks=checks,
+        strict=strict,
         numerics=numerics,
         lint=lint or ("error" if checks else "off"),
         seed=seed,
@@ -191,6 +193,7 @@ def simulate(
     *,
     target: Any = None,
     checks: bool = True,
+    strict: bool = False,
     numerics: bool = True,
     lint: str | None = None,
     seed: int = 0,
@@ -202,6 +205,8 @@ def simulate(
         kernel: a kernel, ``kernel[2]``, a plain function, or a kernel of AWS's own package.
         target: ``"trn1"``, ``"trn2"`` or ``"trn3"``; default: ``platform_target``, the environment, then trn2.
         checks: enforce the hardware's rules, poison and capacity.
+        strict: refuse every read of unwritten memory; otherwise such elements propagate, and are refused where they
+            reach a result, a branch, an index or an address.
         numerics: ``False`` follows the program without computing values; results have shapes and no values.
         lint: ``"error"`` refuses Python the NKI compiler refuses (the default with checks), ``"warn"`` warns,
             ``"off"`` says nothing.
@@ -209,7 +214,7 @@ def simulate(
         trace: a list that receives the instruction stream.
     """
     made = as_kernel(kernel)
-    params = params_of(made, target=target, checks=checks, numerics=numerics, lint=lint, seed=seed)
+    params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
     @functools.wraps(made.function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -265,6 +270,9 @@ class Launch:
         if self.cores > 1 or self.device.world is not None:
             session.machine = self.device
         session.probes = active_probes()
+        if self.device.sessions:
+            # poison crosses between cores with what it depends on
+            session.origins = self.device.sessions[0].origins
         session.named = self.named
         self.device.sessions.append(session)
         return session

@@ -38,6 +38,7 @@ def simulate_ranks(
     ranks_per_node: int | None = None,
     target: Any = None,
     checks: bool = True,
+    strict: bool = False,
     numerics: bool = True,
     lint: str | None = None,
     seed: int = 0,
@@ -54,6 +55,7 @@ def simulate_ranks(
         ranks_per_node: ranks of one instance, for collectives that care (default: all are on one).
         target: as in `simulate`, like all that follow.
         checks: enforce the hardware's rules.
+        strict: refuse every read of unwritten memory.
         numerics: compute values.
         lint: what to do with Python the NKI compiler refuses.
         seed: initial state of the random-number instructions.
@@ -70,7 +72,7 @@ def simulate_ranks(
             limit=ranks,
             hint="nodes are full",
         )
-    params = params_of(made, target=target, checks=checks, numerics=numerics, lint=lint, seed=seed)
+    params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         if params.lint != "off":

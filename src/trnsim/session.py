@@ -21,6 +21,7 @@ from trnsim.errors import KernelError, WrongArgument, WrongEngine
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope
 from trnsim.places import kernel_line, line_of
+from trnsim.poison import Garbage, Origin, Poisoned, replay
 from trnsim.records import NkiInstruction, Operand, Record, operand_of
 from trnsim.targets import Target, target_named
 
@@ -66,6 +67,7 @@ class SimParams:
     Attributes:
         target: hardware generation.
         checks: enforce rules, poison, bounds and capacity.
+        strict: refuse every read of unwritten memory, also one that no result depends on.
         numerics: compute values; ``False`` follows the control flow and records instructions only.
         precise: keep low precision in its own dtype (``NKI_PRECISE_FP=0`` keeps fp32).
         lint: ``"error"``, ``"warn"`` or ``"off"``.
@@ -74,6 +76,7 @@ class SimParams:
 
     target: Target = field(default_factory=target_named)
     checks: bool = True
+    strict: bool = False
     numerics: bool = True
     precise: bool = field(default_factory=lambda: os.environ.get("NKI_PRECISE_FP", "1") != "0")
     lint: str = "error"
@@ -114,7 +117,9 @@ class Session(Allocation, Access):
         self.named: Any = None
         self._arenas: dict[str, Arena] = {}
         self._names: dict[str, int] = {}
-        self.hooks: list[Any] = []
+        self.garbage: Garbage | None = None
+        self.origins: list[Origin] = []
+        self.origin_ids: dict[Any, int] = {}
 
     line = staticmethod(kernel_line)
     line_of = staticmethod(line_of)
@@ -169,7 +174,10 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
                 raise _too_old(name, since, hint, session.target)
             if session.named is not None and "name" in kwargs:
                 session.named.name = kwargs["name"]
-            return fn(session, *args, **kwargs)
+            try:
+                return fn(session, *args, **kwargs)
+            except Poisoned:
+                return replay(session, fn, args, kwargs)
         except KernelError as error:
             error.locate(
                 kernel=session.kernel, instruction=session.instr, line=session.line(), target=session.target.name

@@ -142,7 +142,7 @@ def test_a_failing_kernel_leaves_what_it_had():
         load(nl.ndarray((2, 2), nl.float32, nl.shared_hbm))
 
     with trnsim.probe() as seen, pytest.raises(ReadUninitialized):
-        trnsim.simulate(kernel)(X)
+        trnsim.simulate(kernel, strict=True)(X)
     np.testing.assert_array_equal(seen["half"][:2], X[:2, :4])
     assert np.isnan(seen["half"][2:]).all()
 

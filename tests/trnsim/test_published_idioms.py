@@ -160,13 +160,23 @@ def test_python_cannot_compute_with_a_tensor(compute):
     assert ".py:" in caught.value.line
 
 
-def test_an_argument_decides_no_branch_by_its_contents():
-    def kernel(a, bias=None):
-        return a if bias else bias
+def test_the_truth_value_of_an_argument_says_that_there_is_one():
+    class Params(language.NKIObject):
+        index: object = None
 
-    with pytest.raises(WrongArgument, match="decides a branch") as caught:
-        simulated(kernel, np.ones((4, 4), F32), np.zeros((4, 4), F32), lint="off")
-    assert (caught.value.rule, caught.value.got) == ("tensor-condition", "bias")
+    def kernel(a, bias=None, params=None):
+        out = language.ndarray(a.shape, a.dtype, buffer=language.shared_hbm)
+        tile = language.load(a)
+        if bias:
+            isa.tensor_scalar(dst=tile, data=tile, op0=language.add, operand0=1.0)
+        if params.index:
+            isa.tensor_scalar(dst=tile, data=tile, op0=language.add, operand0=10.0)
+        language.store(out, tile)
+        return out
+
+    zeros = np.zeros((4, 4), F32)
+    for bias, index, expected in ((None, None, 0), (zeros, None, 1), (None, zeros, 10), (zeros, zeros, 11)):
+        assert (simulated(kernel, zeros, bias, Params(index)) == expected).all()
 
 
 # access patterns

@@ -7,6 +7,7 @@ its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -44,7 +45,8 @@ class Offer:
 
     def read(self) -> None:
         """Take the values of the sources."""
-        self.values = [self._at_home(self.session.read, t, f"srcs[{i}]") for i, t in enumerate(self.srcs)]
+        read = functools.partial(self.session.read, exact=True)
+        self.values = [self._at_home(read, t, f"srcs[{i}]") for i, t in enumerate(self.srcs)]
 
     def write(self, dst: NkiTensor, values: np.ndarray) -> None:
         """Store into a destination, or a part of one."""

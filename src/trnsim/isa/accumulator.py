@@ -22,13 +22,14 @@ _KEY = "vector_accumulator"
 
 
 class Lanes:
-    """``values`` [128, 1] and which of them are defined."""
+    """``values`` [128, 1], which of them are defined, and which read of unwritten memory one depends on (0: none)."""
 
-    __slots__ = ("defined", "values")
+    __slots__ = ("defined", "origin", "values")
 
     def __init__(self, n: int) -> None:
         self.values = np.zeros((n, 1), F32)
         self.defined = np.zeros(n, bool)
+        self.origin = np.zeros(n, np.int64)
 
 
 def _lanes(s: Session) -> Lanes:
@@ -67,7 +68,7 @@ def start(s: Session, cmd: reduce_cmd, alu: Alu, like: NkiTensor, init: Any = No
                 limit=(first, end),
                 hint="begin the chain with reset_reduce; idle instructions leave the accumulator undefined",
             )
-        return lanes.values[first:end]
+        return s.lanes(lanes.values[first:end], lanes.origin[first:end])
     value = alu.identity if cmd is not reduce_cmd.load_reduce else init
     if not s.numerics:
         return np.zeros((1, 1), F32)
@@ -80,6 +81,7 @@ def store(s: Session, like: NkiTensor, values: np.ndarray) -> None:
     first = like.partition_start
     end = first + like.shape[0]
     lanes.defined[first:end] = True
+    lanes.origin[first:end] = 0
     if s.numerics:
         lanes.values[first:end] = values
 

@@ -174,7 +174,7 @@ class Rows:
     def __init__(self, s: Session, t: NkiTensor, role: str, mode: oob, *, column_major: bool = False) -> None:
         dynamic = t.dynamic
         assert dynamic is not None
-        given = s.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False)
+        given = s.read(dynamic.index, f"{role}'s index", (SBUF,), compute=False, exact=True)
         values = (given.T if column_major else given).reshape(-1)[: t.shape[0]].astype(np.int64)
         reach = sum(n * (c - 1) for n, c in zip(t.strides[1:], t.shape[1:], strict=True))
         fits = (t.storage.rows * t.row - 1 - t.offset - reach) // max(dynamic.stride, 1) + 1
@@ -191,20 +191,20 @@ class Rows:
         """The rows in bounds: [rows, …]."""
         table = self.table
         _note(s, table, False, self.index)
-        if s.checks:
-            marks = table.marks(table.offset)
-            if isinstance(marks, int):
-                missing = self.index[: int(marks == UNWRITTEN)]
-            else:
-                missing = self.index[(marks[self.index] == UNWRITTEN).reshape(len(self.index), -1).any(axis=1)]
-            if missing.size:
-                row = table.slice(0, int(missing[0]), int(missing[0]) + 1)
-                s._unwritten(row, role, row.mark_window(row.offset))
-        return np.asarray(table.array[self.index])
+        values = np.asarray(table.array[self.index])
+        marks = table.storage.arena.marks
+        if s.checks and len(self.index) and not (isinstance(marks, int) and marks != UNWRITTEN):
+            missing = table.unwritten()[self.index]
+            if missing.any():
+                first = int(self.index[np.argwhere(missing)[0][0]])
+                values = s.poisoned(table.slice(0, first, first + 1), role, values, missing)
+        return values
 
     def scatter(self, s: Session, values: np.ndarray) -> None:
         """Store the rows in bounds; of equal rows the last one stays."""
         table = self.table
+        if not len(self.index):
+            return
         _note(s, table, True, self.index)
         table.array[self.index] = stored(table, values).reshape(-1, *table.shape[1:])
         if s.checks:
@@ -284,5 +284,7 @@ def _note(s: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None)
     s.touch(t)
     if storage.shared and s.machine is not None:
         s.machine.note(s, t, write, rows)
+    if write and s.garbage is not None:
+        s.garbage.keep(t)
     if write and storage.user is not None and storage.snapshot is None:
         storage.snapshot = storage.arena.data.copy()

@@ -62,21 +62,21 @@ def _free(t: NkiTensor, role: str, wanted: int, what: str) -> None:
         )
 
 
-def _snake(s: Session, t: NkiTensor, n: int, role: str) -> Array:
+def _snake(s: Session, t: NkiTensor, n: int, role: str, *, exact: bool = False) -> Array:
     """The first ``n`` elements of each group of 16 partitions, partition first: ``[groups, n]``. No others are read."""
     whole, rest = divmod(n, GROUP)
     if t.ndim != 2 or n == t.free_size * GROUP:
-        values = flat(s.read(t, role, (SBUF,)))
+        values = flat(s.read(t, role, (SBUF,), exact=exact))
     else:
         s.operand(t, role, (SBUF,))
         values = np.zeros((t.shape[0], whole + (rest > 0)), s.physical(t.dtype))
         if whole:
-            values[:, :whole] = s.read(t[:, :whole], role, (SBUF,))
+            values[:, :whole] = s.read(t[:, :whole], role, (SBUF,), exact=exact)
         if rest:
             for start in range(0, t.shape[0], GROUP):
                 # the processor reads its sixteen partitions, not the engines' quadrants
                 values[start : start + rest, whole:] = s.read(
-                    t[start : start + rest, whole : whole + 1], role, (SBUF,), compute=False
+                    t[start : start + rest, whole : whole + 1], role, (SBUF,), compute=False, exact=exact
                 )
     if not s.numerics:
         return values
@@ -120,7 +120,7 @@ def local_gather(
         direct((dst, "dst"), (src_buffer, "src_buffer"), (index, "index"))
         _check_counts(each, count, most)
         _free(dst, "dst", count * each, f"num_valid_indices * num_elem_per_idx = {count} * {each}")
-    wanted = _snake(s, index, count, "index")
+    wanted = _snake(s, index, count, "index", exact=True)
     if s.numerics:
         values = _gather_groups(flat(values), wanted.astype(np.int64), each)
     s.write(dst, values, "dst", (SBUF,))
@@ -181,7 +181,7 @@ def nc_n_gather(s: Session, dst: Any, data: Any, indices: Any, name: Any = None)
     ``data``'s dtype.
     """
     values = s.read(data, "data", (SBUF,))
-    wanted = s.read(indices, "indices", (SBUF,))
+    wanted = s.read(indices, "indices", (SBUF,), exact=True)
     s.operand(dst, "dst", (SBUF,))
     if s.checks:
         _dtype(indices, "indices", uint32)

@@ -63,7 +63,7 @@ def sendrecv(
         _core(recv_from_rank, "recv_from_rank"),
         as_index(pipe_id),
     )
-    values = s.read(src, "src", (SBUF,), compute=False)
+    values, poison = s.taken(src, "src", (SBUF,))
     s.operand(dst, "dst", (SBUF,), compute=False)
     if pipe < 0:
         raise WrongArgument(f"pipe_id is {pipe}", rule="pipe", got=pipe, limit=0, hint="pipes are counted from 0")
@@ -91,7 +91,7 @@ def sendrecv(
             limit=_GPSIMD_BYTES[src.itemsize],
             hint="exchange smaller tiles, or use dma_engine.dma",
         )
-    k = device.exchange(s, Post(values.copy(), dst, send, receive, s.line()), pipe)
+    k = device.exchange(s, Post(values.copy(), dst, send, receive, s.line(), poison), pipe)
     engine = "gpsimd" if mode is dma.gpsimd_dma else "dma"
     return s.done(
         engine,

@@ -14,6 +14,7 @@ from trnsim.errors import NotModelled, PsumRule, WrongArgument, WrongShape
 from trnsim.language.dtypes import bfloat16, float32, to_f32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
+from trnsim.poison import matmul_codes, origins
 from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session, shadow_of
 
 
@@ -106,7 +107,7 @@ def store(s: Session, dst: NkiTensor, product: Any, accumulate: bool | None) -> 
         s.write(dst, product, "dst", (PSUM,), code=MATMUL)
         return False
     own = accumulate is None and dst.storage.shadow is not None and dst.dynamic is None
-    marks = _marks(s, shadow_of(dst) if own else dst)
+    marks = _marks(s, shadow_of(dst)) if own else matmul_codes(_static(s, dst), _marks(s, dst))
     if type(marks) is int and marks == MATMUL:
         return _add(s, dst, product)
     if accumulate:
@@ -191,17 +192,25 @@ def _holds_values(s: Session, dst: NkiTensor, where: np.ndarray | None) -> bool:
 
 
 def _current(s: Session, dst: NkiTensor) -> np.ndarray:
-    """What ``dst`` holds, in fp32; unwritten elements are whatever is there."""
-    if dst.dynamic is None:
-        return to_f32(dst.array)
-    if dst.dynamic.kind == "tensor":
+    """What ``dst`` holds, in fp32; elements never written are whatever is there, poison is garbage."""
+    if dst.dynamic is not None and dst.dynamic.kind == "tensor":
         base, columns = s._gather_columns(dst, "dst")
         return to_f32(np.take_along_axis(base.array, columns, axis=1))
-    return to_f32(dst.window(s.resolve(dst, "dst")))
+    static = _static(s, dst)
+    ids = origins(static)
+    if ids is not None and ids.any():
+        return to_f32(s.poisoned(static, "dst", static.array, ids > 0))
+    return to_f32(static.array)
+
+
+def _static(s: Session, dst: NkiTensor) -> NkiTensor:
+    return dst if dst.dynamic is None or dst.dynamic.kind == "tensor" else dst.at(s.resolve(dst, "dst"))
 
 
 def _add(s: Session, dst: NkiTensor, product: np.ndarray) -> bool:
-    if dst.dynamic is None and dst.array.dtype == float32:
+    if dst.dynamic is None and dst.array.dtype == float32 and dst.storage.arena.origins is None:
+        if s.garbage is not None:
+            s.garbage.keep(dst)
         window = dst.array
         np.add(window, product.reshape(window.shape), out=window)
         s.touch(dst)

@@ -206,7 +206,7 @@ def rng(s: Session, dst: Any, engine: Any = eng.vector, name: Any = None) -> Nki
 @instruction
 def set_rng_seed(s: Session, src_seeds: Any, name: Any = None) -> NkiInstruction:
     """Seed the Vector Engine's generator of all lanes with one 32-bit value, a ``[1, 1]`` tile in SBUF or PSUM."""
-    values = s.read(src_seeds, "src_seeds")
+    values = s.read(src_seeds, "src_seeds", exact=True)
     if s.checks:
         if src_seeds.size != 1:
             raise WrongShape(
@@ -259,7 +259,7 @@ def _state_engine(s: Session, engine: Any, t: Any, role: str, where: tuple[str, 
 def rand_set_state(s: Session, src_seeds: Any, engine: Any = eng.gpsimd, name: Any = None) -> NkiInstruction:
     """Load generator states: ``src_seeds [P, 6]`` (GpSimd) or ``[P, 24]`` (Vector, trn3), uint32 in SBUF; trn2 on."""
     where = _state_engine(s, engine, src_seeds, "src_seeds", (SBUF,))
-    values = s.read(src_seeds, "src_seeds", (SBUF,))
+    values = s.read(src_seeds, "src_seeds", (SBUF,), exact=True)
     if s.numerics:
         start = src_seeds.partition_start
         getattr(generators(s), where)[start : start + src_seeds.shape[0]] = values

@@ -123,7 +123,7 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
 
 
 def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
-    values = s.read(src, "src", _MEMORIES, compute=False)
+    values = s.read(src, "src", _MEMORIES, compute=False, exact=True)
     if src.size != 1:
         raise WrongShape(
             f"src has shape {src.shape}",

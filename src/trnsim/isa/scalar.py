@@ -30,19 +30,21 @@ _IDENTITY = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "abs_max": 0.0, 
 class Registers:
     """The accumulators: one fp32 value per lane; a lane is unknown until an instruction has set it."""
 
-    __slots__ = ("known", "values")
+    __slots__ = ("known", "origin", "values")
 
     def __init__(self, lanes: int) -> None:
         self.values = np.zeros(lanes, F32)
         self.known = np.zeros(lanes, bool)
+        self.origin = np.zeros(lanes, np.int64)
 
     def set(self, lanes: slice, values: Any) -> None:
         self.values[lanes] = values
         self.known[lanes] = True
+        self.origin[lanes] = 0
 
-    def get(self, lanes: slice, what: str, checks: bool) -> Array:
+    def get(self, s: Session, lanes: slice, what: str) -> Array:
         known = self.known[lanes]
-        if checks and not known.all():
+        if s.checks and not known.all():
             lane = lanes.start + int(np.argmin(known))
             raise ReadUninitialized(
                 f"{what} reads the Scalar Engine's accumulator of lane {lane}, which nothing has set",
@@ -51,7 +53,7 @@ class Registers:
                 limit="a lane that was reset",
                 hint="begin with reduce_cmd.reset_reduce (or reset)",
             )
-        return self.values[lanes]
+        return s.lanes(self.values[lanes], self.origin[lanes])
 
 
 def _registers(s: Session) -> Registers:
@@ -86,10 +88,10 @@ def _accumulate(s: Session, command: cmd, reduce_op: str, values: Array, data: N
     elif command is cmd.reset_reduce:
         registers.set(lanes, _fold(reduce_op, values))
     elif command is cmd.reduce:
-        before = registers.get(lanes, "reduce_cmd.reduce", s.checks)
+        before = registers.get(s, lanes, "reduce_cmd.reduce")
         registers.set(lanes, _fold(reduce_op, np.stack([before, _fold(reduce_op, values)], axis=1)))
     if reduce_res is not None:
-        s.write(reduce_res, registers.get(lanes, "reduce_res", s.checks).reshape(-1, 1), "reduce_res")
+        s.write(reduce_res, registers.get(s, lanes, "reduce_res").reshape(-1, 1), "reduce_res")
 
 
 def _reduction(

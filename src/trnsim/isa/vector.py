@@ -215,11 +215,15 @@ def write_where(s: Session, dst: NkiTensor, values: np.ndarray, mask: np.ndarray
         base: Any
         base, columns = s._gather_columns(dst, "dst")
         rows, at = np.nonzero(mask)
+        if s.garbage is not None:
+            s.garbage.keep(base)
         base.array[rows, columns[rows, at]] = values[rows, at]
         if s.checks:
             base.mark_window(base.offset)[rows, columns[rows, at]] = WRITTEN
         return
     offset = dst.offset if dst.dynamic is None else s.resolve(dst, "dst")
+    if s.garbage is not None:
+        s.garbage.keep(dst.at(offset))
     np.copyto(dst.window(offset), values, where=mask)
     if s.checks:
         marks = storage.arena.marks

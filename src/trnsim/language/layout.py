@@ -130,6 +130,12 @@ class Layout(NKIObject):
             and self.is_contiguous()
         )
 
+    def at(self, offset: int) -> Self:
+        """This view from element ``offset`` on, with no run-time address."""
+        made = self._view(self.shape, self.strides, offset)
+        made.dynamic = None
+        return made
+
     def _view(self, shape: Any, strides: Any, offset: int, dtype: Any = None, dynamic: Dynamic | None = None) -> Self:
         made = object.__new__(type(self))
         made.shape = tuple(shape)

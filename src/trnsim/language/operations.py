@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
 from trnsim.language.dtypes import as_dtype, float32, int32, uint8, uint32
@@ -344,8 +342,10 @@ def device_print(print_prefix: str, tensor: Any) -> None:
             limit="str",
             hint="the prefix is a constant string",
         )
-    values = s.read(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
-    shown = np.array2string(values) if s.numerics else "values are not computed in timing-only mode"
+    t = s.operand(tensor, "tensor", (SBUF, HBM, SHARED_HBM), compute=False)
+    s.touch(t)
+    static = t if t.dynamic is None or not s.numerics else t.at(s.resolve(t, "tensor"))
+    shown = str(static.written()) if s.numerics else "values are not computed in timing-only mode"
     core = f" core {s.core}" if s.grid else ""
     sys.stdout.write(f"{print_prefix}{core} {tensor.name}{list(tensor.shape)} {tensor.dtype}\n{shown}\n")
     for probe in s.probes or ():

@@ -16,7 +16,7 @@ from trnsim.language.dtypes import ExtraDtype, as_dtype, float32, tfloat32
 from trnsim.language.layout import Dynamic, as_index, row_major
 from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region, without_operators
 from trnsim.language.views import run_time_scalar
-from trnsim.memory import Storage
+from trnsim.memory import UNWRITTEN, Storage
 from trnsim.places import kernel_line
 
 _HOST = "its elements exist on the device only: return it, or look at it with print or trnsim.probe"
@@ -70,11 +70,16 @@ class NkiTensor(Access):
 
     def missing(self) -> np.ndarray:
         """Which of this view's elements were never written."""
+        # without checks nothing is marked, and an instruction that used the tensor must do
+        used = isinstance(self.storage.arena.marks, int) and self.storage.first >= 0
+        return np.zeros(self.shape, bool) if used else self.unwritten()
+
+    def unwritten(self) -> np.ndarray:
+        """Which of this view's elements are marked as unwritten."""
         marks = self.marks(self.offset)
         if isinstance(marks, int):
-            # without checks nothing is marked, and an instruction that used the tensor must do
-            return np.full(self.shape, marks == 0 and self.storage.first < 0)
-        return np.asarray((marks.reshape(*self.shape, -1) == 0).any(axis=-1))
+            return np.full(self.shape, marks == UNWRITTEN)
+        return np.asarray((marks.reshape(*self.shape, -1) == UNWRITTEN).any(axis=-1))
 
     def written(self) -> np.ndarray:
         """This view's elements for printing: what was never written is masked."""
@@ -99,15 +104,16 @@ class NkiTensor(Access):
         )
 
     def __bool__(self) -> bool:
-        """True when every element is nonzero (as in ``assert nl.equal(a, b)``); only the simulator knows values."""
+        """True for a tensor in HBM: there is one (``if params.index:``).
+
+        On chip, True when every element is nonzero (as in ``assert nl.equal(a, b)``); only the simulator knows values.
+        """
         if not self.on_chip:
-            raise WrongArgument(
-                f"{self.name} decides a branch",
-                rule="tensor-condition",
-                got=self.name,
-                hint="its contents are not known while the kernel is compiled; test for a missing tensor with != None",
-            )
-        return bool(np.all(self.array != 0))
+            return True
+        from trnsim.session import require_session
+
+        s = require_session("the truth value of a tile")
+        return bool(np.all(s.read(self, "the condition", compute=False, exact=True) != 0))
 
     # -- the window -----------------------------------------------------------------------------------------------
 
@@ -148,6 +154,14 @@ class NkiTensor(Access):
         """Write marks of this view's elements: one code, or an array of codes (last axis added for wide elements)."""
         marks = self.storage.arena.marks
         return marks if isinstance(marks, int) else self.mark_window(offset)
+
+    def origin_window(self, offset: int) -> np.ndarray:
+        """What the poison among this view's elements depends on, as an array that can be written."""
+        marks, arena = self.mark_window(offset), self.storage.arena
+        if arena.origins is None:
+            arena.origins = np.zeros(len(arena.marks), np.uint16)
+        start = marks.__array_interface__["data"][0] - arena.marks.__array_interface__["data"][0]
+        return np.ndarray(marks.shape, np.uint16, arena.origins, 2 * start, tuple(2 * n for n in marks.strides))
 
     def mark_window(self, offset: int, arena: Any = None) -> np.ndarray:
         """The marks of this view as an array that can be written (those of ``arena`` when given)."""
