@@ -3,10 +3,12 @@
 from trnsim.compare import Comparison, Difference, compare
 from trnsim.debug import Probe, probe
 from trnsim.install import install, uninstall
+from trnsim.isa.psum import ZerosAccumulated
 from trnsim.lint import lint
 from trnsim.program import Kernel, LostOutput, PrivateOutput, UnwrittenOutput, jit, simulate
 from trnsim.races import RaceWarning
 from trnsim.ranks import per_rank, simulate_ranks
+from trnsim.session import EmptyView
 from trnsim.targets import TARGETS, Target
 from trnsim.timing import Report, profile
 
@@ -14,6 +16,7 @@ __all__ = [
     "TARGETS",
     "Comparison",
     "Difference",
+    "EmptyView",
     "Kernel",
     "LostOutput",
     "PrivateOutput",
@@ -22,6 +25,7 @@ __all__ = [
     "Report",
     "Target",
     "UnwrittenOutput",
+    "ZerosAccumulated",
     "compare",
     "install",
     "jit",

@@ -24,6 +24,11 @@ from trnsim.places import kernel_line
 from trnsim.poison import Poisoned, new_origin, origins
 from trnsim.targets import Target
 
+
+class Nothing(BaseException):
+    """An operand has no elements; an instruction whose ``dst`` has none does nothing."""
+
+
 # the ISA keeps a stride as a signed 16-bit number of elements
 STRIDE_MAX = 2**15 - 1
 _NOTHING = np.zeros((1, 1), np.float32)
@@ -46,6 +51,8 @@ class Access:
         """Check that ``t`` is a tensor this instruction can reach; ``compute`` adds the engines' partition rules."""
         if type(t) is not NkiTensor:
             raise no_tensor(t, role, "tensor", f"pass a tile as {role}=")
+        if t.dynamic is not None and t.dynamic.kind == "late":
+            raise t.dynamic.index if t.size else Nothing
         if not self.checks:
             return t
         if t.buffer._value_ not in where:

@@ -14,9 +14,9 @@ from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
 from trnsim.language.dtypes import as_dtype
 from trnsim.language.objects import NKIObject, fields_of
 from trnsim.language.tensor import NkiTensor
-from trnsim.memory import HBM, Storage
+from trnsim.memory import HBM, WRITTEN, Storage
 from trnsim.places import warn
-from trnsim.poison import origins
+from trnsim.poison import bits_of, origins
 from trnsim.session import Session
 
 
@@ -141,6 +141,30 @@ class Arguments:
         array = t.array if storage.user is None else t.array.copy()
         return array if self.torch_device is None else to_torch(array, self.torch_device)
 
+    def merge(self, one: NkiTensor, two: NkiTensor, core: int) -> None:
+        """Bring what ``core`` wrote of a result in its private HBM to core 0's, as if both had written shared HBM."""
+        storage: Any = one.storage
+        if storage.buffer != HBM or storage.user is not None or not (self.session.checks and self.session.numerics):
+            return
+        refuse_poison(two, self.session, f"the result {two.name}{list(two.shape)}")
+        mine, theirs = ~one.unwritten(), ~two.unwritten()
+        differs = mine & theirs & (bits_of(one.array) != bits_of(two.array))
+        if differs.any():
+            at = tuple(int(i) for i in np.argwhere(differs)[0])
+            raise WrongBuffer(
+                f"the kernel returns {one.name}, which is in {one.buffer} of each core, and element {at} differs: "
+                f"{one.array[at]} on core 0, {two.array[at]} on core {core}",
+                rule="return-private",
+                got=str(one.buffer),
+                limit="shared_hbm",
+                hint="results of a kernel on two cores are made with buffer=nl.shared_hbm",
+                kernel=self.kernel,
+                line=storage.line,
+                target=self.session.target.name,
+            )
+        one.array[~mine & theirs] = two.array[~mine & theirs]
+        one.mark_window(one.offset)[~mine & theirs] = WRITTEN
+
     def _check_place(self, t: NkiTensor) -> None:
         storage: Any = t.storage
         if t.on_chip:
@@ -156,17 +180,6 @@ class Arguments:
             )
         if storage.buffer != HBM or storage.user is not None or not self.session.checks:
             return
-        if self.shared:
-            raise WrongBuffer(
-                f"the kernel returns {t.name}, which is in {t.buffer} of one core",
-                rule="return-private",
-                got=str(t.buffer),
-                limit="shared_hbm",
-                hint="results of a kernel on two cores are made with buffer=nl.shared_hbm",
-                kernel=self.kernel,
-                line=storage.line,
-                target=self.session.target.name,
-            )
         warn(
             f"{self.kernel} returns {t.name}, which is in nl.hbm ({storage.line}). The NKI compiler wants results "
             "in nl.shared_hbm.",

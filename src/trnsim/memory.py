@@ -253,6 +253,16 @@ class Lifetimes:
                 best, when = placed + fixed_bytes, time
         return best, [s for s in used if s.first <= when <= s.last]
 
+    def packed_peak(self, buffer: str) -> tuple[int, list[Span]]:
+        """The same with small tensors side by side: one of at most 64 partitions takes a half, of 32 a quadrant."""
+        used = self.spans(buffer)
+        best: tuple[int, list[Span]] = (0, [])
+        for when in sorted({s.first for s in used}):
+            alive = [s for s in used if s.first <= when <= s.last]
+            if sum(s.partition_bytes for s in alive) > best[0]:
+                best = max(best, (_packed(alive), alive), key=lambda b: b[0])
+        return best
+
     def check(self, target: Target, *, spills: bool = False) -> dict[str, int]:
         """High-water marks by memory; raises `CapacityError` when one exceeds the target's.
 
@@ -261,6 +271,8 @@ class Lifetimes:
         marks = {}
         for buffer, limit in ((SBUF, target.sbuf_partition_bytes), (PSUM, target.psum_partition_bytes)):
             best, alive = self.peak(buffer)
+            if best > limit and any(s.shape[0] <= 64 for s in alive):
+                best, alive = self.packed_peak(buffer)
             marks[buffer] = best
             if best > limit and not (spills and buffer == SBUF):
                 raise too_much(buffer, best, limit, alive, target)
@@ -274,6 +286,20 @@ def _union(storages: Any) -> int:
         total += max(0, stop - max(start, end))
         end = max(end, stop)
     return total
+
+
+def _packed(alive: list[Span]) -> int:
+    """Bytes the fullest partition holds when tensors are put side by side, the largest first, where there is most room.
+
+    Engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 from there: those are the slots.
+    """
+    load = [_union([s for s in alive if s.address is not None])] * 4
+    for s in sorted((s for s in alive if s.address is None), key=lambda s: (-s.shape[0], -s.partition_bytes)):
+        width = 4 if s.shape[0] > 64 else 2 if s.shape[0] > 32 else 1
+        start = min(range(0, 4, width), key=lambda q: max(load[q : q + width]))
+        level = max(load[start : start + width]) + s.partition_bytes
+        load[start : start + width] = [level] * width
+    return max(load)
 
 
 def too_much(buffer: str, need: int, limit: int, alive: list[Span], target: Target) -> CapacityError:

@@ -83,10 +83,10 @@ class Window:
 
     def compare(self, run: int) -> None:
         """Note where this run's result is not the first one's."""
-        now = _bits(self.view.array)
+        now = bits_of(self.view.array)
         if self.first is None:
             # only a later run wrote here: the first left what was there
-            self.first = now.copy() if run == 0 else _bits(self.before)
+            self.first = now.copy() if run == 0 else bits_of(self.before)
         different = now != self.first
         self.differs = different if self.differs is None else self.differs | different
 
@@ -132,7 +132,7 @@ class Garbage:
             if held is not None:
                 now = held.values.copy()
                 first, differs = self.lanes.get(name, (now, np.zeros(now.shape, bool)))
-                self.lanes[name] = (first, differs | (_bits(now) != _bits(first)))
+                self.lanes[name] = (first, differs | (bits_of(now) != bits_of(first)))
 
     def settle(self) -> None:
         """Mark what depends on the garbage."""
@@ -236,7 +236,8 @@ def _shadow(view: NkiTensor) -> NkiTensor:
     return shadow_of(view)
 
 
-def _bits(array: np.ndarray) -> np.ndarray:
+def bits_of(array: np.ndarray) -> np.ndarray:
+    """The bits of an array's elements, which compare as what they are."""
     return array.view(f"u{array.dtype.itemsize}")
 
 
@@ -272,4 +273,4 @@ def _shaped(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.resize(values, shape)
 
 
-__all__ = ["Garbage", "Origin", "Poisoned", "matmul_codes", "new_origin", "origins", "replay", "spoil"]
+__all__ = ["Garbage", "Origin", "Poisoned", "bits_of", "matmul_codes", "new_origin", "origins", "replay", "spoil"]

@@ -337,6 +337,8 @@ class Launch:
             self.named.check()
         for core, other in enumerate(raw[1:], 1):
             _same_results(self.name, raw[0], core, other)
+            for one, two in zip(tensors_in(raw[0]), tensors_in(other), strict=True):
+                self.arguments.merge(one, two, core)
         self.arguments.check_write_back(raw[0])
         if self.params.checks:
             self.arguments.check_lost(raw[0])

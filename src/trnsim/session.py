@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trnsim.access import Access, shadow_of
+from trnsim.access import Access, Nothing, shadow_of
 from trnsim.allocation import Allocation
 from trnsim.calls import mismatched, public_signature, wrong_call
 from trnsim.errors import KernelError, WrongArgument, WrongEngine
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope
-from trnsim.places import kernel_line, line_of
+from trnsim.places import kernel_line, line_of, warn
 from trnsim.poison import Garbage, Origin, Poisoned, replay
 from trnsim.records import NkiInstruction, Operand, Record, operand_of
 from trnsim.targets import Target, target_named
@@ -81,6 +81,10 @@ class SimParams:
     precise: bool = field(default_factory=lambda: os.environ.get("NKI_PRECISE_FP", "1") != "0")
     lint: str = "error"
     seed: int = 0
+
+
+class EmptyView(RuntimeWarning):
+    """An instruction writes a view without elements, and does nothing; hardware has no such instruction."""
 
 
 class Session(Allocation, Access):
@@ -178,6 +182,8 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
                 return fn(session, *args, **kwargs)
             except Poisoned:
                 return replay(session, fn, args, kwargs)
+            except Nothing:
+                return _nothing(session, name, args, kwargs)
         except KernelError as error:
             error.locate(
                 kernel=session.kernel, instruction=session.instr, line=session.line(), target=session.target.name
@@ -194,6 +200,16 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
     issue.__nki_instruction__ = True  # type: ignore[attr-defined]
     issue.__nki_since__ = since  # type: ignore[attr-defined]
     return issue
+
+
+def _nothing(session: Session, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NkiInstruction:
+    """An instruction with an operand of no elements: nothing happens when that is ``dst``, else it is an error."""
+    tensors = [t for t in (*args, *kwargs.values()) if type(t) is NkiTensor]
+    dst = kwargs.get("dst", tensors[0])
+    if type(dst) is NkiTensor and not dst.size:
+        warn(f"{name} writes a view of {dst.name} of shape {dst.shape}: nothing happens", EmptyView)
+        return NkiInstruction(None, session.clock, None)
+    raise next(t.dynamic.index for t in tensors if t.dynamic is not None and t.dynamic.kind == "late")
 
 
 def _too_old(name: str, since: int, hint: str, target: Target) -> WrongEngine:

@@ -139,3 +139,45 @@ def test_the_error_is_a_memory_error_and_pickles():
     assert isinstance(found, MemoryError)
     again = pickle.loads(pickle.dumps(found))
     assert (str(again), again.live) == (str(found), found.live)
+
+
+# rows, elements of bf16 a partition, number of them, does it fit 224 KiB
+SIDE_BY_SIDE = [
+    (64, 65535, 2, True),
+    (64, 65535, 3, False),
+    (65, 65535, 2, False),
+    (32, 65535, 4, True),
+    (32, 65535, 5, False),
+    (33, 65535, 3, False),
+    (32, 57344, 8, True),
+    (32, 57345, 8, False),
+]
+
+
+@pytest.mark.parametrize(("rows", "elements", "count", "fits"), SIDE_BY_SIDE)
+def test_small_tensors_lie_side_by_side_in_halves_and_quadrants(rows, elements, count, fits):
+    def kernel(x):
+        tiles = []
+        for _ in range(count):
+            tile = nl.ndarray((rows, elements), nl.bfloat16)
+            nisa.memset(tile, 0.0)
+            tiles.append(tile)
+        for tile in tiles:
+            nisa.memset(tile[:, 0:1], 1.0)
+
+    if fits:
+        trnsim.simulate(kernel, lint="off")(X)
+    else:
+        assert overflow(kernel, X).required > SBUF["trn2"]
+
+
+def test_a_wide_tensor_and_two_halves_share_what_is_left():
+    def kernel(x, wide):
+        whole = nl.zeros((128, wide), nl.bfloat16)
+        low = nl.zeros((64, 60000), nl.bfloat16)
+        high = nl.zeros((64, 60000), nl.bfloat16)
+        for tile in (whole, low, high):
+            nisa.memset(tile[:, 0:1], 1.0)
+
+    trnsim.simulate(kernel, lint="off")(X, 54688)
+    assert overflow(kernel, X, 54689).required == SBUF["trn2"] + 2

@@ -1038,3 +1038,39 @@ def test_gathers_and_scatters_with_any_row_numbers(data, rows, columns, count, k
             given_[row] = y[i]
     np.testing.assert_array_equal(bits(out), bits(taken))
     np.testing.assert_array_equal(bits(far), bits(given_))
+
+
+@pytest.mark.parametrize("outside", [99, -1])
+@pytest.mark.parametrize("what", ["gather", "scatter", "both", "add_from", "add_to", "transpose", "scalar"])
+def test_a_transfer_of_which_every_row_is_skipped_moves_nothing(what, outside):
+    skip = isa.oob_mode.skip
+
+    def kernel(x, rows):
+        index = language.load(rows)
+        out = language.ndarray((16, 8), x.dtype, buffer=language.shared_hbm)
+        tile = language.ndarray((16, 8), x.dtype)
+        isa.memset(tile, 3.0)
+        isa.dma_copy(out, tile)
+        if what == "gather":
+            isa.dma_copy(tile, x.vector_select(0, index), oob_mode=skip)
+        elif what == "scatter":
+            isa.dma_copy(out.vector_select(0, index), language.load(x[0:16]), oob_mode=skip)
+        elif what == "both":
+            isa.dma_copy(out.vector_select(0, index), x.vector_select(0, index), oob_mode=skip)
+        elif what == "add_from":
+            isa.dma_compute(tile, [x.vector_select(0, index), tile], language.add, oob_mode=skip)
+        elif what == "add_to":
+            far = out.vector_select(0, index)
+            isa.dma_compute(far, [far, tile], language.add, oob_mode=skip)
+        elif what == "transpose":
+            flipped = language.ndarray((8, 16), x.dtype)
+            isa.memset(flipped, 3.0)
+            isa.dma_transpose(flipped, x.vector_select(0, index.view(language.uint32)), oob_mode=skip)
+            isa.dma_copy(tile[0:8], flipped[:, 0:8])
+        else:
+            isa.dma_copy(tile[0:1], x.select(0, index[0:1]).reshape(1, 8), oob_mode=skip)
+        isa.dma_copy(out[0:8], tile[0:8])
+        return out
+
+    x = np.ones((32, 8), ml_dtypes.bfloat16 if what == "transpose" else np.float32)
+    assert (trnsim.simulate(kernel)(x, np.full((16, 1), outside, np.int32)) == 3).all()

@@ -172,6 +172,27 @@ def test_zeros_declare_a_sum_that_the_first_matmul_overwrites(target):
     assert (sums([None, None], target=target, before=zero) == 3).all()
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_accumulating_on_zeros_warns_before_trn3(target):
+    zero = lambda ps: isa.memset(dst=ps, value=0.0)  # noqa: E731
+    if target == "trn3":
+        assert (sums([True, True], target=target, before=zero) == 3).all()
+        return
+    with pytest.warns(trnsim.ZerosAccumulated, match=f"acc.*on {target} starts with .*accumulate=False") as caught:
+        assert (sums([True, True], target=target, before=zero) == 3).all()
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_accumulating_on_zeros_and_one_other_value_is_refused(target):
+    def almost(ps):
+        isa.memset(dst=ps, value=0.0)
+        isa.memset(dst=ps[:, 7:8], value=1.0)
+
+    with pytest.raises(PsumRule, match="was written by another engine"):
+        sums([True], target=target, before=almost)
+
+
 @pytest.mark.parametrize("target", ["trn1", "trn2"])
 @pytest.mark.parametrize("flag", [True, None])
 def test_values_of_other_engines_are_not_accumulated_on_before_trn3(target, flag):
@@ -851,18 +872,21 @@ def test_a_broadcast_destination_is_not_modelled():
     st.sampled_from([None, (0, 4096)]),
     st.sampled_from(["trn2", "trn3"]),
 )
+@pytest.mark.filterwarnings("ignore::trnsim.ZerosAccumulated")
 def test_any_sequence_of_flags_and_windows_follows_the_element_rule(steps, address, target):
     """One element at a time: unwritten, written by another engine, or started by a matmul."""
     steps = [(start, min(width, 12 - start), flag) for start, width, flag in steps]
     values, state, legal = np.full(12, np.nan), ["unwritten"] * 12, True
     for i, (start, width, flag) in enumerate(steps):
         window = range(start, start + width)
+        # zeros may be added to, with a warning
+        zeros = all(values[e] == 0 for e in window)
         for e in window:
             holds = state[e] == "matmul" or (state[e] == "other" and target == "trn3")
             if flag == "memset":
                 values[e], state[e] = 0, "other"
                 continue
-            if flag is True and not holds:
+            if flag is True and not holds and not zeros:
                 legal = False
             values[e] = values[e] + 2.0**i if (flag is True or (flag is None and holds)) else 2.0**i
             state[e] = "matmul"

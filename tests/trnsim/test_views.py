@@ -1,5 +1,6 @@
 """Views of a tensor against NumPy's own views of the same bytes, and everything a view refuses."""
 
+import functools
 import math
 
 import ml_dtypes
@@ -367,10 +368,63 @@ REFUSED = [
 def test_views_refuse(buffer, view, error, rule, text):
     t, _ = tensor((8, 4, 6), buffer=buffer)
     with pytest.raises(error) as caught:
-        view(t)
+        # a pattern that leaves its tensor is refused when it is used
+        _ = view(t).array
     assert type(caught.value) is error
     assert caught.value.rule == rule
     assert text in str(caught.value)
+
+
+def test_a_pattern_beyond_its_tensor_is_refused_by_the_instruction_that_uses_it():
+    def body(used, x, out):
+        beyond = x.ap([[8, 4], [1, 9]])
+        assert beyond.shape == (4, 9)
+        isa.tensor_copy(dst=out, src=beyond[:, 0:8])
+        if used:
+            isa.tensor_copy(dst=out, src=beyond)
+
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    np.testing.assert_array_equal(run(functools.partial(body, False), x, out=[((4, 8), F32)]), x)
+    for numerics in (True, False):
+        with pytest.raises(OutOfBounds, match=r"elements 0\.\.32 of in0, which has 32"):
+            run(functools.partial(body, True), x, out=[((4, 8), F32)], numerics=numerics)
+
+
+def test_a_view_without_elements_may_be_made_and_written_to_no_effect():
+    def body(x, out):
+        isa.tensor_copy(dst=out, src=x)
+        with pytest.warns(trnsim.EmptyView, match="nothing happens"):
+            isa.memset(dst=out[:, language.ds(0, 0)], value=7.0)
+        with pytest.warns(trnsim.EmptyView):
+            isa.tensor_copy(dst=out.slice(1, 3, 3), src=x[:, 8:8])
+        with pytest.raises(OutOfBounds, match="at least one element"):
+            isa.tensor_copy(dst=out, src=x[:, 2:2])
+
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    np.testing.assert_array_equal(run(body, x, out=[((4, 8), F32)]), x)
+
+
+def test_an_index_tile_may_have_more_dimensions_of_one():
+    def body(x, index, out):
+        far = language.ndarray((16, 6), np.float32, buffer=hbm)
+        isa.dma_copy(dst=far, src=x)
+        isa.dma_copy(dst=out, src=far.vector_select(0, index))
+        isa.dma_copy(dst=out, src=far.ap([[6, 3], [1, 6]], vector_offset=index, indirect_dim=0))
+
+    x = np.arange(96, dtype=np.float32).reshape(16, 6)
+    index = np.array([5, 0, 9], np.int32).reshape(3, 1, 1)
+    np.testing.assert_array_equal(run(body, x, index, out=[((3, 6), F32)]), x[[5, 0, 9]])
+
+
+def test_a_pattern_on_a_view_may_step_by_the_views_own_row():
+    def body(x, out):
+        middle = x.reshape(4, 2, 8)
+        part = middle.ap([[16, 4], [1, 16]]).ap([[16, 4], [2, 8]], offset=1)
+        isa.tensor_copy(dst=out, src=part)
+        isa.tensor_copy(dst=out, src=x[:, 8:16].ap([[8, 4], [1, 8]]))
+
+    x = np.arange(64, dtype=np.float32).reshape(4, 16)
+    np.testing.assert_array_equal(run(body, x, out=[((4, 8), F32)]), x[:, 8:])
 
 
 INDEX = np.array([[5]], np.int32)
@@ -466,7 +520,7 @@ RUN_TIME = [
     (hbm, lambda t: t.vector_select(1, index_tile()), WrongArgument, "indirect", "dimension 0"),
     (sbuf, lambda t: t.vector_select(0, index_tile()), WrongBuffer, "indirect", "nc_n_gather"),
     (hbm, lambda t: t.vector_select(0, index_tile((8, 2))), WrongShape, "indirect", "(8, 2)"),
-    (hbm, lambda t: t.vector_select(0, index_tile((8, 1, 1))), WrongShape, "indirect", "[P, n]"),
+    (hbm, lambda t: t.vector_select(0, index_tile((8, 1, 2))), WrongShape, "indirect", "[P, n]"),
     (hbm, lambda t: t.vector_select(0, index_tile(dtype="int16")), WrongDtype, "indirect", "32-bit"),
     (hbm, lambda t: t.vector_select(0, index_tile(buffer=hbm)), WrongBuffer, "indirect", "private_hbm"),
     (hbm, lambda t: t.vector_select(0, 3), WrongArgument, "indirect", "tile of row numbers"),

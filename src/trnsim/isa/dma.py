@@ -203,6 +203,9 @@ def _sum(s: Session, dst: NkiTensor, srcs: Any, bounds: oob, indirect: bool) -> 
     rows = Rows(s, srcs[far], f"srcs[{far}]", bounds)
     near = to_f32(s.read(srcs[1 - far], f"srcs[{1 - far}]", where, compute=False))
     count = rows.inside.size
+    if not len(rows.index):
+        s.touch(dst)
+        return
     if gathers(dst) and s.checks:
         _check_unique(rows.index)
     with np.errstate(all="ignore"):

@@ -14,8 +14,13 @@ from trnsim.errors import NotModelled, PsumRule, WrongArgument, WrongShape
 from trnsim.language.dtypes import bfloat16, float32, to_f32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
+from trnsim.places import warn
 from trnsim.poison import matmul_codes, origins
 from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session, shadow_of
+
+
+class ZerosAccumulated(RuntimeWarning):
+    """A matmul adds to zeros that another engine put into PSUM."""
 
 
 def check_dst(s: Session, dst: NkiTensor, m: int, n: int) -> None:
@@ -114,7 +119,14 @@ def store(s: Session, dst: NkiTensor, product: Any, accumulate: bool | None) -> 
         # trn3 accumulates on anything that holds a value; before, only a matmul starts an accumulation
         least = MATMUL if s.target.generation < 4 else WRITTEN
         if s.checks and int(np.min(marks)) < least:
-            raise _not_started(s, dst, marks, least)
+            if int(np.min(marks)) == UNWRITTEN or np.any(_current(s, dst) != 0):
+                raise _not_started(s, dst, marks, least)
+            warn(
+                f"accumulate=True, and dst ({dst.name}) holds zeros another engine wrote: a sum on {s.target.name} "
+                "starts with a matmul that has accumulate=False; only trn3 is documented to add to others' values. "
+                "Pass accumulate=(k > 0) and leave the zeros out.",
+                ZerosAccumulated,
+            )
         return _add(s, dst, product)
     return _infer(s, dst, product, marks)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from trnsim.errors import OutOfBounds, WrongArgument, WrongBuffer, WrongDtype, WrongShape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongShape
 from trnsim.language.dtypes import as_dtype, int32, uint32
-from trnsim.language.layout import Dynamic, Layout, as_index, merge
+from trnsim.language.layout import Dynamic, Layout, as_index, late, merge
 from trnsim.language.objects import MemoryRegion
 from trnsim.language.views import Views, run_time_scalar
 
@@ -132,7 +132,8 @@ class Access(Views):
         if self.on_chip:
             if len(shape) < 2:
                 shape, strides = [*shape, 1], [*strides, 1]
-            if shape[0] > 1 and strides[0] != row:
+            # a step of one row of the view means the next partition too
+            if shape[0] > 1 and strides[0] != row and not (strides[0] == self.free_size and self.is_contiguous()):
                 raise WrongShape(
                     f"ap: the partition step of {self.name} must be its row of {row} elements, not {strides[0]}",
                     rule="partition-step",
@@ -148,7 +149,11 @@ class Access(Views):
                 strides[0] = dynamic.stride
         made = self._view(shape, strides, start, new)
         made.dynamic = dynamic
-        made._check_extent()
+        error = made.extent_error()
+        if error is not None and dynamic is not None:
+            raise error
+        if error is not None:
+            made.dynamic = late(error)
         return made
 
     def _run_time(
@@ -175,30 +180,6 @@ class Access(Views):
                 hint="gather and scatter address the first dimension of an HBM tensor",
             )
         return Dynamic("vector", run_time_rows(vector_offset, "ap: vector_offset"), step, 0, bound)
-
-    def _check_extent(self) -> None:
-        whole = self.storage.rows * self.row
-        skip = 0 if self.dynamic is None or self.dynamic.kind != "vector" else 1
-        reach = [s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True)]
-        last = self.offset + sum(reach[skip:])
-        if self.offset < 0 or last >= whole:
-            raise OutOfBounds(
-                f"ap: elements {self.offset}..{last} of {self.name}, which has {whole}",
-                rule="bounds",
-                got=(self.offset, last),
-                limit=whole,
-                hint="offset + Σ step·(count − 1) must stay below the tensor's size",
-            )
-        if self.on_chip:
-            free = self.offset % self.row + sum(reach[1:])
-            if free >= self.row:
-                raise OutOfBounds(
-                    f"ap: element {free} of a partition of {self.name}, which has {self.row}",
-                    rule="bounds",
-                    got=free,
-                    limit=self.row,
-                    hint="a pattern stays within its partitions",
-                )
 
 
 def _pattern(pattern: Any) -> tuple[list[int], list[int]]:
@@ -246,6 +227,8 @@ def run_time_rows(index: Any, what: str) -> Any:
             limit=("int32", "uint32"),
             hint="row numbers are 32-bit integers",
         )
+    if index.ndim > 2 and index.free_size == index.shape[1]:
+        index = index.reshape(index.shape[:2])
     if index.ndim != 2:
         raise WrongShape(
             f"{what}: the index {index.name} has shape {index.shape}",

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from trnsim.errors import WrongArgument, WrongShape
+from trnsim.errors import OutOfBounds, WrongArgument, WrongShape
 from trnsim.language.dtypes import DType
 from trnsim.language.objects import MemoryRegion, NKIObject
 
@@ -19,9 +19,10 @@ class Dynamic:
     """Run-time addressing of a view.
 
     Attributes:
-        kind: ``scalar`` (one offset for the whole view), ``vector`` (a row for each partition, by DMA) or ``tensor``
-            (columns of the free dimension, on trn3).
-        index: register or tensor that holds the offsets.
+        kind: ``scalar`` (one offset for the whole view), ``vector`` (a row for each partition, by DMA), ``tensor``
+            (columns of the free dimension, on trn3), or ``late``: no run-time address, but a view that leaves its
+            tensor or has no elements, which is an error when it is used.
+        index: register or tensor that holds the offsets; of a ``late`` view, the error.
         stride: elements an offset of one moves.
         dim: dimension the offsets address; -1 when it has gone from the view.
         bound: offsets stay below this.
@@ -146,7 +147,56 @@ class Layout(NKIObject):
         made.buffer = self.buffer
         made.dynamic = self.dynamic if dynamic is None else dynamic
         made._array = None
+        if made.dynamic is not None and made.dynamic.kind == "late":
+            # a part of it may be inside
+            error = made.extent_error()
+            made.dynamic = None if error is None else late(error)
         return made
+
+    def unusable(self) -> Self:
+        """This view, which has no elements, with the error for whoever uses it."""
+        error = self.extent_error()
+        assert error is not None
+        self.dynamic = late(error)
+        return self
+
+    def extent_error(self) -> Exception | None:
+        """The error for a view that leaves its tensor or its partitions, or that has no elements."""
+        if 0 in self.shape:
+            return OutOfBounds(
+                f"a view of {self.name} has shape {self.shape}",
+                rule="bounds",
+                got=self.shape,
+                limit=1,
+                hint="a view has at least one element",
+            )
+        whole = self.storage.rows * self.row
+        skip = 0 if self.dynamic is None or self.dynamic.kind != "vector" else 1
+        reach = [s * (n - 1) for s, n in zip(self.strides, self.shape, strict=True)]
+        last = self.offset + sum(reach[skip:])
+        if self.offset < 0 or last >= whole:
+            return OutOfBounds(
+                f"ap: elements {self.offset}..{last} of {self.name}, which has {whole}",
+                rule="bounds",
+                got=(self.offset, last),
+                limit=whole,
+                hint="offset + Σ step·(count − 1) must stay below the tensor's size",
+            )
+        free = self.offset % self.row + sum(reach[1:]) if self.on_chip else 0
+        if free and free >= self.row:
+            return OutOfBounds(
+                f"ap: element {free} of a partition of {self.name}, which has {self.row}",
+                rule="bounds",
+                got=free,
+                limit=self.row,
+                hint="a pattern stays within its partitions",
+            )
+        return None
+
+
+def late(error: Exception) -> Dynamic:
+    """The mark of a view that must not be used, with the reason."""
+    return Dynamic("late", error, 0, -1, 0)
 
 
 def is_register(value: Any) -> bool:

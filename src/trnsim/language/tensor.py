@@ -127,6 +127,8 @@ class NkiTensor(Access):
     def window(self, offset: int) -> np.ndarray:
         """The window with another element offset (for run-time addressing)."""
         storage = self.storage
+        if self.dynamic is not None and self.dynamic.kind == "late":
+            raise self.dynamic.index
         if storage is None or storage.arena.data is None:
             raise NotModelled(f"{self.name or 'tensor'} has no values in timing-only mode", rule="timing-only")
         dtype = self.dtype
@@ -226,7 +228,7 @@ class NkiTensor(Access):
         dropped: list[int] = []
         offset = self.offset
         dynamic = self.dynamic
-        dim = 0
+        dim, empty = 0, False
         for k in keys:
             if k is None:
                 self._keep_partition(dim, "None as an index", "insert it after the partition dimension")
@@ -243,6 +245,7 @@ class NkiTensor(Access):
                     low, high = 0, n
                 elif not (k.step is None and type(low) is int and type(high) is int and 0 <= low < high <= n):
                     low, high, by = self._bounds(k, dim, n)
+                    empty = empty or low == high
                 if dynamic is not None and (low or high != n or by != 1):
                     self._not_dynamic(dim, "a slice")
                 offset += low * step
@@ -250,7 +253,9 @@ class NkiTensor(Access):
                 strides.append(step * by)
             elif isinstance(k, DynamicSlice):
                 low, high = as_index(k.start), as_index(k.start) + as_index(k.size)
-                self._in_range(low, high, dim, n)
+                empty = empty or 0 <= low == high <= n
+                if not 0 <= low == high <= n:
+                    self._in_range(low, high, dim, n)
                 self._not_dynamic(dim, "nl.ds")
                 offset += low * step
                 shape.append(high - low)
@@ -279,9 +284,8 @@ class NkiTensor(Access):
         least = 2 if self.on_chip else 1
         for gone, at in enumerate(dropped[: max(len(shape) - least, 0)]):
             del shape[at - gone], strides[at - gone]
-        made = self._view(shape, strides, offset)
-        made.dynamic = dynamic
-        return made
+        made = self._view(shape, strides, offset, dynamic=dynamic)
+        return made.unusable() if empty else made
 
     def _bounds(self, k: slice, dim: int, n: int) -> tuple[int, int, int]:
         by = 1 if k.step is None else as_index(k.step)
@@ -297,7 +301,8 @@ class NkiTensor(Access):
                 limit=1,
                 hint="steps are at least 1",
             )
-        self._in_range(low, high, dim, n)
+        if not 0 <= low == high <= n:
+            self._in_range(low, high, dim, n)
         return low, high, by
 
     def _in_range(self, low: int, high: int, dim: int, n: int) -> None:

@@ -84,6 +84,8 @@ class Views(Layout):
 
     def _once(self, what: str) -> None:
         if self.dynamic is not None:
+            if self.dynamic.kind == "late":
+                raise self.dynamic.index
             raise self._second(what, self.dynamic)
 
     def _whole_view(self, what: str) -> None:
@@ -100,7 +102,8 @@ class Views(Layout):
             raise WrongArgument(
                 f"slice: step {step} of {self.name}", rule="view", got=step, limit=1, hint="steps are at least 1"
             )
-        if not 0 <= start < end <= self.shape[dim]:
+        empty = 0 <= start == end <= self.shape[dim]
+        if not empty and not 0 <= start < end <= self.shape[dim]:
             raise OutOfBounds(
                 f"slice {start}:{end} leaves dimension {dim} of {self.name}, which has {self.shape[dim]} elements",
                 rule="bounds",
@@ -117,7 +120,8 @@ class Views(Layout):
         shape[dim] = (end - start + step - 1) // step
         offset = self.offset + start * strides[dim]
         strides[dim] *= step
-        return self._view(shape, strides, offset)
+        made = self._view(shape, strides, offset)
+        return made.unusable() if empty else made
 
     def select(self, dim: int, index: Any) -> Self:
         """One element of dimension ``dim``, which goes away; ``index`` is an int, or a tensor or register for run time.
