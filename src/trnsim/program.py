@@ -16,8 +16,9 @@ from trnsim.crew import Crew
 from trnsim.debug import active_probes
 from trnsim.errors import KernelError, WrongArgument
 from trnsim.language.tensor import NkiTensor
-from trnsim.lint import LintWarning, apply_lint
+from trnsim.lint import LintWarning
 from trnsim.places import warn
+from trnsim.reach import Reach
 from trnsim.schedule import Edges, Named, as_edges
 from trnsim.session import Record, Session, SimParams, activated, current
 from trnsim.targets import target_named
@@ -279,8 +280,6 @@ class Launch:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the kernel and return its results."""
-        if self.params.lint != "off":
-            apply_lint(self.kernel.function, self.params.lint)
         try:
             bodies = self.bodies(args, kwargs)
             if self.crew is None:
@@ -300,6 +299,7 @@ class Launch:
     def bodies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Callable[[], Any]]:
         """What each core runs: the kernel on the same tensors."""
         function = self.kernel.function
+        self.reach = Reach(function, self.params.lint)
         names = _parameter_names(function)
         bound = [self._argument(a, names[i] if i < len(names) else f"arg{i}") for i, a in enumerate(args)]
         by_name = {k: self._argument(v, k) for k, v in kwargs.items()}
@@ -317,7 +317,7 @@ class Launch:
 
     def _body(self, session: Session, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
-            result = self.kernel.function(*args, **kwargs)
+            result = self.reach.call(self.kernel.function, args, kwargs)
             if session.machine is not None:
                 session.machine.finish(session)
         except KernelError as error:

@@ -11,7 +11,6 @@ from trnsim.arrays import is_array, is_torch, to_numpy
 from trnsim.collectives.world import World
 from trnsim.crew import Crew
 from trnsim.errors import WrongArgument
-from trnsim.lint import apply_lint
 from trnsim.program import Launch, as_kernel, params_of
 from trnsim.session import Record
 
@@ -75,8 +74,6 @@ def simulate_ranks(
     params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
-        if params.lint != "off":
-            apply_lint(made.function, params.lint)
         dealt = Deal(ranks, copies=numerics)
         crew = Crew()
         world = World(ranks, crew, ranks_per_node)

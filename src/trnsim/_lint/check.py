@@ -291,7 +291,9 @@ class Checker(Device, Outside):
             self.report("recursion", node, f"`{ast.unparse(node.func)}`")
         self._children(node)
         for keyword in node.keywords:
-            if keyword.arg is None:
+            if keyword.arg is None and self.kind(keyword.value) == "dict":
+                self.report("dict-expansion", keyword.value, f"`**{ast.unparse(keyword.value)}`")
+            elif keyword.arg is None:
                 self.report("star-unpack", keyword.value, f"`**{ast.unparse(keyword.value)}`")
 
     def _follow_body(self, found: tuple[Role, ast.AST] | None) -> None:

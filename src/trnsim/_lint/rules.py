@@ -308,6 +308,12 @@ _WARNINGS = (
         "use a float32 value, such as -3.4028235e38",
         _VALUES,
     ),
+    (
+        "dict-expansion",
+        "only an older front end is known to refuse ** of a dictionary that the kernel writes itself",
+        "pass the arguments one by one",
+        _FRONT,
+    ),
     ("kwargs", "the compiler accepts **kwargs only when it stays empty", "name the parameters", _FRONT),
     (
         "decorator",
