@@ -320,44 +320,40 @@ def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
     if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
         factors, order = _blocked(a)
-        return factors, _pivots(order, min(m, n))
+        pivots, _ = _exchanges(order[..., : min(m, n)].reshape(-1, min(m, n)), m)
+        return factors, pivots.reshape(*a.shape[:-2], min(m, n))
     flat = a.reshape(-1, m, n).contiguous()
     rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)
     lower, upper, rows = launch(kernels.lu, flat, rank, doubling_masks(a.device))
-    order = _order(m - rows.squeeze(-1).long(), m)  # [B, M]
     k = min(m, n)
-    index = order.unsqueeze(-1).expand(-1, -1, k)
-    packed = lower.mT.gather(-2, index).tril(-1)
+    pivots, order = _exchanges(m - rows.squeeze(-1).long(), m)  # [B, K], [B, M]
+    packed = lower.mT.gather(-2, order.unsqueeze(-1).expand(-1, -1, k)).tril(-1)
     whole = torch.zeros_like(flat)
     whole[..., :k] = packed
     whole[..., :k, :] += upper.triu()
-    return whole.reshape(a.shape), _pivots(order.reshape(a.shape[:-1]), k)
+    return whole.reshape(a.shape), pivots.reshape(*a.shape[:-2], k)
 
 
-def _order(rows: Tensor, m: int) -> Tensor:
-    """Pivot rows first, in their order; then the others, in theirs."""
-    if rows.is_meta:
-        return rows.new_empty((rows.shape[0], m))
-    used = torch.zeros((rows.shape[0], m), dtype=torch.bool, device=rows.device)
-    used.scatter_(-1, rows, True)
-    others = used.int().argsort(dim=-1, stable=True)[:, : m - rows.shape[-1]]
-    return torch.cat([rows, others], -1)
+def _exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:
+    """Pivots [B, K] that bring these rows [B, K] to the top, and where they leave all M rows [B, M].
 
-
-def _pivots(order: Tensor, k: int) -> Tensor:
-    """Exchanges that bring rows into this order."""
-    if order.is_meta:
-        return order.new_empty((*order.shape[:-1], k), dtype=torch.int32)
-    found = torch.empty((*order.shape[:-1], k), dtype=torch.int32)
-    for wanted, place in zip(order.reshape(-1, order.shape[-1]).tolist(), found.view(-1, k), strict=True):
-        rows = list(range(len(wanted)))
-        where = list(range(len(wanted)))
-        for i in range(k):
-            j = where[wanted[i]]
-            rows[i], rows[j] = rows[j], rows[i]
-            where[rows[i]], where[rows[j]] = i, j
-            place[i] = j + 1
-    return found.to(order.device)
+    The rows below follow from the exchanges: they are not in their original order.
+    """
+    batch, k = wanted.shape
+    if wanted.is_meta:
+        return wanted.new_empty((batch, k), dtype=torch.int32), wanted.new_empty((batch, m))
+    pivots, orders = [], []
+    for first in wanted.tolist():
+        order, where, pivot = list(range(m)), list(range(m)), []
+        for i, row in enumerate(first):
+            j, other = where[row], order[i]
+            order[i], order[j] = row, other
+            where[row], where[other] = i, j
+            pivot.append(j + 1)
+        pivots.append(pivot)
+        orders.append(order)
+    made = torch.tensor(pivots, dtype=torch.int32, device=wanted.device)
+    return made.reshape(batch, k), torch.tensor(orders, device=wanted.device).reshape(batch, m)
 
 
 def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
