@@ -17,7 +17,7 @@ from trnsolver import lapack, small
 from trnsolver.arguments import matrices, mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.kernels import lu as kernels
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import doubling_masks
+from trnsolver.tiles import doubling_masks, near_one
 from trnsolver.unpivoted import unpivoted
 
 
@@ -322,16 +322,27 @@ def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
         factors, order = _blocked(a)
         pivots, _ = _exchanges(order[..., : min(m, n)].reshape(-1, min(m, n)), m)
         return factors, pivots.reshape(*a.shape[:-2], min(m, n))
-    flat = a.reshape(-1, m, n).contiguous()
+    scale = near_one(a, (-2, -1), beyond=2.0**100)
+    flat = (a * scale).reshape(-1, m, n).contiguous()
     rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)
     lower, upper, rows = launch(kernels.lu, flat, rank, doubling_masks(a.device))
     k = min(m, n)
-    pivots, order = _exchanges(m - rows.squeeze(-1).long(), m)  # [B, K], [B, M]
+    upper, chosen = _overflowed(lower, upper, m - rows.squeeze(-1).long())
+    pivots, order = _exchanges(chosen, m)  # [B, K], [B, M]
     packed = lower.mT.gather(-2, order.unsqueeze(-1).expand(-1, -1, k)).tril(-1)
     whole = torch.zeros_like(flat)
     whole[..., :k] = packed
-    whole[..., :k, :] += upper.triu()
+    whole[..., :k, :] += upper.triu() / scale.reshape(-1, 1, 1)
     return whole.reshape(a.shape), pivots.reshape(*a.shape[:-2], k)
+
+
+def _overflowed(lower: Tensor, upper: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Where entries grew beyond the dtype: NaN for U, and rows in order, for the kernel has lost its pivots."""
+    if lower.is_meta:
+        return upper, rows
+    lost = ~(torch.isfinite(lower).all(-1) & torch.isfinite(upper).all(-1)).all(-1)  # [B]
+    in_order = torch.arange(rows.shape[-1], device=rows.device)
+    return upper.masked_fill(lost[:, None, None], torch.nan), torch.where(lost[:, None], in_order, rows)
 
 
 def _exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from trnsolver import host, lapack, small
 from trnsolver.arguments import matrices, readable, written
 from trnsolver.kernels import qr as kernels
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import doubling_masks
+from trnsolver.tiles import doubling_masks, near_one
 
 Mode = Literal["reduced", "complete", "r"]
 
@@ -170,8 +170,7 @@ def _nki(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
         return _blocked(a, mode)
     # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
-    largest = a.abs().amax(-2, keepdim=True)
-    scale = torch.exp2(-torch.where(largest > 0, largest, 1.0).log2().round().clamp_min(-126))
+    scale = near_one(a, -2)
     flat = (a * scale).reshape(-1, m, n).contiguous()
     q, r = launch(kernels.qr, flat, doubling_masks(a.device))
     r = r.reshape(*a.shape[:-2], n, n).triu() / scale

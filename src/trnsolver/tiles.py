@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 from torch import Tensor
@@ -22,3 +23,15 @@ def doubling_masks(device: torch.device) -> Tensor:
         size *= 2
     found.append(torch.eye(P_MAX, dtype=torch.bool))
     return torch.stack(found).float().to(device)  # [8, 128, 128]
+
+
+def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> Tensor:
+    """Powers of two, one for each matrix, row or column, that bring the largest magnitude over ``axes`` near 1.
+
+    Multiplying and dividing by them is exact, but for entries that fall below the normal numbers. What is within a
+    factor of ``beyond`` of 1 already stays as it is.
+    """
+    largest = a.abs().amax(axes, keepdim=True)
+    least, most = (-126, 126) if largest.dtype == torch.float32 else (-1022, 1022)
+    power = torch.where(largest > 0, largest, 1.0).log2().round().clamp(least, most)
+    return torch.exp2(torch.where(power.abs() > math.log2(beyond), -power, 0.0))

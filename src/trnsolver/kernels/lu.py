@@ -10,6 +10,8 @@ from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
 from trnsolver.kernels._tiles import _less, _product, _transposed, _upper_inverse
 
 N_MAX = 8 * P_MAX
+# The least number whose reciprocal is finite, as a power of two; matrices come scaled to entries near 1.
+LEAST = 2.0**-126
 
 
 @jit
@@ -123,8 +125,8 @@ def _eliminate(p_sb, free_sb, rank_sb, eye_sb):
         nisa.tensor_tensor(dst=free_sb, data1=free_sb, data2=pick_sb, op=nl.subtract)
         nisa.tensor_tensor(dst=y_sb, data1=x_sb, data2=pick_sb, op=nl.multiply)
         nisa.tensor_reduce(dst=pivot_sb, op=nl.add, data=y_sb, axis=1)
-        # A pivot of zero, when the whole column is: multipliers of zero.
-        nisa.tensor_scalar(dst=some_sb, data=pivot_sb, op0=nl.equal, operand0=0.0)
+        # A pivot of zero, or too small to have a reciprocal: multipliers as small.
+        nisa.tensor_scalar(dst=some_sb, data=most_sb, op0=nl.less, operand0=LEAST)
         nisa.tensor_tensor(dst=pivot_sb, data1=pivot_sb, data2=some_sb, op=nl.add)
         nisa.reciprocal(dst=pivot_sb, data=pivot_sb)
         nisa.tensor_tensor(dst=y_sb, data1=p_sb, data2=pick_sb, op=nl.multiply)
