@@ -76,7 +76,9 @@ def attention(
         raise ArgumentError(
             op="attention", argument="heads", got={"q": q.shape[1], "k": k.shape[1]}, expected="a multiple in q"
         )
-    factor = float(check.number("attention", "scale", scale).real) if scale is not None else 1 / math.sqrt(q.shape[3])
+    factor = (
+        1 / math.sqrt(max(q.shape[3], 1)) if scale is None else check.coefficient("attention", "scale", scale, dtype)
+    )
     bound = _bound(mask, q, k, block)
     made = _heads(q, k, v, bound, factor)
     return made.reshape(*shape[:-1], v.shape[3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -47,7 +48,7 @@ def cg(
 
     Args:
         a: sparse [N, N], real; a BSR matrix of 128-blocks is used as it is, any other converted.
-        b: [N]
+        b: [N], finite.
         x0: [N] where to start; zero when left out.
         tol: stop when the residual's norm is at most ``tol * |b|``.
         max_iterations: raise when they do not suffice.
@@ -77,7 +78,8 @@ def richardson(
         tol: as for `cg`.
         max_iterations: as for `cg`.
     """
-    return _solved("richardson", a, b, x0, tol, max_iterations, lambda k: (omega, 0.0))
+    step = float(check.coefficient("richardson", "omega", omega, torch.float64).real)
+    return _solved("richardson", a, b, x0, tol, max_iterations, lambda k: (step, 0.0))
 
 
 def chebyshev(
@@ -103,7 +105,11 @@ def chebyshev(
         tol: as for `cg`.
         max_iterations: as for `cg`.
     """
-    if not 0 < smallest <= largest:
+    smallest, largest = (
+        float(check.coefficient("chebyshev", name, value, torch.float64).real)
+        for name, value in (("smallest", smallest), ("largest", largest))
+    )
+    if not 0 < smallest <= largest < math.inf:
         raise ArgumentError(
             op="chebyshev",
             argument="smallest",
@@ -134,11 +140,21 @@ def power_iteration(
         tol: stop when ``|a @ x - value * x| <= tol * |value|``.
         max_iterations: raise when they do not suffice.
     """
-    blocks = _blocks(_prepared("power_iteration", a))
+    matrix = _prepared("power_iteration", a)
+    _options("power_iteration", tol, max_iterations)
     n = a.shape[0]
     if x0 is None:
         x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(a.device).to(a.dtype)
-    x = x0 / torch.linalg.vector_norm(x0)
+    x = _vector("power_iteration", "x0", x0, a)
+    if n and not bool(x.any()):
+        raise ArgumentError(op="power_iteration", argument="x0", got="zeros", expected="a vector with a direction")
+    blocks, times = _blocks(matrix), times_of(matrix)
+    x = x / _scale(x)
+    x = x / torch.linalg.vector_norm(x)
+    image = times(x)
+    if not bool(image.any()):
+        # x is an eigenvector of 0, and of a matrix that is 0 there is no other.
+        return Eigenpair(image.new_zeros(()), x, 0, 0.0)
     empty, done, residual = x.new_zeros((0, 2)), 0, float("inf")
     while done < max_iterations:
         steps = min(STEPS, max_iterations - done)
@@ -146,9 +162,38 @@ def power_iteration(
         done += steps
         value = torch.dot(x, image)
         residual = float(torch.linalg.vector_norm(image - value * x))
+        if not residual < float("inf") or not bool(x.any()):
+            break
         if residual <= tol * abs(float(value)):
             return Eigenpair(value, x, done, residual)
     raise NotConverged(op="power_iteration", iterations=done, residual=residual)
+
+
+def _options(op: str, tol: Any, most: Any) -> None:
+    if not check.coefficient(op, "tol", tol, torch.float64).real >= 0:
+        raise ArgumentError(op=op, argument="tol", got=tol, expected="a number that is not negative")
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise ArgumentError(op=op, argument="max_iterations", got=most, expected="an integer that is not negative")
+
+
+def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
+    """A vector [N] of finite numbers with the dtype and device of the matrix, detached."""
+    check.tensor(op, **{name: x})
+    same_kind(op, a=a, **{name: x})
+    if x.ndim != 1:
+        raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(x.shape), expected="[N]")
+    check.equal(op, "N", a=a.shape[0], **{name: x.shape[0]})
+    bad = ~torch.isfinite(x.detach())
+    if bool(bad.any()):
+        at = int(bad.nonzero()[0])
+        raise ArgumentError(op=op, argument=f"{name}[{at}]", got=x[at].item(), expected="a finite number")
+    return x.detach()
+
+
+def _scale(x: Tensor) -> float:
+    """A power of two near the largest magnitude, by which squares neither overflow nor underflow; 1 for zeros."""
+    top = float(x.abs().max()) if x.numel() else 0.0
+    return 2.0 ** min(max(math.frexp(top)[1], -1000), 1000) if top else 1.0
 
 
 def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
@@ -180,27 +225,26 @@ def _solved(
     op: str, a: SparseMatrix, b: Tensor, x0: Tensor | None, tol: float, most: int, coefficients: Any
 ) -> Solution:
     matrix = _prepared(op, a)
-    check.tensor(op, b=b)
-    same_kind(op, a=a, b=b)
-    check.equal(op, "N", a=a.shape[0], b=b.shape[0])
-    b = b.detach()
-    x = torch.zeros_like(b) if x0 is None else x0.detach().clone()
+    _options(op, tol, most)
+    b = _vector(op, "b", b, a)
+    x = torch.zeros_like(b) if x0 is None else _vector(op, "x0", x0, a).clone()
+    if not bool(b.any()):
+        return Solution(torch.zeros_like(b), 0, 0.0)
+    scale = _scale(b)
+    b, x = b / scale, x / scale
     blocks, times = _blocks(matrix), times_of(matrix)
     r = b - times(x)
     p = torch.zeros_like(r) if coefficients is not None else r.clone()
     goal, done = tol * float(torch.linalg.vector_norm(b)), 0
     residual = float(torch.linalg.vector_norm(r))
-    while residual > goal:
-        if done >= most:
-            raise NotConverged(op=op, iterations=done, residual=residual)
+    while not residual <= goal:
+        if done >= most or not residual < float("inf"):
+            raise NotConverged(op=op, iterations=done, residual=residual * scale)
         steps = min(STEPS, most - done)
         table = [coefficients(done + k) for k in range(steps)] if coefficients is not None else []
         numbers = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
         x, r, p = iterate(*blocks, x, r, p, numbers, steps, "cg" if coefficients is None else "fixed")
         done += steps
         # The recurrence drifts from the truth in low precision: the residual that counts is computed.
-        true = b - times(x)
-        residual = float(torch.linalg.vector_norm(true))
-        if not residual < float("inf"):
-            raise NotConverged(op=op, iterations=done, residual=residual)
-    return Solution(x, done, residual)
+        residual = float(torch.linalg.vector_norm(b - times(x)))
+    return Solution(x * scale, done, residual * scale)

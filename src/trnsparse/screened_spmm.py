@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci import Op, array_function, check
+from trnsci.errors import ArgumentError
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import evenly, same_kind, sparse
@@ -17,7 +19,7 @@ from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.bsr_spmm import _bsr_spmm
 from trnsparse.kernels import screened_spmm as kernels
 from trnsparse.matrix import SparseMatrix
-from trnsparse.screening import _threshold
+from trnsparse.screening import as_threshold, check_bounds
 from trnsparse.structure import compress, expand, transposition
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
@@ -31,15 +33,23 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
 
     Args:
         a: dense or sparse [M, K]; anything but BSR is taken in blocks of 128.
-        u: [M] bounds of the rows, not negative.
-        w: [K] bounds of the columns, not negative.
+        u: [M] bounds of the rows, finite and not negative.
+        w: [K] bounds of the columns, finite and not negative.
         b: [K, N]
         threshold: products of bounds above it are kept.
 
     Error bound:
-        That of `spmm`. A product of bounds within one rounding of the threshold may fall on either side.
+        That of `spmm`. A product of bounds within three roundings of the threshold may fall on either side, and one
+        below the dtype's range, taken relative to the largest, counts as 0.
     """
-    check.tensor("screened_spmm", u=u, w=w, b=b)
+    u, w = check_bounds("screened_spmm", u=u, w=w)
+    check.tensor("screened_spmm", b=b)
+    for name, value, ndim in (("u", u, 1), ("w", w, 1), ("b", b, 2)):
+        if value.ndim != ndim:
+            expected = {"u": "[M]", "w": "[K]", "b": "[K, N]"}[name]
+            raise ArgumentError(
+                op="screened_spmm", argument=f"shape of {name}", got=tuple(value.shape), expected=expected
+            )
     if isinstance(a, Tensor):
         a = BSRMatrix.from_dense(a)
     sparse("screened_spmm", a=a)
@@ -47,11 +57,20 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
     same_kind("screened_spmm", a=blocks, b=b)
     check.equal("screened_spmm", "K", a=a.shape[1], w=w.shape[0], b=b.shape[0])
     check.equal("screened_spmm", "M", a=a.shape[0], u=u.shape[0])
-    check.same_device("screened_spmm", u=u, w=w)
+    check.same_device("screened_spmm", u=u, w=w, b=b)
     exact = torch.float64 if blocks.dtype in (torch.float64, torch.complex128) else torch.float32
-    limit = _threshold("screened_spmm", threshold)
-    bounds = (u.detach().to(exact), w.detach().to(exact))
-    return _screened_spmm(blocks.indptr, blocks.indices, blocks.values, *bounds, b, limit)
+    limit = as_threshold("screened_spmm", threshold)
+    (u, u_scale), (w, w_scale) = _near_one(u), _near_one(w)
+    limit = limit * u_scale * w_scale
+    return _screened_spmm(blocks.indptr, blocks.indices, blocks.values, u.to(exact), w.to(exact), b, limit)
+
+
+def _near_one(bounds: Tensor) -> tuple[Tensor, float]:
+    """Bounds times a power of two that brings the largest near 1, so that products stay in range, and that power."""
+    if bounds.is_meta or bounds.numel() == 0:
+        return bounds.double(), 1.0
+    scale = 2.0 ** -min(max(math.frexp(float(bounds.max()))[1], -1000), 1000)
+    return bounds.double() * scale, scale
 
 
 def _fake(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnsci import array_function, check
-from trnsci.errors import ArgumentError
+from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
 
 
@@ -66,54 +68,105 @@ class Quartets:
 
 @array_function
 def screen_quartets(bounds: Tensor, threshold: float) -> Quartets:
-    """Return every distinct quartet with ``Q[i, j] Q[k, l] > threshold``; none above it is lost.
+    """Return every distinct quartet with ``Q[i, j] Q[k, l] > threshold``, compared exactly: none above it is lost.
 
     Work and memory are those of sorting the pairs: quartets are counted, and listed only by `Quartets.indices`.
 
     Args:
-        bounds: symmetric [n, n], from `schwarz_bounds`.
+        bounds: symmetric [n, n], from `schwarz_bounds`: finite and not negative. Of two that differ the larger counts.
         threshold: products of bounds above it are kept.
     """
-    check.floating("screen_quartets", bounds=bounds)
+    bounds = check_bounds("screen_quartets", bounds=bounds)[0]
     _square("screen_quartets", bounds)
-    limit = _threshold("screen_quartets", threshold)
+    limit = as_threshold("screen_quartets", threshold)
     i, j = torch.tril_indices(*bounds.shape, device=bounds.device)
-    value, order = bounds[i, j].double().sort(descending=True)
+    value, order = torch.maximum(bounds, bounds.mT)[i, j].double().sort(descending=True)
     pairs = torch.stack([i[order], j[order]], 1)
     count = value.numel()
     # Bounds fall along the list, so what a pair is kept with is a beginning of it; each quartet counts once.
-    reach = torch.searchsorted(-value, -limit / value.clamp(min=torch.finfo(torch.float64).tiny))
-    reach = torch.where(value > 0, _exact(reach, value, limit), 0)
-    counts = torch.minimum(reach, torch.arange(1, count + 1, device=reach.device))
+    counts = torch.minimum(_reach(value, limit), torch.arange(1, count + 1, device=value.device))
     return Quartets(pairs, counts, count * (count + 1) // 2)
 
 
-def _exact(reach: Tensor, value: Tensor, limit: float) -> Tensor:
-    """Correct the division's rounding: the first product that is not above the limit ends the reach."""
-    count = value.numel()
-    for _ in range(4):
-        back = (reach > 0) & (value * value[(reach - 1).clamp(min=0)] <= limit)
-        on = (reach < count) & (value * value[reach.clamp(max=max(count - 1, 0))] > limit)
-        reach = reach - back.long() + on.long()
-    return reach
+def _reach(value: Tensor, limit: float) -> Tensor:
+    """For each of falling values, how many values from the first its product with is above the limit, by bisection."""
+    low = torch.zeros(value.shape, dtype=torch.int64, device=value.device)
+    high = torch.full_like(low, value.numel())
+    for _ in range(value.numel().bit_length()):
+        middle = (low + high) // 2
+        above = _product_above(value, value[middle.clamp(max=value.numel() - 1)], limit) & (low < high)
+        low, high = torch.where(above, middle + 1, low), torch.where(above, high, middle)
+    return low
+
+
+def _product_above(x: Tensor, y: Tensor, limit: float) -> Tensor:
+    """Whether ``x * y > limit`` for float64 numbers that are not negative, without rounding, overflow or underflow."""
+    (x, x_exponent), (y, y_exponent) = torch.frexp(x), torch.frexp(y)
+    fraction, exponent = math.frexp(limit)
+    # Fractions lie between 1/2 and 1, so that exponents further apart than 2 decide alone.
+    shift = (exponent - x_exponent - y_exponent).clamp(-4, 4)
+    target = fraction * torch.pow(2.0, shift.double())
+    product = x * y
+    return (product > target) | ((product == target) & (_rounding(x, y, product) > 0))
+
+
+def _rounding(x: Tensor, y: Tensor, product: Tensor) -> Tensor:
+    """Return ``x * y - product`` exactly (Dekker 1971)."""
+    (x_high, x_low), (y_high, y_low) = _split(x), _split(y)
+    return ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+
+
+def _split(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Halves of 26 bits whose sum is ``x`` (Veltkamp)."""
+    wide = x * (2.0**27 + 1)
+    high = wide - (wide - x)
+    return high, x - high
 
 
 @array_function
 def density_screen(bounds: Tensor, density: Tensor, threshold: float) -> COOMatrix:
     """Return the density's entries that can matter: those with ``Q[k, l] |P[k, l]| max(Q) > threshold``.
 
+    A product within three roundings of the threshold may fall on either side. A NaN in the density is kept.
+
     Args:
-        bounds: [n, n], from `schwarz_bounds`.
+        bounds: [n, n], from `schwarz_bounds`: finite and not negative.
         density: [n, n]
         threshold: contributions to the Coulomb matrix above it are kept.
     """
-    check.floating("density_screen", bounds=bounds, density=density)
+    bounds = check_bounds("density_screen", bounds=bounds)[0]
+    check.floating("density_screen", density=density)
+    check.same_device("density_screen", bounds=bounds, density=density)
     _square("density_screen", bounds)
     check.equal("density_screen", "shape", bounds=tuple(bounds.shape), density=tuple(density.shape))
-    limit = _threshold("density_screen", threshold)
-    top = bounds.max() if bounds.numel() else bounds.new_zeros(())
-    row, col = (bounds * density.detach().abs() * top > limit).nonzero(as_tuple=True)
+    limit = as_threshold("density_screen", threshold)
+    # Scaled by a power of two, so that the largest bound is near 1 and products neither overflow nor underflow early.
+    top = float(bounds.max()) if bounds.numel() else 0.0
+    scale = 2.0 ** -min(max(math.frexp(top)[1], -500), 500)
+    weight = (bounds.double() * scale) * (top * scale * density.detach().abs().double())
+    row, col = (~(weight <= limit * scale * scale)).nonzero(as_tuple=True)
     return COOMatrix.sorted(row, col, density[row, col], (bounds.shape[0], bounds.shape[1]))
+
+
+def check_bounds(op: str, **bounds: Any) -> list[Tensor]:
+    """Check that bounds are real tensors, finite and not negative, and return them detached."""
+    for name, value in bounds.items():
+        check.tensor(op, **{name: value})
+        if value.is_complex() or value.dtype == torch.bool:
+            raise DtypeError(op=op, argument=f"dtype of {name}", got=value.dtype, expected="real numbers")
+        if value.is_meta:
+            continue
+        bad = ~(torch.isfinite(value) & (value >= 0))
+        if bool(bad.any()):
+            at = tuple(bad.nonzero()[0].tolist())
+            raise ArgumentError(
+                op=op,
+                argument=f"{name}[{', '.join(map(str, at))}]",
+                got=value[at].item(),
+                expected="a finite bound that is not negative",
+                hint="Check the integrals the bounds come from",
+            )
+    return [value.detach() for value in bounds.values()]
 
 
 def _square(op: str, bounds: Tensor) -> None:
@@ -121,8 +174,9 @@ def _square(op: str, bounds: Tensor) -> None:
         raise ArgumentError(op=op, argument="shape of bounds", got=tuple(bounds.shape), expected="[n, n]")
 
 
-def _threshold(op: str, threshold: float) -> float:
-    limit = float(check.number(op, "threshold", threshold).real)
+def as_threshold(op: str, threshold: float) -> float:
+    """Return a threshold as a number that is not negative."""
+    limit = float(check.coefficient(op, "threshold", threshold, torch.float64).real)
     if not limit >= 0:
         raise ArgumentError(op=op, argument="threshold", got=threshold, expected="a number that is not negative")
     return limit

@@ -144,7 +144,8 @@ def ilu0(a: SparseMatrix, *, boost: tuple[float, complex] | None = None) -> tupl
     """
     rows = _square("ilu0", a)
     if boost is not None:
-        boost = check.number("ilu0", "boost", boost[0]).real, check.coefficient("ilu0", "boost", boost[1], rows.dtype)
+        tolerance = check.coefficient("ilu0", "boost", boost[0], torch.float64).real
+        boost = tolerance, check.coefficient("ilu0", "boost", boost[1], rows.dtype)
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
     found = host.loop("ilu0", values)

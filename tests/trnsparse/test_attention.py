@@ -312,6 +312,7 @@ ERRORS = [
     (lambda q: ts.attention(q, q, q, lambda q: q), ArgumentError, "expected (q, k) or (b, h, q, k)"),
     (lambda q: ts.attention(q, q, q, lambda q, k: q - k), DtypeError, "result of the rule is int64, expected bool"),
     (lambda q: ts.attention(q * 1j, q * 1j, q * 1j), DtypeError, "expected a real floating-point dtype"),
+    (lambda q: ts.attention(q, q, q, scale=1j), DtypeError, "scale is 1j, expected a real number"),
     (lambda q: ts.window(-1), ArgumentError, "width is -1"),
 ]
 

@@ -97,6 +97,59 @@ def test_what_does_not_converge_says_so():
         ts.cg(ts.eye(3), torch.ones(4))
 
 
+ITERATIONS = SOLVERS | {"power_iteration": lambda a, b, **more: ts.power_iteration(a, x0=b, **more)}
+
+
+@pytest.mark.parametrize("name", ITERATIONS)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_no_solution(name, value):
+    b, run = torch.ones(5), ITERATIONS[name]
+    b[2] = value
+    with pytest.raises(ArgumentError, match="expected a finite number") as caught:
+        run(ts.eye(5), b)
+    assert caught.value.argument in ("b[2]", "x0[2]")
+    a = ts.eye(5)
+    a.values[3] = value
+    with pytest.raises(NotConverged):
+        run(a, torch.ones(5))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_squares_of_the_right_hand_side_may_leave_the_dtype(name, size):
+    dense, b = laplacian(40), gaussian((40,), 1)
+    found = SOLVERS[name](ts.CSRMatrix.from_dense(dense), b * size)
+    wanted = np.linalg.solve(dense.double().numpy(), b.double().numpy())
+    assert np.linalg.norm(found.x.double().numpy() / size - wanted) <= 2 * residual(wanted, b) * (1 + 2**-20)
+
+
+def test_the_eigenpair_of_zero_and_no_right_hand_side():
+    found = ts.power_iteration(ts.eye(4) * 0)
+    assert float(found.value) == found.residual == 0
+    assert abs(float(found.vector.norm()) - 1) <= gamma(6, torch.float32)
+    with pytest.raises(ArgumentError, match="x0 is 'zeros'"):
+        ts.power_iteration(ts.eye(4), x0=torch.zeros(4))
+    assert ts.cg(ts.eye(4), torch.zeros(4), x0=torch.ones(4)) == (pytest.approx(torch.zeros(4)), 0, 0.0)
+
+
+OPTIONS = [
+    (lambda: ts.cg(ts.eye(3), torch.ones(3), tol=-1.0), "tol is -1.0"),
+    (lambda: ts.cg(ts.eye(3), torch.ones(3), tol=float("nan")), "tol is nan"),
+    (lambda: ts.cg(ts.eye(3), torch.ones(3), max_iterations=2.5), "max_iterations is 2.5"),
+    (lambda: ts.cg(ts.eye(3), torch.ones(3, 1)), "shape of b is (3, 1)"),
+    (lambda: ts.cg(ts.eye(3), torch.ones(3), x0=torch.ones(4)), "N differs: a has N=3, x0 has N=4"),
+    (lambda: ts.cg(ts.eye(3), [1.0, 1.0, 1.0]), "b is list"),
+    (lambda: ts.richardson(ts.eye(3), torch.ones(3), omega=1j), "omega is 1j"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), OPTIONS, ids=[text for _, text in OPTIONS])
+def test_options_are_checked(call, text):
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert text in str(caught.value)
+
+
 def test_the_op_is_well_registered():
     a = ts.CSRMatrix.from_dense(laplacian(5)).to_bsr(128)
     x = torch.ones(5)

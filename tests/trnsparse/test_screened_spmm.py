@@ -1,14 +1,19 @@
 """Screening: bounds, quartets, densities and the fused product."""
 
 import itertools
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import trnsci
 import trnsparse as ts
 from trnsci import ArgumentError
+from trnsci.errors import DtypeError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, stated_and_used
 from trnsparse.screened_spmm import _screened_spmm
 
@@ -81,22 +86,59 @@ def test_the_op_is_well_registered():
     torch.library.opcheck(torch.ops.trnsparse.screened_spmm.default, args, test_utils=checks)
 
 
-@pytest.mark.parametrize("threshold", [0.0, 1e-3, 0.2, 1.0, 50.0])
-def test_every_quartet_above_the_threshold_is_kept_and_no_other(threshold):
-    n = 6
-    q = gaussian((n, n), 3, torch.float64).abs()
-    q = (q + q.T) / 2
-    q[0, 0] = 0
+# Ties, squares that round to the threshold, products beyond float64.
+BOUNDS = st.sampled_from([0.0, 1e-200, 3e-5, 0.1, 0.1 + 2**-56, 0.3, 0.5, 1.0, 2.0, 1e200])
+THRESHOLDS = st.sampled_from([0.0, 1e-310, 1e-3, 0.01, 0.1 * 0.1, 0.03, 0.09, 0.25, 1.0, 50.0])
+
+
+@given(st.integers(0, 6).flatmap(lambda n: st.lists(BOUNDS, min_size=n * n, max_size=n * n)), THRESHOLDS)
+def test_every_quartet_above_the_threshold_is_kept_and_no_other(bounds, threshold):
+    n = math.isqrt(len(bounds))
+    q = torch.tensor(bounds, dtype=torch.float64).reshape(n, n)
+    q = torch.maximum(q, q.T)
     kept = ts.screen_quartets(q, threshold)
     pairs = [(i, j) for i in range(n) for j in range(i + 1)]
+    exact = {pair: Fraction(q[pair].item()) for pair in pairs}
     wanted = {
-        frozenset([p, r]) for p, r in itertools.combinations_with_replacement(pairs, 2) if q[p] * q[r] > threshold
+        frozenset([p, r])
+        for p, r in itertools.combinations_with_replacement(pairs, 2)
+        if exact[p] * exact[r] > Fraction(threshold)
     }
     found = [frozenset([tuple(row[:2]), tuple(row[2:])]) for row in kept.indices().tolist()]
     assert len(found) == len(set(found)) == len(kept)
     assert set(found) == wanted
     assert kept.total == len(pairs) * (len(pairs) + 1) // 2
     assert f"{len(wanted)} of {kept.total} quartets kept" in str(kept)
+
+
+@pytest.mark.parametrize("value", [math.nan, -1.0, math.inf])
+@pytest.mark.parametrize("screen", ["quartets", "density", "u", "w"])
+def test_bounds_that_bound_nothing_are_refused(screen, value):
+    bounds, line, b = torch.ones(3, 3), torch.ones(3), torch.ones(3, 1)
+    bounds[1, 2] = bounds[2, 1] = value
+    bad = line.clone()
+    bad[2] = value
+    call = {
+        "quartets": lambda: ts.screen_quartets(bounds, 0.1),
+        "density": lambda: ts.density_screen(bounds, torch.ones(3, 3), 0.1),
+        "u": lambda: ts.screened_spmm(torch.ones(3, 3), bad, line, b, 0.1),
+        "w": lambda: ts.screened_spmm(torch.ones(3, 3), line, bad, b, 0.1),
+    }[screen]
+    with pytest.raises(ArgumentError, match="expected a finite bound that is not negative") as caught:
+        call()
+    assert caught.value.argument == {"quartets": "bounds[1, 2]", "density": "bounds[1, 2]"}.get(screen, f"{screen}[2]")
+    assert caught.value.got == value or math.isnan(value)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_screens_do_not_depend_on_the_scale_of_bounds(scale):
+    """Squares of these leave float32."""
+    a, b = gaussian((9, 9), 1), gaussian((9, 2), 2)
+    u = torch.arange(9.0) * scale
+    masked = torch.where(torch.outer(u.double(), u.double()) > 10.5 * scale * scale, a, 0)
+    assert_within(ts.screened_spmm(a, u, u, b, 10.5 * scale * scale), masked.double() @ b.double(), bound(masked, b))
+    kept = ts.density_screen(torch.outer(u, u.new_ones(9)), torch.full((9, 9), scale), 7.5 * 8 * scale**3)
+    assert sorted(set(kept.row.tolist())) == [8]
 
 
 def test_schwarz_bounds_hold_for_real_integrals():
@@ -124,6 +166,8 @@ def test_density_screen_keeps_what_can_matter():
     q, p = gaussian((5, 5), 1, torch.float64).abs(), gaussian((5, 5), 2, torch.float64)
     made = ts.density_screen(q, p, 0.8)
     assert torch.equal(made.to_dense(), torch.where(q * p.abs() * q.max() > 0.8, p, 0))
+    p[2, 3] = torch.nan
+    assert bool(ts.density_screen(q, p, 0.8)[2, 3].isnan())
 
 
 def test_numpy_bounds_are_taken():
@@ -135,6 +179,10 @@ def test_mistakes_are_named():
         ts.schwarz_bounds(torch.ones(2, 3))
     with pytest.raises(ArgumentError, match="threshold is -1"):
         ts.screen_quartets(torch.ones(2, 2), -1)
+    with pytest.raises(DtypeError, match="threshold is 1j"):
+        ts.screen_quartets(torch.ones(2, 2), 1j)
+    with pytest.raises(ArgumentError, match=r"shape of b is \(2,\), expected \[K, N\]"):
+        ts.screened_spmm(torch.ones(2, 2), torch.ones(2), torch.ones(2), torch.ones(2), 0.0)
     with pytest.raises(ArgumentError, match="M differs: a has M=2, u has M=3"):
         ts.screened_spmm(torch.ones(2, 2), torch.ones(3), torch.ones(2), torch.ones(2, 1), 0.0)
 
