@@ -1,6 +1,6 @@
 """The seam: the one module that imports AWS's ``nki``, and all that kernels import.
 
-Kernels take ``jit``, ``nl``, ``nisa``, ``ncc`` (``nki.collectives``), the tile sizes and the helpers from here. Where
+Kernels take ``nki``, ``nl``, ``nisa``, ``ncc`` (``nki.collectives``), the tile sizes and the helpers from here. Where
 AWS's package is installed they are compiled for Trainium; elsewhere the same names come from ``trnsim``. Op files take
 `launch` from here.
 """
@@ -39,9 +39,9 @@ _nki = _aws()
 HAS_NKI = _nki is not None
 
 if HAS_NKI:
+    import nki
     import nki.isa as nisa
     import nki.language as nl
-    from nki import jit
 
     try:
         import nki.collectives as ncc
@@ -49,10 +49,13 @@ if HAS_NKI:
         # older versions have none, and no use for the kernels that exchange
         ncc = None
 else:
+    import trnsim as nki
     import trnsim.collectives as ncc
     import trnsim.isa as nisa
     import trnsim.language as nl
-    from trnsim import jit
+
+# a kernel's decorator is written @nki.jit: one of the compiler's front ends knows it by its spelling
+jit = nki.jit
 
 __all__ = [
     "HAS_NKI",
@@ -68,6 +71,7 @@ __all__ = [
     "load",
     "ncc",
     "nisa",
+    "nki",
     "nl",
     "require",
     "store",

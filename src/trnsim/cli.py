@@ -31,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script gets")
     check = commands.add_parser("lint", help="say what the NKI compiler would refuse in a file's kernels")
     check.add_argument("files", nargs="+", metavar="file", help="file.py, or file.py::kernel")
+    check.add_argument("--strict", action="store_true", help="and what the parser front end refuses or misreads")
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     add_parser(commands)
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.command == "profile":
             return profile_command(options)
         if options.command == "lint":
-            return max(_lint(name) for name in options.files)
+            return max(_lint(name, strict=options.strict) for name in options.files)
         return _api(options.name)
     except (TrnError, OSError) as error:
         print(f"trnsim: {error}", file=sys.stderr)
@@ -78,7 +79,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _lint(name: str) -> int:
+def _lint(name: str, *, strict: bool) -> int:
     file, _, wanted = name.partition("::")
     module = _load(Path(file))
     kernels = {
@@ -91,9 +92,9 @@ def _lint(name: str) -> int:
         kernels = {wanted: kernel}
     failed = 0
     for label, kernel in kernels.items():
-        report = lint(kernel)
+        report = lint(kernel, strict=strict)
         print(f"{file}::{label}: {report}")
-        failed |= bool(report.errors)
+        failed |= bool(report if strict else report.errors)
     if not kernels:
         print(f"{file}: no kernels")
     return failed

@@ -30,9 +30,10 @@ class Finding:
     Attributes:
         file, line, column: where; lines and columns are counted from one.
         rule: the rule's stable name, such as ``dict-key``.
-        severity: ``error`` or ``warning``.
+        severity: ``error``, ``warning`` or ``strict``.
         message: what is wrong.
         rewrite: what to write instead.
+        basis: the document or source file the rule stands on.
         function: the function the line belongs to.
         source: the line itself.
         width: how many characters of it are meant.
@@ -46,6 +47,7 @@ class Finding:
     message: str
     rewrite: str
     function: str = ""
+    basis: str = field(default="", compare=False)
     source: str = field(default="", compare=False, repr=False)
     width: int = field(default=1, compare=False, repr=False)
 
@@ -54,7 +56,8 @@ class Finding:
         text = self.source.expandtabs(4)
         shift = len(self.source[: self.column - 1].expandtabs(4))
         mark = f"\n    {text}\n    {' ' * shift}{'^' * self.width}" if text.strip() else ""
-        return f"{head}{mark}\n    rewrite: {self.rewrite}."
+        basis = f"\n    rule from: {self.basis}." if self.basis else ""
+        return f"{head}{mark}\n    rewrite: {self.rewrite}.{basis}"
 
 
 class LintReport(Sequence[Finding]):
@@ -141,10 +144,10 @@ def _identity(obj: Any) -> Any:
     return obj.__code__ if isinstance(obj, FunctionType) else obj
 
 
-_cache: dict[tuple[int, bool], _Cached] = {}
+_cache: dict[tuple[int, bool, bool], _Cached] = {}
 
 
-def lint(kernel: Callable[..., Any], follow: bool = True) -> LintReport:
+def lint(kernel: Callable[..., Any], follow: bool = True, strict: bool = False) -> LintReport:
     """Say what the NKI compiler would refuse in ``kernel``.
 
     Args:
@@ -152,6 +155,7 @@ def lint(kernel: Callable[..., Any], follow: bool = True) -> LintReport:
         follow: check the functions and the ``NKIObject`` methods the kernel reaches as well, except those of NKI,
             of the standard library and of array libraries, and those marked ``function.__nki_builtin__ = True``
             because something else takes their place on the device.
+        strict: report as well what the parser front end alone refuses, or reads otherwise than Python.
 
     Returns:
         The findings. A kernel without readable source gives a single warning, ``source-unavailable``.
@@ -164,11 +168,11 @@ def lint(kernel: Callable[..., Any], follow: bool = True) -> LintReport:
         function = unwrap(kernel)
     if function is None:
         return LintReport([_unreadable(repr(kernel))])
-    key = (id(function.__code__), follow)
+    key = (id(function.__code__), follow, strict)
     known = _cache.get(key)
     if known is not None and known.holds(function):
         return known.report
-    report, used = _run(function, follow=follow)
+    report, used = _run(function, follow=follow, strict=strict)
     if len(_cache) >= _CACHE_SIZE:
         _cache.pop(next(iter(_cache)))
     _cache[key] = _cached(function, report, used)
@@ -179,7 +183,7 @@ def require_nki(kernel: Callable[..., Any], follow: bool = True) -> LintReport:
     """Return the report of ``kernel``, or raise ``NotNki`` with it as ``findings`` if it contains an error."""
     report = lint(kernel, follow)
     if report.errors:
-        raise _refusal(kernel, report)
+        raise _refusal(kernel, report, report.errors)
     return report
 
 
@@ -188,20 +192,27 @@ class LintWarning(UserWarning):
 
 
 def apply_lint(kernel: Callable[..., Any], mode: str) -> None:
-    """If the compiler would refuse ``kernel``: raise (mode ``error``), warn (``warn``) or do nothing (``off``)."""
-    if mode == "error":
+    """If the compiler would refuse ``kernel``: raise (mode ``error``), warn (``warn``) or do nothing (``off``).
+
+    ``strict`` raises for every finding of the strict profile.
+    """
+    if mode == "strict":
+        report = lint(kernel, strict=True)
+        if report:
+            raise _refusal(kernel, report, report)
+    elif mode == "error":
         require_nki(kernel)
     elif mode == "warn":
         report = lint(kernel)
         if report.errors:
-            warn(_refusal(kernel, report).message, LintWarning)
+            warn(_refusal(kernel, report, report.errors).message, LintWarning)
 
 
-def _refusal(kernel: Callable[..., Any], report: LintReport) -> NotNki:
-    first = report.errors[0]
-    count = len(report.errors)
+def _refusal(kernel: Callable[..., Any], report: LintReport, refused: Sequence[Finding]) -> NotNki:
+    first = refused[0]
+    count = len(refused)
     places = "one place" if count == 1 else f"{count} places"
-    listed = "\n".join(str(f) for f in report.errors)
+    listed = "\n".join(str(f) for f in refused)
     error = NotNki(
         f"the NKI compiler refuses {places}:\n{listed}",
         rule=first.rule,
@@ -215,14 +226,16 @@ def _refusal(kernel: Callable[..., Any], report: LintReport) -> NotNki:
     return error
 
 
-def _run(function: FunctionType, *, follow: bool) -> tuple[LintReport, list[Used]]:
+def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintReport, list[Used]]:
     found: dict[tuple[str, int, int, str], Finding] = {}
 
     def report(unit: Unit | None, owner: FunctionType, rule: str, node: ast.AST | None, detail: str) -> None:
+        if RULES[rule].severity == "strict" and not strict:
+            return
         finding = _finding(RULES[rule], unit, owner, node, detail)
         found.setdefault((finding.file, finding.line, finding.column, rule), finding)
 
-    walk = Walk(report, follow=follow)
+    walk = Walk(report, follow=follow, strict=strict)
     walk.run(function)
     owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in found.values()))}
     ordered = sorted(found.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))
@@ -239,8 +252,22 @@ def _finding(rule: Rule, unit: Unit | None, owner: FunctionType, node: ast.AST |
         column, width = unit.span(node, line)
         source = unit.text(line)
     return Finding(
-        code.co_filename, line, column, rule.id, rule.severity, message, rule.rewrite, owner.__qualname__, source, width
+        code.co_filename,
+        line,
+        column,
+        rule.id,
+        rule.severity,
+        message,
+        rule.rewrite,
+        owner.__qualname__,
+        _basis(rule),
+        source,
+        width,
     )
+
+
+def _basis(rule: Rule) -> str:
+    return f"{rule.basis}; a front end that traces would not notice" if rule.parser_only else rule.basis
 
 
 def _unreadable(name: str) -> Finding:

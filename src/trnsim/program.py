@@ -175,9 +175,10 @@ def params_of(
 ) -> SimParams:
     """How ``kernel`` is simulated, from the options of `simulate`."""
     wanted = target if target is not None else kernel.options.get("platform_target")
-    if lint not in (None, "error", "warn", "off"):
+    modes = ("strict", "error", "warn", "off")
+    if lint is not None and lint not in modes:
         raise WrongArgument(
-            f"lint={lint!r}", rule="lint", got=lint, limit=("error", "warn", "off"), hint='use "error", "warn" or "off"'
+            f"lint={lint!r}", rule="lint", got=lint, limit=modes, hint='use "strict", "error", "warn" or "off"'
         )
     return SimParams(
         target=target_named(wanted),
@@ -209,8 +210,8 @@ def simulate(
         strict: refuse every read of unwritten memory; otherwise such elements propagate, and are refused where they
             reach a result, a branch, an index or an address.
         numerics: ``False`` follows the program without computing values; results have shapes and no values.
-        lint: ``"error"`` refuses Python the NKI compiler refuses (the default with checks), ``"warn"`` warns,
-            ``"off"`` says nothing.
+        lint: ``"error"`` refuses Python the NKI compiler refuses (the default with checks), ``"strict"`` also what its
+            parser front end alone refuses or misreads, ``"warn"`` warns, ``"off"`` says nothing.
         seed: initial state of the random-number instructions.
         trace: a list that receives the instruction stream.
     """
@@ -222,6 +223,29 @@ def simulate(
         return Launch(made, params, trace).run(args, kwargs)
 
     return run
+
+
+def _check_argument(kernel: str, value: Any, name: str, *, nested: bool = False) -> None:
+    """A kernel's arguments are tensors, and static values: None, strings, 32-bit numbers and tuples of those."""
+    if isinstance(value, tuple):
+        for item in value:
+            _check_argument(kernel, item, name, nested=True)
+    elif nested and hasattr(value, "shape") and hasattr(value, "dtype"):
+        raise WrongArgument(
+            f"{kernel} gets a tuple of tensors as {name}",
+            rule="tensor-tuple",
+            got="tuple of tensors",
+            limit="a tensor",
+            hint="the compiler names tensors that are arguments of their own: pass each, or one tensor with offsets",
+        )
+    elif isinstance(value, int) and not -(2**31) <= value < 2**31:
+        raise WrongArgument(
+            f"{kernel} gets {value} as {name}",
+            rule="integer-range",
+            got=value,
+            limit=2**31 - 1,
+            hint="integers of a kernel have 32 bits: split it, or pass it in a tensor",
+        )
 
 
 class Launch:
@@ -309,6 +333,8 @@ class Launch:
     def _argument(self, value: Any, name: str) -> Any:
         if isinstance(value, list) and self.params.lint != "off":
             warn(f"{self.name} gets a list as {name}, and the NKI compiler takes tuples: tuple({name})", LintWarning)
+        if self.params.lint == "strict":
+            _check_argument(self.name, value, name)
         try:
             return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
         except KernelError as error:

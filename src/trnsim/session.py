@@ -70,7 +70,7 @@ class SimParams:
         strict: refuse every read of unwritten memory, also one that no result depends on.
         numerics: compute values; ``False`` follows the control flow and records instructions only.
         precise: keep low precision in its own dtype (``NKI_PRECISE_FP=0`` keeps fp32).
-        lint: ``"error"``, ``"warn"`` or ``"off"``.
+        lint: ``"strict"``, ``"error"``, ``"warn"`` or ``"off"``.
         seed: of the random number instructions' initial state.
     """
 

@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 
+from trnsim._lint.reference import reference, version
 from trnsim.lint import lint
 
 HARDWARE_SIZES = (128, 512, 2048)
@@ -79,11 +80,71 @@ def test_only_shapes_trail_a_line(tree):
     tree.refuse(offenders)
 
 
-def test_the_nki_compiler_would_accept_every_kernel(tree):
-    findings = []
+# kernels the parser front end would still refuse or misread; the list may only shrink
+NOT_YET = {
+    "trnblas.grouped",
+    "trnblas.iamax",
+    "trnblas.sharded",
+    "trnfft.exact",
+    "trnfft.transform",
+    "trnrand.bits",
+    "trnrand.normal",
+    "trnrand.sketch",
+    "trnrand.sobol",
+    "trnrand.uniform",
+    "trnsolver.cg",
+    "trnsolver.chebyshev",
+    "trnsolver.cholesky",
+    "trnsolver.divide",
+    "trnsolver.eigh",
+    "trnsolver.inv_sqrt_spd",
+    "trnsolver.inv_triangular",
+    "trnsolver.lu",
+    "trnsolver.polar_factor",
+    "trnsolver.qr",
+    "trnsolver.svd",
+    "trnsparse.attention",
+    "trnsparse.attention_backward",
+    "trnsparse.bsr_spmm",
+    "trntensor.ao_to_mo_transform",
+    "trntensor.mp2_energy",
+}
+
+
+def _entries(tree):
     for module in tree.kernels:
         name = ".".join(module.parts[1:]).removesuffix(".py")
         for function in (node for node in module.ast.body if isinstance(node, ast.FunctionDef) and _is_entry(node)):
-            kernel = getattr(importlib.import_module(name), function.name)
-            findings += [str(finding) for finding in lint(kernel) if finding.severity == "error"]
+            yield f"{module.parts[1]}.{module.path.stem}", getattr(importlib.import_module(name), function.name)
+
+
+def test_the_nki_compiler_would_accept_every_kernel(tree):
+    findings, clean = [], set()
+    for name, kernel in _entries(tree):
+        found = [str(finding) for finding in lint(kernel, strict=name not in NOT_YET) if name not in NOT_YET]
+        findings += found
+        findings += [str(finding) for finding in lint(kernel).errors if name in NOT_YET]
+        if name in NOT_YET and not lint(kernel, strict=True):
+            clean.add(name)
     tree.refuse(findings)
+    assert not clean, f"take {sorted(clean)} out of NOT_YET"
+
+
+def test_kernels_call_nki_by_its_documented_signatures(tree):
+    """Every ``nl``, ``nisa`` and ``ncc`` name and keyword of the kernels' files is in the reference of NKI 0.3."""
+    spaces = {"nl": "language", "nisa": "isa", "ncc": "collectives"}
+    offenders = []
+    for module in tree.kernels:
+        for node in ast.walk(module.ast):
+            called = node.func if isinstance(node, ast.Call) else node
+            if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Name):
+                continue
+            space = spaces.get(called.value.id)
+            entry = reference()[space].get(called.attr) if space else None
+            if space and (entry is None or entry.since > version("0.3")):
+                offenders.append(f"{module.at(node)}: {ast.unparse(called)}")
+            if entry is not None and isinstance(node, ast.Call):
+                allowed = {name for name, since in entry.parameters.items() if since <= version("0.3")}
+                wrong = [k.arg for k in node.keywords if k.arg not in allowed]
+                offenders += [f"{module.at(node)}: {ast.unparse(called)}({name}=)" for name in wrong]
+    tree.refuse(offenders)

@@ -8,9 +8,12 @@ import time
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from trnsim.errors import KernelError, NotNki
+import trnsim
+from trnsim.cli import main
+from trnsim.errors import KernelError, NotNki, WrongArgument
 from trnsim.lint import RULES, Finding, LintReport, LintWarning, apply_lint, lint, require_nki
 
 HERE = Path(__file__).parent
@@ -54,6 +57,8 @@ def cases(name):
 # a rule, what its message says, and a module whose marked line breaks it
 CASES = list(cases("lint_cases.txt"))
 FOLLOW = list(cases("lint_follow.txt"))
+# the same for the strict profile
+STRICT = list(cases("lint_strict.txt"))
 
 
 @pytest.fixture
@@ -75,10 +80,12 @@ def load(tmp_path):
     return make
 
 
-@pytest.mark.parametrize(("rule", "says", "text"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("rule", "says", "text"), CASES + STRICT, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES + STRICT)]
+)
 def test_rule_names_its_line_and_says_what_to_write(load, rule, says, text):
     module = load(text)
-    report = lint(module.kernel)
+    report = lint(module.kernel, strict=RULES[rule].severity == "strict")
     found = [f for f in report if f.rule == rule]
     here = next(i for i, line in enumerate((HEAD + text).splitlines(), 1) if "# here" in line)
     assert [f.line for f in found] == [here], str(report)
@@ -93,7 +100,28 @@ def test_rule_names_its_line_and_says_what_to_write(load, rule, says, text):
 
 def test_every_rule_has_a_case():
     # the type statement needs Python 3.12 and the missing source a kernel without a file; both are tested below
-    assert {c[0] for c in CASES} == RULES.keys() - {"type-statement", "source-unavailable"}
+    # a collision takes two modules
+    elsewhere = {"type-statement", "source-unavailable", "name-collision"}
+    assert {c[0] for c in CASES + STRICT} == RULES.keys() - elsewhere
+
+
+def test_the_default_profile_has_no_strict_findings(load):
+    for rule, _, text in STRICT:
+        assert rule not in {f.rule for f in lint(load(text).kernel)}
+
+
+def test_two_things_of_one_name_collide(load):
+    one = load("LIMIT = 3\ndef _part(a):\n  return LIMIT\ndef first(a):\n  return _part(a)\n")
+    two = load("LIMIT = 4\ndef _part(a):\n  return LIMIT\ndef kernel(a):\n  return first(a) + _part(a)\n")
+    two.first = one.first
+    found = [f for f in lint(two.kernel, strict=True) if f.rule == "name-collision"]
+    assert {f.message.partition(" of ")[0] for f in found} == {"`LIMIT`", "`_part`"}
+    assert one.__name__ in found[0].message
+    assert two.__name__ in found[0].message
+    # equal constants are one constant
+    one.LIMIT = 4
+    one.first.__globals__["_part"] = two._part
+    assert "name-collision" not in {f.rule for f in lint(two.kernel, strict=True)}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement came with Python 3.12")
@@ -104,10 +132,10 @@ def test_type_statement_is_refused(load):
 
 def test_errors_make_no_other_errors(load):
     """A minimal kernel for an error breaks no second rule of that severity, except where one statement breaks two."""
-    pairs = {"global": "impure-write", "impure-write": "global", "with": "builtin"}
+    pairs = {"global": ("impure-write",), "impure-write": ("global",), "with": ("builtin", "api-signature")}
     for rule, _, text in CASES:
         report = lint(load(text).kernel)
-        assert {f.rule for f in report.errors} - {rule, pairs.get(rule)} == set(), f"{text}\n{report}"
+        assert {f.rule for f in report.errors} - {rule, *pairs.get(rule, ())} == set(), f"{text}\n{report}"
 
 
 def test_docs_list_every_rule_with_its_severity():
@@ -137,7 +165,16 @@ def test_finding_prints_like_a_compiler_message(load):
         "        x = {1: a}",
         "             ^",
         '    rewrite: use a list indexed by the integer, or a string key such as f"{i}".',
+        "    rule from: Language Guide, NKI Values; Migration 0.1 to 0.2, features not available.",
     ]
+
+
+def test_a_rule_of_the_parser_alone_says_so(load):
+    (finding,) = lint(load("def kernel(a):\n  p, (q, r) = 1, (2, 3)\n").kernel, strict=True)
+    assert "Patterns.lean" in finding.basis
+    assert str(finding).endswith("a front end that traces would not notice.")
+    assert RULES["unpack-nested"].parser_only
+    assert not RULES["view-of-slice"].parser_only
 
 
 def test_caret_counts_characters_not_bytes(load):
@@ -225,7 +262,7 @@ def test_decorated_and_nested_kernels_have_the_lines_of_their_file(load):
 
 
 def test_a_kernel_ending_in_text_at_the_margin_is_read_whole(load):
-    report = lint(load('def kernel(a):\n  return nl.note(a, """\nat the margin\n""", {1})\nother = 1\n').kernel)
+    report = lint(load('def kernel(a):\n  return nl.where(a, """\nat the margin\n""", {1})\nother = 1\n').kernel)
     assert [f.rule for f in report] == ["set"]
 
 
@@ -237,7 +274,7 @@ def test_a_long_sum_is_no_deep_recursion(load):
 def test_a_kernel_nested_too_deeply_gives_a_warning(load):
     chain = "a" + ".t" * 60
     for _ in range(8):
-        chain = f"nl.f({chain})" + "[0]" * 60
+        chain = f"nl.exp({chain})" + "[0]" * 60
     (finding,) = lint(load(f"def kernel(a):\n  return {chain}\n").kernel)
     assert finding.rule == "source-unavailable"
     assert "`kernel` is nested too deeply" in finding.message
@@ -326,6 +363,30 @@ def test_apply_lint_refuses_warns_or_is_silent(load, recwarn):
         apply_lint(kernel, "error")
     with pytest.warns(LintWarning, match="refuses one place"):
         apply_lint(kernel, "warn")
+
+
+def test_strict_simulation_refuses_what_the_parser_refuses(load):
+    module = load("def kernel(a):\n  for i, j in ((1, 2),):\n    print(i, j)\n  return a\n")
+    with pytest.raises(NotNki, match="loop-target"):
+        trnsim.simulate(module.kernel, lint="strict")(np.zeros((2, 2), np.float32))
+    apply_lint(module.kernel, "error")
+
+
+def test_strict_simulation_looks_at_the_arguments(load):
+    kernel = load("def kernel(a, n):\n  return a\n").kernel
+    a = np.zeros((2, 2), np.float32)
+    with pytest.raises(WrongArgument, match="a tuple of tensors as n") as caught:
+        trnsim.simulate(kernel, lint="strict")(a, (1, (a, 2)))
+    assert caught.value.rule == "tensor-tuple"
+    with pytest.raises(WrongArgument, match="4294967296 as n"):
+        trnsim.simulate(kernel, lint="strict")(a, 2**32)
+
+
+def test_the_command_line_has_the_profile(load, capsys):
+    file = load("@trnsim.jit\ndef kernel(a):\n  for i, j in ((1, 2),):\n    print(i, j)\n  return a\n").__file__
+    assert main(["lint", file]) == 0
+    assert main(["lint", "--strict", file]) == 1
+    assert "[loop-target]" in capsys.readouterr().out
 
 
 def test_findings_are_values():

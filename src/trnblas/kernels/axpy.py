@@ -3,12 +3,12 @@
 Coefficients of 0 and 1 are compile-time: a 0 does not read its vector and a 1 is not multiplied.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 
 
-@jit
+@nki.jit
 def axpy(x_hbm, values_hbm, kinds=()):
     C, P, W = x_hbm.shape
     R = len(kinds)
@@ -23,7 +23,7 @@ def axpy(x_hbm, values_hbm, kinds=()):
             for c in range(C):
                 if kinds[r][c] != "0":
                     sum_sb = _plus(sum_sb, x_sb[c], kinds[r][c], values_sb[:, r * C + c : r * C + c + 1])
-            if sum_sb is None:
+            if sum_sb == None:
                 sum_sb = nl.ndarray((P, w.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [P, w]
                 nisa.memset(dst=sum_sb, value=0.0)
             store(out_hbm[r, 0:P_MAX, w.span], sum_sb)
@@ -32,10 +32,10 @@ def axpy(x_hbm, values_hbm, kinds=()):
 
 def _plus(sum_sb, x_sb, kind, value_sb):
     """The sum so far plus one term."""
-    if sum_sb is None and kind == "1":
+    if sum_sb == None and kind == "1":
         return x_sb
     next_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
-    if sum_sb is None:
+    if sum_sb == None:
         nisa.tensor_scalar(dst=next_sb, data=x_sb, op0=nl.multiply, operand0=value_sb)
     elif kind == "1":
         nisa.tensor_tensor(dst=next_sb, data1=sum_sb, data2=x_sb, op=nl.add)

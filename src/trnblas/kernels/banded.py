@@ -1,11 +1,11 @@
 """y[B, P, W] = sum over d of weights[B, d, P, W] * x[B, d, P, W], x shifted to every diagonal.  Bound by DMA."""
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 
 
-@jit
+@nki.jit
 def banded(weights_hbm, x_hbm):
     B, D, P, W = weights_hbm.shape
     y_hbm = nl.ndarray((B, P, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, W]
@@ -17,7 +17,7 @@ def banded(weights_hbm, x_hbm):
                 x_sb = load(x_hbm[i, d, 0:P_MAX, w.span])  # [P, w]
                 term_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
                 nisa.tensor_tensor(dst=term_sb, data1=weights_sb, data2=x_sb, op=nl.multiply)
-                if sum_sb is None:
+                if sum_sb == None:
                     sum_sb = term_sb
                 else:
                     next_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]

@@ -1,11 +1,11 @@
 """out[M, N] = x[M, 1] * a[M, N].  Bound by DMA."""
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 
 
-@jit
+@nki.jit
 def dgmm(a_hbm, x_hbm):
     M, N = a_hbm.shape
     out_hbm = nl.ndarray((M, N), dtype=a_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]

@@ -4,7 +4,7 @@ x and y are [B, P, W]. Partial sums of each partition go to a column; one produc
 Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Veltkamp's constant for fp32: splits 24 bits into two halves of 12.
@@ -13,7 +13,7 @@ DOWN = 2.0**-64
 UP = 2.0**64
 
 
-@jit
+@nki.jit
 def dot(x_hbm, y_hbm=None, mode="dot"):
     B, P = x_hbm.shape[0], x_hbm.shape[1]
     S = 3 if mode == "nrm2" else 2 if mode == "compensated" else 1

@@ -5,7 +5,7 @@ all of ``b`` fits; each tile of ``b`` feeds one matmul per row tile, every one i
 banks alternate, so that one set drains while the other fills. Bound by the Tensor Engine once K >= 4 * K_TILE.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, require, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
 # Bytes of SBUF in each partition that all of b may take to be loaded once, and a block of a to stay.
@@ -13,7 +13,7 @@ RESIDENT = 72 << 10
 BLOCK = 1 << 17
 
 
-@jit
+@nki.jit
 def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, bias_hbm=None, half=False, activation="none"):
     B_a, K, M = aT_hbm.shape
     B_b, K_b, N = b_hbm.shape
@@ -21,8 +21,8 @@ def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, bias_hbm=None, half=False, a
     require(K_b == K, f"aT and b disagree on K: {K} and {K_b}")
     require(B_a in (1, B) and B_b in (1, B), f"aT and b disagree on the batch: {B_a} and {B_b}")
     out_hbm = nl.ndarray((B, M, N), dtype=aT_hbm.dtype if half else nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
-    scale_sb = None if scale_hbm is None else load(scale_hbm)  # [p, 2]
-    bias_sb = None if bias_hbm is None else load(bias_hbm)  # [p, N]
+    scale_sb = None if scale_hbm == None else load(scale_hbm)  # [p, 2]
+    bias_sb = None if bias_hbm == None else load(bias_hbm)  # [p, N]
     finish = (c_hbm, scale_sb, bias_sb, activation)
     for i in range(B):
         _product(out_hbm, aT_hbm, b_hbm, finish, i, min(i, B_a - 1), min(i, B_b - 1))
@@ -69,17 +69,17 @@ def _finished(c_ps, finish, i, here, n, dtype):
     """Scale, add, add the bias and apply the activation, as far as asked for."""
     c_hbm, scale_sb, bias_sb, activation = finish
     last_sb = c_ps
-    if scale_sb is not None:
+    if scale_sb != None:
         m = c_ps.shape[0]
         alpha, beta = scale_sb[0:m, 0:1], scale_sb[0:m, 1:2]
         last_sb = nl.ndarray((m, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-        if bias_sb is None:
+        if bias_sb == None:
             nisa.tensor_scalar(dst=last_sb, data=c_ps, op0=nl.multiply, operand0=alpha)
         else:
             nisa.scalar_tensor_tensor(
                 dst=last_sb, data=c_ps, op0=nl.multiply, operand0=alpha, op1=nl.add, operand1=bias_sb[0:m, n.span]
             )
-        if c_hbm is not None:
+        if c_hbm != None:
             c_sb = load(c_hbm[i, here, n.span])  # [m, n]
             product_sb, last_sb = last_sb, nl.ndarray((m, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
             nisa.scalar_tensor_tensor(

@@ -4,12 +4,12 @@ Transposed, the contraction is over partitions: x is stationary, a single column
 is, rows are multiplied by x on the Vector Engine and added up on the Scalar Engine.
 """
 
-from trnsci.nki import K_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 
 
-@jit
+@nki.jit
 def gemv(a_hbm, x_hbm, trans=False):
     B, M, N = a_hbm.shape
     shape = (B, 1, N) if trans else (B, M, 1)

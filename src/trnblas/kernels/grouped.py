@@ -4,10 +4,10 @@ Each product is the one of ``gemm``; products follow each other without a gap, s
 """
 
 from trnblas.kernels.gemm import _product
-from trnsci.nki import jit, nl
+from trnsci.nki import nki, nl
 
 
-@jit
+@nki.jit
 def grouped(aT_hbm, b_hbm, half=False):
     found = []
     for g in range(len(aT_hbm)):

@@ -3,12 +3,12 @@
 x is [B, P, W]. Of every tile of every partition: the best |x| and the best NaN flag, and where they first occur.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 
 
-@jit
+@nki.jit
 def iamax(x_hbm, largest=True):
     B, P, W = x_hbm.shape
     parts = tiles(W, WIDTH)

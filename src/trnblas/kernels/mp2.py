@@ -5,14 +5,14 @@ exponentials u[V, Q]. Per element the Vector Engine does two operations, each wi
 full rate; the Scalar Engine adds up. Bound by the Tensor Engine, Vector and DMA close behind.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 # Pairs whose rows are loaded together, for DMA packets of several KiB, as far as SBUF allows; twice this is in use.
 TOGETHER = 4
 LOADED = 64 * 1024
 
 
-@jit
+@nki.jit
 def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
     V, Q = u_hbm.shape
     L, J = left_hbm.shape[1], right_hbm.shape[1]

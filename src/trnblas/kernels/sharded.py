@@ -5,7 +5,7 @@ its own rows, while the Tensor Engine is at the next panel: two buffers take tur
 is long (one float32 crosses it for every 2 K FLOPs), then by the Tensor Engine.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, ncc, nisa, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, ncc, nisa, nki, nl, require, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
 # Bytes of SBUF in each partition that all of b may take to be loaded once, and a panel of a to stay.
@@ -13,7 +13,7 @@ RESIDENT = 72 << 10
 PANEL = 96 << 10
 
 
-@jit
+@nki.jit
 def sharded_gemm(aT_hbm, b_hbm, ranks):
     K, M = aT_hbm.shape
     K_b, N = b_hbm.shape

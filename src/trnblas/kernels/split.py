@@ -5,14 +5,14 @@ Entries of diagonals below ``exact`` become a plane each; the rest are so small 
 relative to diagonal ``exact``, into one last plane. Bound by the Tensor Engine: one pass a pair, where fp32 takes four.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, jit, load, nisa, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, require, store, tiles
 
 # One digit of 7 bits further down.
 STEP = 2.0**-7
 ROW_TILES = 4
 
 
-@jit
+@nki.jit
 def split(aT_hbm, b_hbm, layout=(), exact=1):
     S_a, B, K, M = aT_hbm.shape
     S_b, B_b, K_b, N = b_hbm.shape
@@ -61,12 +61,12 @@ def _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n):
         else:
             next_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
             weight = STEP ** (layout[g][0] - exact)
-            if rest_sb is None:
+            if rest_sb == None:
                 nisa.tensor_scalar(dst=next_sb, data=sum_ps, op0=nl.multiply, operand0=weight)
             else:
                 nisa.scalar_tensor_tensor(
                     dst=next_sb, data=sum_ps, op0=nl.multiply, operand0=weight, op1=nl.add, operand1=rest_sb
                 )
             rest_sb = next_sb
-    if rest_sb is not None:
+    if rest_sb != None:
         store(out_hbm[E, i, here, n.span], rest_sb)

@@ -4,12 +4,12 @@ The stationary operand is wanted transposed, and the transpose of a tile below t
 tiles below the diagonal serve as they lie for the columns they stand in, and are transposed once for their own rows.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
 
 
-@jit
+@nki.jit
 def symm(a_hbm, b_hbm):
     B_a, M = a_hbm.shape[0], a_hbm.shape[1]
     B, N = b_hbm.shape[0], b_hbm.shape[2]

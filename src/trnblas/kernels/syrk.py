@@ -4,12 +4,12 @@ Row tiles end where their diagonal does, so half of a square product is never co
 ``x`` stays in SBUF; left out, ``y`` is ``x``, and the block on the diagonal serves as both.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = N_TILE // M_TILE
 
 
-@jit
+@nki.jit
 def syrk(xT_hbm, yT_hbm=None):
     B, K, N = xT_hbm.shape
     out_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
@@ -33,14 +33,14 @@ def syrk(xT_hbm, yT_hbm=None):
 def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n):
     """One column tile of the triangle, for all row tiles of a block."""
     K = xT_hbm.shape[1]
-    y_hbm = xT_hbm if yT_hbm is None else yT_hbm
+    y_hbm = xT_hbm if yT_hbm == None else yT_hbm
     diagonal = n.start == rows.start
     out_ps = []
     for m in tiles(rows.size, M_TILE):
         width = m.stop if diagonal else n.size
         out_ps.append(nl.ndarray((m.size, width), dtype=nl.float32, buffer=nl.psum))  # [m, width]
     for k in tiles(K, K_TILE):
-        y_sb = x_sb[k.index] if diagonal and yT_hbm is None else load(y_hbm[i, k.span, n.span])  # [k, n]
+        y_sb = x_sb[k.index] if diagonal and yT_hbm == None else load(y_hbm[i, k.span, n.span])  # [k, n]
         for m in tiles(rows.size, M_TILE):
             width = m.stop if diagonal else n.size
             nisa.nc_matmul(

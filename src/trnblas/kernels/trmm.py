@@ -3,12 +3,12 @@
 Tiles on the wrong side of the diagonal are neither loaded nor multiplied; a tile on it is masked once.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
 
 
-@jit
+@nki.jit
 def trmm(aT_hbm, b_hbm, lower=True, unit=False):
     B_a, M = aT_hbm.shape[0], aT_hbm.shape[2]
     B, N = b_hbm.shape[0], b_hbm.shape[2]
@@ -73,7 +73,7 @@ def _columns(out_hbm, aT_sb, b_hbm, i, rows, n, lower):
             b_sb = load(b_hbm[i, k.span, n.span])  # [k, n]
             for m in tiles(rows.size, M_TILE):
                 stationary = aT_sb[m.index][k.index]
-                if stationary is not None:
+                if stationary != None:
                     nisa.nc_matmul(dst=out_ps[m.index], stationary=stationary, moving=b_sb, accumulate=begun[m.index])
                     begun[m.index] = True
     for m in tiles(rows.size, M_TILE):

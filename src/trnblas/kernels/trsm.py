@@ -6,10 +6,10 @@ inverse Y is built along, because both orders of the product need a transposed f
 the Tensor Engine for wide right-hand sides, by the chain of row blocks for narrow ones.
 """
 
-from trnsci.nki import M_TILE, N_TILE, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, load, nisa, nki, nl, store, tiles
 
 
-@jit
+@nki.jit
 def trsm(aT_hbm, b_hbm, masks_hbm, unit=False):
     B_a, M = aT_hbm.shape[0], aT_hbm.shape[2]
     B, N = b_hbm.shape[0], b_hbm.shape[2]

@@ -137,7 +137,7 @@ def _first_product(slots, widths, table_sb):
 
 def _transposed(views, odd):
     """[k, view, b] of views [b, ...] of k elements each."""
-    rows, k = views[0].shape[0], views[0].free_size
+    rows, k = views[0].shape[0], views[0].size // views[0].shape[0]
     xT_ps = nl.ndarray((k, len(views), rows), dtype=views[0].dtype, buffer=nl.psum)  # [k, s, b]
     for j in range(len(views)):
         nisa.nc_transpose(dst=xT_ps[:, j, :], data=views[j])

@@ -59,7 +59,7 @@ def _flipped(dst, src, flip_sb, negative, odd):
 
 def _backwards(src, flip_sb):
     """[b, w] in PSUM: src [b, ...] of up to 512 elements a row, backwards in both indices."""
-    rows, width = src.shape[0], src.free_size
+    rows, width = src.shape[0], src.size // src.shape[0]
     back_ps = nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.psum)  # [b, w]
     if width <= P_MAX:
         _backwards_tile(back_ps, src, flip_sb)
@@ -71,7 +71,7 @@ def _backwards(src, flip_sb):
 
 def _backwards_tile(dst_ps, src, flip_sb):
     """At most 128 columns: transposed by the reversed identity, and back by it."""
-    rows, width = src.shape[0], src.free_size
+    rows, width = src.shape[0], src.size // src.shape[0]
     by = flip_sb[0:rows, P_MAX - rows : P_MAX]
     down_ps = nl.ndarray((width, rows), dtype=nl.float32, buffer=nl.psum)  # [w, b]
     nisa.nc_matmul(dst=down_ps, stationary=src, moving=by, is_moving_onezero=True, accumulate=False)

@@ -41,7 +41,7 @@ def _pieces(blocks):
 def _bits(data, op0, operand0, op1=None, operand1=None):
     """One or two bit operations with constants or columns, on the Vector Engine."""
     made_sb = nl.ndarray(data.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
-    if op1 is None:
+    if op1 == None:
         nisa.tensor_scalar(dst=made_sb, data=data, op0=op0, operand0=operand0)
     else:
         nisa.tensor_scalar(dst=made_sb, data=data, op0=op0, operand0=operand0, op1=op1, operand1=operand1)

@@ -5,17 +5,17 @@ partition for each of some twenty words alive at once.
 """
 
 from trnrand.kernels._engines import _counters, _pieces, _words
-from trnsci.nki import jit, load, nisa, nl, store
+from trnsci.nki import load, nisa, nki, nl, store
 
 
-@jit
+@nki.jit
 def bits(start_hbm, counters_hbm=None, blocks=1, engine="philox4x32"):
     start_sb = load(start_hbm)  # [p, 4 + keys]
-    shape = (4 * blocks,) if counters_hbm is None else (4, blocks)
+    shape = (4 * blocks,) if counters_hbm == None else (4, blocks)
     out_hbm = nl.ndarray(shape, dtype=nl.uint32, buffer=nl.shared_hbm)
     for first, p, f in _pieces(blocks):
         here = slice(first, first + p * f)
-        if counters_hbm is None:
+        if counters_hbm == None:
             made = _words(_counters(start_sb, first, p, f), start_sb, p, f, engine)
             out_sb = nl.ndarray((p, 4 * f), dtype=nl.uint32, buffer=nl.sbuf)  # [p, 4 f]
             for i in range(4):

@@ -5,14 +5,14 @@ integer, half a unit lowered so that rounding is flooring; fp32 does that exactl
 Engine.
 """
 
-from trnsci.nki import P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import P_MAX, load, nisa, nki, nl, store, tiles
 
 # dimensions together: one tile of points takes 32 KiB of a partition at F = 512
 GROUP = 16
 TOP = 1.0 - 2.0**-24
 
 
-@jit
+@nki.jit
 def halton(start_hbm, bases=(2,), digits=(1,), rows=1, row=1):
     D = len(bases)
     out_hbm = nl.ndarray((rows, row, D), dtype=nl.float32, buffer=nl.shared_hbm)  # [R, F, D]

@@ -5,10 +5,10 @@ that its function table is loaded three times a tile. The angle is reduced to [-
 """
 
 from trnrand.kernels._engines import _counters, _normals, _pieces, _words
-from trnsci.nki import jit, load, nl, store
+from trnsci.nki import load, nki, nl, store
 
 
-@jit
+@nki.jit
 def normal(start_hbm, blocks=1, engine="philox4x32"):
     start_sb = load(start_hbm)  # [p, 4 + keys]
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]

@@ -7,10 +7,10 @@ Tensor Engine for large N.
 """
 
 from trnrand.kernels._engines import BLOCKS, _counters, _normals, _words
-from trnsci.nki import K_TILE, M_TILE, N_TILE, jit, load, nisa, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, require, store, tiles
 
 
-@jit
+@nki.jit
 def sketch(start_hbm, a_hbm, size=4, engine="philox4x32"):
     M, N = a_hbm.shape
     require(size % 4 == 0, f"size must be a multiple of 4, the normals of a block, and is {size}")

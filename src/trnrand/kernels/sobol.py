@@ -5,13 +5,13 @@ once on chip by doubling, the same in every partition; the second is a column. O
 bits, one scales. Bound by DMA from two dimensions on.
 """
 
-from trnsci.nki import P_MAX, jit, load, nisa, nl, require, store, tiles
+from trnsci.nki import P_MAX, load, nisa, nki, nl, require, store, tiles
 
 # dimensions together: their tables and one tile of points take 64 KiB of a partition at F = 512
 GROUP = 16
 
 
-@jit
+@nki.jit
 def sobol(columns_hbm, heads_hbm, row=1):
     R, D = heads_hbm.shape
     steps = columns_hbm.shape[1] // D

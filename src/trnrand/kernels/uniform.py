@@ -4,10 +4,10 @@ The words are made as in `bits`; the Scalar Engine, idle otherwise, turns them i
 """
 
 from trnrand.kernels._engines import UNIT, _bits, _counters, _pieces, _words
-from trnsci.nki import jit, load, nisa, nl, store
+from trnsci.nki import load, nisa, nki, nl, store
 
 
-@jit
+@nki.jit
 def uniform(start_hbm, blocks=1, engine="philox4x32"):
     start_sb = load(start_hbm)  # [p, 4 + keys]
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 from trnsim._lint import words
-from trnsim._lint.names import Names
+from trnsim._lint.names import Names, derives_from_nki_object
 from trnsim._lint.source import Unit
 
-Kind = Literal["tensor", "register", "dict", "int", "parameter", "other", "mixed"]
+Kind = Literal["tensor", "register", "dict", "list", "str", "int", "parameter", "other", "mixed"]
 Role = Literal["fori", "while"]
 
 RANGES = frozenset({"range", "affine_range", "sequential_range", "static_range"})
@@ -29,6 +29,7 @@ _VIEWS = words(
     "vector_select indirect"
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_CONTAINERS: dict[str, Kind] = {"dict": "dict", "list": "list", "str": "str"}
 
 
 @dataclass(slots=True)
@@ -43,6 +44,21 @@ class Frame:
     roles: dict[str, Role] = field(default_factory=dict)
     loops: list[bool] = field(default_factory=list)
     returns_value: bool = False
+    # names of slices of tensors, and of tensors in private memory
+    slices: set[str] = field(default_factory=set)
+    private: set[str] = field(default_factory=set)
+
+
+def _attributes_of_classes(function: FunctionType) -> frozenset[str]:
+    """Names the classes of the function's module define: members, and what their methods assign."""
+    found: set[str] = set()
+    for cls in function.__globals__.values():
+        if isinstance(cls, type) and derives_from_nki_object(cls):
+            for name, member in vars(cls).items():
+                found.add(name)
+                if isinstance(member, FunctionType):
+                    found.update(member.__code__.co_names)
+    return frozenset(found)
 
 
 class Base:
@@ -61,6 +77,9 @@ class Base:
         self.attributes: set[str] = set()
         self.legacy: set[ModuleType] = set()
         self.captured: set[str] = set()
+        # bare names of outside functions, classes and constants, and where each is first used
+        self.outside: dict[str, tuple[Any, ast.AST]] = {}
+        self.defined = _attributes_of_classes(unit.function)
 
     def visit(self, node: ast.AST) -> None:
         raise NotImplementedError
@@ -84,8 +103,15 @@ class Base:
             return "tensor" if self.kind(node.value) == "tensor" else "other"
         if isinstance(node, (ast.Dict, ast.DictComp)):
             return "dict"
+        if isinstance(node, ast.List):
+            return "list"
+        if isinstance(node, ast.JoinedStr):
+            return "str"
         if isinstance(node, ast.Constant):
-            return "int" if type(node.value) is int else "other"
+            return "int" if type(node.value) is int else "str" if isinstance(node.value, str) else "other"
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+            sides = {self.kind(node.left), self.kind(node.right)}
+            return "list" if "list" in sides else "str" if sides == {"str"} else "other"
         if isinstance(node, ast.IfExp):
             one, two = self.kind(node.body), self.kind(node.orelse)
             return one if one == two else "mixed"
@@ -101,9 +127,19 @@ class Base:
             return "tensor"
         if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS and self.kind(node.func.value) == "tensor":
             return "tensor"
-        if isinstance(node.func, ast.Name) and node.func.id == "dict" and not self.names.is_local("dict"):
-            return "dict"
+        if isinstance(node.func, ast.Name) and node.func.id in _CONTAINERS and not self.names.is_local(node.func.id):
+            return _CONTAINERS[node.func.id]
         return "other"
+
+    def is_slice(self, node: ast.AST) -> bool:
+        """True for part of a tensor, as far as the text tells: an index with a slice or with several entries."""
+        if isinstance(node, ast.Name):
+            return any(node.id in frame.slices for frame in self.frames if node.id in frame.bound)
+        if not isinstance(node, ast.Subscript) or self.kind(node.value) in ("list", "str"):
+            return False
+        if isinstance(node.value, ast.Attribute) and node.value.attr in ("shape", "get_pattern"):
+            return False
+        return isinstance(node.slice, (ast.Slice, ast.Tuple)) or self.kind(node.value) == "tensor"
 
     def infer(self, frame: Frame, body: list[ast.stmt]) -> None:
         """Fill in the kinds of the names ``body`` assigns, in order, and which functions are bodies of device loops."""
@@ -128,12 +164,23 @@ class Base:
 
     def _bind(self, frame: Frame, target: ast.AST, value: ast.AST) -> None:
         if isinstance(target, ast.Name):
+            if self.is_slice(value):
+                frame.slices.add(target.id)
+            if self._is_private(value):
+                frame.private.add(target.id)
             self._hold(frame, target.id, self.kind(value) or "other")
         elif isinstance(target, (ast.Tuple, ast.List)):
             values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
             for i, element in enumerate(target.elts):
                 same = len(values) == len(target.elts)
                 self._bind(frame, element, values[i] if same else ast.Pass())
+
+    def _is_private(self, node: ast.AST) -> bool:
+        """True for a tensor allocated in ``nl.hbm``."""
+        if not isinstance(node, ast.Call) or self.names.api(node.func) not in ("ndarray", "zeros", "ones", "full"):
+            return False
+        buffer = next((k.value for k in node.keywords if k.arg == "buffer"), None)
+        return isinstance(buffer, ast.Attribute) and buffer.attr in ("hbm", "private_hbm")
 
     @staticmethod
     def _hold(frame: Frame, name: str, kind: Kind) -> None:

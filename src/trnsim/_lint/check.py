@@ -12,8 +12,10 @@ from typing import Any
 from trnsim._lint import names, words
 from trnsim._lint.base import Frame, Function, Kind, Role
 from trnsim._lint.device import Device
+from trnsim._lint.front import FrontEnd
 from trnsim._lint.outside import Outside
 from trnsim._lint.source import inner_code
+from trnsim._lint.values import Values
 
 _DECORATORS = frozenset({"jit", "dataclass", "property", "staticmethod", "classmethod", "setter", "no_type_check"})
 _NO_CHILDREN = words("ctx op ops id attr arg name names kind type_comment conversion annotation returns")
@@ -22,14 +24,17 @@ _FLOAT32_MAX = 3.4028235677973366e38
 _FLOAT32_TINY = 7.006492321624085e-46
 
 
-class Checker(Device, Outside):
+class Checker(Device, Outside, FrontEnd, Values):
     """Checks one function and the functions defined inside it."""
 
     def run(self, role: Role | None = None) -> None:
         """Walk the whole function; ``role`` is set for the body of a device loop."""
         node = self.unit.node
         self._check_signature(node)
-        if not self.entry:
+        if self.entry:
+            self.check_entry_decorators(node)
+            self.check_tensor_tuples(node)
+        else:
             self._check_decorators(node)
         if isinstance(node, ast.AsyncFunctionDef):
             self.report("async", node, "")
@@ -55,6 +60,7 @@ class Checker(Device, Outside):
     def _function(self, node: Function, code: CodeType | None, role: Role | None) -> None:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         kinds: dict[str, Kind] = {a.arg: "parameter" for a in arguments}
+        kinds.update(dict.fromkeys(_strings(node), "str"))
         frame = Frame(code, node.name, _bound(node, code), kinds, role)
         before, outer_order = self.induction, self.no_reorder
         self.induction -= frame.kinds.keys()
@@ -100,9 +106,11 @@ class Checker(Device, Outside):
             chain = names.path(target)
             if chain is None or chain[-1] not in _DECORATORS:
                 self.report("decorator", decorator, f"`@{ast.unparse(decorator)}`")
+            self.check_front_decorator(decorator, chain)
 
     def on_function(self, node: ast.FunctionDef) -> None:
         frame = self.frames[-1]
+        self.report("inner-function", node, f"`{node.name}`")
         self._check_signature(node)
         self._check_decorators(node)
         for default in [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]:
@@ -136,9 +144,18 @@ class Checker(Device, Outside):
 
     def on_if(self, node: ast.If | ast.IfExp) -> None:
         self.check_condition(node.test)
+        if isinstance(node, ast.IfExp):
+            self.check_conditional(node)
+        else:
+            self.check_guarded(node.test)
+        self._children(node)
+
+    def on_bool(self, node: ast.BoolOp) -> None:
+        self.check_bool(node)
         self._children(node)
 
     def on_assign(self, node: ast.Assign) -> None:
+        self.check_assignment(node.targets)
         for target in node.targets:
             self._target(target)
         self.visit(node.value)
@@ -170,12 +187,14 @@ class Checker(Device, Outside):
                 self.report("impure-write", node, f"`{node.id}` lives outside the kernel")
         else:
             self.check_target(node)
+            self.check_front_target(node)
             if isinstance(node, ast.Subscript):
                 self.check_index(node)
                 self.visit(node.slice)
 
     def on_subscript(self, node: ast.Subscript) -> None:
         self.check_index(node)
+        self.check_front_subscript(node)
         if self.kind(node.value) == "dict":
             self.check_key(node.slice)
         self._children(node)
@@ -186,7 +205,8 @@ class Checker(Device, Outside):
             if isinstance(op, (ast.Is, ast.IsNot)):
                 none = any(isinstance(x, ast.Constant) and x.value is None for x in (left, right))
                 self.report("is-none" if none else "is", node, f"`{ast.unparse(node)}`")
-            elif not isinstance(op, _ENUM_FREE) and (self.is_enum_member(left) or self.is_enum_member(right)):
+            self.check_membership(op, right, node)
+            if not isinstance(op, _ENUM_FREE) and (self.is_enum_member(left) or self.is_enum_member(right)):
                 self.report("enum-operator", node, f"`{ast.unparse(node)}`")
         self.check_comparison(node)
         self._children(node)
@@ -199,6 +219,7 @@ class Checker(Device, Outside):
             if self.is_enum_member(node.left) or self.is_enum_member(node.right):
                 self.report("enum-operator", node, f"`{ast.unparse(node)}`")
             self.check_operands(node.left, node.right)
+            self.check_arithmetic(node.op, node.left, node.right, node)
             self.visit(node.right)
             if not isinstance(node.left, ast.BinOp):
                 break
@@ -285,6 +306,9 @@ class Checker(Device, Outside):
         api = self.names.api(node.func)
         self.check_call(node, api)
         self.check_device_call(node, api)
+        self.check_front_call(node, api)
+        self.check_view_call(node)
+        self.check_allocation(node, api)
         if api in ("fori_loop", "while_loop"):
             self._follow_body(self.loop_function(node))
         if any(isinstance(node.func, ast.Name) and node.func.id == f.name for f in self.frames[1:]):
@@ -308,6 +332,19 @@ class Checker(Device, Outside):
     def on_walrus(self, node: ast.NamedExpr) -> None:
         self.report("walrus", node, "")
         self.visit(node.value)
+
+
+def _strings(node: Function) -> set[str]:
+    """Parameters that are strings by their default or annotation."""
+    arguments = [*node.args.posonlyargs, *node.args.args]
+    defaults = [None] * (len(arguments) - len(node.args.defaults)) + list(node.args.defaults)
+    pairs = [*zip(arguments, defaults, strict=True), *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
+    return {
+        a.arg
+        for a, d in pairs
+        if (isinstance(d, ast.Constant) and isinstance(d.value, str))
+        or (isinstance(a.annotation, ast.Name) and a.annotation.id == "str")
+    }
 
 
 def _bound(node: Function, code: CodeType | None) -> frozenset[str]:
@@ -354,6 +391,7 @@ _HANDLERS: dict[type[ast.AST], Callable[[Checker, Any], None]] = {
     ast.Attribute: Checker.on_attribute,
     ast.AugAssign: Checker.on_augmented,
     ast.BinOp: Checker.on_binary,
+    ast.BoolOp: Checker.on_bool,
     ast.Break: Checker.on_jump,
     ast.Call: Checker.on_call,
     ast.Compare: Checker.on_compare,

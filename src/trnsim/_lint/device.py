@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from trnsim._lint.base import RANGES, Base
+from trnsim._lint.base import RANGES
+from trnsim._lint.front import FrontEnd
 
 _HOST_CONVERSIONS = frozenset({"int", "float", "bool", "min", "max", "abs", "round", "divmod", "sum", "range"})
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -15,7 +16,7 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-class Device(Base):
+class Device(FrontEnd):
     """Conditions, indices, registers and dynamic loops."""
 
     def is_register(self, node: ast.AST) -> bool:
@@ -94,6 +95,7 @@ class Device(Base):
     def on_for(self, node: ast.For) -> None:
         """A loop over anything; ``nl.dynamic_range`` makes it run on the device."""
         dynamic = isinstance(node.iter, ast.Call) and self.names.api(node.iter.func) == "dynamic_range"
+        self.check_for(node)
         self.visit(node.iter)
         if dynamic:
             self._enter_dynamic(node.iter)
@@ -113,6 +115,7 @@ class Device(Base):
             self._enter_dynamic(node.test)
         else:
             self.check_condition(node.test)
+        self.check_guarded(node.test)
         self.visit(node.test)
         if node.orelse:
             self.report("loop-else", node.orelse[0], "")
@@ -146,4 +149,5 @@ class Device(Base):
         if frame.role == "fori" and valued:
             self.report("loop-body-return", node, f"`{frame.name}` is a body of nl.fori_loop and returns a value")
         if node.value is not None:
+            self.check_result(frame, node.value)
             self.visit(node.value)

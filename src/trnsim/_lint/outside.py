@@ -8,7 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from trnsim._lint import names, words
-from trnsim._lint.base import Base
+from trnsim._lint.front import FrontEnd
+from trnsim._lint.values import Values
 
 _REFUSED = words(
     "open input eval exec compile __import__ globals locals vars dir delattr bytes bytearray memoryview complex "
@@ -20,17 +21,24 @@ _LIST_CHANGES = words("append extend insert remove sort reverse")
 _KEYED = frozenset({"get", "pop", "setdefault"})
 
 
-class Outside(Base):
+class Outside(FrontEnd, Values):
     """Calls and references."""
 
     def on_name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load):
             obj, where = self.names.resolve(node)
+            if where == "captured":
+                self.report("closure", node, f"`{node.id}`")
             if obj is not names.MISSING and where != "builtin":
                 self._refer(obj, node, node.id)
+                self.check_outside_number(obj, node, node.id)
+                if not isinstance(obj, ModuleType):
+                    self.outside.setdefault(node.id, (obj, node))
 
     def on_attribute(self, node: ast.Attribute) -> None:
         self.attributes.add(node.attr)
+        self.check_api_name(node)
+        self.check_tensor_attribute(node)
         chain = names.path(node)
         if chain is None:
             self.visit(node.value)
@@ -165,7 +173,9 @@ class Outside(Base):
                 self.report("multiple-inheritance", node, detail)
             elif cls.__bases__[0].__name__ != "NKIObject":
                 self.report("class-inherit", node, detail)
-        elif not names.is_named_tuple(cls) and not issubclass(cls, BaseException):
+        elif names.is_named_tuple(cls):
+            self.report("named-tuple", node, detail)
+        elif not issubclass(cls, BaseException):
             self.report("class-base", node, detail)
 
     def is_enum_member(self, node: ast.AST) -> bool:

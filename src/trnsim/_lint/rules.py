@@ -2,7 +2,8 @@
 
 An ``error`` is what the reference says is refused: a value, statement or signature outside the lists of the language
 guide, or one the compiler's front end names and rejects. A ``warning`` is what the reference discourages, deprecates or
-does not mention. ``docs/concepts/lint.md`` is this table with examples, and a test keeps the two equal.
+does not mention. The ``strict`` profile adds what the parser front end refuses or misreads, from
+`trnsim._lint.strict_rules`. ``docs/concepts/lint.md`` is this table with examples, and a test keeps the two equal.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Severity = Literal["error", "warning"]
+from trnsim._lint.strict_rules import FRONT, STRICT
+
+Severity = Literal["error", "warning", "strict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,14 @@ class Rule:
     rewrite: str
     basis: str
 
+    @property
+    def parser_only(self) -> bool:
+        """True when only the parser front end says so: one that traces the running function would not notice."""
+        return all(source.startswith(FRONT) for source in self.basis.split("; "))
+
 
 _GUIDE = "Language Guide"
-_FRONT = "compiler front end"
+_FRONT = FRONT
 _VALUES = f"{_GUIDE}, NKI Values"
 _FLOW = f"{_GUIDE}, Control Flow"
 _CLASSES = f"{_GUIDE}, Class Support"
@@ -199,6 +207,21 @@ _PURITY = (
         "neuronxcc.nki is refused inside kernels since NKI 0.4",
         "import nki, nki.language and nki.isa",
         "release notes 0.4.0; Migration 0.3 to 0.4",
+    ),
+)
+
+_API_RULES = (
+    (
+        "tensor-attribute",
+        "a tensor of NKI has no such attribute or method",
+        "compute it from .shape and .dtype, or call nisa or nl",
+        f"{_GUIDE}, Tensor Values; API, NkiTensor",
+    ),
+    (
+        "api-signature",
+        "the NKI reference, 0.3 to 0.6, has no such name or parameter",
+        "see docs/reference/nki-api.md",
+        "API of NKI 0.3, 0.4, 0.5 and 0.6",
     ),
 )
 
@@ -390,10 +413,11 @@ _WARNINGS = (
     ),
 )
 
-_ERRORS = _STATEMENTS + _EXPRESSIONS + _SIGNATURES + _CLASS_RULES + _PURITY + _RUNTIME
+_ERRORS = _STATEMENTS + _EXPRESSIONS + _SIGNATURES + _CLASS_RULES + _PURITY + _API_RULES + _RUNTIME
 
 RULES: dict[str, Rule] = {
     **{row[0]: Rule(row[0], "error", *row[1:]) for row in _ERRORS},
     **{row[0]: Rule(row[0], "warning", *row[1:]) for row in _WARNINGS},
+    **{row[0]: Rule(row[0], "strict", *row[1:]) for row in STRICT},
 }
-"""Rules by id, errors first."""
+"""Rules by id: errors, warnings, and those of the strict profile."""

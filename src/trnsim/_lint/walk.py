@@ -24,9 +24,10 @@ _ALWAYS = words(
 class Walk:
     """Breadth first over the functions reached from one kernel."""
 
-    def __init__(self, report: Report, *, follow: bool) -> None:
+    def __init__(self, report: Report, *, follow: bool, strict: bool) -> None:
         self.report = report
         self.follow = follow
+        self.strict = strict
         # functions are told apart by the identity of their code: equal code may stand in two files
         self.seen: dict[int, FunctionType] = {}
         self.calls: dict[int, dict[int, tuple[Unit, ast.AST, str]]] = {}
@@ -34,6 +35,7 @@ class Walk:
         self.classes: set[type] = set()
         self.attributes: set[str] = set()
         self.used: list[Used] = []
+        self.bare: dict[str, tuple[Any, str]] = {}
 
     def run(self, kernel: FunctionType) -> None:
         queue: list[tuple[FunctionType, Role | None]] = [(kernel, None)]
@@ -62,6 +64,7 @@ class Walk:
         self.classes |= checker.classes.keys()
         self.attributes |= checker.attributes
         self.used += checker.names.used
+        self._collide(checker, unit)
         edges = self.calls.setdefault(id(function.__code__), {})
         for target, node, part in checker.references:
             self.pending.append((target, part))
@@ -77,9 +80,17 @@ class Walk:
             members = {name: member for base in reversed(cls.__mro__) for name, member in vars(base).items()}
             for name, member in members.items():
                 function = _method(member)
-                if function is not None and (name in _ALWAYS or name in self.attributes):
+                if function is not None and (self.strict or name in _ALWAYS or name in self.attributes):
                     found.append((function, None))
         return [(f, role) for f, role in found if id(f.__code__) not in self.seen]
+
+    def _collide(self, checker: Checker, unit: Unit) -> None:
+        """Report a bare name that stood for something else in a module read before."""
+        module = unit.function.__module__
+        for name, (obj, node) in checker.outside.items():
+            known, where = self.bare.setdefault(name, (obj, module))
+            if not _same(known, obj):
+                self.report(unit, unit.function, "name-collision", node, f"`{name}` of {module} and of {where}")
 
     def _recursion(self) -> None:
         """Report the call that closes each cycle of the call graph."""
@@ -96,6 +107,13 @@ class Walk:
         for code in list(self.calls):
             if code not in done:
                 descend(code, [code])
+
+
+def _same(one: Any, two: Any) -> bool:
+    if one is two:
+        return True
+    plain = (int, float, str, bool, tuple, type(None))
+    return type(one) is type(two) and isinstance(one, plain) and bool(one == two)
 
 
 def _method(member: Any) -> FunctionType | None:

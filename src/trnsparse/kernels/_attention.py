@@ -132,7 +132,7 @@ class _Rows(nl.NKIObject):
 
     def block(self, j):
         """Block j of the rows."""
-        if j < self.whole and self.kept is not None:
+        if j < self.whole and self.kept != None:
             return self.kept[:, j, 0 : self.width]
         # The last block of all, where it is smaller, is a group of its own.
         number = j // GROUP if j < self.whole else -1

@@ -52,9 +52,9 @@ class _Part(nl.NKIObject):
         self.groups = groups
         self.before = before
         self.last = last
-        self.alone = before is None and last and groups == 1
+        self.alone = before == None and last and groups == 1
         # One more column where something came before: what that had for its largest score.
-        self.first = 0 if before is None else 1
+        self.first = 0 if before == None else 1
         self.tops_sb = nl.ndarray((out_hbm.shape[0], self.first + groups), dtype=nl.float32, buffer=nl.sbuf)  # [q, g]
         self.best_sb = None
         self.factors_sb = None
@@ -65,7 +65,7 @@ class _Part(nl.NKIObject):
         """Find by how much each group shrinks, when the largest scores of all are known."""
         self.best_sb = self.tops_sb
         if not self.alone:
-            if self.before is not None:
+            if self.before != None:
                 nisa.tensor_copy(dst=self.tops_sb[:, 0:1], src=self.before.best_sb, engine=nisa.engine.vector)
             self.best_sb = nl.ndarray((self.tops_sb.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
             nisa.tensor_reduce(dst=self.best_sb, op=nl.minimum, data=self.tops_sb, axis=1)
@@ -78,7 +78,7 @@ class _Part(nl.NKIObject):
         """Add the products of the last groups done, and what came before the first."""
         size, E = self.out_hbm.shape
         width = self.tops_sb.shape[1]
-        if self.before is not None and self.done == count:
+        if self.before != None and self.done == count:
             self.sum_sb = nl.ndarray((size, E + 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, E + 1]
             factor = self.factors_sb.ap([[width, size], [0, E + 1]])
             nisa.tensor_tensor(
@@ -93,7 +93,7 @@ class _Part(nl.NKIObject):
             factor = self.factors_sb.ap([[width, size], [1, count], [0, E + 1]], offset=at)
             nisa.tensor_tensor(dst=parts_sb, data1=made_ps, data2=factor, op=nl.multiply)
         for g in range(count):
-            if self.sum_sb is None:
+            if self.sum_sb == None:
                 self.sum_sb = parts_sb[:, g, :]
             else:
                 both_sb = nl.ndarray((size, E + 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, E + 1]

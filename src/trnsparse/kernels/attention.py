@@ -7,7 +7,7 @@ pattern is known when the kernel is compiled; ``lonely`` says that some query ke
 Scalar Engines.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._attention import FLOOR, _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._moves import _copy, _warm_up
 from trnsparse.kernels._shared import _fits, _Shared
@@ -24,7 +24,7 @@ PIECES = 4
 TABLES = 8 * 1024
 
 
-@jit
+@nki.jit
 def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=(), lonely=True):
     H, D, Q = qT_hbm.shape
     G, K, E = v_hbm.shape
@@ -51,7 +51,7 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
         for h in range(batch.start, batch.stop):
             if h % group == 0:
                 keys = _Turned(kT_hbm, h // group, keep, PIECES)
-                values = _Rows(v_hbm, h // group, keep, PIECES, shared is not None)
+                values = _Rows(v_hbm, h // group, keep, PIECES, shared != None)
             queries = _Turned(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2, PIECES)
             # The first row needs the first piece of each, and begins when it is there.
             for piece in range(PIECES):
@@ -61,13 +61,13 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
                 if h % group == 0:
                     values.fetch(piece)
             mine = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
-            if shared is not None:
+            if shared != None:
                 shared.head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, h == H - 1)
             else:
                 _head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, lonely)
-        if shared is not None:
+        if shared != None:
             shared.finish()
-        _logarithms(lse_hbm, batch, top_sb, sum_sb, shared is not None)
+        _logarithms(lse_hbm, batch, top_sb, sum_sb, shared != None)
     return out_hbm, lse_hbm
 
 
@@ -207,7 +207,7 @@ def _turned(waiting):
             held.append(turned_sb[0 : block.size, b, 0:size])
             full += 1 if block.size == P_MAX else 0
         # The Scalar Engine copies what brings it level with the Vector Engine, which finds the largest scores.
-        cut = full if factor_sb is not None else full // 2 if full > 2 else 0
+        cut = full if factor_sb != None else full // 2 if full > 2 else 0
         if cut > 0:
             nisa.activation(dst=turned_sb[:, 0:cut, :], op=nl.copy, data=turned_ps[:, 0:cut, :])
         if full > cut:
@@ -221,22 +221,22 @@ def _turned(waiting):
 def _weighted(acc, turned, values, E, spare_ps):
     """Add the product of weights and values to a row; divide by the sum and store where the row is complete."""
     held, size, factor_sb, columns, done = turned
-    if spare_ps is not None and spare_ps.shape[0] >= size:
+    if spare_ps != None and spare_ps.shape[0] >= size:
         made = spare_ps[0:size, 0:E]
     else:
         made = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.psum)  # [q, E]
     for b in range(len(held)):
         nisa.nc_matmul(dst=made, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
-    if factor_sb is not None:
+    if factor_sb != None:
         both_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
         nisa.scalar_tensor_tensor(dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=made)
         made = both_sb
-    elif done is None:
+    elif done == None:
         # The next product is in PSUM too, and an instruction reads one operand from there.
         acc_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
         nisa.tensor_copy(dst=acc_sb, src=made)
         made = acc_sb
-    if done is not None:
+    if done != None:
         to_hbm, sum_sb, kept_sb, lonely = done
         # A sum is at least 1, that of a query that keeps nothing 0: it becomes 0.5, and the result 0.
         if lonely:

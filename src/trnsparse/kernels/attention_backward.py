@@ -6,7 +6,7 @@ as many key blocks as there is room for. Where there are more, sums of queries w
 for each query block its key blocks and their slots, is known when the kernel is compiled. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANKS, jit, nisa, nl, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANKS, nisa, nki, nl, tiles
 from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
 from trnsparse.kernels._moves import _fetch, _warm_up
@@ -23,7 +23,7 @@ DEPTH = 3
 MOVED = 13
 
 
-@jit
+@nki.jit
 def attention_backward(
     qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=()
 ):
@@ -60,7 +60,7 @@ def attention_backward(
                     for operand in loads:
                         operand.fetch(piece)
                 head = (queries, rows, _fetch(lse_hbm[h]), _fetch(delta_hbm[h]))
-                wait_hbm = waiting_hbm[h] if waiting_hbm is not None else None
+                wait_hbm = waiting_hbm[h] if waiting_hbm != None else None
                 for r in range(len(plan)):
                     out = _QuerySums(dq_hbm[h], wait_hbm, plan[r], part, len(parts))
                     walk.rows(plan[r], part, head, keys, sums, out)

@@ -4,13 +4,13 @@ The columns of bT stay in SBUF where they fit; a block row of aT is loaded once.
 one is slower than the DMA engines. Bound by the DMA that stores blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _copy, _fetch
 
 RESIDENT = 96 * 1024
 
 
-@jit
+@nki.jit
 def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=()):
     D = aT_hbm.shape[0]
     N = bT_hbm.shape[1]

@@ -7,7 +7,7 @@ and in bursts, so that what is still to be multiplied comes first. Bound by the 
 the result where a block row has few blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _copy, _fetch, _warm_up
 
 # Bytes of SBUF in each partition: b in one panel of columns may take so much to stay, one load of blocks so much, rows
@@ -17,7 +17,7 @@ GROUP = 4 * 1024
 WAITING = 32 * 1024
 
 
-@jit
+@nki.jit
 def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=()):
     K, N = b_hbm.shape
     out_hbm = nl.ndarray((rows, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
@@ -70,7 +70,7 @@ class _Held(nl.NKIObject):
         """The rows of tile ``place``, or None where they do not stay."""
         if place >= len(self.kept):
             return None
-        if self.kept[place] is None:
+        if self.kept[place] == None:
             rows = self.b_hbm[place * K_TILE : (place + 1) * K_TILE, self.n.span]
             self.kept[place] = _fetch(rows) if self.count % 2 == 0 else load(rows)  # [k, n]
             self.count += 1
@@ -127,7 +127,7 @@ def _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width):
         if len(pieces) > 0 and size > 0:
             a_sb, first = blocks.at(place)
             b_sb, k = _moving(b_hbm, pieces, held, n, tiles_hbm.shape[0])
-            opened = sums[i] is not None
+            opened = sums[i] != None
             if not opened:
                 sums[i] = _room(size, n.size)
             for m in tiles(size, M_TILE):
@@ -156,8 +156,8 @@ def _zeros(out_hbm, n, height, h, sums):
     """Block rows without sums."""
     zero_sb = None
     for i in range(len(sums)):
-        if sums[i] is None:
-            if zero_sb is None:
+        if sums[i] == None:
+            if zero_sb == None:
                 zero_sb = nl.ndarray((M_TILE, n.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
                 nisa.memset(dst=zero_sb, value=0.0)
             for m in tiles(min(h.size, out_hbm.shape[0] - i * height - h.start), M_TILE):
@@ -170,7 +170,7 @@ def _moving(b_hbm, pieces, held, n, depth):
     start, k = pieces[0]
     if len(pieces) == 1 and start % K_TILE == 0:
         kept = held.tile(start // K_TILE)
-        if kept is not None:
+        if kept != None:
             return kept, k
     b_sb = nl.ndarray((depth, n.size), dtype=b_hbm.dtype, buffer=nl.sbuf)  # [k, n]
     k = 0

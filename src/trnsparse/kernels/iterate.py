@@ -5,13 +5,13 @@ once and written once however many steps are made. Sums over partitions are prod
 the steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
-from trnsci.nki import P_MAX, jit, load, nisa, nl, store
+from trnsci.nki import P_MAX, load, nisa, nki, nl, store
 
 # Keeps 0 / 0 at 0 once a solution is exact.
 TINY = 1e-30
 
 
-@jit
+@nki.jit
 def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, numbers_hbm, steps=1, method="cg", pointers=(), columns=()):
     P, B = x_hbm.shape
     a_sb = load(tiles_hbm)  # [p, T * p]

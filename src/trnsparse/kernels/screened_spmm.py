@@ -5,14 +5,14 @@ bounds and multiplies. Blocks without an entry above the threshold are not in th
 SBUF once met, as long as they fit. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _fetch
 
 # Bytes of SBUF in each partition that b in one column tile may take to stay.
 RESIDENT = 1 << 17
 
 
-@jit
+@nki.jit
 def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=(), columns=()):
     depth, M = u_hbm.shape
     K, N = b_hbm.shape
@@ -36,9 +36,9 @@ def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=
                 for p in range(pointers[i], pointers[i + 1]):
                     j = columns[p]
                     k = min(depth, K - j * depth)
-                    if w_sb[j] is None:
+                    if w_sb[j] == None:
                         w_sb[j] = _fetch(w_hbm[j * depth : j * depth + k, 0:1])  # [k, 1]
-                    if b_sb[j] is None or not keep:
+                    if b_sb[j] == None or not keep:
                         b_sb[j] = _fetch(b_hbm[j * depth : j * depth + k, n.span])  # [k, n]
                     a_sb = load(tiles_hbm[0:k, p * height : p * height + size])  # [k, m]
                     nisa.nc_matmul(

@@ -3,12 +3,12 @@
 Rows of a and b are gathered by indirect DMA; the Vector Engine multiplies and adds. Bound by the gathers.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 
 
-@jit
+@nki.jit
 def sddmm(numbers_hbm, a_hbm, b_hbm):
     count = numbers_hbm.shape[0]
     D = a_hbm.shape[1]

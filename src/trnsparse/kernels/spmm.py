@@ -6,13 +6,13 @@ its row) adds every one to its row in PSUM. No row is padded. ``bounds`` are the
 when the kernel is compiled; columns and values are not. Bound by the gather.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
 
 # Columns of b gathered at a time: half of the PSUM banks, so that one bucket drains while the next one fills.
 WIDTH = PSUM_BANKS // 2 * N_TILE
 
 
-@jit
+@nki.jit
 def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=()):
     N = b_hbm.shape[1]
     out_hbm = nl.ndarray((rows, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]

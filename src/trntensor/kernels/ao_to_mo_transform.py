@@ -6,7 +6,7 @@ each partition, so O is cut into blocks where that exceeds HALF, and e is read o
 Bound by the Tensor Engine on trn2 and trn3; on trn1 by DMA, whose rows here are one tile of X long.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, require, store, tiles
 
 # Bytes of SBUF in each partition for the half-transformed integrals of one tile of X.
 HALF = P_MAX * 1024
@@ -14,7 +14,7 @@ HALF = P_MAX * 1024
 CHUNK = 16 * 1024
 
 
-@jit
+@nki.jit
 def ao_to_mo_transform(e_hbm, left_hbm, right_hbm):
     M, N, X = e_hbm.shape
     L, orbitals = left_hbm.shape
@@ -39,7 +39,7 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm):
         for x in tiles(X, P_MAX):
             for n in tiles(N, K_TILE):
                 chunks = _chunks(M, i, n, x)
-                groups = [] if before is None or n.index > 0 else _groups(before)
+                groups = [] if before == None or n.index > 0 else _groups(before)
                 # The second contraction of one tile keeps the Tensor Engine busy while the next tile is loaded.
                 for piece in range(max(len(chunks), len(groups))):
                     if piece < len(groups):

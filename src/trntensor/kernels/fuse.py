@@ -6,10 +6,10 @@ right, constant): operands are numbers of earlier values, or constants. Extras a
 SBUF in each partition: the row tile of aT, two tiles of b, and 2 KiB per instruction.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, require, store, tiles
 
 
-@jit
+@nki.jit
 def fuse(aT_hbm, b_hbm, first_hbm=None, second_hbm=None, third_hbm=None, fourth_hbm=None, code=(), keep="bmn"):
     B, K, M = aT_hbm.shape
     B_b, K_b, N = b_hbm.shape
@@ -96,7 +96,7 @@ def _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n):
     nisa.activation(dst=made_sb, op=nl.copy, data=made_ps)
     values = [made_sb]
     for extra_hbm in extras_hbm:
-        if extra_hbm is not None:
+        if extra_hbm != None:
             values.append(_extra(extra_hbm, i, m, n))
     for step in range(len(values), len(code)):
         values.append(_apply(code[step], values))

@@ -8,7 +8,7 @@ SBUF in each partition: up to RESIDENT bytes of B[i], COLUMNS of sums, a few til
 of its transpose.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 
 # Bytes of SBUF in each partition that all of B[i] may take to be loaded once for all j.
 RESIDENT = 88 * 1024
@@ -18,10 +18,10 @@ WIDTH = 4 * N_TILE
 COLUMNS = 32 * 1024
 
 
-@jit
+@nki.jit
 def mp2_energy(B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm=None, other_occ_hbm=None):
     C = B_hbm.shape[0]
-    once = other_hbm is None
+    once = other_hbm == None
     BT_hbm = _transposed(B_hbm)  # [C, X, V]
     others_hbm = BT_hbm if once else _transposed(other_hbm)  # [J, X, V]
     occ_sb = _on_every_partition(occ_hbm)  # [P, C]
@@ -164,7 +164,7 @@ def _integrals(BT_hbm, left_sb, i, j, rows, cols):
 
 
 def _reduce(sums, t_sb, u_sb, rows, cols, weight, slot):
-    """Sum t t / D, and weight t u.T / D unless u is None, along rows, into one column per tile."""
+    """Sum t t / D, and weight t u.T / D unless u == None, along rows, into one column per tile."""
     square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j = sums
     for m in tiles(rows.size, M_TILE):
         into = slice(slot + m.index, slot + m.index + 1)
@@ -185,7 +185,7 @@ def _reduce(sums, t_sb, u_sb, rows, cols, weight, slot):
         nisa.activation_reduce(
             dst=z_sb, op=nl.copy, data=z_sb, reduce_op=nl.add, reduce_res=square_sb[0 : m.size, into]
         )
-        if u_sb is not None:
+        if u_sb != None:
             uT_ps = nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.psum)  # [m, cols]
             for c in tiles(cols.size, M_TILE):
                 nisa.nc_transpose(dst=uT_ps[:, c.span], data=u_sb[c.index][:, m.span])
