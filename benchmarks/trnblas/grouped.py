@@ -22,8 +22,8 @@ def _inputs() -> tuple[Any, ...]:
 
 
 def _meta() -> tuple[Any, ...]:
-    lefts = tuple(torch.empty(1, k, m, dtype=F32, device="meta") for m, k, _ in _SHAPES)
-    return lefts, tuple(torch.empty(1, k, n, dtype=F32, device="meta") for _, k, n in _SHAPES)
+    lefts = torch.empty(sum(m * k for m, k, _ in _SHAPES), dtype=F32, device="meta")
+    return lefts, torch.empty(sum(k * n for _, k, n in _SHAPES), dtype=F32, device="meta")
 
 
 BENCH = Bench(
@@ -39,7 +39,9 @@ BENCH = Bench(
         ),
     ),
     peers=(Peer(name="torch.matmul, one by one", run=lambda alpha, a, b: [x @ y for x, y in zip(a, b, strict=True)]),),
-    kernels=(Kernel(name="8 shapes float32", kernel=kernels.grouped, inputs=_meta),),
+    kernels=(
+        Kernel(name="8 shapes float32", kernel=kernels.grouped, inputs=_meta, options={"shapes": tuple(_SHAPES)}),
+    ),
     comparable=lambda made: np.concatenate([np.asarray(x).ravel() for x in made]),
     tolerance=1e-5,
 )

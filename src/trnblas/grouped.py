@@ -122,9 +122,11 @@ def _nki(a: list[Tensor], b: list[Tensor], precision: Precision) -> list[Tensor]
     made = _fake(a, b, precision)
     run = [g for g, x in enumerate(a) if x.shape[1] and made[g].numel()]
     if run:
-        # The NKI compiler takes tuples, not lists.
-        lefts = tuple(a[g].mT.to(operand).unsqueeze(0).contiguous() for g in run)
-        rights = tuple(b[g].to(operand).unsqueeze(0).contiguous() for g in run)
-        for g, product in zip(run, launch(kernels.grouped, lefts, rights, half=dtype in HALF), strict=True):
+        # tensors are arguments of their own: the matrices of a side lie one after the other in one
+        lefts = torch.cat([a[g].mT.to(operand).reshape(-1) for g in run])
+        rights = torch.cat([b[g].to(operand).reshape(-1) for g in run])
+        shapes = tuple((*a[g].shape, b[g].shape[1]) for g in run)
+        found = launch(kernels.grouped, lefts, rights, shapes=shapes, half=dtype in HALF)
+        for g, product in zip(run, found, strict=True):
             made[g] = product[0].to(dtype)
     return [x if g in run else x.zero_() for g, x in enumerate(made)]

@@ -65,6 +65,7 @@ __all__ = [
     "PSUM_BANKS",
     "PSUM_BANK_BYTES",
     "P_MAX",
+    "Matrix",
     "Tile",
     "jit",
     "launch",
@@ -97,6 +98,21 @@ def tiles(total: int, size: int) -> list[Tile]:
         start = index * size
         cut.append(Tile(index, start, min(size, total - start)))
     return cut
+
+
+class Matrix(nl.NKIObject):  # type: ignore[misc]
+    """A matrix [rows, columns] that begins at element ``start`` of a tensor in HBM; tiles are read out of it."""
+
+    def __init__(self, hbm: Any, start: int, rows: int, columns: int) -> None:
+        self.hbm = hbm
+        self.start = start
+        self.rows = rows
+        self.columns = columns
+
+    def tile(self, r: Tile, c: Tile) -> Any:
+        """The rows of ``r`` and columns of ``c``, as a view of the whole tensor with an absolute offset."""
+        offset = self.start + r.start * self.columns + c.start
+        return self.hbm.ap([[self.columns, r.size], [1, c.size]], offset=offset)
 
 
 def load(src_hbm: Any) -> Any:

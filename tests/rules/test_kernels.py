@@ -82,15 +82,11 @@ def test_only_shapes_trail_a_line(tree):
 
 # kernels the parser front end would still refuse or misread; the list may only shrink
 NOT_YET = {
-    "trnblas.grouped",
-    "trnblas.iamax",
-    "trnblas.sharded",
     "trnfft.exact",
     "trnfft.transform",
     "trnrand.bits",
     "trnrand.normal",
     "trnrand.sketch",
-    "trnrand.sobol",
     "trnrand.uniform",
     "trnsolver.cg",
     "trnsolver.chebyshev",

@@ -5,7 +5,21 @@ all of ``b`` fits; each tile of ``b`` feeds one matmul per row tile, every one i
 banks alternate, so that one set drains while the other fills. Bound by the Tensor Engine once K >= 4 * K_TILE.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import (
+    K_TILE,
+    M_TILE,
+    N_TILE,
+    PSUM_BANKS,
+    Matrix,
+    Tile,
+    load,
+    nisa,
+    nki,
+    nl,
+    require,
+    store,
+    tiles,
+)
 
 ROW_TILES = PSUM_BANKS // 2
 # Bytes of SBUF in each partition that all of b may take to be loaded once, and a block of a to stay.
@@ -25,15 +39,16 @@ def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, bias_hbm=None, half=False, a
     bias_sb = None if bias_hbm == None else load(bias_hbm)  # [p, N]
     finish = (c_hbm, scale_sb, bias_sb, activation)
     for i in range(B):
-        _product(out_hbm, aT_hbm, b_hbm, finish, i, min(i, B_a - 1), min(i, B_b - 1))
+        aT = Matrix(aT_hbm, min(i, B_a - 1) * K * M, K, M)
+        b = Matrix(b_hbm, min(i, B_b - 1) * K * N, K, N)
+        _product(out_hbm, aT, b, finish, i)
     return out_hbm
 
 
-def _product(out_hbm, aT_hbm, b_hbm, finish, i, i_a, i_b):
+def _product(out_hbm, aT, b, finish, i):
     """One matrix product."""
-    K, M = aT_hbm.shape[1], aT_hbm.shape[2]
-    N = b_hbm.shape[2]
-    width = 2 if b_hbm.dtype in (nl.bfloat16, nl.float16) else 4
+    K, M, N = aT.rows, aT.columns, b.columns
+    width = 2 if b.hbm.dtype in (nl.bfloat16, nl.float16) else 4
     once = M > ROW_TILES * M_TILE and len(tiles(K, K_TILE)) * N * width <= RESIDENT
     # Where K is so long that not even a block of a stays, its tiles stream past like those of b.
     stays = len(tiles(K, K_TILE)) * ROW_TILES * M_TILE * width <= BLOCK
@@ -42,21 +57,21 @@ def _product(out_hbm, aT_hbm, b_hbm, finish, i, i_a, i_b):
         aT_sb = []
         for k in tiles(K, K_TILE):
             if stays:
-                aT_sb.append(load(aT_hbm[i_a, k.span, rows.span]))  # [k, rows]
+                aT_sb.append(load(aT.tile(k, rows)))  # [k, rows]
             if once and rows.index == 0:
-                b_sb.append(load(b_hbm[i_b, k.span, 0:N]))  # [k, N]
+                b_sb.append(load(b.tile(k, Tile(0, 0, N))))  # [k, N]
         for n in tiles(N, N_TILE):
-            _columns(out_hbm, aT_hbm, aT_sb, b_hbm, b_sb, finish, i, i_a, i_b, rows, n)
+            _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n)
 
 
-def _columns(out_hbm, aT_hbm, aT_sb, b_hbm, b_sb, finish, i, i_a, i_b, rows, n):
+def _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n):
     """One column tile of the result, for all row tiles of a block."""
     c_ps = []
     for m in tiles(rows.size, M_TILE):
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
-    for k in tiles(b_hbm.shape[1], K_TILE):
-        moving_sb = load(b_hbm[i_b, k.span, n.span]) if len(b_sb) == 0 else b_sb[k.index][:, n.span]  # [k, n]
-        fixed_sb = load(aT_hbm[i_a, k.span, rows.span]) if len(aT_sb) == 0 else aT_sb[k.index]  # [k, rows]
+    for k in tiles(b.rows, K_TILE):
+        moving_sb = load(b.tile(k, n)) if len(b_sb) == 0 else b_sb[k.index][:, n.span]  # [k, n]
+        fixed_sb = load(aT.tile(k, rows)) if len(aT_sb) == 0 else aT_sb[k.index]  # [k, rows]
         for m in tiles(rows.size, M_TILE):
             # The first matmul of a tile must overwrite PSUM: a memset does not count on trn1 and trn2.
             nisa.nc_matmul(dst=c_ps[m.index], stationary=fixed_sb[:, m.span], moving=moving_sb, accumulate=k.index > 0)

@@ -28,13 +28,19 @@ def iamax(x_hbm, largest=True):
             nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.maximum, operand0=0.0)
             if not largest:
                 nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.multiply, operand0=-1.0)
-            for column, data_sb in ((w.index, size_sb), (T + w.index, flag_sb)):
-                best_sb = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)  # [P, 8]
-                nisa.max8(dst=best_sb, src=data_sb)
-                where_sb = nl.ndarray((P, 8), dtype=nl.uint32, buffer=nl.sbuf)  # [P, 8]
-                nisa.nc_find_index8(dst=where_sb, data=data_sb, vals=best_sb)
-                nisa.tensor_copy(dst=value_sb[:, column : column + 1], src=best_sb[:, 0:1])
-                nisa.tensor_copy(dst=place_sb[:, column : column + 1], src=where_sb[:, 0:1])
+            _best(value_sb, place_sb, w.index, size_sb)
+            _best(value_sb, place_sb, T + w.index, flag_sb)
         store(value_hbm[i, 0:P_MAX, 0 : 2 * T], value_sb)
         store(place_hbm[i, 0:P_MAX, 0 : 2 * T], place_sb)
     return value_hbm, place_hbm
+
+
+def _best(value_sb, place_sb, column, data_sb):
+    """The largest element of every partition and its index, into one column."""
+    P = data_sb.shape[0]
+    best_sb = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)  # [P, 8]
+    nisa.max8(dst=best_sb, src=data_sb)
+    where_sb = nl.ndarray((P, 8), dtype=nl.uint32, buffer=nl.sbuf)  # [P, 8]
+    nisa.nc_find_index8(dst=where_sb, data=data_sb, vals=best_sb)
+    nisa.tensor_copy(dst=value_sb[:, column : column + 1], src=best_sb[:, 0:1])
+    nisa.tensor_copy(dst=place_sb[:, column : column + 1], src=where_sb[:, 0:1])

@@ -23,7 +23,10 @@ def sharded_gemm(aT_hbm, b_hbm, ranks):
     # as many rows of each share as fill the PSUM banks of a block
     height = max(1, ROW_TILES // ranks) * M_TILE
     width = 2 if b_hbm.dtype in (nl.bfloat16, nl.float16) else 4
-    group = ncc.ReplicaGroup([list(range(ranks))])
+    together = []
+    for rank in range(ranks):
+        together.append(rank)
+    group = ncc.ReplicaGroup([together])
     out_hbm = nl.ndarray((share, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [M / R, N]
     partial_hbm = []
     for _ in range(min(2, len(tiles(share, height)))):
@@ -67,7 +70,8 @@ def _columns(sum_hbm, aT_hbm, aT_sb, b_hbm, b_sb, rows, panel, n, ranks):
     """One column tile of a block: each row tile has a bank of its own."""
     K, M = aT_hbm.shape
     c_ps = []
-    for _, m in rows:
+    for i in range(len(rows)):
+        m = rows[i][1]
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
     for k in tiles(K, K_TILE):
         moving_sb = load(b_hbm[k.span, n.span]) if len(b_sb) == 0 else b_sb[k.index][:, n.span]  # [k, n]

@@ -44,8 +44,9 @@ class Frame:
     roles: dict[str, Role] = field(default_factory=dict)
     loops: list[bool] = field(default_factory=list)
     returns_value: bool = False
-    # names of slices of tensors, and of tensors in private memory
+    # names of slices of tensors, of what .ap gives, and of tensors in private memory
     slices: set[str] = field(default_factory=set)
+    patterns: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
 
 
@@ -141,6 +142,12 @@ class Base:
             return False
         return isinstance(node.slice, (ast.Slice, ast.Tuple)) or self.kind(node.value) == "tensor"
 
+    def is_pattern(self, node: ast.AST) -> bool:
+        """True for what ``.ap`` gives."""
+        if isinstance(node, ast.Name):
+            return any(node.id in frame.patterns for frame in self.frames if node.id in frame.bound)
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "ap"
+
     def infer(self, frame: Frame, body: list[ast.stmt]) -> None:
         """Fill in the kinds of the names ``body`` assigns, in order, and which functions are bodies of device loops."""
         for node in body:
@@ -166,6 +173,8 @@ class Base:
         if isinstance(target, ast.Name):
             if self.is_slice(value):
                 frame.slices.add(target.id)
+            if self.is_pattern(value):
+                frame.patterns.add(target.id)
             if self._is_private(value):
                 frame.private.add(target.id)
             self._hold(frame, target.id, self.kind(value) or "other")

@@ -149,6 +149,12 @@ STRICT = (
         f"{_GUIDE}, Tensor Indexing; Access Patterns; API, NkiTensor; {_TERM}",
     ),
     (
+        "index-of-pattern",
+        "what .ap gives has no further index and no further view",
+        "put the offset and the sizes into the pattern",
+        _TERM,
+    ),
+    (
         "tensor-assignment",
         "an element or slice of a tensor cannot be assigned to",
         "call nisa.tensor_copy, nisa.dma_copy or nisa.memset with dst=",

@@ -28,6 +28,8 @@ class Values(Base):
     def check_front_subscript(self, node: ast.Subscript) -> None:
         kind = self.kind(node.value)
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if self.is_pattern(node.value):
+            self.report("index-of-pattern", node, f"`{ast.unparse(node)}`")
         if kind == "str":
             self.report("string-value", node, f"`{ast.unparse(node)}`")
         elif kind == "list" and isinstance(node.slice, ast.Slice) and not self._ends_inside(node.slice):
@@ -80,7 +82,9 @@ class Values(Base):
         callee = node.func
         if not isinstance(callee, ast.Attribute) or callee.attr not in ("ap", "reshape"):
             return
-        if self.is_slice(callee.value):
+        if self.is_pattern(callee.value):
+            self.report("index-of-pattern", node, f"`{ast.unparse(callee)}()`")
+        elif self.is_slice(callee.value):
             self.report("view-of-slice", node, f"`{ast.unparse(callee)}()`")
         given = node.args[0] if node.args else next((k.value for k in node.keywords), None)
         if callee.attr == "reshape" and len(node.args) > 1:
@@ -99,7 +103,7 @@ class Values(Base):
     def check_arithmetic(self, op: ast.operator, left: ast.AST, right: ast.AST, node: ast.AST) -> None:
         floats = any(isinstance(x, ast.Constant) and isinstance(x.value, float) for x in (left, right))
         if (
-            (isinstance(op, ast.Pow) and _negative(right))
+            (isinstance(op, ast.Pow) and _negative(right) and not floats)
             or (isinstance(op, (ast.FloorDiv, ast.Mod)) and _negative(right))
             or (isinstance(op, ast.Mod) and floats)
             or (isinstance(op, _BITS) and (_negative(left) or _negative(right)))
