@@ -43,5 +43,5 @@ BENCH = Bench(
     ),
     peers=(Peer(name="scipy.fft", run=scipy.fft.dct, prepare=_numpy, requires="scipy", devices=("cpu",)),),
     tolerance=1e-5,
-    notes="The last row is the price of argument checks and dispatch: a difference in microseconds, at most 20.",
+    notes="The last row is the price of argument checks and dispatch: a difference in microseconds, at most 5.",
 )

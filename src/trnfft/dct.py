@@ -1,23 +1,28 @@
-"""Discrete cosine and sine transforms, types 1 to 4, from real and complex transforms of about the same length."""
+"""Discrete cosine and sine transforms, types 1 to 4: SciPy's on the host, real and complex transforms elsewhere."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft import host, transform
+from trnfft import transform
 from trnfft.arguments import COMPLEX_OF, axes_of, axis_of, factor, length_of, numeric, resized, scale_of
-from trnsci import ArgumentError, array_function, check
+from trnsci import ArgumentError, Op, array_function, check
+from trnsci.gradient import Saved
 from trnsci.precision import Precision, resolve
 
-# The transform that undoes each type, up to a scale.
+# The transform that undoes each type, up to a scale; its matrix is the transposed one, up to its end terms.
 _INVERSE_TYPE = {1: 1, 2: 3, 3: 2, 4: 4}
+_NORMS = {"none": "backward", "root": "ortho", "full": "forward"}
+
+# Points from which SciPy's threads pay.
+_MANY = 1 << 17
 
 _DOC = """{summary}
 
@@ -57,8 +62,8 @@ _DOC_ND = """{summary}
     """
 
 
-def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    kind = "cosine" if family == "dct" else "sine"
+def _define(name: str, sine: bool, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    family, kind = ("dst", "sine") if sine else ("dct", "cosine")
     summary = f"Discrete {kind} transform along one axis." if not inverse else f"Inverse of `{family}`."
 
     def one(
@@ -76,7 +81,7 @@ def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], 
         x = numeric(name, x)
         dim = axis_of(name, dim, axis, x.ndim)
         length = length_of(name, n, x.shape[dim])
-        return _run(name, family, inverse, x, type, [dim], [length], norm, orthogonalize, precision, out)
+        return _run(name, sine, inverse, x, type, [dim], [length], norm, orthogonalize, precision, out)
 
     many_name = name + "n"
 
@@ -94,7 +99,7 @@ def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], 
     ) -> Any:
         x = numeric(many_name, x)
         dims, lengths = axes_of(many_name, s, dim, axes, x.shape)
-        return _run(many_name, family, inverse, x, type, dims, lengths, norm, orthogonalize, precision, out)
+        return _run(many_name, sine, inverse, x, type, dims, lengths, norm, orthogonalize, precision, out)
 
     one.__name__ = one.__qualname__ = name
     many.__name__ = many.__qualname__ = many_name
@@ -107,7 +112,7 @@ def _define(name: str, family: str, inverse: bool) -> tuple[Callable[..., Any], 
 
 def _run(
     op: str,
-    family: str,
+    sine: bool,
     inverse: bool,
     x: Tensor,
     kind: int,
@@ -121,11 +126,11 @@ def _run(
     if kind not in _INVERSE_TYPE:
         check.option(op, "type", kind, (1, 2, 3, 4))
     scale = scale_of(op, norm, inverse)
-    ends = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
+    orthogonal = norm == "ortho" if orthogonalize is None else bool(orthogonalize)
     policy = resolve(op, precision, x.dtype)
-    number = _INVERSE_TYPE[kind] if inverse else kind
+    kind = _INVERSE_TYPE[kind] if inverse else kind
     for length in lengths:
-        if family == "dct" and number == 1 and length < 2:
+        if not sine and kind == 1 and length < 2:
             raise ArgumentError(op=op, argument="n", got=length, expected="at least 2 points for type 1")
     if out is not None:
         shape = list(x.shape)
@@ -135,214 +140,169 @@ def _run(
     for dim, length in zip(dims, lengths, strict=True):
         if x.shape[dim] != length:
             x = resized(x, dim, length)
-    result = _along(family, number, x, dims, lengths, scale, ends, policy) if dims and x.numel() else x.clone()
+    if not dims or not x.numel():
+        result = x.clone()
+    elif x.is_complex():
+        # The transform is real: both parts are rows of one call.
+        parts = trigonometric(torch.view_as_real(x.resolve_conj()), kind, dims, sine, orthogonal, scale, policy)
+        result = torch.view_as_complex(parts.contiguous())
+    else:
+        result = trigonometric(x, kind, dims, sine, orthogonal, scale, policy)
     return result if out is None else out.copy_(result)
 
 
-def _along(
-    family: str, number: int, x: Tensor, dims: list[int], lengths: list[int], scale: str, ends: bool, policy: str
+# The op: cosines or sines of one type along axes
+
+
+def _fake(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def _cost(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> int:
+    return transform.flops(x.numel(), transform.points(x.shape, dims), True)
+
+
+trigonometric = Op("trnfft::dct", fake=_fake, cost=_cost)
+
+
+@trigonometric.impl("pytorch")
+def _pytorch(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> Tensor:
+    if transform.plain(x):
+        return transform.in_policy(lambda y: _scipy(y, kind, dims, sine, orthogonal, scale), x, precision)
+    return _definition(x, kind, dims, sine, orthogonal, scale, precision)
+
+
+def _scipy(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str) -> Tensor:
+    # Imported where it is called: importing the library must stay fast.
+    from scipy import fft
+
+    workers = torch.get_num_threads() if x.numel() >= _MANY else None
+    options = {"norm": _NORMS[scale], "orthogonalize": orthogonal, "workers": workers}
+    if len(dims) == 1:
+        return torch.from_numpy((fft.dst if sine else fft.dct)(x.numpy(), kind, axis=dims[0], **options))
+    return torch.from_numpy((fft.dstn if sine else fft.dctn)(x.numpy(), kind, axes=dims, **options))
+
+
+def _definition(
+    x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str
 ) -> Tensor:
-    """All axes. The transform is real: both parts of complex data are rows of one call."""
-    more = 0 if number != 1 else -2 if family == "dct" else 2
-    factors = [factor(scale, 2 * n + more) for n in lengths]
-    split = x.is_complex()
-    if split:
-        x = torch.view_as_real(x.resolve_conj())
-    made = None
-    if _plainly(x, policy):
-        made = host.trigonometric(number, x, dims, factors, family == "dst", _END_FACTORS[family, number, ends])
-    if made is not None:
-        return torch.view_as_complex(made.contiguous()) if split else made
-    for dim, by in zip(dims, factors, strict=True):
+    """One axis after the other by the transforms of the library, on the backend that they run on."""
+    # the period of the cosines or sines
+    more = 0 if kind != 1 else 2 if sine else -2
+    for dim in dims:
+        by = factor(scale, 2 * x.shape[dim] + more)
         x = x.movedim(dim, -1)
-        if ends:
-            x = _ends(family, number, x, math.sqrt(2), before=True)
-        x = _blocked(_COSINE[number] if family == "dct" else _SINE[number], x, by, policy)
-        if ends:
-            x = _ends(family, number, x, 1 / math.sqrt(2), before=False)
+        if orthogonal:
+            x = _ends(x, kind, sine, math.sqrt(2), (1, 3))
+        x = (_SINE if sine else _COSINE)[kind](x, precision)
+        x = x * by if by != 1 else x
+        if orthogonal:
+            x = _ends(x, kind, sine, math.sqrt(0.5), (1, 2))
         x = x.movedim(-1, dim)
-    return torch.view_as_complex(x.contiguous()) if split else x
+    return x
 
 
-def _end_factors(family: str, number: int, ends: bool) -> tuple[float, float, float, float]:
-    """What `_ends` multiplies first and last terms by, before and after."""
-    found = [1.0] * 4
-    if ends and number != 4 and (family, number) != ("dst", 1):
-        terms = (0, 1) if number == 1 else (0,) if family == "dct" else (1,)
-        for term in terms:
-            if number != 2:
-                found[term] = math.sqrt(2)
-            if number != 3:
-                found[2 + term] = 1 / math.sqrt(2)
-    return found[0], found[1], found[2], found[3]
+@trigonometric.impl("nki")
+def _nki(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> Tensor:
+    return _definition(x, kind, dims, sine, orthogonal, scale, precision).contiguous()
 
 
-_END_FACTORS = {
-    (family, number, ends): _end_factors(family, number, ends)
-    for family in ("dct", "dst")
-    for number in (1, 2, 3, 4)
-    for ends in (False, True)
-}
+@trigonometric.vjp(saves=())
+def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    kind, sine = saved.kind, saved.sine
+    if not saved.orthogonal:
+        grad = _along(grad, saved.dims, lambda x: _ends(x, kind, sine, 2.0, (1, 2)))
+    options = (saved.dims, sine, saved.orthogonal, saved.scale, saved.precision)
+    result = trigonometric(grad, _INVERSE_TYPE[kind], *options)
+    if not saved.orthogonal:
+        result = _along(result, saved.dims, lambda x: _ends(x, kind, sine, 0.5, (1, 3)))
+    return {"x": result}
 
 
-def _ends(family: str, number: int, x: Tensor, factor: float, *, before: bool) -> Tensor:
-    """Scale the first (cosines) or last (sines) term, and both for cosines of type 1."""
-    if number == 4 or (family == "dst" and number == 1) or number == (2 if before else 3):
+def _along(x: Tensor, dims: list[int], fn: Callable[[Tensor], Tensor]) -> Tensor:
+    for dim in dims:
+        x = fn(x.movedim(dim, -1)).movedim(-1, dim)
+    return x
+
+
+def _ends(x: Tensor, kind: int, sine: bool, by: float, kinds: tuple[int, ...]) -> Tensor:
+    """Scale the first (cosines) or last (sines) term, or both for cosines of type 1, where the type is one of these."""
+    if kind not in kinds or (sine and kind == 1):
         return x
-    weights = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
-    if not x.is_meta:
-        weights[0 if family == "dct" else -1] = factor
-        if number == 1:
-            weights[-1] = factor
-    return x * weights
+    n = x.shape[-1]
+    weights = np.ones(n)
+    weights[[0, n - 1] if kind == 1 else n - 1 if sine else 0] = by
+    return x * torch.from_numpy(weights).to(x.dtype).to(x.device)
 
 
 @functools.lru_cache(maxsize=256)
-def _phases(
-    numerator: tuple[int, int], denominator: int, count: int, factor: float, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """``factor * exp(-2 pi i (a j + b) / denominator)`` for j < count, from reduced integers."""
-    a, b = numerator
-    angles = (a * np.arange(count, dtype=np.int64) + b) % denominator * (-2 * math.pi / denominator)
-    return torch.from_numpy(factor * np.exp(1j * angles)).to(COMPLEX_OF[dtype]).to(device)
+def _phases(a: int, b: int, period: int, count: int, by: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """``by * exp(-2 pi i (a j + b) / period)`` for j < count, from reduced integers."""
+    angles = (a * np.arange(count, dtype=np.int64) + b) % period * (-2 * math.pi / period)
+    return torch.from_numpy(by * np.exp(1j * angles)).to(COMPLEX_OF[dtype]).to(device)
 
 
-@functools.lru_cache(maxsize=256)
-def _order(name: str, n: int, device: torch.device) -> Tensor:
-    """The permutations below; one pass over the data each, where slices, reversals and concatenations take several."""
-    j = np.arange(n)
+def _cosine1(x: Tensor, precision: str) -> Tensor:
+    even = torch.cat((x, x[..., 1:-1].flip(-1)), -1)
+    return transform.r2c(even, [x.ndim - 1], "none", precision).real
+
+
+def _sine1(x: Tensor, precision: str) -> Tensor:
+    zero = torch.zeros_like(x[..., :1])
+    odd = torch.cat((zero, x, zero, -x.flip(-1)), -1)
+    return -transform.r2c(odd, [x.ndim - 1], "none", precision).imag[..., 1 : x.shape[-1] + 1]
+
+
+def _cosine2(x: Tensor, precision: str) -> Tensor:
+    n = x.shape[-1]
+    # Even terms forward, odd ones backward (Makhoul).
+    folded = torch.cat((x[..., ::2], x[..., 1::2].flip(-1)), -1)
+    half = transform.r2c(folded, [x.ndim - 1], "none", precision)
+    half = half * _phases(1, 0, 4 * n, n // 2 + 1, 2.0, x.dtype, x.device)
+    return torch.cat((half.real, -half.imag[..., 1 : (n + 1) // 2].flip(-1)), -1)
+
+
+def _cosine3(x: Tensor, precision: str) -> Tensor:
+    n = x.shape[-1]
     half = n // 2 + 1
-    if name == "even":
-        found = np.concatenate((j, j[-2:0:-1]))
-    elif name == "fold":
-        # Even terms forward, odd ones backward, and the whole read backward, which conjugates the spectrum.
-        found = np.concatenate((j[::2], j[1::2][::-1]))[-j % n]
-    elif name == "unfold":
-        found = -np.where(j % 2 == 0, j // 2, n - 1 - j // 2) % n
-    elif name == "halves":
-        # Positions in [re, im, re, im, ...] of half a spectrum: real parts, then imaginary ones backward.
-        found = np.where(j < half, 2 * j, 2 * (n - j) + 1)
-    elif name == "pairs":
-        k = np.arange(half)
-        found = np.stack((k, -k % n), 1).ravel()
-    elif name == "ends":
-        k = np.arange(n // 2)
-        found = np.stack((n - 1 - 2 * k, 2 * k), 1).ravel()
-    else:
-        found = np.where(j % 2 == 0, j, n - j)
-    return torch.from_numpy(np.ascontiguousarray(found)).to(device)
+    mirrored = torch.cat((torch.zeros_like(x[..., :1]), x[..., n - half + 1 :].flip(-1)), -1)
+    spectrum = torch.complex(x[..., :half], -mirrored) * _phases(-1, 0, 4 * n, half, 1.0, x.dtype, x.device)
+    folded = transform.c2r(spectrum, [x.ndim - 1], n, "none", precision)
+    odd = torch.nn.functional.pad(folded[..., (n + 1) // 2 :].flip(-1), (0, n % 2))
+    return torch.stack((folded[..., : (n + 1) // 2], odd), -1).flatten(-2)[..., :n]
 
 
-def _ordered(x: Tensor, name: str, n: int, reverse: bool = False) -> Tensor:
-    order = _order(name, n, x.device)
-    return x.index_select(-1, _reversed(name, n, x.device) if reverse else order)
-
-
-@functools.lru_cache(maxsize=256)
-def _reversed(name: str, n: int, device: torch.device) -> Tensor:
-    """The permutation of a reversed operand, or, for ``halves``, with a reversed result."""
-    order = _order(name, n, device)
-    return order.flip(0) if name == "halves" else n - 1 - order
-
-
-def _plainly(x: Tensor, policy: str) -> bool:
-    """Whether the host's compiled loops do: rows of a plain tensor, in its own precision."""
-    same = policy == ("fp64" if x.dtype == torch.float64 else "fp32")
-    return same and host.able(x) and transform.in_place(x) and transform.on_host()
-
-
-def _type1(x: Tensor, factor: float, policy: str) -> Tensor:
-    even = _ordered(x, "even", x.shape[-1])
-    y = transform.r2c(even, [even.ndim - 1], "none", policy).real
-    return y.clone() if factor == 1 else y * factor
-
-
-def _type2(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
+def _cosine4(x: Tensor, precision: str) -> Tensor:
     n = x.shape[-1]
-    if sine:
-        x = _alternate(x)
-    half = transform.r2c(_ordered(x, "fold", n), [x.ndim - 1], "none", policy)
-    turned = half * _phases((-1, 0), 4 * n, n // 2 + 1, 2 * factor, x.dtype, x.device)
-    return _ordered(torch.view_as_real(turned).flatten(-2), "halves", n, sine)
-
-
-def _type3(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
-    n = x.shape[-1]
-    # The imaginary part of the first term is not zero, as it should be, but nothing reads it.
-    pairs = torch.view_as_complex(_ordered(x, "pairs", n, sine).unflatten(-1, (-1, 2)))
-    spectrum = pairs * _phases((1, 0), 4 * n, n // 2 + 1, factor, x.dtype, x.device)
-    made = _ordered(transform.c2r(spectrum, [x.ndim - 1], n, "none", policy), "unfold", n)
-    return _alternate(made) if sine else made
-
-
-def _type4(x: Tensor, factor: float, policy: str, sine: bool = False) -> Tensor:
-    n = x.shape[-1]
+    last = [x.ndim - 1]
     if n % 2:
-        turned = (x.flip(-1) if sine else x) * _phases((1, 0), 4 * n, n, 1.0, x.dtype, x.device)
-        spectrum = transform.c2c(torch.nn.functional.pad(turned, (0, n)), [x.ndim - 1], False, "none", policy)[..., :n]
-        return (spectrum * _phases((2, 1), 8 * n, n, 2 * factor, x.dtype, x.device)).real.clone()
-    # The conjugate of x[2j] + i x[n-1-2j] is -i times the pair the other way round.
-    pairs = torch.view_as_complex(_ordered(x, "ends", n, sine).unflatten(-1, (-1, 2)))
-    packed = pairs * _phases((-4, 2 * n - 1), 8 * n, n // 2, 1.0, x.dtype, x.device)
-    spectrum = transform.c2c(packed, [x.ndim - 1], True, "none", policy)
-    spectrum = spectrum * _phases((-1, 0), 2 * n, n // 2, 2 * factor, x.dtype, x.device)
-    return _ordered(torch.view_as_real(spectrum).flatten(-2), "weave", n)
-
-
-_COSINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _type1, 2: _type2, 3: _type3, 4: _type4}
-
-
-@functools.lru_cache(maxsize=256)
-def _signs(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.from_numpy(1.0 - 2.0 * (np.arange(n) % 2)).to(dtype).to(device)
+        padded = torch.nn.functional.pad(x * _phases(1, 0, 4 * n, n, 1.0, x.dtype, x.device), (0, n))
+        spectrum = transform.c2c(padded, last, False, "none", precision)[..., :n]
+        return (spectrum * _phases(2, 1, 8 * n, n, 2.0, x.dtype, x.device)).real
+    packed = torch.complex(x[..., ::2], x[..., 1::2].flip(-1))
+    packed = packed * _phases(4, 1, 8 * n, n // 2, 1.0, x.dtype, x.device)
+    spectrum = transform.c2c(packed, last, False, "none", precision)
+    spectrum = spectrum * _phases(1, 0, 2 * n, n // 2, 2.0, x.dtype, x.device)
+    return torch.stack((spectrum.real, -spectrum.imag.flip(-1)), -1).flatten(-2)
 
 
 def _alternate(x: Tensor) -> Tensor:
-    return x * _signs(x.shape[-1], x.dtype, x.device)
+    signs = torch.from_numpy(1.0 - 2.0 * (np.arange(x.shape[-1]) % 2))
+    return x * signs.to(x.dtype).to(x.device)
 
 
-def _sine1(x: Tensor, factor: float, policy: str) -> Tensor:
-    zero = torch.zeros_like(x[..., :1])
-    odd = torch.cat((zero, x, zero, -x.flip(-1)), -1)
-    return transform.r2c(odd, [x.ndim - 1], "none", policy).imag[..., 1 : x.shape[-1] + 1] * -factor
+_Axis = Callable[[Tensor, str], Tensor]
+_COSINE: dict[int, _Axis] = {1: _cosine1, 2: _cosine2, 3: _cosine3, 4: _cosine4}
+# Sines are cosines with one side reversed, up to alternating signs.
+_SINE: dict[int, _Axis] = {
+    1: _sine1,
+    2: lambda x, precision: _cosine2(_alternate(x), precision).flip(-1),
+    3: lambda x, precision: _alternate(_cosine3(x.flip(-1), precision)),
+    4: lambda x, precision: _alternate(_cosine4(x.flip(-1), precision)),
+}
 
 
-# Sines from cosines: reversing one side turns one into the other, up to alternating signs.
-
-
-def _sine2(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _type2(x, factor, policy, sine=True)
-
-
-def _sine3(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _type3(x, factor, policy, sine=True)
-
-
-def _sine4(x: Tensor, factor: float, policy: str) -> Tensor:
-    return _alternate(_type4(x, factor, policy, sine=True))
-
-
-_SINE: dict[int, Callable[[Tensor, float, str], Tensor]] = {1: _sine1, 2: _sine2, 3: _sine3, 4: _sine4}
-
-
-def _blocked(fn: Callable[[Tensor, float, str], Tensor], x: Tensor, factor: float, policy: str) -> Tensor:
-    """Apply row by row in blocks that stay in cache, where that is possible and pays; elsewhere at once."""
-    n = x.shape[-1]
-    block = 4 * transform.BLOCK // x.element_size()
-    rows = max(1, block // n)
-    if x.numel() <= 2 * block:
-        return fn(x, factor, policy)
-    plain = x.is_cpu and transform.in_place(x) and transform.on_host()
-    if not plain or rows >= x.numel() // n:
-        return fn(x, factor, policy)
-    flat = x.reshape(-1, n)
-    y = torch.empty(flat.shape, dtype=x.dtype)
-    for start in range(0, flat.shape[0], rows):
-        y[start : start + rows] = fn(flat[start : start + rows], factor, policy)
-    return y.reshape(x.shape)
-
-
-dct, dctn = _define("dct", "dct", False)
-idct, idctn = _define("idct", "dct", True)
-dst, dstn = _define("dst", "dst", False)
-idst, idstn = _define("idst", "dst", True)
+dct, dctn = _define("dct", False, False)
+idct, idctn = _define("idct", False, True)
+dst, dstn = _define("dst", True, False)
+idst, idstn = _define("idst", True, True)

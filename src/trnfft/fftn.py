@@ -148,7 +148,8 @@ def _r2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
         return real_planes(op, x, dims, scale, policy, out, hermitian)
     if out is not None:
         check.out(op, out, shape=tuple(transform.half(x.shape, dims[-1])), dtype=COMPLEX_OF[x.dtype], x=x)
-    result = (transform.r2c_conjugate if hermitian else transform.r2c)(x, dims, scale, policy)
+    result = transform.r2c(x, dims, scale, policy)
+    result = result.conj_physical_() if hermitian else result
     return result if out is None else out.copy_(result)
 
 

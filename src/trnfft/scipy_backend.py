@@ -7,6 +7,7 @@ functions this library has not (the fast Hankel transforms) are left to SciPy.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,9 @@ _ORDER = {
 
 def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
     """Serve one call of ``scipy.fft``, or return ``NotImplemented``."""
+    # SciPy is loaded: it made this call.
+    from scipy.fft import skip_backend
+
     name = method.__name__
     function = _FUNCTIONS.get(name)
     if function is None:
@@ -76,4 +80,6 @@ def __ua_function__(method: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     x = x if hasattr(x, "__dlpack__") else np.asarray(x)
     if isinstance(x, np.ndarray) and x.dtype in (np.longdouble, np.clongdouble):
         return NotImplemented
-    return function(x, **given)
+    # What the library itself asks of SciPy is SciPy's to do.
+    with skip_backend(sys.modules[__name__]):
+        return function(x, **given)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trnfft import device, host, signals, transform
+from trnfft import device, transform
 from trnfft.arguments import COMPLEX_OF, integer, length_of, numeric
 from trnfft.frames import PAD_MODES, overlap_add, padded, unpadded
 from trnsci import ArgumentError, DtypeError, Op, array_function, check
@@ -50,17 +50,10 @@ def _cut(x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str)
     return frames if window is None else frames * window
 
 
-def _readable(window: Tensor | None) -> bool:
-    """Whether the compiled loops may read a window; nobody differentiates it."""
-    return window is None or (host.able(window) and transform.in_place(window))
-
-
 @_spectra.impl("pytorch")
 def _pytorch(
     x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
 ) -> Tensor:
-    if n > 1 and transform.plainly(x, precision) and _readable(window):
-        return signals.stft(x, window, n, hop, by, mode, onesided, scale)
     frames = _cut(x, window, n, hop, by, mode)
     last = [frames.ndim - 1]
     if onesided:
@@ -214,8 +207,11 @@ def istft(
         raise DtypeError(op="istft", argument="dtype of x", got=x.dtype, expected="complex")
     check.ndim("istft", 2, x=x)
     n_fft, hop, taper = _frames("istft", n_fft, hop_length, win_length, window, x)
+    if hop > (n_fft if win_length is None else win_length):
+        expected = f"at most win_length={n_fft if win_length is None else win_length}, or samples are in no frame"
+        raise ArgumentError(op="istft", argument="hop_length", got=hop, expected=expected)
     half = n_fft // 2 + 1
-    onesided = (x.shape[-2] != n_fft or half == n_fft) if onesided is None else onesided
+    onesided = x.shape[-2] != n_fft if onesided is None else onesided
     if x.shape[-2] != (half if onesided else n_fft):
         expected = f"{half if onesided else n_fft} for n_fft={n_fft}"
         raise ArgumentError(op="istft", argument="number of frequencies", got=x.shape[-2], expected=expected)
@@ -228,10 +224,6 @@ def istft(
     start = n_fft // 2 if center else 0
     stop = start + length if length is not None else total - start if center else total
     covered = min(stop, total)
-    if not return_complex and n_fft > 1 and covered > start and _at_once(x, taper, policy):
-        found = signals.istft(x[..., :half, :], taper, n_fft, hop, start, covered - start, scale, _LEAST)
-        if found is not None:
-            return functional.pad(found, (0, stop - covered)) if stop > covered else found
     spectra = x.mT
     last = [x.ndim - 1]
     if return_complex:
@@ -255,13 +247,6 @@ def istft(
         )
     signal = signal / weight
     return functional.pad(signal, (0, stop - covered)) if stop > covered else signal
-
-
-def _at_once(x: Tensor, taper: Tensor | None, policy: str) -> bool:
-    """Whether the compiled loops do all of it: complex spectra of the policy's precision, and a real window."""
-    if not transform.c2r.straight() or (taper is not None and taper.is_complex()):
-        return False
-    return transform.plainly(x, policy) and _readable(taper)
 
 
 def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:

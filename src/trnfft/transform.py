@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-from trnfft import device, host
+from trnfft import device
 from trnfft.arguments import COMPLEX_OF, HALF, REAL_OF
 from trnsci import Op, get_backend, neuron
 from trnsci.backends import SCOPE
@@ -47,8 +47,19 @@ def _of_nothing(x: Tensor, shape: list[int], axis: int) -> Tensor:
     return x.sum(axis, keepdim=True).expand(shape).clone()
 
 
-def _compute(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tensor:
+def plain(x: Tensor) -> bool:
+    """Whether code outside torch may read a tensor: nothing differentiates, transforms or traces the call."""
+    if type(x) is not Tensor or not x.is_cpu or x.is_neg() or x.is_conj():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None or is_compiling() or forward_ad._current_level >= 0:
+        return False
+    return not (torch.is_grad_enabled() and x.requires_grad)
+
+
+def in_policy(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tensor:
     """Apply ``fn`` in the arithmetic of a policy and return in the precision of ``x``."""
+    if precision == _OWN[x.dtype]:
+        return fn(x)
     double = x.dtype in (torch.float64, torch.complex128)
     if precision == "fast":
         x = to_bfloat16_values(x)
@@ -59,11 +70,6 @@ def _compute(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tenso
         return result.to(torch.complex128 if result.is_complex() else torch.float64)
     result = fn(x.to(torch.complex128 if x.is_complex() else torch.float64))
     return result.to(torch.complex64 if result.is_complex() else torch.float32)
-
-
-def plainly(x: Tensor, precision: str) -> bool:
-    """Whether the host's own loops may do what is asked for."""
-    return precision == _OWN[x.dtype] and host.able(x) and in_place(x)
 
 
 # Complex to complex
@@ -85,15 +91,13 @@ def c2c_pytorch(x: Tensor, dims: list[int], inverse: bool, scale: str, precision
     """`c2c` by PyTorch."""
     if x.numel() == 0:
         return x.to(COMPLEX_OF.get(x.dtype, x.dtype), copy=True)
-    if plainly(x, precision):
-        found = host.c2c(x, dims, inverse, scale)
-        if found is not None:
-            return found
     norm = (_INVERSE_NORM if inverse else _FORWARD_NORM)[scale]
-    fn = torch.fft.ifftn if inverse else torch.fft.fftn
-    if precision == _OWN[x.dtype]:
-        return fn(x, dim=dims, norm=norm)
-    return _compute(lambda y: fn(y, dim=dims, norm=norm), x, precision)
+    if len(dims) == 1:
+        # Of real data half is computed, which torch does along one axis alone.
+        one = torch.fft.ifft if inverse else torch.fft.fft
+        return in_policy(lambda y: one(y, dim=dims[0], norm=norm), x, precision)
+    many = torch.fft.ifftn if inverse else torch.fft.fftn
+    return in_policy(lambda y: many(y, dim=dims, norm=norm), x, precision)
 
 
 @c2c.into
@@ -141,22 +145,7 @@ def r2c_pytorch(x: Tensor, dims: list[int], scale: str, precision: str) -> Tenso
     """`r2c` by PyTorch."""
     if x.numel() == 0:
         return _of_nothing(x, half(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
-    if plainly(x, precision):
-        found = host.r2c(x, dims, scale)
-        if found is not None:
-            return found
-    return _compute(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision)
-
-
-def r2c_conjugate(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
-    """The conjugate of `r2c`, which the host's loops give at once."""
-    if r2c.straight() and plainly(x, precision):
-        found = host.r2c(x, dims, scale, conjugate=True)
-        if found is not None:
-            return found
-    result = r2c(x, dims, scale, precision)
-    # a fresh result is conjugated in its memory, unless somebody differentiates or traces the call
-    return result.conj_physical_() if in_place(result) and not result.is_meta else torch.conj_physical(result)
+    return in_policy(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision)
 
 
 @r2c.impl("nki", limits=device.r2c_limits)
@@ -207,12 +196,8 @@ def _c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tens
         shape = list(x.shape)
         shape[dims[-1]] = n
         return _of_nothing(x.real, shape, dims[-1])
-    if x.shape[dims[-1]] == n // 2 + 1 and plainly(x, precision):
-        found = host.c2r(x, dims, n, scale)
-        if found is not None:
-            return found
     lengths = [x.shape[dim] for dim in dims[:-1]] + [n]
-    return _compute(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
+    return in_policy(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
 
 
 @c2r.impl("nki", limits=device.c2r_limits)
@@ -229,21 +214,6 @@ def _c2r_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
 
 
 # The same on split planes
-
-
-# Elements of a block that stays in the cache of a core, with its intermediate results.
-BLOCK = 1 << 17
-
-
-def in_place(*tensors: Tensor) -> bool:
-    """Whether a result may be written piecewise: nothing differentiates, transforms or traces the call."""
-    if torch._C._functorch.peek_interpreter_stack() is not None or is_compiling() or forward_ad._current_level >= 0:
-        return False
-    if torch.is_grad_enabled():
-        for tensor in tensors:
-            if tensor.requires_grad:
-                return False
-    return True
 
 
 def on_host() -> bool:
@@ -270,22 +240,6 @@ def merged(re: Tensor, im: Tensor | None) -> Tensor:
         pairs = re.as_strided((*re.shape, 2), (*re.stride(), 1))
         return torch.view_as_complex(pairs)
     return torch.complex(re, im)
-
-
-def _both(re: Tensor, im: Tensor, precision: str) -> bool:
-    """Whether the host's own loops may read planes, of one shape and dtype, as they are."""
-    if precision != _OWN.get(re.dtype) or not (re.is_contiguous() and im.is_contiguous()):
-        return False
-    return host.able(re) and type(im) is Tensor and not im.is_neg() and in_place(re, im)
-
-
-def c2c_of_parts(re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> Tensor:
-    """`c2c` of planes, as one complex tensor."""
-    if c2c.straight() and _both(re, im, precision):
-        found = host.c2c_planes(re, im, dims, inverse, scale)
-        if found is not None:
-            return found
-    return c2c(merged(re, im), dims, inverse, scale, precision)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -377,10 +331,6 @@ c2r_planes = Op("trnfft::c2r_planes", fake=_fake_c2r_planes, cost=_cost_c2r_plan
 
 @c2r_planes.impl("pytorch")
 def _c2r_planes(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
-    if re.shape[dims[-1]] == n // 2 + 1 and _both(re, im, precision):
-        found = host.c2r_planes(re, im, dims, n, scale)
-        if found is not None:
-            return found
     return _c2r(merged(_wide(re), _wide(im)), dims, n, scale, precision).to(re.dtype)
 
 

@@ -1,5 +1,6 @@
 """Public functions against SciPy over shapes, lengths, axes, norms and dtypes; errors; plans; the SciPy backend."""
 
+import functools
 import itertools
 import pickle
 
@@ -9,6 +10,7 @@ import scipy.fft
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 
 import trnfft
 import trnsci
@@ -71,6 +73,69 @@ def test_several_axes_agree_with_scipy(name, s, dim):
     for norm in NORMS:
         expected = getattr(scipy.fft, name)(x.numpy(), sizes, dim, norm)
         close(getattr(trnfft, name)(x, s, dim, norm), expected)
+
+
+# Every pair of a shape (powers, products, primes, one row and batches), a norm and a dtype, each with its promise.
+SHAPES = [(1024,), (3, 1026), (9, 1009), (16384,), (2, 3, 4098), (10005,), (65537,)]
+PAIRS = [(shape, norm, (F64, F32)[(i + j) % 2]) for i, shape in enumerate(SHAPES) for j, norm in enumerate(NORMS[1:])]
+PROMISED = {F32: 5e-7, F64: 1e-14}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_every_kind_of_length_agrees_with_scipy(name):
+    for shape, norm, real in PAIRS:
+        x = operand(name, shape, dtype={F32: C64, F64: C128}[real])
+        wide = x.numpy().astype(np.complex128 if x.is_complex() else np.float64)
+        close(getattr(trnfft, name)(x, norm=norm), getattr(scipy.fft, name)(wide, norm=norm), PROMISED[real])
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_strides_views_and_empty_batches(name):
+    rows = operand(name, (2, 300))
+    for x in (rows.mT.contiguous().mT, rows[:, ::3], rows[:0]):
+        close(getattr(trnfft, name)(x), getattr(scipy.fft, name)(x.numpy()))
+    z = gaussian((3, 100), 1, C128)
+    views = [z.conj()] if rows.is_complex() else [z.conj().imag, torch._neg_view(z.real.contiguous())]
+    for x in views:
+        close(getattr(trnfft, name)(x), getattr(scipy.fft, name)(x.resolve_conj().resolve_neg().numpy()))
+
+
+# Rows
+
+
+def rows_of(name, shape, dtype):
+    x = operand(name, shape, dtype=dtype)
+    return x if name in ONE else x.real.clone()
+
+
+ROWS = {name: getattr(trnfft, name) for name in ONE}
+ROWS |= {
+    f"{name}{kind}": functools.partial(getattr(trnfft, name), type=kind)
+    for name in ("dct", "dst")
+    for kind in (1, 2, 3, 4)
+}
+ROWS |= {
+    "stft": lambda x: trnfft.stft(x, 16),
+    "fftconvolve": lambda x: trnfft.fftconvolve(x, torch.ones(1, 7, dtype=x.dtype), dim=-1),
+    "chirp_z": lambda x: trnfft.chirp_z(x, 9),
+}
+
+
+@on_backends
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_do_not_touch_each_other(backend, name):
+    # One matrix, folded twiddles, twiddles between products, a chirp; single and double precision.
+    for shape, dtype in [((5, 64), C64), ((100, 150), C64), ((16, 256), C64), ((3, 137), C64), ((5, 60), C128)]:
+        x = rows_of(name, shape, dtype)
+        row = shape[0] // 2
+        others = [i for i in range(shape[0]) if i != row]
+        with backend:
+            expected = ROWS[name](x)[others]
+            # A kernel passes a NaN on to the rows that share a product; docs/trnfft/fft.md says which.
+            for by in (1e14, 1e-14, 0.0, *(() if backend.runs_kernels else (float("nan"), float("inf")))):
+                scaled = x.clone()
+                scaled[row] *= by
+                assert torch.equal(ROWS[name](scaled)[others], expected)
 
 
 @settings(max_examples=60)
@@ -138,12 +203,6 @@ def test_planes_in_planes_out(backend, name, dtype):
         got = getattr(trnfft, name)(z)
     assert got.dtype == dtype
     close(got.to_torch() if isinstance(got, ComplexTensor) else got.double(), expected, 5e-7 if dtype == F32 else 1e-2)
-
-
-@pytest.mark.parametrize("shape", [(3, 200, 1024), (700, 512)], ids=str)
-def test_long_batches_of_planes_are_blocked_without_a_trace(shape):
-    z = ComplexTensor(gaussian(shape, 1), gaussian(shape, 2))
-    close(trnfft.fft(z).to_torch(), np.fft.fft(z.to_torch().to(C128).numpy()), 5e-7)
 
 
 @on_backends
@@ -315,3 +374,12 @@ def test_scipy_gets_back_what_this_library_has_not():
         assert scipy.fft.fft(np.ones(4, np.longdouble)).dtype == np.clongdouble
         assert scipy.fft.fht(np.ones(4), 0.1, 0.0).shape == (4,)
         assert scipy.fft.fft([1, 2, 3]).dtype == np.complex128
+
+
+@pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "ihfft", "fft2", "dct"])
+def test_forward_mode_tangents_are_not_lost(name):
+    x = rows_of(name, (4, 24), C128) if name != "fft2" else gaussian((4, 24), 1, C128)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, 3 * x)
+        tangent = forward_ad.unpack_dual(getattr(trnfft, name)(dual)).tangent
+    close(tangent, 3 * getattr(scipy.fft, name)(x.numpy()))

@@ -51,11 +51,15 @@ CUTS = [
 ]
 
 
+MODES = ["constant", "reflect", "replicate", "circular"]
+
+
 @on_backends
-@pytest.mark.parametrize(("shape", "n", "hop"), CUTS, ids=str)
-@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
-@pytest.mark.parametrize("onesided", [True, False])
-def test_frames_are_cut_where_torch_cuts_them(backend, shape, n, hop, mode, onesided):
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", range(len(CUTS)))
+def test_frames_are_cut_where_torch_cuts_them(backend, case, mode):
+    # every pair of a signal, a mode and a number of sides
+    (shape, n, hop), onesided = CUTS[case], (case + MODES.index(mode)) % 2 == 0
     x, window = gaussian(shape, 1), HANN(n)
     expected = torch.stft(
         x.double(), n, hop, window=window.double(), pad_mode=mode, onesided=onesided, return_complex=True
@@ -68,8 +72,9 @@ def test_frames_are_cut_where_torch_cuts_them(backend, shape, n, hop, mode, ones
 
 
 @on_kernels
-@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
-@pytest.mark.parametrize("onesided", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "onesided"), [*zip(MODES, (True, False, True, False), strict=True), ("reflect", True)]
+)
 def test_gradients_through_kernels(backend, mode, onesided):
     x, window = gaussian((2, 300), 1).requires_grad_(), HANN(32).requires_grad_()
     wide, wide_window = (t.detach().double().requires_grad_() for t in (x, window))
@@ -112,8 +117,7 @@ def test_inverse_agrees_with_torch(options, length):
 
 
 @on_backends
-@pytest.mark.parametrize("hop", [1, 3, 4, 8])
-@pytest.mark.parametrize("n", [57, 64])
+@pytest.mark.parametrize(("hop", "n"), [(1, 57), (3, 64), (4, 57), (8, 64)])
 def test_reconstruction_is_exact_to_rounding(backend, hop, n):
     x = gaussian((2, 3, n), 1)
     with backend:
@@ -215,3 +219,56 @@ def test_long_signals_and_their_gradients_are_torchs(n_fft, hop):
     (found * ramp).sum().backward()
     (expected * ramp).sum().backward()
     assert torch.allclose(mine.grad, theirs.grad, rtol=1e-11, atol=1e-12)
+
+
+# Frames of one and two samples, where half a spectrum is as long as a whole one.
+@on_backends
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_shortest_frames_are_torchs(backend, dtype, n):
+    x, window = gaussian((2, 9), 1, dtype), torch.linspace(0.5, 1, n, dtype=torch.float64)
+    for hop, center, onesided, normalized in ((1, True, None, False), (1, False, False, True), (n, True, False, False)):
+        options = {"hop_length": hop, "window": window, "center": center, "normalized": normalized}
+        expected = torch.stft(x, n, onesided=onesided, return_complex=True, **options)
+        with backend:
+            got = trnfft.stft(x, n, onesided=onesided, **options)
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+        for whole in (False, expected.shape[-2] == n and onesided is not True):
+            with backend:
+                back = trnfft.istft(expected, n, onesided=onesided, return_complex=whole, length=9, **options)
+            theirs = torch.istft(expected, n, onesided=onesided, return_complex=whole, length=9, **options)
+            torch.testing.assert_close(back, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"center": False}, {"length": 500}, {"length": 2000}, {"normalized": True}, {}])
+def test_ends_of_the_inverse(options):
+    window = torch.hamming_window(64, dtype=torch.float64)
+    spectra = gaussian((2, 33, 50), 1, torch.complex128)
+    expected = torch.istft(spectra, 64, 20, window=window, **options)
+    torch.testing.assert_close(trnfft.istft(spectra, 64, 20, window=window, **options), expected)
+
+
+def test_a_window_that_vanishes_somewhere_is_refused_wherever_that_is():
+    spectra = gaussian((33, 50), 1, torch.complex128)
+    window = torch.ones(64, dtype=torch.float64)
+    window[:16] = 0
+    # at hop 32 every sample is in the other half of some frame, except at the beginning
+    expected = torch.istft(spectra, 64, 32, window=window)
+    torch.testing.assert_close(trnfft.istft(spectra, 64, 32, window=window), expected)
+    with pytest.raises(ArgumentError, match="at sample 0"):
+        trnfft.istft(spectra, 64, 32, window=window, center=False)
+    with pytest.raises(ArgumentError, match="at sample"):
+        trnfft.istft(spectra, 64, 64, window=window)
+    with pytest.raises(ArgumentError, match="hop_length is 65, expected at most win_length=64"):
+        trnfft.istft(spectra, 64, 65)
+
+
+def test_conjugates_slices_and_strided_windows():
+    x = gaussian((2, 4000), 1, torch.float64)[:, ::2]
+    window = torch.hann_window(128, dtype=torch.float64)[::2]
+    expected = torch.stft(x, 64, 16, window=window, return_complex=True)
+    found = trnfft.stft(x, 64, 16, window=window)
+    torch.testing.assert_close(found, expected)
+    for spectra in (found.conj(), found.contiguous(), found.repeat(1, 1, 2)[..., : found.shape[-1]]):
+        theirs = torch.istft(spectra, 64, 16, window=window)
+        torch.testing.assert_close(trnfft.istft(spectra, 64, 16, window=window), theirs)
