@@ -14,6 +14,7 @@ from torch import Tensor
 from trnfft import transform
 from trnfft.arguments import as_complex, axis_of, length_of, numeric
 from trnfft.lengths import next_fast_len
+from trnfft.tables import Array
 from trnsci import ArgumentError, array_function, check
 from trnsci.precision import Precision, resolve
 
@@ -48,11 +49,13 @@ def chirp_z(
         ArgumentError: an axis, a length or a point does not fit.
 
     Error bound:
-        for points on the unit circle and the default ``w``, that of three transforms. A given ``w`` is raised to powers
-        up to ``max(N, m)**2 / 2``, so that its own rounding is amplified by as much.
+        of every value, relative to ``sqrt(N)`` times the norm of its terms: 1e-6 in fp32, 1e-13 in fp64, and
+        ``N m 2**-50`` for the angle of a given ``w``, which is multiplied by up to ``N m``.
 
     Cost:
-        three complex transforms of about ``N + m`` points, one of them kept for the next call.
+        three complex transforms of about ``N + m`` points, one of them kept for the next call. Points off the unit
+        circle take blocks of ``sqrt(2 / |log |w||)`` points, in which powers of ``w`` stay near 1: ``N m`` over that
+        size in all.
 
     Example:
         >>> chirp_z(torch.tensor([1.0, 2.0]), 2).real
@@ -68,13 +71,41 @@ def chirp_z(
         if value == 0:
             raise ArgumentError(op="chirp_z", argument=name, got=value, expected="a point that is not 0")
     policy = resolve("chirp_z", precision, x.dtype)
-    before, kernel, after = _tables(n, count, ratio, start, x.dtype, x.device)
-    length = kernel.shape[-1]
-    padded = torch.nn.functional.pad(x.movedim(dim, -1) * before, (0, length - n))
+    rows = x.movedim(dim, -1)
+    block = _block(max(n, count), ratio)
+    if block >= max(n, count):
+        return _bluestein(rows, count, ratio, start, policy).movedim(-1, dim)
+    assert ratio is not None
+    parts = torch.nn.functional.pad(rows, (0, -n % block)).unflatten(-1, (-1, block))  # [..., b, i]
+    found = []
+    for first in range(0, count, block):
+        # j = j0 + i and k = k0 + l: z_k**-j is z_k0**-i w**(i l) z_k**-j0.
+        inner = _values(np.arange(block), np.array([first]), ratio, start)[0]
+        outer = _values(np.arange(parts.shape[-2]) * block, first + np.arange(block), ratio, start).T  # [b, l]
+        values = _bluestein(parts * _like(inner, x), block, ratio, 1.0, policy)
+        found.append((values * _like(outer, x)).sum(-2))
+    return torch.cat(found, -1)[..., :count].movedim(-1, dim)
+
+
+def _block(most: int, w: complex | None) -> int:
+    """Points for which powers ``w ** (j**2 / 2)`` stay within a factor of e."""
+    spread = 0.0 if w is None else abs(math.log(abs(w)))
+    return most if spread * most * most <= 2 else max(1, int(math.sqrt(2 / spread)))
+
+
+def _like(array: Array, x: Tensor) -> Tensor:
+    return torch.from_numpy(array).to(x.dtype).to(x.device)
+
+
+def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: str) -> Tensor:
+    """The values for rows [..., n], by a convolution with a chirp."""
+    n = x.shape[-1]
+    before, kernel, after = _tables(n, m, w, a, x.dtype, x.device)
+    padded = torch.nn.functional.pad(x * before, (0, kernel.shape[-1] - n))
     last = [x.ndim - 1]
     spectrum = transform.c2c(padded, last, False, "none", policy)
     folded = transform.c2c(spectrum * kernel, last, True, "full", policy)
-    return (folded[..., n - 1 : n - 1 + count] * after).movedim(-1, dim)
+    return folded[..., n - 1 : n - 1 + m] * after
 
 
 @functools.lru_cache(maxsize=32)
@@ -89,18 +120,28 @@ def _tables(
     inverse = np.zeros(length, np.complex128)
     inverse[: n + m - 1] = 1 / _chirp(lags, w, m)
     kernel = np.fft.fft(inverse)
-    return tuple(torch.from_numpy(t).to(dtype).to(device) for t in (before, kernel, _chirp(k, w, m)))  # type: ignore[return-value]
+    before, kernel, after = (torch.from_numpy(t).to(dtype).to(device) for t in (before, kernel, _chirp(k, w, m)))
+    return before, kernel, after
 
 
-def _chirp(j: np.ndarray[Any, Any], w: complex | None, m: int) -> np.ndarray[Any, Any]:
+def _chirp(j: Array, w: complex | None, m: int) -> Array:
     """``w ** (j**2 / 2)``."""
     if w is None:
         return np.exp(-1j * math.pi / m * (j.astype(np.int64) ** 2 % (2 * m)))
     return _powers(w, j.astype(np.float64) ** 2 / 2)
 
 
-def _powers(base: complex, exponents: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _powers(base: complex, exponents: Array) -> Array:
     """Powers of one number; the phase is reduced to one turn before it is used."""
-    radius, angle = abs(base), cmath.phase(base)
-    turns = np.remainder(exponents * (angle / (2 * math.pi)), 1.0)
-    return radius**exponents * np.exp(2j * math.pi * turns)
+    turns = np.remainder(exponents * (cmath.phase(base) / (2 * math.pi)), 1.0)
+    return np.exp(exponents * math.log(abs(base)) + 2j * math.pi * turns)
+
+
+def _values(j: Array, k: Array, w: complex, a: complex) -> Array:
+    """[k, j]: ``z_k**-j``, magnitudes multiplied as logarithms, so that what fits a float does not overflow."""
+    powers = np.outer(k, j).astype(np.float64)
+    logs = powers * math.log(abs(w)) - j * math.log(abs(a))
+    turns = powers * (cmath.phase(w) / (2 * math.pi)) - j * (cmath.phase(a) / (2 * math.pi))
+    # Beyond a float is infinity, which is no mistake of the caller's arithmetic here.
+    with np.errstate(over="ignore"):
+        return np.exp(logs + 2j * math.pi * np.remainder(turns, 1.0))

@@ -7,7 +7,7 @@ a direction are linear, so the gradient of one is another: the adjoint transform
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-from trnfft import device
+from trnfft import bounds, device
 from trnfft.arguments import COMPLEX_OF, HALF, REAL_OF
 from trnsci import Op, get_backend, neuron
 from trnsci.backends import SCOPE
@@ -34,6 +34,11 @@ _OWN = {torch.float32: "fp32", torch.complex64: "fp32", torch.float64: "fp64", t
 def points(shape: torch.Size | tuple[int, ...], dims: list[int]) -> int:
     """Points of one transform."""
     return math.prod(shape[dim] for dim in dims)
+
+
+def _sizes(shape: Sequence[int], dims: list[int]) -> tuple[list[int], int, int]:
+    """Lengths of the axes, and what is before and after the last of them."""
+    return [shape[dim] for dim in dims], math.prod(shape[: dims[-1]]), math.prod(shape[dims[-1] + 1 :])
 
 
 def flops(total: int, length: int, real: bool) -> int:
@@ -113,6 +118,11 @@ def _c2c_nki(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: s
     return torch.complex(*device.c2c(re, im, dims, inverse, scale, precision))
 
 
+@c2c.bound
+def _c2c_bound(backend: str, x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> float:
+    return bounds.guaranteed(backend, *_sizes(x.shape, dims), precision)
+
+
 @c2c.vjp(saves=())
 def _c2c_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     found = c2c(grad, saved.dims, not saved.inverse, saved.scale, saved.precision)
@@ -153,6 +163,11 @@ def _r2c_nki(x: Tensor, dims: list[int], scale: str, precision: str) -> Tensor:
     if x.numel() == 0:
         return _fake_r2c(x, dims, scale, precision)
     return torch.complex(*device.r2c(x, dims, scale, precision))
+
+
+@r2c.bound
+def _r2c_bound(backend: str, x: Tensor, dims: list[int], scale: str, precision: str) -> float:
+    return bounds.guaranteed(backend, *_sizes(x.shape, dims), precision)
 
 
 @r2c.vjp(saves=())
@@ -205,6 +220,12 @@ def _c2r_nki(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> 
     if x.numel() == 0:
         return _fake_c2r(x, dims, n, scale, precision)
     return device.c2r(x.real, x.imag, dims, n, scale, precision)
+
+
+@c2r.bound
+def _c2r_bound(backend: str, x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> float:
+    shape = [n if dim == dims[-1] else size for dim, size in enumerate(x.shape)]
+    return bounds.guaranteed(backend, *_sizes(shape, dims), precision)
 
 
 @c2r.vjp(saves=())

@@ -1,7 +1,10 @@
 """Convolution and correlation against SciPy; the chirp z-transform; frequencies, shifts and lengths."""
 
+import functools
 import itertools
+import math
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.fft
@@ -116,6 +119,38 @@ def test_chirp_angles_are_reduced_exactly(backend):
     with backend:
         got = trnfft.chirp_z(x)
     close(got, expected, 1e-6 * np.linalg.norm(expected))
+
+
+@functools.cache
+def spiral(n, m, w, a):
+    """[m, n]: the powers ``z_k ** -j``, from mpmath."""
+    with mpmath.workdps(30):
+        rows = []
+        for k in range(m):
+            step = mpmath.mpc(w) ** k / mpmath.mpc(a)
+            row = [mpmath.mpc(1)]
+            for _ in range(n - 1):
+                row.append(row[-1] * step)
+            rows.append([np.clongdouble(complex(v)) for v in row])
+    return np.array(rows)
+
+
+# Inside and outside the circle, on it, and so steep that float64 could not hold w ** (n ** 2 / 2).
+@on_backends
+@pytest.mark.parametrize(
+    ("w", "a"), [(0.99 * np.exp(-0.1j), 1.02), (1.01 * np.exp(2j), 0.98j), (np.exp(0.3j), 1), (0.5, 1), (1.3, 4j)]
+)
+def test_chirp_z_along_spirals_stays_within_its_stated_error(backend, w, a):
+    n, m = 70, 50
+    for dtype, bound in ((torch.float32, 1e-6), (torch.float64, 1e-13)):
+        for x in (gaussian((n,), 1, dtype), torch.ones(n, dtype=dtype), (-1.0) ** torch.arange(n, dtype=dtype)):
+            terms = spiral(n, m, w, a) * x.numpy()
+            norms = np.linalg.norm(terms, axis=-1)
+            held = norms * n < torch.finfo(dtype).max
+            with backend:
+                got = trnfft.chirp_z(x, m, w, a).numpy()[held]
+            allowed = (bound + n * m * 2.0**-50) * math.sqrt(n) * norms[held] + torch.finfo(dtype).tiny
+            assert np.all(np.abs(got - terms[held].sum(-1)) <= allowed)
 
 
 def test_mistakes_of_chirp_z():

@@ -105,6 +105,47 @@ def test_every_direction_stays_within_its_stated_error(backend, shape, dims):
     assert [y.dtype for y in got] == [C64, C64, C64, C64, F32]
 
 
+def hard(n):
+    """Constants, whose roundings add up, and other data with a structure; a third has no exact sum."""
+    j = np.arange(n)
+    yield np.full(n, 1 / 3)
+    yield j / n
+    yield (-1.0) ** j / 3
+    yield np.cos(2 * np.pi * (n // 3) * j / n)
+    yield np.eye(1, n, n // 3)[0]
+    yield 10.0 ** (-6 * j / n)
+
+
+# One matrix, two factors in few rows and in many, four, chirps, and a prime as a matrix.
+@on_backends
+@pytest.mark.parametrize(
+    ("rows", "n"),
+    [(3, 2), (3, 100), (3, 128), (100, 137), (3, 509), (100, 500), (100, 4096), (1, 5000), (3, 16384), (1, 32768)],
+)
+@pytest.mark.parametrize("precision", ["fp32", "fast"])
+def test_hard_data_stays_within_the_guaranteed_error(backend, rows, n, precision):
+    name = "simulator" if backend.runs_kernels else "pytorch"
+    for data in hard(n):
+        x = torch.from_numpy(np.tile(data, (rows, 1))).float()
+        z = torch.complex(x, x.flip(-1))
+        half = torch.from_numpy(np.fft.rfft(double(x)).astype(np.complex64))
+        with backend:
+            found = [
+                (c2c, trnfft.fft(z, precision=precision), np.fft.fft(double(z)), z),
+                (r2c, trnfft.rfft(x, precision=precision), np.fft.rfft(double(x)), x),
+                (c2r, trnfft.irfft(half, n, norm="forward", precision=precision), double(x) * n, x),
+            ]
+        for op, got, expected, operand in found:
+            last = {c2c: (False,), r2c: (), c2r: (n,)}[op]
+            arguments = (half if op is c2r else operand, [1], *last, "none", precision)
+            size = np.sqrt(n) * np.linalg.norm(double(operand), axis=-1) * (np.sqrt(n) if op is c2r else 1)
+            if op is c2r:
+                # what rounding half to single precision changes is no error of the transform
+                expected = scipy.fft.irfft(half.numpy().astype(np.complex128), n, norm="forward")
+            error = np.linalg.norm(got.numpy() - expected, axis=-1)
+            assert np.all(error <= op.error_bound(arguments, name) * size)
+
+
 @on_kernels
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 31, 64, 97, 128, 131, 254, 360, 1021])
 def test_real_data_comes_back_for_every_length(backend, n):
