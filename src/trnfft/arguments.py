@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, SupportsIndex
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +36,8 @@ def planned(op: str, plan: Any) -> Any:
 
 def scale_of(op: str, norm: str | None, inverse: bool) -> Scale:
     """What a ``norm`` divides by in one direction: nothing, the root of the length, or the length."""
-    scale = (_INVERSE if inverse else _FORWARD).get(norm)
+    known = norm is None or isinstance(norm, str)
+    scale = (_INVERSE if inverse else _FORWARD).get(norm) if known else None
     if scale is None:
         check.option(op, "norm", norm, ("backward", "ortho", "forward"))
         raise AssertionError("every accepted norm is in the table")
@@ -47,10 +49,20 @@ def factor(scale: str, n: int) -> float:
     return 1.0 if scale == "none" else 1 / n if scale == "full" else 1 / math.sqrt(n)
 
 
-def numeric(op: str, x: Any) -> Tensor:
-    """A tensor transforms can take: halves become float32 and integers float64, which keeps every value."""
+def strided(op: str, x: Any) -> Tensor:
+    """A tensor whose elements lie in memory at strides: neither sparse, nor nested, nor quantized."""
     if not isinstance(x, Tensor):
         check.tensor(op, x=x)
+    if x.is_nested or x.is_quantized or x.layout is not torch.strided:
+        got = "a nested tensor" if x.is_nested else "a quantized tensor" if x.is_quantized else x.layout
+        raise DtypeError(op=op, argument="layout of x", got=got, expected="torch.strided", hint="Make it dense first")
+    result: Tensor = x
+    return result
+
+
+def numeric(op: str, x: Any) -> Tensor:
+    """A tensor transforms can take: halves become float32 and integers float64, which keeps every value."""
+    x = strided(op, x)
     dtype = x.dtype
     if dtype in REAL or dtype in COMPLEX:
         return x
@@ -96,9 +108,18 @@ def axis_of(op: str, dim: Any, axis: Any, ndim: int) -> int:
 def integer(op: str, argument: str, value: Any) -> int:
     """An integer, or something that counts as one: NumPy's, or an element of a tensor of integers."""
     whole = not (isinstance(value, Tensor) and (value.ndim or value.is_floating_point() or value.dtype == torch.bool))
-    if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool):
+    if whole and isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray):
         return value.__index__()
     raise DtypeError(op=op, argument=argument, got=type(value), expected="an integer")
+
+
+def integers(op: str, argument: str, values: Any) -> list[Any]:
+    """One integer or several, as a list; whether they are integers is seen where they are read."""
+    if isinstance(values, int):
+        return [values]
+    if not isinstance(values, Iterable) or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
+        raise DtypeError(op=op, argument=argument, got=type(values), expected="an integer or a sequence of them")
+    return list(values)
 
 
 def length_of(op: str, n: Any, default: int, argument: str = "n") -> int:
@@ -134,7 +155,7 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
         if dim is not None:
             raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
         dim = axes
-    sizes = None if s is None else [s] if isinstance(s, int) else list(s)
+    sizes = None if s is None else integers(op, "s", s)
     if dim is None:
         count = ndim if sizes is None else len(sizes)
         if count > ndim:
@@ -142,7 +163,7 @@ def axes_of(op: str, s: Any, dim: Any, axes: Any, shape: Sequence[int]) -> tuple
             raise ArgumentError(op=op, argument="s", got=tuple(sizes or ()), expected=expected)
         found = list(range(ndim - count, ndim))
     else:
-        found = [axis_of(op, d, None, ndim) for d in ([dim] if isinstance(dim, int) else dim)]
+        found = [axis_of(op, d, None, ndim) for d in integers(op, "dim", dim)]
     if len(set(found)) != len(found):
         raise ArgumentError(op=op, argument="dim", got=tuple(found), expected="axes that differ")
     if sizes is None:

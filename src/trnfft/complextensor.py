@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnfft.arguments import strided
 from trnfft.planes import ALIKE, SEVERAL, Planes, by_torch
 from trnfft.transform import merged
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
@@ -52,7 +53,7 @@ class ComplexTensor(Planes):
                     op="ComplexTensor", argument="imag", got="a plane", expected="None beside complex data"
                 )
             real, imag = real.real, real.imag
-        check.tensor("ComplexTensor", real=real)
+        real = strided("ComplexTensor", real)
         if real.is_complex():
             if imag is not None:
                 raise ArgumentError(
@@ -61,7 +62,7 @@ class ComplexTensor(Planes):
             real, imag = real.real, real.resolve_conj().imag
         elif imag is None:
             imag = torch.zeros_like(real)
-        check.tensor("ComplexTensor", imag=imag)
+        imag = strided("ComplexTensor", imag)
         if not real.is_floating_point() or real.dtype != imag.dtype:
             if real.dtype == imag.dtype:
                 raise DtypeError(

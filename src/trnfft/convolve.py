@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnfft import transform
-from trnfft.arguments import COMPLEX_OF, axis_of, numeric
+from trnfft.arguments import COMPLEX_OF, axis_of, integers, numeric
 from trnfft.lengths import next_fast_len
 from trnsci import ArgumentError, DtypeError, array_function, check
 from trnsci.precision import Precision, resolve
@@ -109,7 +109,7 @@ def _operands(op: str, a: Any, b: Any, mode: str, dim: Any, axes: Any) -> tuple[
     if wanted is None:
         dims = list(range(a.ndim))
     else:
-        dims = sorted({axis_of(op, d, None, a.ndim) for d in ([wanted] if isinstance(wanted, int) else wanted)})
+        dims = sorted({axis_of(op, d, None, a.ndim) for d in integers(op, "dim", wanted)})
     rest = [d for d in range(a.ndim) if d not in dims]
     check.broadcast(op, a=tuple(a.shape[d] for d in rest), b=tuple(b.shape[d] for d in rest))
     return a, b, dims

@@ -14,6 +14,7 @@ from trnfft.arguments import (
     REAL_OF,
     as_complex,
     axes_of,
+    integers,
     length_of,
     numeric,
     planned,
@@ -160,7 +161,7 @@ def _c2r(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any
         x = as_complex(numeric(op, x))
     dims, lengths = axes_of(op, s, dim, axes, x.shape)
     _some(op, dims)
-    if s is None or (s if isinstance(s, int) else list(s)[-1]) == -1:
+    if s is None or integers(op, "s", s)[-1:] == [-1]:
         # the operand stores half of the last axis
         lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
     n = lengths[-1]

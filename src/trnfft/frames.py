@@ -14,7 +14,7 @@ PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 def padded(x: Tensor, by: int, mode: str) -> Tensor:
     """``x`` with ``by`` samples added at either end of its last axis."""
-    if mode == "constant":
+    if mode == "constant" or not x.numel():
         return functional.pad(x, (by, by))
     rows = x.reshape(1, math.prod(x.shape[:-1]), x.shape[-1])
     return functional.pad(rows, (by, by), mode=mode).reshape(*x.shape[:-1], -1)

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft.arguments import axis_of, integer
+from trnfft.arguments import axis_of, integer, integers, strided
 from trnfft.complextensor import ComplexTensor
-from trnsci import ArgumentError, array_function
+from trnsci import ArgumentError, array_function, check
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
@@ -47,7 +47,7 @@ def _count(op: str, n: Any, d: float) -> int:
     n = integer(op, "n", n)
     if n < 1:
         raise ArgumentError(op=op, argument="n", got=n, expected="at least 1")
-    if d == 0:
+    if check.number(op, "d", d) == 0:
         raise ArgumentError(op=op, argument="d", got=d, expected="a distance that is not 0")
     return n
 
@@ -82,10 +82,12 @@ def ifftshift(x: Any, dim: int | Sequence[int] | None = None, *, axes: int | Seq
 def _shift(op: str, x: Any, dim: Any, axes: Any, by: Any) -> Any:
     if dim is not None and axes is not None:
         raise ArgumentError(op=op, argument="dim and axes", got=(dim, axes), expected="one of them, not both")
+    if not isinstance(x, ComplexTensor):
+        x = strided(op, x)
     wanted = axes if dim is None else dim
-    if wanted is None:
-        wanted = range(x.ndim)
-    dims = [axis_of(op, d, None, x.ndim) for d in ([wanted] if isinstance(wanted, int) else wanted)]
+    dims = (
+        list(range(x.ndim)) if wanted is None else [axis_of(op, d, None, x.ndim) for d in integers(op, "dim", wanted)]
+    )
     shifts = [by(x.shape[d]) for d in dims]
     if isinstance(x, ComplexTensor):
         return ComplexTensor(torch.roll(x.real, shifts, dims), torch.roll(x.imag, shifts, dims))

@@ -8,7 +8,6 @@ from trnfft.arguments import integer
 from trnsci import ArgumentError
 
 
-@functools.lru_cache(maxsize=1024)
 def next_fast_len(target: int, real: bool = False) -> int:
     """The smallest length from ``target`` on that transforms fast: a product of 2, 3, 5, and 7 and 11 for complex data.
 
@@ -23,8 +22,11 @@ def next_fast_len(target: int, real: bool = False) -> int:
     target = integer("next_fast_len", "target", target)
     if target < 0:
         raise ArgumentError(op="next_fast_len", argument="target", got=target, expected="at least 0")
-    if target <= 6:
-        return target
+    return target if target <= 6 else _next_fast(target, bool(real))
+
+
+@functools.lru_cache(maxsize=1024)
+def _next_fast(target: int, real: bool) -> int:
     best = 1 << (target - 1).bit_length()
     for odd in _odd_smooth(best, (3, 5) if real else (3, 5, 7, 11)):
         quotient = -(-target // odd)

@@ -100,9 +100,9 @@ def c2c_pytorch(x: Tensor, dims: list[int], inverse: bool, scale: str, precision
     if len(dims) == 1:
         # Of real data half is computed, which torch does along one axis alone.
         one = torch.fft.ifft if inverse else torch.fft.fft
-        return in_policy(lambda y: one(y, dim=dims[0], norm=norm), x, precision)
+        return in_policy(lambda y: one(y, dim=dims[0], norm=norm), x, precision).contiguous()
     many = torch.fft.ifftn if inverse else torch.fft.fftn
-    return in_policy(lambda y: many(y, dim=dims, norm=norm), x, precision)
+    return in_policy(lambda y: many(y, dim=dims, norm=norm), x, precision).contiguous()
 
 
 @c2c.into
@@ -155,7 +155,7 @@ def r2c_pytorch(x: Tensor, dims: list[int], scale: str, precision: str) -> Tenso
     """`r2c` by PyTorch."""
     if x.numel() == 0:
         return _of_nothing(x, half(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
-    return in_policy(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision)
+    return in_policy(lambda y: torch.fft.rfftn(y, dim=dims, norm=_FORWARD_NORM[scale]), x, precision).contiguous()
 
 
 @r2c.impl("nki", limits=device.r2c_limits)
@@ -212,7 +212,8 @@ def _c2r(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tens
         shape[dims[-1]] = n
         return _of_nothing(x.real, shape, dims[-1])
     lengths = [x.shape[dim] for dim in dims[:-1]] + [n]
-    return in_policy(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
+    result = in_policy(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=_INVERSE_NORM[scale]), x, precision)
+    return result.contiguous()
 
 
 @c2r.impl("nki", limits=device.c2r_limits)

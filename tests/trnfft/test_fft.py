@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 import trnfft
 import trnsci
 from trnfft import ComplexTensor
-from trnsci import ArgumentError, DtypeError
+from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, gaussian
 
 F32, F64, C64, C128 = torch.float32, torch.float64, torch.complex64, torch.complex128
@@ -267,6 +267,72 @@ def test_mistakes_are_named_before_any_work(call, error, words):
     with pytest.raises(error) as caught:
         call()
     assert words in str(caught.value)
+
+
+EVERY = {name: getattr(trnfft, name) for name in (*ONE, *TWO, *MANY)}
+EVERY |= {name: getattr(trnfft, name) for name in ("dct", "idct", "dst", "idst", "dctn", "idctn", "dstn", "idstn")}
+EVERY |= {
+    "fftshift": trnfft.fftshift,
+    "ifftshift": trnfft.ifftshift,
+    "chirp_z": trnfft.chirp_z,
+    "stft": lambda x: trnfft.stft(x, 4),
+    "istft": lambda x: trnfft.istft(x, 6),
+    "spectrogram": lambda x: trnfft.spectrogram(x, 4),
+    "fftconvolve": lambda x: trnfft.fftconvolve(x, x),
+    "correlate": lambda x: trnfft.correlate(x, x),
+    "ComplexTensor": ComplexTensor,
+}
+
+
+@on_backends
+@pytest.mark.parametrize("name", EVERY)
+def test_operands_that_are_no_dense_numbers_are_refused(backend, name):
+    dense = torch.ones(6, 6)
+    eight, quantized = dense.to(torch.float8_e4m3fn), torch.quantize_per_tensor(dense, 0.1, 0, torch.qint8)
+    bad = [None, [1.0], "text", {}, quantized, dense.to_sparse(), dense.to_sparse_csr(), dense.to_mkldnn()]
+    bad += [torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])]
+    bad += [] if name in ("fftshift", "ifftshift", "ComplexTensor") else [eight]
+    for x in bad:
+        with backend, pytest.raises(trnsci.TrnError):
+            EVERY[name](x)
+
+
+@on_backends
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "ComplexTensor"])
+@pytest.mark.parametrize("dtype", [F32, C64])
+def test_meta_tensors_have_the_layout_of_results(backend, name, dtype):
+    x = gaussian((6, 4), 1, dtype)
+    try:
+        with backend:
+            expected = EVERY[name](x)
+    except trnsci.TrnError as error:
+        with backend, pytest.raises(type(error)):
+            EVERY[name](x.to("meta"))
+        return
+    with backend:
+        got = EVERY[name](x.to("meta"))
+    assert got.is_meta
+    assert (got.shape, got.dtype, got.stride()) == (expected.shape, expected.dtype, expected.stride())
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name != "ComplexTensor"])
+def test_vmap_is_a_batch(name):
+    x = gaussian((3, 6, 4), 1, C128)
+    x = x.real if name.startswith(("rfft", "ihfft", "dct", "idct", "dst", "idst")) else x
+    expected = torch.stack([EVERY[name](row) for row in x])
+    close(torch.func.vmap(EVERY[name])(x), expected, 1e-13)
+    with trnsci.backend("simulator"):
+        if not name.endswith("shift"):
+            with pytest.raises(UnsupportedError, match=r"torch\.func"):
+                torch.func.vmap(EVERY[name])(x)
+
+
+@pytest.mark.parametrize("name", ["fft", "fftn", "rfft2", "irfftn", "dct", "dstn"])
+def test_options_of_the_wrong_kind_are_refused(name):
+    several = name[-1] in "2n"
+    for option in ({"s" if several else "n": 2.5}, {"dim": 2.5}, {"dim": "a"}, {"norm": []}, {"precision": []}):
+        with pytest.raises(trnsci.TrnError):
+            EVERY[name](torch.ones(4, 6), **option)
 
 
 def test_errors_carry_fields():
