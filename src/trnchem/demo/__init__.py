@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from trnchem.demo.report import Report
 from trnsci import check, config, show
-from trnsci.demo.report import Report
 
 NAMES = ("water", "speech")
 
@@ -42,9 +42,9 @@ def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False
 
 def _runner(name: str) -> Callable[[Callable[[str], None]], Report]:
     if name == "water":
-        from trnsci.demo.water import water
+        from trnchem.demo.water import water
 
         return water
-    from trnsci.demo.speech import speech
+    from trnchem.demo.speech import speech
 
     return speech

@@ -10,8 +10,8 @@ import zlib
 import numpy as np
 import pytest
 
+from trnchem.demo import picture, report, speech, water
 from trnsci import cli, config, pages
-from trnsci.demo import picture, report, speech, water
 from trnsci.show import Table
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

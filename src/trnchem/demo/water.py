@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 import trnsci
+from trnchem.demo.report import Report, device_bars, device_table, devices, moved, moved_table, outermost, steps
 from trnsci.config import BackendName
-from trnsci.demo.report import Report, device_bars, device_table, devices, moved, moved_table, outermost, steps
 from trnsci.ops import find
 from trnsci.pages import Bar, Bars
 from trnsci.plans import quantity, seconds
