@@ -6,13 +6,14 @@ DEFAULT_GROUP := not slow and not cuda and not neuron
 # one BLAS thread per test process: the processes already fill the cores
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-all setup check lint types imports format bench docs clean
+.PHONY: help demo test test-all campaign setup check lint types imports format bench docs clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       the MP2 energy of water on PyTorch and on the simulator, beside PySCF; predicted times"
 	@echo "make test       the default test suite on all cores"
 	@echo "make test-all   also the slow tests, and those of whatever device this machine has"
+	@echo "make campaign   random and adversarial calls of every function, SECONDS=600 of them"
 	@echo "make check      lint, types, imports and docs: linters, mypy, import contracts, a site without broken links"
 	@echo "make bench      every op beside its peers; predicted cycles against their baselines"
 	@echo "make docs       build the site into site/"
@@ -41,6 +42,10 @@ test: $(VENV)/.ready-dev
 
 test-all: $(VENV)/.ready-dev
 	$(PYTEST)
+
+SECONDS ?= 600
+campaign: $(VENV)/.ready-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.campaign --seconds $(SECONDS)
 
 check: lint types imports docs
 	@$(BIN)/python tools/sizes.py

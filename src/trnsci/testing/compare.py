@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci.arrays import from_numpy
+
 
 def assert_within(got: Any, expected: Any, bound: Any, *, what: str = "result") -> None:
     """Fail unless ``|got - expected| <= bound`` elementwise.
@@ -46,7 +48,7 @@ def assert_within(got: Any, expected: Any, bound: Any, *, what: str = "result") 
 
 def _exactable(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
-        value = torch.from_numpy(np.asarray(value).copy())
+        value = from_numpy(np.asarray(value).copy())
     plain: Tensor = value.detach().as_subclass(Tensor).cpu()
     return plain.to(torch.complex128 if plain.is_complex() else torch.float64)
 

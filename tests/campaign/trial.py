@@ -1,0 +1,257 @@
+"""A trial: one drawn call, what it must give, and how far off it may be. `spec` registers how a function is tried."""
+
+import copy
+import importlib
+import inspect
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+import trnsci
+from tests.campaign.draw import Draw
+from trnsci.testing import assert_within
+
+LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
+SPECS: dict[str, Callable[[Draw], "Trial"]] = {}
+# public functions that compute nothing from arrays, with the reason a reader would accept
+EXEMPT: dict[str, str] = {}
+
+
+@dataclass
+class Trial:
+    """One call with its oracle.
+
+    Attributes:
+        function: the public function.
+        args, kwargs: its arguments.
+        expected: called for the result in higher precision, as an array or a tuple of arrays; ``None`` when ``check``
+            judges alone.
+        bound: called with what ``expected`` gave; absolute, elementwise, one per array.
+        check: called with the result instead of a comparison, where a property decides; raises AssertionError.
+        view: what of the result is compared, by default the result itself or the tuple it is.
+        kernels: whether the simulator runs it too; ``"maybe"`` where the kernel may refuse.
+        differentiable: whether gradients are tried in float64.
+        compiles: whether ``torch.compile`` is tried.
+        repeats: whether a second call gives the same bits.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    expected: Callable[[], Any] | None = None
+    bound: Callable[..., Any] | None = None
+    check: Callable[[Any], None] | None = None
+    view: Callable[[Any], Any] = lambda result: result
+    kernels: bool | str = True
+    differentiable: bool = True
+    compiles: bool = True
+    repeats: bool = True
+
+    def run(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
+    def judge(self, result: Any) -> None:
+        """Raise AssertionError unless the result is what it must be."""
+        if self.check is not None:
+            self.check(result)
+        if self.expected is None:
+            return
+        expected = self.expected()
+        assert self.bound is not None
+        got, bound = self.view(result), self.bound(expected)
+        pairs = zip(_several(got), _several(expected), _several(bound), strict=True)
+        for number, (one, exact, limit) in enumerate(pairs):
+            assert_within(one, exact, limit, what=f"result {number}")
+
+
+def spec(*names: str) -> Callable[[Callable[..., Trial]], Callable[..., Trial]]:
+    """Register how functions are tried: ``fn(draw)``, or ``fn(draw, name)`` where one serves several."""
+
+    def register(fn: Callable[..., Trial]) -> Callable[..., Trial]:
+        takes_name = len(inspect.signature(fn).parameters) > 1
+        for name in names:
+            SPECS[name] = (lambda draw, name=name: fn(draw, name)) if takes_name else fn
+        return fn
+
+    return register
+
+
+def public(name: str) -> Callable[..., Any]:
+    """The public function of a full name, ``trnblas.gemm``."""
+    library, stem = name.split(".")
+    return getattr(importlib.import_module(library), stem)
+
+
+def functions() -> list[str]:
+    """Every public function of every library."""
+    found = []
+    for library in LIBRARIES:
+        module = importlib.import_module(library)
+        found += [f"{library}.{name}" for name in module.__all__ if inspect.isfunction(getattr(module, name))]
+    return found
+
+
+def load() -> None:
+    """Import the specs of every library."""
+    for library in LIBRARIES:
+        importlib.import_module(f"tests.campaign.{library.removeprefix('trn')}")
+
+
+def drawn(name: str, seed: int, largest: int = 10**9) -> tuple[Trial, Draw]:
+    """The trial of a function with a seed."""
+    if name not in SPECS:
+        load()
+    draw = Draw(seed, largest)
+    return SPECS[name](draw), draw
+
+
+def attempt(name: str, seed: int, largest: int = 10**9) -> str | None:
+    """Try one drawn call every way it is meant to work; return what went wrong, or ``None``."""
+    trial, draw = drawn(name, seed, largest)
+    for way in _ways(trial, draw):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _try(trial, way)
+        except AssertionError as error:
+            return f"{way}: {error}"
+        except trnsci.TrnError as error:
+            if not _may_refuse(trial, way, error):
+                return f"{way}: raised {type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001  a raw error is a finding
+            return f"{way}: raised {type(error).__name__}: {error}"
+    return None
+
+
+def _ways(trial: Trial, draw: Draw) -> list[str]:
+    ways = ["pytorch"]
+    if trial.kernels and draw.chance(0.3):
+        ways.append("simulator")
+    if draw.chance(0.05):
+        ways.append("threads")
+    if _has_tensors(trial) and draw.chance(0.1):
+        ways.append("numpy")
+    if trial.compiles and draw.chance(0.01):
+        ways.append("compiled")
+    if trial.differentiable and draw.chance(0.05):
+        ways.append("gradient")
+    return ways
+
+
+def _try(trial: Trial, way: str) -> None:
+    before = copy.deepcopy((trial.args, trial.kwargs))
+    if way == "threads":
+        results = _in_threads(trial)
+        for result in results:
+            trial.judge(result)
+    elif way == "numpy":
+        converted = Trial(trial.function, *_as_numpy((trial.args, trial.kwargs)))
+        trial.judge(converted.run())
+    elif way == "compiled":
+        torch.compiler.reset()
+        trial.judge(torch.compile(trial.function, backend="aot_eager")(*trial.args, **trial.kwargs))
+    elif way == "gradient":
+        _gradient(trial)
+    else:
+        with trnsci.backend(way):
+            result = trial.run()
+            trial.judge(result)
+            if trial.repeats:
+                assert _same_bits(trial.view(result), trial.view(trial.run())), "a second call gives other bits"
+    if way in ("pytorch", "simulator"):
+        assert _same_bits(before, (trial.args, trial.kwargs)), "an operand was changed"
+
+
+def _in_threads(trial: Trial) -> list[Any]:
+    results: list[Any] = [None] * 4
+    errors: list[BaseException] = []
+
+    def work(slot: int) -> None:
+        try:
+            results[slot] = trial.run()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(slot,)) for slot in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def _gradient(trial: Trial) -> None:
+    """`gradcheck` in float64 where everything is small; gradcheck's own tolerances are those of differences."""
+    leaves = [x for x in _tensors((trial.args, trial.kwargs)) if x.is_floating_point() or x.is_complex()]
+    wide = all(x.dtype in (torch.float64, torch.complex128) and x.abs().max() < 1e3 for x in leaves if x.numel())
+    if not leaves or not wide or sum(x.numel() for x in leaves) > 64 or any(x.numel() == 0 for x in leaves):
+        return
+    leaves = [x.detach().clone().requires_grad_() for x in leaves]
+
+    def function(*tensors: torch.Tensor) -> Any:
+        args, kwargs = _replaced((trial.args, trial.kwargs), iter(tensors))
+        results = _several(trial.view(trial.function(*args, **kwargs)))
+        return tuple(x for x in results if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()))
+
+    if any(result.requires_grad for result in function(*leaves)):
+        assert torch.autograd.gradcheck(function, leaves, raise_exception=True)
+
+
+def _may_refuse(trial: Trial, way: str, error: Exception) -> bool:
+    kernels = trial.kernels == "maybe" and way == "simulator"
+    return isinstance(error, trnsci.UnsupportedError) and (kernels or way == "compiled")
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [x for item in value for x in _tensors(item)]
+    if isinstance(value, dict):
+        return _tensors(list(value.values()))
+    return []
+
+
+def _has_tensors(trial: Trial) -> bool:
+    return bool(_tensors((trial.args, trial.kwargs)))
+
+
+def _replaced(value: Any, tensors: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return next(tensors) if value.is_floating_point() or value.is_complex() else value
+    if isinstance(value, tuple | list):
+        return type(value)(_replaced(item, tensors) for item in value)
+    if isinstance(value, dict):
+        return {key: _replaced(item, tensors) for key, item in value.items()}
+    return value
+
+
+def _as_numpy(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return trnsci.arrays.to_numpy(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_as_numpy(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _as_numpy(item) for key, item in value.items()}
+    return value
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return np.array_equal(*(trnsci.arrays.to_numpy(x.contiguous()) for x in (one, other)), equal_nan=True)
+    if isinstance(one, tuple | list):
+        return all(map(_same_bits, one, other))
+    if isinstance(one, dict):
+        return all(_same_bits(one[key], other[key]) for key in one)
+    return True
