@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.registry import Case, Kernel
 
-ENGINES = {"philox4x32": 24, "threefry4x32": 28}
+ENGINES = {"philox4x32": 30, "threefry4x32": 30}
 SAMPLES = 1 << 24
 
 

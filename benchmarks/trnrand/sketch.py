@@ -32,7 +32,7 @@ BENCH = Bench(
             name="4096x2048 to 256 float32",
             kernel=kernels.sketch,
             inputs=lambda: (
-                torch.empty((128, 28), dtype=torch.uint32, device="meta"),
+                torch.empty((128, 30), dtype=torch.uint32, device="meta"),
                 torch.empty((4096, 2048), device="meta"),
             ),
             options={"size": 256, "engine": "threefry4x32"},

@@ -12,7 +12,7 @@
 """
 
 from trnrand.binomial import binomial
-from trnrand.bits import bits, philox4x32, threefry4x32
+from trnrand.bits import bits, philox4x32, probe, threefry4x32
 from trnrand.continuous import (
     cauchy,
     exponential,
@@ -89,6 +89,7 @@ __all__ = [
     "permutation",
     "philox4x32",
     "poisson",
+    "probe",
     "rademacher",
     "randint",
     "set_backend",

@@ -12,6 +12,7 @@ from trnrand.engines import (
     ENGINES,
     MASK,
     PHILOX,
+    PHILOX_MULTIPLIERS,
     PHILOX_ROUNDS,
     PHILOX_WEYL,
     THREEFRY,
@@ -24,6 +25,7 @@ from trnrand.engines import (
 from trnrand.kernels import bits as kernels
 from trnrand.stream import Stream
 from trnsci import ArgumentError, Cost, DtypeError, Op, array_function
+from trnsci.launcher import current
 from trnsci.nki import P_MAX, launch
 
 _INTEGERS = (torch.uint8, torch.uint16, torch.uint32, torch.int32, torch.int64)
@@ -151,8 +153,8 @@ def _blocks_nki(counter: Tensor, key: Tensor, engine: str) -> Tensor:
     if n == 0:
         return _blocks_fake(counter, key, engine)
     words = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, B]
-    start = torch.cat([key.new_zeros(4), rounds(engine, key.reshape(-1))]).to(torch.uint32)
-    start = start.expand(P_MAX, -1).contiguous()  # [p, 4 + keys]
+    trust(engine)
+    start = start_row(engine, key.reshape(-1), key.new_zeros(4))
     made: Tensor = launch(kernels.bits, start, words, blocks=n, engine=engine)
     return made.T.reshape(counter.shape).contiguous()
 
@@ -192,11 +194,58 @@ def launched(
     kernel: Any, engine: str, key: list[int], counter: list[int], skip: int, count: int, device: str
 ) -> Tensor:
     """Elements of a stream by a kernel that makes four of a block."""
-    start = torch.cat([torch.tensor(counter), rounds(engine, torch.tensor(key))]).to(torch.uint32)
-    start = start.expand(P_MAX, -1).contiguous()  # [p, 4 + keys]
+    trust(engine)
+    start = start_row(engine, torch.tensor(key), torch.tensor(counter))
     made: Tensor = launch(kernel, start, blocks=(skip + count + 3) // 4, engine=engine)
     made = made[skip : skip + count]
     return made if made.is_meta else made.to(device)
+
+
+def start_row(engine: str, key: Tensor, counter: Tensor) -> Tensor:
+    """What a kernel needs of a stream, on every partition: counter, keys of all rounds, constants of the engine."""
+    halves = [half for m in PHILOX_MULTIPLIERS for half in (m & 0xFFFF, m >> 16)] if engine == PHILOX.name else []
+    constants = torch.tensor([MASK >> 1, (MASK >> 1) + 1, *halves], device=key.device)
+    row = torch.cat([counter, rounds(engine, key), constants]).to(torch.uint32)
+    return row.expand(P_MAX, -1).contiguous()  # [P, 4 + keys + constants]
+
+
+# where a stream shows how a device adds and multiplies: three words of carries, and keys with their upper bits set
+_PROBE_BASE, _PROBE_KEY, _PROBE_BLOCKS = (1 << 96) - 77, (1 << 128) - 12345, 300
+_trusted: set[tuple[str, str, str]] = set()
+
+
+def trust(engine: str) -> None:
+    """Before the first stream of a device: its words are those of the definition, or raise."""
+    launcher = current()
+    where = launcher.backend, launcher.target, engine
+    if launcher.backend == "nki" and where not in _trusted:
+        _check_words(engine)
+        _trusted.add(where)
+
+
+def _check_words(engine: str) -> None:
+    stream = Stream(_PROBE_KEY % (1 << 32 * ENGINES[engine].key_words), engine, base=_PROBE_BASE)
+    _, key, counter, _ = placed(stream, 0)
+    start = start_row(engine, torch.tensor(key), torch.tensor(counter))
+    made = launch(kernels.bits, start, blocks=_PROBE_BLOCKS, engine=engine).cpu()
+    expected = pure_words(ENGINES[engine], key, _PROBE_BASE, 0, 4 * _PROBE_BLOCKS, torch.device("cpu"))
+    wrong = int((made.to(torch.int64) != expected).sum())
+    if wrong:
+        raise ArgumentError(
+            op="bits",
+            argument="device",
+            got=f"{wrong} of {expected.numel()} words of {engine} that differ from its definition",
+            expected="32-bit sums and products that are exact",
+            hint="Use backend 'pytorch' for random numbers, and report this device",
+        )
+
+
+def probe() -> dict[str, str]:
+    """Run the self-test of the kernels' integers, for ``trnsci info --probe``."""
+    launcher = current()
+    for engine in ENGINES:
+        _check_words(engine)
+    return {"bits": f"words of {' and '.join(ENGINES)} are exact on {launcher.backend} ({launcher.target})"}
 
 
 def rounds(engine: str, key: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnrand.bits import placed, rounds
+from trnrand.bits import placed, start_row, trust
 from trnrand.kernels import sketch as kernels
 from trnrand.normal import _normal
 from trnrand.quasi import whole_number
@@ -92,8 +92,8 @@ def _limits(a: Tensor, engine: str, key: list[int], counter: list[int], skip: in
 def _nki(a: Tensor, engine: str, key: list[int], counter: list[int], skip: int, size: int) -> Tensor:
     if a.numel() == 0:
         return _fake(a, engine, key, counter, skip, size).zero_()
-    start = torch.cat([torch.tensor(counter), rounds(engine, torch.tensor(key))]).to(torch.uint32)
-    start = start.expand(P_MAX, -1).contiguous()  # [p, 4 + keys]
+    trust(engine)
+    start = start_row(engine, torch.tensor(key), torch.tensor(counter))
     made: Tensor = launch(kernels.sketch, start, a.contiguous(), size=size, engine=engine)
     return made
 

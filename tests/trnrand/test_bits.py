@@ -1,6 +1,8 @@
 """Words: Random123's answers first, then that any part of a stream is the same wherever and however it is made."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from trnsci.testing import BACKENDS, known_answers
 
 ANSWERS = known_answers(Path(__file__).parent / "known" / "random123.csv")
 ENGINES = ("philox4x32", "threefry4x32")
+bits_module = sys.modules["trnrand.bits"]
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
@@ -131,3 +134,32 @@ def test_registration():
 def test_a_plan_predicts():
     plan = trnsci.plan(bits, 1, 0, 4096)
     assert plan.predicted["trn2"] > 0
+
+
+def test_the_probe_compares_words_with_the_definition(monkeypatch):
+    assert trnrand.probe() == {"bits": "words of philox4x32 and threefry4x32 are exact on simulator (trn2)"}
+    kernel = bits_module.launch
+
+    def saturating(*args, **options):
+        made = kernel(*args, **options)
+        made[5] = 0xFFFFFFFF
+        return made
+
+    monkeypatch.setattr(bits_module, "launch", saturating)
+    with pytest.raises(ArgumentError, match=r"1 of 1200 words of philox4x32 that differ") as caught:
+        trnrand.probe()
+    assert "backend 'pytorch'" in str(caught.value)
+
+
+def test_a_device_is_probed_once_before_its_first_stream(monkeypatch):
+    checked = []
+    monkeypatch.setattr(bits_module, "_check_words", checked.append)
+    monkeypatch.setattr(bits_module, "_trusted", set())
+    monkeypatch.setattr(bits_module, "current", lambda: SimpleNamespace(backend="nki", target="trn2"))
+    for engine in (*ENGINES, *ENGINES):
+        bits_module.trust(engine)
+    assert checked == list(ENGINES)
+    monkeypatch.setattr(bits_module, "current", lambda: SimpleNamespace(backend="simulator", target="trn2"))
+    monkeypatch.setattr(bits_module, "_trusted", set())
+    bits_module.trust("philox4x32")
+    assert checked == list(ENGINES)

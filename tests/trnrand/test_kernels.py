@@ -10,7 +10,7 @@ def test_a_twin_has_twins_of_its_helpers(monkeypatch):
     monkeypatch.setattr(launcher, "_twins", {})
     twin = launcher._twin("trnrand.kernels.uniform")
     seam = launcher._twin("trnsci.nki")
-    assert twin.jit is seam.jit
+    assert twin.nki is seam.nki
     assert twin._words is not uniform._words
     assert twin._words.__globals__["nisa"] is seam.nisa
     assert sys.modules["trnrand.kernels._engines"] is _engines

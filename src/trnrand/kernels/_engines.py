@@ -1,17 +1,17 @@
 """Philox4x32-10 and Threefry4x32-20 on whole tiles of uint32, exact, over two engines.
 
-The Vector Engine does what it does exactly: shifts, masks, XOR, and sums below 2**24. GpSimd has native 32-bit integers
-that wrap: it does the additions of Threefry, and the products of Philox in halves of 16 bits, since it keeps only the
-low word of a product. A row of ``start`` is the counter (4 words), then the keys of every round as the host expanded
-them. Ten rounds of Philox take 160 cycles of GpSimd and 110 of the Vector Engine for a block of four words in every
-partition; twenty of Threefry take 64 and 120.
+The Vector Engine does what it does exactly: shifts, masks, XOR, and sums below 2**24. GpSimd has 32-bit integers, of
+which only results below 2**32 are taken for granted, neither that they wrap nor that they compare: products are made
+from halves of 16 bits, sums from the lower 31 bits, and the upper bit of a sum and its carry are bit logic.
+
+A row of ``start`` is the counter (4 words), the keys of every round as the host expanded them, then the constants that
+do not fit a signed number: 2**31 - 1, 2**31, and for Philox the halves of its multipliers.
 """
 
-from trnsci.nki import N_TILE, P_MAX, nisa, nl
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nl
 
 BLOCKS = 4 * N_TILE
 HALF, LOW = 16, 0xFFFF
-MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_ROUNDS = 10
 THREEFRY_ROUNDS = 20
 TURNS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
@@ -38,6 +38,30 @@ def _pieces(blocks):
     return cut
 
 
+class _Start(nl.NKIObject):
+    """The start row on every partition: its words, and each word's lower 31 bits, upper bit in place, and upper bit."""
+
+    def __init__(self, start_hbm, engine):
+        keys = 2 * PHILOX_ROUNDS if engine == "philox4x32" else 4 * (THREEFRY_ROUNDS // 4 + 1)
+        self.words_sb = load(start_hbm)  # [P, 4 + keys + constants]
+        # columns of 2**31 - 1 and 2**31, and where the halves of Philox' multipliers begin
+        self.rest = 4 + keys
+        self.sign = 5 + keys
+        self.halves = 6 + keys
+        self.low_sb = _bits(self.words_sb, nl.bitwise_and, self.column(self.rest, P_MAX))
+        self.top_sb = _bits(self.words_sb, nl.bitwise_and, self.column(self.sign, P_MAX))
+        self.bit_sb = _bits(self.words_sb, nl.right_shift, WORD - 1)
+
+    def column(self, word, p):
+        """One word as a [p, 1] operand."""
+        return self.words_sb[0:p, word : word + 1]
+
+
+def _spread(row_sb, word, p, f):
+    """One word of a row as a tile of which every element is the same memory."""
+    return row_sb.ap([[row_sb.shape[1], p], [0, f]], offset=word)
+
+
 def _bits(data, op0, operand0, op1=None, operand1=None):
     """One or two bit operations with constants or columns, on the Vector Engine."""
     made_sb = nl.ndarray(data.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
@@ -56,7 +80,7 @@ def _pair(data1, data2, op, engine):
 
 
 def _add(data1, data2):
-    """The sum modulo 2**32."""
+    """The sum of two words, which must stay below 2**32."""
     return _pair(data1, data2, nl.add, nisa.engine.gpsimd)
 
 
@@ -64,19 +88,22 @@ def _xor(data1, data2):
     return _pair(data1, data2, nl.bitwise_xor, nisa.engine.vector)
 
 
-def _column(value, p, f):
-    """A constant word as a tile of which every element is the same memory."""
-    made_sb = nl.ndarray((p, 1), dtype=nl.uint32, buffer=nl.sbuf)  # [p, 1]
-    nisa.memset(dst=made_sb, value=value)
-    return made_sb.broadcast(1, f)
+def _sum(x, y, start, p):
+    """The sum modulo 2**32: the lower 31 bits are added, and the upper bit is the XOR of three."""
+    low = start.column(start.rest, p)
+    total = _add(_bits(x, nl.bitwise_and, low), _bits(y, nl.bitwise_and, low))
+    return _xor(_bits(_xor(x, y), nl.bitwise_and, start.column(start.sign, p)), total)
 
 
-def _spread(start_sb, word, p, f):
-    """One word of the start row as a tile."""
-    return start_sb[0:p, word : word + 1].broadcast(1, f)
+def _sum_word(x, start, word, p, f):
+    """The sum of a tile and one word of the start row modulo 2**32."""
+    low = _bits(x, nl.bitwise_and, start.column(start.rest, p))
+    total = _add(low, _spread(start.low_sb, word, p, f))
+    top = _bits(x, nl.bitwise_xor, start.column(word, p), nl.bitwise_and, start.column(start.sign, p))
+    return _xor(top, total)
 
 
-def _counters(start_sb, first, p, f, groups=1):
+def _counters(start, first, p, f, groups=1):
     """Words of the counters ``start + first + index``, with carries through all 128 bits.
 
     The index runs along a partition's ``f / groups`` blocks, then over partitions, then over groups.
@@ -87,16 +114,16 @@ def _counters(start_sb, first, p, f, groups=1):
     carry_sb = index_sb
     words = []
     for i in range(4):
-        word_sb = _add(_spread(start_sb, i, p, f), carry_sb)
-        words.append(word_sb)
+        # what is added has no upper bit, so that of the sum is the carry out of the lower 31
+        total_sb = _add(_spread(start.low_sb, i, p, f), carry_sb)
+        words.append(_bits(total_sb, nl.bitwise_xor, start.top_sb[0:p, i : i + 1]))
         if i < 3:
-            # a sum that wrapped is smaller than what was added
-            carry_sb = _pair(word_sb, carry_sb, nl.less, nisa.engine.gpsimd)
+            carry_sb = _bits(total_sb, nl.right_shift, WORD - 1, nl.bitwise_and, start.bit_sb[0:p, i : i + 1])
     return words
 
 
-def _product(x, whole, low, high):
-    """High and low word of ``x`` times a constant, whose word and halves are given as tiles."""
+def _product(x, low, high):
+    """High and low word of ``x`` times a constant, whose halves are given as tiles. No step reaches 2**32."""
     x_low = _bits(x, nl.bitwise_and, LOW)
     x_high = _bits(x, nl.right_shift, HALF)
     low_low = _pair(x_low, low, nl.multiply, nisa.engine.gpsimd)
@@ -107,58 +134,61 @@ def _product(x, whole, low, high):
     other = _add(low_high, _bits(middle, nl.bitwise_and, LOW))
     # both terms are below 2**16, so that fp32 holds their sum
     carried = _pair(_bits(middle, nl.right_shift, HALF), _bits(other, nl.right_shift, HALF), nl.add, nisa.engine.vector)
-    return _add(high_high, carried), _pair(x, whole, nl.multiply, nisa.engine.gpsimd)
+    upper = _bits(other, nl.bitwise_and, LOW, nl.left_shift, HALF)
+    return _add(high_high, carried), _xor(_bits(low_low, nl.bitwise_and, LOW), upper)
 
 
-def _philox(words, start_sb, p, f):
-    constants = []
-    for multiplier in MULTIPLIERS:
-        constants.append(
-            (_column(multiplier, p, f), _column(multiplier & LOW, p, f), _column(multiplier >> HALF, p, f))
-        )
+def _philox(words, start, p, f):
+    halves = []
+    for i in range(4):
+        halves.append(_spread(start.words_sb, start.halves + i, p, f))
     x0, x1, x2, x3 = words[0], words[1], words[2], words[3]
     for r in range(PHILOX_ROUNDS):
         key = 4 + 2 * r
-        high0, low0 = _product(x0, constants[0][0], constants[0][1], constants[0][2])
-        high1, low1 = _product(x2, constants[1][0], constants[1][1], constants[1][2])
-        mixed1 = _bits(x1, nl.bitwise_xor, start_sb[0:p, key : key + 1])
-        mixed3 = _bits(x3, nl.bitwise_xor, start_sb[0:p, key + 1 : key + 2])
-        x0, x1, x2, x3 = _xor(high1, mixed1), low1, _xor(high0, mixed3), low0
+        high0, low0 = _product(x0, halves[0], halves[1])
+        high1, low1 = _product(x2, halves[2], halves[3])
+        x0 = _xor(high1, _bits(x1, nl.bitwise_xor, start.column(key, p)))
+        x2 = _xor(high0, _bits(x3, nl.bitwise_xor, start.column(key + 1, p)))
+        x1, x3 = low1, low0
     return [x0, x1, x2, x3]
 
 
-def _mix(x, y, turn):
+def _mix(x, y, turn, start, p):
     """One half of a Threefry round: ``x + y``, and ``y`` turned left and XORed with it."""
-    total = _add(x, y)
+    total = _sum(x, y, start, p)
     # the two parts of a turned word have no bit in common, so XOR joins them
     left = _xor(_bits(y, nl.left_shift, turn), total)
     return total, _xor(left, _bits(y, nl.right_shift, WORD - turn))
 
 
-def _inject(words, start_sb, number, p, f):
+def _inject(words, start, number, p, f):
     made = []
     for i in range(4):
-        made.append(_add(words[i], _spread(start_sb, 4 + 4 * number + i, p, f)))
+        made.append(_sum_word(words[i], start, 4 + 4 * number + i, p, f))
     return made
 
 
-def _threefry(words, start_sb, p, f):
-    x = _inject(words, start_sb, 0, p, f)
+def _threefry(words, start, p, f):
+    x = _inject(words, start, 0, p, f)
     for r in range(THREEFRY_ROUNDS):
         turn = TURNS[r % 8]
         second, fourth = (3, 1) if r % 2 == 1 else (1, 3)
-        x[0], x[second] = _mix(x[0], x[second], turn[0])
-        x[2], x[fourth] = _mix(x[2], x[fourth], turn[1])
+        one, two = _mix(x[0], x[second], turn[0], start, p)
+        three, four = _mix(x[2], x[fourth], turn[1], start, p)
+        x[0] = one
+        x[second] = two
+        x[2] = three
+        x[fourth] = four
         if r % 4 == 3:
-            x = _inject(x, start_sb, r // 4 + 1, p, f)
+            x = _inject(x, start, r // 4 + 1, p, f)
     return x
 
 
-def _words(words, start_sb, p, f, engine):
+def _words(words, start, p, f, engine):
     """The four words of every block, from the four words of its counter."""
     if engine == "philox4x32":
-        return _philox(words, start_sb, p, f)
-    return _threefry(words, start_sb, p, f)
+        return _philox(words, start, p, f)
+    return _threefry(words, start, p, f)
 
 
 def _normals(dst_sb, words, p, f):
@@ -188,7 +218,11 @@ def _normals(dst_sb, words, p, f):
     nisa.activation(dst=angle_sb, op=nl.sin, data=angle_sb, scale=-TURN)
     for q in range(2):
         here = slice(q * f, (q + 1) * f)
-        for i, part_sb in ((2 * q, cosine_sb), (2 * q + 1, angle_sb)):
-            nisa.tensor_tensor(
-                dst=dst_sb[:, i : 4 * f : 4], data1=radius_sb[:, here], data2=part_sb[:, here], op=nl.multiply
-            )
+        _fourth(dst_sb, 2 * q, f, radius_sb[:, here], cosine_sb[:, here])
+        _fourth(dst_sb, 2 * q + 1, f, radius_sb[:, here], angle_sb[:, here])
+
+
+def _fourth(dst_sb, i, f, data1, data2):
+    """Every fourth element of ``dst``, from element i on: a product."""
+    p, width = dst_sb.shape
+    nisa.tensor_tensor(dst=dst_sb.ap([[width, p], [4, f]], offset=i), data1=data1, data2=data2, op=nl.multiply)

@@ -4,17 +4,18 @@ The words are made as in `bits`; logarithm, square root and sine are the Scalar 
 that its function table is loaded three times a tile. The angle is reduced to [-pi, pi] exactly, as an integer.
 """
 
-from trnrand.kernels._engines import _counters, _normals, _pieces, _words
-from trnsci.nki import load, nki, nl, store
+from trnrand.kernels._engines import _counters, _normals, _pieces, _Start, _words
+from trnsci.nki import nki, nl, store
 
 
 @nki.jit
 def normal(start_hbm, blocks=1, engine="philox4x32"):
-    start_sb = load(start_hbm)  # [p, 4 + keys]
+    start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
-    for first, p, f in _pieces(blocks):
-        made = _words(_counters(start_sb, first, p, f), start_sb, p, f, engine)
+    for piece in _pieces(blocks):
+        first, p, f = piece
+        made = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]
         _normals(out_sb, made, p, f)
-        store(out_hbm[4 * first : 4 * (first + p * f)].reshape((p, 4 * f)), out_sb)
+        store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
     return out_hbm

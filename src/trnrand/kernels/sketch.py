@@ -6,7 +6,7 @@ SBUF (4 M R / 128 bytes a partition) while the columns of ``a`` stream past. Bou
 Tensor Engine for large N.
 """
 
-from trnrand.kernels._engines import BLOCKS, _counters, _normals, _words
+from trnrand.kernels._engines import BLOCKS, _counters, _normals, _Start, _words
 from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, require, store, tiles
 
 
@@ -14,9 +14,9 @@ from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, require, sto
 def sketch(start_hbm, a_hbm, size=4, engine="philox4x32"):
     M, N = a_hbm.shape
     require(size % 4 == 0, f"size must be a multiple of 4, the normals of a block, and is {size}")
-    start_sb = load(start_hbm)  # [p, 4 + keys]
+    start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((size, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [R, N]
-    noise = _noise(start_sb, M, size, engine)
+    noise = _noise(start, M, size, engine)
     for n in tiles(N, N_TILE):
         columns = []
         for m in tiles(M, K_TILE):
@@ -34,24 +34,24 @@ def sketch(start_hbm, a_hbm, size=4, engine="philox4x32"):
     return out_hbm
 
 
-def _noise(start_sb, M, size, engine):
+def _noise(start, M, size, engine):
     """The normals as tiles [m, R] of 128 rows, made for as many tiles at once as an instruction takes."""
     blocks = size // 4
     together = max(1, BLOCKS // blocks)
     noise = []
     for rows in tiles(M // K_TILE, together):
-        noise_sb = _made(start_sb, rows.start * K_TILE * blocks, K_TILE, blocks, rows.size, engine)
+        noise_sb = _made(start, rows.start * K_TILE * blocks, K_TILE, blocks, rows.size, engine)
         for i in range(rows.size):
             noise.append(noise_sb[:, i * size : (i + 1) * size])
     done = M // K_TILE * K_TILE
     if done < M:
-        noise.append(_made(start_sb, done * blocks, M - done, blocks, 1, engine))
+        noise.append(_made(start, done * blocks, M - done, blocks, 1, engine))
     return noise
 
 
-def _made(start_sb, first, p, blocks, groups, engine):
+def _made(start, first, p, blocks, groups, engine):
     f = groups * blocks
-    words = _words(_counters(start_sb, first, p, f, groups), start_sb, p, f, engine)
+    words = _words(_counters(start, first, p, f, groups), start, p, f, engine)
     noise_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, groups R]
     _normals(noise_sb, words, p, f)
     return noise_sb

@@ -3,19 +3,20 @@
 The words are made as in `bits`; the Scalar Engine, idle otherwise, turns them into numbers in their place.
 """
 
-from trnrand.kernels._engines import UNIT, _bits, _counters, _pieces, _words
-from trnsci.nki import load, nisa, nki, nl, store
+from trnrand.kernels._engines import UNIT, _bits, _counters, _pieces, _Start, _words
+from trnsci.nki import nisa, nki, nl, store
 
 
 @nki.jit
 def uniform(start_hbm, blocks=1, engine="philox4x32"):
-    start_sb = load(start_hbm)  # [p, 4 + keys]
+    start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
-    for first, p, f in _pieces(blocks):
-        made = _words(_counters(start_sb, first, p, f), start_sb, p, f, engine)
+    for piece in _pieces(blocks):
+        first, p, f = piece
+        made = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]
         for i in range(4):
             kept_sb = _bits(made[i], nl.right_shift, 8)
-            nisa.activation(dst=out_sb[:, i : 4 * f : 4], op=nl.copy, data=kept_sb, scale=UNIT)
-        store(out_hbm[4 * first : 4 * (first + p * f)].reshape((p, 4 * f)), out_sb)
+            nisa.activation(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), op=nl.copy, data=kept_sb, scale=UNIT)
+        store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
     return out_hbm

@@ -141,6 +141,12 @@ STRICT = (
         "use reshape on the whole tensor, or .ap",
         _TERM,
     ),
+    (
+        "index-step",
+        "the step of a slice is lost: the view counts fewer elements and takes neighbours",
+        "use .ap on the whole tensor with the step in its pattern",
+        f"{FRONT} (KLR/Core/Indexing.lean)",
+    ),
     ("index-negative", "a negative index of a tensor is refused", "write t.shape[i] - 1", _TERM),
     (
         "view-of-slice",

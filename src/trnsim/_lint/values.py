@@ -37,6 +37,8 @@ class Values(Base):
         for part in parts:
             if isinstance(part, ast.Constant) and part.value is None and kind != "dict":
                 self.report("index-none", part, f"`{ast.unparse(node)}`")
+            elif isinstance(part, ast.Slice) and part.step is not None and kind not in ("list", "str"):
+                self.report("index-step", part, f"`{ast.unparse(node)}`")
             elif kind == "tensor" and _negative(part):
                 self.report("index-negative", part, f"`{ast.unparse(node)}`")
 

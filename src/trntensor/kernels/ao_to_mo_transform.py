@@ -29,7 +29,7 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm):
     for n in tiles(N, K_TILE):
         right_sb.append(load(right_hbm[n.span, 0:A]))  # [n, A]
     # Buffers for all tiles: new ones would hold back the loads behind them until the last are read.
-    width = max(1, min(orbitals, N_TILE, HALF // (4 * P_MAX * len(tiles(N, K_TILE)))))
+    width = max(1, min(min(orbitals, N_TILE), HALF // (4 * P_MAX * len(tiles(N, K_TILE)))))
     half_sb = nl.ndarray((min(X, P_MAX), min(N, K_TILE), width), dtype=nl.float32, buffer=nl.sbuf)  # [x, n, width]
     turned_sb = []
     for n in tiles(N, K_TILE):

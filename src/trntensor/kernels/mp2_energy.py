@@ -118,8 +118,8 @@ def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i, once):
         for j in range(first + group.start, first + group.stop):
             slot = (j - first - group.start) * slots
             _pair((square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j), BT_hbm, left_sb, i, slot)
-        for sums_sb, column in ((square_sb, i), (cross_sb, C + i)):
-            _weigh(totals_sb[:, column : column + 1], sums_sb, slots, group.index == 0, once)
+        _weigh(totals_sb[:, i : i + 1], square_sb, slots, group.index == 0, once)
+        _weigh(totals_sb[:, C + i : C + i + 1], cross_sb, slots, group.index == 0, once)
 
 
 def _pair(sums, BT_hbm, left_sb, i, slot):
@@ -164,7 +164,7 @@ def _integrals(BT_hbm, left_sb, i, j, rows, cols):
 
 
 def _reduce(sums, t_sb, u_sb, rows, cols, weight, slot):
-    """Sum t t / D, and weight t u.T / D unless u == None, along rows, into one column per tile."""
+    """Sum t t / D, and weight t u.T / D unless u is None, along rows, into one column per tile."""
     square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j = sums
     for m in tiles(rows.size, M_TILE):
         into = slice(slot + m.index, slot + m.index + 1)
