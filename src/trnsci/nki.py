@@ -66,6 +66,7 @@ __all__ = [
     "PSUM_BANK_BYTES",
     "P_MAX",
     "Matrix",
+    "Queue",
     "Tile",
     "jit",
     "launch",
@@ -98,6 +99,29 @@ def tiles(total: int, size: int) -> list[Tile]:
         start = index * size
         cut.append(Tile(index, start, min(size, total - start)))
     return cut
+
+
+class Queue(nl.NKIObject):  # type: ignore[misc]
+    """What waits, first in, first out: one of the compiler's front ends pops the last element of a list, not any."""
+
+    def __init__(self) -> None:
+        self.items = []  # type: ignore[var-annotated]
+        self.first = 0
+
+    def put(self, item: Any) -> None:
+        """Add to the end."""
+        self.items.append(item)
+
+    def take(self) -> Any:
+        """Remove the first."""
+        item = self.items[self.first]
+        self.items[self.first] = None
+        self.first = self.first + 1
+        return item
+
+    def count(self) -> int:
+        """How many wait."""
+        return len(self.items) - self.first
 
 
 class Matrix(nl.NKIObject):  # type: ignore[misc]

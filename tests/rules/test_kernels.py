@@ -95,9 +95,6 @@ NOT_YET = {
     "trnsolver.polar_factor",
     "trnsolver.qr",
     "trnsolver.svd",
-    "trnsparse.attention",
-    "trnsparse.attention_backward",
-    "trnsparse.bsr_spmm",
 }
 
 

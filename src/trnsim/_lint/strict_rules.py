@@ -150,7 +150,7 @@ STRICT = (
     ("index-negative", "a negative index of a tensor is refused", "write t.shape[i] - 1", _TERM),
     (
         "view-of-slice",
-        "the documents give three readings of .ap on a slice, and the parser refuses .ap and reshape there",
+        "the documents give three readings of .ap on a slice, and the parser refuses .ap, reshape and view there",
         "call it on the whole tensor, with an absolute offset",
         f"{_GUIDE}, Tensor Indexing; Access Patterns; API, NkiTensor; {_TERM}",
     ),

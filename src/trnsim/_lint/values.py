@@ -82,7 +82,7 @@ class Values(Base):
 
     def check_view_call(self, node: ast.Call) -> None:
         callee = node.func
-        if not isinstance(callee, ast.Attribute) or callee.attr not in ("ap", "reshape"):
+        if not isinstance(callee, ast.Attribute) or callee.attr not in ("ap", "reshape", "view"):
             return
         if self.is_pattern(callee.value):
             self.report("index-of-pattern", node, f"`{ast.unparse(callee)}()`")

@@ -27,23 +27,22 @@ class _Near(nl.NKIObject):
     """The last few groups of blocks that were loaded."""
 
     def __init__(self):
-        self.numbers = []
-        self.tiles = []
+        self.numbers = [None] * NEAR
+        self.tiles = [None] * NEAR
+        self.next = 0
 
     def find(self, number):
         """The tiles of a group, or nothing."""
-        for n in range(len(self.numbers)):
+        for n in range(NEAR):
             if self.numbers[n] == number:
                 return self.tiles[n]
         return []
 
     def keep(self, number, loaded):
         """Remember a group, and forget the one loaded first."""
-        if len(self.numbers) == NEAR:
-            self.numbers.pop(0)
-            self.tiles.pop(0)
-        self.numbers.append(number)
-        self.tiles.append(loaded)
+        self.numbers[self.next] = number
+        self.tiles[self.next] = loaded
+        self.next = (self.next + 1) % NEAR
 
 
 class _Turned(nl.NKIObject):

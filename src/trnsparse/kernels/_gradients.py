@@ -14,10 +14,11 @@ def _zero(to_hbm):
 class _Sum(nl.NKIObject):
     """Gradients of one operand of some key blocks: sums of a few at a time come from PSUM, complete ones go to HBM."""
 
-    def __init__(self, to_hbm, first, blocks):
+    def __init__(self, to_hbm, head, first, blocks):
         self.to_hbm = to_hbm
+        self.head = head
         self.first = first
-        self.width = to_hbm.shape[1]
+        self.width = to_hbm.shape[2]
         self.sum_sb = nl.ndarray((P_MAX, blocks * self.width), dtype=nl.float32, buffer=nl.sbuf)  # [k, b * D]
         self.begun = [False] * blocks
 
@@ -57,33 +58,32 @@ class _Sum(nl.NKIObject):
 
     def _rows(self, j):
         """Rows of block j: the last may have fewer."""
-        return min(P_MAX, self.to_hbm.shape[0] - j * P_MAX)
+        return min(P_MAX, self.to_hbm.shape[1] - j * P_MAX)
 
     def _store(self, out_sb, chunk):
         width = self.width
         whole = chunk.size if self._rows(chunk.stop - 1) == P_MAX else chunk.size - 1
         if whole > 0:
-            start = chunk.start * P_MAX
-            to_hbm = self.to_hbm[start : start + whole * P_MAX, 0:width]
-            to_hbm = to_hbm.ap([[width, P_MAX], [P_MAX * width, whole], [1, width]])
+            start = (self.head * self.to_hbm.shape[1] + chunk.start * P_MAX) * width
+            to_hbm = self.to_hbm.ap([[width, P_MAX], [P_MAX * width, whole], [1, width]], offset=start)
             _copy(to_hbm, out_sb.ap([[chunk.size * width, P_MAX], [width, whole], [1, width]]))
         if whole < chunk.size:
             rows, start = self._rows(chunk.stop - 1), (chunk.stop - 1) * P_MAX
             last_sb = out_sb[0:rows, whole * width : (whole + 1) * width]
-            _copy(self.to_hbm[start : start + rows, 0:width], last_sb)
+            _copy(self.to_hbm[self.head, start : start + rows, 0:width], last_sb)
 
 
 class _KeySums(nl.NKIObject):
     """Gradients of keys and values of one part of the key blocks, and how often a chunk of them will be met."""
 
-    def __init__(self, dk_hbm, dv_hbm, part, columns, plan, heads):
-        self.K = dk_hbm.shape[0]
+    def __init__(self, dk_hbm, dv_hbm, head, part, columns, plan, heads):
+        self.K = dk_hbm.shape[1]
         self.chunks = tiles(len(tiles(self.K, P_MAX)), columns)
         self.part = part
         first = self.chunks[part.start].start
         blocks = self.chunks[part.stop - 1].stop - first
-        self.dk = _Sum(dk_hbm, first, blocks)
-        self.dv = _Sum(dv_hbm, first, blocks)
+        self.dk = _Sum(dk_hbm, head, first, blocks)
+        self.dv = _Sum(dv_hbm, head, first, blocks)
         self.left = []
         for c in range(len(self.chunks)):
             times = 0
@@ -96,10 +96,11 @@ class _KeySums(nl.NKIObject):
         for c in range(self.part.start, self.part.stop):
             chunk = self.chunks[c]
             if True not in self.dk.begun[chunk.start - self.dk.first : chunk.stop - self.dk.first]:
-                here = slice(chunk.start * P_MAX, min(chunk.stop * P_MAX, self.K))
-                for to_hbm in (self.dk.to_hbm[here, 0 : self.dk.width], self.dv.to_hbm[here, 0 : self.dv.width]):
-                    for rows in tiles(to_hbm.shape[0], P_MAX):
-                        _zero(to_hbm[rows.span, 0 : to_hbm.shape[1]])
+                start = chunk.start * P_MAX
+                for sums in (self.dk, self.dv):
+                    for rows in tiles(min(chunk.stop * P_MAX, self.K) - start, P_MAX):
+                        here = slice(start + rows.start, start + rows.stop)
+                        _zero(sums.to_hbm[sums.head, here, 0 : sums.width])
 
 
 class _Chunk(nl.NKIObject):
@@ -143,10 +144,13 @@ class _QuerySums(nl.NKIObject):
     def __init__(self, dq_hbm, wait_hbm, line, part, parts):
         self.dq_hbm = dq_hbm
         self.wait_hbm = wait_hbm
-        self.first, self.size = line[0], line[1]
+        self.first = line[0]
+        self.size = line[1]
         # Query blocks still to come in this part; whether some came before it, and whether some will come after.
-        self.left, self.total = 0, 0
-        self.before, self.after = False, False
+        self.left = 0
+        self.total = 0
+        self.before = False
+        self.after = False
         for c in range(len(line[2])):
             count = len(line[2][c])
             self.total += count

@@ -16,24 +16,32 @@ class _Ring(nl.NKIObject):
         self.made = columns - self.batch * (E + 1)
         first = self.made // half * half - blocks * half
         self.room_ps = nl.ndarray((P_MAX, columns), dtype=nl.float32, buffer=nl.psum)  # [q, 8 * 512]
-        self.turned_ps = self.room_ps[:, first : first + blocks * half].view(dtype)  # [k, b * q]
+        # The same memory in 16 bits.
+        self.half_ps = self.room_ps.view(dtype)  # [k, 8 * 1024]
+        self.turned_ps = self.half_ps[:, 2 * first : 2 * first + blocks * P_MAX]  # [k, b * q]
         self.end = first // P_MAX * P_MAX
         self.at = 0
 
-    def scores(self, size, total):
-        """Where the next scores go, and where in the ring that is."""
+    def room(self, total):
+        """Where in the ring the next columns go."""
         if self.at + total > self.end:
             self.at = 0
         first = self.at
         self.at += len(tiles(total, P_MAX)) * P_MAX
+        return first
+
+    def scores(self, size, total):
+        """Where the next scores go, and where in the ring that is."""
+        first = self.room(total)
         return self.room_ps[0:size, first : first + total], first
 
     def turned(self, count, whole):
         """Room for blocks the Tensor Engine turns, for whole rows where scores are, and how many blocks it holds."""
         if not whole:
             return self.turned_ps, self.turned_ps.shape[1] // P_MAX
-        room_ps, _ = self.scores(P_MAX, (count + 1) // 2 * P_MAX)
-        return room_ps.view(self.turned_ps.dtype), count
+        total = (count + 1) // 2 * P_MAX
+        first = self.room(total)
+        return self.half_ps[:, 2 * first : 2 * (first + total)], count
 
     def product(self, size, slot):
         """Room for the product with values in one slot."""
@@ -43,17 +51,14 @@ class _Ring(nl.NKIObject):
     def whole(self, size, count, E):
         """The products of some groups, with their sums."""
         width = self.room_ps.shape[1]
-        return self.room_ps[0:size, self.made : self.made + count * (E + 1)].ap(
-            [[width, size], [E + 1, count], [1, E + 1]]
-        )
+        return self.room_ps.ap([[width, size], [E + 1, count], [1, E + 1]], offset=self.made)
 
     def products(self, size, count, E):
         """The products of some rows, and their sums."""
         width = self.room_ps.shape[1]
-        whole = self.room_ps[0:size, self.made : self.made + count * (E + 1)]
         return (
-            whole.ap([[width, size], [E + 1, count], [1, E]]),
-            whole.ap([[width, size], [E + 1, count]], offset=E),
+            self.room_ps.ap([[width, size], [E + 1, count], [1, E]], offset=self.made),
+            self.room_ps.ap([[width, size], [E + 1, count]], offset=self.made + E),
         )
 
 
@@ -87,8 +92,10 @@ def _turned(weights_sb, held, ring):
             held.append(turned_sb[0 : block.size, here])
         # Whole blocks are copied at once; of a row only the last can be smaller, of all rows those of the last.
         whole = 0
-        while whole < group.size and size == P_MAX and blocks[group.start + whole].size == P_MAX:
-            whole += 1
+        if size == P_MAX:
+            for b in range(group.size):
+                block = blocks[group.start + b]
+                whole += 1 if block.size == P_MAX else 0
         if whole > 0:
             nisa.tensor_copy(dst=turned_sb[:, 0 : whole * P_MAX], src=turned_ps[:, 0 : whole * P_MAX], engine=engine)
         for b in range(whole, group.size):

@@ -6,14 +6,14 @@ the Tensor Engine makes the sums too. A short row is one group, and some rows ar
 row have a largest score each; their products shrink by what it is below that of the row, and GpSimd adds them.
 """
 
-from trnsci.nki import N_TILE, P_MAX, nisa, nl, tiles
+from trnsci.nki import N_TILE, P_MAX, Queue, nisa, nl, tiles
 from trnsparse.kernels._attention import _largest, _score_blocks
 from trnsparse.kernels._moves import _copy
 from trnsparse.kernels._ring import _moved, _Ring, _turned
 
 # Blocks of a row that is not cut, and of a group where some row is: PSUM holds the scores of three such groups.
 SHORT = 12
-GROUP = 8
+CUT = 8
 # Engines run in order. Weights are turned so many groups after their scores, and multiplied so many later still, so
 # that no engine waits for another.
 TURNED = 2
@@ -111,16 +111,16 @@ class _Shared(nl.NKIObject):
 
     def __init__(self, alone, pointers, E, dtype, lonely):
         longest = _longest(pointers)
-        self.most = longest if longest <= SHORT else GROUP
+        self.most = longest if longest <= SHORT else CUT
         self.share = MOVED_LONG if longest > SHORT else MOVED_ALONE if alone else MOVED
         self.ring = _Ring(self.most, E, dtype, self.share)
         self.lonely = lonely
         self.number = 0
-        self.scored = []
-        self.complete = []
-        self.turned = []
+        self.scored = Queue()
+        self.complete = Queue()
+        self.turned = Queue()
         self.made = []
-        self.summed = []
+        self.summed = Queue()
 
     def head(self, out_hbm, top_all, inverse_all, queries, keys, values, masks, last):
         """All rows of one head: top is the negated largest score of each query, inverse that of the sum."""
@@ -160,32 +160,34 @@ class _Shared(nl.NKIObject):
         moved = [] if late else _moved(weights_sb, self.number, self.share)
         self.number += 1
         if index == part.groups - 1:
-            self.complete.append(part)
-        self.scored.append((weights_sb, moved, values, columns[span], part))
+            self.complete.put(part)
+        self.scored.put((weights_sb, moved, values, columns[span], part))
 
     def advance(self, turned, weighted):
         """Go on with the groups before, until no more than ``turned`` wait to be turned and ``weighted`` after that."""
-        if len(self.summed) > 0:
-            self._close(self.summed.pop(0))
-        if len(self.scored) >= turned and len(self.scored) > 0:
-            weights_sb, held, values, columns, part = self.scored.pop(0)
-            self.turned.append((_turned(weights_sb, held, self.ring), values, columns, part))
-        if len(self.turned) >= weighted and len(self.turned) > 0:
-            self._weigh(self.turned.pop(0))
-        if len(self.complete) > 0:
-            self.complete.pop(0).compare()
+        if self.summed.count() > 0:
+            self._close(self.summed.take())
+        if self.scored.count() >= turned and self.scored.count() > 0:
+            weights_sb, held, values, columns, part = self.scored.take()
+            self.turned.put((_turned(weights_sb, held, self.ring), values, columns, part))
+        if self.turned.count() >= weighted and self.turned.count() > 0:
+            self._weigh(self.turned.take())
+        if self.complete.count() > 0:
+            part = self.complete.take()
+            part.compare()
 
     def finish(self):
         """Complete all rows."""
-        while len(self.complete) > 0:
-            self.complete.pop(0).compare()
-        while len(self.scored) > 0:
+        while self.complete.count() > 0:
+            part = self.complete.take()
+            part.compare()
+        while self.scored.count() > 0:
             self.advance(0, 0)
-        while len(self.turned) > 0:
+        while self.turned.count() > 0:
             self.advance(0, 0)
         self._empty()
-        while len(self.summed) > 0:
-            self._close(self.summed.pop(0))
+        while self.summed.count() > 0:
+            self._close(self.summed.take())
 
     def _weigh(self, group):
         """The product of the weights of a group with the values and a column of ones."""
@@ -213,7 +215,7 @@ class _Shared(nl.NKIObject):
                 size, E = part.out_hbm.shape
                 part.add(self.ring.whole(size, len(self.made), E), len(self.made))
                 if part.last and part.done == part.groups:
-                    self.summed.append(part)
+                    self.summed.put(part)
         self.made = []
 
     def _invert(self, inverse_sb, sums):

@@ -7,7 +7,7 @@ pattern is known when the kernel is compiled; ``lonely`` says that some query ke
 Scalar Engines.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Queue, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._attention import FLOOR, _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._moves import _copy, _warm_up
 from trnsparse.kernels._shared import _fits, _Shared
@@ -107,7 +107,7 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks, lonely):
     """All rows of blocks of one head: top is the negated largest score of each query, sum that of the exponentials."""
     identity_sb, hidden_sb, pointers, columns, slots = masks
     Q, E = out_hbm.shape
-    waiting, turned = [], []
+    waiting, turned = Queue(), Queue()
     acc = None
     depth = DEPTH
     for i in range(len(pointers) - 1):
@@ -130,21 +130,21 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks, lonely):
             scores_ps, spare_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span], E)
             # Engines run in order: weights are turned groups later and multiplied one later still, so that no engine
             # waits for another, and before the softmax of this group, so that their PSUM is free first.
-            if len(turned) > 0:
-                acc = _weighted(acc, turned.pop(0), values, E, spare_ps)
-            if len(waiting) >= depth:
-                turned.append(_turned(waiting.pop(0)))
+            if turned.count() > 0:
+                acc = _weighted(acc, turned.take(), values, E, spare_ps)
+            if waiting.count() >= depth:
+                turned.put(_turned_group(waiting.take()))
             weights_sb, factor_sb = _softmax(scores_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
             done = None
             if w.index == len(groups) - 1:
                 done = (out_hbm[here, 0:E], sum_sb, sum_all[0:size, i : i + 1], lonely)
                 nisa.tensor_copy(dst=top_all[0:size, i : i + 1], src=top_sb, engine=nisa.engine.gpsimd)
-            waiting.append((weights_sb, factor_sb, columns[span], done))
-    for late in waiting:
-        turned.append(_turned(late))
-        acc = _weighted(acc, turned.pop(0), values, E, None)
-    for late in turned:
-        acc = _weighted(acc, late, values, E, None)
+            waiting.put((weights_sb, factor_sb, columns[span], done))
+    while waiting.count() > 0:
+        turned.put(_turned_group(waiting.take()))
+        acc = _weighted(acc, turned.take(), values, E, None)
+    while turned.count() > 0:
+        acc = _weighted(acc, turned.take(), values, E, None)
 
 
 def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots, E):
@@ -187,7 +187,7 @@ def _softmax(scores_ps, top_sb, sum_sb, first, lonely, dtype):
     return weights_sb, factor_sb
 
 
-def _turned(waiting):
+def _turned_group(waiting):
     """The weights of a group with keys in the partitions: for each block which tile holds it, and where."""
     weights_sb, factor_sb, columns, done = waiting
     size, total = weights_sb.shape

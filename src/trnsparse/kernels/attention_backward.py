@@ -6,7 +6,7 @@ as many key blocks as there is room for. Where there are more, sums of queries w
 for each query block its key blocks and their slots, is known when the kernel is compiled. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANKS, nisa, nki, nl, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, Queue, nisa, nki, nl, tiles
 from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
 from trnsparse.kernels._moves import _fetch, _warm_up
@@ -49,7 +49,7 @@ def attention_backward(
     for g in range(G):
         keys = (_Turned(kT_hbm, g, keep, PIECES), _Turned(vT_hbm, g, keep, PIECES), _Rows(k_hbm, g, keep, PIECES))
         for part in parts:
-            sums = _KeySums(dk_hbm[g], dv_hbm[g], part, columns, plan, H // G)
+            sums = _KeySums(dk_hbm, dv_hbm, g, part, columns, plan, H // G)
             for h in range(g * (H // G), (g + 1) * (H // G)):
                 queries = (_Turned(qT_hbm, h, keep, PIECES), _Turned(doT_hbm, h, keep, PIECES))
                 rows = (_Rows(q_hbm, h, keep, PIECES), _Rows(do_hbm, h, keep, PIECES))
@@ -86,7 +86,8 @@ def _plan(pattern, rows, columns, across):
             items = []
             for i in range(r.start, r.stop):
                 met, slots = [], []
-                for j, slot in pattern[i]:
+                for pair in pattern[i]:
+                    j, slot = pair
                     if j >= c.start and j < c.stop:
                         met.append(j)
                         slots.append(slot)
@@ -104,14 +105,13 @@ class _Walk(nl.NKIObject):
         self.masks = masks
         self.moved = moved
         # Banks of PSUM: two of scores, two of products of do and v, one each of dv, dk, dq and blocks that are turned.
-        self.room_ps = nl.ndarray((P_MAX, PSUM_BANKS * N_TILE), dtype=nl.float32, buffer=nl.psum)  # [p, 8 * 512]
-        self.turned_ps = self.bank(7).view(dtype)  # [k, b * q]
+        self.banks_ps = []
+        for _ in range(PSUM_BANKS - 1):
+            self.banks_ps.append(nl.ndarray((P_MAX, N_TILE), dtype=nl.float32, buffer=nl.psum))  # [p, 512]
+        width = PSUM_BANK_BYTES // (2 if dtype in (nl.bfloat16, nl.float16) else 4)
+        self.turned_ps = nl.ndarray((P_MAX, width), dtype=dtype, buffer=nl.psum)  # [k, b * q]
         self.number = 0
-        self.waiting = []
-
-    def bank(self, number):
-        """One bank of PSUM."""
-        return self.room_ps[:, number * N_TILE : (number + 1) * N_TILE]
+        self.waiting = Queue()
 
     def turned(self, count, whole):
         """Room for blocks the Tensor Engine turns, and how many it holds."""
@@ -122,21 +122,21 @@ class _Walk(nl.NKIObject):
         first = line[0]
         for c in range(part.start, part.stop):
             items = line[2][c]
-            chunk = _Chunk(sums, c, self.bank(4), self.bank(5))
+            chunk = _Chunk(sums, c, self.banks_ps[4], self.banks_ps[5])
             for n in range(len(items)):
                 i, columns, slots = items[n]
                 made = self._pairs(i, columns, slots, head, keys)
                 out.left -= 1
                 ends = (n == len(items) - 1, out.left == 0)
-                self.waiting.append((made, i, i - first, columns, head[1], keys[2], chunk, out, ends))
-                if len(self.waiting) > DEPTH:
+                self.waiting.put((made, i, i - first, columns, head[1], keys[2], chunk, out, ends))
+                if self.waiting.count() > DEPTH:
                     self._multiply()
         if out.total == 0:
             out.empty()
 
     def finish(self):
         """Complete all that wait."""
-        while len(self.waiting) > 0:
+        while self.waiting.count() > 0:
             self._multiply()
 
     def _pairs(self, i, columns, slots, head, keys):
@@ -144,11 +144,11 @@ class _Walk(nl.NKIObject):
         queries, outs = head[0]
         q0, q1 = i * P_MAX, min((i + 1) * P_MAX, queries.x_hbm.shape[2])
         q, total, dtype = q1 - q0, keys[0].width(columns), queries.x_hbm.dtype
-        s_ps = self.bank(self.number % 2)[0:q, 0:total]
+        s_ps = self.banks_ps[self.number % 2][0:q, 0:total]
         _score_blocks(s_ps, 0, queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns, slots)
         p_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
         nisa.activation(dst=p_sb, op=nl.exp, data=s_ps, bias=head[2][0:q, i : i + 1])
-        dp_ps = self.bank(2 + self.number % 2)[0:q, 0:total]
+        dp_ps = self.banks_ps[2 + self.number % 2][0:q, 0:total]
         none = [-1] * len(slots)
         _score_blocks(dp_ps, 0, outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns, none)
         ds_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
@@ -161,8 +161,8 @@ class _Walk(nl.NKIObject):
 
     def _multiply(self):
         """What the oldest query block that waits adds to the gradients."""
-        made, i, row, columns, rows, keys, chunk, out, ends = self.waiting.pop(0)
+        made, i, row, columns, rows, keys, chunk, out, ends = self.waiting.take()
         p_sb, ds_sb, held = made
         held = _turned(ds_sb, held, self)
         chunk.add(p_sb, ds_sb, columns, rows[0].block(i), rows[1].block(i), ends[0])
-        out.add(self.bank(6), row, held, columns, keys, ends[1])
+        out.add(self.banks_ps[6], row, held, columns, keys, ends[1])

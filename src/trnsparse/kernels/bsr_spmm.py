@@ -7,7 +7,7 @@ and in bursts, so that what is still to be multiplied comes first. Bound by the 
 the result where a block row has few blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Queue, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _copy, _fetch, _warm_up
 
 # Bytes of SBUF in each partition: b in one panel of columns may take so much to stay, one load of blocks so much, rows
@@ -42,7 +42,8 @@ class _Blocks(nl.NKIObject):
         self.tiles_hbm = tiles_hbm
         self.height = height
         self.group = group
-        self.start = self.stop = 0
+        self.start = 0
+        self.stop = 0
         self.count = 1
         self.now_sb = None
 
@@ -51,7 +52,8 @@ class _Blocks(nl.NKIObject):
         depth, total = self.tiles_hbm.shape
         if place >= self.stop:
             while place >= self.stop:
-                self.start, self.stop = self.stop, min(self.stop + self.count, total // self.height)
+                self.start = self.stop
+                self.stop = min(self.stop + self.count, total // self.height)
                 self.count = min(4 * self.count, self.group)
             self.now_sb = _fetch(self.tiles_hbm[0:depth, self.start * self.height : self.stop * self.height])
         return self.now_sb, (place - self.start) * self.height  # [k, g * height]
@@ -87,7 +89,7 @@ class _Results(nl.NKIObject):
         self.out_hbm = out_hbm
         self.n = n
         self.limit = limit
-        self.waiting = []
+        self.waiting = Queue()
         self.count = 0
 
     def add(self, start, size, c_ps):
@@ -95,14 +97,14 @@ class _Results(nl.NKIObject):
         for m in tiles(size, M_TILE):
             c_sb = nl.ndarray((m.size, self.n.size), dtype=self.out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
             nisa.tensor_copy(dst=c_sb, src=c_ps[m.index])
-            self.waiting.append((start + m.start, c_sb))
-        if len(self.waiting) > self.limit:
+            self.waiting.put((start + m.start, c_sb))
+        if self.waiting.count() > self.limit:
             self.leave(max(1, self.limit // 2))
 
     def leave(self, keep):
         """All but the last ``keep``."""
-        while len(self.waiting) > keep:
-            start, c_sb = self.waiting.pop(0)
+        while self.waiting.count() > keep:
+            start, c_sb = self.waiting.take()
             rows = self.out_hbm[start : start + c_sb.shape[0], self.n.span]
             self.count += 1
             if keep == 0 or self.count % 2 == 0:
