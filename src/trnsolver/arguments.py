@@ -125,7 +125,7 @@ def settled(op: str, result: Tensor, **values: Tensor | Callable[[], Tensor]) ->
     raise NumericalError(
         op=op,
         message=f"the result overflows {result.dtype}",
-        hint="The matrix is singular to working precision, or scaled too far from 1: use lstsq, or rescale",
+        hint="The matrix is singular to working precision, or scaled too far from 1: rescale it",
     )
 
 

@@ -14,7 +14,6 @@ from trnblas import gemm
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver import lapack, small
 from trnsolver.arguments import nonsingular, positive_definite, readable, right_hand_side, settled, square, written
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
@@ -121,10 +120,6 @@ _cholesky = Op("trnsolver::cholesky", fake=_fake, cost=_cost)
 
 @_cholesky.impl("pytorch")
 def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
-    if small.serves(a):
-        return small.cholesky(a)
-    if lapack.serves(a):
-        return lapack.potrf(a)
     factor, info = torch.linalg.cholesky_ex(a)
     return factor, info
 
@@ -193,10 +188,6 @@ cholesky_solve_op = Op("trnsolver::cholesky_solve", fake=_fake_solve, cost=_cost
 
 @cholesky_solve_op.impl("pytorch")
 def _pytorch_solve(b: Tensor, factor: Tensor) -> Tensor:
-    if small.solves(factor, b):
-        return small.cholesky_solve(factor, b)
-    if lapack.serves(factor, b):
-        return lapack.potrs(factor, b)
     return torch.cholesky_solve(b, factor)
 
 

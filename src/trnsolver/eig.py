@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
+import scipy.linalg
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trnsci import NotConverged, NumericalError, array_function, check
 from trnsci.arrays import to_numpy
-from trnsolver import host, reorder
-from trnsolver.arguments import no_gradient, readable, square, written
+from trnsolver.arguments import no_gradient, readable, settled, square, written
 from trnsolver.on_host import HostOp, cubes
-from trnsolver.reorder import Select
+
+Matrix = NDArray[Any]
+Select = Callable[[complex], bool]
 
 
 class Eig(NamedTuple):
@@ -68,7 +72,8 @@ def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
         `Eig`: values [..., N] in no particular order, vectors [..., N, N].
 
     Error bound:
-        ``norm(a @ v - v * w) <= 20 N u norm(a)``.
+        ``norm(a @ v - v * w) <= 20 N u norm(a)``, for a matrix whose rows and columns are of similar norms. Others are
+        balanced by a diagonal first, as LAPACK does, and the bound is that of the balanced matrix.
 
     Cost:
         about ``25 N**3`` FLOPs, on the host whatever the backend and the device of ``a``: the QR algorithm is a chain
@@ -79,7 +84,9 @@ def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
         tensor([-1.,  1.])
     """
     square("eig", a=a)
-    return written("eig", out, Eig(*_eig(a)), a=a)
+    made = Eig(*_eig(a))
+    settled("eig", made.values)
+    return written("eig", out, made, a=a)
 
 
 @array_function
@@ -91,7 +98,9 @@ def eigvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([2., 3.])
     """
     square("eigvals", a=a)
-    return written("eigvals", out, _eigvals(a), a=a)
+    values = _eigvals(a)
+    settled("eigvals", values)
+    return written("eigvals", out, values, a=a)
 
 
 @array_function
@@ -114,7 +123,9 @@ def hessenberg(a: Tensor) -> Hessenberg:
     """
     square("hessenberg", a=a)
     no_gradient("hessenberg", a)
-    return Hessenberg(*_hessenberg(a))
+    made = Hessenberg(*_hessenberg(a))
+    settled("hessenberg", made.h)
+    return made
 
 
 Sort = Literal["lhp", "rhp", "iuc", "ouc"]
@@ -155,8 +166,7 @@ def schur(
         ``norm(z @ t @ z.mH - a) <= 20 N u norm(a)``.
 
     Cost:
-        about ``25 N**3`` FLOPs, on the host whatever the backend: SciPy's LAPACK where it is installed, a QR algorithm
-        of our own, in float64, elsewhere. No gradient.
+        about ``25 N**3`` FLOPs, on the host whatever the backend. No gradient.
 
     Example:
         >>> schur(torch.tensor([[1.0, 2.0], [0.0, 3.0]])).t.diagonal()
@@ -172,6 +182,7 @@ def schur(
     no_gradient("schur", a)
     triangular = a.is_complex() or output == "complex"
     t, z = _schur(a, triangular)
+    settled("schur", t)
     return Schur(t, z) if sort is None else _sorted(t, z, _selector(sort, triangular))
 
 
@@ -190,20 +201,43 @@ def _sorted(t: Tensor, z: Tensor, select: Select) -> SortedSchur:
         return SortedSchur(t, z, torch.zeros(batch, dtype=torch.int64, device=device))
     made: list[tuple[Any, Any, int]] = []
     for one, basis in zip(*(to_numpy(x).reshape(-1, n, n) for x in (t, z)), strict=True):
-        wanted = reorder.chosen(one, select)
+        wanted = _chosen(one, select)
         try:
-            one, basis = host.reordered(one, basis, wanted)
+            one, basis = _reordered(one, basis, wanted)
         except ArithmeticError:
             message = "eigenvalues lie too close to be exchanged"
             raise NumericalError(op="schur", message=message, hint="Sort by what does not part them") from None
         count = sum(wanted)
-        if reorder.chosen(one, select) != [True] * count + [False] * (n - count):
+        if _chosen(one, select) != [True] * count + [False] * (n - count):
             message = "rounding moved an eigenvalue across the border of sort"
             raise NumericalError(op="schur", message=message, hint="Move the border away from the eigenvalues")
         made.append((one, basis, count))
     forms, bases, counts = zip(*made, strict=True)
     first, second = (torch.from_numpy(np.stack(each)).reshape(t.shape).to(device, t.dtype) for each in (forms, bases))
     return SortedSchur(first, second, torch.tensor(counts, device=device).reshape(batch))
+
+
+def _chosen(t: Matrix, select: Select) -> list[bool]:
+    """For each row, whether its eigenvalue is selected; of a pair both are where one is."""
+    found: list[bool] = []
+    while (at := len(found)) < len(t):
+        if at + 1 == len(t) or t[at + 1, at] == 0:
+            found.append(bool(select(complex(t[at, at]))))
+            continue
+        inner = (t[at, at] - t[at + 1, at + 1]) / 2
+        middle, width = (t[at, at] + t[at + 1, at + 1]) / 2, -t[at, at + 1] * t[at + 1, at] - inner * inner
+        value = complex(middle, np.sqrt(max(float(width), 0.0)))
+        found += [bool(select(value)) or bool(select(value.conjugate()))] * 2
+    return found
+
+
+def _reordered(t: Matrix, z: Matrix, wanted: list[bool]) -> tuple[Matrix, Matrix]:
+    """A Schur form, wanted rows' eigenvalues first. Raise ``ArithmeticError`` where two cannot be parted."""
+    trsen = scipy.linalg.get_lapack_funcs("trsen", (t,))
+    form, basis, *_, info = trsen(np.array(wanted, dtype=np.int32), t, z, job="N")
+    if info:
+        raise ArithmeticError(0.0)
+    return form, basis
 
 
 _CHAIN = "the QR algorithm is a chain of small dependent steps"
@@ -251,14 +285,14 @@ def _values(a: Tensor) -> Tensor:
 
 @_hessenberg.impl("pytorch")
 def _reduced(a: Tensor) -> tuple[Tensor, Tensor]:
-    return _each("hessenberg", a, host.hessenberg)
+    return _each("hessenberg", a, partial(scipy.linalg.hessenberg, calc_q=True, check_finite=False))
 
 
 @_schur.impl("pytorch")
 def _split(a: Tensor, triangular: bool) -> tuple[Tensor, Tensor]:
-    if triangular:
-        return _each("schur", a, host.complex_schur, torch.promote_types(a.dtype, torch.complex64))
-    return _each("schur", a, host.real_schur)
+    kind = torch.promote_types(a.dtype, torch.complex64) if triangular else a.dtype
+    output = "complex" if triangular else "real"
+    return _each("schur", a, partial(scipy.linalg.schur, output=output, check_finite=False), kind)
 
 
 def _each(op: str, a: Tensor, fn: Callable[[Any], Any], dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
@@ -268,8 +302,8 @@ def _each(op: str, a: Tensor, fn: Callable[[Any], Any], dtype: torch.dtype | Non
     for matrix in to_numpy(a).reshape(-1, n, n) if a.numel() else ():
         try:
             one, two = fn(np.ascontiguousarray(matrix))
-        except ArithmeticError as error:
-            raise NotConverged(op=op, iterations=30 * n, residual=float(error.args[0])) from None
+        except np.linalg.LinAlgError:
+            raise NotConverged(op=op, iterations=30 * n, residual=float("nan")) from None
         first.append(torch.from_numpy(one))
         second.append(torch.from_numpy(two))
     if not first:

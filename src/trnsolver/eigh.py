@@ -12,10 +12,11 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, Op, array_function, check
 from trnsci.gradient import Saved
-from trnsolver import divide, jacobi, lapack
-from trnsolver.arguments import readable, roundoff, square, triangle, written
+from trnsolver import divide, jacobi
+from trnsolver.arguments import readable, roundoff, settled, square, triangle, written
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
+from trnsolver.tiles import near_one
 
 if TYPE_CHECKING:
     from trnsolver.contract import Spectrum
@@ -116,6 +117,7 @@ def eigh(
         return eigh_to(lower, target_error, method)
     values, vectors, residual = _eigh(lower, method)
     _converged(a, residual, method)
+    settled("eigh", values)
     if subset is not None:
         first, last = _subset(subset, a.shape[-1])
         values, vectors = values[..., first:last], vectors[..., first:last]
@@ -146,6 +148,7 @@ def eigvalsh(
         values = _eigh(lower, "auto")[0]
     else:
         values = _eigvalsh(lower)
+    settled("eigvalsh", values)
     if subset is not None:
         first, last = _subset(subset, a.shape[-1])
         values = values[..., first:last]
@@ -188,9 +191,7 @@ def _no_kernel(a: Tensor, method: str) -> str | None:
 
 @_eigh.impl("pytorch", limits=_no_kernel)
 def _pytorch(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    found = lapack.syevd(a, True) if roundoff(a.dtype) < 2.0**-30 and lapack.serves(a) else None
-    # in single precision PyTorch is as fast
-    values, vectors = torch.linalg.eigh(a) if found is None else found
+    values, vectors = torch.linalg.eigh(a)
     return values, vectors, values.new_zeros(a.shape[:-2])
 
 
@@ -207,8 +208,7 @@ _eigvalsh = Op("trnsolver::eigvalsh", fake=_fake_values, cost=_cost_values)
 
 @_eigvalsh.impl("pytorch")
 def _pytorch_values(a: Tensor) -> Tensor:
-    found = lapack.syevd(a, False) if lapack.serves(a) else None
-    return torch.linalg.eigvalsh(a) if found is None else found[0]
+    return torch.linalg.eigvalsh(a)
 
 
 @_eigvalsh.impl("nki")
@@ -235,9 +235,8 @@ def _nki(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
         return _refined(a, method)
     n = a.shape[-1]
     whole = a.tril() + a.tril(-1).mT
-    scale = whole.abs().amax((-2, -1), keepdim=True)
-    scale = torch.where(scale > 0, scale, 1.0)
-    flat = (whole / scale).reshape(-1, n, n).contiguous()
+    scale = near_one(whole, (-2, -1))
+    flat = (whole * scale).reshape(-1, n, n).contiguous()
     if method == "jacobi" or (method == "auto" and n < divide.N_MIN):
         values, rows, residual = jacobi.jacobi(flat)
     else:
@@ -245,7 +244,7 @@ def _nki(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
         if method == "auto":
             _rescue(flat, values, rows, residual)
     order = values.argsort(-1)
-    values = values.gather(-1, order).reshape(a.shape[:-1]) * scale.squeeze(-1)
+    values = values.gather(-1, order).reshape(a.shape[:-1]) / scale.squeeze(-1)
     rows = rows.gather(-2, order.unsqueeze(-1).expand(rows.shape))
     return values, rows.mT.reshape(a.shape).contiguous(), residual.reshape(a.shape[:-2])
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import NotConverged, array_function, check
 from trnsci.explain import remark
-from trnsolver.arguments import matrices, readable, roundoff, square
+from trnsolver.arguments import matrices, readable, roundoff, settled, square
 from trnsolver.solve import inv
 from trnsolver.svd import svd
 
@@ -93,4 +93,6 @@ def polar(a: Tensor, side: Literal["right", "left"] = "right") -> Polar:
         p = gemm(1.0, vh.mH * scale.unsqueeze(-2), vh)
     else:
         p = gemm(1.0, w * scale.unsqueeze(-2), w, trans_b="c")
-    return Polar(u, 0.5 * (p + p.mH))
+    p = 0.5 * (p + p.mH)
+    settled("polar", p)
+    return Polar(u, p)

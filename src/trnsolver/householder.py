@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from trnblas import host
 from trnsci import ArgumentError, array_function, check
-from trnsolver import lapack
-from trnsolver.arguments import matrices, no_gradient, settled, written
+from trnsci.arrays import to_numpy
+from trnsolver.arguments import DTYPES, matrices, no_gradient, settled, written
 from trnsolver.on_host import HostOp
 
 
@@ -46,9 +48,11 @@ def geqrf(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Reflectors:
         >>> geqrf(torch.tensor([[3.0], [4.0]])).factors[0].abs()
         tensor([5.])
     """
-    matrices("geqrf", a=a)
+    matrices("geqrf", look=False, a=a)
     no_gradient("geqrf", a)
-    return written("geqrf", out, Reflectors(*_geqrf(a)), a=a)
+    made = Reflectors(*_geqrf(a))
+    settled("geqrf", made.factors, a=a)
+    return written("geqrf", out, made, a=a)
 
 
 @array_function
@@ -181,8 +185,10 @@ _multiplied = HostOp("trnsolver::ormqr", fake=_fake_multiplied, cost=_cost_multi
 
 @_geqrf.impl("pytorch")
 def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
-    if lapack.serves(a):
-        return lapack.geqrf(a)
+    if a.is_complex() and host.plain(a.resolve_conj(), dtypes=DTYPES):
+        # as for `qr`: MKL's complex reflections near underflow are wrong
+        packed, tau = np.linalg.qr(to_numpy(a), "raw")
+        return torch.from_numpy(packed).mT, torch.from_numpy(tau)
     factors, tau = torch.geqrf(a)
     return factors, tau
 

@@ -12,7 +12,6 @@ from trnblas import gemm
 from trnsci import Op, array_function
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver import lapack, small
 from trnsolver.arguments import nonsingular, square, triangle
 from trnsolver.kernels import inv_triangular as kernels
 from trnsolver.tiles import doubling_masks
@@ -62,10 +61,6 @@ _inverse = Op("trnsolver::inv_triangular", fake=_fake, cost=_cost)
 @_inverse.impl("pytorch")
 def _pytorch(a: Tensor, unit: bool) -> Tensor:
     eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
-    if small.solves(a, eye):
-        return small.triangular(a.mT, eye, lower=False, unit=unit).mT
-    if lapack.serves(a):
-        return lapack.trtri(a, unit)
     # The transpose's inverse lies by columns, so that its transpose lies by rows.
     return torch.linalg.solve_triangular(a.mT, eye, upper=True, unitriangular=unit).mT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,6 +17,8 @@ from trnsolver.on_host import HostOp, cubes
 from trnsolver.solve_triangular import triangular
 
 Matrix = NDArray[Any]
+# Columns of a block.
+_BLOCK = 64
 
 
 class LDL(NamedTuple):
@@ -52,7 +55,9 @@ def ldl(a: Tensor, *, hermitian: bool = True) -> LDL:
     square("ldl", look=False, a=a)
     triangle("ldl", True, a=a)
     no_gradient("ldl", a)
-    return LDL(*_ldl(a, hermitian))
+    made = LDL(*_ldl(a, hermitian))
+    settled("ldl", made.d)
+    return made
 
 
 @array_function
@@ -180,14 +185,19 @@ def _factored(a: Tensor, hermitian: bool) -> tuple[Tensor, Tensor, Tensor]:
     if a.numel() == 0:
         order = torch.zeros(a.shape[:-1], dtype=torch.int64, device=a.device)
         return torch.zeros_like(a), torch.zeros_like(a), order
-    # a singular block is no failure: it has its place in d
-    packed, pivots, _ = torch.linalg.ldl_factor_ex(a.cpu(), hermitian=hermitian)
-    made = [
-        _unpacked(one, exchanges.tolist(), hermitian)
-        for one, exchanges in zip(to_numpy(packed).reshape(-1, n, n), pivots.reshape(-1, n), strict=True)
-    ]
+    made = [_unpacked(*_packed(one, hermitian), hermitian) for one in to_numpy(a).reshape(-1, n, n)]
     lower, middle, order = (torch.from_numpy(np.stack(each)).to(a.device) for each in zip(*made, strict=True))
     return lower.reshape(a.shape), middle.reshape(a.shape), order.reshape(a.shape[:-1])
+
+
+def _packed(a: Matrix, hermitian: bool) -> tuple[Matrix, list[int]]:
+    """LAPACK's factors and exchanges. A singular block is no failure: it has its place in d."""
+    sytrf = scipy.linalg.get_lapack_funcs("hetrf" if hermitian and np.iscomplexobj(a) else "sytrf", (a,))
+    packed, pivots, singular = sytrf(a, lower=1, lwork=_BLOCK * len(a))
+    if singular:
+        # blocks of columns lose their updates where a column is zero; one column at a time, as so little room asks for
+        packed, pivots, _ = sytrf(a, lower=1, lwork=len(a))
+    return packed, pivots.tolist()
 
 
 def _unpacked(packed: Matrix, pivots: list[int], hermitian: bool) -> tuple[Matrix, Matrix, Matrix]:

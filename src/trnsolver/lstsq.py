@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
@@ -12,12 +12,12 @@ from trnblas import gemm
 from trnsci import ArgumentError, Op, array_function, check
 from trnsci.explain import remark
 from trnsci.gradient import Saved
-from trnsolver import lapack, small
 from trnsolver.arguments import matrices, nonsingular, readable, right_hand_side, roundoff, settled
 from trnsolver.contract import Solution, lstsq_to
-from trnsolver.qr import qr
+from trnsolver.qr import qr_op
 from trnsolver.solve_triangular import triangular
 from trnsolver.svd import svd
+from trnsolver.tiles import near_one
 
 Driver = Literal["gels", "gelsy", "gelsd", "gelss"]
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
@@ -148,23 +148,11 @@ def _pytorch(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, T
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         found: tuple[Tensor, Tensor, Tensor] = _Differentiable.apply(a, b, least, driver)  # type: ignore[no-untyped-call]
         return found
-    if driver == "gelsy" and a.ndim == b.ndim == 2 and b.shape[1] and a.shape[0] >= a.shape[1] and lapack.serves(a, b):
-        # the usual case, without a look at anything else
-        x = lapack.least_squares(a, b, least)
-        if x is not None:
-            return x, torch.tensor(a.shape[1]), torch.empty((0,), dtype=a.dtype.to_real())
-    return _decided(a, b, least, driver, on_host)
+    return _decided(a, b, least, driver)
 
 
 @_lstsq.impl("nki")
-def _nki(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
-    return _decided(a, b, least, driver, by_qr)
-
-
-Full = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
-
-
-def _decided(a: Tensor, b: Tensor, least: float, driver: str, full_rank: Full) -> tuple[Tensor, Tensor, Tensor]:
+def _decided(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
     """QR for full rank, where that is assumed or found; singular values for anything else."""
     x, rank, values = _fake(a, b, least, driver)
     if a.numel() == 0:
@@ -177,49 +165,33 @@ def _decided(a: Tensor, b: Tensor, least: float, driver: str, full_rank: Full) -
         nonsingular("lstsq", r.diagonal(dim1=-2, dim2=-1))
         return _through(a, q, r, b), rank, values
     if driver == "gelsy" and readable(a):
-        x, full = full_rank(a, b, least)
+        x, full = _by_qr(a, b, least)
         rank.fill_(min(a.shape[-2:]))
         return (x, rank, values) if bool(full.all()) else (*_completed(a, b, least, x, full), values)
     x, s, counted = _by_values(a, b, least)
     return x, counted, s if values.shape == s.shape else values
 
 
-def on_host(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
-    """Solutions for full rank, and which matrices have it, by the host's libraries."""
-    if small.least_squares_serves(a, b):
-        return small.least_squares(a, b, least)
-    if not a.is_cpu:
-        return by_qr(a, b, least)
-    if a.shape[:-2] != b.shape[:-2]:
-        batch = check.broadcast("lstsq", a=a.shape[:-2], b=b.shape[:-2])
-        a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
-    # torch leaves the columns in their order, so that a rank below the full one means nothing; a full one is full
-    found = torch.linalg.lstsq(a, b, rcond=least, driver="gelsy")
-    return found.solution, found.rank == min(a.shape[-2:])
+def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
+    """Solutions for full rank, and which matrices surely have it.
 
-
-def by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
-    """The same by our own functions, which have kernels."""
+    The Frobenius norms of ``r`` and its inverse bound the ratio of the extreme singular values from above.
+    """
     q, r = _factored(a)
-    diagonal = r.diagonal(dim1=-2, dim2=-1)
-    divides = diagonal != 0
     # a zero on the diagonal decides; it is replaced so that nothing is divided by it
-    whole = r if bool(divides.all()) else r + torch.diag_embed(torch.where(divides, 0.0, 1.0).to(r.dtype))
-    start = lapack.probes(r.shape[-1], r.dtype).to(r.device).expand(*r.shape[:-1], -1)
-    up = _unit(gemm(1.0, whole, start))
-    down = _unit(triangular(whole, start, lower=False))
-    most = torch.linalg.vector_norm(gemm(1.0, whole, up, trans_a="c"), dim=-2).amax(-1)
-    inverse = torch.linalg.vector_norm(triangular(whole.mH, down, lower=True), dim=-2).amax(-1)
-    return _through(a, q, whole, b), divides.all(-1) & (most * inverse * least < 1.0)
-
-
-def _unit(x: Tensor) -> Tensor:
-    return x / torch.linalg.vector_norm(x, dim=-2, keepdim=True)
+    divides = torch.isfinite(r).all(-1) & (r.diagonal(dim1=-2, dim2=-1) != 0)
+    whole = r if bool(divides.all()) else torch.where(divides.all(-1)[..., None, None], r, torch.eye(r.shape[-1]).to(r))
+    scale = near_one(whole, (-2, -1))
+    shrunk = whole * scale
+    eye = torch.eye(r.shape[-1], dtype=r.dtype, device=r.device).expand(r.shape)
+    inverse = torch.linalg.matrix_norm(triangular(shrunk, eye, lower=False))
+    full = divides.all(-1) & (torch.linalg.matrix_norm(shrunk) * inverse * least < 1.0)
+    return _through(a, q, whole, b), full
 
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor]:
     """QR of ``a``, or of ``a.mH`` where that is the tall one."""
-    q, r = qr(a if a.shape[-2] >= a.shape[-1] else a.mH)
+    q, r = qr_op(a if a.shape[-2] >= a.shape[-1] else a.mH, "reduced")
     return q, r
 
 
@@ -254,10 +226,12 @@ def _once(rank: Tensor, shape: torch.Size) -> Tensor:
 
 def _by_values(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor, Tensor]:
     """Solution, singular values and rank."""
-    u, s, vh = svd(a, full_matrices=False)
+    scale = near_one(a, (-2, -1))
+    u, s, vh = svd(a * scale, full_matrices=False)
     kept = s > least * s.amax(-1, keepdim=True)
     inverse = torch.where(kept, 1.0 / torch.where(kept, s, 1.0), 0.0).to(a.dtype)
-    return gemm(1.0, vh, inverse.unsqueeze(-1) * gemm(1.0, u, b, trans_a="c"), trans_a="c"), s, kept.sum(-1)
+    x = gemm(1.0, vh, inverse.unsqueeze(-1) * gemm(1.0, u, b, trans_a="c"), trans_a="c")
+    return x * scale, s / scale.squeeze(-1), kept.sum(-1)
 
 
 class _Differentiable(torch.autograd.Function):
@@ -267,7 +241,7 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
-        return _decided(a, b, least, driver, on_host)
+        return _decided(a, b, least, driver)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:

@@ -13,7 +13,6 @@ from trnblas import gemm
 from trnsci import ArgumentError, DtypeError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver import lapack, small
 from trnsolver.arguments import matrices, mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.kernels import lu as kernels
 from trnsolver.solve_triangular import triangular
@@ -65,9 +64,11 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
         >>> lu_factor(torch.tensor([[1.0, 2.0], [2.0, 2.0]])).pivots
         tensor([2, 2], dtype=torch.int32)
     """
-    matrices("lu_factor", a=a)
+    matrices("lu_factor", look=not pivot, a=a)
     if pivot:
-        return written("lu_factor", out, LU(*lu_op(a)), a=a)
+        made = LU(*lu_op(a))
+        settled("lu_factor", made.factors, a=a)
+        return written("lu_factor", out, made, a=a)
     _, lower, upper = unpivoted(a)
     k = lower.shape[-1]
     factors = torch.nn.functional.pad(lower.tril(-1), (0, a.shape[-1] - k))
@@ -96,6 +97,7 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
     """
     matrices("lu", a=a)
     made = PLU(*(torch.lu_unpack(*lu_op(a)) if pivot else unpivoted(a)))
+    settled("lu", made.U)
     return written("lu", out, made, a=a)
 
 
@@ -127,10 +129,6 @@ def lu_solve(
         >>> lu_solve(*lu_factor(a), torch.tensor([3.0, 4.0]))
         tensor([1., 1.])
     """
-    if left and out is None and type(factors) is type(b) is type(pivots) is Tensor and lu_solve_op.straight():
-        quick = small.checked_lu_solve(factors, pivots, b, adjoint)
-        if quick is not None:
-            return quick
     if not left:
         turned = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)
         return written("lu_solve", out, turned.mH, factors=factors, b=b)
@@ -206,10 +204,6 @@ lu_solve_op = Op("trnsolver::lu_solve", fake=_fake_solve, cost=_cost_solve)
 
 @lu_solve_op.impl("pytorch")
 def _pytorch_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
-    if small.solves(factors, b):
-        return small.lu_solve(factors, pivots, b, adjoint)
-    if (lapack.trsm_pays(b) or not b.is_complex()) and lapack.serves(factors, b):
-        return lapack.getrs(factors, pivots, b, adjoint)
     return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
 
 
@@ -262,8 +256,6 @@ lu_inverse_op = Op("trnsolver::lu_inverse", fake=_fake_inverse, cost=_cost_inver
 
 @lu_inverse_op.impl("pytorch")
 def _pytorch_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
-    if lapack.serves(factors):
-        return lapack.getri(factors, pivots)
     return lu_solve_op(factors, pivots, _eye(factors), False)
 
 
@@ -305,10 +297,6 @@ lu_op = Op("trnsolver::lu", fake=_fake, cost=_cost)
 
 @lu_op.impl("pytorch")
 def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
-    if small.serves(a, least=small.PIVOTED):
-        return small.lu(a)
-    if lapack.serves(a):
-        return lapack.getrf(a)
     factors, pivots, _ = torch.linalg.lu_factor_ex(a)
     return factors, pivots
 

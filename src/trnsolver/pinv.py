@@ -9,9 +9,10 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
-from trnsolver.arguments import matrices, roundoff, written
+from trnsolver.arguments import matrices, roundoff, settled, written
 from trnsolver.eigh import eigh, eigvalsh
 from trnsolver.svd import svd, svdvals
+from trnsolver.tiles import near_one
 
 
 @array_function
@@ -48,19 +49,22 @@ def pinv(
         made: Tensor = _Differentiable.apply(a, atol, share, hermitian)  # type: ignore[no-untyped-call]
     else:
         made = _inverted(a, atol, share, hermitian)
+    settled("pinv", made)
     return written("pinv", out, made, a=a)
 
 
 def _inverted(a: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None, hermitian: bool) -> Tensor:
+    # singular values may overflow where their inverses do not
+    scale = near_one(a, (-2, -1), beyond=2.0**100)
     if hermitian:
-        signed, u = eigh(a)
+        signed, u = eigh(a * scale)
         vh = u.mH
     else:
-        u, signed, vh = svd(a, full_matrices=False)
+        u, signed, vh = svd(a * scale, full_matrices=False)
     s = signed.abs()
-    kept = s > _threshold(a, s, rtol, atol)
+    kept = s > _threshold(a, s, rtol, None if atol is None else atol * scale[..., 0, 0])
     inverse = torch.where(kept, 1.0 / torch.where(kept, signed, 1.0), 0.0)
-    return gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(a.dtype), u, trans_b="c")
+    return gemm(1.0, vh.mH * inverse.unsqueeze(-2).to(a.dtype), u, trans_b="c") * scale
 
 
 class _Differentiable(torch.autograd.Function):

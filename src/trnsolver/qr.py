@@ -6,21 +6,23 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from trnblas import gemm
+from trnblas import gemm, host
 from trnsci import Op, UnsupportedError, array_function, check
 from trnsci.arrays import to_numpy
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver import host, lapack, small
-from trnsolver.arguments import matrices, readable, written
+from trnsolver.arguments import DTYPES, matrices, readable, settled, written
 from trnsolver.kernels import qr as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks, near_one
 
 Mode = Literal["reduced", "complete", "r"]
+Matrix = NDArray[Any]
 
 
 class QR(NamedTuple):
@@ -70,9 +72,11 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
         tensor([[5.0000, 2.2000],
                 [0.0000, 0.4000]])
     """
-    matrices("qr", a=a)
+    matrices("qr", look=False, a=a)
     check.option("qr", "mode", mode, ("reduced", "complete", "r"))
-    return written("qr", out, QR(*_qr(a, mode)), a=a)
+    made = QR(*qr_op(a, mode))
+    settled("qr", made.r, a=a)
+    return written("qr", out, made, a=a)
 
 
 @array_function
@@ -96,9 +100,11 @@ def qr_pivoted(a: Tensor, mode: Mode = "reduced") -> PivotedQR:
         >>> qr_pivoted(torch.tensor([[0.0, 2.0], [1.0, 0.0]])).order
         tensor([1, 0])
     """
-    matrices("qr_pivoted", a=a)
+    matrices("qr_pivoted", look=False, a=a)
     check.option("qr_pivoted", "mode", mode, ("reduced", "complete", "r"))
-    return PivotedQR(*_pivoted(a, mode))
+    made = PivotedQR(*_pivoted(a, mode))
+    settled("qr_pivoted", made.r, a=a)
+    return made
 
 
 def _pivot_order(a: Tensor) -> Tensor:
@@ -135,27 +141,21 @@ def _cost(a: Tensor, mode: str) -> int:
     return batch * each * (1 if mode == "r" else 2) * (4 if a.is_complex() else 1)
 
 
-_qr = Op("trnsolver::qr", fake=_fake, cost=_cost)
+qr_op = Op("trnsolver::qr", fake=_fake, cost=_cost)
 
 
-@_qr.impl("pytorch")
+@qr_op.impl("pytorch")
 def _pytorch(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    if small.serves(a):
-        return small.qr(a, mode)
-    if mode == "reduced" and lapack.serves(a):
-        return _by_lapack(a)
+    if a.is_complex() and host.plain(a.resolve_conj(), dtypes=DTYPES):
+        # MKL's reflections of complex columns near underflow, as rank deficiency leaves them, are NaN or not unitary
+        found = np.linalg.qr(to_numpy(a), mode)
+        q, r = (a.new_empty((0,)), torch.from_numpy(found)) if mode == "r" else map(torch.from_numpy, found)
+        return q, r
     q, r = torch.linalg.qr(a, mode)
     return q, r
 
 
-def _by_lapack(a: Tensor) -> tuple[Tensor, Tensor]:
-    k = min(a.shape)
-    packed, tau = lapack.geqrf(a)
-    r = packed.mT[:, :k].tril().mT
-    return lapack.orgqr(packed[:, :k], tau), r
-
-
-@_qr.impl("nki")
+@qr_op.impl("nki")
 def _nki(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
     if a.numel() == 0:
@@ -164,7 +164,7 @@ def _nki(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
         return _completed(a)
     if n > m:
         # The reflections come from the leading square; the other columns follow.
-        q, r = _qr(a[..., :m], "reduced")
+        q, r = qr_op(a[..., :m], "reduced")
         r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
         return (a.new_empty((0,)), r) if mode == "r" else (q, r)
     if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
@@ -182,7 +182,7 @@ def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
     eye = torch.eye(m, dtype=a.dtype, device=a.device).expand(*a.shape[:-2], m, m)
     # A basis of everything is among the columns of [a, 1]; its first n reflections are those of a.
-    q, r = _qr(torch.cat([a, eye[..., : m - n]], -1), "reduced")
+    q, r = qr_op(torch.cat([a, eye[..., : m - n]], -1), "reduced")
     rest = r[..., :, :n].clone()
     rest[..., n:, :] = 0.0
     return q, rest
@@ -193,7 +193,7 @@ def _blocked(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
     fits = a.dtype == torch.float32 and m <= kernels.M_MAX and n <= kernels.N_MAX
     if fits:
-        return _qr(a, mode)
+        return qr_op(a, mode)
     if a.dtype != torch.float32 and n <= _LEAF:
         return _pytorch(a, mode)
     if a.dtype == torch.float32 and n <= _LEAF:
@@ -217,9 +217,9 @@ def _blocked(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
 def _tall(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """Row halves: factor each, then their triangles."""
     h = a.shape[-2] // 2
-    q1, r1 = _qr(a[..., :h, :], "reduced")
-    q2, r2 = _qr(a[..., h:, :], "reduced")
-    q, r = _qr(torch.cat([r1, r2], -2), "reduced")
+    q1, r1 = qr_op(a[..., :h, :], "reduced")
+    q2, r2 = qr_op(a[..., h:, :], "reduced")
+    q, r = qr_op(torch.cat([r1, r2], -2), "reduced")
     if mode == "r":
         return a.new_empty((0,)), r
     k = r1.shape[-2]
@@ -239,21 +239,26 @@ _pivoted = Op("trnsolver::qr_pivoted", fake=_fake_pivoted, cost=_cost)
 @_pivoted.impl("pytorch")
 def _pytorch_pivoted(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
     if a.is_cpu and a.numel() and readable(a) and not (a.requires_grad and torch.is_grad_enabled()):
-        found = [host.pivoted_qr(one, mode) for one in to_numpy(a).reshape(-1, *a.shape[-2:])]
-        parts = [part for part in found if part is not None]
-        if parts:
-            q, r, order = (torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True))
-            batch = a.shape[:-2]
-            q = a.new_empty((0,)) if mode == "r" else q.reshape(*batch, *q.shape[1:])
-            return q, r.reshape(*batch, *r.shape[1:]), order.long().reshape(*batch, -1)
+        found = [_geqp3(one, mode) for one in to_numpy(a).reshape(-1, *a.shape[-2:])]
+        q, r, order = (torch.from_numpy(np.stack(each)) for each in zip(*found, strict=True))
+        batch = a.shape[:-2]
+        q = a.new_empty((0,)) if mode == "r" else q.reshape(*batch, *q.shape[1:])
+        return q, r.reshape(*batch, *r.shape[1:]), order.long().reshape(*batch, -1)
     return _ordered(a, mode)
+
+
+def _geqp3(a: Matrix, mode: str) -> tuple[Matrix, Matrix, Matrix]:
+    """``q``, ``r`` and the column order; ``q`` is empty for mode ``r``."""
+    kinds = {"reduced": "economic", "complete": "full", "r": "r"}
+    *q, r, order = scipy.linalg.qr(a, mode=kinds[mode], pivoting=True, check_finite=False)
+    return (q[0], r, order) if q else (np.empty((0,), a.dtype), r[: min(a.shape)], order)
 
 
 @_pivoted.impl("nki")
 def _ordered(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
     """Pivoting decides the order; the factorisation itself is the plain one of the reordered columns."""
     order = _pivot_order(a.detach())
-    return *_qr(a.gather(-1, order.unsqueeze(-2).expand(a.shape)), mode), order
+    return *qr_op(a.gather(-1, order.unsqueeze(-2).expand(a.shape)), mode), order
 
 
 @_pivoted.vjp(saves=("result",))
@@ -263,7 +268,7 @@ def _gradient_pivoted(saved: Saved, grad_q: Tensor, grad_r: Tensor, grad_order: 
     return {"a": torch.zeros_like(turned).scatter(-1, order.unsqueeze(-2).expand(turned.shape), turned)}
 
 
-@_qr.vjp(saves=("result",))
+@qr_op.vjp(saves=("result",))
 def _gradient(saved: Saved, grad_q: Tensor, grad_r: Tensor) -> Mapping[str, Any]:
     q, r = saved.result
     return {"a": _pull(q, r, grad_q, grad_r, tuple(saved.a.shape[-2:]), saved.mode)}

@@ -1,40 +1,31 @@
-"""Principal square roots and logarithms: from the Schur form by ``roots.c``, of Hermitian matrices by eigenvectors."""
+"""Principal square roots and logarithms: SciPy's, of Hermitian matrices by eigenvectors."""
 
 from __future__ import annotations
 
-import ctypes
-import functools
+import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from trnsci import Singular, array_function, native
-from trnsolver import francis
+from trnsci import Singular, array_function
 from trnsolver.arguments import square, widened
-from trnsolver.eig import schur
 from trnsolver.on_host import HostOp, cubes
 
 Apply = Callable[[str, Tensor], Tensor]
-SOURCE = Path(__file__).with_name("roots.c")
-_SIZE, _PLACE = ctypes.c_int64, ctypes.c_void_p
-_ARGUMENTS = {
-    "sqrt_triangular": (_SIZE, _PLACE, _PLACE, ctypes.c_double, _PLACE),
-    "quotients_triangular": (_SIZE, _SIZE, _PLACE, _PLACE, _PLACE, _PLACE),
-    "triangularise": (_SIZE, _PLACE, _PLACE),
-    "turn_back": (_SIZE, _PLACE, _PLACE),
-}
+Matrix = NDArray[Any]
 
 
 class Function(NamedTuple):
-    """A function of matrices: of a triangular one, and of the eigenvalues of a Hermitian one."""
+    """A function of matrices: of one in host memory, and of the eigenvalues of a Hermitian one."""
 
     op: str
-    triangular: Apply
+    of_one: Callable[[str, Matrix], Matrix]
     hermitian: Apply
 
 
@@ -137,41 +128,22 @@ def _computed(a: Tensor, fn: Function) -> Tensor:
         vectors = vectors.to(torch.promote_types(made.dtype, wide))
         result = (vectors * made.unsqueeze(-2)) @ vectors.mH
     else:
-        result = _from_schur(here, wide, fn)
+        result = _each(fn.op, here.to(wide), fn.of_one)
     if a.is_complex() or not result.is_complex():
         return result.to(a.device, a.dtype)
     return result.to(a.device, torch.promote_types(a.dtype, torch.complex64))
 
 
-def _from_schur(a: Tensor, wide: torch.dtype, fn: Function) -> Tensor:
+def _each(op: str, a: Tensor, of_one: Callable[[str, Matrix], Matrix]) -> Tensor:
     n = a.shape[-1]
-    parts = schur(a)
-    t, z = (part.reshape(-1, n, n).to(wide) for part in parts)
-    if a.is_complex():
-        return (z @ _each(fn, t) @ z.mH).reshape(a.shape)
-    if _loop("triangularise") is None:
-        pairs = [francis.real_to_complex(x.numpy(), y.numpy()) for x, y in zip(t, z, strict=True)]
-        t, z = (torch.from_numpy(np.stack(each)) for each in zip(*pairs, strict=True))
-        return _real_if_so(z @ _each(fn, t) @ z.mH).reshape(a.shape)
-    # The blocks of two rows are turned to triangles and back, so that products with z stay real.
-    t = t.to(torch.complex128).contiguous()
-    turns = torch.empty((len(t), 2, n), dtype=torch.complex128)
-    for one, turn in zip(t, turns, strict=True):
-        _loop("triangularise")(n, one.data_ptr(), turn.data_ptr())
-    made = _each(fn, t)
-    for one, turn in zip(made, turns, strict=True):
-        _loop("turn_back")(n, one.data_ptr(), turn.data_ptr())
-    made = _real_if_so(made)
-    z = z.to(made.dtype)
-    return (z @ made @ z.mH).reshape(a.shape)
-
-
-def _each(fn: Function, t: Tensor) -> Tensor:
-    return torch.stack([fn.triangular(fn.op, one) for one in t])
+    found = [of_one(op, one) for one in a.reshape(-1, n, n).numpy()]
+    return _real_if_so(torch.from_numpy(np.stack(found))).reshape(a.shape)
 
 
 def _real_if_so(x: Tensor) -> Tensor:
     """The real part where nothing but rounding is left of the imaginary one."""
+    if not x.is_complex():
+        return x
     noise = 1e3 * x.shape[-1] * 2.0**-53 * float(x.abs().max())
     return x.real if float(x.imag.abs().max()) <= noise else x
 
@@ -194,100 +166,52 @@ def _not_zero(op: str, eigenvalues: Tensor) -> None:
         raise Singular(op=op, index=index, message=f"eigenvalue {index} is zero, which has no logarithm")
 
 
-def _sqrt_triangular(op: str, t: Tensor) -> Tensor:
-    values = t.numpy()
-    diagonal = np.sqrt(np.diag(values))
-    # On the cut, rounding must not decide between i and -i.
-    diagonal = np.where((diagonal.real == 0) & (diagonal.imag < 0), -diagonal, diagonal)
-    tiny = float(np.linalg.norm(values)) * np.finfo(np.float64).tiny
-    loop = _loop("sqrt_triangular")
-    root = torch.diag(torch.from_numpy(diagonal))
-    if loop is None:
-        failed = _by_columns(t, root, tiny)
-    else:
-        t = t.contiguous()
-        failed = _called(loop, len(t), t.data_ptr(), diagonal.ctypes.data, tiny, root.data_ptr())
-    if failed:
+def _sqrt_of_one(op: str, a: Matrix) -> Matrix:
+    with warnings.catch_warnings():
+        # whether a singular matrix has a root is seen from its square
+        warnings.simplefilter("ignore")
+        root = scipy.linalg.sqrtm(a)
+        size = np.abs(root).max(initial=0.0)
+        left = np.abs(root @ root - a).max() if np.isfinite(size) else np.inf
+    if not left <= 1e-6 * np.abs(a).max():
         raise Singular(
             op=op,
-            index=failed - 1,
+            index=0,
             message="the matrix is singular and has no square root: a Jordan block of zero",
             hint="Add a small multiple of the identity",
         )
     return root
 
 
-def _by_columns(t: Tensor, root: Tensor, tiny: float) -> int:
-    """With r the root of what lies left, ``(r + r_jj) x = t_j``; the column, from 1, that has no solution, or 0."""
-    for j in range(1, len(t)):
-        shifted = root[:j, :j].clone()
-        sums = shifted.diagonal().add_(root[j, j])
-        none = sums == 0
-        stuck = bool(none.any())
-        if stuck:
-            sums[none] = 1.0
-        x = torch.linalg.solve_triangular(shifted, t[:j, j : j + 1], upper=True)[:, 0]
-        if stuck:
-            if bool((x[none].abs() > tiny).any()):
-                return j + 1
-            x = torch.where(none, 0.0, x)
-        root[:j, j] = x
-    return 0
-
-
 # Terms of the quotient and the norm of ``a - 1`` up to which they suffice for float64 (Higham 2008, table 11.1).
 _TERMS = ((5, 0.114), (6, 0.187), (7, 0.264))
 
 
-def _log_triangular(op: str, t: Tensor) -> Tensor:
+def _log_of_one(op: str, a: Matrix) -> Matrix:
+    """Square roots of the Schur form until it is near 1, then a Padé quotient.
+
+    SciPy's own estimates norms from random vectors, so that its last bits differ from call to call.
+    """
+    t, z = scipy.linalg.schur(a, output="complex", check_finite=False)
     diagonal = t.diagonal()
-    _not_zero(op, diagonal)
-    eye = torch.eye(len(t), dtype=t.dtype)
-    root, halvings = t, 0
-    size = float(torch.linalg.matrix_norm(root - eye, 1))
-    while size > _TERMS[-1][1] and halvings < 100:
-        root = _sqrt_triangular(op, root)
-        size = float(torch.linalg.matrix_norm(root - eye, 1))
-        halvings += 1
-    terms = next((terms for terms, reach in _TERMS if size <= reach), _TERMS[-1][0])
-    made = _quotients(root - eye, terms) * 2.0**halvings
-    # Close to 1 the diagonal has lost digits that the eigenvalues themselves still have.
-    made.diagonal().copy_(diagonal.log())
-    return made
+    _not_zero(op, torch.from_numpy(diagonal.copy()))
+    eye, root, halvings = np.eye(len(t)), t, 0
+    while np.linalg.norm(root - eye, 1) > _TERMS[-1][1] and halvings < 100:
+        root, halvings = _sqrt_of_one(op, root), halvings + 1
+    size = np.linalg.norm(root - eye, 1)
+    made = _quotients(root - eye, next((terms for terms, reach in _TERMS if size <= reach), _TERMS[-1][0]))
+    made *= 2.0**halvings
+    # close to 1 the diagonal has lost digits that the eigenvalues themselves still have
+    np.fill_diagonal(made, np.log(diagonal))
+    return z @ made @ z.conj().T
 
 
-def _quotients(x: Tensor, terms: int) -> Tensor:
+def _quotients(x: Matrix, terms: int) -> Matrix:
     """The logarithm of ``1 + x`` by Gauss and Legendre's rule: partial fractions of its Padé quotient."""
-    nodes, weights = np.polynomial.legendre.leggauss(terms)
-    nodes, weights = (nodes + 1) / 2, weights / 2
-    loop = _loop("quotients_triangular")
-    total = torch.zeros_like(x)
-    if loop is not None:
-        x = x.contiguous()
-        _called(loop, len(x), terms, nodes.ctypes.data, weights.ctypes.data, x.data_ptr(), total.data_ptr())
-        return total
-    eye = torch.eye(len(x), dtype=x.dtype)
-    for node, weight in zip(nodes, weights, strict=True):
-        total += weight * torch.linalg.solve_triangular(eye + node * x, x, upper=True)
+    total = np.zeros_like(x)
+    for node, weight in zip(*np.polynomial.legendre.leggauss(terms), strict=True):
+        total += weight / 2 * scipy.linalg.solve_triangular(np.eye(len(x)) + (node + 1) / 2 * x, x)
     return total
-
-
-@functools.cache
-def _loop(name: str) -> Any:
-    library = native.load(SOURCE)
-    if library is None:
-        return None
-    found = getattr(library, name)
-    found.argtypes = _ARGUMENTS[name]
-    found.restype = ctypes.c_int64 if name.endswith("_triangular") else None
-    return found
-
-
-def _called(loop: Any, n: int, *args: Any) -> int:
-    code = int(loop(n, *args))
-    if code < 0:
-        raise MemoryError(f"no room for the planes of a matrix of {n} rows")
-    return code
 
 
 def _fake(a: Tensor) -> Tensor:
@@ -312,6 +236,6 @@ def _log(a: Tensor) -> Tensor:
 
 _OPS = {"sqrtm": _sqrtm, "logm": _logm}
 FUNCTIONS = {
-    "sqrtm": Function("sqrtm", _sqrt_triangular, _sqrt_hermitian),
-    "logm": Function("logm", _log_triangular, _log_hermitian),
+    "sqrtm": Function("sqrtm", _sqrt_of_one, _sqrt_hermitian),
+    "logm": Function("logm", _log_of_one, _log_hermitian),
 }

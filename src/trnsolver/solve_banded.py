@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.linalg
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from trnblas import host
-from trnsci import ArgumentError, Singular, array_function, check, native
-from trnsolver.arguments import DTYPES, all_finite, finite, matrices, readable, right_hand_side, settled
+from trnsci import ArgumentError, Singular, array_function, check
+from trnsci.arrays import to_numpy
+from trnsolver.arguments import all_finite, finite, matrices, right_hand_side, settled
 from trnsolver.on_host import HostOp
 
-SOURCE = Path(__file__).with_name("solve_banded.c")
+Matrix = NDArray[Any]
 
 
 @array_function
@@ -189,73 +189,24 @@ _solve = HostOp(
 @_solve.impl("pytorch")
 def _pytorch(ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
     batch = check.broadcast("solve_banded", ab=ab.shape[:-2], b=b.shape[:-2])
-    diagonals = ab.expand(*batch, *ab.shape[-2:])
-    loop = _loop(ab.dtype)
-    if loop is None or not host.plain(ab.detach(), b.detach(), dtypes=DTYPES):
-        return _by_windows(diagonals, b.expand(*batch, *b.shape[-2:]), below, above)
-    x = b.detach().expand(*batch, *b.shape[-2:]).clone(memory_format=torch.contiguous_format)
-    diagonals = diagonals.detach().contiguous()
-    n, k = b.shape[-2:]
-    code = int(loop(math.prod(batch), n, below, above, k, diagonals.data_ptr(), x.data_ptr()))
-    if code < 0:
-        raise MemoryError(f"no room for a band of {n} rows")
-    if code > 0:
-        where, index = divmod(code - 1, n)
-        raise _singular(index, where, batch)
-    return x
+    bands = to_numpy(ab.detach().expand(*batch, *ab.shape[-2:]).reshape(-1, *ab.shape[-2:]))
+    right = to_numpy(b.detach().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]))
+    found = np.empty_like(right)
+    for where, (band, columns) in enumerate(zip(bands, right, strict=True)):
+        found[where], failed = _eliminated(band, columns, below, above)
+        if failed:
+            place = tuple(int(i) for i in np.unravel_index(where, batch)) if batch else ()
+            raise Singular(op="solve_banded", index=failed - 1, batch=place)
+    return torch.from_numpy(found).reshape(*batch, *b.shape[-2:]).to(b.device)
 
 
-def _singular(index: int, where: int, batch: tuple[int, ...]) -> Singular:
-    place = []
-    for size in reversed(batch):
-        where, here = divmod(where, size)
-        place.append(here)
-    return Singular(op="solve_banded", index=index, batch=tuple(reversed(place)))
-
-
-@functools.cache
-def _loop(dtype: torch.dtype) -> Any:
-    library = native.load(SOURCE)
-    if library is None:
-        return None
-    found = getattr(library, f"solve_banded_{str(dtype).removeprefix('torch.')}")
-    found.argtypes, found.restype = (ctypes.c_int64,) * 7, ctypes.c_int64
-    return found
-
-
-def _by_windows(ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
-    """The same elimination in torch, all matrices of a batch at once: a window of KL + 1 rows slides down the band."""
-    n, reach, batch = ab.shape[-1], below + above, ab.shape[:-2]
-    whole = _inside(ab, below, above).reshape(-1, below + above + 1, n)
-    rows = torch.stack([_shifted(whole[:, above - by, :], by, -1) for by in range(-below, above + 1)], -1)  # [B, N, .]
-    rows = pad(rows, (0, below, 0, below + 1))  # row i: columns i - KL to i + KU + KL
-    right = pad(b.reshape(-1, *b.shape[-2:]), (0, 0, 0, below + 1))
-    window = torch.stack([rows[:, r, below - r : below - r + reach + 1] for r in range(below + 1)], 1)
-    beside, tops, sides, missing = right[:, : below + 1], [], [], []
-    for i in range(n):
-        chosen = window[..., 0].abs().argmax(-1)
-        order = torch.arange(below + 1, device=ab.device).expand(len(window), -1).clone()
-        order.scatter_(1, chosen.unsqueeze(1), 0)
-        order[:, 0] = chosen
-        window = window.gather(1, order.unsqueeze(-1).expand_as(window))
-        beside = beside.gather(1, order.unsqueeze(-1).expand_as(beside))
-        top, side = window[:, :1], beside[:, :1]
-        missing.append(top[:, 0, 0] == 0)
-        by = window[:, 1:, :1] / torch.where(top[:, :, :1] == 0, 1.0, top[:, :, :1])
-        tops.append(top[:, 0])
-        sides.append(side[:, 0])
-        fresh = rows[:, i + below + 1, : reach + 1].unsqueeze(1)
-        window = torch.cat([pad((window[:, 1:] - by * top)[..., 1:], (0, 1)), fresh], 1)
-        beside = torch.cat([beside[:, 1:] - by * side, right[:, i + below + 1].unsqueeze(1)], 1)
-    if readable(ab):
-        bad = torch.stack(missing, -1)
-        if bool(bad.any()):
-            where, index = bad.nonzero()[0].tolist()
-            raise _singular(index, where, batch)
-    solved: list[Tensor] = []
-    for i in range(n - 1, -1, -1):
-        x = sides[i]
-        for j, known in enumerate(reversed(solved[-reach:] if reach else []), 1):
-            x = x - tops[i][:, j : j + 1] * known
-        solved.append(x / tops[i][:, :1])
-    return torch.stack(solved[::-1], 1).reshape(b.shape)
+def _eliminated(band: Matrix, columns: Matrix, below: int, above: int) -> tuple[Matrix, int]:
+    """The solution by LAPACK, and the column, from 1, that has no pivot."""
+    if below == above == 1 and band.shape[-1] > 1:
+        gtsv = scipy.linalg.get_lapack_funcs("gtsv", (band, columns))
+        *_, x, failed = gtsv(band[2, :-1], band[1], band[0, 1:], columns)
+        return x, failed
+    gbsv = scipy.linalg.get_lapack_funcs("gbsv", (band, columns))
+    # with room above for what row exchanges fill in
+    _, _, x, failed = gbsv(below, above, np.pad(band, ((below, 0), (0, 0))), columns, overwrite_ab=True)
+    return x, failed

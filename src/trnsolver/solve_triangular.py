@@ -13,7 +13,6 @@ from torch import Tensor
 from trnblas import gemm, trsm
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
-from trnsolver import lapack, small
 from trnsolver.arguments import matrices, nonsingular, settled, square, written
 
 
@@ -51,10 +50,6 @@ def solve_triangular(
         tensor([[0.5000],
                 [0.0000]])
     """
-    if left and out is None and type(a) is type(b) is Tensor and _solve.straight():
-        quick = small.checked_triangular(a, b, not upper, unitriangular)
-        if quick is not None:
-            return quick
     matrices("solve_triangular", look=False, a=a, b=b)
     square("solve_triangular", look=False, a=a)
     rows = b.shape[-2] if left else b.shape[-1]
@@ -94,10 +89,6 @@ _solve = Op("trnsolver::solve_triangular", fake=_fake, cost=_cost)
 
 @_solve.impl("pytorch")
 def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    if small.solves(a, b):
-        return small.triangular(a, b, lower, unit)
-    if lapack.trsm_pays(b) and lapack.serves(a, b):
-        return lapack.trsm(a, b, lower, unit)
     made: Tensor = torch.linalg.solve_triangular(a, b, upper=not lower, unitriangular=unit)
     return made
 

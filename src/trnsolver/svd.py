@@ -13,14 +13,14 @@ from trnblas import gemm
 from trnsci import NotConverged, Op, UnsupportedError, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsolver import lapack
-from trnsolver.arguments import matrices, readable, roundoff, written
+from trnsolver.arguments import matrices, readable, roundoff, settled, written
 from trnsolver.eigh import eigh, independent
 from trnsolver.jacobi import masks, sweeps
 from trnsolver.kernels import polar_factor as polar_kernels
 from trnsolver.kernels import svd as kernels
 from trnsolver.polar_factor import polar_factor
-from trnsolver.qr import qr
+from trnsolver.qr import qr_op
+from trnsolver.tiles import near_one
 
 Method = Literal["auto", "polar", "jacobi"]
 # From here on the polar factors are predicted to be faster, on every generation.
@@ -85,7 +85,9 @@ def svd(
     """
     matrices("svd", a=a)
     check.option("svd", "method", method, ("auto", "polar", "jacobi"))
-    return written("svd", out, SVD(*_svd(a, full_matrices, method)), a=a)
+    made = SVD(*_svd(a, full_matrices, method))
+    settled("svd", made.s)
+    return written("svd", out, made, a=a)
 
 
 @array_function
@@ -97,7 +99,9 @@ def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([3., 2.])
     """
     matrices("svdvals", a=a)
-    return written("svdvals", out, _svdvals(a), a=a)
+    s = _svdvals(a)
+    settled("svdvals", s)
+    return written("svdvals", out, s, a=a)
 
 
 def _fake(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -127,20 +131,12 @@ def _no_kernel(a: Tensor, full: bool, method: str) -> str | None:
 
 @_svd.impl("pytorch", limits=_no_kernel)
 def _pytorch(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    if lapack.serves(a):
-        found = lapack.gesdd(a, True, full)
-        if found is not None:
-            return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full)
     return u, s, vh
 
 
 @_svdvals.impl("pytorch")
 def _pytorch_values(a: Tensor) -> Tensor:
-    if lapack.serves(a):
-        found = lapack.gesdd(a, False, False)
-        if found is not None:
-            return found[1]
     return torch.linalg.svdvals(a)
 
 
@@ -161,15 +157,22 @@ def _nki_values(a: Tensor) -> Tensor:
 
 @_svd.impl("nki", limits=_limits)
 def _nki(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    m, n = a.shape[-2:]
     if a.numel() == 0:
         return _pytorch(a, full, method)
+    scale = near_one(a, (-2, -1))
+    u, s, vh = _shaped(a * scale, full, method)
+    return u, s / scale.squeeze(-1), vh
+
+
+def _shaped(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Square matrices, by way of the QR of tall ones; the largest entry is near 1."""
+    m, n = a.shape[-2:]
     if m < n:
-        u, s, vh = _nki(a.mH, full, method)
+        u, s, vh = _shaped(a.mH, full, method)
         return vh.mH, s, u.mH
     if m > n:
-        q, r = qr(a, mode="complete" if full else "reduced")
-        u, s, vh = _nki(r[..., :n, :], False, method)
+        q, r = qr_op(a, "complete" if full else "reduced")
+        u, s, vh = _shaped(r[..., :n, :], False, method)
         return torch.cat([gemm(1.0, q[..., :n], u), q[..., n:]], -1), s, vh
     if roundoff(a.dtype) < 2.0**-30:
         return _embedded(a)
@@ -179,9 +182,7 @@ def _nki(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
 def _real(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
     """Square matrices of single precision."""
     n = a.shape[-1]
-    scale = a.abs().amax((-2, -1), keepdim=True)
-    scale = torch.where(scale > 0, scale, 1.0)
-    flat = (a / scale).reshape(-1, n, n).contiguous()
+    flat = a.reshape(-1, n, n).contiguous()
     if method == "jacobi" or (method == "auto" and n < N_MIN):
         u, s, vh = _jacobi(flat)
     else:
@@ -190,8 +191,7 @@ def _real(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
             _settled(n, residual)
         else:
             _rescue(flat, u, s, vh, residual)
-    values = s.reshape(a.shape[:-1]) * scale.squeeze(-1)
-    return u.reshape(a.shape).contiguous(), values, vh.reshape(a.shape).contiguous()
+    return u.reshape(a.shape).contiguous(), s.reshape(a.shape[:-1]), vh.reshape(a.shape).contiguous()
 
 
 def _polar(a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -231,13 +231,13 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel makes rows orthogonal; a QR of them, longest first, gives lengths and directions, of zero rows too."""
     n = a.shape[-1]
     # Rows of a triangular factor are nearer to orthogonal than those of the matrix: sweeps are saved.
-    q, x = qr(a)
+    q, x = qr_op(a, "reduced")
     w = None
     for again in range(_LAUNCHES):
         x, turned = launch(kernels.svd, x.contiguous(), *masks(n, a.device), sweeps=sweeps(n))
         w = turned if w is None else gemm(1.0, turned, w)
         order = torch.linalg.vector_norm(x, dim=-1).argsort(-1, descending=True).unsqueeze(-1).expand(x.shape)
-        v, t = qr(x.gather(-2, order).mT)
+        v, t = qr_op(x.gather(-2, order).mT, "reduced")
         if _converged(n, t, last=again == _LAUNCHES - 1):
             break
     assert w is not None
@@ -262,7 +262,8 @@ def _converged(n: int, t: Tensor, *, last: bool) -> bool:
 def _aligned(u: Tensor, core: Tensor, vh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """From ``a = u * core @ vh``: values positive and descending."""
     s = core.abs()
-    phase = torch.where(s > 0, core / torch.where(s > 0, s, 1.0), 1.0)
+    # by its angle: a complex quotient of numbers near underflow is NaN
+    phase = torch.polar(torch.ones_like(s), core.angle()) if core.is_complex() else torch.where(core < 0, -1.0, 1.0)
     order = s.argsort(-1, descending=True)
     u = (u * phase.unsqueeze(-2)).gather(-1, order.unsqueeze(-2).expand(u.shape))
     return u, s.gather(-1, order), vh.gather(-2, order.unsqueeze(-1).expand(vh.shape))
@@ -274,7 +275,7 @@ def _complex(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
     double = torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)
     x = _real(double, method)[2].mT
     v = independent(torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous()))
-    u, t = qr(gemm(1.0, a, v))
+    u, t = qr_op(gemm(1.0, a, v), "reduced")
     return _aligned(u, t.diagonal(dim1=-2, dim2=-1), v.mH)
 
 
@@ -285,7 +286,7 @@ def _embedded(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     _, x = eigh(torch.cat([torch.cat([zero, a], -1), torch.cat([a.mH, zero], -1)], -2), subset=(n, 2 * n - 1))
     x = x.flip(-1)
     # Vectors of small singular values mix; orthogonalising in descending order moves only those, by what is harmless.
-    u, v = qr(x[..., :n, :]).q, qr(x[..., n:, :]).q
+    u, v = (qr_op(part, "reduced")[0] for part in (x[..., :n, :], x[..., n:, :]))
     return _aligned(u, gemm(1.0, u, gemm(1.0, a, v), trans_a="c").diagonal(dim1=-2, dim2=-1), v.mH)
 
 

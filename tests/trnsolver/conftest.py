@@ -23,6 +23,13 @@ FAMILIES = {
     "hilbert": lambda n: 1.0 / (np.arange(n)[:, None] + np.arange(n) + 1.0),
     "wilkinson": lambda n: np.diag(np.abs(np.arange(n) - n // 2) * 1.0) + np.eye(n, k=1) + np.eye(n, k=-1),
     "zero": lambda n: np.zeros((n, n)),
+    "ones": lambda n: np.ones((n, n)),
+    "rank 2": lambda n: np.random.default_rng(7).standard_normal((n, 2)) @ np.ones((2, n)),
+    # entries double with every step of an elimination
+    "growth": lambda n: np.where(np.arange(n) == n - 1, 1.0, np.eye(n) - np.tril(np.ones((n, n)), -1)),
+    "graded both": lambda n: np.logspace(12, -12, n)[:, None] * _spectrum(n, 8, np.ones(n)) * np.logspace(-12, 12, n),
+    "tiny": lambda n: 1e-30 * np.random.default_rng(9).standard_normal((n, n)),
+    "huge": lambda n: 1e30 * np.random.default_rng(10).standard_normal((n, n)),
 }
 
 

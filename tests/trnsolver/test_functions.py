@@ -6,7 +6,7 @@ import torch
 
 from trnsci import ArgumentError, DtypeError, NotConverged, NumericalError, Singular, UnsupportedError
 from trnsci.testing import BACKENDS, gaussian, unit_roundoff
-from trnsolver import cond, eig, eigvals, expm, hessenberg, host, ldl, logm, pinv, schur, sign, sqrtm
+from trnsolver import cond, eig, eigvals, expm, hessenberg, ldl, logm, pinv, schur, sign, sqrtm
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -100,19 +100,6 @@ def test_sign(dtype, norm):
     assert norm(s - torch.from_numpy(expected)) <= 1e4 * 20 * 8 * unit_roundoff(dtype) * norm(s)
     with pytest.raises((NotConverged, Singular)):
         sign(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("output", ["real", "complex"])
-def test_schur_and_hessenberg_without_scipy(monkeypatch, dtype, output, norm):
-    monkeypatch.setattr(host, "_scipy", lambda: None)
-    a = gaussian((2, 9, 9), 1, dtype)
-    t, z = schur(a, output=output)
-    limit = 20 * 9 * unit_roundoff(dtype)
-    assert norm(z @ t @ z.mH - a.to(t.dtype)) <= 2 * limit * norm(a)
-    assert not (t.tril(-1) if t.is_complex() else t.tril(-2)).any()
-    h, q = hessenberg(a)
-    assert norm(q @ h @ q.mH - a) <= 2 * limit * norm(a)
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)

@@ -9,8 +9,17 @@ from trnsci import Singular
 from trnsci.testing import BACKENDS, gaussian, unit_roundoff
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-# Every dtype on every backend; and float32 kernels on more than one tile.
-CASES = [(each, dtype, 11 if dtype == torch.complex128 else 21) for each in BACKENDS for dtype in DTYPES]
+# Every dtype on every backend, of kernels those of double precision in the slow group; and more than one tile.
+CASES = [
+    pytest.param(
+        each,
+        dtype,
+        11 if dtype == torch.complex128 else 21,
+        marks=pytest.mark.slow if each.runs_kernels and unit_roundoff(dtype) < 2.0**-30 else (),
+    )
+    for each in BACKENDS
+    for dtype in DTYPES
+]
 LARGE = [
     pytest.param(backend, torch.float32, 130, marks=pytest.mark.slow) for backend in BACKENDS if backend.runs_kernels
 ]
@@ -54,13 +63,16 @@ def test_systems(backend, dtype, n, family, norm):
                 ts.solve(a, b)
             return
         x = ts.solve(a, b)
+        upper = ts.lu(a).U
     (wide, right), found = _wide(a, b), _wide(x)[0]
-    assert norm(right - wide @ found) <= _limit(a) * (norm(a) * norm(x) + norm(b))
+    growth = max(1.0, float(upper.abs().max()) / float(a.abs().max()))
+    assert norm(right - wide @ found) <= _limit(a) * growth * (norm(a) * norm(x) + norm(b))
 
 
 @pytest.mark.parametrize(("backend", "dtype", "n"), CASES + LARGE, ids=str)
 def test_cholesky(backend, dtype, n, family, norm):
     x = _matrix(family, n, dtype)
+    x = x / max(float(x.abs().max()), 1e-30)
     a = x @ x.mH
     # As near to singular as the factorisation survives.
     a = 0.5 * (a + a.mH) + n * 4 * unit_roundoff(dtype) * max(norm(a), 1.0) * torch.eye(n, dtype=dtype)

@@ -51,6 +51,18 @@ def test_blocks_of_two_rows_are_met():
     np.testing.assert_allclose(x.numpy(), np.linalg.solve(a.numpy(), np.arange(4.0)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("n", [64, 65, 100])
+def test_singular_matrices_of_several_blocks(dtype, hermitian, n):
+    # LAPACK's blocked routine returns wrong factors where a column becomes zero
+    x = (torch.arange(3 * n) % 5 - 2).reshape(n, 3).to(dtype)
+    for a in (torch.ones(n, n, dtype=dtype), torch.zeros(n, n, dtype=dtype), x @ (x.mH if hermitian else x.mT)):
+        lower, middle, order = ldl(a, hermitian=hermitian)
+        left = lower @ middle @ (lower.mH if hermitian else lower.mT) - a[order][:, order]
+        assert float(left.abs().max()) <= 20 * n * roundoff(dtype) * float(a.abs().max())
+
+
 def test_numpy_in_numpy_out_and_broadcasting():
     a = drawn((5, 5), torch.float64, True)
     b = gaussian((3, 5, 2), 3, dtype=torch.float64)

@@ -3,7 +3,7 @@ import pytest
 import scipy.linalg
 import torch
 
-from trnsci import ArgumentError, Singular
+from trnsci import ArgumentError, DtypeError, NumericalError, Singular
 from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import det, inv, lu, lu_factor, lu_solve, slogdet, solve
 
@@ -126,6 +126,36 @@ def test_kernel_gradients(shape, dtype, gradient):
         expected, found = (gradient(fn, a, Backend(name)) for name in ("pytorch", "simulator"))
         limit = 20 * 5 * unit_roundoff(dtype) * float(torch.linalg.cond(a).max()) ** 3
         assert float((found - expected).abs().max()) <= limit * float(expected.abs().max())
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_entries_that_outgrow_the_dtype_are_an_error(backend):
+    n = 132
+    a = np.where(np.arange(n) == n - 1, 1.0, np.eye(n) - np.tril(np.ones((n, n)), -1))
+    with backend, pytest.raises(NumericalError, match="overflows"):
+        lu_factor(torch.from_numpy(a).float())
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_wrong_factors_and_pivots_are_named(adjoint):
+    a, b = gaussian((256, 256), 1) + 16 * torch.eye(256), gaussian((256, 8), 2)
+    factors, pivots = lu_factor(a)
+    for value, text in ((0, "pivots is 0"), (257, "pivots is 257")):
+        wrong = pivots.clone()
+        wrong[5] = value
+        with pytest.raises(ArgumentError, match=text):
+            lu_solve(factors, wrong, b, adjoint=adjoint)
+    bad = factors.clone()
+    bad[9, 9] = 0.0
+    with pytest.raises(Singular):
+        lu_solve(bad, pivots, b, adjoint=adjoint)
+    bad[9, 9] = float("inf")
+    with pytest.raises(ArgumentError, match=r"factors\[9, 9\] is inf"):
+        lu_solve(bad, pivots, b, adjoint=adjoint)
+    with pytest.raises(DtypeError):
+        lu_solve(factors, pivots.long(), b, adjoint=adjoint)
+    with pytest.raises(DtypeError):
+        lu_solve(factors, pivots, b.double(), adjoint=adjoint)
 
 
 def test_mismatch():

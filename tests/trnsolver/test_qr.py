@@ -3,7 +3,7 @@ import scipy.linalg
 import torch
 
 import trnsci
-from trnsci import ArgumentError, UnsupportedError
+from trnsci import ArgumentError, NumericalError, UnsupportedError
 from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import qr, qr_pivoted
 
@@ -37,6 +37,28 @@ def test_hard_matrices(backend, family, norm):
     a = torch.from_numpy(family(17)).float()
     with backend:
         assert _holds(*qr(a), a, norm)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("shape", [(17, 17), (20, 7), (7, 20)])
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_complex_columns_that_vanish(backend, dtype, shape, mode, norm):
+    # MKL's reflections are NaN where what is left of a column is near underflow
+    m, n = shape
+    phases = torch.exp(1j * torch.linspace(0, 6, n, dtype=torch.float64))
+    checkers = (torch.arange(m).unsqueeze(1) + torch.arange(n)) % 2
+    for real in (torch.ones(m, n), checkers, 1e-30 * torch.ones(m, n), torch.zeros(m, n)):
+        a = (real * phases).to(dtype)
+        with backend:
+            assert _holds(*qr(a, mode), a, norm)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("fn", [qr, qr_pivoted])
+def test_a_column_longer_than_the_dtype_holds_is_an_error(backend, fn):
+    with backend, pytest.raises(NumericalError, match="overflows"):
+        fn(torch.full((20, 3), 3e38))
 
 
 @pytest.mark.slow

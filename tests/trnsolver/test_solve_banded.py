@@ -15,16 +15,6 @@ from trnsolver.arguments import roundoff
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 
 
-@pytest.fixture(params=["compiled", "torch"])
-def way(request, monkeypatch):
-    """Both ways to a solution: the compiled loop, and the windows in torch."""
-    if request.param == "torch":
-        import sys
-
-        monkeypatch.setattr(sys.modules["trnsolver.solve_banded"], "_loop", lambda dtype: None)
-    return request.param
-
-
 def drawn(shape, dtype, seed):
     real = gaussian(shape, seed, dtype=torch.float64)
     made = torch.complex(real, gaussian(shape, seed + 99, dtype=torch.float64)) if dtype.is_complex else real
@@ -50,7 +40,7 @@ def backward_error(a, x, b):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("bands", [(0, 0), (1, 1), (2, 1), (0, 2), (3, 0), (1, 4)], ids=str)
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
-def test_it_stays_within_its_stated_bound(way, dtype, bands, n):
+def test_it_stays_within_its_stated_bound(dtype, bands, n):
     below, above = bands
     ab, b = drawn((3, below + above + 1, n), dtype, 1), drawn((3, n, 2), dtype, 2)
     ab[..., above, :] += 0.5  # no tiny pivots where there is no choice of rows
@@ -63,14 +53,14 @@ def test_it_stays_within_its_stated_bound(way, dtype, bands, n):
 
 
 @pytest.mark.parametrize("bands", [(1, 1), (2, 3)], ids=str)
-def test_it_is_scipys(way, bands):
+def test_it_is_scipys(bands):
     ab, b = drawn((sum(bands) + 1, 30), torch.float64, 3), drawn((30,), torch.float64, 4)
     expected = scipy.linalg.solve_banded(bands, ab.numpy(), b.numpy())
     np.testing.assert_allclose(solve_banded(bands, ab, b).numpy(), expected, rtol=1e-9)
     np.testing.assert_allclose(solve_banded(bands, ab.numpy(), b.numpy()), expected, rtol=1e-9)
 
 
-def test_exchanges_are_needed_and_made(way):
+def test_exchanges_are_needed_and_made():
     # a zero on the diagonal: without exchanges there is no factorisation
     ab = torch.tensor([[0.0, 1.0, 2.0], [0.0, 1.0, 1.0], [1.0, 3.0, 0.0]], dtype=torch.float64)
     b = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
@@ -80,7 +70,7 @@ def test_exchanges_are_needed_and_made(way):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("batch", [(), (4,), (2, 3)], ids=str)
-def test_tridiagonal(way, dtype, batch):
+def test_tridiagonal(dtype, batch):
     n = 17
     lower, upper = drawn((*batch, n - 1), dtype, 1), drawn((*batch, n - 1), dtype, 2)
     diagonal, b = drawn((*batch, n), dtype, 3) + 4, drawn((*batch, n, 3), dtype, 4)
@@ -92,7 +82,7 @@ def test_tridiagonal(way, dtype, batch):
     torch.testing.assert_close(vector, x[..., 0])
 
 
-def test_batches_broadcast(way):
+def test_batches_broadcast():
     ab, b = drawn((5, 1, 3, 6), torch.float64, 1), drawn((4, 6, 2), torch.float64, 2)
     ab[..., 1, :] += 4
     x = solve_banded((1, 1), ab, b)
@@ -101,14 +91,14 @@ def test_batches_broadcast(way):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_nothing_and_one(way, n):
+def test_nothing_and_one(n):
     empty = torch.empty(max(0, n - 1), dtype=torch.float64)
     x = solve_tridiagonal(empty, torch.full((n,), 2.0, dtype=torch.float64), empty, torch.ones(n, dtype=torch.float64))
     assert x.tolist() == [0.5] * n
     assert solve_banded((0, 0), torch.ones(1, 3), torch.ones(3, 0)).shape == (3, 0)
 
 
-def test_corners_outside_the_matrix_are_not_read(way):
+def test_corners_outside_the_matrix_are_not_read():
     ab, b = drawn((3, 6), torch.float64, 1), drawn((6,), torch.float64, 2)
     ab[1] += 4
     expected = solve_banded((1, 1), ab, b)
@@ -117,7 +107,7 @@ def test_corners_outside_the_matrix_are_not_read(way):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_gradients(way, dtype):
+def test_gradients(dtype):
     ab, b = drawn((2, 4, 6), dtype, 1), drawn((6, 2), dtype, 2)
     ab[..., 1, :] += 4
     ab, b = ab.requires_grad_(), b.requires_grad_()
@@ -125,13 +115,13 @@ def test_gradients(way, dtype):
     assert torch.autograd.gradgradcheck(lambda p, q: function((2, 1), p, q), (ab, b))
 
 
-def test_gradients_of_the_three_diagonals(way):
+def test_gradients_of_the_three_diagonals():
     parts = [drawn((size,), torch.float64, seed) for seed, size in enumerate((4, 5, 4, 5))]
     parts[1] += 4
     assert torch.autograd.gradcheck(solve_tridiagonal, [part.requires_grad_() for part in parts])
 
 
-def test_a_singular_matrix_is_named_with_its_column(way):
+def test_a_singular_matrix_is_named_with_its_column():
     diagonal = torch.ones(2, 3, 4, dtype=torch.float64)
     diagonal[1, 2, 2] = 0.0
     none = torch.zeros(2, 3, 3, dtype=torch.float64)
@@ -143,7 +133,7 @@ def test_a_singular_matrix_is_named_with_its_column(way):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)
-def test_entries_that_are_not_finite_are_named(way, value):
+def test_entries_that_are_not_finite_are_named(value):
     ab, b = torch.ones(3, 4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
     ab[1] = 4.0
     ab[1, 2] = value

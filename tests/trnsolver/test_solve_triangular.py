@@ -93,3 +93,28 @@ def test_registered():
         test_utils="test_faketensor",
     )
     assert trnsci.plan(solve_triangular, torch.eye(3), torch.ones(3, 2), upper=True).op
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("value", [float("inf"), float("nan")], ids=str)
+def test_what_is_not_finite_is_named_where_it_is_read(upper, value):
+    n = 40
+    a, b = gaussian((n, n), 1) + 40 * torch.eye(n), gaussian((n, 8), 2)
+    read, unread = ((3, 30), (30, 3)) if upper else ((30, 3), (3, 30))
+
+    def spoilt(x, place):
+        bad = x.clone()
+        bad[place] = value
+        return bad
+
+    for place in (read, (9, 9)):
+        with pytest.raises(ArgumentError, match=rf"a\[{place[0]}, {place[1]}\]"):
+            solve_triangular(spoilt(a, place), b, upper=upper)
+    assert torch.isfinite(solve_triangular(spoilt(a, unread), b, upper=upper)).all()
+    assert torch.equal(solve_triangular(spoilt(torch.eye(n), (9, 9)), b, upper=upper, unitriangular=True), b)
+    with pytest.raises(ArgumentError, match=r"b\[7, 2\]"):
+        solve_triangular(a, spoilt(b, (7, 2)), upper=upper)
+    a[9, 9] = 0.0
+    with pytest.raises(Singular) as caught:
+        solve_triangular(a, torch.zeros_like(b), upper=upper)
+    assert caught.value.index == 9

@@ -11,6 +11,7 @@
 | `known_answers` | rows of a CSV of published values |
 | `poisoned` | makes fresh memory NaN |
 | `stated_and_used` | the peak memory of a plan, and of a run |
+| `pairs` | few cases in which any two values of different options meet |
 | `counting_op` | an op that counts which implementation ran |
 """
 
@@ -20,6 +21,7 @@ from trnsci.testing.compare import assert_within
 from trnsci.testing.data import EDGES, gaussian, ill_scaled, known_answers
 from trnsci.testing.memory import stated_and_used
 from trnsci.testing.mock import CountingOp, counting_op
+from trnsci.testing.options import pairs
 from trnsci.testing.oracles import exact_dot, in_float64
 from trnsci.testing.poison import poisoned
 
@@ -38,6 +40,7 @@ __all__ = [
     "ill_scaled",
     "in_float64",
     "known_answers",
+    "pairs",
     "poisoned",
     "stated_and_used",
     "unit_roundoff",
