@@ -7,7 +7,7 @@ import torch
 from benchmarks.registry import Bench, Case, Kernel, Peer
 from benchmarks.trnsparse._patterns import block_columns, blocky
 from trnsparse.kernels import bsr_spmm as kernels
-from trnsparse.steps import in_order
+from trnsparse.tile_order import in_order
 
 
 def _case(side: int, density: float, n: int) -> Case:

@@ -19,17 +19,17 @@
 from trnsci import HAS_NKI, library_functions
 from trnsparse import masks, vectors
 from trnsparse.attention import attention
-from trnsparse.bound import BoundMask
+from trnsparse.bound_mask import BoundMask
 from trnsparse.bsr import BSRMatrix
-from trnsparse.choice import Choice, choose
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.mask import Mask
+from trnsparse.format_choice import Choice, choose
+from trnsparse.mask_base import Mask
 from trnsparse.masks import blocks, causal, documents, full, function, sink, window
 from trnsparse.matrix import SparseMatrix, load
 from trnsparse.methods import Eigenpair, Solution, cg, chebyshev, power_iteration, richardson
 from trnsparse.products import add, eye, kron, multiply, norm, scale_columns, scale_rows, spgemm, triangle
-from trnsparse.rows import RowSharded, shard_rows
+from trnsparse.row_sharded import RowSharded, shard_rows
 from trnsparse.screened_spmm import screened_spmm
 from trnsparse.screening import Quartets, density_screen, schwarz_bounds, screen_quartets
 from trnsparse.sddmm import sddmm

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from trnsci import check
 from trnsci.errors import ArgumentError, DtypeError
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SUPPORTED, SparseMatrix
 
+HALF = (torch.float16, torch.bfloat16)
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
 
 
@@ -20,7 +21,7 @@ def operation(op: str, trans: bool | int | str, argument: str = "trans") -> str:
     """Return ``n``, ``t`` or ``c`` for any spelling of an operation on a matrix."""
     kinds = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
     key = trans.lower() if isinstance(trans, str) else trans
-    if key not in kinds:
+    if not isinstance(key, bool | int | str) or key not in kinds:
         raise ArgumentError(op=op, argument=argument, got=trans, expected="False/'n', True/'t' or 'c'")
     return kinds[key]
 
@@ -41,6 +42,26 @@ def sparse(op: str, **matrices: Any) -> None:
                 expected="a COOMatrix, CSRMatrix, CSCMatrix or BSRMatrix",
                 hint="Make one with CSRMatrix.from_dense, from_scipy or from_torch",
             )
+
+
+def dense(op: str, **tensors: Any) -> None:
+    """Every value is a dense tensor of a dtype the library computes with."""
+    for name, value in tensors.items():
+        if type(value) is not Tensor:
+            check.tensor(op, **{name: value})
+        if value.layout is not torch.strided or value.is_nested:
+            layout = "nested" if value.is_nested else str(value.layout).removeprefix("torch.")
+            raise DtypeError(op=op, argument=f"layout of {name}", got=layout, expected="a dense tensor")
+        if value.dtype not in SUPPORTED:
+            listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
+            raise DtypeError(op=op, argument=f"dtype of {name}", got=value.dtype, expected=f"one of {listed}")
+
+
+def shaped(op: str, **shapes: tuple[Tensor, str]) -> None:
+    """Every tensor has as many dimensions as its description, ``[M, N]``, has letters."""
+    for name, (value, description) in shapes.items():
+        if value.ndim != description.count(",") + 1:
+            raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected=description)
 
 
 def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
@@ -69,12 +90,21 @@ def bare(alpha: Any, beta: Any, c: Tensor | None) -> bool:
     return c is None and type(alpha) is float and alpha == 1.0 and type(beta) is float and beta == 0.0
 
 
+def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> Any:
+    """Read alpha, beta and the like: a number, real unless the operands are complex, whole where they are whole."""
+    number = check.coefficient(op, argument, value, dtype)
+    if not (dtype.is_floating_point or dtype.is_complex) and number != int(number.real):
+        expected = f"a whole number, because the operands are {str(dtype).removeprefix('torch.')}"
+        raise DtypeError(op=op, argument=argument, got=number, expected=expected)
+    return number if dtype.is_floating_point or dtype.is_complex else int(number.real)
+
+
 def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
     """Return ``alpha * product + beta * c``; without a factor of 1 or an addend, those parts cost nothing."""
     if bare(alpha, beta, c):
         return product
-    first = check.coefficient(op, "alpha", alpha, product.dtype)
-    second = check.coefficient(op, "beta", beta, product.dtype)
+    first = coefficient(op, "alpha", alpha, product.dtype)
+    second = coefficient(op, "beta", beta, product.dtype)
     if c is None:
         if second != 0:
             raise ArgumentError(op=op, argument="c", got=None, expected=f"a tensor, because beta is {second}")
@@ -91,11 +121,11 @@ def folded(b: Tensor) -> Tensor:
     return b if b.ndim == 2 else b.movedim(-2, 0).reshape(b.shape[-2], math.prod(b.shape[:-2]) * b.shape[-1])
 
 
-def unfolded(made: Tensor, b: Tensor) -> Tensor:
+def unfolded(product: Tensor, b: Tensor) -> Tensor:
     """Return [M, batch * N] as [..., M, N] with the batch of ``b``."""
     if b.ndim == 2:
-        return made
-    return made.reshape(made.shape[0], *b.shape[:-2], b.shape[-1]).movedim(0, -2)
+        return product
+    return product.reshape(product.shape[0], *b.shape[:-2], b.shape[-1]).movedim(0, -2)
 
 
 def evenly(entries: int, rows: int, across: int = 0) -> tuple[list[int], list[int]]:

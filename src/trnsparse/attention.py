@@ -13,12 +13,11 @@ from trnsci import Op, array_function, check
 from trnsci.errors import ArgumentError, DtypeError
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
-from trnsparse import host
-from trnsparse.arguments import evenly
+from trnsparse.arguments import dense, evenly
 from trnsparse.attention_backward import backward
-from trnsparse.bound import BoundMask, Pattern
+from trnsparse.bound_mask import BoundMask, Pattern
 from trnsparse.kernels import attention as kernels
-from trnsparse.mask import Mask
+from trnsparse.mask_base import Mask
 from trnsparse.masks import as_mask
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -57,6 +56,7 @@ def attention(
         >>> attention(q, k, v, causal()).shape
         torch.Size([1, 2, 4, 8])
     """
+    dense("attention", q=q, k=k, v=v)
     dtype = check.floating("attention", q=q, k=k, v=v)
     if dtype.is_complex:
         raise DtypeError(op="attention", argument="dtype", got=dtype, expected="a real floating-point dtype")
@@ -244,18 +244,6 @@ def _forward(
 
 def _exponentials(scores: Tensor, recorded: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Exponentials of scores less the largest of their query, in place unless recorded; that largest, and their sum."""
-    fused = None if recorded or not scores.is_contiguous() else host.loop("softmax", scores)
-    if fused is not None:
-        top, total = (scores.new_empty((*scores.shape[:-1], 1)) for _ in range(2))
-        keys, (rows, size) = scores.shape[-1], (top.numel(), scores.element_size())
-        x, tops, totals = host.at(scores, top, total)
-
-        def some(first: int, last: int) -> None:
-            fused(last - first, keys, x + first * keys * size, tops + first * size, totals + first * size)
-
-        # an exponential takes as long as some twenty multiply-adds
-        host.over(some, rows, 20 * keys)
-        return scores, top, total
     top = scores.detach().amax(-1, keepdim=True)
     # A query that keeps nothing has no largest score; its sum is 0, and so is its result.
     top = torch.where(top == -math.inf, 0.0, top)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import operator
 from typing import Any, Self
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci.arrays import from_numpy, to_numpy
-from trnsci.errors import ArgumentError
+from trnsci.arrays import to_numpy
+from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
-from trnsparse.matrix import SparseMatrix, as_values
-from trnsparse.structure import as_index, as_shape, check_compressed, check_length, compress, expand, transposition
+from trnsparse.indices import as_index, as_shape, check_compressed, check_length, compress, expand, transposition
+from trnsparse.matrix import SparseMatrix, as_scipy, as_values
 
 
 def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
     """Return a block shape as two positive integers."""
-    bm, bn = (block, block) if isinstance(block, int) else block
+    try:
+        bm, bn = map(operator.index, block if isinstance(block, tuple | list) else (block, block))
+    except (TypeError, ValueError):
+        raise DtypeError(op=op, argument="block", got=block, expected="one size, or two") from None
     if min(bm, bn) < 1:
         raise ArgumentError(op=op, argument="block", got=(bm, bn), expected="two positive sizes")
-    return int(bm), int(bn)
+    return bm, bn
 
 
 class BSRMatrix(SparseMatrix):
@@ -59,9 +63,14 @@ class BSRMatrix(SparseMatrix):
 
     @classmethod
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
-        made = cls.__new__(cls)
-        made.indptr, made.indices, made.values, made.shape = indices["indptr"], indices["indices"], values, shape
-        return made
+        result = cls.__new__(cls)
+        result.indptr, result.indices, result.values, result.shape = (
+            indices["indptr"],
+            indices["indices"],
+            values,
+            shape,
+        )
+        return result
 
     @classmethod
     def from_dense(cls, dense: Any, block: int | tuple[int, int] = 128) -> BSRMatrix:
@@ -79,11 +88,14 @@ class BSRMatrix(SparseMatrix):
 
     @classmethod
     def from_scipy(cls, matrix: Any, block: int | tuple[int, int] | None = None) -> BSRMatrix:
-        """Return a ``scipy.sparse`` matrix or array; a BSR one keeps its block shape unless told otherwise."""
-        if matrix.format == "bsr" and block in (None, matrix.blocksize):
+        """Return a ``scipy.sparse`` matrix or array; a BSR one keeps its block shape unless told otherwise.
+
+        Its arrays are copied.
+        """
+        if as_scipy("BSRMatrix.from_scipy", matrix).format == "bsr" and block in (None, matrix.blocksize):
             own = matrix.copy()
             own.sum_duplicates()
-            return cls(from_numpy(own.indptr), from_numpy(own.indices), from_numpy(own.data), own.shape)
+            return cls(own.indptr, own.indices, own.data, own.shape)
         return COOMatrix.from_scipy(matrix).to_bsr(128 if block is None else block)
 
     @classmethod
@@ -113,30 +125,30 @@ class BSRMatrix(SparseMatrix):
         """Stored blocks over all blocks."""
         return self.blocks / max(self.grid[0] * self.grid[1], 1)
 
-    @cached_property
+    @property
     def block_rows(self) -> Tensor:
         """The block row of every block."""
-        return expand(self.indptr)
+        return self._once("block_rows", lambda: expand(self.indptr, self.indices.shape[0]))
 
-    @cached_property
-    def turned(self) -> tuple[Tensor, Tensor, Tensor]:
+    @property
+    def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Pointers and indices of the transpose, and the order of its blocks."""
-        return transposition(self.indptr, self.indices, self.grid[1])
+        return self._once("transposed", lambda: transposition(self.indptr, self.indices, self.grid[1]))
 
     def _indices(self) -> dict[str, Tensor]:
         return {"indptr": self.indptr, "indices": self.indices}
 
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other blocks."""
-        made = self._rebuilt(self._indices(), values, self.shape)
-        self._share(made, "turned", "block_rows")
-        return made
+        self._check_values(values)
+        result = self._rebuilt(self._indices(), values, self.shape)
+        return self._share(result)
 
     def transpose(self) -> BSRMatrix:
         """Return the transpose, in blocks (bn, bm)."""
-        indptr, indices, order = self.turned
-        turned = self.values.index_select(0, order).mT.contiguous()
-        return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, turned, self.shape[::-1])
+        indptr, indices, order = self.transposed
+        values = self.values.index_select(0, order).mT.contiguous()
+        return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, values, self.shape[::-1])
 
     def to_coo(self) -> COOMatrix:
         """Return every element of the stored blocks that lies inside the matrix, as sorted coordinates."""
@@ -146,7 +158,8 @@ class BSRMatrix(SparseMatrix):
         col = (self.indices * bn)[:, None, None] + torch.arange(bn, device=device)
         row, col = row.expand(-1, bm, bn).flatten(), col.expand(-1, bm, bn).flatten()
         inside = (row < self.shape[0]) & (col < self.shape[1])
-        return COOMatrix(row[inside], col[inside], self.values.flatten()[inside], self.shape).coalesce()
+        indices = {"row": row[inside], "col": col[inside]}
+        return COOMatrix._rebuilt(indices, self.values.flatten()[inside], self.shape).coalesce()
 
     def to_bsr(self, block: int | tuple[int, int] | None = None) -> BSRMatrix:
         """Return itself, or the same matrix in blocks of another shape."""
@@ -155,20 +168,20 @@ class BSRMatrix(SparseMatrix):
         return self.to_coo().to_bsr(block)
 
     def to_scipy(self) -> Any:
-        """Return a ``scipy.sparse.bsr_array``, detached; of CSR format where the block does not divide the matrix."""
-        import scipy.sparse
+        """Return a ``scipy.sparse.bsr_array`` with arrays of its own, detached from gradients.
 
+        It is of CSR format where the block does not divide the matrix.
+        """
         if self.shape[0] % self.block[0] or self.shape[1] % self.block[1] or self.blocks == 0:
             return self.to_csr().to_scipy()
-        return scipy.sparse.bsr_array(
-            (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr)), shape=self.shape
-        )
+        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
+        return sp.bsr_array(arrays, shape=self.shape, copy=True)
 
     def to_torch(self) -> Tensor:
         """Return a ``torch.sparse_bsr`` tensor; a CSR one where the block does not divide the matrix."""
         if self.shape[0] % self.block[0] or self.shape[1] % self.block[1]:
             return self.to_csr().to_torch()
-        return torch.sparse_bsr_tensor(self.indptr, self.indices, self.values, self.shape)
+        return torch.sparse_bsr_tensor(self.indptr.clone(), self.indices.clone(), self.values, self.shape)
 
     def _extra(self) -> str:
         return f", {self.blocks} blocks of {self.block[0]}x{self.block[1]}"

@@ -12,8 +12,8 @@ from trnsci import Op
 from trnsci.gradient import Saved
 from trnsci.nki import launch
 from trnsparse.arguments import KERNEL_DTYPES, evenly
+from trnsparse.indices import expand
 from trnsparse.kernels import bsr_sddmm as kernels
-from trnsparse.structure import expand
 
 
 def sampled_blocks(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
@@ -34,7 +34,7 @@ _bsr_sddmm = Op("trnsparse::bsr_sddmm", fake=_fake, cost=_cost)
 
 @_bsr_sddmm.impl("pytorch")
 def _pytorch(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    left = padded(a, bm).reshape(-1, bm, a.shape[1])[expand(indptr)]
+    left = padded(a, bm).reshape(-1, bm, a.shape[1])[expand(indptr, indices.shape[0])]
     right = padded(b, bn).reshape(-1, bn, b.shape[1])[indices]
     return left @ right.mT
 

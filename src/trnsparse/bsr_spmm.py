@@ -12,18 +12,18 @@ from torch import Tensor
 from trnsci import Op
 from trnsci.gradient import Saved
 from trnsci.nki import K_TILE, M_TILE, launch
-from trnsparse import host
+from trnsparse import scipy_views
 from trnsparse.arguments import KERNEL_DTYPES, evenly
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
+from trnsparse.indices import expand, transposition
 from trnsparse.kernels import bsr_spmm as kernels
-from trnsparse.steps import Steps, in_order
-from trnsparse.structure import expand, transposition
+from trnsparse.tile_order import Steps, in_order
 
 # Elements of a block from which a call for each costs less than gathering what they meet.
 LARGE = 4096
-# Columns from which a dense product of each block is worth its call.
-WIDE = 16
+# Elements of a block, and columns, below which SciPy multiplies faster than torch.
+SMALL, FEW = 64, 8
 
 
 def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
@@ -48,42 +48,31 @@ def _pytorch(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: i
     work = torch.float32 if b.dtype in (torch.float16, torch.bfloat16) else b.dtype
     n = b.shape[1]
     recorded = torch.is_grad_enabled() and (blocks.requires_grad or b.requires_grad)
-    plain = type(b) is Tensor and type(blocks) is Tensor and torch._C._functorch.peek_interpreter_stack() is None
-    if b.device.type == "cpu" and plain and not recorded:
-        if by_products((bm, bn), n):
-            return _accumulated(indptr, indices, blocks.to(work), b.to(work), rows).to(b.dtype)
-        found = host.loop("bsrmv" if n == 1 else "bsrmm", blocks, b)
-        if found is not None:
-            return _walked(found, indptr, indices, blocks, b, rows)
-    taken = padded(b.to(work), bn).reshape(-1, bn, n)[indices]
-    terms = torch.bmm(blocks.to(work), taken)  # [blocks, bm, n]
-    made = terms.new_zeros((indptr.shape[0] - 1, bm, n)).index_add(0, expand(indptr), terms)
-    return made.reshape(-1, n)[:rows].to(b.dtype)
+    if not recorded and by_scipy(b.dtype, bm, bn, n) and scipy_views.usable(indptr, indices, blocks, b):
+        columns = -(-b.shape[0] // bn)
+        return scipy_views.product(indptr, indices, blocks, padded(b, bn), columns, False)[:rows]
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if bm * bn >= LARGE and b.is_cpu and not recorded and not transformed:
+        return _accumulated(indptr, indices, blocks.to(work), b.to(work), rows).to(b.dtype)
+    met = padded(b.to(work), bn).reshape(-1, bn, n)[indices]
+    terms = torch.bmm(blocks.to(work), met)  # [blocks, bm, n]
+    sums = terms.new_zeros((indptr.shape[0] - 1, bm, n)).index_add(0, expand(indptr, indices.shape[0]), terms)
+    return sums.reshape(-1, n)[:rows].to(b.dtype)
 
 
-def by_products(block: tuple[int, int], columns: int) -> bool:
-    """Whether the host multiplies blocks one by one: large ones, by many columns."""
-    return block[0] * block[1] >= LARGE and columns >= WIDE
-
-
-def _walked(found: Any, indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
-    """Small blocks, or few columns: row by row with sums in registers."""
-    _, bm, bn = blocks.shape
-    depth, n = b.shape
-    made, blocks, b = host.empty((rows, n), b), blocks.contiguous(), b.contiguous()
-    places = host.at(indptr, indices, blocks, b, made)
-    host.over_rows(lambda lo, hi: found(lo, hi, n, bm, bn, rows, depth, *places), indptr, indices.shape[0], bm * bn * n)
-    return made
+def by_scipy(dtype: torch.dtype, bm: int, bn: int, columns: int) -> bool:
+    """Whether SciPy's loops beat dense products of blocks: of small ones, or with few columns."""
+    return dtype in scipy_views.DTYPES and (columns < FEW or bm * bn < SMALL)
 
 
 def _accumulated(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
     """Large blocks one by one, each added where it belongs: nothing is gathered, nothing scattered."""
     _, bm, bn = blocks.shape
-    made = b.new_zeros((rows, b.shape[1]))
-    for block, i, j in zip(blocks, expand(indptr).tolist(), indices.tolist(), strict=True):
-        to, of = made[i * bm : (i + 1) * bm], b[j * bn : (j + 1) * bn]
+    result = b.new_zeros((rows, b.shape[1]))
+    for block, i, j in zip(blocks, expand(indptr, indices.shape[0]).tolist(), indices.tolist(), strict=True):
+        to, of = result[i * bm : (i + 1) * bm], b[j * bn : (j + 1) * bn]
         to.addmm_(block[: to.shape[0], : of.shape[0]], of)
-    return made
+    return result
 
 
 @_bsr_spmm.impl("nki", dtypes=KERNEL_DTYPES)
@@ -155,10 +144,11 @@ def _workspace(backend: str, indptr: Tensor, indices: Tensor, blocks: Tensor, b:
     if backend == "pytorch":
         n, work = b.shape[1], 4 if b.dtype in (torch.float16, torch.bfloat16) else b.element_size()
         near = b.device.type in ("cpu", "meta")
-        if near and bm * bn >= LARGE and n >= WIDE:
+        if near and by_scipy(b.dtype, bm, bn, n):
+            # a copy with whole blocks where the last is not
+            return (b.shape[0] + -b.shape[0] % bn) * b.shape[1] * work if b.shape[0] % bn else 0
+        if near and bm * bn >= LARGE:
             return work * (blocks.numel() + b.numel() + rows * n) if work > b.element_size() else 0
-        if near and b.dtype in host.NATIVE and host.over_values("bsrmv" if n == 1 else "bsrmm", b.dtype) is not None:
-            return 0
         # What the blocks meet, their products and the sums; operands that are widened or made of whole blocks.
         wide = blocks.numel() + b.numel() if work > b.element_size() else 0
         whole = (b.shape[0] + -b.shape[0] % bn) * n if b.shape[0] % bn else 0

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci.arrays import from_numpy, to_numpy
-from trnsci.errors import ArgumentError
-from trnsparse.matrix import SparseMatrix, as_values
-from trnsparse.structure import as_index, as_shape, by_place, check_length, check_range, compress, in_blocks, placed
+from trnsci import check
+from trnsci.arrays import to_numpy
+from trnsci.errors import ArgumentError, DtypeError
+from trnsparse.indices import (
+    as_index,
+    as_shape,
+    by_position,
+    check_length,
+    check_range,
+    compress,
+    in_blocks,
+    scattered,
+)
+from trnsparse.matrix import SparseMatrix, as_scipy, as_values
 
 if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
@@ -35,9 +45,6 @@ class COOMatrix(SparseMatrix):
 
     format = "coo"
     _canonical = False
-    _rows: CSRMatrix | None = None
-    # What `coalesce` made last, and of which values: a product should not sort them again.
-    _sums: tuple[Any, COOMatrix | None] = (None, None)
 
     def __init__(self, row: Any, col: Any, values: Any, shape: Any) -> None:
         self.values = as_values("COOMatrix", values)
@@ -55,16 +62,16 @@ class COOMatrix(SparseMatrix):
 
     @classmethod
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
-        made = cls.__new__(cls)
-        made.row, made.col, made.values, made.shape = indices["row"], indices["col"], values, shape
-        return made
+        result = cls.__new__(cls)
+        result.row, result.col, result.values, result.shape = indices["row"], indices["col"], values, shape
+        return result
 
     @classmethod
     def sorted(cls, row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Self:
         """Return a matrix from entries known to be sorted, distinct and in range."""
-        made = cls._rebuilt({"row": row, "col": col}, values, shape)
-        made._canonical = True
-        return made
+        result = cls._rebuilt({"row": row, "col": col}, values, shape)
+        result._canonical = True
+        return result
 
     @classmethod
     def from_dense(cls, dense: Any) -> COOMatrix:
@@ -77,17 +84,25 @@ class COOMatrix(SparseMatrix):
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> COOMatrix:
-        """Return a ``scipy.sparse`` matrix or array of any format."""
-        coo = matrix.tocoo()
-        return cls(from_numpy(coo.row), from_numpy(coo.col), from_numpy(coo.data), coo.shape)
+        """Return a ``scipy.sparse`` matrix or array of any format. Its arrays are copied."""
+        coo = as_scipy("COOMatrix.from_scipy", matrix).tocoo()
+        return cls(coo.row, coo.col, coo.data, coo.shape)
 
     @classmethod
     def from_torch(cls, tensor: Tensor) -> COOMatrix:
         """Return a two-dimensional ``torch.sparse`` tensor of any layout."""
+        check.whole("from_torch", tensor=tensor)
+        if not isinstance(tensor, Tensor) or tensor.is_nested:
+            raise DtypeError(op="from_torch", argument="tensor", got=type(tensor), expected="a torch.sparse tensor")
         if tensor.layout == torch.strided:
             return cls.from_dense(tensor)
         coo = tensor.to_sparse_coo().coalesce()
-        row, col = coo.indices()
+        if coo.sparse_dim() != 2 or coo.dense_dim():
+            raise ArgumentError(
+                op="from_torch", argument="shape", got=tuple(coo.shape), expected="two sparse dimensions"
+            )
+        as_values("from_torch", coo.values())
+        row, col = coo.indices().clone()
         return cls.sorted(row, col, coo.values(), (coo.shape[0], coo.shape[1]))
 
     def _indices(self) -> dict[str, Tensor]:
@@ -95,62 +110,56 @@ class COOMatrix(SparseMatrix):
 
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other values."""
-        made = self._rebuilt(self._indices(), values, self.shape)
-        made._canonical = self._canonical
-        self._share(made, "merged", "pointers")
-        return made
+        self._check_values(values)
+        result = self._rebuilt(self._indices(), values, self.shape)
+        result._canonical = self._canonical
+        return self._share(result)
 
     def select(self, kept: Tensor) -> COOMatrix:
         """Return the entries where ``kept`` [nnz] is true."""
-        made = COOMatrix._rebuilt({"row": self.row[kept], "col": self.col[kept]}, self.values[kept], self.shape)
-        made._canonical = self._canonical
-        return made
+        result = COOMatrix._rebuilt({"row": self.row[kept], "col": self.col[kept]}, self.values[kept], self.shape)
+        result._canonical = self._canonical
+        return result
 
     def coalesce(self) -> COOMatrix:
-        """Return sorted entries, those at one place added up."""
+        """Return sorted entries, those at one position added up."""
         if self._canonical:
             return self
-        pattern, order, place = self.merged
+        pattern, order, rank = self.merged
         if pattern is None:
             self._canonical = True
             return self
-        version, known = self._sums
-        recorded = self.values.requires_grad and torch.is_grad_enabled()
-        if known is not None and version == (id(self.values), self.values._version) and not recorded:
-            return known
         values = self.values.index_select(0, order)
-        if place is not None:
-            values = values.new_zeros(pattern.row.shape).index_add(0, place, values)
-        made = pattern.with_values(values)
-        if not recorded:
-            made.settled = self.settled
-            self._sums = ((id(self.values), self.values._version), made)
-        return made
+        if rank is not None:
+            values = values.new_zeros(pattern.row.shape).index_add(0, rank, values)
+        return pattern.with_values(values)
 
-    @cached_property
+    @property
     def merged(self) -> tuple[COOMatrix | None, Tensor, Tensor | None]:
-        """The sorted pattern without values, the order that sorts the entries, and where places repeat, their numbers.
+        """The sorted pattern without values, the order that sorts the entries, and their ranks where positions repeat.
 
         There is no pattern where the entries are sorted and distinct already.
         """
-        found = by_place(self.row, self.col, self.shape)
-        if found is None:
-            return None, self.row, None
-        order, row, col, place = found
-        if place is not None:
-            first = torch.nn.functional.pad(place.diff() > 0, (1, 0), value=True)
-            row, col = row[first], col[first]
-        pattern = COOMatrix.sorted(row, col, self.values.detach()[:0], self.shape)
-        pattern.__dict__["pointers"] = compress(row, self.shape[0])
-        return pattern, order, place
+        return self._once("merged", self._merged)
 
-    @cached_property
+    def _merged(self) -> tuple[COOMatrix | None, Tensor, Tensor | None]:
+        result = by_position(self.row, self.col, self.shape)
+        if result is None:
+            return None, self.row, None
+        order, row, col, rank = result
+        if rank is not None:
+            first = torch.nn.functional.pad(rank.diff() > 0, (1, 0), value=True)
+            row, col = row[first], col[first]
+        pattern = COOMatrix.sorted(row, col, self.values.new_empty(()).expand(row.shape), self.shape)
+        return pattern, order, rank
+
+    @property
     def pointers(self) -> Tensor:
         """Row pointers of sorted entries."""
-        return compress(self.row, self.shape[0])
+        return self._once("pointers", lambda: compress(self.row, self.shape[0]))
 
     def to_coo(self) -> COOMatrix:
-        """Return sorted entries, those at one place added up."""
+        """Return sorted entries, those at one position added up."""
         return self.coalesce()
 
     def transpose(self) -> COOMatrix:
@@ -161,24 +170,16 @@ class COOMatrix(SparseMatrix):
         """Return the matrix in compressed rows."""
         from trnsparse.csr import CSRMatrix
 
-        if self._rows is not None and self._rows.values is self.values:
-            return self._rows
         own = self.coalesce()
-        if own is not self:
-            return own.to_csr()
-        made = CSRMatrix._rebuilt({"indptr": own.pointers, "indices": own.col}, own.values, self.shape)
-        made.__dict__["majors"] = own.row
-        made.settled = self.settled
-        # the values are the same tensor, so that it sees what is written to them
-        self._rows = made
-        return made
+        result = CSRMatrix._rebuilt({"indptr": own.pointers, "indices": own.col}, own.values, self.shape)
+        return own._share(result)
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in compressed columns."""
         from trnsparse.csr import CSCMatrix
 
-        turned = self.transpose().to_csr()
-        return CSCMatrix._rebuilt(turned._indices(), turned.values, self.shape)
+        columns = self.transpose().to_csr()
+        return CSCMatrix._rebuilt(columns._indices(), columns.values, self.shape)
 
     def to_bsr(self, block: int | tuple[int, int] = 128) -> BSRMatrix:
         """Return the matrix in dense blocks; only blocks that hold an entry are stored."""
@@ -186,17 +187,15 @@ class COOMatrix(SparseMatrix):
 
         own = self.coalesce()
         bm, bn = as_block("to_bsr", block)
-        grid = -(-self.shape[0] // bm), max(-(-self.shape[1] // bn), 1)
-        indptr, indices, place = in_blocks(own.pointers, own.row, own.col, (bm, bn), grid)
-        blocks = placed(own.values, place, indices.numel() * bm * bn).reshape(-1, bm, bn)
+        grid = -(-self.shape[0] // bm), -(-self.shape[1] // bn)
+        indptr, indices, at = own._once(f"blocks of {bm}x{bn}", lambda: in_blocks(own.row, own.col, (bm, bn), grid))
+        blocks = scattered(own.values, at, indices.numel() * bm * bn).reshape(-1, bm, bn)
         return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, blocks, self.shape)
 
     def to_scipy(self) -> Any:
-        """Return a ``scipy.sparse.coo_array``, detached from gradients."""
-        import scipy.sparse
-
+        """Return a ``scipy.sparse.coo_array`` with arrays of its own, detached from gradients."""
         entries = (to_numpy(self.values), (to_numpy(self.row), to_numpy(self.col)))
-        return scipy.sparse.coo_array(entries, shape=self.shape)
+        return sp.coo_array(entries, shape=self.shape, copy=True)
 
     def to_torch(self) -> Tensor:
         """Return a ``torch.sparse_coo`` tensor."""

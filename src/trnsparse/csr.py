@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, Self
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci.arrays import from_numpy, to_numpy
+from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError
-from trnsparse import host
 from trnsparse.coo import COOMatrix
-from trnsparse.matrix import SparseMatrix, as_values
-from trnsparse.structure import as_index, as_shape, check_compressed, check_length, expand, transposition
+from trnsparse.indices import as_index, as_shape, check_compressed, check_length, expand, transposition
+from trnsparse.matrix import SparseMatrix, as_scipy, as_values
 
 
 class _Compressed(SparseMatrix):
@@ -38,41 +37,34 @@ class _Compressed(SparseMatrix):
 
     @classmethod
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
-        made = cls.__new__(cls)
-        made.indptr, made.indices, made.values, made.shape = indices["indptr"], indices["indices"], values, shape
-        return made
+        result = cls.__new__(cls)
+        result.indptr, result.indices, result.values, result.shape = (
+            indices["indptr"],
+            indices["indices"],
+            values,
+            shape,
+        )
+        return result
 
     def _indices(self) -> dict[str, Tensor]:
         return {"indptr": self.indptr, "indices": self.indices}
 
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other values."""
-        made = self._rebuilt(self._indices(), values, self.shape)
-        self._share(made, "turned", "majors", "places", "narrow")
-        return made
+        self._check_values(values)
+        result = self._rebuilt(self._indices(), values, self.shape)
+        return self._share(result)
 
-    @cached_property
-    def narrow(self) -> tuple[Tensor, tuple[int, ...]] | None:
-        """The indices in 32 bits, and the addresses of pointers and these; ``None`` where they do not fit."""
-        if self.shape[1 - self.axis] >= 1 << 31:
-            return None
-        indices = self.indices.to(torch.int32)
-        return indices, host.at(self.indptr, indices)
-
-    @cached_property
-    def places(self) -> tuple[int, ...]:
-        """The addresses of pointers and indices, for compiled loops."""
-        return host.at(self.indptr, self.indices)
-
-    @cached_property
-    def turned(self) -> tuple[Tensor, Tensor, Tensor]:
+    @property
+    def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Pointers and indices of the same matrix compressed along the other axis, and the order of its values."""
-        return transposition(self.indptr, self.indices, self.shape[1 - self.axis])
+        columns = self.shape[1 - self.axis]
+        return self._once("transposed", lambda: transposition(self.indptr, self.indices, columns))
 
-    @cached_property
+    @property
     def majors(self) -> Tensor:
         """The row (of CSR) or column (of CSC) of every entry."""
-        return expand(self.indptr)
+        return self._once("majors", lambda: expand(self.indptr, self.indices.shape[0]))
 
 
 class CSRMatrix(_Compressed):
@@ -102,12 +94,12 @@ class CSRMatrix(_Compressed):
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> CSRMatrix:
-        """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up."""
-        csr = matrix.tocsr()
+        """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up. Its arrays are copied."""
+        csr = as_scipy("CSRMatrix.from_scipy", matrix).tocsr()
         if not csr.has_canonical_format:
             csr = csr.copy()
             csr.sum_duplicates()
-        return cls(from_numpy(csr.indptr), from_numpy(csr.indices), from_numpy(csr.data), csr.shape)
+        return cls(csr.indptr, csr.indices, csr.data, csr.shape)
 
     @classmethod
     def from_torch(cls, tensor: Tensor) -> CSRMatrix:
@@ -116,7 +108,9 @@ class CSRMatrix(_Compressed):
 
     def to_coo(self) -> COOMatrix:
         """Return the matrix as sorted coordinates."""
-        return COOMatrix.sorted(self.majors, self.indices, self.values, self.shape)
+        result = COOMatrix.sorted(self.majors, self.indices, self.values, self.shape)
+        self._derived.setdefault("pointers", self.indptr)
+        return self._share(result)
 
     def to_csr(self) -> CSRMatrix:
         """Return itself."""
@@ -124,29 +118,26 @@ class CSRMatrix(_Compressed):
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in compressed columns."""
-        indptr, indices, order = self.turned
+        indptr, indices, order = self.transposed
         return CSCMatrix._rebuilt(
             {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape
         )
 
     def transpose(self) -> CSRMatrix:
         """Return the transpose, in compressed rows."""
-        indptr, indices, order = self.turned
+        indptr, indices, order = self.transposed
         return CSRMatrix._rebuilt(
             {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape[::-1]
         )
 
     def to_scipy(self) -> Any:
-        """Return a ``scipy.sparse.csr_array``, detached from gradients."""
-        import scipy.sparse
-
-        return scipy.sparse.csr_array(
-            (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr)), shape=self.shape
-        )
+        """Return a ``scipy.sparse.csr_array`` with arrays of its own, detached from gradients."""
+        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
+        return sp.csr_array(arrays, shape=self.shape, copy=True)
 
     def to_torch(self) -> Tensor:
         """Return a ``torch.sparse_csr`` tensor."""
-        return torch.sparse_csr_tensor(self.indptr, self.indices, self.values, self.shape)
+        return torch.sparse_csr_tensor(self.indptr.clone(), self.indices.clone(), self.values, self.shape)
 
 
 class CSCMatrix(_Compressed):
@@ -179,7 +170,7 @@ class CSCMatrix(_Compressed):
 
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in compressed rows."""
-        indptr, indices, order = self.turned
+        indptr, indices, order = self.transposed
         return CSRMatrix._rebuilt(
             {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape
         )
@@ -197,13 +188,10 @@ class CSCMatrix(_Compressed):
         return CSRMatrix._rebuilt(self._indices(), self.values, self.shape[::-1])
 
     def to_scipy(self) -> Any:
-        """Return a ``scipy.sparse.csc_array``, detached from gradients."""
-        import scipy.sparse
-
-        return scipy.sparse.csc_array(
-            (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr)), shape=self.shape
-        )
+        """Return a ``scipy.sparse.csc_array`` with arrays of its own, detached from gradients."""
+        arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
+        return sp.csc_array(arrays, shape=self.shape, copy=True)
 
     def to_torch(self) -> Tensor:
         """Return a ``torch.sparse_csc`` tensor."""
-        return torch.sparse_csc_tensor(self.indptr, self.indices, self.values, self.shape)
+        return torch.sparse_csc_tensor(self.indptr.clone(), self.indices.clone(), self.values, self.shape)

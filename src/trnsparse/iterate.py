@@ -6,28 +6,18 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from trnsci import Op
 from trnsci.nki import P_MAX, launch
-from trnsparse import host
 from trnsparse.arguments import evenly
 from trnsparse.bsr import BSRMatrix
 from trnsparse.csr import CSRMatrix
 from trnsparse.kernels import iterate as kernels
-from trnsparse.matrix import SparseMatrix
 from trnsparse.spmm import spmv
 
 # Blocks that a kernel keeps in SBUF, and vector length in blocks: one PSUM bank.
 BLOCKS = 256
 LENGTH = 512
-
-
-def entries(a: SparseMatrix) -> BSRMatrix | CSRMatrix:
-    """What the host multiplies by: entries one by one, unless blocks are mostly full."""
-    if not isinstance(a, BSRMatrix):
-        return a.to_csr()
-    return a if int(torch.count_nonzero(a.values)) * 4 > a.nnz else a.prune().to_csr()
 
 
 def _fake(
@@ -75,13 +65,6 @@ def _pytorch(
     method: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     matrix = _matrix(indptr, indices, blocks, x.shape[0])
-    fast = host.loop(method, x) if isinstance(matrix, CSRMatrix) and x.dtype in (torch.float32, torch.float64) else None
-    if fast is not None and (torch.get_num_threads() == 1 or matrix.nnz < host.SERIAL):
-        x, r, p = (y.contiguous().clone() for y in (x, r, p))
-        numbers, image = numbers.contiguous(), torch.empty_like(x)
-        places = host.at(matrix.indptr, matrix.indices, matrix.values, numbers, x, r, p, image)
-        fast(x.shape[0], steps, *places)
-        return x, r, p
     times = times_of(matrix)
     tiny = torch.finfo(x.dtype).tiny
     if method == "power":
@@ -102,21 +85,11 @@ def _pytorch(
 
 
 def _matrix(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> BSRMatrix | CSRMatrix:
-    """Blocks as a matrix: of entries where they are entries, or are mostly zero."""
+    """Blocks as a matrix; of entries where they are entries."""
     shape, parts = (n, n), {"indptr": indptr, "indices": indices}
     if blocks.shape[1:] == (1, 1):
         return CSRMatrix._rebuilt(parts, blocks.reshape(-1).contiguous(), shape)
-    version, known = _MATRICES.get(blocks, (-1, None))
-    if known is None or version != blocks._version:
-        # no reference to the key itself, which would keep the entry for ever
-        known = BSRMatrix._rebuilt(parts, blocks.view_as(blocks), shape)
-        known = known if blocks.is_meta else entries(known)
-        _MATRICES[blocks] = (blocks._version, known)
-    return known
-
-
-# Sorting out the entries costs as much as many products, and a solve comes here every few steps.
-_MATRICES: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+    return BSRMatrix._rebuilt(parts, blocks, shape)
 
 
 def times_of(a: BSRMatrix | CSRMatrix) -> Callable[[Tensor], Tensor]:
@@ -221,8 +194,9 @@ def _workspace(
     method: str,
 ) -> int:
     if backend == "pytorch":
-        # A product and an update of each vector.
-        return 4 * x.nbytes
+        # A product and an update of each vector; what blocks meet, and their products.
+        met = blocks.shape[0] * sum(blocks.shape[1:]) * x.element_size() if blocks.shape[1] > 1 else 0
+        return 4 * x.nbytes + met
     return blocks.nbytes + 6 * x.nbytes + P_MAX * 8 * steps
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.bsr import BSRMatrix
-from trnsparse.mask import Mask, Rectangles, Verdicts
+from trnsparse.mask_base import Mask, Rectangles, Verdicts
 
 
 @dataclass(frozen=True)

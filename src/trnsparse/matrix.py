@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy, untouched
 from trnsci.errors import ArgumentError, DtypeError
+from trnsparse.indices import scattered
 from trnsparse.picture import picture
-from trnsparse.structure import placed
 
 if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
     from trnsparse.coo import COOMatrix
     from trnsparse.csr import CSCMatrix, CSRMatrix
+
+T = TypeVar("T")
+S = TypeVar("S", bound="SparseMatrix")
 
 SUPPORTED = (
     torch.float16,
@@ -44,16 +50,16 @@ def _products() -> Any:
 
 
 class SparseMatrix(ABC):
-    """A sparse matrix: index tensors that never change, and ``values``, through which gradients flow."""
+    """A sparse matrix: index tensors that never change, and ``values``, through which gradients flow.
+
+    The matrix owns its indices: they are copied where it is made. Values given as a tensor are that tensor, and every
+    product reads them afresh; values given as a NumPy array, a SciPy matrix or a list are copied.
+    """
 
     format: str
     shape: tuple[int, int]
     values: Tensor
     ndim = 2
-    # Numbers of columns of a dense factor for which the host multiplies in the format as it is; see `trnsparse.choice`.
-    settled: frozenset[int] = frozenset()
-    # Products prepared for dense factors of some shapes, of the matrix and of its transpose; see `trnsparse.direct`.
-    ready: tuple[dict[Any, Any], dict[Any, Any]] | None = None
 
     def __init_subclass__(cls) -> None:
         untouched(cls)
@@ -79,17 +85,34 @@ class SparseMatrix(ABC):
     def _rebuilt(cls, indices: dict[str, Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
         """Return a matrix from the parts, without checks."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Addresses mean nothing elsewhere.
-        return {name: value for name, value in self.__dict__.items() if name not in ("places", "narrow", "ready")}
+    @cached_property
+    def _derived(self) -> dict[str, Any]:
+        """What was computed from the pattern alone, shared by all matrices of that pattern."""
+        return {}
 
-    def _share(self, other: SparseMatrix, *names: str) -> None:
-        """Hand what was derived from the pattern alone to a matrix of the same pattern."""
-        for name in names:
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
-        if other.values.dtype == self.values.dtype:
-            other.settled = self.settled
+    def _once(self, name: str, compute: Callable[[], T]) -> T:
+        """What `compute` gives, computed once for the pattern."""
+        if name not in self._derived:
+            self._derived[name] = compute()
+        result: T = self._derived[name]
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_derived"}
+
+    def _check_values(self, values: Any) -> None:
+        check.tensor("with_values", values=values)
+        as_values("with_values", values)
+        if values.shape != self.values.shape:
+            expected = f"{tuple(self.values.shape)}, one for each entry of the pattern"
+            raise ArgumentError(
+                op="with_values", argument="shape of values", got=tuple(values.shape), expected=expected
+            )
+
+    def _share(self, other: S) -> S:
+        """Hand what was computed from the pattern to a matrix of the same pattern, which is returned."""
+        other.__dict__["_derived"] = self._derived
+        return other
 
     @property
     def dtype(self) -> torch.dtype:
@@ -141,7 +164,7 @@ class SparseMatrix(ABC):
     def to_dense(self) -> Tensor:
         """Return a dense tensor [M, N]."""
         coo, (rows, columns) = self.to_coo(), self.shape
-        return placed(coo.values, coo.row * columns + coo.col, rows * columns).reshape(self.shape)
+        return scattered(coo.values, coo.row * columns + coo.col, rows * columns).reshape(self.shape)
 
     def to_scipy(self) -> Any:
         """Return a ``scipy.sparse`` array of the same format, detached from gradients."""
@@ -197,7 +220,7 @@ class SparseMatrix(ABC):
         coo = self.to_coo()
         length = max(0, min(self.shape[0] + min(offset, 0), self.shape[1] - max(offset, 0)))
         on = (coo.col - coo.row == offset).nonzero().flatten()
-        return placed(coo.values[on], torch.minimum(coo.row[on], coo.col[on]), length)
+        return scattered(coo.values[on], torch.minimum(coo.row[on], coo.col[on]), length)
 
     def trace(self) -> Tensor:
         """Return the sum of the diagonal."""
@@ -284,13 +307,27 @@ class SparseMatrix(ABC):
 
 
 def as_values(op: str, values: Any) -> Tensor:
-    """Return values as a tensor of a dtype the library computes with."""
+    """Return values as a tensor of a dtype the library computes with: the tensor itself, or a copy of anything else."""
     check.whole(op, values=values)
-    tensor = values if isinstance(values, Tensor) else from_numpy(np.asarray(values))
+    try:
+        tensor = values if isinstance(values, Tensor) else from_numpy(np.array(values))
+    except ValueError:
+        raise DtypeError(op=op, argument="values", got=type(values), expected="an array of numbers") from None
+    if tensor.layout != torch.strided or tensor.is_nested:
+        raise DtypeError(op=op, argument="layout of values", got=tensor.layout, expected="a dense tensor")
     if tensor.dtype not in SUPPORTED:
         listed = ", ".join(str(dtype).removeprefix("torch.") for dtype in SUPPORTED)
         raise DtypeError(op=op, argument="dtype of values", got=tensor.dtype, expected=f"one of {listed}")
     return tensor
+
+
+def as_scipy(op: str, matrix: Any) -> Any:
+    """Return a ``scipy.sparse`` matrix or array of two dimensions; refuse anything else."""
+    if not sp.issparse(matrix):
+        raise DtypeError(op=op, argument="matrix", got=type(matrix), expected="a scipy.sparse matrix or array")
+    if matrix.ndim != 2:
+        raise ArgumentError(op=op, argument="shape", got=matrix.shape, expected="two dimensions")
+    return matrix
 
 
 def load(path: str | Path) -> SparseMatrix:
@@ -307,7 +344,7 @@ def load(path: str | Path) -> SparseMatrix:
         arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
         shape = tuple(int(size) for size in file["shape"])
     values = arrays.pop("values")
-    made: SparseMatrix = kinds[name](
+    result: SparseMatrix = kinds[name](
         **arrays, values=values.view(torch.bfloat16) if dtype == "bfloat16" else values, shape=shape
     )
-    return made
+    return result

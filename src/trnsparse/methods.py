@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -12,11 +11,11 @@ from torch import Tensor
 from trnsci import check
 from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX
-from trnsparse.arguments import same_kind, sparse
+from trnsparse.arguments import dense, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
-from trnsparse.choice import here
 from trnsparse.csr import CSRMatrix
-from trnsparse.iterate import entries, iterate, times_of
+from trnsparse.format_choice import here
+from trnsparse.iterate import iterate, times_of
 from trnsparse.matrix import SparseMatrix
 
 # Iterations between two looks at the residual.
@@ -178,7 +177,7 @@ def _options(op: str, tol: Any, most: Any) -> None:
 
 def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
     """A vector [N] of finite numbers with the dtype and device of the matrix, detached."""
-    check.tensor(op, **{name: x})
+    dense(op, **{name: x})
     same_kind(op, a=a, **{name: x})
     if x.ndim != 1:
         raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(x.shape), expected="[N]")
@@ -197,28 +196,20 @@ def _scale(x: Tensor) -> float:
 
 
 def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
-    """The matrix as what runs wants it: in blocks of 128 for a device, in entries or full blocks on the host."""
+    """The matrix as what runs wants it: in blocks of 128 for a device, as it is stored on the host."""
     sparse(op, a=a)
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     if a.dtype.is_complex:
         raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
-    found = _BLOCKS.setdefault(a, {})
-    where = "host" if here() == "host" else "device"
-    version, made = found.get(where, (-1, None))
-    if made is None or version != a.values._version:
-        made = entries(a.detach()) if where == "host" else a.detach().to_bsr(P_MAX)
-        found[where] = (a.values._version, made)
-    return made
+    if here() == "host":
+        return a.detach() if isinstance(a, BSRMatrix) else a.detach().to_csr()
+    return a.detach().to_bsr(P_MAX)
 
 
 def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
     """Index pointers, block columns and blocks; an entry is a block of one."""
     return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
-
-
-# A matrix is solved with more than once: its blocks are kept as long as it lives and its values are not written to.
-_BLOCKS: WeakKeyDictionary[SparseMatrix, dict[str, tuple[int, Any]]] = WeakKeyDictionary()
 
 
 def _solved(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,14 @@ from torch import Tensor
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.errors import ArgumentError
-from trnsparse import host
-from trnsparse.arguments import applied, operation, same_kind, sparse
+from trnsparse import scipy_views
+from trnsparse.arguments import applied, coefficient, dense, operation, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.indices import by_position, compress, find
 from trnsparse.matrix import SparseMatrix
-from trnsparse.spmm import spmm, spmv, straight
-from trnsparse.structure import compress, expand, united
-
-# Products of entries for which there may be room that is not used.
-ROOM = 1 << 24
+from trnsparse.spmm import spmm, spmv
 
 _spmm, _spmv = inspect.unwrap(spmm), inspect.unwrap(spmv)
 
@@ -31,11 +27,8 @@ _spmm, _spmv = inspect.unwrap(spmm), inspect.unwrap(spmv)
 def matmul(a: SparseMatrix, other: Any) -> Any:
     """``a @ other`` for a sparse matrix, a dense matrix (or batch) or a vector."""
     if isinstance(other, Tensor):
-        made = straight(a, other, False)
-        if made is None:
-            # past the door for arrays, which these are not
-            made = _spmv(a, other) if other.ndim == 1 else _spmm(a, other)
-        return made
+        # past the door for arrays, which these are not
+        return _spmv(a, other) if other.ndim == 1 else _spmm(a, other)
     if isinstance(other, np.ndarray):
         return to_numpy(matmul(a, from_numpy(other)))
     return spgemm(a, other) if isinstance(other, SparseMatrix) else NotImplemented
@@ -64,38 +57,39 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
     sparse("add", a=a, b=b)
     dtype = same_kind("add", a=a, b=b)
     _same_shape("add", a, b)
-    alpha, beta = check.coefficient("add", "alpha", alpha, dtype), check.coefficient("add", "beta", beta, dtype)
+    alpha, beta = coefficient("add", "alpha", alpha, dtype), coefficient("add", "beta", beta, dtype)
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block == b.block:
         blocks = [a.values * alpha, b.values * beta]
         return _blocks(torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a)
-    made = _joined(a, b, lambda x, y, p, q: _padded(x, alpha, p) + _padded(y, beta, q), both=False)
-    if made is not None:
-        return made
-    x, y = a.to_coo(), b.to_coo()
-    values = torch.cat([x.values * alpha, y.values * beta]).to(dtype)
-    return _like(a, COOMatrix(torch.cat([x.row, y.row]), torch.cat([x.col, y.col]), values, a.shape).coalesce())
+    if _by_scipy(a, b):
+        x, y = _rows(a), _rows(b.to_csc() if isinstance(a, CSCMatrix) else b)
+        return _unrows(a, (x if alpha == 1 else x * alpha) + (y if beta == 1 else y * beta))
+    p, q = a.to_coo(), b.to_coo()
+    values = torch.cat([p.values * alpha, q.values * beta]).to(dtype)
+    indices = {"row": torch.cat([p.row, q.row]), "col": torch.cat([p.col, q.col])}
+    return _like(a, COOMatrix._rebuilt(indices, values, a.shape).coalesce())
 
 
-def _padded(values: Tensor, factor: complex, places: Tensor) -> Tensor:
-    """Values times a number at places; one past the last is the zero that stands for an entry which is not there."""
-    scaled = values if factor == 1 else (values * factor).to(values.dtype)
-    return torch.nn.functional.pad(scaled, (0, 1)).index_select(0, places)
+def _by_scipy(*matrices: SparseMatrix) -> bool:
+    """Whether SciPy may compute with these: values in host memory, of a dtype it has, and no gradient recorded."""
+    values = [a.values for a in matrices]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in values):
+        return False
+    return values[0].dtype in scipy_views.DTYPES and scipy_views.usable(*values)
 
 
-def _joined(a: SparseMatrix, b: SparseMatrix, values: Callable[..., Tensor], *, both: bool) -> SparseMatrix | None:
-    """Two matrices entry by entry, row by row, in the format of ``a``; ``None`` where no compiled loop runs.
+def _rows(a: SparseMatrix) -> Any:
+    """A matrix as SciPy's CSR; one in compressed columns as that of its transpose."""
+    rows = a.transpose() if isinstance(a, CSCMatrix) else a.to_csr()
+    return scipy_views.view(rows.indptr, rows.indices, rows.values, rows.shape[1]).rows
 
-    ``values`` is called with the values of each and the places of the entries in each.
-    """
-    turned = isinstance(a, CSCMatrix)
-    x, y = (a.transpose(), b.to_csc().transpose()) if turned else (a.to_csr(), b.to_csr())
-    found = united((x.indptr, x.indices), (y.indptr, y.indices), both=both)  # type: ignore[attr-defined]
-    if found is None:
-        return None
-    indptr, indices, first, second = found
-    joined = values(x.values, y.values, first, second)
-    kind: type[CSRMatrix] | type[CSCMatrix] = CSCMatrix if turned else CSRMatrix
-    return _like(a, kind._rebuilt({"indptr": indptr, "indices": indices}, joined, a.shape))
+
+def _unrows(a: SparseMatrix, result: Any) -> SparseMatrix:
+    """What `_rows` of ``a`` became, in the format of ``a``."""
+    indices, values = scipy_views.parts(result)
+    if isinstance(a, CSCMatrix):
+        return CSCMatrix._rebuilt(indices, values, result.shape[::-1])
+    return _like(a, CSRMatrix._rebuilt(indices, values, result.shape))
 
 
 def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
@@ -103,16 +97,15 @@ def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     sparse("multiply", a=a, b=b)
     same_kind("multiply", a=a, b=b)
     _same_shape("multiply", a, b)
-    made = _joined(a, b, lambda x, y, p, q: x.index_select(0, p) * y.index_select(0, q), both=True)
-    if made is not None:
-        return made
-    x, y = a.to_coo(), b.to_coo()
-    width = max(a.shape[1], 1)
-    mine, theirs = x.row * width + x.col, y.row * width + y.col
-    at = torch.searchsorted(theirs, mine).clamp(max=max(theirs.numel() - 1, 0))
-    both = theirs[at] == mine if theirs.numel() else torch.zeros_like(mine, dtype=torch.bool)
-    product = x.values[both] * y.values[at[both]] if theirs.numel() else x.values[both]
-    return _like(a, COOMatrix.sorted(x.row[both], x.col[both], product, a.shape))
+    if _by_scipy(a, b):
+        x, y = _rows(a), _rows(b.to_csc() if isinstance(a, CSCMatrix) else b)
+        return _unrows(a, x.multiply(y).tocsr())
+    p, q = a.to_coo(), b.to_coo()
+    low, high = (torch.searchsorted(q.row, p.row, right=right) for right in (False, True))
+    at = find(low, high, q.col, p.col)
+    both = at >= 0
+    values = p.values[both] * q.values[at[both]]
+    return _like(a, COOMatrix.sorted(p.row[both], p.col[both], values, a.shape))
 
 
 def spgemm(
@@ -120,8 +113,8 @@ def spgemm(
 ) -> SparseMatrix:
     """Return ``op(a) @ op(b)`` as a sparse matrix: BSR when both are BSR with blocks that fit, CSR otherwise.
 
-    The pattern holds every place that a product of entries reaches. Memory beyond the result is a few rows; where
-    gradients are recorded, or no compiled loop runs, that of all products of entries.
+    SciPy multiplies in host memory, and an entry whose products cancel to exactly 0 is not stored. Where gradients are
+    recorded, and elsewhere, it is, and memory beyond the result is that of all products of entries.
 
     Args:
         a: sparse [M, K]
@@ -147,37 +140,13 @@ def spgemm(
         )
         return _blocks(a.block_rows[left], b.indices[right], blocks, shaped)
     x, y = a.to_csr(), b.to_csr()
-    wanted = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
-    loop = None if wanted else host.loop("spgemm", x.values, y.values)
-    count = host.over_indices("reached", x.indptr, x.indices, y.indptr, y.indices)
-    if loop is not None and count is not None:
-        return _by_rows(x, y, count, loop)
+    if _by_scipy(x, y):
+        indices, product = scipy_views.parts(_rows(x) @ _rows(y))
+        return CSRMatrix._rebuilt(indices, product, (a.shape[0], b.shape[1]))
     left, right = _pairs(x.indices, y.indptr)
     terms = x.values[left] * y.values[right]
-    made = COOMatrix(x.majors[left], y.indices[right], terms, (a.shape[0], b.shape[1]))
-    return made.to_csr()
-
-
-def _by_rows(a: CSRMatrix, b: CSRMatrix, count: Any, loop: Any) -> CSRMatrix:
-    """Gustavson's product: the entries of each row are summed where they fall, and read off by column."""
-    rows, columns = a.shape[0], b.shape[1]
-    pointers = a.indptr.new_empty(rows + 1)
-    parts = host.at(a.indptr, a.indices, b.indptr, b.indices)
-    # Room for as many entries as products is enough; where that is much, they are counted first.
-    room = int(b.indptr.diff()[a.indices].sum())
-    if room > ROOM:
-        seen = a.indptr.new_full((columns,), -1)
-        count(rows, *parts, *host.at(seen, pointers))
-        room = int(pointers[-1])
-    indices, values = host.empty(room, pointers), host.empty(room, a.values)
-    left, right, sums = a.values.contiguous(), b.values.contiguous(), a.values.new_empty(columns)
-    bits, top = pointers.new_zeros(columns // 64 + 1), pointers.new_zeros(columns // 4096 + 1)
-    scratch = host.at(pointers, bits, top, sums, indices, values)
-    entries = loop(rows, *parts[:2], left.data_ptr(), *parts[2:], right.data_ptr(), *scratch)
-    if 4 * entries < 3 * room:
-        indices, values = indices[:entries].clone(), values[:entries].clone()
-    kept = {"indptr": pointers, "indices": indices[:entries]}
-    return CSRMatrix._rebuilt(kept, values[:entries], (rows, columns))
+    entries = {"row": x.majors[left], "col": y.indices[right]}
+    return COOMatrix._rebuilt(entries, terms, (a.shape[0], b.shape[1])).to_csr()
 
 
 def _pairs(columns: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,19 +159,23 @@ def _pairs(columns: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _blocks(row: Tensor, col: Tensor, blocks: Tensor, like: BSRMatrix) -> BSRMatrix:
-    """A BSR matrix from blocks at places, those at one place added up."""
-    rows, across = like.grid
-    places, slot = torch.unique(row * max(across, 1) + col, return_inverse=True)
-    summed = blocks.new_zeros((places.numel(), *blocks.shape[1:])).index_add(0, slot, blocks)
-    indices = {"indptr": compress(places // max(across, 1), rows), "indices": places % max(across, 1)}
-    return BSRMatrix._rebuilt(indices, summed, like.shape)
+    """A BSR matrix from blocks at positions, those at one position added up."""
+    result = by_position(row, col, like.grid)
+    if result is not None:
+        order, row, col, rank = result
+        blocks = blocks.index_select(0, order)
+        if rank is not None:
+            first = torch.nn.functional.pad(rank.diff() > 0, (1, 0), value=True)
+            row, col = row[first], col[first]
+            blocks = blocks.new_zeros((row.shape[0], *blocks.shape[1:])).index_add(0, rank, blocks)
+    return BSRMatrix._rebuilt({"indptr": compress(row, like.grid[0]), "indices": col}, blocks, like.shape)
 
 
-def _like(a: SparseMatrix, made: SparseMatrix) -> SparseMatrix:
+def _like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
     """A matrix in the format of another."""
     if isinstance(a, BSRMatrix):
-        return made.to_bsr(a.block)
-    converted: SparseMatrix = getattr(made, f"to_{a.format}")()
+        return result.to_bsr(a.block)
+    converted: SparseMatrix = getattr(result, f"to_{a.format}")()
     return converted
 
 
@@ -261,9 +234,9 @@ def _spectral(a: CSRMatrix, most: int = 1000) -> Tensor:
         projected = torch.diag(torch.stack(diagonal))
         if step:
             projected += torch.diag(torch.stack(beside[:-1]), 1)
-        found = torch.linalg.matrix_norm(projected, 2)
-        settled = beside[-1] <= 1e-14 * found or (step > 8 and abs(found - last) <= 1e-15 * found)
-        last = found
+        largest = torch.linalg.matrix_norm(projected, 2)
+        settled = beside[-1] <= 1e-14 * largest or (step > 8 and abs(largest - last) <= 1e-15 * largest)
+        last = largest
         if settled:
             break
         right = torch.cat([right, (w / beside[-1]).unsqueeze(0)])
@@ -283,8 +256,9 @@ def scale_columns(a: SparseMatrix, d: Tensor) -> SparseMatrix:
 def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
     op = ("scale_rows", "scale_columns")[axis]
     sparse(op, a=a)
-    check.tensor(op, d=d)
+    dense(op, d=d)
     same_kind(op, a=a, d=d)
+    shaped(op, d=(d, "[N]" if axis else "[M]"))
     check.equal(op, "MN"[axis], a=a.shape[axis], d=d.shape[0])
     coo = a.to_coo()
     return _like(a, coo.with_values(coo.values * d[(coo.row, coo.col)[axis]]))
@@ -295,10 +269,12 @@ def kron(a: SparseMatrix, b: SparseMatrix) -> COOMatrix:
     sparse("kron", a=a, b=b)
     same_kind("kron", a=a, b=b)
     x, y = a.to_coo(), b.to_coo()
+    shape = (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
+    if max(shape) >= 1 << 63:
+        raise ArgumentError(op="kron", argument="shape", got=shape, expected="rows and columns below 2**63")
     row = (x.row[:, None] * b.shape[0] + y.row).flatten()
     col = (x.col[:, None] * b.shape[1] + y.col).flatten()
-    shape = (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
-    return COOMatrix(row, col, (x.values[:, None] * y.values).flatten(), shape).coalesce()
+    return COOMatrix._rebuilt({"row": row, "col": col}, (x.values[:, None] * y.values).flatten(), shape).coalesce()
 
 
 def eye(n: int, *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None) -> CSRMatrix:
@@ -317,7 +293,6 @@ def triangle(a: SparseMatrix, *, lower: bool = True, offset: int = 0) -> SparseM
 
 __all__ = [
     "add",
-    "expand",
     "eye",
     "kron",
     "matmul",

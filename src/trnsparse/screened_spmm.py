@@ -10,17 +10,16 @@ import torch
 from torch import Tensor
 
 from trnsci import Op, array_function, check
-from trnsci.errors import ArgumentError
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import evenly, same_kind, sparse
+from trnsparse.arguments import dense, evenly, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.bsr_spmm import _bsr_spmm
+from trnsparse.indices import compress, expand, transposition
 from trnsparse.kernels import screened_spmm as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.screening import as_threshold, check_bounds
-from trnsparse.structure import compress, expand, transposition
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
 
@@ -43,13 +42,8 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
         below the dtype's range, taken relative to the largest, counts as 0.
     """
     u, w = check_bounds("screened_spmm", u=u, w=w)
-    check.tensor("screened_spmm", b=b)
-    for name, value, ndim in (("u", u, 1), ("w", w, 1), ("b", b, 2)):
-        if value.ndim != ndim:
-            expected = {"u": "[M]", "w": "[K]", "b": "[K, N]"}[name]
-            raise ArgumentError(
-                op="screened_spmm", argument=f"shape of {name}", got=tuple(value.shape), expected=expected
-            )
+    dense("screened_spmm", b=b)
+    shaped("screened_spmm", u=(u, "[M]"), w=(w, "[K]"), b=(b, "[K, N]"))
     if isinstance(a, Tensor):
         a = BSRMatrix.from_dense(a)
     sparse("screened_spmm", a=a)
@@ -89,7 +83,7 @@ def _survivors(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Pointers and columns of blocks that hold an entry above the threshold, and which blocks those are."""
     _, bm, bn = blocks.shape
-    rows = expand(indptr)
+    rows = expand(indptr, indices.shape[0])
     most_u = padded(u[:, None], bm).reshape(-1, bm).amax(1)
     most_w = padded(w[:, None], bn).reshape(-1, bn).amax(1)
     kept = (most_u[rows] * most_w[indices] > threshold).nonzero().flatten()
@@ -102,7 +96,7 @@ def _screened(
     """The surviving blocks with their entries below the threshold set to zero, and which entries stay."""
     pointers, columns, kept = _survivors(indptr, indices, blocks, u, w, threshold)
     _, bm, bn = blocks.shape
-    rows = padded(u[:, None], bm).reshape(-1, bm)[expand(pointers)]
+    rows = padded(u[:, None], bm).reshape(-1, bm)[expand(pointers, columns.shape[0])]
     cols = padded(w[:, None], bn).reshape(-1, bn)[columns]
     stays = rows[:, :, None] * cols[:, None, :] > threshold
     return pointers, columns, torch.where(stays, blocks[kept], 0), kept

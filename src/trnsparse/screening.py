@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnsci import array_function, check
 from trnsci.errors import ArgumentError, DtypeError
+from trnsparse.arguments import dense
 from trnsparse.coo import COOMatrix
 
 
@@ -21,6 +22,7 @@ def schwarz_bounds(integrals: Tensor) -> Tensor:
     Args:
         integrals: [n, n, n, n] all integrals, or [n, n] those with equal pairs, ``(ij|ij)``.
     """
+    dense("schwarz_bounds", integrals=integrals)
     check.floating("schwarz_bounds", integrals=integrals)
     if integrals.ndim not in (2, 4) or len(set(integrals.shape)) > 1:
         raise ArgumentError(
@@ -135,6 +137,7 @@ def density_screen(bounds: Tensor, density: Tensor, threshold: float) -> COOMatr
         threshold: contributions to the Coulomb matrix above it are kept.
     """
     bounds = check_bounds("density_screen", bounds=bounds)[0]
+    dense("density_screen", density=density)
     check.floating("density_screen", density=density)
     check.same_device("density_screen", bounds=bounds, density=density)
     _square("density_screen", bounds)
@@ -151,7 +154,7 @@ def density_screen(bounds: Tensor, density: Tensor, threshold: float) -> COOMatr
 def check_bounds(op: str, **bounds: Any) -> list[Tensor]:
     """Check that bounds are real tensors, finite and not negative, and return them detached."""
     for name, value in bounds.items():
-        check.tensor(op, **{name: value})
+        dense(op, **{name: value})
         if value.is_complex() or value.dtype == torch.bool:
             raise DtypeError(op=op, argument=f"dtype of {name}", got=value.dtype, expected="real numbers")
         if value.is_meta:

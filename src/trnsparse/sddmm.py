@@ -12,17 +12,18 @@ from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.launcher import current
 from trnsci.nki import launch
-from trnsparse import host
-from trnsparse.arguments import KERNEL_DTYPES, same_kind, sparse
+from trnsparse import scipy_views
+from trnsparse.arguments import HALF, KERNEL_DTYPES, coefficient, dense, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
+from trnsparse.indices import expand
 from trnsparse.kernels import sddmm as kernels
 from trnsparse.matrix import SparseMatrix
-from trnsparse.structure import expand
 
-# Elements gathered at a time where no compiled loop runs.
+# Elements gathered at a time where torch has no sampled product.
 CHUNK = 1 << 22
+SAMPLED = (torch.float32, torch.float64)
 
 
 @array_function
@@ -44,19 +45,22 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
         tensor([3., 3.])
     """
     sparse("sddmm", pattern=pattern)
-    check.tensor("sddmm", a=a, b=b)
+    dense("sddmm", a=a, b=b)
     dtype = same_kind("sddmm", pattern=pattern, a=a, b=b)
-    check.ndim("sddmm", 2, a=a, b=b)
+    shaped("sddmm", a=(a, "[M, D]"), b=(b, "[D, N]"))
     check.equal("sddmm", "D", a=a.shape[1], b=b.shape[0])
     check.equal("sddmm", "M", pattern=pattern.shape[0], a=a.shape[0])
     check.equal("sddmm", "N", pattern=pattern.shape[1], b=b.shape[1])
-    alpha, beta = check.coefficient("sddmm", "alpha", alpha, dtype), check.coefficient("sddmm", "beta", beta, dtype)
+    alpha, beta = coefficient("sddmm", "alpha", alpha, dtype), coefficient("sddmm", "beta", beta, dtype)
+    if dtype in HALF and (alpha != 1 or beta != 0):
+        wide = sddmm(pattern.to(torch.float32), a.float(), b.float(), alpha=alpha, beta=beta)
+        return wide.to(dtype)
     if isinstance(pattern, BSRMatrix):
         values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, *pattern.block)
     else:
         if isinstance(pattern, CSCMatrix):
-            turned = pattern.transpose()
-            values = sampled(turned.indptr, turned.indices, b.mT, a)
+            columns = pattern.transpose()
+            values = sampled(columns.indptr, columns.indices, b.mT, a)
         else:
             rows = pattern.to_csr()
             pattern = rows if pattern.format == "csr" else pattern.to_coo()
@@ -84,15 +88,12 @@ _sddmm = Op("trnsparse::sddmm", fake=_fake, cost=_cost)
 
 @_sddmm.impl("pytorch")
 def _pytorch(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    wanted = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    dots = None if wanted else host.loop("sddmm", a, b)
-    if dots is not None:
-        a, b, made = a.contiguous(), b.contiguous(), a.new_empty(indices.numel())
-        depth, places = a.shape[1], host.at(indptr, indices, a, b, made)
-        host.over_rows(lambda lo, hi: dots(lo, hi, depth, *places), indptr, indices.shape[0], depth)
-        return made
+    recorded = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    if a.dtype in SAMPLED and not recorded and scipy_views.usable(indptr, indices, a, b):
+        pattern = scipy_views.torch_pattern(indptr, indices, a.new_zeros(indices.shape[0]), b.shape[0])
+        return torch.sparse.sampled_addmm(pattern, a, b.mT, beta=0.0).values()
     work = torch.float32 if a.dtype in (torch.float16, torch.bfloat16) else a.dtype
-    rows, step = expand(indptr), max(1, CHUNK // max(a.shape[1], 1))
+    rows, step = expand(indptr, indices.shape[0]), max(1, CHUNK // max(a.shape[1], 1))
     a, b, dtype = a.to(work), b.to(work), a.dtype
     parts = [
         (a[rows[p : p + step]] * b[indices[p : p + step]]).sum(1, dtype=work) for p in range(0, indices.numel(), step)
@@ -110,7 +111,7 @@ def _limits(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> str | None
 def _nki(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     if indices.numel() == 0 or a.shape[1] == 0:
         return a.new_zeros(indices.numel())
-    rows = indices if indices.is_meta else expand(indptr)
+    rows = indices if indices.is_meta else expand(indptr, indices.shape[0])
     numbers = torch.stack([rows, indices], 1).to(torch.int32).contiguous()  # [nnz, 2]
     made: Tensor = launch(kernels.sddmm, numbers, a.contiguous(), b.contiguous())  # [nnz, 1]
     return made.squeeze(1).to(a.dtype)

@@ -17,7 +17,7 @@ from trnsci.distributed.parts import Places
 from trnsci.errors import ArgumentError, UnsupportedError
 from trnsparse.arguments import operation
 from trnsparse.csr import CSRMatrix
-from trnsparse.rows import RowSharded, sizes_of
+from trnsparse.row_sharded import RowSharded, sizes_of
 from trnsparse.spmm import spmm, spmv
 
 

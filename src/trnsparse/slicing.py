@@ -9,34 +9,35 @@ import torch
 from torch import Tensor
 
 from trnsci.errors import ArgumentError
-from trnsparse import host
 from trnsparse.bsr import BSRMatrix
+from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.indices import compress, find
 from trnsparse.matrix import SparseMatrix
-from trnsparse.structure import compress
 
 WHOLE = slice(None)
 
 
 def sliced(matrix: SparseMatrix, key: Any) -> Any:
-    """Return an element, the elements at some places, or a sparse matrix of the rows and columns chosen.
+    """Return an element, the elements at some positions, or a sparse matrix of the rows and columns chosen.
 
     A matrix has the format of ``matrix``. A number keeps its axis away only when both are numbers: ``a[2]`` is a matrix
-    of one row. Two lists are places, as in NumPy and SciPy: ``a[[0, 1], [2, 3]]`` is a vector of two elements, and
+    of one row. Two lists are positions, as in NumPy and SciPy: ``a[[0, 1], [2, 3]]`` is a vector of two elements, and
     ``a[[0, 1]][:, [2, 3]]`` or ``a[numpy.ix_([0, 1], [2, 3])]`` a matrix.
     """
     row_key, col_key = _keys(key)
     if isinstance(row_key, Integral) and isinstance(col_key, Integral):
-        return _element(matrix, _number(matrix, int(row_key), 0), _number(matrix, int(col_key), 1))
+        i, j = _number(matrix, int(row_key), 0), _number(matrix, int(col_key), 1)
+        return _at(matrix, *torch.tensor([i, j], device=matrix.device))
     if _listed(row_key) and _listed(col_key):
-        rows, columns = (torch.as_tensor(x, device=matrix.device) for x in (row_key, col_key))
+        rows, columns = _tensor(matrix, row_key), _tensor(matrix, col_key)
         if not (rows.ndim == columns.ndim == 2 and rows.shape[1] == columns.shape[0] == 1):
             return _elements(matrix, rows, columns)
     if isinstance(matrix, CSCMatrix):
-        turned = _part(matrix.transpose(), _chosen(matrix, col_key, 1), _chosen(matrix, row_key, 0))
-        return CSCMatrix._rebuilt(turned._indices(), turned.values, turned.shape[::-1])
-    made = _part(matrix.to_csr(), _chosen(matrix, row_key, 0), _chosen(matrix, col_key, 1))
-    return made.to_bsr(matrix.block) if isinstance(matrix, BSRMatrix) else getattr(made, f"to_{matrix.format}")()
+        columns = _part(matrix.transpose(), _chosen(matrix, col_key, 1), _chosen(matrix, row_key, 0))
+        return CSCMatrix._rebuilt(columns._indices(), columns.values, columns.shape[::-1])
+    part = _part(matrix.to_csr(), _chosen(matrix, row_key, 0), _chosen(matrix, col_key, 1))
+    return part.to_bsr(matrix.block) if isinstance(matrix, BSRMatrix) else getattr(part, f"to_{matrix.format}")()
 
 
 def _keys(key: Any) -> tuple[Any, Any]:
@@ -55,6 +56,13 @@ def _listed(key: Any) -> bool:
     return not isinstance(key, slice) and not isinstance(key, Integral) and getattr(key, "ndim", 1) > 0
 
 
+def _tensor(matrix: SparseMatrix, key: Any) -> Tensor:
+    try:
+        return torch.as_tensor(key, device=matrix.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(op="getitem", argument="index", got=key, expected="integers, a slice or a mask") from None
+
+
 def _number(matrix: SparseMatrix, key: int, axis: int) -> int:
     size = matrix.shape[axis]
     if not -size <= key < size:
@@ -62,30 +70,8 @@ def _number(matrix: SparseMatrix, key: int, axis: int) -> int:
     return key % size
 
 
-def _element(matrix: SparseMatrix, i: int, j: int) -> Tensor:
-    """One element, found in its row alone."""
-    if isinstance(matrix, BSRMatrix):
-        (bm, bn), kept = matrix.block, matrix
-        (i, at), (j, to) = divmod(i, bm), divmod(j, bn)
-        p = _place(kept.indptr, kept.indices, i, j)
-        return kept.values.new_zeros(()) if p < 0 else kept.values[p, at, to].clone()
-    if isinstance(matrix, CSCMatrix):
-        i, j, rows = j, i, matrix.transpose()
-    else:
-        rows = matrix.to_csr()
-    p = _place(rows.indptr, rows.indices, i, j)
-    return rows.values.new_zeros(()) if p < 0 else rows.values[p].clone()
-
-
-def _place(indptr: Tensor, indices: Tensor, i: int, j: int) -> int:
-    """Where the entry of row i and column j is, or -1."""
-    lo, hi = indptr[i : i + 2].tolist()
-    at = lo + int(torch.searchsorted(indices[lo:hi], j))
-    return at if at < hi and int(indices[at]) == j else -1
-
-
-def _elements(matrix: SparseMatrix, rows: Tensor, columns: Tensor) -> Tensor:
-    """Elements at places that are listed, zeros where nothing is stored."""
+def _elements(matrix: SparseMatrix, rows: Any, columns: Any) -> Tensor:
+    """Elements at positions that are listed, zeros where nothing is stored."""
     chosen = []
     for axis, index in enumerate((rows, columns)):
         numbers = _chosen(matrix, index, axis)
@@ -96,18 +82,34 @@ def _elements(matrix: SparseMatrix, rows: Tensor, columns: Tensor) -> Tensor:
         shapes = {name: tuple(x.shape) for name, x in zip(("rows", "columns"), chosen, strict=True)}
         raise ArgumentError(
             op="getitem",
-            argument="shapes of the places",
+            argument="shapes of the lists",
             got=shapes,
             expected="one shape",
             hint="For all pairs of some rows and columns write a[rows][:, columns]",
         ) from None
-    coo, width = matrix.to_coo(), max(matrix.shape[1], 1)
-    stored, wanted = coo.row * width + coo.col, (i * width + j).flatten()
-    if coo.nnz == 0:
-        return coo.values.new_zeros(i.shape)
-    at = torch.searchsorted(stored, wanted).clamp(max=coo.nnz - 1)
-    found = torch.where(stored[at] == wanted, coo.values[at], torch.zeros((), dtype=coo.dtype, device=coo.device))
-    return found.reshape(i.shape)
+    return _at(matrix, i.contiguous(), j.contiguous())
+
+
+def _at(matrix: SparseMatrix, i: Tensor, j: Tensor) -> Tensor:
+    """Elements (i, j): of each, the stored indices of its row are searched."""
+    inside: tuple[Tensor, ...] = ()
+    if isinstance(matrix, COOMatrix):
+        entries = matrix.coalesce()
+        low, high = (torch.searchsorted(entries.row, i, right=right) for right in (False, True))
+        indices, values = entries.col, entries.values
+    else:
+        compressed: Any = matrix
+        indices, values = compressed.indices, compressed.values
+        if isinstance(matrix, BSRMatrix):
+            bm, bn = matrix.block
+            inside, i, j = (i % bm, j % bn), i // bm, j // bn
+        elif isinstance(matrix, CSCMatrix):
+            i, j = j, i
+        low, high = compressed.indptr[i], compressed.indptr[i + 1]
+    at = find(low, high, indices, j)
+    if values.shape[0] == 0:
+        return values.new_zeros(at.shape)
+    return torch.where(at >= 0, values[(at.clamp(min=0), *inside)], values.new_zeros(()))
 
 
 Chosen = Tensor | range
@@ -121,7 +123,7 @@ def _chosen(matrix: SparseMatrix, key: Any, axis: int) -> Any:
     if isinstance(key, Integral):
         number = _number(matrix, int(key), axis)
         return range(number, number + 1)
-    index = torch.as_tensor(key, device=matrix.device).reshape(-1)
+    index = _tensor(matrix, key).reshape(-1)
     # an empty list has no dtype of its own
     index = index.long() if index.numel() == 0 and not isinstance(key, Tensor) else index
     if index.dtype == torch.bool:
@@ -139,9 +141,8 @@ def _chosen(matrix: SparseMatrix, key: Any, axis: int) -> Any:
 
 
 def _part(matrix: CSRMatrix, rows: Chosen, columns: Chosen) -> CSRMatrix:
-    made = _rows(matrix, rows)
-    made = _columns(made, columns)
-    return made.clone() if made is matrix else made
+    part = _columns(_rows(matrix, rows), columns)
+    return part.clone() if part is matrix else part
 
 
 def _numbers(chosen: range, like: Tensor) -> Tensor:
@@ -177,18 +178,12 @@ def _columns(matrix: CSRMatrix, chosen: Chosen) -> CSRMatrix:
         if chosen == range(size):
             return matrix
         chosen = _numbers(chosen, matrix.indptr)
+    count = chosen.numel()
     if not bool((chosen.diff() > 0).all()):
         return _rows(matrix.transpose(), chosen).transpose()
-    number = chosen.new_full((size,), -1)
-    number[chosen] = torch.arange(chosen.numel(), device=matrix.device)
-    found = host.over_indices("kept", matrix.indptr, matrix.indices)
-    if found is not None:
-        indptr, (col, entry) = torch.empty_like(matrix.indptr), (chosen.new_empty(matrix.nnz + 1) for _ in range(2))
-        count = found(rows, *host.at(matrix.indptr, matrix.indices, number, indptr, col, entry))
-        col, entry = col[:count].clone(), entry[:count]
-    else:
-        entry = (number[matrix.indices] >= 0).nonzero().flatten()
-        col, indptr = number[matrix.indices[entry]], compress(matrix.majors[entry], rows)
-    return CSRMatrix._rebuilt(
-        {"indptr": indptr, "indices": col}, matrix.values.index_select(0, entry), (rows, chosen.numel())
-    )
+    if chosen.numel() == 0:
+        chosen = chosen.new_full((1,), -1)
+    col = torch.searchsorted(chosen, matrix.indices).clamp(max=chosen.numel() - 1)
+    entry = (chosen[col] == matrix.indices).nonzero().flatten()
+    col, indptr = col[entry], compress(matrix.majors[entry], rows)
+    return CSRMatrix._rebuilt({"indptr": indptr, "indices": col}, matrix.values.index_select(0, entry), (rows, count))

@@ -13,11 +13,13 @@ from trnsci.errors import ArgumentError
 from trnsci.gradient import Saved
 from trnsci.launcher import current
 from trnsci.nki import M_TILE, launch
-from trnsparse import host
+from trnsparse import scipy_views
 from trnsparse.arguments import (
+    HALF,
     KERNEL_DTYPES,
     applied,
     bare,
+    dense,
     folded,
     operation,
     same_kind,
@@ -28,14 +30,13 @@ from trnsparse.arguments import (
 )
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_spmm import block_product
-from trnsparse.choice import FORMATS, arranged
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.direct import fits, prepare
+from trnsparse.format_choice import FORMATS, arranged
+from trnsparse.indices import expand, transposition
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.sddmm import sampled
-from trnsparse.structure import expand, transposition
 
 
 @array_function
@@ -52,8 +53,8 @@ def spmm(
 ) -> Tensor:
     """Return ``alpha * op(a) @ b + beta * c``.
 
-    A BSR matrix runs block by block, every other format row by row. Which of these, or a dense product, is chosen by
-    predicted cost; the plan of a call says why.
+    A BSR matrix runs block by block, every other format row by row: on the host as it is stored, by SciPy; on a device
+    in the format predicted fastest, and the plan of a call says why.
 
     Args:
         a: sparse [M, K], or [K, M] when transposed.
@@ -62,8 +63,9 @@ def spmm(
         beta: a number. When it is 0, ``c`` is not read.
         c: [..., M, N]
         trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"`` (conjugate transpose).
-        format: what to multiply in: ``"auto"`` takes compressed rows, blocks or dense, whichever is predicted fastest
-            where the product runs; ``"csr"``, ``"bsr"`` or ``"dense"`` is that one; ``"stored"`` the matrix as it is.
+        format: what to multiply in: ``"auto"`` is the matrix as it is stored on the host, and on a device compressed
+            rows, blocks or dense, whichever is predicted fastest; ``"csr"``, ``"bsr"`` or ``"dense"`` is that one;
+            ``"stored"`` the matrix as it is.
         out: [..., M, N], memory for the result, shared with no operand.
 
     Error bound:
@@ -74,25 +76,15 @@ def spmm(
         tensor([[3.],
                 [3.]])
     """
-    if format == "auto" and isinstance(trans, bool):
-        if out is None and bare(alpha, beta, c):
-            made = straight(a, b, trans)
-        else:
-            made = _straight_sum(a, b, trans, alpha, beta, c, out)
-        if made is not None:
-            return made
-    sparse("spmm", a=a)
-    check.tensor("spmm", b=b)
-    kind = operation("spmm", trans)
-    check.option("spmm", "format", format, FORMATS)
-    same_kind("spmm", a=a, b=b) if c is None else same_kind("spmm", a=a, b=b, c=c)
+    kind = _checked("spmm", a, trans, format, b=b, c=c)
     check.ndim("spmm", 2, b=b)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
-    check.equal("spmm", "K", hint="Transpose a with trans=True?", a=inner, b=b.shape[-2])
+    if inner != b.shape[-2]:
+        check.equal("spmm", "K", hint="Transpose a with trans=True?", a=inner, b=b.shape[-2])
     if out is not None:
         check.out("spmm", out, shape=(*b.shape[:-2], outer, b.shape[-1]), dtype=b.dtype, a=a.values, b=b, c=c)
-    made = scaled("spmm", unfolded(_product(a, folded(b), kind, format), b), alpha, beta, c)
-    return made if out is None else out.copy_(made)
+    result = _scaled_product("spmm", a, b, kind, format, alpha, beta, c)
+    return result if out is None else out.copy_(result)
 
 
 @array_function
@@ -126,27 +118,44 @@ def spmv(
         >>> spmv(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2))
         tensor([1., 1.])
     """
-    if format == "auto" and isinstance(trans, bool):
-        if out is None and bare(alpha, beta, y):
-            made = straight(a, x, trans)
-        else:
-            made = _straight_sum(a, x, trans, alpha, beta, y, out)
-        if made is not None:
-            return made
-    sparse("spmv", a=a)
-    check.tensor("spmv", x=x)
-    kind = operation("spmv", trans)
-    check.option("spmv", "format", format, FORMATS)
-    same_kind("spmv", a=a, x=x) if y is None else same_kind("spmv", a=a, x=x, y=y)
+    kind = _checked("spmv", a, trans, format, x=x, y=y)
     check.ndim("spmv", 1, x=x)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
-    check.equal("spmv", "K", hint="Transpose a with trans=True?", a=inner, x=x.shape[-1])
+    if inner != x.shape[-1]:
+        check.equal("spmv", "K", hint="Transpose a with trans=True?", a=inner, x=x.shape[-1])
     if out is not None:
         check.out("spmv", out, shape=(*x.shape[:-1], outer), dtype=x.dtype, a=a.values, x=x, y=y)
-    columns = x.unsqueeze(-1)
-    made = unfolded(_product(a, folded(columns), kind, format), columns).squeeze(-1)
-    made = scaled("spmv", made, alpha, beta, y)
-    return made if out is None else out.copy_(made)
+    addend = None if y is None else y.unsqueeze(-1)
+    result = _scaled_product("spmv", a, x.unsqueeze(-1), kind, format, alpha, beta, addend).squeeze(-1)
+    return result if out is None else out.copy_(result)
+
+
+_MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))
+
+
+def _checked(op: str, a: SparseMatrix, trans: Any, name: str, **operands: Any) -> str:
+    """Check operands and options and return the operation. What can be seen at a glance to be right costs nothing."""
+    (b_name, b), (_, c) = operands.items()
+    if type(a) not in _MATRICES or type(b) is not Tensor or c is not None or b.dtype is not a.values.dtype:
+        sparse(op, a=a)
+        dense(op, **{b_name: b} if c is None else operands)
+        same_kind(op, a=a, **{b_name: b} if c is None else operands)
+    elif b.device != a.values.device or b.dtype is torch.bool or b.is_nested:
+        dense(op, **{b_name: b})
+        same_kind(op, a=a, **{b_name: b})
+    if name != "auto":
+        check.option(op, "format", name, FORMATS)
+    return "n" if trans is False else operation(op, trans)
+
+
+def _scaled_product(
+    op: str, a: SparseMatrix, b: Tensor, kind: str, name: str, alpha: Any, beta: Any, c: Tensor | None
+) -> Tensor:
+    """``alpha * op(a) @ b + beta * c``, rounded to half precision once."""
+    if b.dtype in HALF and not bare(alpha, beta, c):
+        wide = a.to(torch.float32), b.float(), kind, name, alpha, beta, None if c is None else c.float()
+        return _scaled_product(op, *wide).to(b.dtype)
+    return scaled(op, unfolded(_product(a, folded(b), kind, name), b), alpha, beta, c)
 
 
 def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
@@ -159,66 +168,10 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     if isinstance(matrix, BSRMatrix):
         return block_product(applied(kind, matrix), b)
     if isinstance(matrix, CSCMatrix):
-        rows, turned = matrix.transpose(), kind == "n"
+        rows, trans = matrix.transpose(), kind == "n"
     else:
-        rows, turned = matrix.to_csr(), kind != "n"
-    return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, rows.shape[1], turned)
-
-
-_KINDS = frozenset((CSRMatrix, CSCMatrix, BSRMatrix))
-
-
-def straight(a: SparseMatrix, b: Tensor, trans: bool, *others: Tensor | None) -> Tensor | None:
-    """``a @ b``, or with ``trans`` ``a.T @ b``, by the compiled loop at once; ``None`` where it must go the long way.
-
-    The loop over a few thousand entries takes microseconds, less than checks and dispatch take. A product that can be
-    seen at a glance to be right, on one thread of the host, decided and without gradient needs none of them. The same
-    must hold of ``others``, an addend and memory for the result, which has to be apart from all else.
-    """
-    if type(b) is not Tensor or not _spmm.straight():
-        return None
-    if type(a) is COOMatrix and a.settled:
-        a = a.to_csr()
-    if type(a) not in _KINDS or not a.settled:
-        return None
-    ready = None if a.ready is None else a.ready[trans].get(b.shape)
-    if ready is None or ready.values is not a.values:
-        ready = prepare(a, b.shape, trans)
-        if ready is None:
-            return None
-    values = ready.values
-    if b.dtype is not ready.dtype or not b.is_cpu or not b.is_contiguous() or b.is_neg():
-        return None
-    if (ready.complex and b.is_conj()) or torch._C._functorch.peek_interpreter_stack() is not None:
-        return None
-    if (b.requires_grad or values.requires_grad) and torch.is_grad_enabled():
-        return None
-    if ready.heavy and torch.get_num_threads() > 1:
-        return None
-    made = None
-    if others:
-        c, made = others
-        if not fits(ready, b, c, made):
-            return None
-    if made is None:
-        made = torch.empty_like(b) if ready.alike else host.empty(ready.sizes, b)
-    ready.call(ready.address, b.data_ptr(), made.data_ptr())
-    return made
-
-
-def _straight_sum(
-    a: SparseMatrix, b: Tensor, trans: bool, alpha: Any, beta: Any, c: Tensor | None, out: Tensor | None
-) -> Tensor | None:
-    """``alpha * op(a) @ b + beta * c`` as above."""
-    if type(alpha) not in (int, float) or type(beta) not in (int, float) or (c is None and beta != 0):
-        return None
-    made = straight(a, b, trans, c, out)
-    if made is not None:
-        addend = None if c is None or beta == 0 else c.data_ptr()
-        if alpha != 1 or addend is not None:
-            count = made.numel() * (2 if made.is_complex() else 1)
-            host.blend(made.dtype)(count, alpha, beta, addend, made.data_ptr())
-    return made
+        rows, trans = matrix.to_csr(), kind != "n"
+    return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, rows.shape[1], trans)
 
 
 def _conjugated(a: SparseMatrix, kind: str) -> Tensor:
@@ -239,23 +192,24 @@ _spmm = Op("trnsparse::spmm", fake=_fake, cost=_cost)
 
 @_spmm.impl("pytorch")
 def _pytorch(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    if host.loop("spmm", values, b) is not None:
-        if torch.is_grad_enabled() and (values.requires_grad or b.requires_grad):
-            made: Tensor = _Native.apply(  # type: ignore[no-untyped-call]
+    recorded = torch.is_grad_enabled() and (values.requires_grad or b.requires_grad)
+    if values.dtype in scipy_views.DTYPES and scipy_views.usable(indptr, indices, values, b):
+        if recorded:
+            result: Tensor = _Recorded.apply(  # type: ignore[no-untyped-call]
                 indptr, indices, values, b, columns, trans
             )
-            return made
-        return _native(indptr, indices, values, b, columns, trans)
+            return result
+        return scipy_views.product(indptr, indices, values, b, columns, trans)
     work = torch.float32 if values.dtype in (torch.float16, torch.bfloat16) else values.dtype
-    rows, cols = expand(indptr), indices
-    taken, given = (rows, cols) if trans else (cols, rows)
-    terms = values.to(work).unsqueeze(1) * b.to(work)[taken]
-    height = columns if trans else indptr.numel() - 1
-    return terms.new_zeros((height, b.shape[1])).index_add(0, given, terms).to(values.dtype)
+    rows = expand(indptr, indices.shape[0])
+    source, target = (rows, indices) if trans else (indices, rows)
+    terms = values.to(work).unsqueeze(1) * b.to(work)[source]
+    height = columns if trans else indptr.shape[0] - 1
+    return terms.new_zeros((height, b.shape[1])).index_add(0, target, terms).to(values.dtype)
 
 
-class _Native(torch.autograd.Function):
-    """The compiled loop with its gradient, which is made of the same products."""
+class _Recorded(torch.autograd.Function):
+    """SciPy's product with its gradient, which consists of the same products."""
 
     @staticmethod
     def forward(
@@ -263,7 +217,7 @@ class _Native(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(indptr, indices, values, b)
         ctx.columns, ctx.trans = columns, trans
-        return _native(indptr, indices, values, b, columns, trans)
+        return scipy_views.product(indptr, indices, values, b, columns, trans)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -274,19 +228,6 @@ class _Native(torch.autograd.Function):
         if ctx.needs_input_grad[3]:
             of_b = _spmm(indptr, indices, values.conj().resolve_conj(), grad, ctx.columns, not ctx.trans)
         return None, None, of_values, of_b, None, None
-
-
-def _native(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    rows, n = indptr.shape[0] - 1, b.shape[1]
-    values, b = values.contiguous(), b.contiguous()
-    made = host.zeros((columns, n), b) if trans else host.empty((rows, n), b)
-    found = host.over_values(host.product(n, trans), values.dtype)
-    places = host.at(indptr, indices, values, b, made)
-    if trans:
-        found(0, rows, n, *places)
-    else:
-        host.over_rows(lambda lo, hi: found(lo, hi, n, *places), indptr, indices.shape[0], n)
-    return made
 
 
 def _limits(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> str | None:
@@ -317,7 +258,7 @@ def _launched(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tens
     if b.shape[0] > 2**31 - 1:
         raise ArgumentError(op="spmm", argument="K", got=b.shape[0], expected="below 2**31 on a device")
     bounds = (*(pointers[first] for first in range(0, rows, M_TILE)), pointers[-1])
-    local = expand(indptr) % M_TILE if not indptr.is_meta else indices
+    local = expand(indptr, indices.shape[0]) % M_TILE if not indptr.is_meta else indices
     columns_hbm = indices.to(torch.int32).unsqueeze(1).contiguous()  # [nnz, 1]
     local_hbm = local.to(torch.float32).unsqueeze(1).contiguous()  # [nnz, 1]
     values_hbm = values.to(torch.float32).unsqueeze(1).contiguous()  # [nnz, 1]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from trnsci import array_function, check
+from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
-from trnsparse import host
-from trnsparse.arguments import operation, same_kind, sparse
-from trnsparse.coo import COOMatrix
+from trnsparse import host, scipy_views
+from trnsparse.arguments import dense, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
+from trnsparse.indices import expand
 from trnsparse.matrix import SparseMatrix
 from trnsparse.products import triangle
 from trnsparse.sddmm import sampled
-from trnsparse.structure import united
 
 
 @array_function
@@ -38,7 +40,8 @@ def solve_triangular(
         trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"``.
 
     Error bound:
-        The result solves ``(a + e) x = b`` with ``|e| <= g(r + 1) |a|``, r the entries of a row (Higham, Theorem 8.5).
+        The result solves ``(a + e) x = b`` with ``|e| <= g(r + 4) |a|``, r the entries of a row (Higham, Theorem 8.5,
+        and four roundings because SciPy scales columns by the diagonal).
 
     Raises:
         Singular: a diagonal entry is zero or absent; ``index`` is its row.
@@ -48,7 +51,7 @@ def solve_triangular(
         tensor([1., 2.])
     """
     sparse("solve_triangular", a=a)
-    check.tensor("solve_triangular", b=b)
+    dense("solve_triangular", b=b)
     dtype = same_kind("solve_triangular", a=a, b=b)
     check.floating("solve_triangular", b=b)
     check.equal("solve_triangular", "N", rows=a.shape[0], columns=a.shape[1], b=b.shape[0] if b.ndim else 1)
@@ -61,15 +64,10 @@ def solve_triangular(
         rows = rows.conj() if kind == "c" else rows
     work = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     columns = (b if b.ndim == 2 else b.unsqueeze(1)).to(work)
-    values = rows.values.to(work)
-    recorded = torch.is_grad_enabled() and (values.requires_grad or columns.requires_grad)
-    if recorded or host.loop("trsm", values, columns) is None:
-        # the compiled loop passes over the other triangle by itself
-        rows = triangle(rows.with_values(values), lower=lower).to_csr()
-        values = rows.values
-    parts = (rows.indptr, rows.indices, values)
-    made: Tensor = _Solve.apply(*parts, columns, lower, unit_diagonal)  # type: ignore[no-untyped-call]
-    return (made if b.ndim == 2 else made.squeeze(1)).to(dtype)
+    rows = triangle(rows.to(work), lower=lower).to_csr()
+    parts = (rows.indptr, rows.indices, rows.values)
+    x: Tensor = _Solve.apply(*parts, columns, lower, unit_diagonal)  # type: ignore[no-untyped-call]
+    return (x if b.ndim == 2 else x.squeeze(1)).to(dtype)
 
 
 class _Solve(torch.autograd.Function):
@@ -89,8 +87,8 @@ class _Solve(torch.autograd.Function):
         indptr, indices, values, x = ctx.saved_tensors
         n = x.shape[0]
         a = CSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, values, (n, n))
-        turned = a.transpose().conj()
-        parts = (turned.indptr, turned.indices, turned.values)
+        adjoint = a.transpose().conj()
+        parts = (adjoint.indptr, adjoint.indices, adjoint.values)
         of_b: Tensor = _Solve.apply(*parts, grad, not ctx.lower, ctx.unit)  # type: ignore[no-untyped-call]
         of_values = None
         if ctx.needs_input_grad[2]:
@@ -101,22 +99,42 @@ class _Solve(torch.autograd.Function):
 
 
 def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    n, k = b.shape
-    found = host.loop("trsm", values, b)
-    if found is not None:
-        x, values = b.clone(memory_format=torch.contiguous_format), values.contiguous()
-        bad = found(n, k, int(lower), int(unit), *host.at(indptr, indices, values, x))
-    else:
-        x, bad = _substituted(indptr, indices, values, b, lower, unit)
-    if bad >= 0:
-        raise Singular(op="solve_triangular", index=bad)
-    return x
+    n = b.shape[0]
+    rows = expand(indptr, indices.shape[0])
+    diagonal = b.new_ones(n)
+    if not unit:
+        on = rows == indices
+        diagonal = b.new_zeros(n).index_put((rows[on],), values[on])
+        absent = (diagonal == 0).nonzero().flatten()
+        if absent.numel():
+            raise Singular(op="solve_triangular", index=int(absent[0 if lower else -1]))
+    if scipy_views.usable(values, b) and b.numel() and _in_range(values, diagonal):
+        return _by_scipy(indptr, indices, values, b, lower, unit)
+    return _substituted(indptr, indices, values, b, lower, unit)
 
 
-def _substituted(
-    indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool
-) -> tuple[Tensor, int]:
-    """Row by row: where no compiled loop runs."""
+def _in_range(values: Tensor, diagonal: Tensor) -> bool:
+    """Whether every entry over every diagonal entry is a normal number of float64, as SciPy's scaled solve needs."""
+    size, pivots = values.detach().abs().double(), diagonal.detach().abs().double()
+    size = size[size > 0]
+    if size.numel() == 0:
+        return True
+    (low, high), (least, most) = torch.aminmax(size), torch.aminmax(pivots)
+    return bool((high / least < 1e300) & (low / most > 1e-290) & (least > 1e-290) & (most < 1e290))
+
+
+def _by_scipy(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    wide = torch.complex128 if b.is_complex() else torch.float64
+    a = scipy_views.view(indptr, indices, values.detach().to(wide), b.shape[0]).rows
+    if unit:
+        # SciPy's own option is slow where the diagonal is not stored
+        a = a - sp.diags_array(a.diagonal() - 1, format="csr")
+    x = sp.linalg.spsolve_triangular(a, to_numpy(b.detach().to(wide)), lower=lower)
+    return torch.from_numpy(x).to(b.dtype)
+
+
+def _substituted(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """Row by row: the definition, on every device and for every range of numbers."""
     n = b.shape[0]
     starts = indptr.tolist()
     x = b.clone()
@@ -125,11 +143,8 @@ def _substituted(
         others = cols != i
         x[i] = b[i] - vals[others] @ x[cols[others]]
         if not unit:
-            diagonal = vals[~others]
-            if diagonal.numel() == 0 or diagonal.item() == 0:
-                return x, i
-            x[i] = x[i] / diagonal[0]
-    return x, -1
+            x[i] = x[i] / vals[~others][0]
+    return x
 
 
 def ilu0(a: SparseMatrix, *, boost: tuple[float, complex] | None = None) -> tuple[CSRMatrix, CSRMatrix]:
@@ -266,70 +281,12 @@ def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
     """
     sparse("reverse_cuthill_mckee", a=a)
     check.equal("reverse_cuthill_mckee", "N", rows=a.shape[0], columns=a.shape[1])
-    pointers, columns = _symmetric(a)
-    degree = pointers.diff()
-    starts = torch.argsort(degree, stable=True)
-    found = host.over_indices("cuthill", pointers, columns, starts)
-    if found is not None:
-        seen, order = torch.full_like(starts, -1), torch.empty_like(starts)
-        found(a.shape[0], *host.at(pointers, columns, starts, seen, order))
-        return order.flip(0)
-    listed = _cuthill(pointers.tolist(), columns.tolist(), degree.tolist(), starts.tolist())
-    return torch.tensor(listed[::-1], dtype=torch.int64, device=a.device)
-
-
-def _symmetric(a: SparseMatrix) -> tuple[Tensor, Tensor]:
-    """Row pointers and columns of the pattern of ``a + a.T``."""
-    rows = a.detach().to_csr()
-    pointers, columns, _ = rows.turned
-    if torch.equal(pointers, rows.indptr) and torch.equal(columns, rows.indices):
-        return pointers, columns
-    found = united((rows.indptr, rows.indices), (pointers, columns), both=False)
-    if found is not None:
-        return found[0], found[1]
-    both = torch.cat([rows.majors, rows.indices]), torch.cat([rows.indices, rows.majors])
-    made = COOMatrix(*both, torch.ones(both[0].numel(), device=a.device), a.shape).to_csr()
-    return made.indptr, made.indices
-
-
-def _cuthill(starts: list[int], columns: list[int], degree: list[int], roots: list[int]) -> list[int]:
-    """Cuthill and McKee's order: where no compiled loop runs."""
-    seen = [False] * len(degree)
-    order: list[int] = []
-    for start in roots:
-        if seen[start]:
-            continue
-        root = _far(start, starts, columns, degree)
-        seen[root] = True
-        at = len(order)
-        order.append(root)
-        while at < len(order):
-            fresh = [c for c in columns[starts[order[at]] : starts[order[at] + 1]] if not seen[c]]
-            for c in fresh:
-                seen[c] = True
-            order += sorted(fresh, key=degree.__getitem__)
-            at += 1
-    return order
-
-
-def _far(start: int, starts: list[int], columns: list[int], degree: list[int]) -> int:
-    """A vertex at the end of a long path through the component: George and Liu's pseudo-peripheral one."""
-    depth = -1
-    while True:
-        level, seen, deep = [start], {start}, 0
-        while True:
-            fresh = []
-            for v in level:
-                for c in columns[starts[v] : starts[v + 1]]:
-                    if c not in seen:
-                        seen.add(c)
-                        fresh.append(c)
-            if not fresh:
-                break
-            level, deep = fresh, deep + 1
-        if deep <= depth:
-            return start
-        depth, start = deep, min(level, key=degree.__getitem__)
+    if a.shape[0] == 0:
+        return torch.empty(0, dtype=torch.int64, device=a.device)
+    rows = a.detach().cpu().to_csr()
+    pattern = scipy_views.view(rows.indptr, rows.indices, torch.ones(rows.nnz, dtype=torch.int32), a.shape[1]).rows
+    order = sp.csgraph.reverse_cuthill_mckee(pattern, symmetric_mode=False)
+    return torch.from_numpy(order.astype(np.int64)).to(a.device)
 
 
 def bandwidth(a: SparseMatrix) -> int:

@@ -6,53 +6,60 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check
-from trnsparse.structure import as_index, check_length, check_range
+from trnsparse.arguments import coefficient, dense, same_kind, shaped
+from trnsparse.indices import as_index, check_length, check_range
 
 
 @array_function
 def gather(y: Tensor, indices: Tensor) -> Tensor:
     """Return ``y[indices]``, the entries of a dense vector that a sparse one holds."""
-    return y[_places("gather", indices, y)]
+    return y[_positions("gather", indices, y)]
 
 
 @array_function
 def scatter(x: Tensor, indices: Tensor, y: Tensor) -> Tensor:
     """Return a copy of ``y`` with ``y[indices] = x``; indices are distinct."""
-    places = _places("scatter", indices, y)
-    check_length("scatter", x=x.shape[0], indices=places.numel())
-    return y.index_put((places,), x)
+    positions = _positions("scatter", indices, y, x)
+    return y.index_put((positions,), x)
 
 
 @array_function
 def axpby(alpha: complex, x: Tensor, indices: Tensor, beta: complex, y: Tensor) -> Tensor:
     """Return ``alpha * x + beta * y`` for a sparse ``x`` and a dense ``y``; repeated indices add up."""
-    places = _places("axpby", indices, y)
+    positions = _positions("axpby", indices, y, x)
     check.floating("axpby", x=x, y=y)
-    check_length("axpby", x=x.shape[0], indices=places.numel())
-    return (y * beta).index_add(0, places, x * alpha)
+    alpha, beta = coefficient("axpby", "alpha", alpha, y.dtype), coefficient("axpby", "beta", beta, y.dtype)
+    return (y * beta).index_add(0, positions, x * alpha)
 
 
 @array_function
 def rot(x: Tensor, indices: Tensor, y: Tensor, c: float, s: complex) -> tuple[Tensor, Tensor]:
     """Rotate a sparse ``x`` with what it meets in ``y``: return ``c x + s y`` and ``y`` with ``c y - conj(s) x``."""
-    places = _places("rot", indices, y)
+    positions = _positions("rot", indices, y, x)
     check.floating("rot", x=x, y=y)
-    check_length("rot", x=x.shape[0], indices=places.numel())
-    met = y[places]
-    conjugate = complex(s).conjugate() if y.is_complex() else s
-    return c * x + s * met, y.index_put((places,), c * met - conjugate * x)
+    c, s = coefficient("rot", "c", c, torch.float64).real, coefficient("rot", "s", s, y.dtype)
+    met, conjugate = y[positions], s.conjugate()
+    return c * x + s * met, y.index_put((positions,), c * met - conjugate * x)
 
 
 @array_function
 def dot(x: Tensor, indices: Tensor, y: Tensor) -> Tensor:
     """Return ``sum(x * y[indices])``, without conjugation."""
-    places = _places("dot", indices, y)
+    positions = _positions("dot", indices, y, x)
     check.floating("dot", x=x, y=y)
-    check_length("dot", x=x.shape[0], indices=places.numel())
-    return torch.dot(x, y[places])
+    return torch.dot(x, y[positions])
 
 
-def _places(op: str, indices: Tensor, y: Tensor) -> Tensor:
-    places = as_index(op, "indices", indices, y.device)
-    check_range(op, "indices", places, y.shape[0])
-    return places
+def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> Tensor:
+    """The indices, checked against the dense vector and the values of the sparse one."""
+    dense(op, y=y)
+    shaped(op, y=(y, "[N]"))
+    positions = as_index(op, "indices", indices, y.device)
+    if not y.is_meta and not positions.is_meta:
+        check_range(op, "indices", positions, y.shape[0])
+    if x is not None:
+        dense(op, x=x)
+        same_kind(op, x=x, y=y)
+        shaped(op, x=(x, "[entries]"))
+        check_length(op, x=x.shape[0], indices=positions.shape[0])
+    return positions

@@ -29,18 +29,10 @@ def random(m, n, density=0.2, seed=0, dtype=np.float64):
     return made
 
 
-@pytest.fixture(params=["compiled", "pure"])
-def loops(request, monkeypatch):
-    if request.param == "pure":
-        monkeypatch.setattr("trnsparse.host.loop", lambda *_: None)
-        monkeypatch.setattr("trnsparse.host.over_indices", lambda *_: None)
-
-
 SHAPES = [(7, 5), (1, 9), (9, 1), (0, 4), (4, 0), (0, 0), (130, 70)]
 KINDS = [ts.COOMatrix, ts.CSRMatrix, ts.CSCMatrix, ts.BSRMatrix]
 
 
-@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_format_reaches_every_other_and_keeps_every_entry(shape, dtype):
@@ -106,7 +98,6 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize(("build", "argument", "got", "text"), MALFORMED, ids=range(len(MALFORMED)))
 def test_malformed_structures_are_refused_at_the_first_offending_position(build, argument, got, text):
     with pytest.raises(ArgumentError) as caught:
@@ -142,7 +133,6 @@ KEYS = [
 ]
 
 
-@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_slices_are_those_of_numpy(kind, key):
@@ -167,7 +157,6 @@ def test_masks_elements_and_bad_indices(kind):
         made[:, [0, 6]]
 
 
-@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul])
 def test_arithmetic_is_that_of_scipy(kind, op):

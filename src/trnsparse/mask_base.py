@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnsparse.bound import BoundMask, bind
+from trnsparse.bound_mask import BoundMask, bind
 
 
 class Rectangles(NamedTuple):

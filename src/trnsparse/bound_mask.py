@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from trnsci.errors import ArgumentError
+from trnsparse.indices import compress
 from trnsparse.picture import picture
-from trnsparse.structure import compress
 
 if TYPE_CHECKING:
-    from trnsparse.mask import Mask
+    from trnsparse.mask_base import Mask
 
 # Pairs looked at in one go while partial blocks are evaluated.
 CHUNK = 1 << 24
@@ -114,7 +114,7 @@ def _bound(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: in
 
 
 def _pattern(mask: Mask, q_len: int, k_len: int, block: int, b: int, h: int) -> Pattern:
-    from trnsparse.mask import Rectangles
+    from trnsparse.mask_base import Rectangles
 
     rows, columns = -(-q_len // block), -(-k_len // block)
     q0 = (torch.arange(rows) * block).repeat_interleave(columns)

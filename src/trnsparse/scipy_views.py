@@ -1,0 +1,144 @@
+"""Matrices as SciPy sees them: on the memory of the values, with a pattern that is SciPy's alone.
+
+SciPy's loops trust indices. Its copies of them are checked once and cannot be reached from outside, so that whatever
+is written to an index tensor later, a product is right for the pattern it saw and never reads foreign memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch._C import _len_torch_dispatch_stack as dispatch_modes
+
+from trnsci.arrays import to_numpy
+from trnsci.errors import ArgumentError
+
+# SciPy computes with these in their own precision.
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128, torch.int32, torch.int64)
+
+
+def usable(*tensors: Tensor) -> bool:
+    """Whether code outside torch may read these tensors here and now."""
+    for x in tensors:
+        if not x.is_cpu or type(x) not in (Tensor, torch.nn.Parameter):
+            return False
+    return not dispatch_modes() and torch._C._functorch.peek_interpreter_stack() is None
+
+
+class View(NamedTuple):
+    """A matrix as SciPy arrays on the memory of its values.
+
+    Attributes:
+        address: where the values are, their dtype and shape.
+        rows: the matrix: CSR, or BSR where values are blocks.
+        transposed: its transpose on the same memory; of BSR there is none.
+    """
+
+    address: tuple[Any, ...]
+    rows: Any
+    transposed: Any
+
+
+class _Pattern:
+    """Checked copies of the pointers and indices of one matrix, in 32 bits where they fit, and the last view of it."""
+
+    def __init__(self, indptr: Tensor, indices: Tensor, columns: int) -> None:
+        key = id(indices)
+        self.source = (ref(indices, lambda _: _PATTERNS.pop(key, None)), ref(indptr))
+        self.state = (indptr._version, indices._version, columns)
+        self.view: View | None = None
+        small = max(columns, indices.shape[0]) < 1 << 31
+        low, high = (int(x) for x in torch.aminmax(indices)) if indices.shape[0] else (0, columns - 1)
+        self.indices, self.indptr = (x.numpy().astype(np.int32 if small else np.int64) for x in (indices, indptr))
+        ends = self.indptr[:1].tolist() == [0] and int(self.indptr[-1]) == len(self.indices)
+        if not ends or bool((np.diff(self.indptr) < 0).any()) or low < 0 or high >= columns:
+            raise ArgumentError(
+                op="product",
+                argument="indices",
+                got=f"indices from {low} to {high}, pointers from {self.indptr[:1]} to {self.indptr[-1:]}",
+                expected=f"indices from 0 to {columns - 1}, and pointers that rise from 0 to {len(self.indices)}",
+                hint="The index tensors of a matrix must not be written to",
+            )
+
+    def of(self, indptr: Tensor, indices: Tensor, columns: int) -> bool:
+        """Whether these are still the tensors it was copied from; torch counts up versions where it writes."""
+        mine, pointers = self.source
+        same = mine() is indices and pointers() is indptr
+        return same and self.state == (indptr._version, indices._version, columns)
+
+
+# By the id of the index tensor, as long as that lives. The values last used are kept alive with it.
+_PATTERNS: dict[int, _Pattern] = {}
+
+
+def _pattern(indptr: Tensor, indices: Tensor, columns: int) -> _Pattern:
+    known = _PATTERNS.get(id(indices))
+    if known is None or not known.of(indptr, indices, columns):
+        known = _PATTERNS[id(indices)] = _Pattern(indptr, indices, columns)
+    return known
+
+
+def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
+    """The matrix of these parts as SciPy sees it; blocks [blocks, bm, bn] and block columns give BSR."""
+    pattern = _pattern(indptr, indices, columns)
+    if not values.is_contiguous() or values.is_conj() or values.is_neg():
+        values = values.resolve_conj().resolve_neg().contiguous()
+    address = (values.data_ptr(), values.dtype, values.shape)
+    known = pattern.view
+    if known is not None and known.address == address:
+        return known
+    if values.shape[0] != indices.shape[0]:
+        got = {"indices": indices.shape[0], "values": values.shape[0]}
+        raise ArgumentError(op="product", argument="length", got=got)
+    kind, (bm, bn) = (sp.bsr_array, values.shape[1:]) if values.ndim == 3 else (sp.csr_array, (1, 1))
+    shape = ((indptr.shape[0] - 1) * bm, columns * bn)
+    rows = kind((to_numpy(values), pattern.indices, pattern.indptr), shape=shape)
+    # the array keeps the memory of the values, so that no others can have their address
+    pattern.view = View(address, rows, rows.T if values.ndim == 1 else None)
+    return pattern.view
+
+
+def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
+    """``a @ b``, or with ``trans`` ``a.T @ b``, by SciPy."""
+    seen = view(indptr, indices, values, columns)
+    result: Tensor = torch.from_numpy((seen.transposed if trans else seen.rows) @ to_numpy(b))
+    return result
+
+
+def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tensor:
+    """A ``torch.sparse_csr`` tensor on the checked copies of the pattern."""
+    _quiet()
+    pattern, shape = _pattern(indptr, indices, columns), (indptr.shape[0] - 1, columns)
+    parts = (torch.from_numpy(x) for x in (pattern.indptr, pattern.indices))
+    return torch.sparse_csr_tensor(*parts, values, shape, check_invariants=False)
+
+
+@functools.cache
+def _quiet() -> None:
+    """Let torch say once, to nobody, that its sparse layouts are young."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), (1, 1))
+
+
+def transposition(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Pointers and indices of the transpose, and where each of its entries was."""
+    pattern, order = _pattern(indptr, indices, columns), np.arange(indices.shape[0])
+    shape = (indptr.shape[0] - 1, columns)
+    other = sp.csr_array((order, pattern.indices, pattern.indptr), shape=shape).tocsc()
+    to, row, where = (torch.from_numpy(x).long() for x in (other.indptr, other.indices, other.data))
+    return to, row, where
+
+
+def parts(matrix: Any) -> tuple[dict[str, Tensor], Tensor]:
+    """Pointers and indices, and values, of a SciPy matrix in compressed rows that nobody else holds."""
+    matrix.sort_indices()
+    indices = {"indptr": torch.from_numpy(matrix.indptr).long(), "indices": torch.from_numpy(matrix.indices).long()}
+    return indices, torch.from_numpy(matrix.data)
