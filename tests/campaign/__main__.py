@@ -13,7 +13,7 @@ from tests.campaign.trial import SPECS, attempt, drawn, load
 
 SCRIPT = """# {name}: {why}
 # drawn: {log}
-from tests.campaign import attempt
+from tests.campaign.trial import attempt
 
 assert (failure := attempt({name!r}, seed={seed}, largest={largest})) is None, failure
 """
