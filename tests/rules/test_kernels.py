@@ -84,17 +84,6 @@ def test_only_shapes_trail_a_line(tree):
 NOT_YET = {
     "trnfft.exact",
     "trnfft.transform",
-    "trnsolver.cg",
-    "trnsolver.chebyshev",
-    "trnsolver.cholesky",
-    "trnsolver.divide",
-    "trnsolver.eigh",
-    "trnsolver.inv_sqrt_spd",
-    "trnsolver.inv_triangular",
-    "trnsolver.lu",
-    "trnsolver.polar_factor",
-    "trnsolver.qr",
-    "trnsolver.svd",
 }
 
 

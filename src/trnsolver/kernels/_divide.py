@@ -143,7 +143,8 @@ def _turn(dst_sb, src_sb):
 
 def _add_diagonal(x_sb, eye_sb, value):
     """Add a number, or a column [P, T] of them, to the diagonal."""
-    for m in tiles(x_sb[0].shape[1], M_TILE):
+    n = x_sb[0].shape[1]
+    for m in tiles(n, M_TILE):
         here = x_sb[m.index][0 : m.size, m.span]
         nisa.scalar_tensor_tensor(
             dst=here,
@@ -157,7 +158,8 @@ def _add_diagonal(x_sb, eye_sb, value):
 
 def _diagonal(dst_sb, x_sb, eye_sb):
     """Set a column [P, T] to the diagonal."""
-    for m in tiles(x_sb[0].shape[1], M_TILE):
+    n = x_sb[0].shape[1]
+    for m in tiles(n, M_TILE):
         own_sb = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
         nisa.tensor_tensor(
             dst=own_sb, data1=x_sb[m.index][0 : m.size, m.span], data2=eye_sb[0 : m.size, 0 : m.size], op=nl.multiply

@@ -4,7 +4,7 @@ The matrix and all vectors stay in SBUF. Inner products over partitions are prod
 the sum in every partition, where the next instruction wants it. Bound by the chain of a step, not by the products.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _inner
 
 N_MAX = 16 * P_MAX
@@ -13,7 +13,7 @@ K_MAX = N_TILE
 TINY = 1e-37
 
 
-@jit
+@nki.jit
 def cg(a_hbm, x_hbm, r_hbm, d_hbm, steps=16):
     N, K = x_hbm.shape
     x_out = nl.ndarray((N, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [N, K]

@@ -5,14 +5,14 @@ matrix and three passes over the vectors. Coefficients come as a tensor, [P, 2 s
 that one program serves every interval. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _inner
 
 N_MAX = 16 * P_MAX
 K_MAX = N_TILE
 
 
-@jit
+@nki.jit
 def chebyshev(a_hbm, x_hbm, r_hbm, d_hbm, weights_hbm):
     N, K = x_hbm.shape
     steps = weights_hbm.shape[1] // 2

@@ -6,13 +6,13 @@ that errors do not grow with the condition of the tile. The rest is products. Bo
 tile.
 """
 
-from trnsci.nki import M_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _less, _product, _transposed, _upper_inverse
 
 N_MAX = 16 * P_MAX
 
 
-@jit
+@nki.jit
 def cholesky(a_hbm, masks_hbm):
     B, N, _ = a_hbm.shape
     l_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]

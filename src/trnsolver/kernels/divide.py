@@ -7,7 +7,7 @@ rows get which sign depends on the data, but only through masks; shapes do not. 
 rotation given, a random one, or what an earlier program left. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._divide import (
     _add_diagonal,
     _column,
@@ -38,7 +38,7 @@ NOISE = 8 * 2.0**-24
 SMALL = 2.0**-9
 
 
-@jit
+@nki.jit
 def divide(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8):
     B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]

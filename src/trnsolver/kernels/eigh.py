@@ -6,7 +6,7 @@ blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then t
 products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
 """
 
-from trnsci.nki import P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -23,7 +23,7 @@ from trnsolver.kernels._jacobi import (
 N_MAX = 8 * P_MAX
 
 
-@jit
+@nki.jit
 def eigh(a_hbm, masks_hbm, sweeps=10):
     B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]

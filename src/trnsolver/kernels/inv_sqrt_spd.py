@@ -6,7 +6,7 @@ grow, so left factors are transposed for the array and not taken as they lie. Th
 the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._divide import _turn
 
 N_MAX = 8 * P_MAX
@@ -14,7 +14,7 @@ N_MAX = 8 * P_MAX
 STEPS = 32
 
 
-@jit
+@nki.jit
 def inv_sqrt_spd(a_hbm, masks_hbm, steps=STEPS):
     B, N, _ = a_hbm.shape
     z_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]

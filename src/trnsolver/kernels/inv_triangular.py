@@ -4,13 +4,13 @@ Diagonal tiles are inverted by doubling. Column n of the result follows from its
 x[m, n] = -x[m, m] sum over k of u[m, k] x[k, n]. Bound by that chain, and by the Tensor Engine for many tiles.
 """
 
-from trnsci.nki import M_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _transposed, _upper_inverse
 
 N_MAX = 16 * P_MAX
 
 
-@jit
+@nki.jit
 def inv_triangular(u_hbm, masks_hbm, unit=False):
     B, N, _ = u_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]

@@ -6,7 +6,7 @@ gathered by one product with the rows of ones. The host puts rows in order at th
 passes over a column.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _less, _product, _transposed, _upper_inverse
 
 N_MAX = 8 * P_MAX
@@ -14,7 +14,7 @@ N_MAX = 8 * P_MAX
 LEAST = 2.0**-126
 
 
-@jit
+@nki.jit
 def lu(a_hbm, rank_hbm, masks_hbm):
     B, M, N = a_hbm.shape
     K = min(M, N)

@@ -5,7 +5,7 @@ kept beside it, for the array multiplies by transposes. Singular values of zero 
 so that u is orthogonal for a singular matrix as well. Steps are fixed. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._divide import (
     LIFT,
     NEAR,
@@ -29,7 +29,7 @@ SEED = 1e-12
 TINY = 1e-37
 
 
-@jit
+@nki.jit
 def polar_factor(a_hbm, rotation_hbm, eye_hbm):
     B, N, _ = a_hbm.shape
     u_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
@@ -92,7 +92,8 @@ def _start(x_sb, xT_sb, y_sb, q_sb, g_sb, a_hbm, eye_sb, ones_sb):
 def _step(dst_sb, xT_sb, q_sb, scale):
     """Set dst to scale x q, and xT to its transpose."""
     _multiply(dst_sb, xT_sb, q_sb)
-    for m in tiles(dst_sb[0].shape[1], M_TILE):
+    n = dst_sb[0].shape[1]
+    for m in tiles(n, M_TILE):
         nisa.tensor_scalar(dst=dst_sb[m.index], data=dst_sb[m.index], op0=nl.multiply, operand0=scale)
     _turn(xT_sb, dst_sb)
 
@@ -102,7 +103,8 @@ def _polish(x_sb, xT_sb, y_sb, q_sb, eye_sb):
     _symmetric(q_sb, x_sb, x_sb, 1.0, False)
     _add_diagonal(q_sb, eye_sb, -3.0)
     _step(y_sb, xT_sb, q_sb, -0.5)
-    for m in tiles(x_sb[0].shape[1], M_TILE):
+    n = x_sb[0].shape[1]
+    for m in tiles(n, M_TILE):
         nisa.tensor_copy(dst=x_sb[m.index], src=y_sb[m.index])
 
 

@@ -6,7 +6,7 @@ applies it. Blocks v of reflections act as 1 - v t v.T, with inv(t) the upper tr
 Bound by the chain of M-long vector passes, one column after the other.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _transposed, _upper_inverse
 
 M_MAX = 8 * P_MAX
@@ -15,7 +15,7 @@ N_MAX = 8 * P_MAX
 LEAST = 1e-30
 
 
-@jit
+@nki.jit
 def qr(a_hbm, masks_hbm):
     B, M, N = a_hbm.shape
     q_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]

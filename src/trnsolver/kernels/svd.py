@@ -6,7 +6,7 @@ small singular values keep their digits. Rotations, seats and blocks are those o
 two passes over all rows a step.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -22,7 +22,7 @@ from trnsolver.kernels._jacobi import (
 N_MAX = 8 * P_MAX
 
 
-@jit
+@nki.jit
 def svd(r_hbm, masks_hbm, sweeps=10):
     B, N, _ = r_hbm.shape
     x_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
