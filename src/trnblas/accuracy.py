@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from trnblas.arguments import has_data
 from trnsci import Achieved, ArgumentError
-from trnsci.precision import PRECISIONS, Precision, resolve
+from trnsci.precision import PRECISIONS, Precision, arithmetic, resolve
 
 _ROUNDOFF = {
     torch.float16: 2.0**-11,
@@ -18,6 +19,10 @@ _ROUNDOFF = {
     torch.float64: 2.0**-53,
     torch.complex128: 2.0**-53,
 }
+
+
+# Where float32 has its full precision and does not overflow.
+_SMALLEST, _LARGEST = 2.0**-126, 2.0**127
 
 
 def error_bound(k: int, dtype: torch.dtype, precision: Precision | None = None) -> float:
@@ -73,6 +78,35 @@ def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:
     return Achieved(result, bound)  # type: ignore[return-value]
 
 
+def working_dtype(precision: Precision, dtype: torch.dtype) -> torch.dtype:
+    """The dtype of everything before the one rounding to ``dtype``: sums of half precision are float32."""
+    return arithmetic("fp64" if precision in ("compensated", "fp64") else "fp32", dtype)
+
+
+def within_single(terms: int, operands: Sequence[Tensor]) -> bool:
+    """Whether sums of ``terms`` products, one factor of each operand, neither leave nor exhaust float32's range.
+
+    Where there is no data to look at (shapes alone, a trace), the answer is no.
+    """
+    if not has_data(*operands):
+        return False
+    low, high = 1.0, float(max(terms, 1))
+    for x in operands:
+        x = x.detach()
+        sizes = torch.maximum(x.real.abs(), x.imag.abs()) if x.is_complex() else x.abs()
+        used = sizes[sizes != 0]
+        if used.numel() == 0:
+            continue
+        least, most = (float(end) for end in torch.aminmax(used))
+        if x.is_complex():
+            # A part may be smaller than the element; what it adds is measured against the whole.
+            most *= 2
+        if not (least >= _SMALLEST and most < _LARGEST):
+            return False
+        low, high = low * least, high * most
+    return low >= _SMALLEST and high < _LARGEST
+
+
 def cheapest_first(dtype: torch.dtype) -> tuple[Precision, ...]:
     """Policies in order of cost: of float64, error-free transformations cost more than float64 itself."""
     double = dtype in (torch.float64, torch.complex128)
@@ -86,7 +120,8 @@ def choose(
     dtype: torch.dtype,
     bound: Callable[[Precision], float],
     what: str,
-    without: tuple[Precision, ...] = (),
+    operands: Sequence[Tensor] | None,
+    terms: int = 1,
 ) -> Precision:
     """Return the policy in force: the one asked for, the default, or the cheapest whose bound meets a target.
 
@@ -97,7 +132,9 @@ def choose(
         dtype: of the operands.
         bound: guaranteed error of a policy.
         what: what the bound is of, for the error: ``K=5``.
-        without: policies that guarantee nothing here.
+        operands: factors of the sums; float32's range must hold their products for a policy in float32 to qualify.
+            ``None`` where nobody can tell beforehand.
+        terms: products of each sum.
     """
     if target is None:
         return resolve(op, precision, dtype)
@@ -106,10 +143,14 @@ def choose(
         raise ArgumentError(op=op, argument="target_error", got=target, expected=expected)
     if isinstance(target, bool) or not isinstance(target, int | float) or not target > 0:
         raise ArgumentError(op=op, argument="target_error", got=target, expected="a positive number")
-    bounds = {policy: bound(policy) for policy in cheapest_first(dtype) if policy not in without}
+    bounds = {policy: bound(policy) for policy in cheapest_first(dtype)}
+    double = dtype in (torch.float64, torch.complex128)
     for policy, reached in bounds.items():
-        if reached <= target:
-            return policy
+        if reached > target:
+            continue
+        if double and policy in ("fast", "fp32") and (operands is None or not within_single(terms, operands)):
+            continue
+        return policy
     best = min(bounds, key=lambda policy: bounds[policy])
     raise ArgumentError(
         op=op,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnblas import host
 from trnsci import ArgumentError, DtypeError, Singular, check
+from trnsci.gradient import Saved
 from trnsci.nki import N_TILE, P_MAX
 
 Trans = Literal["n", "t", "c"]
 
 HALF = (torch.float16, torch.bfloat16)
-FLOATING = frozenset((*HALF, torch.float32, torch.float64, torch.complex64, torch.complex128))
 
 # Elements of a partition that kernels over vectors read at a time.
 _WIDTH = 4 * N_TILE
@@ -73,24 +75,43 @@ def needed(op: str, argument: str, value: Tensor | None, coefficient: str, numbe
         raise ArgumentError(op=op, argument=argument, got=None, expected=expected)
 
 
-def accumulated(
-    op: str, alpha: complex, made: Tensor, beta: complex, y: Tensor | None, out: Tensor | None, **operands: Tensor
-) -> Tensor:
-    """``alpha * made + beta * y`` for a vector just computed, into ``out`` where that is given."""
-    alpha, beta = check.coefficient(op, "alpha", alpha, made.dtype), check.coefficient(op, "beta", beta, made.dtype)
-    needed(op, "y", y, "beta", beta, "[..., M]")
-    if y is not None:
-        check.floating(op, **operands, y=y)
-        check.equal(op, "M", product=made.shape[-1], y=y.shape[-1] if y.ndim else 0)
+def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """``alpha * product + beta * c`` in the arithmetic of ``product``, rounded to ``dtype`` once.
+
+    The shape is what both broadcast to. A coefficient of 0 does not read its operand.
+    """
+    shape = product.shape if c is None else torch.broadcast_shapes(product.shape, c.shape)
     if alpha == 0:
-        made = torch.zeros_like(made)
+        product = torch.zeros_like(product)
     elif alpha != 1:
-        made = alpha * made
-    made = made if y is None or beta == 0 else made + beta * y
-    if out is None:
-        return made
-    check.out(op, out, shape=tuple(made.shape), dtype=made.dtype, **operands, y=y)
-    return out.copy_(made)
+        product = alpha * product
+    if c is not None and beta != 0:
+        product = torch.add(product, c.to(product.dtype), alpha=beta)
+    return product.expand(shape).to(dtype)
+
+
+def conjugated(value: complex, like: Tensor) -> complex:
+    """The coefficient a gradient is multiplied by."""
+    return complex(value).conjugate() if like.is_complex() else complex(value).real
+
+
+def through(definition: Callable[..., Tensor], saved: Saved, names: Sequence[str], grad: Tensor) -> dict[str, Tensor]:
+    """Gradients by differentiating a definition made of public functions; what it returns can be differentiated again.
+
+    Args:
+        definition: takes the tensors named, in order.
+        saved: what the gradient rule of an op is given.
+        names: the op's tensor arguments.
+        grad: the gradient of the result.
+    """
+    again = torch.is_grad_enabled()
+    wanted = [name for name in names if saved.needs(name)]
+    with torch.enable_grad():
+        # Views, so that one tensor in two places has two gradients.
+        values = {name: None if (x := getattr(saved, name)) is None else x.view_as(x) for name in names}
+        made = definition(*values.values())
+        found = torch.autograd.grad(made, [values[name] for name in wanted], grad, create_graph=again)
+    return dict(zip(wanted, found, strict=True))
 
 
 def square(op: str, **values: Tensor) -> int:
@@ -102,28 +123,36 @@ def square(op: str, **values: Tensor) -> int:
     return next(iter(values.values())).shape[-1]
 
 
-def vectors(op: str, x: Tensor, y: Tensor | None = None) -> torch.dtype:
-    """``x``, and ``y`` where it is given, are floating vectors [..., N] of one dtype, on one device."""
-    if y is None:
-        if not alike(x) or x.ndim == 0:
-            check.floating(op, x=x)
-            check.ndim(op, 1, x=x)
-    elif not alike(x, y) or x.ndim == 0 or y.ndim == 0:
-        check.floating(op, x=x, y=y)
-        check.same_device(op, x=x, y=y)
-        check.ndim(op, 1, x=x, y=y)
-    return x.dtype
+def vectors(op: str, *xs: Tensor) -> torch.dtype:
+    """One vector or two, ``x`` and ``y``, are floating [..., N] of one dtype, on one device."""
+    if not alike(*xs) or xs[0].ndim == 0 or xs[-1].ndim == 0:
+        named = dict(zip("xy", xs, strict=False))
+        check.floating(op, **named)
+        check.same_device(op, **named)
+        check.ndim(op, 1, **named)
+    return xs[0].dtype
+
+
+def has_data(*tensors: Tensor) -> bool:
+    """Whether values can be looked at: not of shapes alone, not inside a trace or a transformation."""
+    if is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    return all(not x.is_meta and type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
 
 
 def alike(first: Any, *others: Any) -> bool:
     """Whether all are tensors of one floating dtype on one device. Where not, `check` has the words for it."""
-    if type(first) is not Tensor:
+    if not _dense(first):
         return False
     dtype, device = first.dtype, first.device
     for t in others:
-        if type(t) is not Tensor or t.dtype is not dtype or t.device != device:
+        if not _dense(t) or t.dtype is not dtype or t.device != device:
             return False
-    return dtype in FLOATING
+    return dtype in check.FLOATING
+
+
+def _dense(x: Any) -> bool:
+    return type(x) is Tensor and x.layout is torch.strided and not x.is_nested
 
 
 def fits(a: Any, x: Any) -> bool:
@@ -136,7 +165,7 @@ def nonsingular(op: str, diagonal: Tensor) -> None:
     if host.plain(diagonal):
         if host.nonzero(diagonal.numpy()):
             return
-    elif diagonal.is_meta or torch._C._functorch.peek_interpreter_stack() is not None:
+    elif not has_data(diagonal):
         return
     zero = diagonal.detach() == 0
     if bool(zero.any()):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import rounds, vectors
+from trnblas.arguments import HALF, finished, rounds, vectors
 from trnblas.kernels import axpy as kernels
 from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
@@ -106,7 +106,7 @@ def _pytorch(xs: list[Tensor], row: list[complex]) -> Tensor:
 
 def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Tensor:
     """One combination. A factor of 1 costs nothing, and a factor of 0 does not read its vector."""
-    if len(row) == 2 and row[1] == 1 and row[0] != 0:
+    if len(row) == 2 and row[1] == 1 and row[0] != 0 and xs[0].dtype not in HALF:
         return torch.add(xs[1], xs[0], alpha=row[0], out=out)
     used = [(a, x) for a, x in zip(row, xs, strict=True) if a != 0]
     if not used:
@@ -117,6 +117,10 @@ def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Ten
             return torch.mul(x, a, out=out)
         return x.clone() if out is None else out.copy_(x)
     (a, x), (b, y) = used
+    if x.dtype in HALF:
+        return (
+            finished(x.float(), a, b, y, x.dtype) if out is None else out.copy_(finished(x.float(), a, b, y, x.dtype))
+        )
     return torch.add(x if a == 1 else torch.mul(x, a, out=out), y, alpha=b, out=out)
 
 

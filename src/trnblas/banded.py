@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 from torch.nn.functional import pad
 
 from trnblas import host
-from trnblas.arguments import HALF, Trans, accumulated, alike, flag, in_place, nonsingular, rounds, transposition
-from trnblas.bands import dense, diagonals, inside, mirrored, reverse, shifted
+from trnblas.arguments import HALF, Trans, alike, conjugated, finished, flag, needed, nonsingular, rounds, transposition
+from trnblas.bands import dense, diagonals, inside, mirrored, outer_band, reverse, shifted, windows, without_row
 from trnblas.gemm import gemm
 from trnblas.kernels import banded as kernels
 from trnblas.trsm import trsm
@@ -63,8 +62,7 @@ def gbmv(
     source = n if kind == "n" else m
     if x.shape[-1] != source:
         check.equal("gbmv", "N" if kind == "n" else "M", A=source, x=x.shape[-1])
-    made = _multiplied(a, x, m, ku, kind, False, "general")
-    return accumulated("gbmv", alpha, made, beta, y, out, a=a, x=x)
+    return _product("gbmv", a, x, y, alpha, beta, m, ku, kind, False, "general", out)
 
 
 @array_function
@@ -112,8 +110,8 @@ def tbmv(
         tensor([2., 3.])
     """
     stored, kind, unit = _triangular("tbmv", k, a, x, lower, trans, diag)
-    made = _multiplied(a, x, a.shape[-1], 0 if stored else k, kind, unit, "general")
-    return accumulated("tbmv", 1.0, made, 0.0, None, out, a=a, x=x)
+    ku = 0 if stored else k
+    return _product("tbmv", a, x, None, 1.0, 0.0, a.shape[-1], ku, kind, unit, "general", out)
 
 
 @array_function
@@ -131,15 +129,13 @@ def tbsv(
         tensor([0.5000, 0.2500])
     """
     stored, kind, unit = _triangular("tbsv", k, a, x, lower, trans, diag)
-    made = _substitution(a, x, stored, kind != "n", unit) if _solve.straight() else None
-    if made is None:
-        if not unit:
-            nonsingular("tbsv", a.select(-2, 0 if stored else k))
-        made = _answer(a, x, stored, kind, unit)
-    if out is None:
-        return made
-    check.out("tbsv", out, shape=tuple(made.shape), dtype=made.dtype, a=a, x=x)
-    return out.copy_(made)
+    if out is not None:
+        shape = (*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1])
+        check.out("tbsv", out, shape=shape, dtype=a.dtype, a=a, x=x)
+    if not unit:
+        nonsingular("tbsv", a.select(-2, 0 if stored else k))
+    made = _solve(a, x, stored, kind, unit)
+    return made if out is None else out.copy_(made)
 
 
 def _counts(op: str, **values: int) -> None:
@@ -171,9 +167,8 @@ def _symmetric(
     if a.shape[-1] != x.shape[-1]:
         check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
     ku = 0 if flag(op, "lower", lower, "ul") else k
-    n = a.shape[-1]
-    made = _multiplied(a, x, n, ku, "n", False, "hermitian" if hermitian and a.is_complex() else "symmetric")
-    return accumulated(op, alpha, made, beta, y, out, a=a, x=x)
+    form = "hermitian" if hermitian and a.is_complex() else "symmetric"
+    return _product(op, a, x, y, alpha, beta, a.shape[-1], ku, "n", False, form, out)
 
 
 def _triangular(
@@ -187,52 +182,191 @@ def _triangular(
     return flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
 
 
-def _answer(a: Tensor, x: Tensor, lower: bool, kind: Trans, unit: bool) -> Tensor:
-    """``inv(op(A)) @ x`` with A triangular."""
-    if in_place(a, x) and not a.is_complex() and not is_compiling():
-        return _solve(a, x, lower, kind != "n", unit)
-    return _solved(a, x, lower, kind, unit)
+def _product(
+    op: str, a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, kind: Trans,
+    unit: bool, form: str, out: Tensor | None,
+) -> Tensor:  # fmt: skip
+    alpha, beta = check.coefficient(op, "alpha", alpha, a.dtype), check.coefficient(op, "beta", beta, a.dtype)
+    needed(op, "y", y, "beta", beta, "[..., M]")
+    length = m if kind == "n" else a.shape[-1]
+    if y is not None:
+        check.floating(op, a=a, x=x, y=y)
+        check.same_device(op, a=a, y=y)
+        check.ndim(op, 1, y=y)
+        check.equal(op, "M", product=length, y=y.shape[-1])
+        check.broadcast(op, a=a.shape[:-2], x=x.shape[:-1], y=y.shape[:-1])
+    call = (a, x, y, alpha, beta, m, ku, kind, unit, form)
+    if out is not None:
+        check.out(op, out, shape=tuple(_fake(*call).shape), dtype=a.dtype, a=a, x=x, y=y)
+    made = _banded(*call)
+    return made if out is None else out.copy_(made)
 
 
-def _solved(a: Tensor, x: Tensor, lower: bool, kind: Trans, unit: bool) -> Tensor:
-    """Solve with kernels of whole blocks."""
+def _fake(
+    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, trans: str, unit: bool,
+    form: str,
+) -> Tensor:  # fmt: skip
+    batch = check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
+    return x.new_empty((*batch, m if trans == "n" else a.shape[-1]))
+
+
+def _cost(a: Tensor, x: Tensor, *rest: Any) -> int:
+    batch = math.prod(check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1]))
+    each = (2 if rest[-1] == "general" else 4) * (4 if a.is_complex() else 1)
+    return each * batch * a.shape[-1] * a.shape[-2]
+
+
+# ``alpha * op(A) @ x + beta * y``; A is [M, N] with ``ku`` diagonals above the main one, which is ones where ``unit``.
+# Of a ``symmetric`` or ``hermitian`` one, ``a`` has one side.
+_banded = Op(
+    "trnblas::banded",
+    fake=_fake,
+    cost=_cost,
+    schema="(Tensor a, Tensor x, Tensor? y, Scalar alpha, Scalar beta, int m, int ku, str trans, bool unit, str form)"
+    " -> Tensor",
+)
+
+
+@_banded.impl("pytorch")
+def _pytorch(
+    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, trans: Trans, unit: bool,
+    form: str,
+) -> Tensor:  # fmt: skip
+    if alpha != 0 and host.takes_band(a, x, m, ku, form):
+        return finished(host.band_product(alpha, a, x, m, ku, trans, unit, form), 1.0, beta, y, a.dtype)
+    dtype = a.dtype
+    if dtype in HALF:
+        a, x = a.float(), x.float()
+    weights, offset = _weights(a, m, ku, trans, unit, form)
+    product = (weights * windows(x, *weights.shape[-2:], offset)).sum(-2)
+    return finished(product, alpha, beta, y, dtype)
+
+
+def _weights(a: Tensor, m: int, ku: int, trans: Trans, unit: bool, form: str) -> tuple[Tensor, int]:
+    """Diagonals aligned by rows of the result, the first to meet ``x`` at ``row - offset``."""
+    n, kl = a.shape[-1], a.shape[-2] - 1 - ku
+    if unit:
+        a = torch.cat([a[..., :ku, :], torch.ones_like(a[..., :1, :]), a[..., ku + 1 :, :]], -2)
+    if form != "general":
+        return mirrored(a, ku == 0, form == "hermitian"), a.shape[-2] - 1
+    if trans != "n":
+        return inside(a.conj_physical() if trans == "c" else a, m, ku), ku
+    # Row i meets x from i - kl on: diagonals aligned by row instead of by column, the lowest first.
+    weights = torch.stack([shifted(a[..., kl + ku - d, :], d - kl, m) for d in range(kl + ku + 1)], -2)
+    return inside(weights, n, kl), kl
+
+
+@_banded.vjp(saves=("a", "x"))
+def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    a, x, m, ku, trans, unit, form = saved.a, saved.x, saved.m, saved.ku, saved.trans, saved.unit, saved.form
+    alpha, found = conjugated(saved.alpha, a), {}
+    if saved.needs("x"):
+        # Of the adjoint of op(A): A itself, its conjugate, or its conjugate transpose.
+        adjoint = "c" if form == "general" and trans == "n" else "n"
+        factor = a.conj() if trans == "t" or form == "symmetric" else a
+        found["x"] = _banded(factor, grad, None, alpha, 0.0, m, ku, adjoint, unit, form).sum_to_size(x.shape)
+    if saved.needs("a"):
+        rows = a.shape[-2]
+        if form != "general":
+            made = _mirrored_slope(alpha, grad, x, rows, ku, form == "hermitian")
+        elif trans == "n":
+            made = outer_band(grad, alpha * x.conj(), rows, ku, m)
+        elif trans == "t":
+            made = outer_band(x.conj(), alpha * grad, rows, ku, m)
+        else:
+            made = outer_band(x, (alpha * grad).conj(), rows, ku, m)
+        found["a"] = (without_row(made, ku) if unit else made).sum_to_size(a.shape)
+    if saved.needs("y"):
+        found["y"] = (conjugated(saved.beta, a) * grad).sum_to_size(saved.y.shape)
+    return found
+
+
+def _mirrored_slope(alpha: complex, grad: Tensor, x: Tensor, rows: int, ku: int, hermitian: bool) -> Tensor:
+    """An element beside the diagonal counts twice, one on it once and, in Hermitian matrices, with its real part."""
+    n = x.shape[-1]
+    straight = outer_band(grad, alpha * x.conj(), rows, ku, n)
+    across = (
+        outer_band(x, (alpha * grad).conj(), rows, ku, n)
+        if hermitian
+        else outer_band(x.conj(), alpha * grad, rows, ku, n)
+    )
+    main = straight[..., ku : ku + 1, :]
+    if hermitian:
+        main = torch.complex(main.real, torch.zeros_like(main.real))
+    both = straight + across
+    return torch.cat([both[..., :ku, :], main, both[..., ku + 1 :, :]], -2)
+
+
+def _limits(a: Tensor, x: Tensor, *_: Any) -> str | None:
+    return rounds(x)
+
+
+@_banded.impl("nki", limits=_limits)
+def _nki(
+    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, trans: Trans, unit: bool,
+    form: str,
+) -> Tensor:  # fmt: skip
+    weights, offset = _weights(a, m, ku, trans, unit, form)
+    return finished(_kernel(weights, windows(x, *weights.shape[-2:], offset)), alpha, beta, y, a.dtype)
+
+
+def _kernel(weights: Tensor, values: Tensor) -> Tensor:
+    """Multiply and sum over the diagonals, [..., D, P] both."""
+    if weights.is_complex():
+        rr, ii = _kernel(weights.real, values.real), _kernel(weights.imag, values.imag)
+        ri, ir = _kernel(weights.real, values.imag), _kernel(weights.imag, values.real)
+        return torch.complex(rr - ii, ri + ir)
+    shape = torch.broadcast_shapes(weights.shape, values.shape)
+    d, p = shape[-2:]
+    if 0 in shape:
+        return weights.new_zeros((*shape[:-2], p), dtype=torch.float32)
+    width = -(-p // P_MAX)
+    operand = weights.dtype if weights.dtype in HALF else torch.float32
+    tiles = [
+        pad(t.expand(shape).to(operand), (0, width * P_MAX - p)).reshape(-1, d, P_MAX, width).contiguous()
+        for t in (weights, values)
+    ]  # [B, D, p, width]
+    made: Tensor = launch(kernels.banded, *tiles)  # [B, p, width]
+    return made.reshape(*shape[:-2], -1)[..., :p]
+
+
+def _solve_fake(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> Tensor:
+    return x.new_empty((*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1]))
+
+
+def _solve_cost(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> int:
+    batch = math.prod(check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]))
+    return 2 * batch * a.shape[-2] * a.shape[-1] * (4 if a.is_complex() else 1)
+
+
+_solve = Op("trnblas::band_solve", fake=_solve_fake, cost=_solve_cost)
+
+
+@_solve.impl("pytorch")
+def _solve_pytorch(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> Tensor:
+    if host.takes_band(a, x, a.shape[-1], 0 if lower else a.shape[-2] - 1, "general"):
+        return host.band_solve(a, x, lower, trans, unit)
+    return _solve_nki(a, x, lower, trans, unit)
+
+
+@_solve.impl("nki")
+def _solve_nki(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> Tensor:
+    """Solve with products and solves of whole blocks."""
+    shape, dtype = _solve_fake(a, x, lower, trans, unit).shape, a.dtype
+    if dtype in HALF:
+        a, x = a.float(), x.float()
     rows = diagonals(a, a.shape[-2] - 1, lower)
     if unit:
         rows = torch.cat([torch.ones_like(rows[..., :1, :]), rows[..., 1:, :]], -2)
-    rows = rows.conj() if kind == "c" else rows
+    rows = rows.conj_physical() if trans == "c" else rows
+    x = x.expand(shape)
     # Transposing moves no diagonal, it renames the side.
-    if lower == (kind == "n"):
-        return _substituted(rows, x)
+    if lower == (trans == "n"):
+        return _substituted(rows, x).to(dtype)
     # Backwards, an upper triangle is a lower one; diagonal s is short by s at its end.
     n = x.shape[-1]
-    turned = [reverse(d, s, n) for s, d in enumerate(rows.unbind(-2))]
-    return _substituted(torch.stack(turned, -2), x.flip(-1)).flip(-1)
-
-
-def _multiplied(a: Tensor, x: Tensor, m: int, ku: int, kind: Trans, unit: bool, form: str) -> Tensor:
-    """``op(A) @ x`` with A [M, N] of ``ku`` diagonals above the main one; ``unit`` puts ones on that."""
-    if _product.straight():
-        made = _walked(a, x, m, ku, kind != "n", unit, form == "symmetric")
-        if made is not None:
-            return made
-    if in_place(a, x) and not a.is_complex() and not is_compiling():
-        return _product(a, x, m, ku, kind != "n", unit, form == "symmetric")
-    return _by_windows(a, x, m, ku, kind, unit, form)
-
-
-def _by_windows(a: Tensor, x: Tensor, m: int, ku: int, kind: Trans, unit: bool, form: str) -> Tensor:
-    """Align the diagonals by rows of the result, and multiply each by what it meets of ``x``."""
-    n, kl = a.shape[-1], a.shape[-2] - 1 - ku
-    if unit:
-        ones = torch.ones_like(a[..., :1, :])
-        a = torch.cat([a[..., :ku, :], ones, a[..., ku + 1 :, :]], -2)
-    if form != "general":
-        return _banded(mirrored(a, ku == 0, form == "hermitian"), x, a.shape[-2] - 1)
-    if kind != "n":
-        return _banded(inside(a.conj() if kind == "c" else a, m, ku), x, ku)
-    # Row i meets x from i - kl on: diagonals aligned by row instead of by column, the lowest first.
-    weights = torch.stack([shifted(a[..., kl + ku - d, :], d - kl, m) for d in range(kl + ku + 1)], -2)
-    return _banded(inside(weights, n, kl), x, kl)
+    backwards = torch.stack([reverse(d, s, n) for s, d in enumerate(rows.unbind(-2))], -2)
+    return _substituted(backwards, x.flip(-1)).flip(-1).to(dtype)
 
 
 def _substituted(rows: Tensor, x: Tensor) -> Tensor:
@@ -241,150 +375,32 @@ def _substituted(rows: Tensor, x: Tensor) -> Tensor:
     if n == 0:
         return x.clone()
     block = max(k, _BLOCK)
-    found: list[Tensor] = []
+    solved: list[Tensor] = []
     for start in range(0, n, block):
         stop = min(n, start + block)
         right = x[..., start:stop].unsqueeze(-1)
-        if found and k:
+        if solved and k:
             before = dense(rows, start, stop, start - block, start)
-            right = gemm(-1.0, before, found[-1], 1.0, right)
-        found.append(trsm(1.0, dense(rows, start, stop, start, stop), right, lower=True))
-    return torch.cat(found, -2).squeeze(-1)
+            right = gemm(-1.0, before, solved[-1], 1.0, right)
+        solved.append(trsm(1.0, dense(rows, start, stop, start, stop), right, lower=True))
+    return torch.cat(solved, -2).squeeze(-1)
 
 
-def _product_fake(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor:
-    batch = check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1])
-    return x.new_empty((*batch, a.shape[-1] if trans else m))
-
-
-def _product_cost(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> int:
-    batch = math.prod(check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1]))
-    return batch * a.shape[-1] * a.shape[-2] * (4 if symmetric else 2)
-
-
-# What real operands without gradients go through: the host walks the band where it lies.
-_product = Op("trnblas::band_product", fake=_product_fake, cost=_product_cost)
-
-
-@_product.impl("pytorch")
-def _product_pytorch(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor:
-    made = _walked(a, x, m, ku, trans, unit, symmetric)
-    return _product_nki(a, x, m, ku, trans, unit, symmetric) if made is None else made
-
-
-def _walked(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor | None:
-    """The product by the compiled loop, or ``None`` where that cannot take it."""
-    loop = host.band_loop("product", a, x)
-    if loop is None:
-        return None
-    n, length = a.shape[1], a.shape[1] if trans else m
-    a, row = host.band_rows(a)
-    x, y = x.contiguous(), x.new_empty(length)
-    loop(m, n, a.shape[0], ku, a.data_ptr(), row, x.data_ptr(), y.data_ptr(), trans, unit, symmetric)
-    return y
-
-
-@_product.impl("nki")
-def _product_nki(a: Tensor, x: Tensor, m: int, ku: int, trans: bool, unit: bool, symmetric: bool) -> Tensor:
-    return _by_windows(a, x, m, ku, "t" if trans else "n", unit, "symmetric" if symmetric else "general")
-
-
-def _solve_fake(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor:
-    return x.new_empty((*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1]))
-
-
-def _solve_cost(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> int:
-    return 2 * a.shape[-2] * _solve_fake(a, x, lower, trans, unit).numel()
-
-
-_solve = Op("trnblas::band_solve", fake=_solve_fake, cost=_solve_cost)
-
-
-@_solve.impl("pytorch")
-def _solve_pytorch(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor:
-    made = _substitution(a, x, lower, trans, unit)
-    return _solve_nki(a, x, lower, trans, unit) if made is None else made
-
-
-def _substitution(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor | None:
-    """The solution by the compiled loop, or ``None`` where that cannot take it or meets a zero on the diagonal."""
-    loop = host.band_loop("solve", a, x)
-    if loop is None:
-        return None
-    a, row = host.band_rows(a)
-    y = x.clone(memory_format=torch.contiguous_format)
-    main = 0 if lower else a.shape[0] - 1
-    solved = loop(a.shape[1], a.shape[0], main, a.data_ptr(), row, y.data_ptr(), trans, unit)
-    return y if solved else None
-
-
-@_solve.impl("nki")
-def _solve_nki(a: Tensor, x: Tensor, lower: bool, trans: bool, unit: bool) -> Tensor:
-    return _solved(a, x, lower, "t" if trans else "n", unit)
-
-
-def _fake(weights: Tensor, x: Tensor, offset: int) -> Tensor:
-    batch = check.broadcast("gbmv", a=weights.shape[:-2], x=x.shape[:-1])
-    return x.new_empty((*batch, weights.shape[-1]))
-
-
-def _cost(weights: Tensor, x: Tensor, offset: int) -> int:
-    each = weights.shape[-1] * weights.shape[-2] * (8 if x.is_complex() else 2)
-    return each * math.prod(_fake(weights, x, offset).shape[:-1])
-
-
-_banded = Op("trnblas::banded", fake=_fake, cost=_cost)
-
-
-def _windows(weights: Tensor, x: Tensor, offset: int) -> Tensor:
-    """[..., D, P]: ``x[p + d - offset]`` beside every weight, as a view of the padded vector."""
-    d, p = weights.shape[-2:]
-    return pad(x, (offset, max(0, p + d - 1 - offset - x.shape[-1]))).unfold(-1, p, 1)[..., :d, :]
-
-
-@_banded.impl("pytorch")
-def _pytorch(weights: Tensor, x: Tensor, offset: int) -> Tensor:
-    if weights.shape[-1] == 0:
-        return _fake(weights, x, offset)
-    return (weights * _windows(weights, x, offset)).sum(-2)
-
-
-@_banded.vjp(saves=("weights", "x"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    weights, x, offset = saved.weights, saved.x, saved.offset
+@_solve.vjp(saves=("a", "result"))
+def _solve_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
+    a, solved, lower, trans, unit = saved.a, saved.result, saved.lower, saved.trans, saved.unit
+    adjoint = {"n": "c", "c": "n", "t": "n"}[trans]
+    slope = _solve(a.conj() if trans == "t" else a, grad, lower, adjoint, unit)
     found = {}
-    if saved.needs("weights"):
-        found["weights"] = (grad.unsqueeze(-2) * _windows(weights, x, offset).conj()).sum_to_size(weights.shape)
     if saved.needs("x"):
-        d, n = weights.shape[-2], x.shape[-1]
-        turned = [shifted(weights[..., r, :], offset - r, n) for r in range(d - 1, -1, -1)]
-        found["x"] = _banded(torch.stack(turned, -2).conj(), grad, d - 1 - offset).sum_to_size(x.shape)
+        found["x"] = slope.sum_to_size(saved.x.shape)
+    if saved.needs("a"):
+        n, rows, main = a.shape[-1], a.shape[-2], 0 if lower else a.shape[-2] - 1
+        if trans == "n":
+            made = outer_band(-slope, solved.conj(), rows, main, n)
+        elif trans == "t":
+            made = outer_band(solved.conj(), -slope, rows, main, n)
+        else:
+            made = outer_band(solved, -slope.conj(), rows, main, n)
+        found["a"] = (without_row(made, main) if unit else made).sum_to_size(a.shape)
     return found
-
-
-def _limits(weights: Tensor, x: Tensor, offset: int) -> str | None:
-    return rounds(x)
-
-
-@_banded.impl("nki", limits=_limits)
-def _nki(weights: Tensor, x: Tensor, offset: int) -> Tensor:
-    result = _fake(weights, x, offset)
-    if result.numel() == 0:
-        return result
-    if x.is_complex():
-        parts = torch.stack([weights.real, weights.imag, weights.real, weights.imag])
-        lead = len(result.shape) - 1
-        parts = parts.reshape(4, *[1] * (lead - weights.ndim + 2), *weights.shape)
-        others = torch.stack([x.real, x.imag, x.imag, x.real]).reshape(4, *[1] * (lead - x.ndim + 1), *x.shape)
-        rr, ii, ri, ir = _nki(parts, others, offset)
-        return torch.complex(rr - ii, ri + ir)
-    d, p = weights.shape[-2:]
-    width = -(-p // P_MAX)
-    operand = x.dtype if x.dtype in HALF else torch.float32
-    shape = (*result.shape[:-1], d, p)
-    tiles = [
-        pad(t.expand(shape).to(operand), (0, width * P_MAX - p)).reshape(-1, d, P_MAX, width).contiguous()
-        for t in (weights, _windows(weights, x, offset))
-    ]  # [B, D, p, width]
-    made: Tensor = launch(kernels.banded, *tiles)  # [B, p, width]
-    return made.reshape(*result.shape[:-1], -1)[..., :p].to(result.dtype)

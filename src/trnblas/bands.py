@@ -21,8 +21,8 @@ def mirrored(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
     above = below = rows[..., 1:, :]
     if hermitian:
         main = torch.complex(main.real, torch.zeros_like(main.real))
-        above = above.conj() if lower else above
-        below = above.conj()
+        above = above.conj_physical() if lower else above
+        below = above.conj_physical()
     under = [shifted(below[..., s - 1, :], -s, n) for s in range(k, 0, -1)]
     return torch.cat([torch.stack(under, -2) if under else main[..., :0, :], main, above], -2)
 
@@ -49,6 +49,24 @@ def inside(weights: Tensor, source: int, offset: int) -> Tensor:
     d, p = (torch.arange(size, device=weights.device) for size in weights.shape[-2:])
     place = p + d.unsqueeze(-1) - offset
     return torch.where((place >= 0) & (place < source), weights, 0.0)
+
+
+def windows(x: Tensor, diagonals: int, size: int, offset: int) -> Tensor:
+    """[..., D, P]: ``x[p + d - offset]``, zero where there is no such element; a view of the padded vector."""
+    if size == 0:
+        return x.new_zeros((*x.shape[:-1], diagonals, 0))
+    return pad(x, (offset, max(0, size + diagonals - 1 - offset - x.shape[-1]))).unfold(-1, size, 1)[..., :diagonals, :]
+
+
+def outer_band(left: Tensor, right: Tensor, rows: int, ku: int, m: int) -> Tensor:
+    """``left[i] * right[j]`` where a band matrix [M, N] stores element (i, j): [..., rows, N], zeros elsewhere."""
+    n = right.shape[-1]
+    return inside(windows(left, rows, n, ku) * right.unsqueeze(-2), m, ku)
+
+
+def without_row(a: Tensor, row: int) -> Tensor:
+    """Zeros in place of one diagonal."""
+    return torch.cat([a[..., :row, :], torch.zeros_like(a[..., :1, :]), a[..., row + 1 :, :]], -2)
 
 
 def dense(rows: Tensor, row: int, row_stop: int, column: int, column_stop: int) -> Tensor:

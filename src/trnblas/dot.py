@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from trnblas import host
 from trnblas.accuracy import choose, dot_bound, reported
 from trnblas.arguments import HALF, rounds, spread, vectors
 from trnblas.kernels import dot as kernels
-from trnblas.split import compensated_dot, split_gemm
+from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
@@ -20,6 +21,8 @@ from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
 
 # Elements up to which torch sums magnitudes sooner than the host's BLAS.
 _SHORT = 1024
+# Products whose rounding errors fp32 still holds.
+_FAINT = 2.0**-100
 
 
 @array_function
@@ -108,7 +111,7 @@ def _reduced(
     policy = resolve(op, precision, dtype)
     if target is not None:
         n = x.shape[-1]
-        policy = choose(op, precision, target, dtype, lambda p: dot_bound(n, dtype, p), f"N={n}")
+        policy = choose(op, precision, target, dtype, lambda p: dot_bound(n, dtype, p), f"N={n}", (x, y), n)
     if out is None:
         made = _dot(x, y, policy)
     else:
@@ -180,7 +183,7 @@ def _norm(
     policy = resolve(op, precision, dtype)
     if target is not None:
         n = x.shape[-1]
-        policy = choose(op, precision, target, dtype, lambda p: norm_bound(op, n, dtype, p), f"N={n}")
+        policy = choose(op, precision, target, dtype, lambda p: norm_bound(op, n, dtype, p), f"N={n}", (x,), 2 * n)
     if out is not None:
         check.out(op, out, shape=tuple(x.shape[:-1]), dtype=dtype.to_real(), x=x)
     if policy == "compensated" or (policy == "fp64" and arithmetic(policy, dtype) is not dtype):
@@ -206,11 +209,8 @@ def _by_dot(op: str, x: Tensor, policy: Precision) -> Tensor:
         return _dot(x.abs(), torch.ones_like(x), policy)
     if x.shape[-1] == 0:
         return x.sum(-1)
-    largest = x.detach().abs().amax(-1, keepdim=True).float()
-    scale = torch.exp2(torch.frexp(torch.where(largest.isfinite() & (largest > 0), largest, 1.0)).exponent.float())
-    scale = scale.clamp(2.0**-100, 2.0**100).to(x.dtype)
-    scaled = x / scale
-    return _dot(scaled, scaled, policy).sqrt() * scale.squeeze(-1)
+    scaled, exponent = normalised(x, -1)
+    return rescaled(_dot(scaled, scaled, policy).sqrt(), exponent.squeeze(-1))
 
 
 def _batch(x: Tensor, y: Tensor, op: str = "dot") -> tuple[int, ...]:
@@ -286,9 +286,30 @@ def _dot_nki(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
         x, y = x.float(), y.float()
     elif x.dtype not in HALF:
         x, y = x.bfloat16(), y.bfloat16()
-    mode = "compensated" if precision == "compensated" else "dot"
-    sums: Tensor = launch(kernels.dot, spread(x.expand(shape)), spread(y.expand(shape)), mode=mode)  # [1 or 2, B, 1]
+    if precision == "compensated":
+        return _compensated_nki(x, y, result)
+    sums: Tensor = launch(kernels.dot, spread(x.expand(shape)), spread(y.expand(shape)), mode="dot")  # [1, B, 1]
     return sums.sum(0).reshape(result.shape).to(result.dtype)
+
+
+def _compensated_nki(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+    """Vectors scaled by powers of two: neither a product nor what rounding it loses leaves the range of fp32."""
+    (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
+    if not x.is_meta and not _all_matter(x, y):
+        product = split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())[..., 0, 0]
+    else:
+        shape = (*result.shape, x.shape[-1])
+        sums: Tensor = launch(
+            kernels.dot, spread(x.expand(shape)), spread(y.expand(shape)), mode="compensated"
+        )  # [2, B, 1]
+        product = sums.sum(0).reshape(result.shape)
+    return rescaled(product, (x_exponent + y_exponent).squeeze(-1)).to(result.dtype)
+
+
+def _all_matter(x: Tensor, y: Tensor) -> bool:
+    """Whether products of vectors below 1 are so large that fp32 has what rounding them loses."""
+    least = [float(torch.where(t == 0, 1.0, t.abs()).min()) for t in (x, y)]
+    return least[0] * least[1] > _FAINT or not math.isfinite(least[0] * least[1])
 
 
 def _norm_fake(x: Tensor, op: str, precision: Precision) -> Tensor:

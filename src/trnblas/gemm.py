@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas.accuracy import choose, error_bound, reported
-from trnblas.arguments import HALF, applied, in_place, transposition
+from trnblas.accuracy import choose, error_bound, reported, working_dtype
+from trnblas.arguments import HALF, applied, finished, in_place, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
@@ -17,7 +17,7 @@ from trnsci import ArgumentError, array_function, check, merge_complex, op, run,
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.ops import definition
-from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
+from trnsci.precision import Precision, resolve, to_bfloat16_values
 
 
 @array_function
@@ -48,7 +48,7 @@ def gemm(
         trans_b: the same for ``b``.
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
         target_error: error to guarantee, relative to ``|a| @ |b|``, instead of ``precision``: the cheapest policy that
-            meets it is taken. `trnblas.error_bound` says what each guarantees.
+            meets it, within the range of its arithmetic, is taken. `trnblas.error_bound` says what each guarantees.
         epilogue: scale, bias and activation to apply to the result, inside the kernel.
         return_error: return ``Achieved(result, error_bound)``: with the result, the error guaranteed where it was
             computed, relative to ``|a| @ |b|`` and before the epilogue. Plans and the ledger have it too.
@@ -89,7 +89,7 @@ def gemm(
         target, policy = 0.0, resolve("gemm", precision, dtype)
     else:
         k = a.shape[-1]
-        policy = choose("gemm", precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}")
+        policy = choose("gemm", precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}", (a, b), k)
         target = float(target_error)
     call = Gemm(a, b, c, alpha, beta, policy, target)
     if out is not None:
@@ -112,7 +112,9 @@ def _with_epilogue(call: Gemm, epilogue: Epilogue, out: Tensor | None) -> Tensor
             alpha=call.alpha * scale, beta=call.beta * scale, bias=epilogue.bias, activation=epilogue.activation
         )
         return run(fused, out)
-    result = epilogue(run(call))
+    work = working_dtype(call.precision, call.a.dtype)
+    wide = call._replace(a=call.a.to(work), b=call.b.to(work), c=None if call.c is None else call.c.to(work))
+    result = epilogue(run(wide)).to(call.a.dtype)
     return result if out is None else out.copy_(result)
 
 
@@ -185,25 +187,34 @@ class Gemm(NamedTuple):
         return max(guaranteed, self.target) if sliced else guaranteed
 
     def pytorch(self) -> Tensor:
+        a, b, c, policy, dtype = self.a, self.b, self.c, self.precision, self.a.dtype
+        if policy in ("fp32", "fp64") and working_dtype(policy, dtype) is dtype and self.bias is None:
+            return ACTIVATIONS[self.activation](_multiply(a, b, c, self.alpha, self.beta))
+        bare = c is None and self.alpha == 1 and self.bias is None and self.activation == "none"
+        if bare and dtype in HALF and policy == "fast":
+            # Sums of half precision are accumulated in float32 and rounded once.
+            return a @ b
+        return self._rounded()
+
+    def _rounded(self) -> Tensor:
+        """In the arithmetic of the policy, rounded once at the end."""
         a, b, c, dtype = self.a, self.b, self.c, self.a.dtype
-        work = arithmetic(self.precision, dtype)
-        if self.precision == "compensated":
-            result = _compensated(a, b, c, self.alpha, self.beta)
-        elif work is dtype and (self.precision != "fast" or dtype in HALF):
-            result = _multiply(a, b, c, self.alpha, self.beta)
+        work = working_dtype(self.precision, dtype)
+        if self.precision == "fast" and dtype not in HALF:
+            a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+        if work is not dtype:
+            a, b, c = a.to(work), b.to(work), None if c is None else c.to(work)
+        if self.precision == "compensated" and work is dtype and self.alpha != 0:
+            result = finished(exact_matmul(a, b), self.alpha, self.beta, c, work)
         else:
-            if self.precision == "fast":
-                a, b = to_bfloat16_values(a), to_bfloat16_values(b)
-            result = _multiply(a.to(work), b.to(work), None if c is None else c.to(work), self.alpha, self.beta)
+            result = _multiply(a, b, c, self.alpha, self.beta)
         if self.bias is not None:
             result = result + self.bias
-        if self.activation != "none":
-            result = ACTIVATIONS[self.activation](result)
-        return result if result.dtype is dtype else result.to(dtype)
+        return ACTIVATIONS[self.activation](result).to(dtype)
 
     def into(self, out: Tensor) -> None:
         plain = self.bias is None and self.activation == "none" and self.precision in ("fp32", "fp64")
-        if plain and arithmetic(self.precision, self.a.dtype) is self.a.dtype:
+        if plain and working_dtype(self.precision, self.a.dtype) is self.a.dtype:
             _multiply(self.a, self.b, self.c, self.alpha, self.beta, out)
         else:
             out.copy_(self.pytorch())
@@ -236,23 +247,9 @@ class Gemm(NamedTuple):
             result = _complex_product(self)
         else:
             result = split_gemm(self.a.double(), self.b.double(), self.target)
-        result = result if self.alpha == 1 else self.alpha * result
-        result = result if c is None else result + self.beta * c
+        result = finished(result, self.alpha, self.beta, c, result.dtype)
         result = result if self.bias is None else result + self.bias
         return ACTIVATIONS[self.activation](result).expand(shape).to(self.a.dtype)
-
-
-def _compensated(a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex) -> Tensor:
-    if alpha == 0:
-        return _multiply(a, b, c, alpha, beta)
-    c = None if c is None or beta == 0 else c
-    if c is None:
-        product = exact_matmul(a, b)
-        return product if alpha == 1 else alpha * product
-    if a.dtype in (torch.float64, torch.complex128) or a.shape[-1] == 0:
-        return alpha * exact_matmul(a, b) + beta * c
-    wide = torch.complex128 if a.is_complex() else torch.float64
-    return torch.add(beta * c.to(wide), a.to(wide) @ b.to(wide), alpha=alpha).to(a.dtype)
 
 
 def _multiply(
@@ -315,5 +312,7 @@ def _complex_product(call: Gemm) -> Tensor:
     a_re, a_im = split_complex(call.a)
     rows = torch.cat([torch.cat([a_re, -a_im], -1), torch.cat([a_im, a_re], -1)], -2)  # [..., 2M, 2K]
     columns = torch.cat(split_complex(call.b), -2)  # [..., 2K, N]
+    if call.precision in ("fp64", "compensated"):
+        rows, columns = rows.double(), columns.double()
     real, imag = Gemm(rows, columns, None, 1.0, 0.0, call.precision, call.target).nki().chunk(2, -2)
     return merge_complex(real, imag)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.arguments import HALF, agree, applied, transposition
+from trnblas.arguments import HALF, agree, applied, conjugated, finished, transposition
 from trnblas.gemm import gemm
 from trnblas.kernels import grouped as kernels
 from trnsci import ArgumentError, Op, array_function, check
@@ -73,60 +73,73 @@ def grouped_gemm(
     )
     if c is None and beta != 0:
         raise ArgumentError(op="grouped_gemm", argument="c", got=None, expected=f"tensors, because beta is {beta}")
+    addends = [] if c is None or beta == 0 else list(c)
+    for g, (x, y, z) in enumerate(zip(lefts, rights, addends, strict=False)):
+        check.floating("grouped_gemm", **{f"a[{g}]": x, f"c[{g}]": z})
+        agree("grouped_gemm", "shape", {"product": (x.shape[0], y.shape[1]), f"c[{g}]": tuple(z.shape)})
     policy = resolve("grouped_gemm", precision, dtype)
-    made = list(_grouped(lefts, rights, policy))
-    made = made if alpha == 1 else [alpha * x for x in made]
-    if c is None or beta == 0:
-        return made
-    for g, (x, y) in enumerate(zip(made, c, strict=True)):
-        check.floating("grouped_gemm", **{f"a[{g}]": x, f"c[{g}]": y})
-        agree("grouped_gemm", "shape", {"product": tuple(x.shape), f"c[{g}]": tuple(y.shape)})
-    return [x + beta * y for x, y in zip(made, c, strict=True)]
+    return list(_grouped(lefts, rights, addends, alpha, beta, policy))
 
 
-def _fake(a: list[Tensor], b: list[Tensor], precision: Precision) -> list[Tensor]:
+def _fake(
+    a: list[Tensor], b: list[Tensor], c: list[Tensor], alpha: complex, beta: complex, precision: Precision
+) -> list[Tensor]:
     return [x.new_empty((x.shape[0], y.shape[1])) for x, y in zip(a, b, strict=True)]
 
 
-def _cost(a: list[Tensor], b: list[Tensor], precision: Precision) -> int:
+def _cost(a: list[Tensor], b: list[Tensor], *_: Any) -> int:
     each = 8 if a[0].is_complex() else 2
     return sum(each * x.shape[0] * x.shape[1] * y.shape[1] for x, y in zip(a, b, strict=True))
 
 
+# No ``c`` is an empty list.
 _grouped = Op(
-    "trnblas::grouped_gemm", fake=_fake, cost=_cost, schema="(Tensor[] a, Tensor[] b, str precision) -> Tensor[]"
+    "trnblas::grouped_gemm",
+    fake=_fake,
+    cost=_cost,
+    schema="(Tensor[] a, Tensor[] b, Tensor[] c, Scalar alpha, Scalar beta, str precision) -> Tensor[]",
 )
 
 
 @_grouped.impl("pytorch")
-def _pytorch(a: list[Tensor], b: list[Tensor], precision: Precision) -> list[Tensor]:
-    return [gemm(1.0, x, y, precision=precision) for x, y in zip(a, b, strict=True)]
+def _pytorch(
+    a: list[Tensor], b: list[Tensor], c: list[Tensor], alpha: complex, beta: complex, precision: Precision
+) -> list[Tensor]:
+    addends = c or [None] * len(a)
+    return [gemm(alpha, x, y, beta, z, precision=precision) for x, y, z in zip(a, b, addends, strict=True)]
 
 
 @_grouped.vjp(saves=("a", "b"))
 def _gradient(saved: Saved, grads: list[Tensor]) -> Mapping[str, Any]:
-    found = {}
+    alpha, beta = (conjugated(value, saved.a[0]) for value in (saved.alpha, saved.beta))
+    # torch wants a list for every list, whoever needs a gradient.
+    found: dict[str, Any] = {"a": [None] * len(grads), "b": [None] * len(grads), "c": [None] * len(saved.c)}
     if saved.needs("a"):
-        found["a"] = grouped_gemm(1.0, grads, saved.b, trans_b="c", precision=saved.precision)
+        found["a"] = grouped_gemm(alpha, grads, saved.b, trans_b="c", precision=saved.precision)
     if saved.needs("b"):
-        found["b"] = grouped_gemm(1.0, saved.a, grads, trans_a="c", precision=saved.precision)
+        found["b"] = grouped_gemm(alpha, saved.a, grads, trans_a="c", precision=saved.precision)
+    if saved.needs("c"):
+        found["c"] = [beta * grad for grad in grads]
     return found
 
 
 @_grouped.impl("nki")
-def _nki(a: list[Tensor], b: list[Tensor], precision: Precision) -> list[Tensor]:
+def _nki(
+    a: list[Tensor], b: list[Tensor], c: list[Tensor], alpha: complex, beta: complex, precision: Precision
+) -> list[Tensor]:
     if a[0].is_complex() or precision in ("fp64", "compensated"):
-        return [gemm(1.0, x, y, precision=precision) for x, y in zip(a, b, strict=True)]
+        return _pytorch(a, b, c, alpha, beta, precision)
     dtype = a[0].dtype
     operand = dtype if dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
-    made = _fake(a, b, precision)
-    run = [g for g, x in enumerate(a) if x.shape[1] and made[g].numel()]
+    rounds = dtype in HALF and alpha == 1 and not c
+    products = [x.zero_() for x in _fake(a, b, c, alpha, beta, precision)]
+    run = [g for g, x in enumerate(a) if x.shape[1] and products[g].numel()]
     if run:
         # tensors are arguments of their own: the matrices of a side lie one after the other in one
         lefts = torch.cat([a[g].mT.to(operand).reshape(-1) for g in run])
         rights = torch.cat([b[g].to(operand).reshape(-1) for g in run])
         shapes = tuple((*a[g].shape, b[g].shape[1]) for g in run)
-        found = launch(kernels.grouped, lefts, rights, shapes=shapes, half=dtype in HALF)
-        for g, product in zip(run, found, strict=True):
-            made[g] = product[0].to(dtype)
-    return [x if g in run else x.zero_() for g, x in enumerate(made)]
+        for g, product in zip(run, launch(kernels.grouped, lefts, rights, shapes=shapes, half=rounds), strict=True):
+            products[g] = product[0]
+    addends = c or [None] * len(a)
+    return [finished(x, alpha, beta, z, dtype) for x, z in zip(products, addends, strict=True)]

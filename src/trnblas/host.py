@@ -1,14 +1,13 @@
 """The host's own libraries where PyTorch has no call for an operation, or a slow one.
 
-SciPy's BLAS, when it is installed, takes products and solves with triangles, symmetric and packed matrices. An array
+SciPy's BLAS takes products and solves with triangles, symmetric and packed matrices. An array
 contiguous by rows is the transpose of one contiguous by columns, which is what BLAS takes, so nothing is copied: sides
 and triangles are exchanged instead. NumPy's BLAS takes large products where PyTorch's is MKL on a CPU that is not
-Intel's. Band matrices, stored by diagonals, are walked by ``banded.c``.
+Intel's.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Container
 from pathlib import Path
@@ -16,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import blas
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from trnsci import native
-
-SOURCE = Path(__file__).with_name("banded.c")
 _LETTERS = {torch.float32: "s", torch.float64: "d"}
+_ALL_LETTERS = _LETTERS | {torch.complex64: "c", torch.complex128: "z"}
 # Multiply-adds below which handing a product to NumPy costs more than it brings.
 _LARGE_PRODUCT = 1 << 21
 _LARGE_MATRIX = 1 << 16
@@ -30,17 +28,8 @@ _LARGE_RESULT = 1 << 21
 
 
 @functools.cache
-def _library() -> Any:
-    try:
-        from scipy.linalg import blas
-    except ImportError:
-        return None
-    return blas
-
-
-@functools.cache
-def _routine(library: Any, name: str) -> Any:
-    return getattr(library, name)
+def _routine(name: str) -> Any:
+    return getattr(blas, name)
 
 
 @functools.cache
@@ -69,7 +58,7 @@ def serves(*tensors: Tensor) -> bool:
     for t in tensors:
         if t.ndim != 2:
             return False
-    return _library() is not None and plain(*tensors)
+    return plain(*tensors)
 
 
 def vectors(*xs: Tensor) -> bool:
@@ -77,12 +66,12 @@ def vectors(*xs: Tensor) -> bool:
     for x in xs:
         if x.ndim != 1:
             return False
-    return _library() is not None and plain(*xs)
+    return plain(*xs)
 
 
 def takes(a: Tensor, x: Tensor) -> bool:
     """Whether SciPy's BLAS can take this matrix and this vector."""
-    return _library() is not None and plain(a, x)
+    return plain(a, x)
 
 
 def nonzero(values: np.ndarray[Any, Any]) -> bool:
@@ -102,7 +91,7 @@ def rotated(x: Tensor, y: Tensor, matrix: list[float]) -> tuple[Tensor, Tensor]:
 
 def call(name: str, like: Tensor, *args: Any, **options: Any) -> Any:
     """Run a routine of the precision of ``like``."""
-    return _routine(_library(), _LETTERS[like.dtype] + name)(*args, **options)
+    return _routine(_ALL_LETTERS[like.dtype] + name)(*args, **options)
 
 
 def empty_like(x: Tensor) -> Tensor | None:
@@ -138,29 +127,29 @@ def by_columns(x: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
     return np.ascontiguousarray(array).T, True
 
 
-def symmetric_product(a: Tensor, b: Tensor, lower: bool) -> Tensor:
-    """``a @ b`` with one triangle of ``a`` stored."""
+def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor:
+    """``alpha * a @ b`` with one triangle of ``a`` stored."""
     matrix, turned = by_columns(a)
     stored = lower != turned
     if b.shape[1] == 1:
-        return torch.from_numpy(call("symv", a, 1.0, matrix, b.numpy()[:, 0], lower=stored)).unsqueeze(1)
+        return torch.from_numpy(call("symv", a, alpha, matrix, b.numpy()[:, 0], lower=stored)).unsqueeze(1)
     right, across = by_columns(b)
-    made = torch.from_numpy(call("symm", a, 1.0, matrix, right, side=int(across), lower=stored))
+    made = torch.from_numpy(call("symm", a, alpha, matrix, right, side=int(across), lower=stored))
     return made.mT if across else made
 
 
-def symmetric_square(x: Tensor, lower: bool) -> Tensor:
-    """The triangle of ``x @ x.T``, zeros elsewhere."""
+def symmetric_square(alpha: float, x: Tensor, lower: bool) -> Tensor:
+    """The triangle of ``alpha * x @ x.T``, zeros elsewhere."""
     matrix, turned = by_columns(x)
     # The result is symmetric, so reading it by rows is asking for the other triangle.
-    return torch.from_numpy(call("syrk", x, 1.0, matrix, trans=int(turned), lower=not lower)).mT
+    return torch.from_numpy(call("syrk", x, alpha, matrix, trans=int(turned), lower=not lower)).mT
 
 
-def symmetric_sum(x: Tensor, y: Tensor, lower: bool) -> Tensor:
-    """The triangle of ``x @ y.T + y @ x.T``, zeros elsewhere."""
+def symmetric_sum(alpha: float, x: Tensor, y: Tensor, lower: bool) -> Tensor:
+    """The triangle of ``alpha * (x @ y.T + y @ x.T)``, zeros elsewhere."""
     left, turned = by_columns(x)
     right = np.ascontiguousarray(y.numpy()).T if turned else np.asfortranarray(y.numpy())
-    return torch.from_numpy(call("syr2k", x, 1.0, left, right, trans=int(turned), lower=not lower)).mT
+    return torch.from_numpy(call("syr2k", x, alpha, left, right, trans=int(turned), lower=not lower)).mT
 
 
 def symmetric_vector(alpha: float, a: Tensor, x: Tensor, lower: bool) -> Tensor:
@@ -178,29 +167,29 @@ def triangular_vector(name: str, a: Tensor, x: Tensor, lower: bool, trans: bool,
     return torch.from_numpy(made)
 
 
-def triangular_product(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """``a @ b`` with ``a`` triangular."""
+def triangular_product(alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """``alpha * a @ b`` with ``a`` triangular."""
     matrix, turned = by_columns(a)
     flags = {"lower": lower != turned, "diag": int(unit)}
     if b.shape[1] == 1:
         made = call("trmv", a, matrix, b.numpy()[:, 0], trans=int(turned), **flags)
-        return torch.from_numpy(made).unsqueeze(1)
+        return torch.from_numpy(made if alpha == 1 else alpha * made).unsqueeze(1)
     right, across = by_columns(b)
     # b.T @ a.T, when b comes transposed: what multiplies from the right is the transpose of a.
-    made = call("trmm", a, 1.0, matrix, right, side=int(across), trans_a=int(turned != across), **flags)
+    made = call("trmm", a, alpha, matrix, right, side=int(across), trans_a=int(turned != across), **flags)
     found = torch.from_numpy(made)
     return found.mT if across else found
 
 
-def triangular_solve(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """``inv(a) @ b`` with ``a`` triangular, contiguous by columns as LAPACK leaves it."""
+def triangular_solve(alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+    """``alpha * inv(a) @ b`` with ``a`` triangular, contiguous by columns as LAPACK leaves it."""
     matrix, turned = by_columns(a)
     flags = {"lower": lower != turned, "diag": int(unit)}
     if b.shape[1] == 1:
         made = call("trsv", a, matrix, b.numpy()[:, 0], trans=int(turned), **flags)
-        return torch.from_numpy(made).unsqueeze(0).mT
+        return torch.from_numpy(made if alpha == 1 else alpha * made).unsqueeze(0).mT
     right = torch.empty_like(b.mT, memory_format=torch.contiguous_format).copy_(b.mT).mT
-    call("trsm", a, 1.0, matrix, right.numpy(), trans_a=int(turned), overwrite_b=True, **flags)
+    call("trsm", a, alpha, matrix, right.numpy(), trans_a=int(turned), overwrite_b=True, **flags)
     return right
 
 
@@ -213,26 +202,36 @@ def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower:
     return torch.from_numpy(call("syr2", x, alpha, x.numpy(), y.numpy(), **options).T)
 
 
-@functools.cache
-def _loop(name: str) -> Any:
-    library = native.load(SOURCE)
-    if library is None:
-        return None
-    found = getattr(library, name)
-    n, p = ctypes.c_int64, ctypes.c_void_p
-    found.argtypes = (n, n, n, n, p, n, p, p, n, n, n) if "product" in name else (n, n, n, p, n, p, n, n)
-    found.restype = None if "product" in name else n
-    return found
+def takes_band(a: Tensor, x: Tensor, m: int, ku: int, form: str) -> bool:
+    """Whether SciPy's BLAS can take this band and this vector: it has no complex symmetric band."""
+    if a.ndim != 2 or x.ndim != 1 or (form == "symmetric" and a.is_complex()):
+        return False
+    # Bands wider than the matrix are legal, and nothing SciPy accepts.
+    fits = m > a.shape[0] - 1 - ku and a.shape[1] > ku
+    return fits and plain(a, x, dtypes=_ALL_LETTERS)
 
 
-def band_loop(kind: str, a: Tensor, x: Tensor) -> Any:
-    """The compiled loop ``product`` or ``solve`` for one band matrix and one vector, or ``None``."""
-    if a.ndim != 2 or x.ndim != 1 or not plain(a, x):
-        return None
-    return _loop("band_" + kind + ("_float32" if a.dtype is torch.float32 else "_float64"))
+def takes_packed(op: str, ap: Tensor, x: Tensor) -> bool:
+    """Whether SciPy's BLAS can take this packed triangle and this vector: it has no complex symmetric one."""
+    if ap.ndim != 1 or x.ndim != 1 or (op == "spmv" and ap.is_complex()):
+        return False
+    return plain(ap, x, dtypes=_ALL_LETTERS)
 
 
-def band_rows(a: Tensor) -> tuple[Tensor, int]:
-    """The band with contiguous rows, and the distance between them."""
-    a = a if a.stride(1) == 1 else a.contiguous()
-    return a, a.stride(0)
+def band_product(alpha: complex, a: Tensor, x: Tensor, m: int, ku: int, trans: str, unit: bool, form: str) -> Tensor:
+    """``alpha * op(A) @ x`` with A stored by diagonals."""
+    band, vector, k = a.numpy(), x.numpy(), a.shape[0] - 1
+    if form == "symmetric":
+        return torch.from_numpy(call("sbmv", a, k, alpha, band, vector, lower=ku == 0))
+    if form == "hermitian":
+        return torch.from_numpy(call("hbmv", a, k, alpha, band, vector, lower=ku == 0))
+    if unit:
+        made = call("tbmv", a, k, band, vector, lower=ku == 0, trans="ntc".index(trans), diag=1)
+        return torch.from_numpy(made if alpha == 1 else alpha * made)
+    return torch.from_numpy(call("gbmv", a, m, a.shape[1], k - ku, ku, alpha, band, vector, trans="ntc".index(trans)))
+
+
+def band_solve(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> Tensor:
+    """``inv(op(A)) @ x`` with A triangular and stored by diagonals."""
+    made = call("tbsv", a, a.shape[0] - 1, a.numpy(), x.numpy(), lower=lower, trans="ntc".index(trans), diag=unit)
+    return torch.from_numpy(made)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnblas.arguments import rounds
+from trnblas.arguments import HALF, has_data, through
 from trnblas.kernels import mp2 as kernels
+from trnblas.split import split_gemm
 from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
+
+Sums = Callable[[Tensor, Tensor], Tensor]
 
 # Amplitudes of one pair, twice, must fit into SBUF: V / 128 tiles of 4 V bytes in each partition.
 MOST_VIRTUAL = 1600
@@ -74,7 +77,8 @@ def mp2_pairs(
         [I, J]
 
     Error bound:
-        ``target_error + g(V + 6) + 2**-24 log2(V)`` relative to ``sum over ab of |T (2 T - T')| / |D|``.
+        ``target_error + g(V + 6) + 2**-24 log2(V)`` relative to ``sum over ab of |T (2 T - T')| / |D|``. Float64 is
+        ``g(V**2 + 6)`` of its own unit roundoff on every backend: the kernels multiply and add slices, exactly.
 
     Raises:
         ArgumentError: shapes do not fit, occupied and virtual energies overlap, or ``target_error`` cannot be reached
@@ -105,7 +109,7 @@ def mp2_pairs(
         raise ArgumentError(op="mp2_energy", argument="first", got=first, expected=f"between 0 and {j - i}")
     if not 0 < target_error < 1:
         raise ArgumentError(op="mp2_energy", argument="target_error", got=target_error, expected="between 0 and 1")
-    if not t_flat.is_meta and t_flat.numel():
+    if t_flat.numel() and has_data(eps_occ_chunk, eps_occ_full, eps_vir):
         highest = max(float(eps_occ_chunk.detach().max()), float(eps_occ_full.detach().max()))
         lowest = float(eps_vir.detach().min())
         if not highest < lowest:
@@ -140,6 +144,16 @@ def _weight(i: int, j: int, first: int) -> float:
 def _pytorch(
     t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
 ) -> Tensor:
+    dtype = t_flat.dtype
+    if dtype in HALF:
+        t_flat, eps_i, eps_j, eps_vir = t_flat.float(), eps_i.float(), eps_j.float(), eps_vir.float()
+    return _summed(t_flat, eps_i, eps_j, eps_vir, symmetric, first, lambda t, y: (t * y).sum((1, 2))).to(dtype)
+
+
+def _summed(
+    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, sums: Sums
+) -> Tensor:
+    """Every pair's energy, one strip of pairs after the other; ``sums`` multiplies and adds up."""
     rows, columns, v = len(eps_i), len(eps_j), len(eps_vir)
     if t_flat.numel() == 0:
         return t_flat.new_zeros((rows, columns))
@@ -149,7 +163,7 @@ def _pytorch(
         count = min(columns, first + i + 1) if symmetric else columns
         t = strip.unflatten(1, (columns, v))[:, :count].transpose(0, 1)  # [j, a, b]
         below = (eps_i[i] + eps_j[:count]).reshape(-1, 1, 1) - virtual
-        pairs = (t * (2 * t - t.mT) / below).sum((1, 2))
+        pairs = sums(t, (2 * t - t.mT) / below)
         if symmetric:
             pairs = pairs * pairs.new_tensor([_weight(i, j, first) for j in range(count)])
         found.append(torch.nn.functional.pad(pairs, (0, columns - count)))
@@ -159,22 +173,19 @@ def _pytorch(
 @_mp2.vjp()
 def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     """Recompute with PyTorch: the amplitudes alone are as large as everything the formula makes of them."""
-    names = ("t_flat", "eps_i", "eps_j", "eps_vir")
-    wanted = [n for n in names if saved.needs(n)]
-    with torch.enable_grad():
-        operands = {n: getattr(saved, n).detach().requires_grad_(n in wanted) for n in names}
-        t, i, j, v = operands.values()
-        made = _pytorch(t, i, j, v, saved.symmetric, saved.first, saved.target_error)
-        found = torch.autograd.grad(made, [operands[n] for n in wanted], grad)
-    return dict(zip(wanted, found, strict=True))
+
+    def definition(*operands: Tensor) -> Tensor:
+        return _pytorch(*operands, saved.symmetric, saved.first, saved.target_error)
+
+    return through(definition, saved, ("t_flat", "eps_i", "eps_j", "eps_vir"), grad)
 
 
 def _limits(
     t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
 ) -> str | None:
-    if len(eps_vir) > MOST_VIRTUAL:
+    if len(eps_vir) > MOST_VIRTUAL and t_flat.dtype != torch.float64:
         return f"the kernel holds a pair's amplitudes in SBUF: at most {MOST_VIRTUAL} virtual orbitals"
-    return rounds(t_flat)
+    return None
 
 
 @_mp2.impl("nki", limits=_limits)
@@ -183,8 +194,16 @@ def _nki(
 ) -> Tensor:
     if t_flat.numel() == 0:
         return _fake(t_flat, eps_i, eps_j, eps_vir, symmetric, first, target_error).zero_()
+    if t_flat.dtype == torch.float64:
+        return _summed(t_flat, eps_i, eps_j, eps_vir, symmetric, first, _emulated_sums)
     partials = pair_partials(t_flat, eps_i, eps_j, eps_vir, symmetric, first, target_error)
     return partials.double().sum(0).to(t_flat.dtype)
+
+
+def _emulated_sums(t: Tensor, weighted: Tensor) -> Tensor:
+    """Sums over a and b of products [J, V, V], exact in slices on the device and rounded to float64."""
+    flat = split_gemm(t.reshape(len(t), 1, -1), weighted.reshape(len(t), -1, 1))
+    return flat.reshape(len(t))
 
 
 def pair_partials(

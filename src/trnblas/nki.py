@@ -7,7 +7,7 @@ from torch import Tensor
 
 import trnsci
 from trnblas.gemm import gemm
-from trnblas.mp2 import pair_partials
+from trnblas.mp2 import mp2_pairs
 from trnsci import HAS_NKI, array_function, neuron
 from trnsci.config import BackendName
 from trnsci.nki import P_MAX
@@ -37,11 +37,10 @@ def nki_batched_gemm(a: Tensor, b: Tensor) -> Tensor:
 def nki_mp2_energy(T_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor) -> Tensor:
     """Return partial energies [P, I, J] of a chunk of occupied orbitals; their sum is `trnblas.mp2_energy`.
 
-    P is the largest divisor of the number of virtual orbitals up to 128.
+    P is the largest divisor of the number of virtual orbitals up to 128. The kernel reduces over partitions itself, so
+    that the first partial is the energy of every pair, as `trnblas.mp2_pairs` has it, and the others are zero.
     """
-    partials = pair_partials(T_flat, eps_occ_chunk, eps_occ_full, eps_vir, False, 0, 1e-7)  # [Q, I, J]
-    v = len(eps_vir)
-    p = max(d for d in range(1, P_MAX + 1) if v % d == 0)
-    fill = -len(partials) % p
-    padded = torch.cat([partials, partials.new_zeros((fill, *partials.shape[1:]))])
-    return padded.unflatten(0, (-1, p)).sum(0)
+    with trnsci.backend(_kernels()):
+        pairs = mp2_pairs(T_flat, eps_occ_chunk, eps_occ_full, eps_vir)
+    p = max(d for d in range(1, P_MAX + 1) if len(eps_vir) % d == 0)
+    return torch.cat([pairs.unsqueeze(0), pairs.new_zeros((p - 1, *pairs.shape))])

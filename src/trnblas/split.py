@@ -32,6 +32,9 @@ _FORMATS: dict[Format, torch.dtype] = {
     "float32": torch.float32,
 }
 _chosen: dict[str, Format] = {}
+# Slices of a float64 operand on the host, beyond which compensated products are cheaper; and memory for those.
+_MOST_HOST_SLICES = 24
+_DOTS_BYTES = 1 << 24
 
 
 def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
@@ -52,17 +55,19 @@ def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
         return _launch(_meta_slices(a3.mT, count), _meta_slices(b3, count), count).reshape(*batch, m, n)
     finite = bool(a3.isfinite().all()) and bool(b3.isfinite().all())
     a_finite, b_finite = (a3, b3) if finite else (a3.nan_to_num(0.0, 0.0, 0.0), b3.nan_to_num(0.0, 0.0, 0.0))
-    a_unit, a_exponent = _normalised(a_finite, -1)
-    b_unit, b_exponent = _normalised(b_finite, -2)
+    a_unit, a_exponent = normalised(a_finite, -1)
+    b_unit, b_exponent = normalised(b_finite, -2)
     count = diagonals(k, target, _smallest_share(a_unit, b_unit))
     product = _launch(slices(a_unit, count).mT, slices(b_unit, count), count)
-    half = torch.div(exponent := a_exponent + b_exponent, 2, rounding_mode="floor")
-    product = product * torch.exp2(half) * torch.exp2(exponent - half)
+    product = rescaled(product, a_exponent + b_exponent)
     if not finite:
-        # Rows and columns that hold an infinity or a NaN follow IEEE arithmetic.
-        spoiled = ~a3.isfinite().all(-1, keepdim=True) | ~b3.isfinite().all(-2, keepdim=True)
-        product = torch.where(spoiled, a3 @ b3, product)
+        product = torch.where(_spoiled(a3, b3), a3 @ b3, product)
     return product.reshape(*batch, m, n)
+
+
+def _spoiled(a: Tensor, b: Tensor) -> Tensor:
+    """Elements of the product that meet an infinity or a NaN, and so follow IEEE arithmetic."""
+    return ~a.isfinite().all(-1, keepdim=True) | ~b.isfinite().all(-2, keepdim=True)
 
 
 def diagonals(k: int, target: float, share: float) -> int:
@@ -80,11 +85,17 @@ def diagonals(k: int, target: float, share: float) -> int:
     return count
 
 
-def _normalised(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Scale along ``dim`` by powers of two to magnitudes below 1; returns the exponents taken out, as float64."""
-    exponent = torch.frexp(x.abs().amax(dim, keepdim=True)).exponent.double()
+def normalised(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Scale along ``dim`` by powers of two to magnitudes below 1; returns the exponents taken out."""
+    largest = x.detach().abs().amax(dim, keepdim=True)
+    exponent = torch.frexp(torch.where(largest.isfinite(), largest, 1.0)).exponent
+    return rescaled(x, -exponent), exponent
+
+
+def rescaled(x: Tensor, exponent: Tensor) -> Tensor:
+    """``x * 2**exponent`` in two factors, either of which the dtype has."""
     half = torch.div(exponent, 2, rounding_mode="floor")
-    return x * torch.exp2(-half) * torch.exp2(half - exponent), exponent
+    return x * torch.exp2(half.to(x.dtype)) * torch.exp2((exponent - half).to(x.dtype))
 
 
 def _smallest_share(a: Tensor, b: Tensor) -> float:
@@ -229,15 +240,27 @@ class _Exact(torch.autograd.Function):
 
 
 def _double_double(a: Tensor, b: Tensor) -> Tensor:
-    """Float64 operands in slices whose products float64 sums exactly, added up in pairs of float64."""
+    """Float64 operands in slices whose products float64 sums exactly, added up in pairs of float64.
+
+    Twice the precision is 106 bits below ``|a| @ |b|``, and that may lie far below the largest entries: where columns
+    of ``a`` and rows of ``b`` are scaled against each other, more slices are cut. Where it takes too many, products
+    are compensated one by one.
+    """
     k = a.shape[-1]
-    if k == 0 or a.numel() == 0 or b.numel() == 0 or a.is_meta or not (a.isfinite().all() and b.isfinite().all()):
+    if k == 0 or a.numel() == 0 or b.numel() == 0 or a.is_meta:
         return a @ b
-    a_unit, a_exponent = _normalised(a, -1)
-    b_unit, b_exponent = _normalised(b, -2)
+    if not (a.isfinite().all() and b.isfinite().all()):
+        finite = _double_double(a.nan_to_num(0.0, 0.0, 0.0), b.nan_to_num(0.0, 0.0, 0.0))
+        return torch.where(_spoiled(a, b), a @ b, finite)
+    a_unit, a_exponent = normalised(a, -1)
+    b_unit, b_exponent = normalised(b, -2)
     bits = (53 - math.ceil(math.log2(k + 1))) // 2 - 1
-    # Enough slices for 106 bits below the largest entries.
-    count = -(-106 // bits)
+    sums = a_unit.abs() @ b_unit.abs()
+    used = sums[sums > 0]
+    depth = -math.log2(float(used.min())) if used.numel() else 0.0
+    count = math.ceil((106 + depth) / bits)
+    if count > _MOST_HOST_SLICES:
+        return _by_dots(a, b)
     parts_a, parts_b = _host_slices(a_unit, bits, count), _host_slices(b_unit, bits, count)
     total = error = torch.zeros((), dtype=torch.float64, device=a.device)
     for d in range(min(count, len(parts_a) + len(parts_b) - 1)):
@@ -246,10 +269,14 @@ def _double_double(a: Tensor, b: Tensor) -> Tensor:
                 term = parts_a[s] @ parts_b[d - s]
                 total, lost = two_sum(total, term)
                 error = error + lost
-    result = total + error
-    exponent = a_exponent + b_exponent
-    half = torch.div(exponent, 2, rounding_mode="floor")
-    return result * torch.exp2(half) * torch.exp2(exponent - half)
+    return rescaled(total + error, a_exponent + b_exponent)
+
+
+def _by_dots(a: Tensor, b: Tensor) -> Tensor:
+    """Every element a compensated dot product, some rows at a time."""
+    rows = max(1, _DOTS_BYTES // (8 * max(1, b.numel())))
+    parts = [compensated_dot(part.unsqueeze(-2), b.mT.unsqueeze(-3)) for part in a.split(rows, -2)]
+    return torch.cat(parts, -2)
 
 
 def _host_slices(x: Tensor, bits: int, count: int) -> list[Tensor]:
@@ -279,13 +306,21 @@ def _two_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
-    """Return ``sum(x * y)`` over the last axis as if in twice the precision: Ogita, Rump and Oishi's Dot2 as a tree."""
+    """Return ``sum(x * y)`` over the last axis as if in twice the precision.
+
+    Sums of float32 are those of float64, rounded once. Of float64 they are Ogita, Rump and Oishi's Dot2 as a tree, on
+    vectors scaled by powers of two, so that no product overflows and none is lost that matters.
+    """
     dtype = x.dtype
     if dtype.is_complex:
         real = compensated_dot(torch.cat([x.real, -x.imag], -1), torch.cat([y.real, y.imag], -1))
         return torch.complex(real, compensated_dot(torch.cat([x.real, x.imag], -1), torch.cat([y.imag, y.real], -1)))
-    if dtype not in (torch.float32, torch.float64):
-        return compensated_dot(x.float(), y.float()).to(dtype)
+    if dtype != torch.float64:
+        return (x.double() * y.double()).sum(-1).to(dtype)
+    if x.shape[-1] == 0 or y.shape[-1] == 0:
+        return (x * y).sum(-1)
+    plain = (x * y).sum(-1)
+    (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
     total, error = _two_product(x, y)
     while total.shape[-1] > 1:
         half = total.shape[-1] // 2
@@ -293,9 +328,6 @@ def compensated_dot(x: Tensor, y: Tensor) -> Tensor:
         errors = error[..., :half] + error[..., half : 2 * half]
         total, lost = two_sum(total[..., :half], total[..., half : 2 * half])
         total, error = torch.cat([total, odd[0]], -1), torch.cat([errors + lost, odd[1]], -1)
-    plain = (x * y).sum(-1)
-    if total.shape[-1] == 0:
-        return plain
-    result = (total + error)[..., 0]
-    # Error terms of infinities are NaN; IEEE's answer is the plain sum.
-    return torch.where(plain.isfinite(), result, plain)
+    result = rescaled((total + error)[..., 0], (x_exponent + y_exponent).squeeze(-1))
+    # Operands that are not finite leave NaN in the error terms; IEEE's answer is the plain sum.
+    return torch.where(result.isfinite(), result, plain)

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import agree, alike, fits, flag, needed, square, triangle
+from trnblas.accuracy import error_bound, working_dtype
+from trnblas.arguments import agree, alike, conjugated, finished, fits, flag, needed, square, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsci.precision import Precision, arithmetic, resolve
+from trnsci.precision import Precision, resolve
 
 # Rows whose tiles stay in SBUF; longer ones go through the whole product.
 _LARGEST = 8192
@@ -136,8 +137,7 @@ def _vector(
         if precision is None and _symm.straight() and host.takes(a, x):
             return host.symmetric_vector(alpha, a, x, stored)
         policy = resolve(op, precision, a.dtype)
-        made = _symm(a, x.unsqueeze(1), stored, hermitian and a.is_complex(), policy).squeeze(1)
-        return made if alpha == 1 else alpha * made
+        return _symm(a, x.unsqueeze(1), None, alpha, 0.0, stored, hermitian and a.is_complex(), policy).squeeze(1)
     check.floating(op, a=a, x=x)
     check.ndim(op, 1, x=x)
     if a.ndim == 0 or a.shape[-1] != x.shape[-1]:
@@ -191,17 +191,13 @@ def _product(
     if out is not None:
         check.out(op, out, shape=shape, dtype=dtype, **operands)
     policy = resolve(op, precision, dtype)
-    conjugated = hermitian and dtype.is_complex
-    if alpha == 0:
-        made = b.new_zeros(shape)
-    elif right:
+    hermitian = hermitian and dtype.is_complex
+    if right:
         # b @ a is the transpose of a.T @ b.T, and a.T is a, or its conjugate.
-        made = _symm(a.conj() if conjugated else a, b.mT, stored_lower, conjugated, policy).mT
+        flipped, addend = a.conj() if hermitian else a, None if c is None else c.mT
+        made = _symm(flipped, b.mT, addend, alpha, beta, stored_lower, hermitian, policy).mT
     else:
-        made = _symm(a, b, stored_lower, conjugated, policy)
-    made = made if alpha == 1 or alpha == 0 else alpha * made
-    if c is not None:
-        made = (made if beta == 0 else made + beta * c).expand(shape)
+        made = _symm(a, b, c, alpha, beta, stored_lower, hermitian, policy)
     return made if out is None else out.copy_(made)
 
 
@@ -209,18 +205,29 @@ def filled(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
     """The whole matrix from its stored triangle."""
     kept = triangle(a, lower)
     strict = a.tril(-1) if lower else a.triu(1)
-    whole = kept + (strict.mH if hermitian else strict.mT)
+    # Not a lazy conjugate: inside a compiled graph nobody would resolve it.
+    whole = kept + (strict.mT.conj_physical() if hermitian else strict.mT)
     if not hermitian:
         return whole
     diagonal = torch.diagonal(a, 0, -2, -1).real
     return torch.diagonal_scatter(whole, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
 
 
-def _fake(a: Tensor, b: Tensor, lower: bool, hermitian: bool, precision: Precision) -> Tensor:
-    return b.new_empty((*check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2]), *b.shape[-2:]))
+def _fake(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    lower: bool,
+    hermitian: bool,
+    precision: Precision,
+) -> Tensor:
+    batch = check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2], c=() if c is None else c.shape[:-2])
+    return b.new_empty((*batch, *b.shape[-2:]))
 
 
-def _cost(a: Tensor, b: Tensor, lower: bool, hermitian: bool, precision: Precision) -> int:
+def _cost(a: Tensor, b: Tensor, *_: Any) -> int:
     batch = math.prod(check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2]))
     return 2 * batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
 
@@ -229,53 +236,74 @@ _symm = Op(
     "trnblas::symm",
     fake=_fake,
     cost=_cost,
-    schema="(Tensor a, Tensor b, bool lower, bool hermitian, str precision) -> Tensor",
+    schema="(Tensor a, Tensor b, Tensor? c, Scalar alpha, Scalar beta, bool lower, bool hermitian, str precision)"
+    " -> Tensor",
 )
 
 
+@_symm.bound
+def _bound(backend: str, a: Tensor, *rest: Any) -> float:
+    return error_bound(a.shape[-1], a.dtype, rest[-1])
+
+
 @_symm.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, lower: bool, hermitian: bool, precision: Precision) -> Tensor:
-    if not hermitian and _whole(precision, a) and host.serves(a, b):
-        return host.symmetric_product(a, b, lower)
-    return gemm(1.0, filled(a, lower, hermitian), b, precision=precision)
-
-
-def _whole(precision: Precision, a: Tensor) -> bool:
-    """Whether the arithmetic asked for is that of the operands."""
-    return precision in ("fp32", "fp64") and arithmetic(precision, a.dtype) is a.dtype
+def _pytorch(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    lower: bool,
+    hermitian: bool,
+    precision: Precision,
+) -> Tensor:
+    native = precision in ("fp32", "fp64") and working_dtype(precision, a.dtype) is a.dtype
+    if native and not hermitian and alpha != 0 and host.serves(a, b):
+        made = host.symmetric_product(alpha.real, a, b, lower)
+        return made if c is None else finished(made, 1.0, beta, c, a.dtype)
+    return gemm(alpha, filled(a, lower, hermitian), b, beta, c, precision=precision)
 
 
 @_symm.vjp(saves=("a", "b"))
 def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, b, lower, hermitian = saved.a, saved.b, saved.lower, saved.hermitian
+    a, b, lower, hermitian, policy = saved.a, saved.b, saved.lower, saved.hermitian, saved.precision
+    alpha = conjugated(saved.alpha, a)
     found = {}
     if saved.needs("b"):
-        turned = _symm(a if hermitian else a.conj(), grad, lower, hermitian, saved.precision)
-        found["b"] = turned.sum_to_size(b.shape)
+        factor = a if hermitian else a.conj()
+        found["b"] = _symm(factor, grad, None, alpha, 0.0, lower, hermitian, policy).sum_to_size(b.shape)
     if saved.needs("a"):
-        whole = gemm(1.0, grad, b, trans_b="c", precision=saved.precision)
+        whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
         other = whole.mH if hermitian else whole.mT
         both = triangle(whole, lower) + (other.tril(-1) if lower else other.triu(1))
         if hermitian:
             diagonal = torch.diagonal(both, 0, -2, -1).real
             both = torch.diagonal_scatter(both, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
         found["a"] = both.sum_to_size(a.shape)
+    if saved.needs("c"):
+        found["c"] = (conjugated(saved.beta, a) * grad).sum_to_size(saved.c.shape)
     return found
 
 
 @_symm.impl("nki")
-def _nki(a: Tensor, b: Tensor, lower: bool, hermitian: bool, precision: Precision) -> Tensor:
-    result = _fake(a, b, lower, hermitian, precision)
-    if result.numel() == 0:
-        return result
-    if a.dtype != torch.float32 or precision != "fp32" or a.shape[-1] > _LARGEST:
+def _nki(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: complex,
+    beta: complex,
+    lower: bool,
+    hermitian: bool,
+    precision: Precision,
+) -> Tensor:
+    batch = check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2])
+    if a.dtype != torch.float32 or precision != "fp32" or a.shape[-1] > _LARGEST or b.numel() == 0 or alpha == 0:
         # Planes, slices and rounded operands are made from the whole matrix.
-        return gemm(1.0, filled(a, lower, hermitian), b, precision=precision)
-    batch = result.shape[:-2]
+        return gemm(alpha, filled(a, lower, hermitian), b, beta, c, precision=precision)
     # The upper triangle of a matrix is the lower one of its transpose.
     stored = a if lower else a.mT
     stored = stored.unsqueeze(0) if a.ndim == 2 else stored.expand(*batch, *a.shape[-2:]).flatten(0, -3)
     made: Tensor = launch(
         kernels.symm, stored.contiguous(), b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]).contiguous()
     )
-    return made.reshape(result.shape)
+    return finished(made.reshape(*batch, *b.shape[-2:]), alpha, beta, c, a.dtype)

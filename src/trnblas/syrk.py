@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.accuracy import choose, error_bound, reported
+from trnblas.accuracy import choose, error_bound, reported, working_dtype
 from trnblas.arguments import (
     HALF,
     agree,
     applied,
+    conjugated,
+    finished,
     flag,
     in_place,
     needed,
@@ -30,7 +32,7 @@ from trnblas.split import split_gemm
 from trnsci import ArgumentError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import launch
-from trnsci.precision import Precision, arithmetic, to_bfloat16_values
+from trnsci.precision import Precision, to_bfloat16_values
 
 # Below this the whole product is cheaper than its parts.
 _SMALL = 256
@@ -223,108 +225,116 @@ def rank_k(
     if out is not None:
         check.out(op, out, shape=shape, dtype=dtype, **operands)
     k = x.shape[-1] * (2 if twice else 1)
-    policy = choose(op, precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}")
-    conjugated = hermitian and dtype.is_complex
-    if alpha == 0:
-        made = x.new_zeros(shape)
-    else:
-        made = _triangle(alpha, x, None if a is b else y, stored_lower, policy, conjugated, twice)
-    made = _finish(made, beta, c, out, shape, stored_lower, conjugated)
+    policy = choose(op, precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}", (x, y), k)
+    made = _syrk(x, None if a is b else y, c, alpha, beta, stored_lower, hermitian and dtype.is_complex, policy, twice)
+    if out is not None:
+        made = out.copy_(torch.where(triangle_mask(shape[-1], stored_lower, out.device), made, out))
     return reported(made, error_bound(k, dtype, policy), return_error)
 
 
-def _triangle(
-    alpha: complex, x: Tensor, y: Tensor | None, lower: bool, policy: Precision, conjugated: bool, twice: bool
-) -> Tensor:
-    """``alpha * x @ y.T``, with its own transpose added if ``twice``; without ``y``, that is ``x``."""
-    if twice:
-        x, other = torch.broadcast_tensors(x, x if y is None else y)
-        if conjugated:
-            # Both products are one of twice the depth.
-            left, right = torch.cat([alpha * x, alpha.conjugate() * other], -1), torch.cat([other, x], -1)
-            return _gemmt(left, right.conj(), lower, policy, False)
-        made = _gemmt(x, other, lower, policy, True)
-    elif conjugated:
-        made = _gemmt(x, (x if y is None else y).conj(), lower, policy, False)
-    else:
-        made = _gemmt(x, y, lower, policy, False)
-    return made if alpha == 1 else alpha * made
+def _fake(
+    x: Tensor, y: Tensor | None, c: Tensor | None, alpha: complex, beta: complex, lower: bool, hermitian: bool,
+    precision: Precision, twice: bool,
+) -> Tensor:  # fmt: skip
+    shapes = {name: () if t is None else t.shape[:-2] for name, t in (("a", x), ("b", y), ("c", c))}
+    return x.new_empty((*check.broadcast("syrk", **shapes), x.shape[-2], x.shape[-2]))
 
 
-def _finish(
-    made: Tensor,
-    beta: complex,
-    c: Tensor | None,
-    out: Tensor | None,
-    shape: tuple[int, ...],
-    lower: bool,
-    hermitian: bool,
-) -> Tensor:
-    """Add ``beta * c`` on the triangle, pass the rest of ``c`` on, and write only the triangle of ``out``."""
-    mask = None
-    if out is not None or (c is not None and beta != 1):
-        mask = triangle_mask(shape[-1], lower, made.device)
-    if c is not None and mask is None:
-        # The other triangle of the product is zero: adding passes that of c on.
-        made = made.add_(c) if made.shape == c.shape and in_place(made, c) else made + c
-    elif c is not None:
-        made = torch.where(mask, made if beta == 0 else made + beta * c, c)  # type: ignore[arg-type]
-    if hermitian:
-        diagonal = torch.diagonal(made, 0, -2, -1)
-        made = torch.diagonal_scatter(made, torch.complex(diagonal.real, torch.zeros_like(diagonal.real)), 0, -2, -1)
-    made = made.expand(shape)
-    if out is None:
-        return made
-    assert mask is not None
-    return out.copy_(torch.where(mask, made, out))
-
-
-def _fake(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> Tensor:
-    batch = check.broadcast("syrk", a=x.shape[:-2], b=x.shape[:-2] if y is None else y.shape[:-2])
-    return x.new_empty((*batch, x.shape[-2], x.shape[-2]))
-
-
-def _cost(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> int:
-    batch = math.prod(_fake(x, y, lower, precision, twice).shape[:-2])
+def _cost(x: Tensor, y: Tensor | None, *rest: Any) -> int:
+    batch = math.prod(check.broadcast("syrk", a=x.shape[:-2], b=() if y is None else y.shape[:-2]))
     n, k = x.shape[-2:]
-    return batch * n * (n + 1) * k * (4 if x.is_complex() else 1) * (2 if twice else 1)
+    return batch * n * (n + 1) * k * (4 if x.is_complex() else 1) * (2 if rest[-1] else 1)
 
 
-_gemmt = Op(
-    "trnblas::gemmt",
+# One triangle of ``alpha * x @ y.T + beta * c``, ``twice`` with the mirrored product added; the other triangle is that
+# of ``c``, or zero. ``hermitian`` conjugates ``y`` and the mirrored product. Left out, ``y`` is ``x``.
+_syrk = Op(
+    "trnblas::syrk",
     fake=_fake,
     cost=_cost,
-    schema="(Tensor x, Tensor? y, bool lower, str precision, bool twice) -> Tensor",
+    schema="(Tensor x, Tensor? y, Tensor? c, Scalar alpha, Scalar beta, bool lower, bool hermitian, str precision, "
+    "bool twice) -> Tensor",
 )
 
 
-@_gemmt.bound
-def _bound(backend: str, x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> float:
+@_syrk.bound
+def _bound(backend: str, x: Tensor, *rest: Any) -> float:
+    *_, precision, twice = rest
     return error_bound(x.shape[-1] * (2 if twice else 1), x.dtype, precision)
 
 
-@_gemmt.impl("pytorch")
-def _pytorch(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> Tensor:
-    """The triangle of ``x @ y.T``, ``twice`` plus its transpose; zeros elsewhere. Left out, ``y`` is ``x``."""
-    if (y is None or twice) and precision in ("fp32", "fp64") and arithmetic(precision, x.dtype) is x.dtype:
-        if y is None and host.serves(x):
-            return host.symmetric_square(x, lower)
-        if y is not None and host.serves(x, y):
-            return host.symmetric_sum(x, y, lower)
-    y = x if y is None else y
-    if twice:
-        x, y = torch.cat([x, y], -1), torch.cat([y, x], -1)
-    dtype, work = x.dtype, arithmetic(precision, x.dtype)
-    if precision == "compensated":
-        return triangle(gemm(1.0, x, y.mT, precision="compensated"), lower)
+@_syrk.impl("pytorch")
+def _pytorch(
+    x: Tensor, y: Tensor | None, c: Tensor | None, alpha: complex, beta: complex, lower: bool, hermitian: bool,
+    precision: Precision, twice: bool,
+) -> Tensor:  # fmt: skip
+    dtype, work = x.dtype, working_dtype(precision, x.dtype)
+    native = work is dtype and precision in ("fp32", "fp64") and not hermitian and alpha != 0
+    one = native and x.shape[-1] == 1 and (y is None) != twice and (c is None or beta == 1)
+    if one and host.serves(*[t for t in (x, y, c) if t is not None]):
+        return host.rank_one(alpha.real, x.squeeze(1), None if y is None else y.squeeze(1), c, lower)
     if precision == "fast" and dtype not in HALF:
-        x, y = to_bfloat16_values(x), to_bfloat16_values(y)
-    x, y = x.to(work), y.to(work)
-    if x.shape[-2] <= 2 * _SMALL or not in_place(x, y):
-        return triangle(x @ y.mT, lower).to(dtype)
-    made = _fake(x, y, lower, precision, False).zero_()
-    _fill(made, x, y.mT, lower)
-    return made.to(dtype)
+        x, y = to_bfloat16_values(x), None if y is None else to_bfloat16_values(y)
+    x, y = x.to(work), None if y is None else y.to(work)
+    scale = alpha
+    if alpha == 0:
+        made = x.new_zeros(_fake(x, y, None, alpha, beta, lower, hermitian, precision, twice).shape)
+    elif hermitian and twice:
+        made, scale = _hermitian_sum(alpha, x, y, lower, precision), 1.0
+    elif precision == "compensated" and work is dtype:
+        made = triangle(gemm(1.0, *_factors(x, y, hermitian, twice), precision=precision), lower)
+    elif native and y is None and not twice and host.serves(x):
+        made, scale = host.symmetric_square(alpha.real, x, lower), 1.0
+    elif native and y is not None and twice and host.serves(x, y):
+        made, scale = host.symmetric_sum(alpha.real, x, y, lower), 1.0
+    else:
+        made = _product(*_factors(x, y, hermitian, twice), lower)
+    return _finish(made, scale, beta, c, lower, hermitian, dtype)
+
+
+def _factors(x: Tensor, y: Tensor | None, hermitian: bool, twice: bool) -> tuple[Tensor, Tensor]:
+    """Matrices whose product is that of ``x`` and ``y``; with its mirror image it is one of twice the depth."""
+    other = x if y is None else y
+    if twice:
+        x, other = torch.broadcast_tensors(x, other)
+        return torch.cat([x, other], -1), torch.cat([other, x], -1).mT
+    return x, (other.conj_physical() if hermitian else other).mT
+
+
+def _hermitian_sum(alpha: complex, x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
+    """The triangle of ``alpha * x @ y.mH`` and its own conjugate transpose."""
+    whole = gemm(1.0, x, (x if y is None else y).mT.conj_physical(), precision=precision)
+    scaled = alpha * whole
+    return triangle(scaled + scaled.mT.conj_physical(), lower)
+
+
+def _finish(
+    made: Tensor, alpha: complex, beta: complex, c: Tensor | None, lower: bool, hermitian: bool, dtype: torch.dtype
+) -> Tensor:
+    """Scale, add ``beta * c`` on the triangle, pass the rest of ``c`` on, and round once."""
+    if c is not None and alpha == 1 and beta == 1 and made.dtype is dtype:
+        # The other triangle of the product is zero: adding passes that of c on.
+        made = made.add_(c) if made.shape == c.shape and in_place(made, c) else made + c
+    elif c is not None:
+        mask = triangle_mask(c.shape[-1], lower, c.device)
+        made = torch.where(mask, finished(made, alpha, beta, c, dtype), c)
+    else:
+        made = finished(made, alpha, beta, c, dtype)
+    return _real_diagonal(made) if hermitian else made
+
+
+def _real_diagonal(x: Tensor) -> Tensor:
+    diagonal = torch.diagonal(x, 0, -2, -1).real
+    return torch.diagonal_scatter(x, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
+
+
+def _product(x: Tensor, yT: Tensor, lower: bool) -> Tensor:
+    """The triangle of a product, zeros elsewhere."""
+    if x.shape[-2] <= 2 * _SMALL or not in_place(x, yT):
+        return triangle(x @ yT, lower)
+    made = x.new_zeros((*torch.broadcast_shapes(x.shape[:-2], yT.shape[:-2]), x.shape[-2], x.shape[-2]))
+    _fill(made, x, yT, lower)
+    return made
 
 
 def _fill(out: Tensor, x: Tensor, yT: Tensor, lower: bool) -> None:
@@ -342,55 +352,76 @@ def _fill(out: Tensor, x: Tensor, yT: Tensor, lower: bool) -> None:
         out[..., :h, h:] = x[..., :h, :] @ yT[..., h:]
 
 
-@_gemmt.vjp(saves=("x", "y"))
+@_syrk.vjp(saves=("x", "y"))
 def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    inside = triangle(grad, saved.lower)
-    found = {}
-    both = inside + inside.mT
+    x, y, lower, hermitian, policy = saved.x, saved.y, saved.lower, saved.hermitian, saved.precision
+    slope = triangle(_real_diagonal(grad) if hermitian else grad, lower)
+    alpha, found = conjugated(saved.alpha, x), {}
+    if saved.needs("c"):
+        mask = triangle_mask(grad.shape[-1], lower, grad.device)
+        found["c"] = torch.where(mask, conjugated(saved.beta, x) * slope, grad).sum_to_size(saved.c.shape)
     if saved.twice:
-        inside = both
-    if saved.y is None:
-        return {"x": gemm(1.0, both, saved.x.conj(), precision=saved.precision).sum_to_size(saved.x.shape)}
+        slope = slope + (slope.mH if hermitian else slope.mT)
+
+    def of_x() -> Tensor:
+        other = x if y is None else y
+        return gemm(alpha, slope, other if hermitian else other.conj(), precision=policy).sum_to_size(x.shape)
+
+    def of_y(like: Tensor) -> Tensor:
+        factor, left = (conjugated(alpha, x), slope.mH) if hermitian else (alpha, slope.mT)
+        return gemm(factor, left, x if hermitian else x.conj(), precision=policy).sum_to_size(like.shape)
+
     if saved.needs("x"):
-        found["x"] = gemm(1.0, inside, saved.y.conj(), precision=saved.precision).sum_to_size(saved.x.shape)
-    if saved.needs("y"):
-        found["y"] = gemm(1.0, inside, saved.x.conj(), trans_a="t", precision=saved.precision).sum_to_size(
-            saved.y.shape
-        )
+        found["x"] = of_x() + of_y(x) if y is None else of_x()
+    if y is not None and saved.needs("y"):
+        found["y"] = of_y(y)
     return found
 
 
-@_gemmt.impl("nki")
-def _nki(x: Tensor, y: Tensor | None, lower: bool, precision: Precision, twice: bool) -> Tensor:
-    result = _fake(x, y, lower, precision, twice)
+@_syrk.impl("nki")
+def _nki(
+    x: Tensor, y: Tensor | None, c: Tensor | None, alpha: complex, beta: complex, lower: bool, hermitian: bool,
+    precision: Precision, twice: bool,
+) -> Tensor:  # fmt: skip
+    dtype = x.dtype
+    if precision in ("fp64", "compensated"):
+        wide = working_dtype(precision, dtype)
+        x, y = x.to(wide), None if y is None else y.to(wide)
+    shape = _fake(x, y, None, alpha, beta, lower, hermitian, precision, twice).shape
+    if math.prod(shape) == 0 or x.shape[-1] == 0 or alpha == 0:
+        return _finish(x.new_zeros(shape), 1.0, beta, c, lower, hermitian, dtype)
+    if hermitian and twice:
+        return _finish(_hermitian_sum(alpha, x, y, lower, precision), 1.0, beta, c, lower, hermitian, dtype)
+    if y is None and not twice and not hermitian:
+        return _finish(_kernel(x, None, lower, precision), alpha, beta, c, lower, hermitian, dtype)
+    left, right = _factors(x, y, hermitian, twice)
+    return _finish(_kernel(left, right.mT, lower, precision), alpha, beta, c, lower, hermitian, dtype)
+
+
+def _kernel(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
+    """The triangle of ``x @ y.T`` before rounding: float32, or float64 where slices are added up."""
     same = y is None
     y = x if y is None else y
-    if twice:
-        # Both products are one of twice the depth.
-        return _nki(torch.cat([x, y], -1), torch.cat([y, x], -1), lower, precision, False)
-    if result.numel() == 0 or x.shape[-1] == 0:
-        return result.zero_()
     if x.is_complex():
         # Real and imaginary parts are a batch of two real triangles of twice the depth.
         left = torch.stack([torch.cat([x.real, -x.imag], -1), torch.cat([x.imag, x.real], -1)])
         right = torch.cat([y.real, y.imag], -1)
-        batch = len(result.shape) - 2
-        left = left.reshape(2, *[1] * (batch - x.ndim + 2), *left.shape[1:])
-        real_part, imag_part = _nki(left, right, lower, precision, False)
+        left = left.reshape(2, *[1] * (max(x.ndim, y.ndim) - x.ndim), *left.shape[1:])
+        real_part, imag_part = _kernel(left, right, lower, precision)
         return torch.complex(real_part, imag_part)
-    dtype = x.dtype
     if precision in ("fp64", "compensated"):
-        return triangle(split_gemm(x.double(), y.double().mT), lower).to(dtype)
+        return triangle(split_gemm(x, y.mT), lower)
     if not lower:
-        return _nki(y, None if same else x, True, precision, False).mT
+        return _kernel(y, None if same else x, True, precision).mT
     if x.shape[-1] > _LONGEST:
         # Sums too long for their tiles to stay in SBUF are added up in parts.
         parts = zip(x.split(_LONGEST, -1), y.split(_LONGEST, -1), strict=True)
-        return sum((_nki(u, None if same else v, lower, precision, False) for u, v in parts), result.zero_())
-    operand = dtype if dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
+        return torch.stack([_kernel(u, None if same else v, lower, precision) for u, v in parts]).sum(0)
+    shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], x.shape[-2])
+    operand = x.dtype if x.dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
     planes = [
-        t.expand(*result.shape[:-2], *t.shape[-2:]).reshape(-1, *t.shape[-2:]).mT.to(operand).contiguous()
+        t.expand(*shape[:-2], *t.shape[-2:]).reshape(-1, *t.shape[-2:]).mT.to(operand).contiguous()
         for t in ([x] if same else [x, y])
     ]  # [B, K, N]
     made: Tensor = launch(kernels.syrk, planes[0], None if same else planes[1])
-    return made.reshape(result.shape).to(dtype)
+    return made.reshape(shape)

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.accuracy import choose, error_bound, reported
+from trnblas.accuracy import choose, error_bound, reported, working_dtype
 from trnblas.arguments import (
     HALF,
     agree,
     alike,
     applied,
+    conjugated,
+    finished,
     fits,
     flag,
     in_place,
@@ -29,7 +31,7 @@ from trnblas.kernels import trmm as kernels
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
-from trnsci.precision import Precision, arithmetic, resolve
+from trnsci.precision import Precision, resolve
 
 # Below this the whole product is cheaper than its parts.
 _SMALL = 256
@@ -117,7 +119,7 @@ def vector(
         if solves and not unit:
             nonsingular(op, torch.diagonal(a, 0, -2, -1))
         policy = resolve(op, precision, a.dtype)
-        return run(applied(kind, a), x.unsqueeze(1), stored == (kind == "n"), unit, policy).squeeze(1)
+        return run(applied(kind, a), x.unsqueeze(1), 1.0, stored == (kind == "n"), unit, policy).squeeze(1)
     check.tensor(op, a=a, x=x)
     check.ndim(op, 1, x=x)
     target = None if out is None else out.unsqueeze(-1)
@@ -164,9 +166,8 @@ def triangular(
         check.out(op, out, shape=tuple(shape), dtype=dtype, **shown)
     policy = resolve(op, precision, dtype)
     if target_error is not None:
-        policy = choose(
-            op, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), f"N={n}", ("compensated",)
-        )
+        # How far a solution grows is not known beforehand, so that float64 stays in its own range.
+        policy = choose(op, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), f"N={n}", None)
     if solves and not unit:
         nonsingular(op, torch.diagonal(a, 0, -2, -1))
     factor = applied(kind, a)
@@ -175,10 +176,9 @@ def triangular(
         made = b.new_zeros(shape)
     elif right:
         # b @ op(a) is the transpose of op(a).T @ b.T.
-        made = run(factor.mT, b.mT, not is_lower, unit, policy).mT
+        made = run(factor.mT, b.mT, alpha, not is_lower, unit, policy).mT
     else:
-        made = run(factor, b, is_lower, unit, policy)
-    made = made if alpha == 1 or alpha == 0 else alpha * made
+        made = run(factor, b, alpha, is_lower, unit, policy)
     made = made if out is None else out.copy_(made)
     return reported(made, solve_bound(n, dtype, policy), True) if return_error else made
 
@@ -195,30 +195,35 @@ def solve_bound(n: int, dtype: torch.dtype, precision: Precision) -> float:
     )
 
 
-def _fake(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+def _fake(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
     return b.new_empty((*check.broadcast("trmm", a=a.shape[:-2], b=b.shape[:-2]), *b.shape[-2:]))
 
 
-def _cost(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> int:
+def _cost(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> int:
     batch = math.prod(check.broadcast("trmm", a=a.shape[:-2], b=b.shape[:-2]))
     return batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
 
 
-SCHEMA = "(Tensor a, Tensor b, bool lower, bool unit, str precision) -> Tensor"
+SCHEMA = "(Tensor a, Tensor b, Scalar alpha, bool lower, bool unit, str precision) -> Tensor"
 _trmm = Op("trnblas::trmm", fake=_fake, cost=_cost, schema=SCHEMA)
 
 
+@_trmm.bound
+def _bound(backend: str, a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> float:
+    return error_bound(a.shape[-1], a.dtype, precision)
+
+
 @_trmm.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    if precision in ("fp32", "fp64") and arithmetic(precision, a.dtype) is a.dtype and host.serves(a, b):
-        return host.triangular_product(a, b, lower, unit)
+def _pytorch(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    plain = precision in ("fp32", "fp64") and working_dtype(precision, a.dtype) is a.dtype
+    if plain and host.serves(a, b):
+        return host.triangular_product(alpha.real, a, b, lower, unit)
     small = a.shape[-1] <= 2 * _SMALL or b.shape[-1] < 32
-    plain = precision not in ("fast", "compensated") and arithmetic(precision, a.dtype) is a.dtype
     if small or not plain or not in_place(a, b):
-        return gemm(1.0, triangle(a, lower, unit), b, precision=precision)
-    made = _fake(a, b, lower, unit, precision)
+        return gemm(alpha, triangle(a, lower, unit), b, precision=precision)
+    made = _fake(a, b, alpha, lower, unit, precision)
     _fill(made, a, b, lower, unit)
-    return made
+    return made if alpha == 1 else made.mul_(alpha)
 
 
 def _fill(out: Tensor, a: Tensor, b: Tensor, lower: bool, unit: bool) -> None:
@@ -247,28 +252,29 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor) -> None:
 @_trmm.vjp(saves=("a", "b"))
 def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     a, b, lower, unit, policy = saved.a, saved.b, saved.lower, saved.unit, saved.precision
+    alpha = conjugated(saved.alpha, a)
     found = {}
     if saved.needs("a"):
-        whole = gemm(1.0, grad, b, trans_b="c", precision=policy)
+        whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
         kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
         found["a"] = kept.sum_to_size(a.shape)
     if saved.needs("b"):
-        found["b"] = _trmm(a.mH, grad, not lower, unit, policy).sum_to_size(b.shape)
+        found["b"] = _trmm(a.mH, grad, alpha, not lower, unit, policy).sum_to_size(b.shape)
     return found
 
 
 @_trmm.impl("nki")
-def _nki(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    result = _fake(a, b, lower, unit, precision)
+def _nki(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    result = _fake(a, b, alpha, lower, unit, precision)
     if result.numel() == 0:
         return result
     if a.is_complex() or precision in ("fp64", "compensated") or a.shape[-1] > _LARGEST:
         # Planes and slices are made from the triangle with its zeros.
-        return gemm(1.0, triangle(a, lower, unit), b, precision=precision)
+        return gemm(alpha, triangle(a, lower, unit), b, precision=precision)
     operand = a.dtype if a.dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
     batch = result.shape[:-2]
     turned = a.mT.to(operand)
     turned = turned.unsqueeze(0) if a.ndim == 2 else turned.expand(*batch, *turned.shape[-2:]).flatten(0, -3)
     columns = b.to(operand).expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
     made: Tensor = launch(kernels.trmm, turned.contiguous(), columns.contiguous(), lower=lower, unit=unit)
-    return made.reshape(result.shape).to(result.dtype)
+    return finished(made.reshape(result.shape), alpha, 0.0, None, result.dtype)

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import HALF, triangle
+from trnblas.accuracy import working_dtype
+from trnblas.arguments import HALF, conjugated, finished, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
 from trnblas.trmm import SCHEMA, solve_bound, triangular, vector
 from trnsci import Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.nki import P_MAX, launch
-from trnsci.precision import Precision, arithmetic, to_bfloat16_values
+from trnsci.precision import Precision, to_bfloat16_values
 
 # Rows a solve in float64 takes from the host at a time, and rows the kernel holds in SBUF.
 _BLOCK = 256
@@ -94,13 +95,13 @@ def trsv(
     return vector("trsv", _trsm, a, x, lower, trans, diag, precision, out, solves=True)
 
 
-def _fake(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
+def _fake(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
     # LAPACK's order: columns are contiguous.
     m, n = b.shape[-2:]
     return b.new_empty((*check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]), n, m)).mT
 
 
-def _cost(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> int:
+def _cost(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> int:
     batch = math.prod(check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]))
     return batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
 
@@ -109,54 +110,63 @@ _trsm = Op("trnblas::trsm", fake=_fake, cost=_cost, schema=SCHEMA)
 
 
 @_trsm.bound
-def _bound(backend: str, a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> float:
+def _bound(backend: str, a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> float:
     return solve_bound(a.shape[-1], a.dtype, precision)
 
 
 @_trsm.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    dtype, work = a.dtype, arithmetic(precision, a.dtype)
-    if precision in ("fp32", "fp64") and work is dtype and host.serves(a, b):
-        return host.triangular_solve(a, b, lower, unit)
+def _pytorch(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    dtype = a.dtype
+    if precision == "compensated":
+        return _refined(a, b, alpha, lower, unit)
+    work = working_dtype(precision, dtype)
+    if precision != "fast" and work is dtype and host.serves(a, b):
+        return host.triangular_solve(alpha.real, a, b, lower, unit)
     if precision == "fast" and dtype not in HALF:
         a, b = to_bfloat16_values(a), to_bfloat16_values(b)
-    if precision == "fast" and dtype in HALF:
-        work = torch.float32
-    if precision == "compensated":
-        return _refined(a, b, lower, unit)
     solved = torch.linalg.solve_triangular(a.to(work), b.to(work), upper=not lower, unitriangular=unit)
-    return solved.to(dtype)
+    return finished(solved, alpha, 0.0, None, dtype)
 
 
-def _refined(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """Solve, and once more for an accurate residual."""
+def _refined(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> Tensor:
+    """Solve, and once more for an accurate residual; half precision in float32, rounded once."""
+    dtype = a.dtype
+    if dtype in HALF:
+        a, b = a.float(), b.float()
     plain: Precision = "fp64" if a.dtype in (torch.float64, torch.complex128) else "fp32"
-    solved = _trsm(a, b, lower, unit, plain)
+    solved = _trsm(a, b, 1.0, lower, unit, plain)
     residual = gemm(-1.0, triangle(a, lower, unit), solved, 1.0, b, precision="compensated")
-    return solved + _trsm(a, residual, lower, unit, plain)
+    return finished(solved + _trsm(a, residual, 1.0, lower, unit, plain), alpha, 0.0, None, dtype)
 
 
 @_trsm.vjp(saves=("a", "result"))
 def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
     a, lower, unit, policy = saved.a, saved.lower, saved.unit, saved.precision
-    turned = _trsm(a.mH, grad, not lower, unit, policy)
+    solved = _trsm(a.mH, grad, 1.0, not lower, unit, policy)
     found = {}
     if saved.needs("b"):
-        found["b"] = turned.sum_to_size(saved.b.shape)
+        found["b"] = (conjugated(saved.alpha, a) * solved).sum_to_size(saved.b.shape)
     if saved.needs("a"):
-        whole = gemm(-1.0, turned, saved.result, trans_b="c", precision=policy)
+        whole = gemm(-1.0, solved, saved.result, trans_b="c", precision=policy)
         kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
         found["a"] = kept.sum_to_size(a.shape)
     return found
 
 
 @_trsm.impl("nki")
-def _nki(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    return _solved(a, b, lower, unit, precision).mT.contiguous().mT
+def _nki(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
+    dtype = a.dtype
+    if precision == "fast" and dtype not in HALF:
+        a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+    if dtype in HALF:
+        a, b, precision = a.float(), b.float(), "fp32" if precision == "fast" else precision
+    solved = _solved(a, b, lower, unit, precision)
+    return finished(solved, alpha, 0.0, None, dtype).mT.contiguous().mT
 
 
 def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    result = _fake(a, b, lower, unit, precision)
+    """The solution before it is scaled and rounded: in float64 where the policy asks for that."""
+    result = _fake(a, b, 1.0, lower, unit, precision)
     if result.numel() == 0:
         return result
 
@@ -165,10 +175,9 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
 
     if precision == "fp64":
         wide = torch.complex128 if a.is_complex() else torch.float64
-        solved = _blocked(a.to(wide), b.to(wide).expand(result.shape), lower, "fp64", _BLOCK, on_host)
-        return solved.to(result.dtype)
+        return _blocked(a.to(wide), b.to(wide).expand(result.shape), lower, "fp64", _BLOCK, on_host)
     if precision == "compensated":
-        return _refined(a, b, lower, unit)
+        return _refined(a, b, 1.0, lower, unit)
     if a.is_complex():
         return _complex(a, b.expand(result.shape), lower, unit, precision)
     if a.shape[-1] > _LARGEST:
@@ -180,14 +189,12 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
     if not lower:
         # Backwards, an upper triangle is a lower one.
         return _solved(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
-    dtype, batch, n = a.dtype, result.shape[:-2], a.shape[-1]
-    if precision == "fast" and dtype not in HALF:
-        a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+    batch, n = result.shape[:-2], a.shape[-1]
     turned = a.mT.float()
     turned = turned.unsqueeze(0) if a.ndim == 2 else turned.expand(*batch, n, n).flatten(0, -3)
     columns = b.float().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
     made: Tensor = launch(kernels.trsm, turned.contiguous(), columns.contiguous(), _masks(a.device), unit=unit)
-    return made.reshape(result.shape).to(dtype)
+    return made.reshape(result.shape)
 
 
 def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:

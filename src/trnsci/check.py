@@ -13,6 +13,8 @@ from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
 
 T = TypeVar("T")
 
+FLOATING = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128))
+
 
 def tensor(op: str, **values: Any) -> None:
     """Every value is a tensor, and the whole of it: spread ones have gone their own way before a check sees them."""
@@ -26,6 +28,18 @@ def tensor(op: str, **values: Any) -> None:
                 hint="Wrap lists and scalars with torch.as_tensor or numpy.asarray",
             )
         whole(op, **{name: value})
+
+
+def dense(op: str, **values: Any) -> None:
+    """Every value is a tensor that stores all its elements: neither sparse nor nested."""
+    for name, value in values.items():
+        tensor(op, **{name: value})
+        if value.layout is torch.strided and not value.is_nested:
+            continue
+        kind, hint = f"a tensor of layout {value.layout}", "Use trnsparse, or .to_dense()"
+        if value.is_nested:
+            kind, hint = "a nested tensor", "It has no one shape; pass its components"
+        raise DtypeError(op=op, argument=name, got=kind, expected="a dense tensor", hint=hint)
 
 
 def whole(op: str, **values: Any) -> None:
@@ -44,18 +58,23 @@ def floating(op: str, **values: Any) -> torch.dtype:
     """Every value is a real or complex floating-point tensor, all of one dtype, which is returned."""
     first: torch.dtype | None = None
     for name, value in values.items():
-        if type(value) is not Tensor:
-            tensor(op, **{name: value})
+        if type(value) is not Tensor or value.layout is not torch.strided or value.is_nested:
+            dense(op, **{name: value})
         dtype = value.dtype
         if dtype is first:
             continue
-        if not (dtype.is_floating_point or dtype.is_complex):
+        if dtype not in FLOATING:
+            short = dtype.is_floating_point or dtype.is_complex
             raise DtypeError(
                 op=op,
                 argument=f"dtype of {name}",
                 got=dtype,
-                expected="a real or complex floating-point dtype",
-                hint=f"Convert with {name}.double() to keep integers up to 2**53 exact",
+                expected="float16, bfloat16, float32, float64, complex64 or complex128"
+                if short
+                else "a real or complex floating-point dtype",
+                hint=f"Convert with {name}.to(torch.bfloat16)"
+                if short
+                else f"Convert with {name}.double() to keep integers up to 2**53 exact",
             )
         if first is not None:
             raise DtypeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from trntensor.steps import ContractionStep, unary
 
 # Truth values, and integers torch stores but does not add up.
 _STORED_ONLY = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
+DTYPES = check.FLOATING.union(_STORED_ONLY, (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 _SHORT: dict[Any, ContractionStep] = {}
 _SHORT_LIMIT = 4096
 
@@ -104,13 +106,12 @@ def einsum(
     made = made if out is None else out.copy_(made)
     if not return_error:
         return made
-    shapes = tuple(tuple(x.shape) for x in tensors)
-    return reported(made, _achieved(text, shapes, dtype, precision, target_error, memory_limit, optimize), True)
+    return reported(made, _achieved(text, tensors, dtype, precision, target_error, memory_limit, optimize), True)
 
 
 def _achieved(
     text: str,
-    shapes: tuple[tuple[int, ...], ...],
+    tensors: Sequence[Tensor],
     dtype: torch.dtype,
     precision: Precision | None,
     target_error: float | None,
@@ -120,14 +121,14 @@ def _achieved(
     """What the policy in force guarantees; integers are exact."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return 0.0
-    program = program_for(text, shapes, dtype, memory_limit, optimize)
-    policy = policy_of(program, dtype, precision, target_error)
+    program = program_for(text, tuple(tuple(x.shape) for x in tensors), dtype, memory_limit, optimize)
+    policy = policy_of(program, dtype, precision, target_error, tensors)
     return contraction_bound([step.terms for step in program.steps], dtype, policy)
 
 
 def _remembered(subscripts: Any, a: Any, b: Any) -> Tensor | None:
     """The contraction of two tensors whose program is kept, or ``None``."""
-    if type(a) is not Tensor or type(b) is not Tensor:
+    if type(a) is not Tensor or type(b) is not Tensor or a.is_nested or b.is_nested:
         return None
     step = _SHORT.get((subscripts, a.shape, b.shape, a.dtype, b.dtype))
     if step is None or a.device != b.device:
@@ -153,7 +154,15 @@ def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
     if not tensors:
         raise ArgumentError(op=op, argument="number of operands", got=0, expected="at least one")
     for place, x in enumerate(tensors):
-        check.tensor(op, **{f"operand {place}": x})
+        check.dense(op, **{f"operand {place}": x})
+        if x.dtype not in DTYPES:
+            raise DtypeError(
+                op=op,
+                argument=f"dtype of operand {place}",
+                got=x.dtype,
+                expected="a floating-point, complex, integer or bool dtype of 8 to 128 bits that torch computes with",
+                hint="Convert it, with .to(torch.bfloat16) for one",
+            )
     first = tensors[0]
     dtype: torch.dtype = first.dtype
     for place, x in enumerate(tensors[1:], 1):
@@ -216,7 +225,7 @@ def _contract(
         return _exact(program, tensors, dtype, alpha)
     if precision is None and target_error is None:
         return program.run(tensors, None, alpha)
-    policy = policy_of(program, dtype, precision, target_error)
+    policy = policy_of(program, dtype, precision, target_error, tensors)
     work = working_dtype(dtype, policy)
     return program.run([x.to(work) for x in tensors], policy, alpha).to(dtype)
 
@@ -238,15 +247,22 @@ def program_for(
 
 
 def policy_of(
-    program: Program, dtype: torch.dtype, precision: Precision | None, target_error: float | None
+    program: Program,
+    dtype: torch.dtype,
+    precision: Precision | None,
+    target_error: float | None,
+    operands: Sequence[Tensor] | None = None,
 ) -> Precision:
-    """The policy in force: the one asked for, the cheapest that meets a target, or the default."""
+    """The policy in force: the one asked for, the cheapest that meets a target, or the default.
+
+    Without ``operands`` to look at, float64 is not entrusted to the range of float32.
+    """
     terms = [step.terms for step in program.steps]
 
     def bound(policy: Precision) -> float:
         return contraction_bound(terms, dtype, policy)
 
-    return choose("einsum", precision, target_error, dtype, bound, "this contraction")
+    return choose("einsum", precision, target_error, dtype, bound, "this contraction", operands, math.prod(terms))
 
 
 def _exact(program: Program, tensors: Sequence[Tensor], dtype: torch.dtype, alpha: Any) -> Tensor:

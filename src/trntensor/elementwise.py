@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas.arguments import HALF
 from trnsci import ArgumentError, array_function, check
+from trntensor.einsum import common_dtype, einsum
 from trntensor.equation import parse
 
 OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -78,7 +80,7 @@ def elementwise(
         tensor([ 1., 11., 21.])
     """
     count = len(operands)
-    check.tensor("elementwise", **{f"operand {place}": x for place, x in enumerate(operands)})
+    common_dtype("elementwise", operands)
     equation = parse("elementwise", subscripts, [tuple(x.shape) for x in operands])
     factors = _each("scalars", scalars, 1.0, count)
     names = _each("operators", operators, "identity", count)
@@ -99,7 +101,7 @@ def elementwise(
                 expected=f"distinct labels of the result, {equation.output!r}",
                 hint="Use reduce or einsum to sum over a label",
             )
-        term = OPERATORS[names[place]](_aligned(x, labels, equation.output))
+        term = OPERATORS[names[place]](_aligned(_widened(x), labels, equation.output))
         if factors[place] != 1:
             term = term * factors[place]
         if made is None:
@@ -107,11 +109,17 @@ def elementwise(
         else:
             made = COMBINATIONS[check.option("elementwise", "combine", joins[place - 1], COMBINATIONS)](made, term)
     assert made is not None
+    made = made.to(operands[0].dtype) if operands[0].dtype in HALF else made
     shape = tuple(sizes[label] for label in equation.output)
     if out is None:
         return made.expand(shape).clone(memory_format=torch.contiguous_format)
     check.out("elementwise", out, shape=shape, dtype=made.dtype, **{f"operand {n}": x for n, x in enumerate(operands)})
     return out.copy_(made.expand(shape))
+
+
+def _widened(x: Tensor) -> Tensor:
+    """Half precision is computed with in float32 and rounded once, at the end."""
+    return x.float() if x.dtype in HALF else x
 
 
 def _each(argument: str, given: Sequence[Any] | None, default: Any, count: int) -> list[Any]:
@@ -219,20 +227,21 @@ def reduce(
         >>> reduce("ij->i", torch.tensor([[1.0, 5.0], [3.0, 2.0]]), op="maximum")
         tensor([5., 3.])
     """
-    check.tensor("reduce", a=a)
+    common_dtype("reduce", (a,) if c is None else (a, c))
     equation = parse("reduce", subscripts, [tuple(a.shape)])
     check.option("reduce", "op", op, COMBINATIONS)
     check.option("reduce", "operator", operator, OPERATORS)
     labels, output = equation.inputs[0], equation.output
     if len(set(labels)) != len(labels):
         raise ArgumentError(op="reduce", argument="labels", got=labels, expected="distinct ones", hint="Use einsum")
-    made = _folded(a, labels, output, op, operator)
+    made = _folded(_widened(a), labels, output, op, operator)
     made = made if alpha == 1 else made * alpha
     if c is None and beta != 0:
         raise ArgumentError(op="reduce", argument="c", got=None, expected=f"a tensor, because beta is {beta}")
     if c is not None and beta != 0:
         check.equal("reduce", "shape", c=tuple(c.shape), reduction=tuple(made.shape))
-        made = made + beta * c
+        made = made + beta * _widened(c)
+    made = made.to(a.dtype) if a.dtype in HALF else made
     if out is None:
         return made
     check.out("reduce", out, shape=tuple(made.shape), dtype=made.dtype, a=a, c=c)
@@ -242,14 +251,18 @@ def reduce(
 def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tensor:
     gone = [label for label in labels if label not in output]
     view = OPERATORS[operator](a.permute([labels.index(label) for label in (*output, *gone)]))
-    flat = view.reshape(*view.shape[: len(output)], -1) if gone else view.unsqueeze(-1)
+    flat = view.flatten(len(output)) if gone else view.unsqueeze(-1)
     if op in ("maximum", "minimum"):
         if flat.shape[-1] == 0:
             raise ArgumentError(op="reduce", argument="shape of a", got=tuple(a.shape), expected=f"elements for {op}")
         return flat.amax(-1) if op == "maximum" else flat.amin(-1)
+    if a.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        # Torch stores these and does not add them up.
+        return (flat.long().sum(-1) if op == "add" else flat.long().prod(-1)).to(a.dtype)
     return flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
 
 
+@array_function
 def tensordot(a: Any, b: Any, axes: Any = 2, *, dims: Any = None) -> Any:
     """Contract over ``axes`` as ``numpy.tensordot``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
 
@@ -263,8 +276,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, dims: Any = None) -> Any:
         >>> tensordot(torch.ones(2, 3), torch.ones(3, 4), axes=1).shape
         torch.Size([2, 4])
     """
-    from trntensor.einsum import einsum
-
+    common_dtype("tensordot", (a, b))
     axes = axes if dims is None else dims
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
@@ -292,6 +304,7 @@ def _axes(operand: str, axes: list[int], ndim: int) -> list[int]:
     return [axis % ndim for axis in axes]
 
 
+@array_function
 def transpose(a: Any, axes: Sequence[int]) -> Any:
     """Reorder axes as ``numpy.transpose``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
 
@@ -299,6 +312,5 @@ def transpose(a: Any, axes: Sequence[int]) -> Any:
         >>> transpose(torch.ones(2, 3), (1, 0)).shape
         torch.Size([3, 2])
     """
-    from trntensor.einsum import einsum
-
+    common_dtype("transpose", (a,))
     return einsum(a, list(range(len(axes))), list(axes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from trnblas import host
+from trnblas.arguments import has_data
+from trnblas.split import split_gemm
 from trnsci import ArgumentError, Cost, DtypeError, Op, array_function, check, native
 from trnsci.gradient import Saved
 from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
@@ -67,8 +69,8 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, parts: bool = Fal
     dtype = check.floating("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     if dtype.is_complex:
         raise DtypeError(op="mp2_energy", argument="dtype of B", got=dtype, expected="a real dtype")
-    _check(B, eps_occ, eps_vir)
     check.same_device("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
+    _check(B, eps_occ, eps_vir)
     wants = torch.is_grad_enabled() and (B.requires_grad or eps_occ.requires_grad or eps_vir.requires_grad)
     # The registered operator has the blocked gradient; differentiating through the loop would keep every block.
     run = torch.ops.trntensor.mp2_energy.default if wants else mp2_within
@@ -88,7 +90,7 @@ def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:
             raise ArgumentError(op="mp2_energy", argument=f"shape of {name}", got=tuple(x.shape), expected="one axis")
     check.equal("mp2_energy", "nocc", B=B.shape[0], eps_occ=eps_occ.shape[0])
     check.equal("mp2_energy", "nvir", B=B.shape[1], eps_vir=eps_vir.shape[0])
-    if type(B) is Tensor:
+    if has_data(B, eps_occ, eps_vir):
         check_gap(eps_occ, eps_vir)
 
 
@@ -152,14 +154,30 @@ def _pytorch_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: T
     return _summed(left, right, eps_left, eps_right, eps_vir, once=False)
 
 
-def _summed(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor, *, once: bool) -> Sums:
-    """The sums over all pairs. ``once``: both sets are one, and pairs i < j are computed once and counted twice."""
+def _summed(
+    left: Tensor,
+    right: Tensor,
+    eps_left: Tensor,
+    eps_right: Tensor,
+    eps_vir: Tensor,
+    *,
+    once: bool,
+    multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Sums:
+    """The sums over all pairs.
+
+    ``once``: both sets are one, and pairs i < j are computed once and counted twice. ``multiply`` makes the integrals:
+    on a device of fp32 from slices, whose exact products add up to float64.
+    """
     (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
     # Half precision is too short for sums of this length.
     work = torch.float32 if dtype.itemsize < 4 else dtype
     one, other, vir = eps_left.to(work), eps_right.to(work), eps_vir.to(work).contiguous()
     if left.numel() == 0 or right.numel() == 0:
         return left.new_zeros(()), left.new_zeros(())
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        # torch.func transforms what writes into no memory of its own.
+        return _transformed(left.to(work), right.to(work), one, other, vir, dtype)
     loop = _loop(left, work)
     # One pass needs one copy of the block, so that three times as wide ones take the same memory.
     copies = 1 if loop else 3
@@ -175,7 +193,8 @@ def _summed(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, ep
         count = stop - start
         found, size = sums[:, place : place + count], count * nvir * nvir
         first, others = left[i].to(work), right[start:stop].to(work).reshape(count * nvir, naux)
-        t = _integrals(others, first.mT, memory[0, :size].view(count * nvir, nvir))
+        block = memory[0, :size].view(count * nvir, nvir)
+        t = _integrals(others, first.mT, block) if multiply is None else block.copy_(multiply(others, first.mT))
         pair = other[start:stop] + one[i]
         if loop is not None:
             loop(count, nvir, t.data_ptr(), pair.data_ptr(), vir.data_ptr(), found[0].data_ptr(), found[1].data_ptr())
@@ -187,6 +206,16 @@ def _summed(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, ep
         place += count
     square, cross = (sums.double() @ weights).to(dtype).unbind()
     return square.clone(), cross.clone()
+
+
+def _transformed(left: Tensor, right: Tensor, one: Tensor, other: Tensor, vir: Tensor, dtype: torch.dtype) -> Sums:
+    """Both sums over all ordered pairs, row by row."""
+    square = cross = left.new_zeros(())
+    for i in range(len(left)):
+        t = torch.matmul(left[i], right.mT)  # [j, a, b]
+        weighted = t / ((other + one[i]).view(-1, 1, 1) - (vir[:, None] + vir))
+        square, cross = square + (weighted * t).sum(), cross + (weighted * t.mT).sum()
+    return square.to(dtype), cross.to(dtype)
 
 
 def _starts(rows: int, columns: int, width: int, once: bool) -> Iterator[tuple[int, int]]:
@@ -212,11 +241,7 @@ def _energies(found: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tens
 
 def _loop(B: Tensor, work: torch.dtype) -> Any:
     """The compiled pass, or ``None``: it runs on one thread, so that with many torch's own passes are faster."""
-    if (
-        B.device.type != "cpu"
-        or torch.get_num_threads() > 4
-        or torch._C._functorch.peek_interpreter_stack() is not None
-    ):
+    if B.device.type != "cpu" or torch.get_num_threads() > 4:
         return None
     library = native.load(SOURCE)
     if library is None:
@@ -271,8 +296,9 @@ def slopes(
 
 
 def _limits(B: Tensor, *others: Tensor) -> str | None:
-    if B.dtype != torch.float32:
-        return f"sums in fp32, which is not what {str(B.dtype).removeprefix('torch.')} asks for; takes float32"
+    if B.dtype not in (torch.float32, torch.float64):
+        name = str(B.dtype).removeprefix("torch.")
+        return f"takes float32, and float64 in slices, not {name}; convert with .float()"
     return None
 
 
@@ -290,6 +316,8 @@ def _pieces(count: int, width: int) -> list[slice]:
 def _nki(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
     if B.numel() == 0:
         return B.new_zeros(()), B.new_zeros(())
+    if B.dtype == torch.float64:
+        return _summed(B, B, eps_occ, eps_occ, eps_vir, once=True, multiply=split_gemm)
     B, cuts, sums = B.contiguous(), _pieces(len(B), piece(*B.shape[1:])), B.new_zeros(2)
     for at, rows in enumerate(cuts):
         one = eps_occ[rows].view(1, -1)
@@ -303,6 +331,8 @@ def _nki(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
 def _nki_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
     if left.numel() == 0 or right.numel() == 0:
         return left.new_zeros(()), left.new_zeros(())
+    if left.dtype == torch.float64:
+        return _summed(left, right, eps_left, eps_right, eps_vir, once=False, multiply=split_gemm)
     left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
     for rows in _pieces(len(left), width):
         for others in _pieces(len(right), width):

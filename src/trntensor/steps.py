@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import trnblas
+from trnblas.arguments import HALF
 from trnsci.precision import Precision
 
 Strategy = Literal["gemm", "batched gemm", "gemv", "dot", "outer", "hadamard", "reduce", "diagonal", "permute", "copy"]
@@ -83,7 +84,9 @@ class ContractionStep:
     elements: tuple[int, int]
 
     def __call__(self, x: Tensor, y: Tensor | None, precision: Precision | None, alpha: complex = 1.0) -> Tensor:
-        """Run the step; ``alpha`` scales the result."""
+        """Run the step; ``alpha`` scales the result, which is rounded once."""
+        if alpha != 1 and x.dtype in HALF and self.strategy not in PRODUCTS:
+            return self(x.float(), None if y is None else y.float(), precision, alpha).to(x.dtype)
         exact = precision == "compensated"
         x = self.left(x, exact)
         if self.right is None or y is None:

@@ -116,8 +116,21 @@ def test_gradients(dtype):
     assert torch.autograd.gradcheck(lambda a, y: gbmv(6, 5, 2, 1, 0.5, a, y, trans="c"), (a, y))
     assert torch.autograd.gradcheck(lambda b, x: hbmv(1, 0.5, b, x, lower=1), (b, x))
     assert torch.autograd.gradcheck(lambda b, x: tbsv(1, b, x), (b, x))
-    operator = torch.ops.trnblas.banded.default
-    assert torch.autograd.gradcheck(lambda a, x: operator(a, x, 2), (a, x))
+    assert torch.autograd.gradcheck(lambda b, x: tbsv(1, b, x, 1, "c", 1), (b, x))
+    alpha = 0.5 - 1j if dtype.is_complex else 0.5
+    operator, solve = torch.ops.trnblas.banded.default, torch.ops.trnblas.band_solve.default
+    for trans, u, v in (("n", x, y), ("t", y, x), ("c", y, x)):
+        flags = (alpha, 2.0, 6, 1, trans, False, "general")
+        assert torch.autograd.gradcheck(lambda a, u, v, f=flags: operator(a, u, v, *f), (a, u, v))
+    for form in ("symmetric", "hermitian" if dtype.is_complex else "symmetric"):
+        for ku in (0, 1):
+            flags = (alpha, 0.0, 5, ku, "n", False, form)
+            assert torch.autograd.gradcheck(lambda b, x, f=flags: operator(b, x, None, *f), (b, x))
+    for trans in "ntc":
+        for lower, unit in ((True, False), (False, True)):
+            flags = (lower, trans, unit)
+            assert torch.autograd.gradcheck(lambda b, x, f=flags: solve(b, x, *f), (b, x))
+            assert torch.autograd.gradgradcheck(lambda b, x, f=flags: solve(b, x, *f), (b, x))
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
@@ -135,9 +148,10 @@ def test_gradients_through_kernels_and_refusal(backend):
 
 
 def test_opcheck():
-    torch.library.opcheck(
-        torch.ops.trnblas.banded.default, (gaussian((3, 5), 1, F64).requires_grad_(), gaussian((5,), 2, F64), 1)
-    )
+    a, x = gaussian((3, 5), 1, F64).requires_grad_(), gaussian((5,), 2, F64).requires_grad_()
+    options = (0.5, 0.0, 5, 1, "n", False, "general")
+    torch.library.opcheck(torch.ops.trnblas.banded.default, (a, x, None, *options))
+    torch.library.opcheck(torch.ops.trnblas.band_solve.default, (a, x, True, "t", True))
 
 
 def test_a_zero_on_the_diagonal_is_named():

@@ -78,9 +78,10 @@ def test_gradients(backend):
 
 def test_opcheck_and_complex_gradient_rule():
     args = [gaussian((2, 3), 1, C128).requires_grad_()], [gaussian((3, 2), 2, C128).requires_grad_()]
-    torch.library.opcheck(torch.ops.trnblas.grouped_gemm.default, (*args, "fp64"))
+    torch.library.opcheck(torch.ops.trnblas.grouped_gemm.default, (*args, [], 0.5, 0.0, "fp64"))
     assert torch.autograd.gradcheck(
-        lambda a, b: torch.ops.trnblas.grouped_gemm.default([a], [b], "fp64")[0], (args[0][0], args[1][0])
+        lambda a, b: torch.ops.trnblas.grouped_gemm.default([a], [b], [], 0.5j, 0.0, "fp64")[0],
+        (args[0][0], args[1][0]),
     )
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+import trnsci
 from tests.trnblas.oracles import F64, KERNELS
 from trnblas import mp2_energy, mp2_pairs
 from trnblas.mp2 import exponentials
@@ -84,10 +85,25 @@ def test_chunks_and_pair_symmetry_give_the_same_energy(backend):
 def test_partials_by_name(virtual):
     t, eps_occ, eps_vir = molecule(2, virtual)
     expected, size = oracle(t[:virtual], eps_occ[:1], eps_occ, eps_vir)
-    partials = nki_mp2_energy(t[:virtual], eps_occ[:1], eps_occ, eps_vir)
+    with trnsci.ledger() as book:
+        partials = nki_mp2_energy(t[:virtual], eps_occ[:1], eps_occ, eps_vir)
+    assert [entry.step.op for entry in book] == ["trnblas::mp2"]
     assert partials.shape == (virtual, 1, 2)
     assert partials.dtype == torch.float32
     assert_within(partials.double().sum(0), expected, bound(size, virtual))
+
+
+@pytest.mark.sim
+def test_partials_by_name_are_checked_and_differentiated():
+    t, eps_occ, eps_vir = molecule(2, 3)
+    with pytest.raises(ArgumentError, match="shape of t_flat"):
+        nki_mp2_energy(torch.cat([t, t], 1), eps_occ, eps_occ, eps_vir)
+    with pytest.raises(ArgumentError, match="real amplitudes"):
+        nki_mp2_energy(*(x + 0j for x in (t, eps_occ, eps_occ, eps_vir)))
+    nki_mp2_energy(t.requires_grad_(), eps_occ, eps_occ, eps_vir).sum().backward()
+    got, t = t.grad, t.detach().double().requires_grad_()
+    mp2_energy(t, *(x.double() for x in (eps_occ, eps_occ, eps_vir))).backward()
+    assert_within(got, t.grad, bound(t.grad.abs() + 1, 3))
 
 
 @pytest.mark.parametrize("ratio", [1.0, 3.0, 100.0, 1e4])
@@ -127,12 +143,17 @@ def test_gradients_through_the_kernel(backend):
     assert_within(t.grad, wide.grad, (1e-7 + gamma(16, torch.float32) + 64 * 2.0**-24) * size)
 
 
-@pytest.mark.parametrize("backend", KERNELS, ids=str)
-def test_a_kernel_that_would_round_refuses(backend):
-    with backend, pytest.raises(UnsupportedError, match="would round float64"):
-        mp2_energy(
-            *(x.double() for x in molecule(1, 2)[:1]), *(torch.tensor([-1.0]).double(),) * 2, torch.ones(2).double()
-        )
+@on_backends
+@pytest.mark.parametrize(("occupied", "virtual", "symmetric"), [(1, 1, False), (3, 5, True), (2, 40, False)])
+def test_float64_is_float64_on_every_backend(backend, occupied, virtual, symmetric):
+    t, eps_occ, eps_vir = molecule(occupied, virtual, F64, symmetric)
+    expected, size = oracle(t, eps_occ, eps_occ, eps_vir)
+    limit = 2 * gamma(virtual**2 + 6, F64) * size
+    with backend, trnsci.ledger() as book:
+        energy = mp2_energy(t, eps_occ, eps_occ, eps_vir, symmetric=symmetric)
+        assert_within(mp2_pairs(t, eps_occ, eps_occ, eps_vir), expected, limit)
+    assert {entry.step.backend for entry in book} == {backend.name}
+    assert_within(energy, expected.sum(), limit.sum())
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)

@@ -86,8 +86,8 @@ def test_singular():
             "shape of ap is (5,), expected [..., 6], which is n (n + 1) / 2",
         ),
         (lambda: spmv(-1, 1.0, torch.ones(5), torch.ones(3)), "spmv: n is -1, expected a number of rows"),
-        (lambda: spmv(2, 1.0, torch.ones(3), torch.ones(3)), "N differs: a has N=2, x has N=3"),
-        (lambda: spr(2, 1.0, torch.ones(3), torch.ones(3)), "N differs: x has N=3, a has N=2"),
+        (lambda: spmv(2, 1.0, torch.ones(3), torch.ones(3)), "N differs: ap has N=2, x has N=3"),
+        (lambda: spr(2, 1.0, torch.ones(3), torch.ones(3)), "N differs: ap has N=2, x has N=3"),
     ],
 )
 def test_bad_arguments_are_named(call, text):

@@ -101,7 +101,9 @@ def test_gradients(dtype, lower):
         assert torch.autograd.gradcheck(lambda a, b, f=function: f(0.5, a, b, lower=lower), (a, b))
     operator = torch.ops.trnblas.symm.default
     for hermitian in (False, dtype.is_complex):
-        assert torch.autograd.gradcheck(lambda a, b, h=hermitian: operator(a, b, bool(lower), h, "fp64"), (a, b))
+        assert torch.autograd.gradcheck(
+            lambda a, b, h=hermitian: operator(a, b, None, 0.5, 0.0, bool(lower), h, "fp64"), (a, b)
+        )
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
@@ -118,7 +120,7 @@ def test_gradients_through_kernels(backend):
 
 def test_opcheck_and_plan():
     a, b = gaussian((3, 3), 1, F64).requires_grad_(), gaussian((3, 2), 2, F64)
-    torch.library.opcheck(torch.ops.trnblas.symm.default, (a, b, True, False, "fp64"))
+    torch.library.opcheck(torch.ops.trnblas.symm.default, (a, b, None, 0.5, 0.0, True, False, "fp64"))
     assert trnsci.plan(symm, 1.0, a.detach(), b).flops == 2 * 3 * 3 * 2
 
 

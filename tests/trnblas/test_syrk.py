@@ -111,10 +111,14 @@ def test_gradients(dtype, lower):
     c = gaussian((3, 3), 3, dtype).requires_grad_()
     assert torch.autograd.gradcheck(lambda a, c: syrk(0.5, a, 2.0, c, 0, lower), (a, c))
     assert torch.autograd.gradcheck(lambda a, b, c: her2k(0.5, a, b, 2.0, c, 0, lower), (a, b, c))
-    operator = torch.ops.trnblas.gemmt.default
-    for twice in (False, True):
-        assert torch.autograd.gradcheck(lambda a, b, t=twice: operator(a, b, bool(lower), "fp64", t), (a, b))
-    assert torch.autograd.gradcheck(lambda a: operator(a, None, bool(lower), "fp64", False), (a,))
+    operator = torch.ops.trnblas.syrk.default
+    alpha = 0.5 - 1j if dtype.is_complex else 0.5
+    for hermitian in {False, dtype.is_complex}:
+        for twice in (False, True):
+            factor = alpha if twice or not hermitian else 0.5
+            flags = (factor, 2.0, bool(lower), hermitian, "fp64", twice)
+            assert torch.autograd.gradcheck(lambda a, b, c, f=flags: operator(a, b, c, *f), (a, b, c))
+            assert torch.autograd.gradcheck(lambda a, f=flags: operator(a, None, None, *f), (a,))
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
@@ -131,7 +135,7 @@ def test_gradients_through_kernels(backend, dtype):
 
 def test_opcheck_and_plan():
     a = gaussian((3, 2), 1, F64).requires_grad_()
-    torch.library.opcheck(torch.ops.trnblas.gemmt.default, (a, None, True, "fp64", False))
+    torch.library.opcheck(torch.ops.trnblas.syrk.default, (a, None, None, 0.5, 0.0, True, False, "fp64", False))
     assert trnsci.plan(syrk, 1.0, torch.ones(10, 4)).flops == 10 * 11 * 4
 
 

@@ -157,7 +157,7 @@ def test_gradients(dtype, lower, side, trans, unit):
     a, b = system(3, dtype).requires_grad_(), gaussian((3, 3), 2, dtype).requires_grad_()
     assert torch.autograd.gradcheck(lambda a, b: trsm(0.5, a, b, side, lower, trans, unit), (a, b))
     operator = torch.ops.trnblas.trsm.default
-    assert torch.autograd.gradcheck(lambda a, b: operator(a, b, bool(lower), bool(unit), "fp64"), (a, b))
+    assert torch.autograd.gradcheck(lambda a, b: operator(a, b, 0.5, bool(lower), bool(unit), "fp64"), (a, b))
 
 
 @pytest.mark.parametrize("backend", KERNELS, ids=str)
@@ -178,7 +178,7 @@ def test_gradients_through_kernels(backend):
 
 def test_opcheck_and_plan():
     a, b = system(3, F64).requires_grad_(), gaussian((3, 2), 2, F64)
-    torch.library.opcheck(torch.ops.trnblas.trsm.default, (a, b, True, False, "fp64"))
+    torch.library.opcheck(torch.ops.trnblas.trsm.default, (a, b, 0.5, True, False, "fp64"))
     assert trnsci.plan(trsm, 1.0, a.detach(), b).flops == 3 * 3 * 2
 
 

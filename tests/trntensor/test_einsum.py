@@ -277,12 +277,23 @@ def test_precisions_keep_their_bounds(precision, dtype):
     assert_within(got, oracle("ij,jk,kl->il", *operands), limit)
 
 
+@pytest.mark.parametrize("scale", [1e60, 1e-150, 1e-40])
+@pytest.mark.parametrize("target", [0.1, 1e-6])
+def test_a_target_keeps_the_range_of_the_data(scale, target):
+    a, b = scale * gaussian((8, 50), 1, F64), gaussian((50, 8), 2, F64)
+    limit = target * oracle("ij,jk->ik", a.abs(), b.abs())
+    assert_within(einsum("ij,jk->ik", a, b, target_error=target), oracle("ij,jk->ik", a, b), limit)
+
+
 def test_target_error_chooses_and_reports():
     a, b = gaussian((8, 500), 1, F64), gaussian((500, 8), 2, F64)
+    # A plan sees shapes: float64 may hold what float32 does not.
     chosen = [plan("ij,jk->ik", a, b, target_error=t).precision for t in (0.1, 1e-3, 1e-12)]
-    assert chosen == ["fast", "fp32", "fp64"]
-    for target in (0.1, 1e-3, 1e-12):
-        scheme = plan("ij,jk->ik", a, b, target_error=target)
+    assert chosen == ["fp64", "fp64", "fp64"]
+    single = [plan("ij,jk->ik", a.float(), b.float(), target_error=t).precision for t in (0.1, 1e-3)]
+    assert single == ["fast", "fp32"]
+    for target, policy in ((0.1, "fast"), (1e-3, "fp32"), (1e-12, "fp64")):
+        scheme = plan("ij,jk->ik", a, b, precision=policy)
         assert scheme.error_bound <= target
         limit = target * oracle("ij,jk->ik", a.abs(), b.abs())
         assert_within(einsum("ij,jk->ik", a, b, target_error=target), oracle("ij,jk->ik", a, b), limit)

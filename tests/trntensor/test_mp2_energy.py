@@ -45,6 +45,20 @@ def bound(size, B, dtype):
 
 
 @on_backends
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (2, 20, 130)])
+def test_float64_is_float64_on_every_backend(backend, shape):
+    args = inputs(*shape, F64)
+    os, ss, size = oracle(*args)
+    limit = bound(size, args[0], F64)
+    with backend, trnsci.ledger() as book:
+        parts = mp2_energy(*args, parts=True)
+    assert {entry.step.backend for entry in book} == {backend.name}
+    assert parts.total.dtype == F64
+    assert_within(parts.opposite_spin, os, limit)
+    assert_within(parts.same_spin, ss, limit)
+
+
+@on_backends
 @pytest.mark.parametrize("shape", CASES)
 def test_energy_and_spin_parts_agree_with_numpy(backend, shape):
     args = inputs(*shape)
@@ -218,5 +232,5 @@ def test_mistakes_are_named():
         mp2_energy(B + 0j, occ + 0j, vir + 0j)
     with pytest.raises(DtypeError, match="nothing is promoted"):
         mp2_energy(B, occ.double(), vir)
-    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="float32"):
-        mp2_energy(*inputs(2, 3, 4, F64))
+    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="takes float32, and float64 in slices"):
+        mp2_energy(*inputs(2, 3, 4, torch.bfloat16))
