@@ -52,7 +52,7 @@ class Access:
         if type(t) is not NkiTensor:
             raise no_tensor(t, role, "tensor", f"pass a tile as {role}=")
         if t.dynamic is not None and t.dynamic.kind == "late":
-            raise t.dynamic.index if t.size else Nothing
+            raise Nothing if not t.size and self.instr is not None else t.dynamic.index
         if not self.checks:
             return t
         if t.buffer._value_ not in where:

@@ -8,6 +8,7 @@ import numpy as np
 
 from trnsim.errors import CapacityError, HardwareLimit, OutOfBounds, WrongArgument, WrongShape
 from trnsim.language.dtypes import LOW_PRECISION, DType, ExtraDtype, as_dtype, float32
+from trnsim.language.layout import as_shape
 from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope, Storage
@@ -32,21 +33,23 @@ class Allocation:
 
     def allocate(self, shape: Any, dtype: Any, buffer: Any = None, name: str = "", address: Any = None) -> NkiTensor:
         """Fresh memory: nothing in it may be read before it is written."""
-        if isinstance(shape, int):
-            shape = (shape,)
-        shape = tuple(int(n) for n in shape)
+        shape = as_shape(shape, "shape")
+        if not isinstance(name, str):
+            raise WrongArgument(
+                f"name is {name!r}", rule="name", got=type(name).__name__, limit="str", hint="a name is a string"
+            )
         dtype = as_dtype(dtype)
         region = as_region(buffer)
         on_chip = region is MemoryRegion.sbuf or region is MemoryRegion.psum
         if on_chip and shape == (1,):
             # the reference keeps the value of a register in a tile of this shape
             shape = (1, 1)
-        if min(shape, default=1) < 1:
+        if min(shape, default=0) < 1:
             raise WrongShape(
                 f"a tensor of shape {shape} has no elements",
                 rule="shape",
                 got=shape,
-                hint="every dimension is at least 1",
+                hint="a tensor has at least one dimension, and every dimension at least one element",
             )
         physical = self.physical(dtype)
         row = 1
@@ -128,7 +131,15 @@ class Allocation:
         nbytes = elements * int(dtype.itemsize)
         if not self.numerics:
             return Arena(nbytes, marks=WRITTEN)
-        data = np.empty(elements, physical)
+        try:
+            data = np.empty(elements, physical)
+        except (MemoryError, ValueError):
+            raise CapacityError(
+                where="host",
+                required=nbytes,
+                available=0,
+                hint="simulate a smaller shape, or follow the program without values: numerics=False",
+            ) from None
         if not self.checks:
             data.view(np.uint8).fill(0xFF)
         return Arena(nbytes, data=data, unit=int(dtype.itemsize))

@@ -179,9 +179,10 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
             if session.named is not None and "name" in kwargs:
                 session.named.name = kwargs["name"]
             try:
-                return fn(session, *args, **kwargs)
-            except Poisoned:
-                return replay(session, fn, args, kwargs)
+                try:
+                    return fn(session, *args, **kwargs)
+                except Poisoned:
+                    return replay(session, fn, args, kwargs)
             except Nothing:
                 return _nothing(session, name, args, kwargs)
         except KernelError as error:

@@ -229,12 +229,20 @@ _seen: dict[Any, Activation] = {}
 
 
 def activation_named(op: Any) -> Activation:
-    """The entry meant by ``op``: a function of ``nki.language`` or NumPy, or its name."""
+    """The entry meant by ``op``: a function of ``nki.language``, or its name."""
     known = _seen.get(op) if callable(op) else None
     if known is not None:
         return known
     name = name_of(op)
     found = FUNCTIONS.get(_ALIASES.get(name, name))
+    if isinstance(op, np.ufunc) or str(getattr(op, "__module__", "")).partition(".")[0] in ("numpy", "math"):
+        raise WrongArgument(
+            f"op is {op!r}, a function of the host",
+            rule="activation-function",
+            got=repr(op),
+            limit=sorted(FUNCTIONS),
+            hint=f"pass nl.{found.name}" if found else _HINTS.get(name, "pass a function of nki.language"),
+        )
     if found is None:
         raise WrongArgument(
             f"op is {'None' if op is None else name}, which is no activation function of the Scalar Engine",

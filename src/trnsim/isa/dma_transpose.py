@@ -14,6 +14,7 @@ from trnsim.isa.enums import member
 from trnsim.isa.enums import oob_mode as oob
 from trnsim.isa.operands import same_dtype
 from trnsim.language.dtypes import uint32
+from trnsim.language.layout import as_shape
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import HBM, SBUF, SHARED_HBM, NkiInstruction, Session, instruction
 
@@ -120,11 +121,11 @@ def _order(src: NkiTensor, axes: Any) -> tuple[int, ...]:
             limit=(2, 3, 4),
             hint="reshape it to 2, 3 or 4 dimensions",
         )
-    if axes is not None and tuple(axes) != order:
+    if axes is not None and (axes := as_shape(axes, "axes")) != order:
         raise WrongArgument(
-            f"axes is {tuple(axes)} for a src of {src.ndim} dimensions",
+            f"axes is {axes} for a src of {src.ndim} dimensions",
             rule="transpose-axes",
-            got=tuple(axes),
+            got=axes,
             limit=order,
             hint=f"the DMA engines know {order} only; permute other dimensions with views",
         )

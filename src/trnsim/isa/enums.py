@@ -88,13 +88,14 @@ def member(cls: type[E], value: Any, role: str) -> E:
         return value
     if value is None:
         return next(iter(cls))
+    plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     for m in cls:
-        if value == m.name or (not isinstance(value, bool) and value == m.value):
+        if plain and value in (m.name, m.value):
             return m
     # the same constant of another module (AWS's own package) has the same name
     name = getattr(value, "name", None)
     for m in cls:
-        if name == m.name:
+        if isinstance(name, str) and name == m.name:
             return m
     raise WrongArgument(
         f"{role} is {value!r}",

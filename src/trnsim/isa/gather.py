@@ -10,6 +10,7 @@ from trnsim.errors import HardwareLimit, OutOfBounds, WrongArgument, WrongDtype,
 from trnsim.isa.gpsimd import as_int32
 from trnsim.isa.operands import direct, flat, partitions, same_dtype
 from trnsim.language.dtypes import bfloat16, float32, int32, uint16, uint32
+from trnsim.language.layout import as_index
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import SBUF, NkiInstruction, Session, instruction
 
@@ -108,9 +109,9 @@ def local_gather(
     values = s.read(src_buffer, "src_buffer", (SBUF,))
     s.operand(index, "index", (SBUF,))
     s.operand(dst, "dst", (SBUF,))
-    each = int(num_elem_per_idx)
+    each = as_index(num_elem_per_idx)
     most = index.free_size * GROUP
-    count = most if num_valid_indices is None else int(num_valid_indices)
+    count = most if num_valid_indices is None else as_index(num_valid_indices)
     if s.checks:
         _dtype(index, "index", uint16)
         _same_dtype(dst, src_buffer, "src_buffer")

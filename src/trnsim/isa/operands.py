@@ -192,7 +192,7 @@ def number(value: Any, role: str) -> Any:
             return F32(value)
         with np.errstate(over="ignore"):
             return F32(value)
-    if isinstance(value, np.ndarray) and value.ndim == 0:
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iufb":
         return F32(value)
     raise WrongArgument(
         f"{role} is {value!r} ({type(value).__name__})",

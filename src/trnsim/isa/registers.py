@@ -115,6 +115,14 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
             "one of src and imm is needed", rule="signature", got=(src, imm), hint="register_move(dst, src)"
         )
     value = imm if src is None else src
+    if not isinstance(value, (int, float, np.integer, np.floating, VirtualRegister)):
+        raise WrongArgument(
+            f"src is {type(value).__name__}",
+            rule="register",
+            got=type(value).__name__,
+            limit=("number", "VirtualRegister"),
+            hint="move a constant or a register; load a tile of one element with register_load",
+        )
     register = _register(dst, "dst", write=True)
     copied = isinstance(value, VirtualRegister)
     register.value = value.value if copied else _wrap32(value)

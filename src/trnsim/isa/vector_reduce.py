@@ -85,7 +85,7 @@ def _trailing(axis: Any, data: NkiTensor) -> int:
     ndim = data.ndim
     try:
         wanted = sorted(int(a.__index__()) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise WrongArgument(
             f"axis is {axis!r}", rule="reduce-axis", got=repr(axis), limit="int or sequence of ints"
         ) from None

@@ -8,8 +8,9 @@ import numpy as np
 
 from trnsim.errors import WrongArgument
 from trnsim.language.dtypes import uint8
+from trnsim.language.layout import as_index
 from trnsim.language.objects import is_on_chip, sbuf, shared_hbm
-from trnsim.language.results import function
+from trnsim.language.results import as_tile, function
 from trnsim.language.tensor import NkiTensor
 from trnsim.places import warn
 from trnsim.session import WRITTEN, require_session
@@ -20,7 +21,7 @@ def ndarray(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "", address:
     """Memory for a tensor; nothing is in it until written. ``address=(partition, byte)`` places it by hand."""
     if isinstance(buffer, str):
         warn(f"buffer={buffer!r}: NKI takes nl.{buffer} and no strings since 0.3", DeprecationWarning)
-    return require_session("nl.ndarray").allocate(shape, dtype, buffer, name or "", address)
+    return require_session("nl.ndarray").allocate(shape, dtype, buffer, "" if name is None else name, address)
 
 
 def _fill(t: NkiTensor, value: Any) -> NkiTensor:
@@ -32,9 +33,10 @@ def _fill(t: NkiTensor, value: Any) -> NkiTensor:
     # HBM cannot be memset: a constant of the program is placed there
     s = require_session("nl.full")
     if s.numerics:
+        from trnsim.isa.vector import constant
         from trnsim.language.dtypes import cast
 
-        t.array[...] = cast(np.asarray(value), t.dtype)
+        t.array[...] = cast(constant(value, t.dtype, "fill_value", strict=False), t.dtype)
         t.storage.arena.marks = WRITTEN
     return t
 
@@ -60,7 +62,8 @@ def full(shape: Any, fill_value: Any, dtype: Any, buffer: Any = sbuf, name: str 
 @function
 def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
     """A tensor of ``x``'s shape, dtype and memory."""
-    return ndarray(x.shape, dtype or x.dtype, x.buffer if buffer is None else buffer, name)
+    x = as_tile(x, "x")
+    return ndarray(x.shape, x.dtype if dtype is None else dtype, x.buffer if buffer is None else buffer, name)
 
 
 @function
@@ -69,15 +72,35 @@ def zeros_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = 
     return _fill(empty_like(x, dtype, buffer, name), 0)
 
 
+def _constant_array(constant: Any) -> np.ndarray:
+    try:
+        if isinstance(constant, (str, bytes)) or hasattr(constant, "__fspath__"):
+            array: np.ndarray = np.load(constant, allow_pickle=False)
+        else:
+            array = np.asarray(constant)
+    except (OSError, ValueError, TypeError) as error:
+        raise WrongArgument(
+            f"constant is {constant!r}, which cannot be read: {error}",
+            rule="shared-constant",
+            got=type(constant).__name__,
+            hint="pass an array of numbers, or the path of an .npy file",
+        ) from None
+    if array.dtype.kind in "OSUmMc" or not array.size:
+        raise WrongArgument(
+            f"constant is {array.dtype} of shape {array.shape}",
+            rule="shared-constant",
+            got=str(array.dtype),
+            limit="numbers",
+            hint="pass an array of numbers with at least one element",
+        )
+    return array
+
+
 @function
 def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
     """An HBM tensor with constant data: an array, or the path of an ``.npy`` file."""
     s = require_session("nl.shared_constant")
-    array = (
-        np.load(constant, allow_pickle=False)
-        if isinstance(constant, (str, bytes)) or hasattr(constant, "__fspath__")
-        else np.asarray(constant)
-    )
+    array = _constant_array(constant)
     if dtype is not None:
         from trnsim.language.dtypes import as_dtype, cast
 
@@ -95,6 +118,7 @@ def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = N
     from trnsim import isa
 
     s = require_session("nl.shared_identity_matrix")
+    n = as_index(n)
     if not 1 <= n <= s.target.partitions:
         raise WrongArgument(f"an identity of {n} rows", rule="partition-limit", got=n, limit=s.target.partitions)
     source = shared_constant(np.eye(n, dtype=np.float32), dtype)

@@ -108,9 +108,9 @@ def as_dtype(dtype: Any) -> DType:
         return as_dtype(str(dtype))
     try:
         made = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, KeyError, SyntaxError):
         made = None
-    if made is not None and made.names is not None:
+    if made is not None and made.names:
         extra = NAMES.get(made.names[0])
         if isinstance(extra, ExtraDtype) and extra.dtype == made:
             return extra

@@ -221,6 +221,35 @@ def as_index(value: Any) -> int:
         ) from None
 
 
+def as_flag(value: Any, what: str) -> bool:
+    """``value`` as a bool: one, or an int."""
+    if isinstance(value, (bool, int, np.bool_)):
+        return bool(value)
+    raise WrongArgument(
+        f"{what} is {value!r} ({type(value).__name__})",
+        rule="flag",
+        got=repr(value),
+        limit=(True, False),
+        hint="pass True or False",
+    )
+
+
+def as_shape(value: Any, what: str) -> tuple[int, ...]:
+    """``value`` as a tuple of ints: a sequence of them, or one."""
+    try:
+        if isinstance(value, (str, bytes, dict)):
+            raise WrongArgument
+        return tuple(as_index(n) for n in (value if hasattr(value, "__iter__") else (value,)))
+    except (WrongArgument, TypeError):
+        raise WrongArgument(
+            f"{what} is {value!r} ({type(value).__name__})",
+            rule="shape",
+            got=repr(value),
+            limit="a tuple of integers",
+            hint="give the size of every dimension: (128, 512)",
+        ) from None
+
+
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a dense tensor."""
     strides, step = [], 1

@@ -8,13 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from trnsim.errors import WrongArgument
+from trnsim.language.layout import as_index
 from trnsim.memory import Scope
 from trnsim.session import require_session
 
 
 def _static(name: str, start: Any, stop: Any, step: Any) -> range:
     warnings.warn(f"nl.{name} is an alias of range, which NKI prefers", DeprecationWarning, stacklevel=3)
-    return range(start) if stop is None else range(start, stop, step)
+    first, last = (0, start) if stop is None else (start, stop)
+    by = as_index(step)
+    if not by:
+        raise WrongArgument(f"nl.{name}: step 0", rule="range", got=0, limit=1, hint="a range needs a step")
+    return range(as_index(first), as_index(last), by)
 
 
 def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:

@@ -13,8 +13,9 @@ import numpy as np
 
 import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongShape
+from trnsim.isa.operands import number
 from trnsim.language.dtypes import float32, to_f32
-from trnsim.language.results import Operator, dtype_or, function, promote, same, tile
+from trnsim.language.results import Operator, as_tile, dtype_or, function, promote, same, tile
 from trnsim.language.tensor import NkiTensor
 from trnsim.session import NkiInstruction, Session, instruction
 
@@ -232,6 +233,7 @@ def right_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 @function
 def invert(x: Any, dtype: Any = None) -> NkiTensor:
     """All bits of an integer flipped."""
+    x = as_tile(x, "x")
     dst = tile(x.shape, dtype_or(dtype, x.dtype))
     nisa.tensor_scalar(dst, x, "invert", None)
     return dst
@@ -247,6 +249,7 @@ def _quotient(name: str, x: np.ndarray, y: np.ndarray) -> Any:
 
 def _rows(s: Session, value: Any, role: str) -> np.ndarray:
     if not isinstance(value, NkiTensor):
+        number(value, role)
         return np.asarray(value)
     read = s.read(value, role)
     return read.reshape(read.shape[0], -1)

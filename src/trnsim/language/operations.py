@@ -12,6 +12,7 @@ import trnsim.isa as nisa
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
 from trnsim.language.dtypes import as_dtype, float32, int32, uint8, uint32
 from trnsim.language.functions import copy
+from trnsim.language.layout import as_flag, as_index, as_shape
 from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.results import as_tile, dtype_or, function, promote, same, tile
 from trnsim.language.tensor import NkiTensor
@@ -123,6 +124,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
                 limit=2,
                 hint="flatten the free dimensions with reshape",
             )
+    transpose_x = as_flag(transpose_x, "transpose_x")
     inner = x.shape[0] if transpose_x else x.shape[1]
     if inner != y.shape[0]:
         raise WrongShape(
@@ -144,6 +146,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
 def expand_dims(x: Any, axis: int) -> NkiTensor:
     """A view of ``x`` with a dimension of size 1 at ``axis``."""
     x = as_tile(x, "x")
+    axis = as_index(axis)
     if not -x.ndim - 1 <= axis <= x.ndim:
         raise WrongArgument(f"axis is {axis} and x has {x.ndim} dimensions", rule="axis", got=axis, limit=x.ndim)
     view: NkiTensor = x.expand_dim(axis + x.ndim + 1 if axis < 0 else axis)
@@ -201,7 +204,7 @@ def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
     """``x`` repeated to ``shape``: same rank, each dimension equal or grown from 1. ``x`` itself if nothing changes."""
     x = as_tile(x, "x")
     wanted = dtype_or(dtype, x.dtype)
-    shape = tuple(int(n) for n in shape)
+    shape = as_shape(shape, "shape")
     if len(shape) != x.ndim or any(m != n and m != 1 for m, n in zip(x.shape, shape, strict=True)):
         raise WrongShape(
             f"x has shape {x.shape} and cannot be broadcast to {shape}",

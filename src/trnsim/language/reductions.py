@@ -14,6 +14,7 @@ import trnsim.isa as nisa
 from trnsim.errors import WrongArgument
 from trnsim.language.dtypes import float32
 from trnsim.language.functions import copy, exp, reciprocal, rsqrt
+from trnsim.language.layout import as_flag
 from trnsim.language.maths import multiply, subtract
 from trnsim.language.results import as_tile, dtype_or, function, same, tile
 from trnsim.language.tensor import NkiTensor
@@ -34,6 +35,7 @@ def _shape(x: NkiTensor, first: int, keepdims: bool) -> tuple[int, ...]:
 
 def _reduce(op: str, x: Any, axis: Any, dtype: Any, keepdims: bool, *, negate: bool = False) -> NkiTensor:
     x = as_tile(x, "x")
+    keepdims = as_flag(keepdims, "keepdims")
     first = _axes(x, axis)
     dst = tile(_shape(x, first, keepdims), dtype_or(dtype, x.dtype))
     nisa.tensor_reduce(dst, op, x, tuple(range(first, x.ndim)), negate=negate, keepdims=keepdims)
