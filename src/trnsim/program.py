@@ -22,6 +22,7 @@ from trnsim.reach import Reach
 from trnsim.schedule import Edges, Named, as_edges
 from trnsim.session import Record, Session, SimParams, activated, current
 from trnsim.targets import target_named
+from trnsim.threads import one_blas_thread
 from trnsim.typing import check_annotations
 
 
@@ -306,13 +307,14 @@ class Launch:
         """Run the kernel and return its results."""
         try:
             bodies = self.bodies(args, kwargs)
-            if self.crew is None:
-                with activated(self.sessions[0]):
-                    raw = [bodies[0]()]
-            else:
-                for session, body in zip(self.sessions, bodies, strict=True):
-                    self.crew.add(session, f"core {session.core}", body)
-                raw = self.crew.run()
+            with one_blas_thread():
+                if self.crew is None:
+                    with activated(self.sessions[0]):
+                        raw = [bodies[0]()]
+                else:
+                    for session, body in zip(self.sessions, bodies, strict=True):
+                        self.crew.add(session, f"core {session.core}", body)
+                    raw = self.crew.run()
             result = self.results(raw)
         except BaseException:
             self.arguments.restore()

@@ -13,6 +13,7 @@ from trnsim.crew import Crew
 from trnsim.errors import WrongArgument
 from trnsim.program import Launch, as_kernel, params_of
 from trnsim.session import Record
+from trnsim.threads import one_blas_thread
 
 
 class PerRank:
@@ -84,7 +85,8 @@ def simulate_ranks(
                 for session, body in zip(launch.sessions, launch.bodies(*own), strict=True):
                     label = f"rank {rank}" if launch.cores == 1 else f"rank {rank} core {session.core}"
                     crew.add(session, label, body)
-            raw = crew.run()
+            with one_blas_thread():
+                raw = crew.run()
             results = [
                 launch.results(raw[i * launch.cores : (i + 1) * launch.cores]) for i, launch in enumerate(launches)
             ]

@@ -1,0 +1,85 @@
+"""Kernels run on one BLAS thread, and independent launches side by side."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import trnsim
+from trnsim import isa as nisa
+from trnsim import language as nl
+from trnsim import threads
+from trnsim.errors import OutOfBounds
+
+pytestmark = pytest.mark.sim
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def blas():
+    """Get and set the number of BLAS threads; four while the test runs."""
+    controls = threads._controls()
+    if controls is None:
+        pytest.skip("this NumPy's BLAS has no control of its threads")
+    get, put = controls
+    before = get()
+    put(4)
+    yield get
+    put(before)
+
+
+def product(aT, b, seen=None):
+    out = nl.ndarray((aT.shape[1], b.shape[1]), nl.float32, buffer=nl.shared_hbm)
+    ps = nl.ndarray(out.shape, nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=ps, stationary=nl.load(aT), moving=nl.load(b), accumulate=False)
+    if seen is not None:
+        seen()
+    nl.store(out, nl.copy(ps))
+    return out
+
+
+def test_a_launch_uses_one_thread_and_gives_the_others_back(blas):
+    a, b = RNG.standard_normal((64, 32), np.float32), RNG.standard_normal((64, 128), np.float32)
+    during = []
+    made = trnsim.simulate(product, lint="off")(a, b, lambda: during.append(blas()))
+    np.testing.assert_allclose(made, a.T @ b, rtol=1e-4, atol=1e-4)
+    assert (during, blas()) == ([1], 4)
+
+
+def test_a_launch_that_fails_gives_the_threads_back(blas):
+    def kernel(x):
+        return x[0:100]
+
+    with pytest.raises(OutOfBounds):
+        trnsim.simulate(kernel)(np.ones((4, 4), np.float32))
+    assert blas() == 4
+
+
+@pytest.mark.parametrize("ranks", [False, True])
+def test_cores_and_ranks_use_one_thread_each(blas, ranks):
+    during = []
+
+    def kernel(x):
+        during.append(blas())
+        return x
+
+    x = np.ones((4, 4), np.float32)
+    if ranks:
+        trnsim.simulate_ranks(kernel, 2, lint="off")(x)
+    else:
+        trnsim.simulate(trnsim.jit(kernel)[2], lint="off")(x)
+    assert (during, blas()) == ([1, 1], 4)
+
+
+def test_independent_launches_run_on_threads_of_their_own(blas):
+    operands = [
+        (RNG.standard_normal((128, 64), np.float32), RNG.standard_normal((128, 512), np.float32)) for _ in range(24)
+    ]
+    run = trnsim.simulate(product)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda ab: run(*ab), operands))
+    for (a, b), made in zip(operands, results, strict=True):
+        np.testing.assert_allclose(made, a.T @ b, rtol=1e-3, atol=1e-4)
+    assert blas() == 4
+    assert threads._running == 0
