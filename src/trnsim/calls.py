@@ -12,6 +12,28 @@ from trnsim.errors import WrongArgument
 from trnsim.places import kernel_line
 
 _MASK = "NKI has had no masks since 0.2: make the last tile smaller with slices, whose end is min(stop, size)"
+# what other libraries call NKI's operators
+_SHORT = {
+    "mul": "multiply",
+    "sub": "subtract",
+    "div": "divide",
+    "truediv": "divide",
+    "pow": "power",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "neg": "negative",
+    "not_": "logical_not",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "fp32": "float32",
+    "bf16": "bfloat16",
+    "matmul": "nc_matmul",
+    "empty": "ndarray",
+}
 _DST = "instructions write the tile passed as dst, and return no tile"
 
 
@@ -74,7 +96,9 @@ def unknown_name(
 ) -> AttributeError:
     """The error for a name ``module`` lacks: what replaced it, or the names most like it."""
     text = f"module {module!r} has no attribute {name!r}"
-    near = difflib.get_close_matches(name, [k for k in known if not k.startswith("_")], n=2, cutoff=0.7)
+    public = [k for k in known if not k.startswith("_")]
+    near = [_SHORT[name]] if _SHORT.get(name) in public else difflib.get_close_matches(name, public, n=2, cutoff=0.7)
+    near = near or sorted((k for k in public if len(name) > 2 and k.startswith(name)), key=len)[:2]
     if retired and name in retired:
         text += f"; it left NKI before 0.3: {retired[name]}"
     elif near:

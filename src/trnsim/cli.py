@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import inspect
 import runpy
@@ -24,6 +25,7 @@ _SPACES = ("nki.isa", "nki.language", "nki.collectives")
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="trnsim", description="An NKI machine on a CPU.")
+    parser.add_argument("--version", action="version", version=f"trnsim {_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a Python script with `import nki` answered by the simulator")
     run.add_argument("-m", dest="module", action="store_true", help="script names a module, as with python -m")
@@ -36,6 +38,22 @@ def main(argv: list[str] | None = None) -> int:
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     add_parser(commands)
     options = parser.parse_args(argv)
+    try:
+        return _command(options)
+    except KeyboardInterrupt:
+        print("trnsim: interrupted", file=sys.stderr)
+        return 130
+
+
+def _version() -> str:
+    """The version of the distribution; a checkout that is not installed has none."""
+    try:
+        return importlib.metadata.version("trnsci")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _command(options: argparse.Namespace) -> int:
     if options.command == "run" and (options.module or Path(options.script).is_file()):
         # what the script raises is the script's to show
         return _run(options.script, options.arguments, module=options.module)

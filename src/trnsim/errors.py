@@ -158,6 +158,10 @@ class WrongArgument(HardwareLimit, ValueError):
     """An option has a value this instruction does not know."""
 
 
+class WrongCall(WrongArgument, TypeError):
+    """The arguments of a kernel do not fit its parameters."""
+
+
 class PsumRule(HardwareLimit):
     """A rule of PSUM accumulation was broken."""
 
@@ -187,6 +191,7 @@ __all__ = [
     "TrnError",
     "WrongArgument",
     "WrongBuffer",
+    "WrongCall",
     "WrongDtype",
     "WrongEngine",
     "WrongShape",

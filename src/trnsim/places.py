@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import functools
 import linecache
@@ -82,13 +83,55 @@ def stored_name(code: Any, at: int) -> str | None:
     return str(after.argval) if after.opname.startswith("STORE_") and isinstance(after.argval, str) else ""
 
 
+_NOT_TOLD = "<not told>"
+
+
+def _target(code: Any, frame: Any) -> str | None:
+    """The variable of a line with several calls, found by the column of this one; none for an argument of another."""
+    line = frame.f_lineno
+    if linecache.getline(code.co_filename, line).count("(") < 2:
+        return _NOT_TOLD
+    start, _, column, _ = _positions(code)[frame.f_lasti // 2]
+    return _NOT_TOLD if column is None or start != line else _target_at(code.co_filename, line, column)
+
+
+@functools.lru_cache(maxsize=1024)
+def _positions(code: Any) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    return list(code.co_positions())
+
+
+@functools.lru_cache(maxsize=4096)
+def _target_at(path: str, number: int, column: int) -> str:
+    text = linecache.getline(path, number)
+    at = column - (len(text) - len(text.lstrip()))
+    try:
+        statements = ast.parse(text.strip()).body
+    except SyntaxError:
+        return _NOT_TOLD
+    for node in statements:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+            names = [target]
+            if isinstance(target, ast.Tuple):
+                names = list(target.elts)
+            elif isinstance(value, (ast.Tuple, ast.List)):
+                names = [ast.Name(f"{ast.unparse(target)}[{i}]") for i in range(len(value.elts))]
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
+            for name, part in zip(names, values, strict=False):
+                if part.col_offset <= at < (part.end_col_offset or 0):
+                    return name.id if isinstance(name, ast.Name) and part.col_offset == at else ""
+    return _NOT_TOLD
+
+
 def variable_name() -> str:
     """The variable that gets the tensor being made, which names it when nothing else does."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(HERE):
-            name = assigned_name(code.co_filename, frame.f_lineno)
+            name = _target(code, frame)
+            if name == _NOT_TOLD:
+                name = assigned_name(code.co_filename, frame.f_lineno)
             if name == _NO_SOURCE:
                 name = stored_name(code, frame.f_lasti)
             if name is not None:

@@ -14,7 +14,7 @@ from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid
 from trnsim.crew import Crew
 from trnsim.debug import active_probes
-from trnsim.errors import KernelError, WrongArgument
+from trnsim.errors import KernelError, WrongArgument, WrongCall
 from trnsim.language.tensor import NkiTensor
 from trnsim.lint import LintWarning
 from trnsim.places import warn
@@ -351,6 +351,9 @@ class Launch:
         except KernelError as error:
             error.locate(kernel=self.name, instruction=None, line=session.line_of(error), target=session.target.name)
             raise
+        except TypeError:
+            _check_arguments(self.kernel.function, self.name, args, kwargs)
+            raise
         else:
             if session.checks:
                 for memory, most in session.lifetimes.check(session.target, spills=self.spills).items():
@@ -371,6 +374,22 @@ class Launch:
         if self.params.checks:
             self.arguments.check_lost(raw[0])
         return self.arguments.unwrap(raw[0])
+
+
+def _check_arguments(function: Callable[..., Any], kernel: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that do not fit the kernel's signature."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise WrongCall(
+            f"{kernel}{signature}: {error}",
+            rule="arguments",
+            got=(len(args), sorted(kwargs)),
+            limit=list(signature.parameters),
+            hint="pass an array or a constant for every parameter (on the command line: --shapes and --set)",
+            kernel=kernel,
+        ) from None
 
 
 def _parameter_names(function: Callable[..., Any]) -> list[str]:

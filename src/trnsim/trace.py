@@ -195,11 +195,13 @@ def _facts(report: Report) -> list[list[str]]:
 
 def _roof(report: Report) -> dict[str, float]:
     time = report.target.timing
+    moved = report.hbm_read_bytes + report.hbm_written_bytes
     return {
         "peak": report.peak_flops_per_s * report.cores,
         "bandwidth": time.dma_rate * time.dma_engines * 1e9 * report.cores if report.target.generation > 2 else 272e9,
         "intensity": report.intensity,
         "achieved": report.flops_per_s,
+        "moved": moved / report.active_s if report.active_s else 0.0,
     }
 
 

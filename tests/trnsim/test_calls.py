@@ -121,3 +121,35 @@ def test_functions_of_the_language_need_a_kernel():
     with pytest.raises(WrongArgument, match="outside a kernel") as caught:
         language.load(X)
     assert caught.value.rule == "no-session"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("mul", "multiply"), ("sub", "subtract"), ("pow", "power"), ("recip", "reciprocal")]
+)
+def test_names_of_other_libraries_are_answered_with_nkis(name, meant):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'; it has {meant}"):
+        getattr(language, name)
+
+
+@pytest.mark.parametrize("op", [np.exp, np.tanh, np.sqrt, np.sin])
+def test_functions_of_numpy_are_no_activations(op):
+    error = told(lambda x, t: isa.activation(dst=t, data=t, op=op))
+    assert error.rule == "activation-function"
+    assert f"pass nl.{op.__name__}" in error.hint
+
+
+def test_tiles_made_on_one_line_have_names_of_their_own():
+    names = []
+
+    def pair():
+        return language.ndarray((4, 4), language.float32), language.ndarray((4, 4), language.float32)
+
+    def kernel(x):
+        a, b = language.ndarray((4, 4), language.float32), language.ndarray((4, 4), language.float32)
+        c = [language.ndarray((4, 4), language.float32), language.ndarray((4, 4), language.float32)]
+        d = language.ndarray((4, 4), language.float32); e = language.ndarray((4, 4), language.float32)  # noqa: E702  # fmt: skip
+        names.extend(t.name for t in (a, b, *c, d, e))
+        return x
+
+    trnsim.simulate(kernel, lint="off")(X)
+    assert names == ["a", "b", "c[0]", "c[1]", "d", "e"]

@@ -1,6 +1,7 @@
 """``import nki`` answered by the simulator, and kernels of AWS's package read as ours."""
 
 import importlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -349,3 +350,27 @@ def test_api_lists_and_explains_names(capsys):
     assert text.startswith("    Send")
     assert main(["api", "nki.language.sendrecv"]) == 1
     assert "nki has no nki.language.sendrecv" in capsys.readouterr().err
+
+
+def test_the_command_tells_its_version(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert re.fullmatch(r"trnsim \d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_an_interrupted_command_says_so_in_one_line(tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("raise KeyboardInterrupt\n")
+    assert main(["run", str(script)]) == 130
+    assert capsys.readouterr().err == "trnsim: interrupted\n"
+
+
+def test_a_profile_without_shapes_is_told_what_is_missing(tmp_path, capsys):
+    file = tmp_path / "one_kernel.py"
+    file.write_text("import nki\n\n\n@nki.jit\ndef kernel(x):\n    return x\n")
+    assert main(["profile", f"{file}:kernel"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("trnsim: kernel(x): missing a required argument: 'x'")
+    assert "--shapes" in told
+    assert told.count("\n") == 1

@@ -11,7 +11,7 @@ import trnsim
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim import typing as nt
-from trnsim.errors import KernelError, NotNki, WrongArgument, WrongShape
+from trnsim.errors import KernelError, NotNki, WrongArgument, WrongCall, WrongShape
 from trnsim.program import Launch, as_kernel, params_of
 
 pytestmark = pytest.mark.sim
@@ -170,8 +170,22 @@ def test_a_python_error_of_the_kernel_is_raised_as_it_is():
 
     with pytest.raises(AttributeError, match="nothing"):
         trnsim.simulate(kernel, lint="off")(X)
-    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+
+
+def test_arguments_that_do_not_fit_are_refused_with_the_signature():
+    with pytest.raises(WrongCall, match=r"scaled\(x, factor=2.0\): missing a required argument: 'x'") as caught:
         trnsim.simulate(scaled)()
+    assert isinstance(caught.value, TypeError)
+    with pytest.raises(WrongCall, match="unexpected keyword argument 'factr'"):
+        trnsim.simulate(scaled)(X, factr=2)
+
+    def kernel(x):
+        return len(3)
+
+    # a mistake of the kernel's own stays what it is
+    with pytest.raises(TypeError, match="has no len") as caught:
+        trnsim.simulate(kernel, lint="off")(X)
+    assert not isinstance(caught.value, WrongCall)
 
 
 def test_instructions_outside_a_kernel_say_what_to_do():

@@ -12,6 +12,8 @@ import pytest
 import trnsim
 from benchmarks.calibration import attention, matmul
 from tests.trnsim.timing.kernels import shaped
+from trnsim import isa as nisa
+from trnsim import language as nl
 from trnsim.trace import lanes
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -167,3 +169,34 @@ def test_the_page_draws_and_zooms_in_a_real_browser(report, tmp_path):
     assert seen["rows"] > 3
     assert seen["uses"] >= 5
     assert seen["roof"]
+
+
+def test_the_roofline_of_two_cores_and_of_kernels_without_products_is_drawn(tmp_path):
+    from trnsim.trace import _roof
+
+    def moves(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x))
+        return out
+
+    def multiplies(x, y):
+        out = nl.ndarray((2, 128, 512), nl.float32, buffer=nl.shared_hbm)
+        ps = nl.ndarray((128, 512), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(ps, nl.load(x), nl.load(y), accumulate=False)
+        nl.store(out[nl.program_id(0) if nl.num_programs(0) > 1 else 0], nl.copy(ps))
+        if nl.num_programs(0) == 1:
+            nl.store(out[1], nl.copy(ps))
+        return out
+
+    x, y = np.ones((128, 128), np.float32), np.ones((128, 512), np.float32)
+    _, one = trnsim.profile(multiplies, lint="off")(x, y)
+    _, two = trnsim.profile(trnsim.jit(multiplies)[2], lint="off")(x, y)
+    assert _roof(two)["peak"] == 2 * _roof(one)["peak"]
+    assert _roof(two)["bandwidth"] == 2 * _roof(one)["bandwidth"]
+    assert _roof(two)["achieved"] > 0
+    _, none = trnsim.profile(moves)(y)
+    roof = _roof(none)
+    assert roof["achieved"] == 0
+    assert 0 < roof["moved"] < roof["bandwidth"]
+    assert roof["peak"] > 0
+    assert "no products" in none.save(tmp_path / "page.html").read_text()
