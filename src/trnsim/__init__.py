@@ -5,7 +5,7 @@ from trnsim.debug import Probe, probe
 from trnsim.install import install, uninstall
 from trnsim.isa.psum import ZerosAccumulated
 from trnsim.lint import lint
-from trnsim.program import Kernel, LostOutput, PrivateOutput, UnwrittenOutput, jit, simulate
+from trnsim.program import Kernel, LostOutput, PrivateOutput, UnreadInput, UnwrittenOutput, jit, simulate
 from trnsim.races import RaceWarning
 from trnsim.ranks import per_rank, simulate_ranks
 from trnsim.session import EmptyView
@@ -24,6 +24,7 @@ __all__ = [
     "RaceWarning",
     "Report",
     "Target",
+    "UnreadInput",
     "UnwrittenOutput",
     "ZerosAccumulated",
     "compare",

@@ -68,10 +68,10 @@ class Access:
         scope = t.storage.scope
         if scope is not None and scope.ended:
             raise WrongArgument(
-                f"{role} ({t.name}) was declared in the body of {scope.loop} ({t.storage.line}), which has ended",
+                f"{role} ({t.name}) was declared in the body of {scope.loop} ({t.storage.line}), {scope.ended}",
                 rule="loop-scope",
                 got=t.name,
-                hint="declare it before the loop",
+                hint="declare it before the loop and write into it: the body is compiled once",
             )
         if compute and t.on_chip:
             self.partitions_ok(t, role)
@@ -142,6 +142,11 @@ class Access:
         storage.last = clock
         if storage.shared and self.machine is not None:
             self.machine.note(self, t, False)
+        if storage.windows is not None:
+            if t.dynamic is not None or t.dtype is not storage.dtype:
+                storage.windows = None
+            else:
+                storage.windows.add((t.offset, t.shape, t.strides))
         if not self.numerics:
             if t.dynamic is not None:
                 self.resolve(t, role)
@@ -410,6 +415,7 @@ class Access:
                 hint="use dma_copy, or .indirect() on trn3",
             )
         static = t.at(self.resolve(t, role))
+        t.storage.runtime = True
         if self.garbage is not None:
             self.garbage.keep(static)
         static.array[...] = _fit(values, static.shape, role, t)

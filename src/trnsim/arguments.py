@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from trnsim.arrays import dtype_of, is_array, is_torch, to_numpy, to_torch, without_values
+from trnsim.coverage import check_written
 from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
 from trnsim.language.dtypes import as_dtype
 from trnsim.language.objects import NKIObject, fields_of
@@ -18,10 +19,6 @@ from trnsim.memory import HBM, WRITTEN, Storage
 from trnsim.places import warn
 from trnsim.poison import bits_of, origins
 from trnsim.session import Session
-
-
-class UnwrittenOutput(RuntimeWarning):
-    """A kernel returned memory it did not write."""
 
 
 class PrivateOutput(RuntimeWarning):
@@ -97,6 +94,8 @@ class Arguments:
             array = np.array(array, order="C")
         storage: Storage = self.session.wrap(array, name, shared=self.shared).storage
         storage.user = value
+        if self.session.checks and self.session.numerics:
+            storage.windows = set()
         if self.session.numerics:
             for other in self.storages:
                 # a snapshot taken after a write through an overlapping argument would come too late
@@ -137,7 +136,7 @@ class Arguments:
         refuse_poison(t, self.session, f"the result {t.name}{list(t.shape)}")
         if storage.user is not None and t._is_whole() and t.shape == storage.shape and _mutable(storage):
             return storage.user
-        unwritten(t, self.session)
+        check_written(t, self.session)
         array = t.array if storage.user is None else t.array.copy()
         return array if self.torch_device is None else to_torch(array, self.torch_device)
 
@@ -276,20 +275,3 @@ def refuse_poison(t: NkiTensor, session: Session, what: str) -> None:
     at = tuple(int(i) for i in np.argwhere(ids)[0])
     origin = session.origins[int(ids[at]) - 1]
     raise origin.error(f"{what} at {at}", kernel=session.kernel, target=session.target.name)
-
-
-def unwritten(t: NkiTensor, session: Session) -> None:
-    """Elements of a result that were never written come back as NaN (floats) or all ones (integers), with a warning."""
-    marks = t.marks(t.offset)
-    if not session.checks or (isinstance(marks, int) and marks) or (not isinstance(marks, int) and marks.all()):
-        return
-    missing = np.ones(t.shape, bool) if isinstance(marks, int) else (marks.reshape(*t.shape, -1) == 0).any(axis=-1)
-    array = t.array
-    bits = array.view(f"u{array.dtype.itemsize}")
-    bits[missing] = 1 if array.dtype.kind == "b" else np.iinfo(bits.dtype).max
-    where = tuple(int(i) for i in np.argwhere(missing)[0])
-    warn(
-        f"{session.kernel} returns {t.name}{list(t.shape)}, of which {int(missing.sum())} elements were never written; "
-        f"the first is {where}. They come back as NaN (integers: all bits set).",
-        UnwrittenOutput,
-    )

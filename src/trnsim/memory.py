@@ -57,13 +57,13 @@ class Arena:
 
 
 class Scope:
-    """The body of a loop on the device: tensors declared in it are gone when ``ended``."""
+    """One turn of a loop on the device: tensors declared in it are gone when it has ``ended``, which says how."""
 
     __slots__ = ("ended", "loop")
 
     def __init__(self, loop: str) -> None:
         self.loop = loop
-        self.ended = False
+        self.ended = ""
 
 
 class Storage:
@@ -77,6 +77,8 @@ class Storage:
         first, last: instruction numbers of the first write and the last access.
         scope: body of the loop the tensor was declared in.
         shadow: of a PSUM tensor with an address, what was written through this tensor and not through others there.
+        runtime: True when part of what is written has a run-time address.
+        windows: of an argument, the parts that were read; ``None`` when they are not followed.
     """
 
     __slots__ = (
@@ -96,6 +98,7 @@ class Storage:
         "pitch",
         "row",
         "rows",
+        "runtime",
         "scope",
         "shadow",
         "shape",
@@ -104,6 +107,7 @@ class Storage:
         "uid",
         "user",
         "views",
+        "windows",
         "__weakref__",
     )
 
@@ -143,6 +147,8 @@ class Storage:
         self.shared = False
         self.scope: Scope | None = None
         self.shadow: Storage | None = None
+        self.runtime = False
+        self.windows: set[Any] | None = None
         size = 1
         for n in shape[1:]:
             size *= n

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from trnsim.adopt import adopt, adopt_argument
-from trnsim.arguments import Arguments, LostOutput, PrivateOutput, UnwrittenOutput, tensors_in
+from trnsim.arguments import Arguments, LostOutput, PrivateOutput, tensors_in
 from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid
+from trnsim.coverage import UnreadInput, UnwrittenOutput, check_read
 from trnsim.crew import Crew
 from trnsim.debug import active_probes
 from trnsim.errors import KernelError, WrongArgument, WrongCall
@@ -373,6 +374,8 @@ class Launch:
         self.arguments.check_write_back(raw[0])
         if self.params.checks:
             self.arguments.check_lost(raw[0])
+            for storage in self.arguments.storages:
+                check_read(storage, self.sessions[0])
         return self.arguments.unwrap(raw[0])
 
 
@@ -425,6 +428,7 @@ __all__ = [
     "Launch",
     "LostOutput",
     "PrivateOutput",
+    "UnreadInput",
     "UnwrittenOutput",
     "as_kernel",
     "jit",

@@ -362,7 +362,7 @@ def quant(p=32, f=8, source=BF16, dtype=float8_e4m3fn_x4, scale=U8, rows=None, i
 
 
 REFUSED = [
-    ("nc_matmul_mx", mx(first=BF16), WrongDtype, "mx-dtype", "stationary (operands) is bfloat16"),
+    ("nc_matmul_mx", mx(first=BF16), WrongDtype, "mx-dtype", "stationary (operands[0]) is bfloat16"),
     ("nc_matmul_mx", mx(scale=np.dtype("i4")), WrongDtype, "mx-scale-dtype", "int32"),
     ("nc_matmul_mx", mx(dst=F16), WrongDtype, "matmul-dst-dtype", "float16"),
     ("nc_matmul_mx", mx(k=48), WrongShape, "mx-partitions", "48 partitions"),

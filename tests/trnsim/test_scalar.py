@@ -242,9 +242,9 @@ def test_in_place_activation():
     np.testing.assert_array_equal(run(body, x, out=[((8, 12), nl.float32)]), 2 * x)
 
 
-def test_numpy_functions_and_names_are_accepted_as_operators():
+def test_names_are_accepted_as_operators():
     x = np.abs(rng().standard_normal((4, 4)).astype(np.float32)) + 0.5
-    for op in (np.exp, np.tanh, np.abs, "sigmoid", nl.exp):
+    for op in ("exp", "tanh", "sigmoid", nl.exp):
         run(activate(op), x, out=[((4, 4), nl.float32)])
 
 

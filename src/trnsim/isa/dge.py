@@ -153,11 +153,12 @@ def settled(s: Session, t: NkiTensor, role: str, mode: oob) -> NkiTensor | None:
     value = s.scalar(dynamic.index, f"{role}'s index")
     if s.outside(t, value):
         if mode is oob.skip:
+            t.storage.runtime = True
             return None
         raise _outside(t, role, value, 0, dynamic.bound)
-    made = t._view(t.shape, t.strides, t.offset + value * dynamic.stride)
-    made.dynamic = None
-    return made
+    t.storage.runtime = True
+    t.storage.windows = None
+    return t.at(t.offset + value * dynamic.stride)
 
 
 class Rows:
@@ -204,6 +205,7 @@ class Rows:
         """Store the rows in bounds; of equal rows the last one stays."""
         table = self.table
         if not len(self.index):
+            table.storage.runtime = True
             return
         _note(s, table, True, self.index)
         table.array[self.index] = stored(table, values).reshape(-1, *table.shape[1:])
@@ -282,6 +284,8 @@ def _note(s: Session, t: NkiTensor, write: bool, rows: np.ndarray | None = None)
     """Book-keeping of an access that goes through neither ``Session.read`` nor ``write``."""
     storage = t.storage
     s.touch(t)
+    storage.windows = None
+    storage.runtime = True
     if storage.shared and s.machine is not None:
         s.machine.note(s, t, write, rows)
     if write and s.garbage is not None:

@@ -55,24 +55,35 @@ def _dynamic(what: str, start: Any, stop: Any, step: Any) -> Iterator[Any]:
         )
     if session.state.get("no_reorder"):
         raise WrongArgument(f"{what} inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
+    session.state["dynamic loops"] = True
     depth = session.state.get("dynamic_depth", 0)
     session.state["dynamic_depth"] = depth + 1
+    outer = session.scope
     try:
         for i in range(_value(start), _value(stop), int(step)):
+            _end(session.scope, outer, "in an earlier turn")
+            session.scope = Scope(what)
             yield VirtualRegister(i, frozen=True)
     finally:
         session.state["dynamic_depth"] = depth
+        session.scope = outer
+
+
+def _end(scope: Scope | None, outer: Scope | None, how: str) -> None:
+    """What a turn of a loop has declared is gone."""
+    if scope is not None and scope is not outer:
+        scope.ended = how
 
 
 @contextmanager
-def _body(loop: str) -> Iterator[None]:
-    """What a loop's body declares is gone when the loop has ended."""
+def _turn(loop: str) -> Iterator[None]:
+    """One call of a loop's body."""
     session = require_session(loop)
     outer, session.scope = session.scope, Scope(loop)
     try:
         yield
     finally:
-        session.scope.ended = True
+        _end(session.scope, outer, "which has ended")
         session.scope = outer
 
 
@@ -87,8 +98,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
     """``body_fun(i)`` for ``i`` from ``lower`` to ``upper``, on the device; ``i`` is a register passed by value."""
     from trnsim.isa.registers import VirtualRegister
 
-    with _body("nl.fori_loop"):
-        for i in _dynamic("nl.fori_loop", lower, upper, step):
+    for i in _dynamic("nl.fori_loop", lower, upper, step):
+        with _turn("nl.fori_loop"):
             made = body_fun(VirtualRegister(i.value))
             if made is not None:
                 raise WrongArgument(
@@ -115,8 +126,9 @@ def while_loop(init: Any, body_fun: Callable[[Any], Any]) -> None:
     if session.state.get("no_reorder"):
         raise WrongArgument("nl.while_loop inside nl.no_reorder()", rule="no-reorder", hint="use a static loop there")
     register = init
-    with _body("nl.while_loop"):
-        while register.value != 0:
+    session.state["dynamic loops"] = True
+    while register.value != 0:
+        with _turn("nl.while_loop"):
             register = body_fun(VirtualRegister(register.value))
             if not hasattr(register, "__nki_register__"):
                 raise WrongArgument(
