@@ -71,6 +71,10 @@ def _target(text: str) -> TargetName | None:
     return next((name for name in TARGETS if name == text), None)
 
 
+def _cores(text: str) -> int | None:
+    return int(text) if text in ("1", "2") else None
+
+
 def _flag_setting(name: str, meaning: str, *, default: bool = False) -> Setting[bool]:
     return Setting(name=name, accepts="0 or 1", default=default, meaning=meaning, parse=_flag)
 
@@ -106,6 +110,20 @@ NATIVE = _flag_setting(
     "TRNSCI_NATIVE", "Compile the small C helpers of host loops; 0 takes the pure-torch paths.", default=True
 )
 KERNEL_CACHE_COUNT = _count_setting("TRNSCI_KERNEL_CACHE_COUNT", 256, "Compiled kernels kept at most.")
+PROGRAM_MATMULS = _count_setting(
+    "TRNSCI_PROGRAM_MATMULS", 10_000, "Matmuls one program may have; larger work is several launches of smaller ones."
+)
+PROGRAM_INSTRUCTIONS = _count_setting(
+    "TRNSCI_PROGRAM_INSTRUCTIONS", 30_000, "Instructions one program may have, likewise."
+)
+LOGICAL_CORES: Setting[int] = Setting(
+    name="NEURON_LOGICAL_NC_CONFIG",
+    accepts="1 | 2",
+    default=1,
+    meaning="Cores of a logical core, a variable of AWS's. Kernels of the suite run on one; importing trnsci on a "
+    "Neuron host sets 1 where nobody chose.",
+    parse=_cores,
+)
 DISTRIBUTED_TIMEOUT = _count_setting(
     "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
 )
@@ -142,12 +160,22 @@ LIBRARY_SETTINGS = {name: _library(name) for name in LIBRARIES}
 
 SETTINGS: tuple[Setting[object], ...] = (
     *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, NATIVE, DISTRIBUTED_TIMEOUT),
+    *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES),
     *(
         setting
         for one in LIBRARY_SETTINGS.values()
         for setting in (one.force_backend, one.require_nki, one.use_simulator)
     ),
 )
+
+
+def use_single_cores() -> None:
+    """Make logical cores of one core each, unless the environment says otherwise: trn2 and trn3 pair them by default.
+
+    It takes effect when the device library is imported afterwards.
+    """
+    if not LOGICAL_CORES.is_set:
+        os.environ[LOGICAL_CORES.name] = "1"
 
 
 def library_settings(name: str) -> LibrarySettings:

@@ -9,6 +9,7 @@ same story.
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -52,8 +53,9 @@ class XlaDevice:
 
     def __init__(self, target: TargetName) -> None:
         self.target = target
+        self._xla = importlib.import_module("torch_xla")
         self._xm = importlib.import_module("torch_xla.core.xla_model")
-        self._device = self._xm.xla_device()
+        self._device = _xla_device(self._xla, self._xm)
 
     def put(self, tensor: Tensor) -> Tensor:
         """Copy a host tensor to the device."""
@@ -64,13 +66,24 @@ class XlaDevice:
         return tensor.cpu()
 
     def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
-        """Call the kernel; its own decorator compiles it for these operands and keeps the program."""
-        return kernel(*args, **static)
+        """Call the kernel; its own decorator compiles it for these operands and keeps the program.
+
+        A barrier follows: without one, kernels on resident tensors would be fused with their neighbours into ever new
+        graphs, each of which compiles.
+        """
+        results = kernel(*args, **static)
+        self._barrier()
+        return results
 
     def synchronize(self) -> None:
         """Run the pending graph and wait for it."""
-        self._xm.mark_step()
+        self._barrier()
         self._xm.wait_device_ops()
+
+    def _barrier(self) -> None:
+        """End the pending graph, by today's name or the older one."""
+        end = getattr(self._xla, "sync", None) or self._xm.mark_step
+        end()
 
 
 class NativeDevice:
@@ -149,6 +162,10 @@ def _detect() -> tuple[Device | None, str]:
     if not _device_nodes():
         return None, "no Neuron device"
     target = _target()
+    if target != "trn1":
+        paired = _paired_cores()
+        if paired:
+            return None, paired
     reasons = []
     for package, open_device in (("torch_neuronx", _open_native), ("torch_xla", _open_xla)):
         try:
@@ -160,6 +177,26 @@ def _detect() -> tuple[Device | None, str]:
             return found, ""
         reasons.append(f"{package} reports no Neuron device")
     return None, "the machine has a Neuron device, but " + " and ".join(reasons)
+
+
+def _paired_cores() -> str:
+    """Why kernels of one core cannot be launched here; empty when they can."""
+    needs = "the kernels of this suite run on one core, and a launch must have as many as a logical core"
+    if config.LOGICAL_CORES.get() == 2:
+        return f"NEURON_LOGICAL_NC_CONFIG is 2: {needs}. Set it to 1, or leave it unset, before the program starts"
+    if not config.LOGICAL_CORES.is_set:
+        return (
+            f"the device library was imported before trnsci, with logical cores of two: {needs}. Import trnsci first, "
+            "or start the program with NEURON_LOGICAL_NC_CONFIG=1"
+        )
+    return ""
+
+
+def use_single_cores() -> None:
+    """Make logical cores of one core, where there is a device, nobody chose, and its library is not imported yet."""
+    early = any(sys.modules.get(name) is not None for name in ("torch_neuronx", "torch_xla"))
+    if not early and _device_nodes():
+        config.use_single_cores()
 
 
 def _device_nodes() -> list[Path]:
@@ -174,8 +211,14 @@ def _open_native(target: TargetName) -> Device | None:
 
 
 def _open_xla(target: TargetName) -> Device | None:
+    xla = importlib.import_module("torch_xla")
     xm = importlib.import_module("torch_xla.core.xla_model")
-    return XlaDevice(target) if xm.xla_device_hw(xm.xla_device()) == "NEURON" else None
+    return XlaDevice(target) if xm.xla_device_hw(_xla_device(xla, xm)) == "NEURON" else None
+
+
+def _xla_device(xla: Any, xm: Any) -> Any:
+    """The XLA device, by today's name or the older one."""
+    return xla.device() if hasattr(xla, "device") else xm.xla_device()
 
 
 def _target(product: Path = Path("/sys/devices/virtual/dmi/id/product_name")) -> TargetName:
@@ -265,3 +308,5 @@ class KernelCache:
 
 
 KERNELS = KernelCache()
+
+use_single_cores()

@@ -1,3 +1,4 @@
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -18,6 +19,7 @@ def undetected(monkeypatch):
     """A machine on which nothing was looked for yet, with a Neuron driver."""
     monkeypatch.setattr(neuron, "_found", None)
     monkeypatch.setattr(neuron, "_device_nodes", lambda: ["/dev/neuron0"])
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
     for name in ("torch_xla", "torch_xla.core", "torch_xla.core.xla_model", "torch_neuronx"):
         monkeypatch.setitem(sys.modules, name, None)
     return monkeypatch
@@ -59,8 +61,56 @@ def test_an_xla_device_is_found(undetected):
     assert neuron.why_no_device() == ""
     assert torch.equal(device.fetch(device.put(A)), A)
     assert device.run(lambda x, k: x * k, A, k=2).equal(A * 2)
+    # a barrier after the launch: the next kernel is no part of its graph
+    assert calls == ["mark_step"]
     device.synchronize()
-    assert calls == ["mark_step", "wait_device_ops"]
+    assert calls == ["mark_step", "mark_step", "wait_device_ops"]
+
+
+def test_todays_names_of_xla_come_first(undetected):
+    calls = fake_xla(undetected, "NEURON")
+    xla = sys.modules["torch_xla"]
+    xla.device = lambda: calls.append("device") or torch.device("cpu")
+    xla.sync = lambda: calls.append("sync")
+    neuron.device().run(lambda x: x, A)
+    assert calls == ["device", "device", "sync"]
+
+
+def test_logical_cores_are_made_single_before_the_device_library_is_imported(undetected):
+    undetected.delenv("NEURON_LOGICAL_NC_CONFIG")
+    neuron.use_single_cores()
+    assert os.environ["NEURON_LOGICAL_NC_CONFIG"] == "1"
+    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    neuron.use_single_cores()
+    assert os.environ["NEURON_LOGICAL_NC_CONFIG"] == "2"
+
+
+def test_a_machine_without_a_device_is_left_alone(monkeypatch):
+    monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
+    monkeypatch.setattr(neuron, "_device_nodes", list)
+    neuron.use_single_cores()
+    assert "NEURON_LOGICAL_NC_CONFIG" not in os.environ
+
+
+def test_paired_cores_are_refused_with_what_to_do(undetected):
+    fake_xla(undetected, "NEURON")
+    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    assert neuron.device() is None
+    assert "NEURON_LOGICAL_NC_CONFIG is 2" in neuron.why_no_device()
+    assert "Set it to 1" in neuron.why_no_device()
+    with pytest.raises(trnsci.BackendUnavailable, match="NEURON_LOGICAL_NC_CONFIG is 2"), trnsci.backend("nki"):
+        trnblas.gemm(1.0, A, B)
+    undetected.setattr(neuron, "_found", None)
+    undetected.setattr(neuron, "_target", lambda: "trn1")
+    assert neuron.device() is not None
+
+
+def test_a_device_library_imported_too_early_is_named(undetected):
+    fake_xla(undetected, "NEURON")
+    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "")
+    neuron.use_single_cores()
+    assert neuron.device() is None
+    assert "the device library was imported before trnsci" in neuron.why_no_device()
 
 
 def test_an_xla_device_of_another_kind_is_not_ours(undetected):
