@@ -9,7 +9,7 @@ import torch
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnfft import device
-from trnfft.kernels import transform as kernels
+from trnfft.kernels import fft as kernels
 from trnsci.testing import gaussian
 
 
@@ -35,8 +35,8 @@ def _kernel(name: str, samples: int, n_fft: int) -> Kernel:
     x, window = torch.empty(1, samples, device="meta"), torch.empty(n_fft, device="meta")
     made = device.framed(x, window, n_fft, n_fft // 4, n_fft // 2, "reflect", True, "none", "fp32")
     assert made is not None
-    inputs = (x.reshape(-1), None, made.tables)
-    return Kernel(name=name, kernel=kernels.transform, inputs=lambda: inputs, options={"program": made.steps})
+    inputs = (x.reshape(-1), None, *made.tables)
+    return Kernel(name=name, kernel=kernels.fft, inputs=lambda: inputs, options={"program": made.steps})
 
 
 BENCH = Bench(

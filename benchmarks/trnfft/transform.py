@@ -12,7 +12,7 @@ import torch
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnfft import programs
-from trnfft.kernels import transform as kernels
+from trnfft.kernels import fft as kernels
 from trnsci.testing import gaussian
 
 
@@ -34,12 +34,12 @@ def _kernel(
 
     def inputs() -> tuple[Any, ...]:
         plane = torch.empty(math.prod(shape), dtype=dtype, device="meta")
-        return plane, None if kind == "r2c" else torch.empty_like(plane), programs.program(*arguments).tables
+        return plane, None if kind == "r2c" else torch.empty_like(plane), *programs.program(*arguments).tables
 
     def options() -> dict[str, Any]:
         return {"program": programs.program(*arguments).steps}
 
-    return Kernel(name=name, kernel=kernels.transform, inputs=inputs, options=options)
+    return Kernel(name=name, kernel=kernels.fft, inputs=inputs, options=options)
 
 
 def _numpy(x: torch.Tensor) -> tuple[np.ndarray]:

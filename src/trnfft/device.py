@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft import exact, exact_programs, tables
-from trnfft.folded import HALF_OUT, WHOLE, fold
-from trnfft.frames import ends, padded, padded_ends
-from trnfft.kernels import transform as kernels
+from trnfft import exact, exact_programs, passes
+from trnfft import tables as dft_tables
+from trnfft.factor_tables import HALF_OUT, WHOLE, fold
+from trnfft.framing import frames_beyond, padded, padded_ends
+from trnfft.kernels import fft as kernels
 from trnfft.programs import Program, fold_tables, program, scale_of
 from trnfft.programs import Stage as Stage
 from trnsci.nki import launch
@@ -22,10 +23,10 @@ LONGEST = 1 << 22
 
 def _run(made: Program, re: Tensor, im: Tensor | None) -> Any:
     return launch(
-        kernels.transform,
+        kernels.fft,
         re.contiguous().reshape(-1),
         None if im is None else im.contiguous().reshape(-1),
-        made.tables,
+        *made.tables,
         program=made.steps,
     )
 
@@ -79,7 +80,7 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
 
 def _weighted(plane: Tensor, axis: int, n: int) -> Tensor:
     """Double the terms of half a spectrum that occur twice in the whole."""
-    weights = torch.from_numpy(tables.half_weights(n, plane.shape[axis])).to(plane.dtype).to(plane.device)
+    weights = torch.from_numpy(dft_tables.half_weights(n, plane.shape[axis])).to(plane.dtype).to(plane.device)
     return plane * weights.reshape(-1, *[1] * (plane.ndim - axis - 1))
 
 
@@ -107,27 +108,36 @@ def framed(
 ) -> Program | None:
     """The program that cuts, windows and transforms frames of [..., l]; ``None`` where frames are cut before it."""
     half = HALF_OUT if onesided else WHOLE
-    made, at = fold(n, half, 1), ends(x.shape[-1], n, hop, by)
+    made, at = fold(n, half, 1), frames_beyond(x.shape[-1], n, hop, by)
     if made is None or at is None or precision in exact.PRECISIONS:
         return None
     count, signals = (x.shape[-1] + 2 * by - n) // hop + 1, math.prod(x.shape[:-1])
     written = n // 2 + 1 if onesided else n
     dtype = _operand(precision)
-    kept = list(fold_tables(made, half, -1, scale, dtype))
+    tables = fold_tables(made, half, -1, scale, dtype)
     left, right = padded_ends(x, n, hop, by, mode, at)
-    given = [-1] * 3
-    for index, tensor in enumerate((left, right, window)):
-        if tensor is not None and tensor.numel():
-            given[index] = len(kept)
-            kept.append(tensor.to(dtype).contiguous())
+    kept = [left, right] if window is None else [left, right, window]
     pieces = (
-        (given[0], left.shape[-1], 0, at.before, 0),
-        (-1, x.shape[-1], at.before, count - at.before - at.after, at.before * hop - by),
-        (given[1], right.shape[-1], count - at.after, at.after, 0),
+        passes.Piece(True, left.shape[-1], 0, at.before, 0),
+        passes.Piece(False, x.shape[-1], at.before, count - at.before - at.after, at.before * hop - by),
+        passes.Piece(True, right.shape[-1], count - at.after, at.after, left.numel()),
     )
-    sizes = (signals, count, hop, written, made.n1, made.n2, half, made.group, 0, 1, 2 if onesided else -1, given[2])
-    step = ("frames", signals * count * written, False, *sizes, tuple(piece for piece in pieces if piece[3]))
-    return Program((step,), tuple(kept), (), n, written, False)
+    sizes = passes.Frames(
+        signals,
+        count,
+        hop,
+        written,
+        made.n1,
+        made.n2,
+        half,
+        made.group,
+        *tables[1:],
+        passes.NONE if window is None else passes.Table(left.numel() + right.numel(), 1, n),
+        tuple(piece for piece in pieces if piece.count),
+    )
+    step = passes.Pass(sizes, signals * count * written, False)
+    ends = torch.cat([tensor.to(dtype).reshape(-1) for tensor in kept])
+    return Program((step,), tables.matrices, None, (), n, written, False, ends if ends.numel() else None)
 
 
 def stft(
@@ -215,5 +225,5 @@ def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...
         real_in = tensors == 1 and not spec.dtype.is_complex
         made = program(kind, spec.shape, dims, n, sign, scale, _operand(precision), real_in)
         found += made.stages
-        kept += made.tables
+        kept += [table for table in made.tables if table is not None]
     return tuple(found), tuple(kept)

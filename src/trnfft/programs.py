@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft import folded, tables
-from trnfft.folded import HALF_IN, HALF_OUT, WHOLE, Fold
+from trnfft import factor_tables, passes, tables
+from trnfft.factor_tables import HALF_IN, HALF_OUT, WHOLE, Fold
+from trnfft.passes import NONE, Pass, Table, Tables
 from trnfft.tables import Array
 from trnsci.nki import P_MAX
 
@@ -26,8 +27,6 @@ LONG = {WHOLE: 3, HALF_IN: 3, HALF_OUT: 3}
 
 # Rows from which on folded twiddles pay in a chirp, whose multiplications they take in as well.
 CHIRPED = 16
-
-Step = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +49,24 @@ class Program:
     ``weighted`` programs sum over half a spectrum, so that terms that occur twice have to be doubled before.
     """
 
-    steps: tuple[Step, ...]
-    tables: tuple[Tensor, ...]
+    passes: tuple[Pass, ...]
+    matrices: Tensor | None
+    twiddles: Tensor | None
     stages: tuple[Stage, ...]
     read: int
     written: int
     weighted: bool
+    ends: Tensor | None = None
+
+    @property
+    def tables(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The kernel's tensors beside its operands."""
+        return self.matrices, self.twiddles, self.ends
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """The passes as the kernel takes them."""
+        return tuple(step.static() for step in self.passes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +96,13 @@ class _Builder:
         self.shape = list(shape)
         self.dtype = dtype
         self.real_in = real_in
-        self.steps: list[Step] = []
-        self.tables: list[Tensor] = []
+        self.passes: list[Pass] = []
+        self.matrices, self.twiddles = Tables(dtype), Tables(torch.float32)
         self.stages: list[Stage] = []
 
-    def keep(self, table: Tensor) -> int:
-        self.tables.append(table)
-        return len(self.tables) - 1
-
-    def add(self, kind: str, size: int, real: bool, *sizes: int) -> None:
+    def add(self, sizes: passes.Sizes, size: int, real: bool) -> None:
         """A pass that writes ``size`` elements, of one plane if they are ``real``."""
-        self.steps.append((kind, size, real, *sizes))
+        self.passes.append(Pass(sizes, size, real))
         self.real_in = False
 
     def axis(self, at: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool) -> None:
@@ -135,7 +142,7 @@ class _Builder:
         half = x.half(self.real_in)
         if x.c > 1 or len(split) < LONG[half]:
             return None
-        two = folded.two_folds(x.n, half, 1 if self.real_in else 2)
+        two = factor_tables.two_folds(x.n, half, 1 if self.real_in else 2)
         if two is None:
             return None
         outer, inner = two
@@ -157,33 +164,35 @@ class _Builder:
         else:
             # Rows of the whole batch become columns beside each other.
             self._turned(replace(x, a=1), x.a * len(rows), inner, WHOLE, turn)
-            flip = self.keep(folded.flip(self.dtype))
-            self.add("unfolded", x.a * x.outputs, False, x.a, m, outer.n1, outer.n2, flip)
+            flip = self.matrices.keep(factor_tables.flip(self.dtype))
+            self.add(passes.Unfolded(x.a, m, outer.n1, outer.n2, flip), x.a * x.outputs, False)
 
     def _long_back(self, x: Axis, outer: Fold, inner: Fold) -> None:
         """Half of a spectrum's columns, completed; they are half a spectrum of the second pass."""
         r, m = outer.n1 * outer.n2, inner.n1 * inner.n2
         width = m // 2 + 1
-        self.add("completed", x.a * r * width, False, x.a, r, m, self.keep(folded.flip(self.dtype)))
+        flip = self.matrices.keep(factor_tables.flip(self.dtype))
+        self.add(passes.Completed(x.a, r, m, flip), x.a * r * width, False)
         self._folded(Axis(1, r, x.a * width, r, r, x.sign, 1.0, False), outer)
         turn = tables.roots(np.outer(np.arange(r), np.arange(width)), x.n, x.sign)
         self._turned(x, r, inner, HALF_IN, turn)
 
     def _turned(self, x: Axis, rows: int, made: Fold, half: int, turn: Array) -> None:
         """Rows, times what differs from row to row, that become columns."""
-        first = self.keep(folded.first(made, half, 2, x.sign, self.dtype))
-        second = self.keep(folded.second(made, half, x.sign, x.scale, self.dtype))
-        sizes = (x.a, rows, made.n1, made.n2, half, made.group, first, second, self.keep(tables.both_parts(turn)))
-        self.add("folded turned", x.a * rows * made.n1 * made.n2, half == HALF_IN, *sizes)
+        first = self.matrices.keep(factor_tables.first(made, half, 2, x.sign, self.dtype))
+        second = self.matrices.keep(factor_tables.second(made, half, x.sign, x.scale, self.dtype))
+        by = self.twiddles.keep_parts(tables.both_parts(turn))
+        sizes = passes.FoldedTurned(x.a, rows, made.n1, made.n2, half, made.group, first, second, by)
+        self.add(sizes, x.a * rows * made.n1 * made.n2, half == HALF_IN)
 
     def _rows(self, x: Axis) -> None:
         """One product with the whole matrix."""
-        t = self.keep(
+        t = self.matrices.keep(
             tables.matrix(
                 x.n, x.inputs, x.outputs, x.sign, x.scale, real_in=self.real_in, real_out=x.real, dtype=self.dtype
             )
         )
-        self.add("rows", x.a * x.outputs, x.real, x.a, x.inputs, x.outputs, t)
+        self.add(passes.Rows(x.a, x.inputs, x.outputs, t), x.a * x.outputs, x.real)
 
     def _folded(
         self, x: Axis, made: Fold, diagonal: Array | None = None, after: Array | None = None, kept: int | None = None
@@ -193,20 +202,23 @@ class _Builder:
         Along columns the first ``kept`` values of k1 are wanted.
         """
         half, planes = WHOLE if after is not None else x.half(self.real_in), 1 if self.real_in else 2
-        first = self.keep(folded.first(made, half, planes, x.sign, self.dtype, diagonal, kept))
-        second = self.keep(folded.second(made, half, x.sign, x.scale, self.dtype))
+        first = self.matrices.keep(factor_tables.first(made, half, planes, x.sign, self.dtype, diagonal, kept))
+        second = self.matrices.keep(factor_tables.second(made, half, x.sign, x.scale, self.dtype))
         if x.c > 1:
             kept = made.n1 if kept is None else kept
-            columns = (x.a, x.c, made.n1, made.n2, kept, made.group, first, second)
-            self.add("folded columns", x.a * made.n2 * kept * x.c, False, *columns)
+            columns = passes.FoldedColumns(x.a, x.c, made.n1, made.n2, kept, made.group, first, second)
+            self.add(columns, x.a * made.n2 * kept * x.c, False)
             return
-        extra = -1
+        unpaired: passes.MaybeTable = NONE
+        by: passes.MaybeTable = NONE
         if half == HALF_OUT:
-            extra = self.keep(folded.unpaired(made, x.sign, x.scale, self.dtype))
+            unpaired = self.matrices.keep(factor_tables.unpaired(made, x.sign, x.scale, self.dtype))
         elif after is not None:
-            extra = self.keep(tables.both_parts(after))
-        sizes = (x.a, x.inputs, x.outputs, made.n1, made.n2, half, made.group, first, second, extra)
-        self.add("folded", x.a * x.outputs, x.real, *sizes)
+            by = self.twiddles.keep_parts(tables.both_parts(after))
+        factors = (made.n1, made.n2, half, made.group)
+        self.add(
+            passes.Folded(x.a, x.inputs, x.outputs, *factors, first, second, unpaired, by), x.a * x.outputs, x.real
+        )
 
     def _fused(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
         """Two factors on chip, twiddles between them."""
@@ -215,17 +227,17 @@ class _Builder:
         packed = max(1, min(x.a, P_MAX // last))
         turned = is_turned(x.a, x.n)
         lanes = 1 if turned else max(1, min(x.a // packed, P_MAX // (planes * read)))
-        t1 = self.keep(
+        t1 = self.matrices.keep(
             tables.matrix(first, read, first, x.sign, 1.0, lanes=lanes, real_in=self.real_in, dtype=self.dtype)
         )
-        tw = self.keep(tables.twiddles(x.n, last, first, packed, x.sign))
-        t2 = self.keep(
+        tw = self.twiddles.keep_parts(tables.twiddles(x.n, last, first, packed, x.sign))
+        t2 = self.matrices.keep(
             tables.matrix(
                 last, last, write, x.sign, x.scale, lanes=packed, layout="split", real_out=x.real, dtype=self.dtype
             )
         )
-        sizes = (x.a, first, last, read, write, packed, lanes, int(turned), t1, tw, t2)
-        self.add("fused", x.a * write * first, x.real, *sizes)
+        sizes = passes.Fused(x.a, first, last, read, write, packed, lanes, turned, t1, tw, t2)
+        self.add(sizes, x.a * write * first, x.real)
 
     def _stockham(self, x: Axis, split: tuple[int, ...], read: int, write: int) -> None:
         """One pass per factor; each leaves what it has done in order beside what is left."""
@@ -236,7 +248,7 @@ class _Builder:
             planes = 1 if self.real_in else 2
             turned = index == 0 and x.c == 1
             lanes = 1 if turned else max(1, min(P_MAX // (planes * j), P_MAX // k))
-            t = self.keep(
+            t = self.matrices.keep(
                 tables.matrix(
                     r,
                     j,
@@ -251,11 +263,14 @@ class _Builder:
                 )
             )
             if turned:
-                tw = self.keep(tables.twiddles(rest, m, k, 1, x.sign))
-                self.add("turn", x.a * m * k, False, x.a, j, m, k, t, tw)
+                tw = self.twiddles.keep_parts(tables.twiddles(rest, m, k, 1, x.sign))
+                self.add(passes.Turn(x.a, j, m, k, t, tw), x.a * m * k, False)
             else:
-                tw = -1 if final else self.keep(tables.twiddles(rest, k, m, lanes, x.sign))
-                self.add("columns", x.a * m * k * done, final and x.real, x.a, j, m, done, k, lanes, t, tw)
+                by: passes.MaybeTable = NONE
+                if not final:
+                    by = self.twiddles.keep_parts(tables.twiddles(rest, k, m, lanes, x.sign))
+                sizes = passes.Columns(x.a, j, m, done, k, lanes, t, by)
+                self.add(sizes, x.a * m * k * done, final and x.real)
             rest, done = m, done * r
 
     def _chirp(self, x: Axis, split: tuple[int, ...]) -> int:
@@ -265,7 +280,7 @@ class _Builder:
         before = tables.chirp(x.n, x.inputs, x.sign)
         between = tables.chirp_spectrum(x.n, x.inputs, x.outputs, length, x.sign)
         after = tables.chirp(x.n, x.outputs, x.sign, x.scale)
-        made, back = (folded.fold(length, WHOLE, planes) for planes in (1 if self.real_in else 2, 2))
+        made, back = (factor_tables.fold(length, WHOLE, planes) for planes in (1 if self.real_in else 2, 2))
         if x.c == 1 and x.a >= CHIRPED and made is not None and back is not None:
             padded = np.concatenate((before, np.zeros(length - x.inputs)))
             self._folded(replace(inside, inputs=x.inputs), made, diagonal=padded)
@@ -280,8 +295,8 @@ class _Builder:
         return x.outputs
 
     def _multiply(self, a: int, inputs: int, outputs: int, c: int, by: Array, real: bool) -> None:
-        t = self.keep(tables.both_parts(by))
-        self.add("multiply", a * outputs * c, real, a, inputs, outputs, c, t)
+        t = self.twiddles.keep_parts(tables.both_parts(by))
+        self.add(passes.Multiply(a, inputs, outputs, c, t), a * outputs * c, real)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -313,15 +328,28 @@ def fold_for(x: Axis, real_in: bool) -> Fold | None:
         pays = x.a / -(-x.a // P_MAX) >= FOLDED[half]
     else:
         pays = half == WHOLE
-    return folded.fold(x.n, half, 1 if real_in else 2) if pays else None
+    return factor_tables.fold(x.n, half, 1 if real_in else 2) if pays else None
+
+
+class FoldTables(NamedTuple):
+    """Tables of real rows that are transformed alone, and where each is."""
+
+    matrices: Tensor
+    first: Table
+    second: Table
+    unpaired: passes.MaybeTable
 
 
 @functools.lru_cache(maxsize=32)
-def fold_tables(made: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
+def fold_tables(made: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> FoldTables:
     """Tables of real rows that are transformed alone."""
-    factor = scale_of(scale, made.n1 * made.n2)
-    kept = [folded.first(made, half, 1, sign, dtype), folded.second(made, half, sign, factor, dtype)]
-    return (*kept, folded.unpaired(made, sign, factor, dtype)) if half == HALF_OUT else tuple(kept)
+    kept, factor = Tables(dtype), scale_of(scale, made.n1 * made.n2)
+    first = kept.keep(factor_tables.first(made, half, 1, sign, dtype))
+    second = kept.keep(factor_tables.second(made, half, sign, factor, dtype))
+    unpaired = kept.keep(factor_tables.unpaired(made, sign, factor, dtype)) if half == HALF_OUT else NONE
+    flat = kept.flat()
+    assert flat is not None
+    return FoldTables(flat, first, second, unpaired)
 
 
 def is_turned(rows: int, n: int) -> bool:
@@ -364,7 +392,7 @@ def _half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
         return half, True
     if fold_for(Axis(rows, n, inner, half, n, 1, 1.0, True), False) is not None:
         return half, False
-    if inner == 1 and len(split) >= LONG[HALF_IN] and folded.two_folds(n, HALF_IN, 2) is not None:
+    if inner == 1 and len(split) >= LONG[HALF_IN] and factor_tables.two_folds(n, HALF_IN, 2) is not None:
         return half, False
     beside = n // for_rows(rows, n, inner, split)[0]
     return -(-half // beside) * beside, True
@@ -400,5 +428,5 @@ def program(
             builder.axis(at, n, n, n // 2 + 1, sign, scale_of(scale, n), False)
         else:
             builder.axis(at, n, read, n, sign, scale_of(scale, n), True)
-    made = tuple(builder.steps), tuple(builder.tables), tuple(builder.stages)
-    return Program(*made, read, builder.shape[last], weighted)
+    tensors = builder.matrices.flat(), builder.twiddles.flat()
+    return Program(tuple(builder.passes), *tensors, tuple(builder.stages), read, builder.shape[last], weighted)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from trnfft import device, transform
 from trnfft.arguments import COMPLEX_OF, integer, length_of, numeric
-from trnfft.frames import PAD_MODES, overlap_add, padded, unpadded
+from trnfft.framing import PAD_MODES, overlap_add, padded, unpadded
 from trnsci import ArgumentError, DtypeError, Op, array_function, check
 from trnsci.gradient import Saved
 from trnsci.precision import Precision, resolve

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import trnfft
 import trnsci
 import trnsim
-from trnfft import device, folded, programs, tables
-from trnfft.kernels import transform as kernels
+from trnfft import device, factor_tables, programs, tables
+from trnfft.kernels import fft as kernels
 from trnfft.transform import c2c, c2r, r2c
 from trnsci import ArgumentError, UnsupportedError
 from trnsci.testing import BACKENDS, gaussian
@@ -522,8 +522,8 @@ def test_the_choice_between_matrix_and_chirp_is_the_faster_one(n, rows, monkeypa
         programs.program.cache_clear()
         made = programs.program("c2c", (rows, n), (1,), 0, -1, "none", F32)
         plane = torch.empty(rows * n, device="meta")
-        timed = trnsim.profile(kernels.transform, target="trn2", numerics=False)
-        return timed(plane, plane, made.tables, program=made.steps)[1].total_s
+        timed = trnsim.profile(kernels.fft, target="trn2", numerics=False)
+        return timed(plane, plane, *made.tables, program=made.steps)[1].total_s
 
     chosen = programs._direct(n, rows)
     times = {direct: predicted(direct) for direct in (True, False)}
@@ -543,23 +543,29 @@ def test_chirp_lengths_hold_the_convolution():
 # Folded twiddles: how rows are cut in two factors must not show in the result.
 
 
-@pytest.mark.parametrize("half", [folded.HALF_IN, folded.WHOLE, folded.HALF_OUT])
+@pytest.mark.parametrize("half", [factor_tables.HALF_IN, factor_tables.WHOLE, factor_tables.HALF_OUT])
 @pytest.mark.parametrize("n", [6, 9, 130, 255, 1000, 1024, 4096])
 def test_folds_fit_the_partitions(n, half):
-    planes = 1 if half == folded.HALF_OUT else 2
-    made = folded.fold(n, half, planes)
+    planes = 1 if half == factor_tables.HALF_OUT else 2
+    made = factor_tables.fold(n, half, planes)
     assert made.n1 * made.n2 == n
-    first = folded.first(made, half, planes, -1, F32)
-    second = folded.second(made, half, -1, 1.0, F32)
+    first = factor_tables.first(made, half, planes, -1, F32)
+    second = factor_tables.second(made, half, -1, 1.0, F32)
     assert first.shape[0] <= 128
     assert second.shape[0] <= 128
 
 
 @pytest.mark.parametrize(
-    ("n", "half"), [(131, folded.WHOLE), (5, folded.WHOLE), (8192, folded.WHOLE), (16384, folded.HALF_OUT)]
+    ("n", "half"),
+    [
+        (131, factor_tables.WHOLE),
+        (5, factor_tables.WHOLE),
+        (8192, factor_tables.WHOLE),
+        (16384, factor_tables.HALF_OUT),
+    ],
 )
 def test_lengths_that_do_not_fold(n, half):
-    assert folded.fold(n, half, 1 if half == folded.HALF_OUT else 2) is None
+    assert factor_tables.fold(n, half, 1 if half == factor_tables.HALF_OUT else 2) is None
 
 
 # Predicted times, as the documentation states them
@@ -585,6 +591,6 @@ def test_lengths_that_do_not_fold(n, half):
 def test_predicted_times_of_whole_programs(kind, shape, dims, n, most):
     made = programs.program(kind, shape, dims, n, 1 if kind == "c2r" else -1, "none", F32)
     plane = torch.empty(int(np.prod(shape)), device="meta")
-    timed = trnsim.profile(kernels.transform, target="trn2", numerics=False)
-    report = timed(plane, None if kind == "r2c" else plane, made.tables, program=made.steps)[1]
+    timed = trnsim.profile(kernels.fft, target="trn2", numerics=False)
+    report = timed(plane, None if kind == "r2c" else plane, *made.tables, program=made.steps)[1]
     assert report.total_s <= most

@@ -1,30 +1,74 @@
-"""What passes share: loading planes above each other, complex multiplication, and leaving PSUM."""
+"""What passes share: tables, loading planes above each other, complex multiplication, and leaving PSUM.
+
+A table is (offset, rows, columns) in a flat tensor; where it has two parts, the second one follows the first.
+"""
 
 from trnsci.nki import P_MAX, load, nisa, nl
 
 
-def _load_lanes(re_hbm, im_hbm, lanes):
+def _table(tables_hbm, t):
+    """A whole table."""
+    offset, rows, columns = t
+    return tables_hbm.ap([[columns, rows], [1, columns]], offset=offset)
+
+
+def _table_rows(tables_hbm, t, first, count):
+    """``count`` rows of a table, from ``first`` on."""
+    offset, _, columns = t
+    return tables_hbm.ap([[columns, count], [1, columns]], offset=offset + first * columns)
+
+
+def _load_part(tables_hbm, t, part):
+    """One part of a table of two."""
+    offset, rows, columns = t
+    return load(tables_hbm.ap([[columns, rows], [1, columns]], offset=offset + part * rows * columns))
+
+
+def _load_repeated(tables_hbm, t, part, copies, first, count):
+    """``count`` elements, from ``first`` on, of a part that is one row, on ``copies`` partitions."""
+    offset, _, columns = t
+    return load(tables_hbm.ap([[0, copies], [1, count]], offset=offset + part * columns + first))
+
+
+def _planes(re_hbm, im_hbm, shape):
+    """The planes there are, in a shape."""
+    found = [re_hbm.reshape(shape)]
+    if im_hbm != None:  # noqa: E711
+        found.append(im_hbm.reshape(shape))
+    return found
+
+
+def _free(view):
+    """Elements of a partition."""
+    count = 1
+    for d in range(1, len(view.shape)):
+        count *= view.shape[d]
+    return count
+
+
+def _load_lanes(lanes_hbm):
     """Lanes and planes above each other in one tile; where one lane of both planes does not fit, a tile for each.
 
-    ``re_hbm`` and ``im_hbm`` are lists of views, one per lane.
+    ``lanes_hbm`` holds a list of views, one per lane, for each plane.
     """
-    k = re_hbm[0].shape[0]
-    planes = 1 if im_hbm is None else 2
+    planes, lanes = len(lanes_hbm), len(lanes_hbm[0])
+    first = lanes_hbm[0][0]
+    k = first.shape[0]
     if planes * k > P_MAX:
-        return [load(re_hbm[0]), load(im_hbm[0])]
-    tile_sb = nl.ndarray((lanes * planes * k,) + re_hbm[0].shape[1:], dtype=re_hbm[0].dtype, buffer=nl.sbuf)  # noqa: RUF005
+        return [load(lanes_hbm[0][0]), load(lanes_hbm[1][0])]
+    tile_sb = nl.ndarray((lanes * planes * k,) + first.shape[1:], dtype=first.dtype, buffer=nl.sbuf)  # noqa: RUF005
     for s in range(lanes):
-        nisa.dma_copy(dst=tile_sb[s * planes * k : (s * planes + 1) * k], src=re_hbm[s])
-        if im_hbm is not None:
-            nisa.dma_copy(dst=tile_sb[(s * planes + 1) * k : (s + 1) * planes * k], src=im_hbm[s])
+        for p in range(planes):
+            at = (s * planes + p) * k
+            nisa.dma_copy(dst=tile_sb[at : at + k], src=lanes_hbm[p][s])
     return [tile_sb]
 
 
-def _load_table(table_hbm, k, both):
+def _load_table(tables_hbm, t, k, both):
     """The rows of a table that meet the tiles of `_load_lanes`."""
     if both and 2 * k > P_MAX:
-        return [load(table_hbm[0:k]), load(table_hbm[k : 2 * k])]
-    return [load(table_hbm)]
+        return [load(_table_rows(tables_hbm, t, 0, k)), load(_table_rows(tables_hbm, t, k, k))]
+    return [load(_table(tables_hbm, t))]
 
 
 def _product(dst_ps, stationary, moving):
@@ -43,13 +87,13 @@ def _leave(dst_sb, src_ps, odd):
 
 def _rotate(dst_re, dst_im, re, im, w_re, w_im):
     """Dst = (re + i im) (w_re + i w_im); ``im`` is None for real data, ``dst_im`` where it is not wanted."""
-    if im is None:
+    if im == None:  # noqa: E711
         nisa.tensor_tensor(dst=dst_re, data1=re, data2=w_re, op=nl.multiply)
-        if dst_im is not None:
+        if dst_im != None:  # noqa: E711
             nisa.tensor_tensor(dst=dst_im, data1=re, data2=w_im, op=nl.multiply)
     else:
         _mixed(dst_re, re, w_re, im, w_im, nl.subtract)
-        if dst_im is not None:
+        if dst_im != None:  # noqa: E711
             _mixed(dst_im, re, w_im, im, w_re, nl.add)
 
 

@@ -6,32 +6,28 @@ conjugate of the other, reversed orders are columns of tables and positions of p
 Below 170 KiB a partition.
 """
 
-from trnfft.kernels._common import _leave, _rotate
+from trnfft.kernels._common import _free, _leave, _load_repeated, _planes, _rotate, _table
 from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
 
 # Transposed tiles that leave PSUM together.
 TOGETHER = N_TILE // P_MAX
 
 
-def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
     """out[A, k1 + N1 k2] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2].
 
     ``half`` is -1 where rows are half a spectrum, 1 where they become one, 0 otherwise. ``width`` elements of a row are
-    read and ``written`` are written. ``group`` values of k1 share a second product. ``extra`` is the table for those k1
-    of a half spectrum that have no partner; for whole rows, what the result is multiplied by, if anything.
+    read and ``written`` are written. ``group`` values of k1 share a second product. ``unpaired`` is the table for those
+    k1 of a half spectrum that have no partner; ``after`` is what whole rows are multiplied by in the end, if anything.
     """
-    A, width, written, N1, N2, half, group, first, second, extra = sizes
-    planes = [re_hbm.reshape((A, width))]
-    if im_hbm is not None:
-        planes.append(im_hbm.reshape((A, width)))
-    outs = [out_re_hbm.reshape((A, written))]
-    if out_im_hbm is not None:
-        outs.append(out_im_hbm.reshape((A, written)))
-    held = [_load_wide(tables[first]), load(tables[second]), load(tables[extra]) if half == 1 else None]
+    A, width, written, N1, N2, half, group, first, second, unpaired, after = sizes
+    planes = _planes(re_hbm, im_hbm, (A, width))
+    outs = _planes(out_re_hbm, out_im_hbm, (A, written))
+    held = _held(matrices_hbm, first, second, unpaired)
     after_sb = []
-    if half == 0 and extra >= 0:
+    if len(after) > 0:
         for part in range(2):
-            after_sb.append(load(tables[extra][part].expand_dim(0).broadcast(0, min(A, P_MAX))))  # [b, k]
+            after_sb.append(_load_repeated(twiddles_hbm, after, part, min(A, P_MAX), 0, written))  # [b, k]
     parts = 2 if len(after_sb) > 0 else len(outs)
     blocks = tiles(A, P_MAX)
     ahead_sb = None
@@ -40,14 +36,19 @@ def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
         if index < len(blocks):
             x_sb = _load_rows(planes, blocks[index], N1, N2, half)
             ahead_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), held[0])
-        if index == 0:
-            continue
-        b = blocks[index - 1]
-        y_sb = _second_product(a_sb, held, (parts, N1, N2, half, group), outs[0].dtype)
-        if len(after_sb) > 0:
-            y_sb = _multiplied(y_sb[:, :, 0:written], after_sb, len(outs))
-        for o in range(len(outs)):
-            store(outs[o][b.span], y_sb[:, o, 0:written])
+        if index > 0:
+            b = blocks[index - 1]
+            y_sb = _second_product(a_sb, held, (parts, N1, N2, half, group), out_re_hbm.dtype)
+            if len(after_sb) > 0:
+                y_sb = _multiplied(y_sb[:, :, 0:written], after_sb, len(outs))
+            for o in range(len(outs)):
+                store(outs[o][b.span], y_sb[:, o, 0:written])
+
+
+def _held(matrices_hbm, first, second, unpaired):
+    """The tables of both products."""
+    unpaired_sb = load(_table(matrices_hbm, unpaired)) if len(unpaired) > 0 else None
+    return [_load_wide(matrices_hbm, first), load(_table(matrices_hbm, second)), unpaired_sb]
 
 
 def _multiplied(y_sb, by_sb, parts):
@@ -59,11 +60,13 @@ def _multiplied(y_sb, by_sb, parts):
     return z_sb
 
 
-def _load_wide(table_hbm):
+def _load_wide(matrices_hbm, t):
     """A table in pieces, so that the first product can start before all of it has come."""
-    table_sb = nl.ndarray(table_hbm.shape, dtype=table_hbm.dtype, buffer=nl.sbuf)  # [k, w]
-    for w in tiles(table_hbm.shape[1], TOGETHER * N_TILE):
-        nisa.dma_copy(dst=table_sb[:, w.span], src=table_hbm[:, w.span])
+    offset, rows, columns = t
+    table_sb = nl.ndarray((rows, columns), dtype=matrices_hbm.dtype, buffer=nl.sbuf)  # [k, w]
+    for w in tiles(columns, TOGETHER * N_TILE):
+        here = matrices_hbm.ap([[columns, rows], [1, w.size]], offset=offset + w.start)
+        nisa.dma_copy(dst=table_sb[:, w.span], src=here)
     return table_sb
 
 
@@ -84,16 +87,15 @@ def _slots(x_sb, N1, N2, half):
 
     For half a spectrum there are N2 // 2 + 1 of [b, mirrored, plane, n1]: the other residues are their conjugates.
     """
+    rows, planes, width = x_sb.shape
     views = []
     if half == -1:
-        planes, width = x_sb.shape[1], x_sb.shape[2]
         for s in range(N2 // 2 + 1):
-            rows = [planes * width, x_sb.shape[0]]
-            views.append(x_sb.ap([rows, [N2 - 2 * s, 2], [width, planes], [N2, (N1 + 1) // 2]], offset=s))
+            pattern = [[planes * width, rows], [N2 - 2 * s, 2], [width, planes], [N2, (N1 + 1) // 2]]
+            views.append(x_sb.ap(pattern, offset=s))
     else:
-        split = x_sb.reshape_dim(2, (N1, N2))
         for s in range(N2):
-            views.append(split[:, :, :, s])
+            views.append(x_sb.ap([[planes * width, rows], [width, planes], [N2, N1]], offset=s))
     return views
 
 
@@ -137,11 +139,12 @@ def _first_product(slots, widths, table_sb):
 
 def _transposed(views, odd):
     """[k, view, b] of views [b, ...] of k elements each."""
-    rows, k = views[0].shape[0], views[0].size // views[0].shape[0]
-    xT_ps = nl.ndarray((k, len(views), rows), dtype=views[0].dtype, buffer=nl.psum)  # [k, s, b]
+    first = views[0]
+    rows, k = first.shape[0], _free(first)
+    xT_ps = nl.ndarray((k, len(views), rows), dtype=first.dtype, buffer=nl.psum)  # [k, s, b]
     for j in range(len(views)):
         nisa.nc_transpose(dst=xT_ps[:, j, :], data=views[j])
-    xT_sb = nl.ndarray((k, len(views), rows), dtype=views[0].dtype, buffer=nl.sbuf)  # [k, s, b]
+    xT_sb = nl.ndarray((k, len(views), rows), dtype=first.dtype, buffer=nl.sbuf)  # [k, s, b]
     _leave(xT_sb, xT_ps, odd)
     return xT_sb
 
@@ -154,29 +157,24 @@ def _second_product(a_sb, held, sizes, dtype):
     low = N2 - high
     # Of a half spectrum k1 = 0 and N1 / 2 are left to the end, and k1 stands for N1 - k1 as well.
     first, count = (1, (N1 - 1) // 2) if half == 1 else (0, N1)
-    split = a_sb.reshape_dim(1, (N2, a_sb.shape[1] // N2))  # [b, n2, c]
-    y_sb = nl.ndarray((a_sb.shape[0], parts, low * N1 + first), dtype=dtype, buffer=nl.sbuf)  # [b, part, k]
-    low_sb = held[1][:, 0 : parts * low * group].reshape_dim(1, (parts * low, group))  # [k, part k2, i]
-    low_y = y_sb[:, :, 0 : low * N1].reshape_dim(2, (low, N1))  # [b, part, k2, k1]
+    rows, width = a_sb.shape
+    y_sb = nl.ndarray((rows, parts, low * N1 + first), dtype=dtype, buffer=nl.sbuf)  # [b, part, k]
     runs = _equal(count, group)
     for index in range(len(runs)):
         start, size, many = runs[index]
         views = []
         for j in range(many):
-            here = slice(unit * (start + j * size), unit * (start + (j + 1) * size))
-            views.append(split[:, :, here].permute((0, 2, 1)))
+            # [b, k1, n2] of [b, n2, k1]
+            pattern = [[width, rows], [1, unit * size], [width // N2, N2]]
+            views.append(a_sb.ap(pattern, offset=unit * (start + j * size)))
         aT_sb = _transposed(views, index % 2 == 1)  # [k, j, b]
-        at = first + start
-        _spread(low_y[:, :, :, at : at + many * size], aT_sb, low_sb[:, :, 0:size], False, index % 2 == 0)
+        _spread(y_sb, aT_sb, held[1], (first + start, low, N1, 0, group, size), False, index % 2 == 0)
         if half == 1:
-            high_sb = held[1][:, parts * low * group : parts * N2 * group].reshape_dim(1, (parts * high, group))
-            high_y = y_sb[:, :, 0 : high * N1].reshape_dim(2, (high, N1))  # [b, part, k2, k1]
-            at = N1 - start - many * size
-            _spread(
-                high_y[:, :, :, at : at + many * size], aT_sb, high_sb[:, :, group - size : group], True, index % 2 == 1
-            )
+            at, columns = N1 - start - many * size, parts * low * group + group - size
+            _spread(y_sb, aT_sb, held[1], (at, high, N1, columns, group, size), True, index % 2 == 1)
     if half == 1:
-        _unpaired(y_sb, split[:, :, 2 * count : N1].permute((0, 2, 1)), held[2], N1, N2)
+        view = a_sb.ap([[width, rows], [1, N1 - 2 * count], [width // N2, N2]], offset=2 * count)
+        _unpaired(y_sb, view, held[2], N1, N2)
     return y_sb
 
 
@@ -190,26 +188,34 @@ def _equal(count, group):
     return found
 
 
-def _spread(dst, aT_sb, table_sb, mirrored, odd):
-    """dst[b, part, k2, (j i)] = aT[k, j, b].T @ table[k, (part k2), i]; ``mirrored`` takes j from the last on."""
+def _spread(y_sb, aT_sb, table_sb, sizes, mirrored, odd):
+    """y[b, part, k2, at + (j i)] = aT[k, j, b].T @ table[k, (part k2), i]; ``mirrored`` takes j from the last on.
+
+    Columns of the table are ``first`` + (part k2) ``group`` + i.
+    """
+    at, K2, N1, first, group, size = sizes
     k, many, rows = aT_sb.shape
-    size = table_sb.shape[2]
-    y_ps = nl.ndarray((rows, many, table_sb.shape[1], size), dtype=nl.float32, buffer=nl.psum)  # [b, j, part k2, i]
+    _, parts, width = y_sb.shape
+    y_ps = nl.ndarray((rows, many, parts * K2, size), dtype=nl.float32, buffer=nl.psum)  # [b, j, part k2, i]
+    moving = table_sb.ap([[table_sb.shape[1], k], [group, parts * K2], [1, size]], offset=first)
     for j in range(many):
-        at = many - 1 - j if mirrored else j
-        nisa.nc_matmul(dst=y_ps[:, at], stationary=aT_sb[:, j, :], moving=table_sb[0:k], accumulate=False)
-    parts = dst.shape[1]
-    y_ps = y_ps.reshape_dim(2, (parts, dst.shape[2])).permute((0, 2, 3, 1, 4))  # [b, part, k2, j, i]
-    _leave(dst.reshape_dim(3, (many, size)), y_ps, odd)
+        to = many - 1 - j if mirrored else j
+        nisa.nc_matmul(dst=y_ps[:, to], stationary=aT_sb[:, j, :], moving=moving, accumulate=False)
+    one = parts * K2 * size
+    src = y_ps.ap([[many * one, rows], [K2 * size, parts], [size, K2], [one, many], [1, size]], offset=0)
+    dst = y_sb.ap([[parts * width, rows], [width, parts], [N1, K2], [size, many], [1, size]], offset=at)
+    _leave(dst, src, odd)
 
 
 def _unpaired(y_sb, view, table_sb, N1, N2):
     """k1 = 0, and N1 / 2 where there is one, which have no partner."""
     aT_sb = _transposed([view], False)
     low, whole = (N2 + 1) // 2, N2 // 2 + 1
-    y_ps = nl.ndarray((y_sb.shape[0], 2, table_sb.shape[1] // 2), dtype=nl.float32, buffer=nl.psum)  # [b, part, k2]
+    rows, parts, width = y_sb.shape
+    y_ps = nl.ndarray((rows, 2, table_sb.shape[1] // 2), dtype=nl.float32, buffer=nl.psum)  # [b, part, k2]
     nisa.nc_matmul(dst=y_ps, stationary=aT_sb[:, 0, :], moving=table_sb, accumulate=False)
-    _leave(y_sb[:, :, 0 : (whole - 1) * N1 + 1 : N1], y_ps[:, :, 0:whole], False)
+    dst = y_sb.ap([[parts * width, rows], [width, 2], [N1, whole]], offset=0)
+    _leave(dst, y_ps[:, :, 0:whole], False)
     if N1 % 2 == 0:
-        at = N1 // 2
-        _leave(y_sb[:, :, at : at + (low - 1) * N1 + 1 : N1], y_ps[:, :, whole : whole + low], True)
+        dst = y_sb.ap([[parts * width, rows], [width, 2], [N1, low]], offset=N1 // 2)
+        _leave(dst, y_ps[:, :, whole : whole + low], True)

@@ -4,27 +4,25 @@ Loaded as it lies, an inner axis already has n1 on the partitions, and the secon
 that k comes out on the partitions, beside the columns. Below 190 KiB a partition.
 """
 
-from trnfft.kernels._common import _leave, _rotate
+from trnfft.kernels._common import _leave, _planes, _rotate, _table
 from trnfft.kernels._folded import _equal, _first_product, _load_wide, _slots, _widths
 from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
 
-# Bytes of a partition that one load takes.
-LOAD = 16 * 1024
+# Bytes of a partition that one load of columns takes.
+COLUMN_BYTES = 16 * 1024
 
 
-def _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+def _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes):
     """out[A, k1 + kept k2, C] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2, C].
 
     The first ``kept`` values of k1 are computed: all N1, or those that stand for the others as well where x is real.
     """
     A, C, N1, N2, kept, group, first, second = sizes
-    planes = [re_hbm.reshape((A, N1, N2, C))]
-    if im_hbm is not None:
-        planes.append(im_hbm.reshape((A, N1, N2, C)))
-    outs = [out_re_hbm.reshape((A, N2, kept, C)), out_im_hbm.reshape((A, N2, kept, C))]
-    first_sb = _load_wide(tables[first])  # [p n1, n2 k1 part]
-    second_sb = load(tables[second]).reshape_dim(1, (2 * N2, group))  # [i p n2, part k2, i]
-    most = max(P_MAX, min(N_TILE, LOAD // (N2 * 4)))
+    planes = _planes(re_hbm, im_hbm, (A, N1, N2, C))
+    outs = _planes(out_re_hbm, out_im_hbm, (A, N2, kept, C))
+    first_sb = _load_wide(matrices_hbm, first)  # [p n1, n2 k1 part]
+    second_sb = load(_table(matrices_hbm, second))  # [i p n2, part k2 i]
+    most = max(P_MAX, min(N_TILE, COLUMN_BYTES // (N2 * 4)))
     at_c, at_v = _even(C, most)
     at_a = min(A, most // at_c) if at_c == C else 1
     blocks = []
@@ -38,17 +36,17 @@ def _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
             ahead = _first_of(planes, blocks[index], first_sb, (kept, at_v))
         if index > 0:
             a, c = blocks[index - 1]
-            _second_of(outs, [(a, c.span, slice(0, a.size * c.size))], made, second_sb, 2)
+            _second_of(outs, [(a, c.start, c.size, 0)], made, second_sb, (2, N2, group))
 
 
 def _even(count, most):
-    """Columns of a load and of a product, where 128 of them, or all but a few, are as dear as 128."""
+    """Columns of a load and of a product, where 128 of them, or all but a few, cost as much as 128."""
     products = (count + P_MAX - 1) // P_MAX
     at_v = (count + products - 1) // products
     return min(count, max(1, most // at_v) * at_v), at_v
 
 
-def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
+def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
     """out[A, k, R] = sum_n W^(n k) w[R, n] x[A, R, n], n and k being split as above: rows, turned, become columns.
 
     Twiddles w may be fewer than R, and are then repeated. Of half a spectrum (``half`` is -1) only n <= N1 N2 / 2 is
@@ -58,24 +56,19 @@ def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
     width = N1 * N2 // 2 + 1 if half == -1 else N1 * N2
     # Rows of several A share a block where tiles do not meet two of them, or would be empty by more than a tenth.
     shared = half == 0 and (R % P_MAX == 0 or 10 * R < 9 * ((R + P_MAX - 1) // P_MAX * P_MAX))
-    planes = []
-    for x_hbm in (re_hbm, im_hbm):
-        if half == -1:
-            planes.append(x_hbm.reshape((R, A, width)).permute((1, 0, 2)))
-        else:
-            planes.append(x_hbm.reshape((1, A * R, width) if shared else (A, R, width)))
-    outs = [out_re_hbm.reshape((A, N2, N1, R))]
-    if half == 0:
-        outs.append(out_im_hbm.reshape((A, N2, N1, R)))
+    outer, rows = (1, A * R) if shared else (A, R)
+    outs = _planes(out_re_hbm, out_im_hbm, (A, N2, N1, R))
     unit = 1 if half == -1 else 2
-    first_sb = _load_wide(tables[first])  # [p n1, n2 k1 part]
-    second_sb = load(tables[second]).reshape_dim(1, (len(outs) * N2, group))  # [i p n2, part k2, i]
+    first_sb = _load_wide(matrices_hbm, first)  # [p n1, n2 k1 part]
+    second_sb = load(_table(matrices_hbm, second))  # [i p n2, part k2 i]
     # Four blocks at least: the first product of one runs beside the second of another.
     quarter = (A * R + 4 * P_MAX - 1) // (4 * P_MAX) * P_MAX
+    most = max(P_MAX, min(min(N_TILE, COLUMN_BYTES // (N1 * N2 * 4) * P_MAX), quarter))
     blocks = []
-    for a in tiles(planes[0].shape[0], 1):
-        for b in tiles(planes[0].shape[1], max(P_MAX, min(N_TILE, LOAD // (N1 * N2 * 4) * P_MAX, quarter))):
+    for a in tiles(outer, 1):
+        for b in tiles(rows, most):
             blocks.append((a, b))
+    padded = (N1 + 1) // 2 * N2 + 1 if half == -1 else width
     ahead = None
     for index in range(len(blocks) + 1):
         made = ahead
@@ -83,40 +76,42 @@ def _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, sizes):
             a, b = blocks[index]
             ahead = []
             for v in tiles(b.size, P_MAX):
-                rows = slice(b.start + v.start, b.start + v.stop)
-                here = [planes[0][a.start, rows], planes[1][a.start, rows]]
-                x_sb = _twisted(here, rows.start, tables[turn], (N1 + 1) // 2 * N2 + 1 if half == -1 else width)
-                a_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), first_sb)
-                ahead.append(a_sb.reshape_dim(1, (N2, unit * N1)))
+                row = b.start + v.start
+                at, step = (row * A + a.start, A) if half == -1 else (a.start * rows + row, 1)
+                pattern = [[step * width, v.size], [1, width]]  # [b, n]
+                here = [re_hbm.ap(pattern, offset=at * width), im_hbm.ap(pattern, offset=at * width)]
+                x_sb = _twisted(here, row, twiddles_hbm, turn, padded)
+                ahead.append(_first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), first_sb))
         if index > 0:
             a, b = blocks[index - 1]
-            places = _places(b, A, R) if shared else [(a, b.span, slice(0, b.size))]
-            _second_of(outs, places, made, second_sb, unit)
+            places = _places(b, A, R) if shared else [(a, b.start, b.size, 0)]
+            _second_of(outs, places, made, second_sb, (unit, N2, group))
 
 
 def _places(b, A, R):
-    """(a, rows of R, columns of the block) of every part of a block of rows of [A, R]."""
+    """(a, first row of R, rows, first column of the block) of every part of a block of rows of [A, R]."""
     found = []
     for a in tiles(A, 1):
         low, high = max(b.start, a.start * R), min(b.stop, a.stop * R)
         if low < high:
-            found.append((a, slice(low - a.start * R, high - a.start * R), slice(low - b.start, high - b.start)))
+            found.append((a, low - a.start * R, high - low, low - b.start))
     return found
 
 
-def _twisted(planes, start, w_hbm, padded):
+def _twisted(planes, start, twiddles_hbm, t, padded):
     """[b, part, n]: rows times twiddles that differ from row to row, from ``start`` on and again from the first."""
     rows, width = planes[0].shape
-    period = w_hbm.shape[1]
+    offset, period, columns = t
     x_sb, w_sb = [], []
     for p in range(2):
         x_sb.append(load(planes[p]))  # [b, n]
-        tile_sb = nl.ndarray((rows, width), dtype=w_hbm.dtype, buffer=nl.sbuf)  # [b, n]
+        tile_sb = nl.ndarray((rows, width), dtype=twiddles_hbm.dtype, buffer=nl.sbuf)  # [b, n]
         done = 0
         while done < rows:
             at = (start + done) % period
             size = min(period - at, rows - done)
-            nisa.dma_copy(dst=tile_sb[done : done + size], src=w_hbm[p, at : at + size])
+            here = twiddles_hbm.ap([[columns, size], [1, width]], offset=offset + (p * period + at) * columns)
+            nisa.dma_copy(dst=tile_sb[done : done + size], src=here)
             done += size
         w_sb.append(tile_sb)
     z_sb = nl.ndarray((rows, 2, padded), dtype=x_sb[0].dtype, buffer=nl.sbuf)  # [b, part, n]
@@ -130,64 +125,70 @@ def _first_of(planes, block, table_sb, sizes):
     """Tiles [ac, w] of up to 128 columns each, twiddles included."""
     a, c = block
     kept, at_v = sizes
-    N1, N2 = planes[0].shape[1], planes[0].shape[2]
+    _, N1, N2, C = planes[0].shape
     x_sb = nl.ndarray((len(planes) * N1, a.size, N2, c.size), dtype=planes[0].dtype, buffer=nl.sbuf)  # [p n1, a, n2, c]
     for p in range(len(planes)):
-        here = planes[p][a.span, :, :, c.span].permute((1, 0, 2, 3))  # [n1, a, n2, c]
+        pattern = [[N2 * C, N1], [N1 * N2 * C, a.size], [C, N2], [1, c.size]]  # [n1, a, n2, c]
+        here = planes[p].ap(pattern, offset=a.start * N1 * N2 * C + c.start)
         nisa.dma_copy(dst=x_sb[p * N1 : (p + 1) * N1], src=here)
     found = []
     width = 2 * kept
     # Columns of one product: several of A where C is short.
     for u in tiles(a.size, max(1, P_MAX // c.size)):
         for v in tiles(c.size, at_v):
-            a_sb = nl.ndarray((u.size * v.size, N2, width), dtype=table_sb.dtype, buffer=nl.sbuf)  # [ac, n2, w]
+            a_sb = nl.ndarray((u.size * v.size, N2 * width), dtype=table_sb.dtype, buffer=nl.sbuf)  # [ac, n2 w]
             for s in tiles(N2, N_TILE // width):
-                a_ps = nl.ndarray((u.size * v.size, s.size, width), dtype=nl.float32, buffer=nl.psum)  # [ac, s, w]
+                a_ps = nl.ndarray((u.size * v.size, s.size * width), dtype=nl.float32, buffer=nl.psum)  # [ac, s w]
                 for j in range(s.size):
                     n2 = s.start + j
                     nisa.nc_matmul(
-                        dst=a_ps[:, j, :],
+                        dst=a_ps[:, j * width : (j + 1) * width],
                         stationary=x_sb[:, u.span, n2, v.span],
                         moving=table_sb[:, n2 * width : (n2 + 1) * width],
                         accumulate=False,
                     )
-                _leave(a_sb[:, s.span, :], a_ps, s.index % 2 == 1)
+                _leave(a_sb[:, s.start * width : s.stop * width], a_ps, s.index % 2 == 1)
             found.append(a_sb)
     return found
 
 
-def _second_of(outs, places, made, table_sb, unit):
+def _second_of(outs, places, made, table_sb, sizes):
     """Groups of k1 of all columns of a block, transposed, under one table; ``places`` are where columns belong."""
-    kept, group, columns = outs[0].shape[2], table_sb.shape[2], 0
+    unit, N2, group = sizes
+    _, _, kept, C = outs[0].shape
+    columns = 0
     for a_sb in made:
         columns += a_sb.shape[0]
-    parts = table_sb.shape[1]
+    parts = len(outs) * N2
     for run in _equal(kept, group):
         start, size, many = run
         y_sb = nl.ndarray((parts * size, many, columns), dtype=outs[0].dtype, buffer=nl.sbuf)  # [part k2 i, j, ac]
         for j in range(many):
-            at = start + j * size
-            aT_sb = _beside(made, slice(unit * at, unit * (at + size)), columns, j % 2 == 1)  # [i p n2, ac]
+            aT_sb = _beside(made, (unit * (start + j * size), unit * size, N2, columns), j % 2 == 1)  # [i p n2, ac]
             y_ps = nl.ndarray((parts * size, columns), dtype=nl.float32, buffer=nl.psum)  # [part k2 i, ac]
-            nisa.nc_matmul(dst=y_ps, stationary=table_sb[0 : aT_sb.shape[0], :, 0:size], moving=aT_sb, accumulate=False)
+            pattern = [[parts * group, aT_sb.shape[0]], [group, parts], [1, size]]  # [i p n2, part k2, i]
+            nisa.nc_matmul(dst=y_ps, stationary=table_sb.ap(pattern, offset=0), moving=aT_sb, accumulate=False)
             _leave(y_sb[:, j, :], y_ps, j % 2 == 0)
-        share = parts * size // len(outs)
+        share = N2 * size
         for o in range(len(outs)):
             for place in places:
-                a, c, here = place
-                dst = outs[o][a.span, :, start : start + many * size, c].reshape_dim(2, (many, size))
-                store(dst.permute((1, 3, 2, 0, 4)), y_sb[o * share : (o + 1) * share, :, here])  # [k2, i, j, a, c]
+                a, c, count, first = place
+                pattern = [[kept * C, N2], [C, size], [size * C, many], [N2 * kept * C, a.size], [1, count]]
+                dst = outs[o].ap(pattern, offset=(a.start * N2 * kept + start) * C + c)  # [k2, i, j, a, c]
+                store(dst, y_sb[o * share : (o + 1) * share, :, first : first + a.size * count])
 
 
-def _beside(made, here, columns, odd):
+def _beside(made, sizes, odd):
     """[i p n2, ac]: one group of k1 of several tiles of columns, transposed, beside each other."""
-    k = (here.stop - here.start) * made[0].shape[1]
-    aT_ps = nl.ndarray((k, columns), dtype=made[0].dtype, buffer=nl.psum)  # [i p n2, ac]
+    first, count, N2, columns = sizes
+    dtype = made[0].dtype
+    aT_ps = nl.ndarray((count * N2, columns), dtype=dtype, buffer=nl.psum)  # [i p n2, ac]
     done = 0
     for a_sb in made:
-        view = a_sb[:, :, here].permute((0, 2, 1))  # [ac, i p, n2]
-        nisa.nc_transpose(dst=aT_ps[:, done : done + a_sb.shape[0]], data=view)
-        done += a_sb.shape[0]
-    aT_sb = nl.ndarray((k, columns), dtype=made[0].dtype, buffer=nl.sbuf)  # [i p n2, ac]
+        rows, width = a_sb.shape
+        view = a_sb.ap([[width, rows], [1, count], [width // N2, N2]], offset=first)  # [ac, i p, n2]
+        nisa.nc_transpose(dst=aT_ps[:, done : done + rows], data=view)
+        done += rows
+    aT_sb = nl.ndarray((count * N2, columns), dtype=dtype, buffer=nl.sbuf)  # [i p n2, ac]
     _leave(aT_sb, aT_ps, odd)
     return aT_sb

@@ -4,49 +4,51 @@ Frames overlap in HBM and are read where they lie. Those that reach beyond an en
 signals that hold its padded ends.
 """
 
-from trnfft.kernels._folded import _first_product, _load_wide, _second_product, _slots, _widths
-from trnsci.nki import P_MAX, load, nisa, nl, store, tiles
+from trnfft.kernels._common import _load_repeated, _planes
+from trnfft.kernels._folded import _first_product, _held, _second_product, _slots, _widths
+from trnsci.nki import P_MAX, nisa, nl, store, tiles
 
 
-def _frames(out_re_hbm, out_im_hbm, re_hbm, tables, sizes):
+def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, ends_hbm, sizes):
     """out[(a t), k] = sum_j W^(j k) window[j] x[a, t hop - pad + j].
 
-    ``pieces`` are (table or -1 for x itself, length of its signals, first frame, frames, where the first one starts).
+    ``pieces`` are (whether from ``ends_hbm``, length of its signals, first frame, frames, where the first one starts).
     """
-    A, T, hop, written, N1, N2, half, group, first, second, special, window, pieces = sizes
-    outs = [out_re_hbm.reshape((A * T, written)), out_im_hbm.reshape((A * T, written))]
-    held = [_load_wide(tables[first]), load(tables[second]), load(tables[special]) if special >= 0 else None]
+    A, T, hop, written, N1, N2, half, group, first, second, unpaired, window, pieces = sizes
+    outs = _planes(out_re_hbm, out_im_hbm, (A * T, written))
+    held = _held(matrices_hbm, first, second, unpaired)
     window_sb = None
-    if window >= 0:
-        window_sb = load(tables[window].expand_dim(0).broadcast(0, min(A * T, P_MAX)))  # [b, n]
+    if len(window) > 0:
+        window_sb = _load_repeated(ends_hbm, window, 0, min(A * T, P_MAX), 0, N1 * N2)  # [b, n]
     blocks = tiles(A * T, P_MAX)
     ahead_sb = None
     for index in range(len(blocks) + 1):
         a_sb = ahead_sb
         if index < len(blocks):
-            x_sb = _cut(re_hbm, tables, blocks[index], (T, hop, N1 * N2, pieces))
-            if window_sb is not None:
-                rows = blocks[index].size
-                nisa.tensor_tensor(dst=x_sb[:, 0], data1=x_sb[:, 0], data2=window_sb[0:rows], op=nl.multiply)
+            b = blocks[index]
+            x_sb = _cut(re_hbm, ends_hbm, b, (T, hop, N1 * N2, pieces))
+            if window_sb != None:  # noqa: E711
+                nisa.tensor_tensor(dst=x_sb[:, 0], data1=x_sb[:, 0], data2=window_sb[0 : b.size], op=nl.multiply)
             ahead_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), held[0])
         if index > 0:
-            y_sb = _second_product(a_sb, held, (2, N1, N2, half, group), outs[0].dtype)
+            b = blocks[index - 1]
+            y_sb = _second_product(a_sb, held, (2, N1, N2, half, group), out_re_hbm.dtype)
             for o in range(2):
-                store(outs[o][blocks[index - 1].span], y_sb[:, o, 0:written])
+                store(outs[o][b.span], y_sb[:, o, 0:written])
 
 
-def _cut(re_hbm, tables, b, sizes):
+def _cut(re_hbm, ends_hbm, b, sizes):
     """[b, 1, n]: a block of frames, in one load for each signal and piece that it meets."""
     T, hop, N, pieces = sizes
     x_sb = nl.ndarray((b.size, 1, N), dtype=re_hbm.dtype, buffer=nl.sbuf)  # [b, p, n]
     for a in range(b.start // T, (b.stop - 1) // T + 1):
         for piece in pieces:
-            table, length, begin, count, at = piece
+            aside, length, begin, count, at = piece
             low = max(b.start, a * T + begin)
             high = min(b.stop, a * T + begin + count)
             if low < high:
-                source = re_hbm if table < 0 else tables[table].reshape((tables[table].size,))
                 start = a * length + at + (low - a * T - begin) * hop
+                source = ends_hbm if aside else re_hbm
                 nisa.dma_copy(
                     dst=x_sb[low - b.start : high - b.start, 0],
                     src=source.ap([[hop, high - low], [1, N]], offset=start),

@@ -1,6 +1,8 @@
 """y = F x along any axes of [A, N, C] views: a program of passes, each a multiplication by DFT matrices.
 
-A program is a tuple of passes; each names its sizes and its tables. Between passes data is in HBM as two planes.
+A program is a tuple of passes: a kind, the size of its result, whether that is real, and sizes and tables, which the
+pass names in its first line. Tables are flat tensors, one of matrices in the dtype of the operand and one of twiddles
+in float32; ``ends`` holds padded ends of signals and a window. Between passes data is in HBM as two planes.
 
 * ``rows``: rows times one matrix, for short or prime lengths.
 * ``folded``: rows of N = N1 N2 on chip, twiddles in the tables of the first product; half a spectrum for real data.
@@ -21,44 +23,45 @@ from trnfft.kernels._frames import _frames
 from trnfft.kernels._mirrored import _completed, _unfolded
 from trnfft.kernels._passes import _columns, _multiply, _turn
 from trnfft.kernels._rows import _fused, _rows
-from trnsci.nki import jit, nl
+from trnsci.nki import nki, nl
 
 
-@jit
-def transform(re_hbm, im_hbm, tables, program=()):
+@nki.jit
+def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, ends_hbm, program=()):
     # What is between passes is an operand of the next, so it has the dtype of the first one's.
     operand = re_hbm.dtype
     for index in range(len(program)):
-        step = program[index]
-        kind, size, real = step[0], step[1], step[2]
+        kind, size, real, sizes = program[index]
         last = index == len(program) - 1
         buffer = nl.shared_hbm if last else nl.private_hbm
         dtype = nl.float32 if last else operand
         out_re_hbm = nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
-        out_im_hbm = None if real else nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
+        out_im_hbm = None
+        if not real:
+            out_im_hbm = nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
         if kind == "rows":
-            _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _rows(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "fused":
-            _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "folded":
-            _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "folded columns":
-            _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "folded turned":
-            _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _folded_turned(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "unfolded":
-            _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _unfolded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "completed":
-            _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "frames":
-            _frames(out_re_hbm, out_im_hbm, re_hbm, tables, step[3:])
+            _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, ends_hbm, sizes)
         elif kind == "turn":
-            _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "columns":
-            _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         else:
-            _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables, step[3:])
+            _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, twiddles_hbm, sizes)
         re_hbm, im_hbm = out_re_hbm, out_im_hbm
-    if im_hbm is None:
+    if im_hbm == None:  # noqa: E711
         return re_hbm
     return re_hbm, im_hbm

@@ -63,7 +63,7 @@ class Ends:
     start: int
 
 
-def ends(length: int, n: int, hop: int, by: int) -> Ends | None:
+def frames_beyond(length: int, n: int, hop: int, by: int) -> Ends | None:
     """``None`` where a frame could reach beyond both ends."""
     count = (length + 2 * by - n) // hop + 1
     before = min(count, -(-by // hop))

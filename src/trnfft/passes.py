@@ -1,0 +1,233 @@
+"""Passes of a program by name: what each is told, and the flat tensors that hold the tables of all of them.
+
+`trnfft.kernels.fft` documents what each pass computes; its fields are in the order in which the kernel unpacks them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Table(NamedTuple):
+    """Where a matrix begins in a flat tensor, and its sizes; of two parts the second follows the first."""
+
+    offset: int
+    rows: int
+    columns: int
+
+
+# A table that a pass does without.
+NONE: tuple[()] = ()
+MaybeTable = Table | tuple[()]
+
+
+class Rows(NamedTuple):
+    """Rows times one matrix."""
+
+    rows: int
+    inputs: int
+    outputs: int
+    matrix: Table
+
+
+class Fused(NamedTuple):
+    """Few rows of two factors, twiddles between two products."""
+
+    rows: int
+    first: int
+    last: int
+    read: int
+    written: int
+    packed: int
+    lanes: int
+    turned: bool
+    first_matrix: Table
+    twiddles: Table
+    last_matrix: Table
+
+
+class Folded(NamedTuple):
+    """Rows of two factors, twiddles in the tables of the first product."""
+
+    rows: int
+    inputs: int
+    outputs: int
+    n1: int
+    n2: int
+    half: int
+    group: int
+    first: Table
+    second: Table
+    unpaired: MaybeTable
+    after: MaybeTable
+
+
+class FoldedColumns(NamedTuple):
+    """The same along an inner axis."""
+
+    outer: int
+    columns: int
+    n1: int
+    n2: int
+    kept: int
+    group: int
+    first: Table
+    second: Table
+
+
+class FoldedTurned(NamedTuple):
+    """Rows, times what differs from row to row, that become columns."""
+
+    outer: int
+    rows: int
+    n1: int
+    n2: int
+    half: int
+    group: int
+    first: Table
+    second: Table
+    turn: Table
+
+
+class Unfolded(NamedTuple):
+    """Half a spectrum of long rows from half of the rows of their first pass."""
+
+    rows: int
+    m: int
+    n1: int
+    n2: int
+    flip: Table
+
+
+class Completed(NamedTuple):
+    """Columns of long rows from half a spectrum."""
+
+    rows: int
+    r: int
+    m: int
+    flip: Table
+
+
+class Piece(NamedTuple):
+    """Frames of signals: whether those of the padded ends, and where they begin."""
+
+    aside: bool
+    length: int
+    first: int
+    count: int
+    start: int
+
+
+class Frames(NamedTuple):
+    """Overlapping, windowed frames of signals as rows of two factors."""
+
+    signals: int
+    count: int
+    hop: int
+    outputs: int
+    n1: int
+    n2: int
+    half: int
+    group: int
+    first: Table
+    second: Table
+    unpaired: MaybeTable
+    window: MaybeTable
+    pieces: tuple[Piece, ...]
+
+
+class Turn(NamedTuple):
+    """The first of several products of rows; its result comes out transposed."""
+
+    rows: int
+    read: int
+    rest: int
+    written: int
+    matrix: Table
+    twiddles: Table
+
+
+class Columns(NamedTuple):
+    """One product with what is beside the axis streaming past."""
+
+    outer: int
+    read: int
+    rest: int
+    inner: int
+    written: int
+    lanes: int
+    matrix: Table
+    twiddles: MaybeTable
+
+
+class Multiply(NamedTuple):
+    """A chirp or its spectrum, element by element, with zero padding or cutting."""
+
+    outer: int
+    inputs: int
+    outputs: int
+    inner: int
+    by: Table
+
+
+Sizes = Rows | Fused | Folded | FoldedColumns | FoldedTurned | Unfolded | Completed | Frames | Turn | Columns | Multiply
+
+# What the kernel calls each of them.
+KINDS: dict[type[Any], str] = {
+    Rows: "rows",
+    Fused: "fused",
+    Folded: "folded",
+    FoldedColumns: "folded columns",
+    FoldedTurned: "folded turned",
+    Unfolded: "unfolded",
+    Completed: "completed",
+    Frames: "frames",
+    Turn: "turn",
+    Columns: "columns",
+    Multiply: "multiply",
+}
+
+
+class Pass(NamedTuple):
+    """One pass: what it is told, how many elements it writes, and whether they are real."""
+
+    sizes: Sizes
+    size: int
+    real: bool
+
+    def static(self) -> tuple[Any, ...]:
+        """The pass as the kernel takes it: plain tuples, since the compiler refuses named ones."""
+        return KINDS[type(self.sizes)], self.size, self.real, _plain(self.sizes)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(_plain(item) for item in value) if isinstance(value, tuple) else value
+
+
+class Tables:
+    """Tables of one dtype, one after the other in a flat tensor."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._kept: list[Tensor] = []
+        self._dtype, self._size = dtype, 0
+
+    def keep(self, table: Tensor) -> Table:
+        """Append a matrix [rows, columns]."""
+        return self._append(table, *table.shape)
+
+    def keep_parts(self, table: Tensor) -> Table:
+        """Append a table of two parts, [2, rows, columns], or [2, columns] for one row."""
+        return self._append(table, table.shape[1] if table.ndim == 3 else 1, table.shape[-1])
+
+    def _append(self, table: Tensor, rows: int, columns: int) -> Table:
+        where = Table(self._size, rows, columns)
+        self._kept.append(table.to(self._dtype).reshape(-1))
+        self._size += table.numel()
+        return where
+
+    def flat(self) -> Tensor | None:
+        """All tables in one tensor, or ``None`` where there are none."""
+        return torch.cat(self._kept) if self._kept else None
