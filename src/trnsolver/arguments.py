@@ -171,6 +171,12 @@ def mirrored(op: str, a: Tensor, b: Any) -> Tensor:
     return turned
 
 
+def by_columns(like: Tensor, batch: tuple[int, ...] | None = None) -> Tensor:
+    """Memory for matrices of a shape, stored by columns as LAPACK leaves its results."""
+    m, n = like.shape[-2:]
+    return like.new_empty((*(like.shape[:-2] if batch is None else batch), n, m)).mT
+
+
 def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:
     """The index LAPACK reports, from 0, and its place in the batch; ``None`` when all went well."""
     if not readable(info):

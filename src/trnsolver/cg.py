@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import Op, array_function
+from trnsci import array_function, op, run
 from trnsci.nki import launch
 from trnsolver.kernels import cg as kernels
-from trnsolver.operators import Apply, Callback, Problem, Result, inner, norms, preconditioned, problem, quotient
+from trnsolver.operators import (
+    Apply,
+    Callback,
+    Problem,
+    Result,
+    inner,
+    norms,
+    on_chip,
+    preconditioned,
+    problem,
+    quotient,
+)
 
 # Steps a kernel takes between two looks at the residual.
 _CHUNK = 16
@@ -75,7 +86,7 @@ def _dense(p: Problem, a: Tensor) -> Result:
     done = p.record(norms(r))
     while not done and len(p.residuals) <= p.maxiter:
         steps = min(_CHUNK, p.maxiter - len(p.residuals) + 1)
-        x, r, d, history = _cg(a, x, r, d, steps)
+        x, r, d, history = run(CgSteps(a, x, r, d, steps))
         for row in history:
             done = p.record(row)
             if done:
@@ -87,48 +98,46 @@ def _dense(p: Problem, a: Tensor) -> Result:
     return p.result(x, done)
 
 
-def _fake(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    real = torch.float64 if a.dtype in (torch.float64, torch.complex128) else torch.float32
-    empty = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, r, d)]
-    return empty[0], empty[1], empty[2], x.new_empty((steps, x.shape[1]), dtype=real)
+@op("trnsolver::cg")
+class CgSteps(NamedTuple):
+    """Solution, residual, direction and the norms of residuals after so many steps."""
 
+    a: Tensor  # [N, N]
+    x: Tensor  # [N, K]
+    r: Tensor  # [N, K]
+    d: Tensor  # [N, K]
+    steps: int
 
-def _cost(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> int:
-    return steps * x.shape[1] * (2 * a.numel() + 10 * x.shape[0]) * (4 if a.is_complex() else 1)
+    def fake(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x, r, d = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (self.x, self.r, self.d))
+        return x, r, d, x.new_empty((self.steps, x.shape[1]), dtype=self.a.dtype.to_real())
 
+    def cost(self) -> int:
+        n, k = self.x.shape
+        return self.steps * k * (2 * self.a.numel() + 10 * n) * (4 if self.a.is_complex() else 1)
 
-_cg = Op("trnsolver::cg", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        return on_chip(self.a, self.x, kernels.N_MAX, kernels.K_MAX) if implementation == "nki" else None
 
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        a, x, r, d, steps = self
+        history = []
+        rr = inner(r, r).real
+        for _ in range(steps):
+            q = a @ d
+            alpha = quotient(rr, inner(d, q).real)
+            x, r = x + alpha * d, r - alpha * q
+            before, rr = rr, inner(r, r).real
+            history.append(rr.sqrt())
+            d = r + quotient(rr, before) * d
+        return x.clone(), r.clone(), d.clone(), torch.stack(history)
 
-@_cg.impl("pytorch")
-def _pytorch(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    history = []
-    rr = inner(r, r).real
-    for _ in range(steps):
-        q = a @ d
-        alpha = quotient(rr, inner(d, q).real)
-        x, r = x + alpha * d, r - alpha * q
-        before, rr = rr, inner(r, r).real
-        history.append(rr.sqrt())
-        d = r + quotient(rr, before) * d
-    return x.clone(), r.clone(), d.clone(), torch.stack(history)
-
-
-def _limits(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> str | None:
-    if a.shape[0] > kernels.N_MAX or x.shape[1] > kernels.K_MAX:
-        return (
-            f"the kernel keeps everything on chip: at most {kernels.N_MAX} rows and {kernels.K_MAX} right-hand sides, "
-            f"not {a.shape[0]} and {x.shape[1]}"
-        )
-    return None
-
-
-@_cg.impl("nki", dtypes=(torch.float32,), limits=_limits)
-def _nki(a: Tensor, x: Tensor, r: Tensor, d: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    if x.numel() == 0:
-        return _pytorch(a, x, r, d, steps)
-    x, r, d, squares = launch(kernels.cg, a.contiguous(), x.contiguous(), r.contiguous(), d.contiguous(), steps=steps)
-    return x, r, d, squares.clamp_min(0).sqrt()
+    def nki(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if self.x.numel() == 0:
+            return self.pytorch()
+        operands = (t.contiguous() for t in (self.a, self.x, self.r, self.d))
+        x, r, d, squares = launch(kernels.cg, *operands, steps=self.steps)
+        return x, r, d, squares.clamp_min(0).sqrt()
 
 
 @array_function

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, Op, array_function
+from trnsci import ArgumentError, array_function, op, run
 from trnsci.nki import P_MAX, launch
 from trnsolver.kernels import chebyshev as kernels
-from trnsolver.operators import Apply, Callback, Operator, Result, norms, on_columns, operator, problem
+from trnsolver.operators import Apply, Callback, Operator, Result, norms, on_chip, on_columns, operator, problem
 
 # Steps a kernel takes between two looks at the residual.
 _CHUNK = 16
@@ -134,7 +134,7 @@ def _weights(low: float, high: float, steps: int, rho: float | None) -> tuple[Te
 def _steps(a: Operator, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A matrix in memory: all steps are one operation, on chip where kernels run."""
     if a.matrix is not None and a.matrix.dtype == x.dtype:
-        return _chebyshev(a.matrix, x, r, d, weights)
+        return run(ChebyshevSteps(a.matrix, x, r, d, weights))
     return _iterate(a.apply, x, r, d, weights)
 
 
@@ -147,40 +147,36 @@ def _iterate(apply: Apply, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> 
     return x, r, d, torch.stack(history)
 
 
-def _fake(a: Tensor, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    real = torch.float64 if a.dtype in (torch.float64, torch.complex128) else torch.float32
-    empty = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, r, d)]
-    return empty[0], empty[1], empty[2], x.new_empty((weights.shape[0], x.shape[1]), dtype=real)
+@op("trnsolver::chebyshev")
+class ChebyshevSteps(NamedTuple):
+    """Solution, residual, direction and the norms of residuals after the steps of these weights."""
 
+    a: Tensor  # [N, N]
+    x: Tensor  # [N, K]
+    r: Tensor  # [N, K]
+    d: Tensor  # [N, K]
+    weights: Tensor  # [steps, 2]
 
-def _cost(a: Tensor, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> int:
-    return weights.shape[0] * x.shape[1] * (2 * a.numel() + 6 * x.shape[0]) * (4 if a.is_complex() else 1)
+    def fake(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x, r, d = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (self.x, self.r, self.d))
+        return x, r, d, x.new_empty((self.weights.shape[0], x.shape[1]), dtype=self.a.dtype.to_real())
 
+    def cost(self) -> int:
+        n, k = self.x.shape
+        return self.weights.shape[0] * k * (2 * self.a.numel() + 6 * n) * (4 if self.a.is_complex() else 1)
 
-_chebyshev = Op("trnsolver::chebyshev", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        return on_chip(self.a, self.x, kernels.N_MAX, kernels.K_MAX) if implementation == "nki" else None
 
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return _iterate(lambda v: self.a @ v, self.x, self.r, self.d, self.weights)
 
-@_chebyshev.impl("pytorch")
-def _pytorch(a: Tensor, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _iterate(lambda v: a @ v, x, r, d, weights)
-
-
-def _limits(a: Tensor, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> str | None:
-    if a.dtype != torch.float32:
-        return f"the kernel computes in float32, not {a.dtype}"
-    if a.shape[0] > kernels.N_MAX or x.shape[1] > kernels.K_MAX:
-        return (
-            f"the kernel keeps everything on chip: at most {kernels.N_MAX} rows and {kernels.K_MAX} right-hand sides, "
-            f"not {a.shape[0]} and {x.shape[1]}"
-        )
-    return None
-
-
-@_chebyshev.impl("nki", limits=_limits)
-def _nki(a: Tensor, x: Tensor, r: Tensor, d: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    if x.numel() == 0:
-        return _pytorch(a, x, r, d, weights)
-    spread = weights.to(a.device, torch.float32).reshape(1, -1).expand(P_MAX, -1).contiguous()  # [P, 2 steps]
-    # The array multiplies by the transpose of what lies in it, which is the matrix itself.
-    x, r, d, squares = launch(kernels.chebyshev, *(t.contiguous() for t in (a, x, r, d)), spread)
-    return x, r, d, squares.clamp_min(0).sqrt()
+    def nki(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if self.x.numel() == 0:
+            return self.pytorch()
+        weights = self.weights.to(self.a.device, torch.float32).reshape(1, -1)
+        everywhere = weights.expand(P_MAX, -1).contiguous()  # [P, 2 steps]
+        # The array multiplies by the transpose of what lies in it, which is the matrix itself.
+        operands = (t.contiguous() for t in (self.a, self.x, self.r, self.d))
+        x, r, d, squares = launch(kernels.chebyshev, *operands, everywhere)
+        return x, r, d, squares.clamp_min(0).sqrt()

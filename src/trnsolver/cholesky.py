@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import nonsingular, positive_definite, readable, right_hand_side, settled, square, written
+from trnsolver.arguments import (
+    by_columns,
+    nonsingular,
+    positive_definite,
+    readable,
+    right_hand_side,
+    settled,
+    square,
+    written,
+)
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
 from trnsolver.solve_triangular import triangular
@@ -45,7 +53,7 @@ def cholesky(a: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Te
                 [1., 2.]])
     """
     square("cholesky", look=False, a=a)
-    factor, info = _cholesky(a.mH if upper else a)
+    factor, info = run(Cholesky(a.mH if upper else a))
     positive_definite("cholesky", factor, info, lambda: a.triu() if upper else a.tril())
     return written("cholesky", out, factor.mH if upper else factor, a=a)
 
@@ -74,7 +82,7 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False, *, out: Tenso
     vector = right_hand_side("cholesky_solve", factor, b, look=False)
     read = functools.partial(torch.triu if upper else torch.tril, factor)
     nonsingular("cholesky_solve", factor.diagonal(dim1=-2, dim2=-1), factor=read)
-    x = cholesky_solve_op(b.unsqueeze(-1) if vector else b, factor.mH if upper else factor)
+    x = run(CholeskySolve(b.unsqueeze(-1) if vector else b, factor.mH if upper else factor))
     settled("cholesky_solve", x, b=b, factor=read)
     return written("cholesky_solve", out, x.squeeze(-1) if vector else x, b=b, factor=factor)
 
@@ -101,38 +109,47 @@ def cholesky_inverse(factor: Tensor, upper: bool = False, *, out: Tensor | None 
     square("cholesky_inverse", look=False, factor=factor)
     read = functools.partial(torch.triu if upper else torch.tril, factor)
     nonsingular("cholesky_inverse", factor.diagonal(dim1=-2, dim2=-1), factor=read)
-    x = cholesky_inverse_op(factor.mH if upper else factor)
+    x = run(CholeskyInverse(factor.mH if upper else factor))
     settled("cholesky_inverse", x, factor=read)
     return written("cholesky_inverse", out, x, factor=factor)
 
 
-def _fake(a: Tensor) -> tuple[Tensor, Tensor]:
-    factor, info = torch.linalg.cholesky_ex(a)
-    return factor, info
+@op("trnsolver::cholesky")
+class Cholesky(NamedTuple):
+    """The lower factor, and the first minor, from 1, that is not positive."""
 
+    a: Tensor  # [..., N, N]
 
-def _cost(a: Tensor) -> int:
-    return a.numel() * a.shape[-1] // 3 * (4 if a.is_complex() else 1)
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return by_columns(self.a), self.a.new_empty(self.a.shape[:-2], dtype=torch.int32)
 
+    def cost(self) -> int:
+        return self.a.numel() * self.a.shape[-1] // 3 * (4 if self.a.is_complex() else 1)
 
-_cholesky = Op("trnsolver::cholesky", fake=_fake, cost=_cost)
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        factor, info = torch.linalg.cholesky_ex(self.a)
+        return factor, info
 
+    def nki(self) -> tuple[Tensor, Tensor]:
+        a = self.a
+        if a.numel() == 0:
+            return self.pytorch()
+        if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
+            return _blocked(a)
+        factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), doubling_masks(a.device))
+        factor = factors.reshape(a.shape).tril()
+        return factor, _info(factor)
 
-@_cholesky.impl("pytorch")
-def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
-    factor, info = torch.linalg.cholesky_ex(a)
-    return factor, info
-
-
-@_cholesky.impl("nki")
-def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
-    if a.numel() == 0:
-        return _pytorch(a)
-    if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
-        return _blocked(a)
-    factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), doubling_masks(a.device))
-    factor = factors.reshape(a.shape).tril()
-    return factor, _info(factor)
+    @saves()
+    def vjp(
+        self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        factor = result[0]
+        middle = gemm(1.0, factor, grad[0], trans_a="c")
+        phi = middle.tril() - 0.5 * torch.diag_embed(middle.diagonal(dim1=-2, dim2=-1))
+        inner = triangular(factor.mH, phi, lower=False)
+        whole = triangular(factor.mT, inner.mT, lower=False).mT
+        return {"a": 0.5 * (whole + whole.mH)}
 
 
 def _info(factor: Tensor) -> Tensor:
@@ -149,7 +166,7 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     n = a.shape[-1]
     limit = kernels.N_MAX if a.dtype == torch.float32 else _LEAF
     if n <= limit:
-        return _cholesky(a) if a.dtype == torch.float32 else _pytorch(a)
+        return run(Cholesky(a)) if a.dtype == torch.float32 else Cholesky(a).pytorch()
     half = n // 2
     first, info = _blocked(a[..., :half, :half])
     below = triangular(first, a[..., half:, :half].mH, lower=True).mH
@@ -163,71 +180,64 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
 _LEAF = 64
 
 
-@_cholesky.vjp(saves=("result",))
-def _gradient(saved: Saved, grad: Tensor, grad_info: Tensor | None) -> Mapping[str, Any]:
-    factor = saved.result[0]
-    middle = gemm(1.0, factor, grad, trans_a="c")
-    phi = middle.tril() - 0.5 * torch.diag_embed(middle.diagonal(dim1=-2, dim2=-1))
-    inner = triangular(factor.mH, phi, lower=False)
-    whole = triangular(factor.mT, inner.mT, lower=False).mT
-    return {"a": 0.5 * (whole + whole.mH)}
+@op("trnsolver::cholesky_solve")
+class CholeskySolve(NamedTuple):
+    """``x`` with ``factor @ factor.mH @ x = b``."""
+
+    b: Tensor  # [..., N, K]
+    factor: Tensor  # [..., N, N]
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Leading axes of the result."""
+        return check.broadcast("cholesky_solve", b=self.b.shape[:-2], factor=self.factor.shape[:-2])
+
+    def fake(self) -> Tensor:
+        return by_columns(self.b, self.batch)
+
+    def cost(self) -> int:
+        flops = 2 * math.prod(self.batch) * self.factor.shape[-1] ** 2 * self.b.shape[-1]
+        return flops * (4 if self.b.is_complex() else 1)
+
+    def pytorch(self) -> Tensor:
+        return torch.cholesky_solve(self.b, self.factor)
+
+    def nki(self) -> Tensor:
+        return triangular(self.factor.mH, triangular(self.factor, self.b, lower=True), lower=False)
+
+    @saves("factor")
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        back, gradients = run(CholeskySolve(grad, self.factor)), {}
+        if "b" in needs:
+            gradients["b"] = back.sum_to_size(self.b.shape)
+        if "factor" in needs:
+            outer = gemm(1.0, back, result, trans_b="c")
+            whole = gemm(-1.0, outer + outer.mH, self.factor.tril())
+            gradients["factor"] = whole.tril().sum_to_size(self.factor.shape)
+        return gradients
 
 
-def _fake_solve(b: Tensor, factor: Tensor) -> Tensor:
-    m, n = b.shape[-2:]
-    return b.new_empty((*check.broadcast("cholesky_solve", b=b.shape[:-2], factor=factor.shape[:-2]), n, m)).mT
+@op("trnsolver::cholesky_inverse")
+class CholeskyInverse(NamedTuple):
+    """The inverse of ``factor @ factor.mH``."""
 
+    factor: Tensor  # [..., N, N]
 
-def _cost_solve(b: Tensor, factor: Tensor) -> int:
-    batch = math.prod(check.broadcast("cholesky_solve", b=b.shape[:-2], factor=factor.shape[:-2]))
-    return 2 * batch * factor.shape[-1] ** 2 * b.shape[-1] * (4 if b.is_complex() else 1)
+    def fake(self) -> Tensor:
+        return torch.empty_like(self.factor, memory_format=torch.contiguous_format)
 
+    def cost(self) -> int:
+        return Cholesky(self.factor).cost()
 
-cholesky_solve_op = Op("trnsolver::cholesky_solve", fake=_fake_solve, cost=_cost_solve)
+    def pytorch(self) -> Tensor:
+        return torch.cholesky_inverse(self.factor)
 
+    def nki(self) -> Tensor:
+        x = inv_triangular(self.factor, lower=True)
+        product = gemm(1.0, x, x, trans_a="c")
+        return 0.5 * (product + product.mH)
 
-@cholesky_solve_op.impl("pytorch")
-def _pytorch_solve(b: Tensor, factor: Tensor) -> Tensor:
-    return torch.cholesky_solve(b, factor)
-
-
-@cholesky_solve_op.impl("nki")
-def _nki_solve(b: Tensor, factor: Tensor) -> Tensor:
-    return triangular(factor.mH, triangular(factor, b, lower=True), lower=False)
-
-
-@cholesky_solve_op.vjp(saves=("factor", "result"))
-def _gradient_solve(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    turned, found = cholesky_solve_op(grad, saved.factor), {}
-    if saved.needs("b"):
-        found["b"] = turned.sum_to_size(saved.b.shape)
-    if saved.needs("factor"):
-        outer = gemm(1.0, turned, saved.result, trans_b="c")
-        whole = gemm(-1.0, outer + outer.mH, saved.factor.tril())
-        found["factor"] = whole.tril().sum_to_size(saved.factor.shape)
-    return found
-
-
-def _fake_inverse(factor: Tensor) -> Tensor:
-    return torch.empty_like(factor)
-
-
-cholesky_inverse_op = Op("trnsolver::cholesky_inverse", fake=_fake_inverse, cost=_cost)
-
-
-@cholesky_inverse_op.impl("pytorch")
-def _pytorch_inverse(factor: Tensor) -> Tensor:
-    return torch.cholesky_inverse(factor)
-
-
-@cholesky_inverse_op.impl("nki")
-def _nki_inverse(factor: Tensor) -> Tensor:
-    x = inv_triangular(factor, lower=True)
-    product = gemm(1.0, x, x, trans_a="c")
-    return 0.5 * (product + product.mH)
-
-
-@cholesky_inverse_op.vjp(saves=("factor", "result"))
-def _gradient_inverse(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    inner = gemm(1.0, saved.result, gemm(1.0, grad + grad.mH, saved.result))
-    return {"factor": gemm(-1.0, inner, saved.factor.tril()).tril()}
+    @saves("factor")
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        inner = gemm(1.0, result, gemm(1.0, grad + grad.mH, result))
+        return {"factor": gemm(-1.0, inner, self.factor.tril()).tril()}

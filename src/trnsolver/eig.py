@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnsci import NotConverged, NumericalError, array_function, check
+from trnsci import NotConverged, NumericalError, array_function, check, op, run
 from trnsci.arrays import to_numpy
-from trnsolver.arguments import no_gradient, readable, settled, square, written
-from trnsolver.on_host import HostOp, cubes
+from trnsolver.arguments import by_columns, no_gradient, readable, settled, square, written
+from trnsolver.on_host import cubes, in_memory, no_transform
 
 Matrix = NDArray[Any]
 Select = Callable[[complex], bool]
@@ -84,7 +84,7 @@ def eig(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Eig:
         tensor([-1.,  1.])
     """
     square("eig", a=a)
-    made = Eig(*_eig(a))
+    made = Eig(*run(EigCall(a)))
     settled("eig", made.values)
     return written("eig", out, made, a=a)
 
@@ -98,7 +98,7 @@ def eigvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([2., 3.])
     """
     square("eigvals", a=a)
-    values = _eigvals(a)
+    values = run(EigValues(a))
     settled("eigvals", values)
     return written("eigvals", out, values, a=a)
 
@@ -123,7 +123,7 @@ def hessenberg(a: Tensor) -> Hessenberg:
     """
     square("hessenberg", a=a)
     no_gradient("hessenberg", a)
-    made = Hessenberg(*_hessenberg(a))
+    made = Hessenberg(*run(HessenbergCall(a)))
     settled("hessenberg", made.h)
     return made
 
@@ -181,7 +181,7 @@ def schur(
         check.option("schur", "sort", sort, tuple(_SORTS))
     no_gradient("schur", a)
     triangular = a.is_complex() or output == "complex"
-    t, z = _schur(a, triangular)
+    t, z = run(SchurCall(a, triangular))
     settled("schur", t)
     return Schur(t, z) if sort is None else _sorted(t, z, _selector(sort, triangular))
 
@@ -243,70 +243,121 @@ def _reordered(t: Matrix, z: Matrix, wanted: list[bool]) -> tuple[Matrix, Matrix
 _CHAIN = "the QR algorithm is a chain of small dependent steps"
 
 
-def _fake_eig(a: Tensor) -> tuple[Tensor, Tensor]:
-    wide = torch.promote_types(a.dtype, torch.complex64)
-    return a.new_empty(a.shape[:-1], dtype=wide), a.new_empty(a.shape, dtype=wide)
+@op("trnsolver::eig")
+class EigCall(NamedTuple):
+    """Values and vectors."""
+
+    a: Tensor  # [..., N, N]
+
+    host_only = _CHAIN
+    traceable = True
+
+    def fake(self) -> tuple[Tensor, Tensor]:
+        a, wide = self.a, torch.promote_types(self.a.dtype, torch.complex64)
+        return a.new_empty(a.shape[:-1], dtype=wide), by_columns(a.new_empty(a.shape, dtype=wide))
+
+    def cost(self) -> int:
+        return cubes(self.a, 25)
+
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        values, vectors = torch.linalg.eig(self.a.cpu())
+        return values.to(self.a.device), vectors.to(self.a.device)
 
 
-def _fake_eigvals(a: Tensor) -> Tensor:
-    return _fake_eig(a)[0]
+@op("trnsolver::eigvals")
+class EigValues(NamedTuple):
+    """The eigenvalues alone."""
+
+    a: Tensor  # [..., N, N]
+
+    host_only = _CHAIN
+    traceable = True
+
+    def fake(self) -> Tensor:
+        return EigCall(self.a).fake()[0]
+
+    def cost(self) -> int:
+        return cubes(self.a, 10)
+
+    def pytorch(self) -> Tensor:
+        return torch.linalg.eigvals(self.a.cpu()).to(self.a.device)
 
 
-def _fake_pair(a: Tensor) -> tuple[Tensor, Tensor]:
-    return a.new_empty(a.shape), a.new_empty(a.shape)
+@op("trnsolver::hessenberg")
+class HessenbergCall(NamedTuple):
+    """``h`` and ``q``."""
+
+    a: Tensor  # [..., N, N]
+
+    host_only = "half of its work is products of a matrix with a vector"
+
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return self.a.new_empty(self.a.shape), self.a.new_empty(self.a.shape)
+
+    def cost(self) -> int:
+        return cubes(self.a, 14 / 3)
+
+    def limits(self, implementation: str) -> str | None:
+        return no_transform()
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.linalg.hessenberg"
+
+    def host(self) -> tuple[Tensor, Tensor]:
+        reduce = functools.partial(scipy.linalg.hessenberg, calc_q=True, check_finite=False)
+        return _each("hessenberg", self.a, reduce, self.a.dtype)
+
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        h, q = HessenbergCall(in_memory(self.a)).host()
+        return h.to(self.a.device), q.to(self.a.device)
 
 
-def _fake_schur(a: Tensor, triangular: bool) -> tuple[Tensor, Tensor]:
-    kind = torch.promote_types(a.dtype, torch.complex64) if triangular else a.dtype
-    return a.new_empty(a.shape, dtype=kind), a.new_empty(a.shape, dtype=kind)
+@op("trnsolver::schur")
+class SchurCall(NamedTuple):
+    """``t`` and ``z``; ``t`` is triangular, or has blocks of two rows for pairs."""
+
+    a: Tensor  # [..., N, N]
+    triangular: bool
+
+    host_only = _CHAIN
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the result."""
+        return torch.promote_types(self.a.dtype, torch.complex64) if self.triangular else self.a.dtype
+
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return self.a.new_empty(self.a.shape, dtype=self.dtype), self.a.new_empty(self.a.shape, dtype=self.dtype)
+
+    def cost(self) -> int:
+        return cubes(self.a, 25)
+
+    def limits(self, implementation: str) -> str | None:
+        return no_transform()
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.linalg.schur"
+
+    def host(self) -> tuple[Tensor, Tensor]:
+        output = "complex" if self.triangular else "real"
+        split = functools.partial(scipy.linalg.schur, output=output, check_finite=False)
+        return _each("schur", self.a, split, self.dtype)
+
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        t, z = self._replace(a=in_memory(self.a)).host()
+        return t.to(self.a.device), z.to(self.a.device)
 
 
-_eig = HostOp("trnsolver::eig", fake=_fake_eig, cost=lambda a: cubes(a, 25), why=_CHAIN, traceable=True)
-_eigvals = HostOp("trnsolver::eigvals", fake=_fake_eigvals, cost=lambda a: cubes(a, 10), why=_CHAIN, traceable=True)
-_hessenberg = HostOp(
-    "trnsolver::hessenberg",
-    fake=_fake_pair,
-    cost=lambda a: cubes(a, 14 / 3),
-    why="half of its work is products of a matrix with a vector",
-)
-_schur = HostOp("trnsolver::schur", fake=_fake_schur, cost=lambda a, triangular: cubes(a, 25), why=_CHAIN)
-
-
-@_eig.impl("pytorch")
-def _pairs(a: Tensor) -> tuple[Tensor, Tensor]:
-    values, vectors = torch.linalg.eig(a.cpu())
-    return values.to(a.device), vectors.to(a.device)
-
-
-@_eigvals.impl("pytorch")
-def _values(a: Tensor) -> Tensor:
-    return torch.linalg.eigvals(a.cpu()).to(a.device)
-
-
-@_hessenberg.impl("pytorch")
-def _reduced(a: Tensor) -> tuple[Tensor, Tensor]:
-    return _each("hessenberg", a, partial(scipy.linalg.hessenberg, calc_q=True, check_finite=False))
-
-
-@_schur.impl("pytorch")
-def _split(a: Tensor, triangular: bool) -> tuple[Tensor, Tensor]:
-    kind = torch.promote_types(a.dtype, torch.complex64) if triangular else a.dtype
-    output = "complex" if triangular else "real"
-    return _each("schur", a, partial(scipy.linalg.schur, output=output, check_finite=False), kind)
-
-
-def _each(op: str, a: Tensor, fn: Callable[[Any], Any], dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-    """Apply a NumPy function to every matrix."""
-    n, kind = a.shape[-1], dtype or a.dtype
-    first, second = [], []
-    for matrix in to_numpy(a).reshape(-1, n, n) if a.numel() else ():
+def _each(op: str, a: Tensor, fn: Callable[[Matrix], Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Apply a function of SciPy to every matrix in host memory."""
+    n = a.shape[-1]
+    parts = []
+    for matrix in a.reshape(-1, n, n).numpy() if a.numel() else ():
         try:
-            one, two = fn(np.ascontiguousarray(matrix))
+            parts.append(fn(matrix))
         except np.linalg.LinAlgError:
             raise NotConverged(op=op, iterations=30 * n, residual=float("nan")) from None
-        first.append(torch.from_numpy(one))
-        second.append(torch.from_numpy(two))
-    if not first:
-        return a.new_zeros(a.shape, dtype=kind), a.new_zeros(a.shape, dtype=kind)
-    made = [torch.stack(each).reshape(a.shape).to(a.device, kind) for each in (first, second)]
-    return made[0], made[1]
+    if not parts:
+        return a.new_zeros(a.shape, dtype=dtype), a.new_zeros(a.shape, dtype=dtype)
+    first, second = (torch.from_numpy(np.stack(each)).reshape(a.shape).to(dtype) for each in zip(*parts, strict=True))
+    return first, second

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, NotConverged, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, NotConverged, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsolver import divide, jacobi
-from trnsolver.arguments import readable, roundoff, settled, square, triangle, written
+from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.tiles import near_one
@@ -115,7 +114,7 @@ def eigh(
             if given is not None:
                 raise ArgumentError(op="eigh", argument=name, got=given, expected="None with target_error")
         return eigh_to(lower, target_error, method)
-    values, vectors, residual = _eigh(lower, method)
+    values, vectors, residual = run(EighCall(lower, method))
     _converged(a, residual, method)
     settled("eigh", values)
     if subset is not None:
@@ -145,9 +144,9 @@ def eigvalsh(
     triangle("eigvalsh", uplo in ("L", "l"), a=a)
     lower = a.mH if uplo in ("U", "u") else a
     if torch.is_grad_enabled() and a.requires_grad:
-        values = _eigh(lower, "auto")[0]
+        values = run(EighCall(lower, "auto"))[0]
     else:
-        values = _eigvalsh(lower)
+        values = run(EighValues(lower))
     settled("eigvalsh", values)
     if subset is not None:
         first, last = _subset(subset, a.shape[-1])
@@ -173,85 +172,92 @@ def _converged(a: Tensor, residual: Tensor, method: str = "auto") -> None:
         raise NotConverged(op="eigh", iterations=steps, residual=worst)
 
 
-def _fake(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    values, vectors = torch.linalg.eigh(a)
-    return values, vectors, values.new_empty(a.shape[:-2])
+@op("trnsolver::eigh")
+class EighCall(NamedTuple):
+    """Values, vectors, and what a kernel left off the diagonal, relative to the largest value."""
+
+    a: Tensor  # [..., N, N], of which the lower triangle is read
+    method: Method
+
+    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
+        a = self.a
+        values = a.new_empty(a.shape[:-1], dtype=a.dtype.to_real())
+        return values, by_columns(a), values.new_empty(a.shape[:-2])
+
+    def cost(self) -> int:
+        return 9 * self.a.numel() * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "pytorch":
+            named = f"method={self.method!r} names a kernel; PyTorch has one method, LAPACK's"
+            return None if self.method == "auto" else named
+        n = self.a.shape[-1] * (2 if self.a.is_complex() else 1)
+        if n > kernels.N_MAX:
+            return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {n}"
+        return None
+
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+        values, vectors = torch.linalg.eigh(self.a)
+        return values, vectors, values.new_zeros(self.a.shape[:-2])
+
+    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
+        a, method, n = self.a, self.method, self.a.shape[-1]
+        if a.numel() == 0:
+            return self.pytorch()
+        if a.is_complex():
+            return _complex(a, method)
+        if a.dtype == torch.float64:
+            return _refined(a, method)
+        whole = a.tril() + a.tril(-1).mT
+        scale = near_one(whole, (-2, -1))
+        flat = (whole * scale).reshape(-1, n, n).contiguous()
+        if method == "jacobi" or (method == "auto" and n < divide.N_MIN):
+            values, rows, residual = jacobi.jacobi(flat)
+        else:
+            values, rows, residual = divide.divide(flat)
+            if method == "auto":
+                _rescue(flat, values, rows, residual)
+        order = values.argsort(-1)
+        values = values.gather(-1, order).reshape(a.shape[:-1]) / scale.squeeze(-1)
+        rows = rows.gather(-2, order.unsqueeze(-1).expand(rows.shape))
+        return values, rows.mT.reshape(a.shape).contiguous(), residual.reshape(a.shape[:-2])
+
+    @saves()
+    def vjp(
+        self, grad: tuple[Tensor, Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        (values, v, _), (grad_values, grad_vectors, _) = result, grad
+        gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+        inverse = torch.where(gaps == 0, 0.0, 1.0 / gaps)
+        inner = gemm(1.0, v, grad_vectors, trans_a="c") * inverse + torch.diag_embed(grad_values).to(v.dtype)
+        whole = gemm(1.0, v, gemm(1.0, inner, v, trans_b="c"))
+        return {"a": 0.5 * (whole + whole.mH)}
 
 
-def _cost(a: Tensor, method: str) -> int:
-    return 9 * a.numel() * a.shape[-1] * (4 if a.is_complex() else 1)
+@op("trnsolver::eigvalsh")
+class EighValues(NamedTuple):
+    """The eigenvalues alone."""
+
+    a: Tensor  # [..., N, N]
+
+    def fake(self) -> Tensor:
+        return EighCall(self.a, "auto").fake()[0]
+
+    def cost(self) -> int:
+        return EighCall(self.a, "auto").cost()
+
+    def pytorch(self) -> Tensor:
+        return torch.linalg.eigvalsh(self.a)
+
+    def nki(self) -> Tensor:
+        values, _, residual = run(EighCall(self.a, "auto"))
+        _converged(self.a, residual)
+        return values
 
 
-_eigh = Op("trnsolver::eigh", fake=_fake, cost=_cost)
-
-
-def _no_kernel(a: Tensor, method: str) -> str | None:
-    return None if method == "auto" else f"method={method!r} names a kernel; PyTorch has one method, LAPACK's"
-
-
-@_eigh.impl("pytorch", limits=_no_kernel)
-def _pytorch(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    values, vectors = torch.linalg.eigh(a)
-    return values, vectors, values.new_zeros(a.shape[:-2])
-
-
-def _cost_values(a: Tensor) -> int:
-    return _cost(a, "auto")
-
-
-def _fake_values(a: Tensor) -> Tensor:
-    return torch.linalg.eigvalsh(a)
-
-
-_eigvalsh = Op("trnsolver::eigvalsh", fake=_fake_values, cost=_cost_values)
-
-
-@_eigvalsh.impl("pytorch")
-def _pytorch_values(a: Tensor) -> Tensor:
-    return torch.linalg.eigvalsh(a)
-
-
-@_eigvalsh.impl("nki")
-def _nki_values(a: Tensor) -> Tensor:
-    values, _, residual = _eigh(a, "auto")
-    _converged(a, residual)
-    return values
-
-
-def _limits(a: Tensor, method: str) -> str | None:
-    n = a.shape[-1] * (2 if a.is_complex() else 1)
-    if n > kernels.N_MAX:
-        return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {n}"
-    return None
-
-
-@_eigh.impl("nki", limits=_limits)
-def _nki(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    if a.numel() == 0:
-        return _pytorch(a, method)
-    if a.is_complex():
-        return _complex(a, method)
-    if a.dtype == torch.float64:
-        return _refined(a, method)
-    n = a.shape[-1]
-    whole = a.tril() + a.tril(-1).mT
-    scale = near_one(whole, (-2, -1))
-    flat = (whole * scale).reshape(-1, n, n).contiguous()
-    if method == "jacobi" or (method == "auto" and n < divide.N_MIN):
-        values, rows, residual = jacobi.jacobi(flat)
-    else:
-        values, rows, residual = divide.divide(flat)
-        if method == "auto":
-            _rescue(flat, values, rows, residual)
-    order = values.argsort(-1)
-    values = values.gather(-1, order).reshape(a.shape[:-1]) / scale.squeeze(-1)
-    rows = rows.gather(-2, order.unsqueeze(-1).expand(rows.shape))
-    return values, rows.mT.reshape(a.shape).contiguous(), residual.reshape(a.shape[:-2])
-
-
-def _refined(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
+def _refined(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """Double precision from single, by products."""
-    _, start, _ = _eigh(a.float(), method)
+    _, start, _ = run(EighCall(a.float(), method))
     if a.is_meta:
         # A prediction has no data to refine: these stand for the products of the usual three rounds.
         for _ in range(_PRODUCTS):
@@ -278,13 +284,13 @@ def _rescue(a: Tensor, values: Tensor, rows: Tensor, residual: Tensor) -> None:
     values[failed], rows[failed], residual[failed] = jacobi.jacobi(a[failed].contiguous())
 
 
-def _complex(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
+def _complex(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """As a real matrix of twice the size, whose eigenvalues come in pairs; one complex vector is taken of each pair."""
     n = a.shape[-1]
     re, im = a.real.tril(), a.imag.tril(-1)
     re, im = re + re.tril(-1).mT, im - im.mT
     double = torch.cat([torch.cat([re, -im], -1), torch.cat([im, re], -1)], -2)
-    _, x, residual = _eigh(double, method)
+    _, x, residual = run(EighCall(double, method))
     z = torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous())  # [..., n, 2n]
     vectors = independent(z)
     rotated = gemm(1.0, vectors, gemm(1.0, re.to(a.dtype) + 1j * im, vectors), trans_a="c")
@@ -312,15 +318,3 @@ def independent(z: Tensor) -> Tensor:
             rest -= torch.outer(unit, unit.conj() @ rest)
             rest[:, first] = 0
     return chosen.reshape(*z.shape[:-2], n, n)
-
-
-@_eigh.vjp(saves=("result",))
-def _gradient(
-    saved: Saved, grad_values: Tensor, grad_vectors: Tensor, grad_residual: Tensor | None
-) -> Mapping[str, Any]:
-    values, v, _ = saved.result
-    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    inverse = torch.where(gaps == 0, 0.0, 1.0 / gaps)
-    inner = gemm(1.0, v, grad_vectors, trans_a="c") * inverse + torch.diag_embed(grad_values).to(v.dtype)
-    whole = gemm(1.0, v, gemm(1.0, inner, v, trans_b="c"))
-    return {"a": 0.5 * (whole + whole.mH)}

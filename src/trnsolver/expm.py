@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import NumericalError, array_function
+from trnsci import NumericalError, array_function, run
 from trnsci.explain import remark
 from trnsolver.arguments import all_finite, readable, roundoff, square
-from trnsolver.lu import lu_op, lu_solve_op
+from trnsolver.lu import LuFactor, LuSolve
 
 # Degree of the quotient; the size up to which it is exact to the unit roundoff (Higham 2005; for the long one the
 # smaller size of Al-Mohy and Higham 2009); and the binary exponent up to which sixth powers do not overflow.
@@ -132,8 +132,8 @@ def _quotient(a: Tensor, squares: list[Tensor], degree: int) -> Tensor:
         odd = odd + gemm(1.0, squares[3], _sum(squares[1:], weights[9::2]))
         even = even + gemm(1.0, squares[3], _sum(squares[1:], weights[8::2]))
     odd = gemm(1.0, a, odd)
-    factors, pivots = lu_op(even - odd)
-    return lu_solve_op(factors, pivots, even + odd, False)
+    factors, pivots = run(LuFactor(even - odd))
+    return run(LuSolve(factors, pivots, even + odd, False))
 
 
 def _weight(degree: int, k: int) -> float:

@@ -8,11 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnblas import host
-from trnsci import ArgumentError, array_function, check
-from trnsci.arrays import to_numpy
-from trnsolver.arguments import DTYPES, matrices, no_gradient, settled, written
-from trnsolver.on_host import HostOp
+from trnsci import ArgumentError, array_function, check, op, run
+from trnsolver.arguments import by_columns, matrices, no_gradient, settled, written
 
 
 class Reflectors(NamedTuple):
@@ -50,7 +47,7 @@ def geqrf(a: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> Reflectors:
     """
     matrices("geqrf", look=False, a=a)
     no_gradient("geqrf", a)
-    made = Reflectors(*_geqrf(a))
+    made = Reflectors(*run(Geqrf(a.resolve_conj())))
     settled("geqrf", made.factors, a=a)
     return written("geqrf", out, made, a=a)
 
@@ -79,7 +76,7 @@ def householder_product(factors: Tensor, tau: Tensor, *, out: Tensor | None = No
                 [0.8000]])
     """
     _checked("householder_product", factors, tau)
-    q = _product(factors, tau)
+    q = run(HouseholderProduct(factors, tau))
     settled("householder_product", q, factors=lambda: factors.tril(-1), tau=tau)
     return written("householder_product", out, q, factors=factors, tau=tau)
 
@@ -124,7 +121,7 @@ def ormqr(
     check.same_device("ormqr", factors=factors, other=other)
     check.equal("ormqr", "M", factors=factors.shape[-2], other=other.shape[-2 if left else -1])
     check.equal("ormqr", "batch shape", factors=tuple(factors.shape[:-2]), other=tuple(other.shape[:-2]))
-    x = _multiplied(factors, tau, other, left, transpose)
+    x = run(Ormqr(factors, tau, other, left, transpose))
     settled("ormqr", x, factors=lambda: factors.tril(-1), tau=tau, other=other)
     return written("ormqr", out, x, factors=factors, tau=tau, other=other)
 
@@ -147,60 +144,80 @@ def _checked(op: str, factors: Tensor, tau: Tensor) -> None:
 _WHY = "the device multiplies by q itself, which the kernel of qr forms"
 
 
-def _fake(a: Tensor) -> tuple[Tensor, Tensor]:
-    m, n = a.shape[-2:]
-    return a.new_empty((*a.shape[:-2], n, m)).mT, a.new_empty((*a.shape[:-2], min(m, n)))
+@op("trnsolver::geqrf")
+class Geqrf(NamedTuple):
+    """Reflections, and their factors."""
 
+    a: Tensor  # [..., M, N]
 
-def _cost(a: Tensor) -> int:
-    m, n = a.shape[-2:]
-    k = min(m, n)
-    each = 2 * k * k * max(m, n) - 2 * k**3 // 3
-    return a.numel() // max(1, m * n) * each * (4 if a.is_complex() else 1)
+    host_only = _WHY
 
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return by_columns(self.a), self.a.new_empty((*self.a.shape[:-2], min(self.a.shape[-2:])))
 
-def _fake_product(factors: Tensor, tau: Tensor) -> Tensor:
-    return _fake(factors)[0]
+    def cost(self) -> int:
+        m, n = self.a.shape[-2:]
+        k = min(m, n)
+        each = 2 * k * k * max(m, n) - 2 * k**3 // 3
+        return self.a.numel() // max(1, m * n) * each * (4 if self.a.is_complex() else 1)
 
+    def limits(self, implementation: str) -> str | None:
+        return "real matrices go to torch" if implementation == "host" and not self.a.is_complex() else None
 
-def _fake_multiplied(factors: Tensor, tau: Tensor, other: Tensor, left: bool, transpose: bool) -> Tensor:
-    m, n = other.shape[-2:]
-    return other.new_empty((*other.shape[:-2], n, m)).mT
+    def calls(self, implementation: str) -> str:
+        return "numpy.linalg.qr"
 
-
-def _cost_multiplied(factors: Tensor, tau: Tensor, other: Tensor, left: bool, transpose: bool) -> int:
-    return 4 * other.numel() * tau.shape[-1] * (4 if other.is_complex() else 1)
-
-
-_geqrf = HostOp("trnsolver::geqrf", fake=_fake, cost=_cost, why=_WHY)
-_product = HostOp(
-    "trnsolver::householder_product",
-    fake=_fake_product,
-    cost=lambda factors, tau: _cost(factors),
-    why=_WHY,
-    traceable=True,
-)
-_multiplied = HostOp("trnsolver::ormqr", fake=_fake_multiplied, cost=_cost_multiplied, why=_WHY, traceable=True)
-
-
-@_geqrf.impl("pytorch")
-def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
-    if a.is_complex() and host.plain(a.resolve_conj(), dtypes=DTYPES):
-        # as for `qr`: MKL's complex reflections near underflow are wrong
-        packed, tau = np.linalg.qr(to_numpy(a), "raw")
+    def host(self) -> tuple[Tensor, Tensor]:
+        """As for `qr`: MKL's complex reflections near underflow are wrong."""
+        packed, tau = np.linalg.qr(self.a.numpy(), "raw")
         return torch.from_numpy(packed).mT, torch.from_numpy(tau)
-    factors, tau = torch.geqrf(a)
-    return factors, tau
+
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        factors, tau = torch.geqrf(self.a)
+        return factors, tau
 
 
-@_product.impl("pytorch")
-def _formed(factors: Tensor, tau: Tensor) -> Tensor:
-    made: Tensor = torch.linalg.householder_product(factors, tau)
-    return made
+@op("trnsolver::householder_product")
+class HouseholderProduct(NamedTuple):
+    """The leading columns of ``q``."""
+
+    factors: Tensor  # [..., M, N]
+    tau: Tensor  # [..., K]
+
+    host_only = _WHY
+    traceable = True
+
+    def fake(self) -> Tensor:
+        return by_columns(self.factors)
+
+    def cost(self) -> int:
+        return Geqrf(self.factors).cost()
+
+    def pytorch(self) -> Tensor:
+        q: Tensor = torch.linalg.householder_product(self.factors, self.tau)
+        return q
 
 
-@_multiplied.impl("pytorch")
-def _applied(factors: Tensor, tau: Tensor, other: Tensor, left: bool, transpose: bool) -> Tensor:
-    if other.numel() == 0 or tau.shape[-1] == 0:
-        return other.clone()
-    return torch.ormqr(factors, tau, other, left, transpose)
+@op("trnsolver::ormqr")
+class Ormqr(NamedTuple):
+    """``q @ other``, or another of the four products."""
+
+    factors: Tensor  # [..., M, N]
+    tau: Tensor  # [..., K]
+    other: Tensor  # [..., M, P]
+    left: bool
+    transpose: bool
+
+    host_only = _WHY
+    traceable = True
+
+    def fake(self) -> Tensor:
+        return by_columns(self.other)
+
+    def cost(self) -> int:
+        return 4 * self.other.numel() * self.tau.shape[-1] * (4 if self.other.is_complex() else 1)
+
+    def pytorch(self) -> Tensor:
+        if self.other.numel() == 0 or self.tau.shape[-1] == 0:
+            return self.other.clone()
+        return torch.ormqr(self.factors, self.tau, self.other, self.left, self.transpose)

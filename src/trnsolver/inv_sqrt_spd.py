@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import NotConverged, NotPositiveDefinite, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import NotConverged, NotPositiveDefinite, array_function, check, op, run
 from trnsci.nki import launch
 from trnsolver.arguments import readable, roundoff, square
 from trnsolver.eigh import eigh
@@ -46,7 +44,7 @@ def inv_sqrt_spd(a: Tensor, *, method: Literal["eigen", "newton_schulz"] = "eige
     square("inv_sqrt_spd", a=a)
     check.option("inv_sqrt_spd", "method", method, ("eigen", "newton_schulz"))
     if method == "newton_schulz":
-        root, defect = _newton_schulz(a)
+        root, defect = run(NewtonSchulz(a))
         _converged(a, defect)
         return root
     values, vectors = eigh(a)
@@ -74,21 +72,41 @@ def _converged(a: Tensor, defect: Tensor) -> None:
         )
 
 
-def _fake(a: Tensor) -> tuple[Tensor, Tensor]:
-    real = torch.float64 if a.dtype in (torch.float64, torch.complex128) else torch.float32
-    return torch.empty_like(a, memory_format=torch.contiguous_format), a.new_empty(a.shape[:-2], dtype=real)
+@op("trnsolver::inv_sqrt_spd")
+class NewtonSchulz(NamedTuple):
+    """The inverse square root, and how far its square times ``a`` is from 1."""
 
+    a: Tensor  # [..., N, N]
 
-def _cost(a: Tensor) -> int:
-    return 6 * 20 * a.numel() * a.shape[-1] * (4 if a.is_complex() else 1)
+    def fake(self) -> tuple[Tensor, Tensor]:
+        a = self.a
+        return torch.empty_like(a, memory_format=torch.contiguous_format), a.new_empty(
+            a.shape[:-2], dtype=a.dtype.to_real()
+        )
 
+    def cost(self) -> int:
+        return 6 * 20 * self.a.numel() * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
 
-_newton_schulz = Op("trnsolver::inv_sqrt_spd", fake=_fake, cost=_cost)
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        return _iterate(self.a)
 
+    def nki(self) -> tuple[Tensor, Tensor]:
+        a, n = self.a, self.a.shape[-1]
+        if a.numel() == 0 or a.dtype != torch.float32 or n > kernels.N_MAX:
+            return _iterate(a)
+        size = torch.linalg.matrix_norm(a).unsqueeze(-1).unsqueeze(-1)
+        size = torch.where(size > 0, size, 1.0)
+        flat = (a / size).reshape(-1, n, n).contiguous()
+        root, defect = launch(kernels.inv_sqrt_spd, flat, doubling_masks(a.device), steps=kernels.STEPS)
+        return root.reshape(a.shape) * size.rsqrt(), defect.reshape(a.shape[:-2]).clamp_min(0).sqrt()
 
-@_newton_schulz.impl("pytorch")
-def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
-    return _iterate(a)
+    def vjp(self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str]) -> dict[str, Tensor]:
+        """Divided differences of ``w**-0.5`` in the eigenvectors' basis (Daleckii and Krein)."""
+        values, vectors = eigh(self.a)
+        root = values.sqrt()
+        across = root.unsqueeze(-1) * root.unsqueeze(-2) * (root.unsqueeze(-1) + root.unsqueeze(-2))
+        inner = gemm(1.0, vectors, gemm(1.0, grad[0], vectors), trans_a="c") / across
+        return {"a": gemm(-1.0, vectors, gemm(1.0, inner, vectors, trans_b="c"))}
 
 
 def _iterate(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,25 +126,3 @@ def _iterate(a: Tensor) -> tuple[Tensor, Tensor]:
         if a.numel() == 0 or (readable(defect) and float(defect.max()) <= 1e-3 * n**0.5 * roundoff(a.dtype) ** 0.25):
             break
     return z * size.rsqrt(), defect.square()
-
-
-@_newton_schulz.impl("nki")
-def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
-    n = a.shape[-1]
-    if a.numel() == 0 or a.dtype != torch.float32 or n > kernels.N_MAX:
-        return _iterate(a)
-    size = torch.linalg.matrix_norm(a).unsqueeze(-1).unsqueeze(-1)
-    size = torch.where(size > 0, size, 1.0)
-    flat = (a / size).reshape(-1, n, n).contiguous()
-    root, defect = launch(kernels.inv_sqrt_spd, flat, doubling_masks(a.device), steps=kernels.STEPS)
-    return root.reshape(a.shape) * size.rsqrt(), defect.reshape(a.shape[:-2]).clamp_min(0).sqrt()
-
-
-@_newton_schulz.vjp(saves=("a",))
-def _gradient(saved: Saved, grad: Tensor, grad_defect: Tensor | None) -> Mapping[str, Any]:
-    """Divided differences of ``w**-0.5`` in the eigenvectors' basis (Daleckii and Krein)."""
-    values, vectors = eigh(saved.a)
-    root = values.sqrt()
-    across = root.unsqueeze(-1) * root.unsqueeze(-2) * (root.unsqueeze(-1) + root.unsqueeze(-2))
-    inner = gemm(1.0, vectors, gemm(1.0, grad, vectors), trans_a="c") / across
-    return {"a": gemm(-1.0, vectors, gemm(1.0, inner, vectors, trans_b="c"))}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import Op, array_function
-from trnsci.gradient import Saved
+from trnsci import array_function, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsolver.arguments import nonsingular, square, triangle
 from trnsolver.kernels import inv_triangular as kernels
@@ -44,36 +43,42 @@ def inv_triangular(a: Tensor, *, lower: bool = False, unit: bool = False) -> Ten
     triangle("inv_triangular", lower, a=a)
     if not unit:
         nonsingular("inv_triangular", a.diagonal(dim1=-2, dim2=-1))
-    return _inverse(a, unit) if lower else _inverse(a.mT, unit).mT
+    return run(InvTriangular(a, unit)) if lower else run(InvTriangular(a.mT, unit)).mT
 
 
-def _fake(a: Tensor, unit: bool) -> Tensor:
-    return torch.empty_like(a, memory_format=torch.contiguous_format)
+@op("trnsolver::inv_triangular")
+class InvTriangular(NamedTuple):
+    """The inverse of a lower triangle."""
 
+    a: Tensor  # [..., N, N]
+    unit: bool
 
-def _cost(a: Tensor, unit: bool) -> int:
-    return a.numel() * a.shape[-1] // 3 * (4 if a.is_complex() else 1)
+    def fake(self) -> Tensor:
+        return torch.empty_like(self.a, memory_format=torch.contiguous_format)
 
+    def cost(self) -> int:
+        return self.a.numel() * self.a.shape[-1] // 3 * (4 if self.a.is_complex() else 1)
 
-_inverse = Op("trnsolver::inv_triangular", fake=_fake, cost=_cost)
+    def pytorch(self) -> Tensor:
+        a = self.a
+        eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
+        # The transpose's inverse lies by columns, so that its transpose lies by rows.
+        return torch.linalg.solve_triangular(a.mT, eye, upper=True, unitriangular=self.unit).mT
 
+    def nki(self) -> Tensor:
+        a = self.a
+        if a.numel() == 0:
+            return self.fake()
+        if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
+            return _blocked(a, self.unit)
+        upper = a.mT.reshape(-1, *a.shape[-2:]).contiguous()
+        inverse: Tensor = launch(kernels.inv_triangular, upper, doubling_masks(a.device), unit=self.unit)
+        return inverse.reshape(a.shape).mT.contiguous()
 
-@_inverse.impl("pytorch")
-def _pytorch(a: Tensor, unit: bool) -> Tensor:
-    eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
-    # The transpose's inverse lies by columns, so that its transpose lies by rows.
-    return torch.linalg.solve_triangular(a.mT, eye, upper=True, unitriangular=unit).mT
-
-
-@_inverse.impl("nki")
-def _nki(a: Tensor, unit: bool) -> Tensor:
-    if a.numel() == 0:
-        return _fake(a, unit)
-    if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
-        return _blocked(a, unit)
-    upper = a.mT.reshape(-1, *a.shape[-2:]).contiguous()
-    made: Tensor = launch(kernels.inv_triangular, upper, doubling_masks(a.device), unit=unit)
-    return made.reshape(a.shape).mT.contiguous()
+    @saves()
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        whole = gemm(1.0, gemm(-1.0, result, grad, trans_a="c"), result, trans_b="c")
+        return {"a": whole.tril(-1) if self.unit else whole.tril()}
 
 
 def _blocked(a: Tensor, unit: bool) -> Tensor:
@@ -81,7 +86,8 @@ def _blocked(a: Tensor, unit: bool) -> Tensor:
     n = a.shape[-1]
     limit = kernels.N_MAX if a.dtype == torch.float32 else _LEAF
     if n <= limit:
-        return _inverse(a, unit) if a.dtype == torch.float32 else _pytorch(a, unit)
+        call = InvTriangular(a, unit)
+        return run(call) if a.dtype == torch.float32 else call.pytorch()
     half = n // 2
     first, last = _blocked(a[..., :half, :half], unit), _blocked(a[..., half:, half:], unit)
     below = gemm(-1.0, last, gemm(1.0, a[..., half:, :half], first))
@@ -90,9 +96,3 @@ def _blocked(a: Tensor, unit: bool) -> Tensor:
 
 
 _LEAF = 64
-
-
-@_inverse.vjp(saves=("result",))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    turned = gemm(1.0, gemm(-1.0, saved.result, grad, trans_a="c"), saved.result, trans_b="c")
-    return {"a": turned.tril(-1) if saved.unit else turned.tril()}

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnsci import ArgumentError, array_function, check
-from trnsci.arrays import to_numpy
+from trnsci import ArgumentError, array_function, check, op, run
 from trnsolver.arguments import no_gradient, nonsingular, readable, right_hand_side, settled, square, triangle
-from trnsolver.on_host import HostOp, cubes
+from trnsolver.on_host import cubes, in_memory, no_transform
 from trnsolver.solve_triangular import triangular
 
 Matrix = NDArray[Any]
@@ -55,7 +54,7 @@ def ldl(a: Tensor, *, hermitian: bool = True) -> LDL:
     square("ldl", look=False, a=a)
     triangle("ldl", True, a=a)
     no_gradient("ldl", a)
-    made = LDL(*_ldl(a, hermitian))
+    made = LDL(*run(LdlCall(a, hermitian)))
     settled("ldl", made.d)
     return made
 
@@ -167,27 +166,39 @@ def _divided(op: str, middle: Tensor, y: Tensor, hermitian: bool) -> Tensor:
     return torch.where(paired, pair, y / determinant)
 
 
-def _fake(a: Tensor, hermitian: bool) -> tuple[Tensor, Tensor, Tensor]:
-    return a.new_empty(a.shape), a.new_empty(a.shape), a.new_empty(a.shape[:-1], dtype=torch.int64)
+@op("trnsolver::ldl")
+class LdlCall(NamedTuple):
+    """``l``, ``d`` and the order of rows and columns."""
 
+    a: Tensor  # [..., N, N]
+    hermitian: bool
 
-_ldl = HostOp(
-    "trnsolver::ldl",
-    fake=_fake,
-    cost=lambda a, hermitian: cubes(a, 1 / 3),
-    why="pivots of two rows are a chain of small decisions",
-)
+    host_only = "pivots of two rows are a chain of small decisions"
 
+    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
+        a = self.a
+        return a.new_empty(a.shape), a.new_empty(a.shape), a.new_empty(a.shape[:-1], dtype=torch.int64)
 
-@_ldl.impl("pytorch")
-def _factored(a: Tensor, hermitian: bool) -> tuple[Tensor, Tensor, Tensor]:
-    n = a.shape[-1]
-    if a.numel() == 0:
-        order = torch.zeros(a.shape[:-1], dtype=torch.int64, device=a.device)
-        return torch.zeros_like(a), torch.zeros_like(a), order
-    made = [_unpacked(*_packed(one, hermitian), hermitian) for one in to_numpy(a).reshape(-1, n, n)]
-    lower, middle, order = (torch.from_numpy(np.stack(each)).to(a.device) for each in zip(*made, strict=True))
-    return lower.reshape(a.shape), middle.reshape(a.shape), order.reshape(a.shape[:-1])
+    def cost(self) -> int:
+        return cubes(self.a, 1 / 3)
+
+    def limits(self, implementation: str) -> str | None:
+        return no_transform()
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.linalg.lapack." + ("hetrf" if self.hermitian and self.a.is_complex() else "sytrf")
+
+    def host(self) -> tuple[Tensor, Tensor, Tensor]:
+        a, n = self.a, self.a.shape[-1]
+        if a.numel() == 0:
+            return torch.zeros_like(a), torch.zeros_like(a), torch.zeros(a.shape[:-1], dtype=torch.int64)
+        parts = [_unpacked(*_packed(one, self.hermitian), self.hermitian) for one in a.reshape(-1, n, n).numpy()]
+        lower, middle, order = (torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True))
+        return lower.reshape(a.shape), middle.reshape(a.shape), order.reshape(a.shape[:-1])
+
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+        lower, middle, order = (x.to(self.a.device) for x in self._replace(a=in_memory(self.a)).host())
+        return lower, middle, order
 
 
 def _packed(a: Matrix, hermitian: bool) -> tuple[Matrix, list[int]]:

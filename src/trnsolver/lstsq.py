@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, Op, array_function, check
+from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.explain import remark
-from trnsci.gradient import Saved
 from trnsolver.arguments import matrices, nonsingular, readable, right_hand_side, roundoff, settled
 from trnsolver.contract import Solution, lstsq_to
-from trnsolver.qr import qr_op
+from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.svd import svd
 from trnsolver.tiles import near_one
@@ -92,7 +90,7 @@ def lstsq(
     check.option("lstsq", "driver", chosen, DRIVERS)
     vector = right_hand_side("lstsq", a, b)
     right = b.unsqueeze(-1) if vector else b
-    x, rank, values = _lstsq(a, right, _least(a, rcond, chosen), chosen)
+    x, rank, values = run(LstsqCall(a, right, _least(a, rcond, chosen), chosen))
     settled("lstsq", x, b=b)
     return LeastSquares(x.squeeze(-1) if vector else x, _residuals(a, right, x, rank), rank, values)
 
@@ -122,54 +120,61 @@ def squares(left: Tensor) -> Tensor:
     return (left.real.square() + left.imag.square() if left.is_complex() else left.square()).sum(-2)
 
 
-def _fake(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
-    batch = check.broadcast("lstsq", a=a.shape[:-2], b=b.shape[:-2])
-    ranks = (0,) if driver == "gels" else a.shape[:-2]
-    values = (*a.shape[:-2], min(a.shape[-2:])) if driver in ("gelsd", "gelss") else (0,)
-    return (
-        b.new_empty((*batch, a.shape[-1], b.shape[-1])),
-        a.new_empty(ranks, dtype=torch.int64),
-        a.new_empty(values, dtype=a.dtype.to_real()),
-    )
+@op("trnsolver::lstsq")
+class LstsqCall(NamedTuple):
+    """Solution, rank and singular values; the latter two are empty where the driver returns none."""
 
+    a: Tensor  # [..., M, N]
+    b: Tensor  # [..., M, K]
+    least: float
+    driver: Driver
 
-def _cost(a: Tensor, b: Tensor, least: float, driver: str) -> int:
-    m, n = max(a.shape[-2:]), min(a.shape[-2:])
-    return (
-        a.numel() // max(1, m * n) * (2 * n * n * (m - n // 3) + 4 * m * n * b.shape[-1]) * (4 if a.is_complex() else 1)
-    )
+    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
+        a, b = self.a, self.b
+        batch = check.broadcast("lstsq", a=a.shape[:-2], b=b.shape[:-2])
+        ranks = (0,) if self.driver == "gels" else a.shape[:-2]
+        values = (*a.shape[:-2], min(a.shape[-2:])) if self.driver in ("gelsd", "gelss") else (0,)
+        return (
+            b.new_empty((*batch, a.shape[-1], b.shape[-1])),
+            a.new_empty(ranks, dtype=torch.int64),
+            a.new_empty(values, dtype=a.dtype.to_real()),
+        )
 
+    def cost(self) -> int:
+        a, m, n = self.a, max(self.a.shape[-2:]), min(self.a.shape[-2:])
+        each = 2 * n * n * (m - n // 3) + 4 * m * n * self.b.shape[-1]
+        return a.numel() // max(1, m * n) * each * (4 if a.is_complex() else 1)
 
-_lstsq = Op("trnsolver::lstsq", fake=_fake, cost=_cost)
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+        if torch.is_grad_enabled() and (self.a.requires_grad or self.b.requires_grad):
+            solved: tuple[Tensor, Tensor, Tensor] = _Differentiable.apply(*self)  # type: ignore[no-untyped-call]
+            return solved
+        return self.nki()
 
+    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
+        """QR for full rank, where that is assumed or found; singular values for anything else."""
+        a, b, least, driver = self
+        x, rank, values = self.fake()
+        if a.numel() == 0:
+            return x.zero_(), rank.zero_(), values
+        if a.is_meta and driver == "gelsy":
+            remark("counted for full rank: what lacks it takes the singular values as well")
+            return _through(a, *_factored(a), b), rank, values
+        if driver == "gels":
+            q, r = _factored(a)
+            nonsingular("lstsq", r.diagonal(dim1=-2, dim2=-1))
+            return _through(a, q, r, b), rank, values
+        if driver == "gelsy" and readable(a):
+            x, full = _by_qr(a, b, least)
+            rank.fill_(min(a.shape[-2:]))
+            return (x, rank, values) if bool(full.all()) else (*_completed(a, b, least, x, full), values)
+        x, s, counted = _by_values(a, b, least)
+        return x, counted, s if values.shape == s.shape else values
 
-@_lstsq.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        found: tuple[Tensor, Tensor, Tensor] = _Differentiable.apply(a, b, least, driver)  # type: ignore[no-untyped-call]
-        return found
-    return _decided(a, b, least, driver)
-
-
-@_lstsq.impl("nki")
-def _decided(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
-    """QR for full rank, where that is assumed or found; singular values for anything else."""
-    x, rank, values = _fake(a, b, least, driver)
-    if a.numel() == 0:
-        return x.zero_(), rank.zero_(), values
-    if a.is_meta and driver == "gelsy":
-        remark("counted for full rank: what lacks it takes the singular values as well")
-        return _through(a, *_factored(a), b), rank, values
-    if driver == "gels":
-        q, r = _factored(a)
-        nonsingular("lstsq", r.diagonal(dim1=-2, dim2=-1))
-        return _through(a, q, r, b), rank, values
-    if driver == "gelsy" and readable(a):
-        x, full = _by_qr(a, b, least)
-        rank.fill_(min(a.shape[-2:]))
-        return (x, rank, values) if bool(full.all()) else (*_completed(a, b, least, x, full), values)
-    x, s, counted = _by_values(a, b, least)
-    return x, counted, s if values.shape == s.shape else values
+    def vjp(
+        self, grad: tuple[Tensor, Any, Any], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        return dict(zip(("a", "b"), _pulled(self, result[0], result[1], grad[0]), strict=True))
 
 
 def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
@@ -191,8 +196,7 @@ def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor]:
     """QR of ``a``, or of ``a.mH`` where that is the tall one."""
-    q, r = qr_op(a if a.shape[-2] >= a.shape[-1] else a.mH, "reduced")
-    return q, r
+    return factored(a if a.shape[-2] >= a.shape[-1] else a.mH)
 
 
 def _through(a: Tensor, q: Tensor, r: Tensor, b: Tensor) -> Tensor:
@@ -240,8 +244,8 @@ class _Differentiable(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(a: Tensor, b: Tensor, least: float, driver: str) -> tuple[Tensor, Tensor, Tensor]:
-        return _decided(a, b, least, driver)
+    def forward(a: Tensor, b: Tensor, least: float, driver: Driver) -> tuple[Tensor, Tensor, Tensor]:
+        return LstsqCall(a, b, least, driver).nki()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -252,29 +256,25 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         a, b, x, rank = ctx.saved_tensors
-        found = _pulled(a, b, x, rank, grad, ctx.least, ctx.driver)
+        found = _pulled(LstsqCall(a, b, ctx.least, ctx.driver), x, rank, grad)
         return *(part if need else None for part, need in zip(found, ctx.needs_input_grad, strict=False)), None, None
 
 
-@_lstsq.vjp(saves=("a", "b", "result"))
-def _gradient(saved: Saved, grad: Tensor, *_: Any) -> Mapping[str, Any]:
-    x, rank, _values = saved.result
-    found = _pulled(saved.a, saved.b, x, rank, grad, saved.least, saved.driver)
-    return dict(zip(("a", "b"), found, strict=True))
-
-
-def _pulled(
-    a: Tensor, b: Tensor, x: Tensor, rank: Tensor, grad: Tensor, least: float, driver: str
-) -> tuple[Tensor, Tensor]:
+def _pulled(call: LstsqCall, x: Tensor, rank: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of ``a`` and ``b`` from that of ``x = p @ b``, ``p`` the pseudo-inverse of a matrix of constant rank.
 
     ``dp = -p da p + p p.mH da.mH (1 - a p) + (1 - p a) da.mH p.mH p`` (Golub and Pereyra).
     """
+    a, b, _, driver = call
     m, n = a.shape[-2:]
-    back = _lstsq(a.mH, grad, least, driver)[0]
-    twice = _lstsq(a, back, least, driver)[0]
+
+    def solved(matrix: Tensor, right: Tensor) -> Tensor:
+        return run(call._replace(a=matrix, b=right))[0]
+
+    back = solved(a.mH, grad)
+    twice = solved(a, back)
     grad_a = gemm(-1.0, back, x, trans_b="c") + gemm(1.0, b - gemm(1.0, a, x), twice, trans_b="c")
     if m < n or (driver != "gels" and not (readable(rank) and bool((rank == n).all()))):
-        off = grad - _lstsq(a, gemm(1.0, a, grad), least, driver)[0]
-        grad_a = grad_a + gemm(1.0, _lstsq(a.mH, x, least, driver)[0], off, trans_b="c")
+        off = grad - solved(a, gemm(1.0, a, grad))
+        grad_a = grad_a + gemm(1.0, solved(a.mH, x), off, trans_b="c")
     return grad_a.sum_to_size(a.shape), back.sum_to_size(b.shape)

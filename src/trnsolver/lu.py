@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, DtypeError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import matrices, mirrored, nonsingular, readable, right_hand_side, settled, square, written
+from trnsolver.arguments import (
+    by_columns,
+    matrices,
+    mirrored,
+    nonsingular,
+    readable,
+    right_hand_side,
+    settled,
+    square,
+    written,
+)
 from trnsolver.kernels import lu as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks, near_one
@@ -66,7 +75,7 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
     """
     matrices("lu_factor", look=not pivot, a=a)
     if pivot:
-        made = LU(*lu_op(a))
+        made = LU(*run(LuFactor(a)))
         settled("lu_factor", made.factors, a=a)
         return written("lu_factor", out, made, a=a)
     _, lower, upper = unpivoted(a)
@@ -96,7 +105,7 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
                 [0., 1.]])
     """
     matrices("lu", a=a)
-    made = PLU(*(torch.lu_unpack(*lu_op(a)) if pivot else unpivoted(a)))
+    made = PLU(*(torch.lu_unpack(*run(LuFactor(a))) if pivot else unpivoted(a)))
     settled("lu", made.U)
     return written("lu", out, made, a=a)
 
@@ -130,13 +139,13 @@ def lu_solve(
         tensor([1., 1.])
     """
     if not left:
-        turned = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)
-        return written("lu_solve", out, turned.mH, factors=factors, b=b)
+        rows = lu_solve(factors, pivots, mirrored("lu_solve", factors, b), adjoint=not adjoint)
+        return written("lu_solve", out, rows.mH, factors=factors, b=b)
     square("lu_solve", look=False, factors=factors)
     vector = right_hand_side("lu_solve", factors, b, look=False)
     exchanges("lu_solve", factors, pivots)
     nonsingular("lu_solve", factors.diagonal(dim1=-2, dim2=-1), factors=factors)
-    x = lu_solve_op(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint)
+    x = run(LuSolve(factors, pivots, b.unsqueeze(-1) if vector else b, adjoint))
     settled("lu_solve", x, factors=factors, b=b)
     return written("lu_solve", out, x.squeeze(-1) if vector else x, factors=factors, b=b)
 
@@ -166,7 +175,7 @@ def lu_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
     square("lu_inverse", look=False, factors=factors)
     exchanges("lu_inverse", factors, pivots)
     nonsingular("lu_inverse", factors.diagonal(dim1=-2, dim2=-1), factors=factors)
-    x = lu_inverse_op(factors, pivots)
+    x = run(LuInverse(factors, pivots))
     settled("lu_inverse", x, factors=factors)
     return x
 
@@ -190,88 +199,97 @@ def exchanges(op: str, factors: Tensor, pivots: Tensor) -> None:
         raise ArgumentError(op=op, argument="pivots", got=least if least < 1 else most, expected=expected)
 
 
-def _fake_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
-    return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
+@op("trnsolver::lu_solve")
+class LuSolve(NamedTuple):
+    """``x`` with ``a @ x = b``, or ``a.mH @ x = b``, from the factors of ``a``."""
 
+    factors: Tensor  # [..., N, N]
+    pivots: Tensor  # [..., N]
+    b: Tensor  # [..., N, K]
+    adjoint: bool
 
-def _cost_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> int:
-    batch = math.prod(check.broadcast("lu_solve", factors=factors.shape[:-2], b=b.shape[:-2]))
-    return 2 * batch * factors.shape[-1] ** 2 * b.shape[-1] * (4 if b.is_complex() else 1)
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Leading axes of the result."""
+        return check.broadcast("lu_solve", factors=self.factors.shape[:-2], b=self.b.shape[:-2])
 
+    def fake(self) -> Tensor:
+        return by_columns(self.b, self.batch)
 
-lu_solve_op = Op("trnsolver::lu_solve", fake=_fake_solve, cost=_cost_solve)
+    def cost(self) -> int:
+        flops = 2 * math.prod(self.batch) * self.factors.shape[-1] ** 2 * self.b.shape[-1]
+        return flops * (4 if self.b.is_complex() else 1)
 
+    def pytorch(self) -> Tensor:
+        x: Tensor = torch.linalg.lu_solve(self.factors, self.pivots, self.b, adjoint=self.adjoint)
+        return x
 
-@lu_solve_op.impl("pytorch")
-def _pytorch_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
-    return torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint)
+    def _order(self, like: Tensor) -> Tensor:
+        """The order of rows, for every column of ``like``."""
+        order = permutation_of(self.pivots, self.factors.shape[-2])
+        return order.expand(*like.shape[:-2], -1).unsqueeze(-1).expand(like.shape)
 
+    def nki(self) -> Tensor:
+        factors, columns = self.factors, self.b.expand(*self.batch, *self.b.shape[-2:])
+        if self.adjoint:
+            y = triangular(factors.mH, columns, lower=True)
+            y = triangular(factors.mH, y, lower=False, unit=True)
+            return torch.zeros_like(y).scatter(-2, self._order(y), y)
+        y = triangular(factors, columns.gather(-2, self._order(columns)), lower=True, unit=True)
+        return triangular(factors, y, lower=False)
 
-@lu_solve_op.impl("nki")
-def _nki_solve(factors: Tensor, pivots: Tensor, b: Tensor, adjoint: bool) -> Tensor:
-    batch = check.broadcast("lu_solve", factors=factors.shape[:-2], b=b.shape[:-2])
-    columns = b.expand(*batch, *b.shape[-2:])
-    order = permutation_of(pivots, factors.shape[-2]).expand(*batch, -1).unsqueeze(-1).expand(columns.shape)
-    if adjoint:
-        y = triangular(factors.mH, columns, lower=True)
-        y = triangular(factors.mH, y, lower=False, unit=True)
-        return torch.zeros_like(y).scatter(-2, order, y)
-    y = triangular(factors, columns.gather(-2, order), lower=True, unit=True)
-    return triangular(factors, y, lower=False)
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        factors, gradients = self.factors, {}
+        if "b" in needs:
+            back = run(self._replace(b=grad, adjoint=not self.adjoint))
+            gradients["b"] = back.sum_to_size(self.b.shape)
+        if "factors" in needs:
+            gradients["factors"] = self._of_factors(grad, result).sum_to_size(factors.shape)
+        return gradients
 
-
-@lu_solve_op.vjp(saves=("factors", "pivots", "b", "result"))
-def _solve_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    factors, batch = saved.factors, grad.shape[:-2]
-    order = permutation_of(saved.pivots, factors.shape[-1]).expand(*batch, -1).unsqueeze(-1).expand(grad.shape)
-    found: dict[str, Any] = {}
-    if saved.needs("b"):
-        turned = lu_solve_op(factors, saved.pivots, grad, not saved.adjoint)
-        found["b"] = turned.sum_to_size(saved.b.shape)
-    if saved.needs("factors"):
-        if saved.adjoint:
+    def _of_factors(self, grad: Tensor, result: Tensor) -> Tensor:
+        factors, order, b = self.factors, self._order(grad), self.b.expand(grad.shape)
+        if self.adjoint:
             below = triangular(factors, grad.gather(-2, order), lower=True, unit=True)
-            above, x = triangular(factors, below, lower=False), saved.result.gather(-2, order)
-            y = triangular(factors.mH, saved.b.expand(grad.shape), lower=True)
+            above, x = triangular(factors, below, lower=False), result.gather(-2, order)
+            y = triangular(factors.mH, b, lower=True)
             lower, upper = gemm(-1.0, x, below, trans_b="c"), gemm(-1.0, y, above, trans_b="c")
         else:
             above = triangular(factors.mH, grad, lower=True)
             below = triangular(factors.mH, above, lower=False, unit=True)
-            y = triangular(factors, saved.b.expand(grad.shape).gather(-2, order), lower=True, unit=True)
-            lower, upper = gemm(-1.0, below, y, trans_b="c"), gemm(-1.0, above, saved.result, trans_b="c")
-        found["factors"] = (lower.tril(-1) + upper.triu()).sum_to_size(factors.shape)
-    return found
+            y = triangular(factors, b.gather(-2, order), lower=True, unit=True)
+            lower, upper = gemm(-1.0, below, y, trans_b="c"), gemm(-1.0, above, result, trans_b="c")
+        return lower.tril(-1) + upper.triu()
 
 
-def _fake_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
-    return torch.empty_like(factors, memory_format=torch.contiguous_format).mT
+@op("trnsolver::lu_inverse")
+class LuInverse(NamedTuple):
+    """The inverse of ``a`` from its factors."""
 
+    factors: Tensor  # [..., N, N]
+    pivots: Tensor  # [..., N]
 
-def _cost_inverse(factors: Tensor, pivots: Tensor) -> int:
-    return 4 * factors.numel() * factors.shape[-1] // 3 * (4 if factors.is_complex() else 1)
+    def fake(self) -> Tensor:
+        return by_columns(self.factors)
 
+    def cost(self) -> int:
+        return 4 * self.factors.numel() * self.factors.shape[-1] // 3 * (4 if self.factors.is_complex() else 1)
 
-lu_inverse_op = Op("trnsolver::lu_inverse", fake=_fake_inverse, cost=_cost_inverse)
+    @property
+    def columns(self) -> LuSolve:
+        """The system of which the inverse is the solution."""
+        like = self.factors
+        eye = torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand(like.shape)
+        return LuSolve(like, self.pivots, eye, False)
 
+    def pytorch(self) -> Tensor:
+        return self.columns.pytorch()
 
-@lu_inverse_op.impl("pytorch")
-def _pytorch_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
-    return lu_solve_op(factors, pivots, _eye(factors), False)
+    def nki(self) -> Tensor:
+        return self.columns.nki()
 
-
-@lu_inverse_op.impl("nki")
-def _nki_inverse(factors: Tensor, pivots: Tensor) -> Tensor:
-    return _nki_solve(factors, pivots, _eye(factors), False)
-
-
-def _eye(like: Tensor) -> Tensor:
-    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand(like.shape)
-
-
-@lu_inverse_op.vjp(saves=("factors", "pivots", "result"))
-def _inverse_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    known = {"b": _eye(grad), "adjoint": False, "factors": saved.factors, "pivots": saved.pivots}
-    return _solve_gradient(Saved(known, saved.result, frozenset({"factors"})), grad)
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        return self.columns.vjp(grad, frozenset({"factors"}), result)
 
 
 def permutation_of(pivots: Tensor, rows: int) -> Tensor:
@@ -283,45 +301,50 @@ def permutation_of(pivots: Tensor, rows: int) -> Tensor:
     return p.argmax(-2)
 
 
-def _fake(a: Tensor) -> tuple[Tensor, Tensor]:
-    factors, pivots, _ = torch.linalg.lu_factor_ex(a)
-    return factors, pivots
+@op("trnsolver::lu")
+class LuFactor(NamedTuple):
+    """Factors and pivots of ``getrf``."""
 
+    a: Tensor  # [..., M, N]
 
-def _cost(a: Tensor) -> int:
-    return 2 * a.numel() * min(a.shape[-2:]) // 3 * (4 if a.is_complex() else 1)
+    def fake(self) -> tuple[Tensor, Tensor]:
+        a = self.a
+        return by_columns(a), a.new_empty((*a.shape[:-2], min(a.shape[-2:])), dtype=torch.int32)
 
+    def cost(self) -> int:
+        return 2 * self.a.numel() * min(self.a.shape[-2:]) // 3 * (4 if self.a.is_complex() else 1)
 
-lu_op = Op("trnsolver::lu", fake=_fake, cost=_cost)
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        factors, pivots, _ = torch.linalg.lu_factor_ex(self.a)
+        return factors, pivots
 
+    def nki(self) -> tuple[Tensor, Tensor]:
+        a = self.a
+        m, n = a.shape[-2:]
+        k = min(m, n)
+        if a.numel() == 0:
+            return self.pytorch()
+        if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
+            factors, order = _blocked(a)
+            pivots, _ = _exchanges(order[..., :k].reshape(-1, k), m)
+            return factors, pivots.reshape(*a.shape[:-2], k)
+        scale = near_one(a, (-2, -1), beyond=2.0**100)
+        flat = (a * scale).reshape(-1, m, n).contiguous()
+        rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)
+        lower, upper, rows = launch(kernels.lu, flat, rank, doubling_masks(a.device))
+        upper, chosen = _overflowed(lower, upper, m - rows.squeeze(-1).long())
+        pivots, order = _exchanges(chosen, m)  # [B, K], [B, M]
+        packed = lower.mT.gather(-2, order.unsqueeze(-1).expand(-1, -1, k)).tril(-1)
+        whole = torch.zeros_like(flat)
+        whole[..., :k] = packed
+        whole[..., :k, :] += upper.triu() / scale.reshape(-1, 1, 1)
+        return whole.reshape(a.shape), pivots.reshape(*a.shape[:-2], k)
 
-@lu_op.impl("pytorch")
-def _pytorch(a: Tensor) -> tuple[Tensor, Tensor]:
-    factors, pivots, _ = torch.linalg.lu_factor_ex(a)
-    return factors, pivots
-
-
-@lu_op.impl("nki")
-def _nki(a: Tensor) -> tuple[Tensor, Tensor]:
-    if a.numel() == 0:
-        return _pytorch(a)
-    m, n = a.shape[-2:]
-    if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
-        factors, order = _blocked(a)
-        pivots, _ = _exchanges(order[..., : min(m, n)].reshape(-1, min(m, n)), m)
-        return factors, pivots.reshape(*a.shape[:-2], min(m, n))
-    scale = near_one(a, (-2, -1), beyond=2.0**100)
-    flat = (a * scale).reshape(-1, m, n).contiguous()
-    rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)
-    lower, upper, rows = launch(kernels.lu, flat, rank, doubling_masks(a.device))
-    k = min(m, n)
-    upper, chosen = _overflowed(lower, upper, m - rows.squeeze(-1).long())
-    pivots, order = _exchanges(chosen, m)  # [B, K], [B, M]
-    packed = lower.mT.gather(-2, order.unsqueeze(-1).expand(-1, -1, k)).tril(-1)
-    whole = torch.zeros_like(flat)
-    whole[..., :k] = packed
-    whole[..., :k, :] += upper.triu() / scale.reshape(-1, 1, 1)
-    return whole.reshape(a.shape), pivots.reshape(*a.shape[:-2], k)
+    @saves()
+    def vjp(
+        self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        return {"a": _gradient(*result, grad[0])}
 
 
 def _overflowed(lower: Tensor, upper: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -359,10 +382,10 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     """Column halves: what the kernel cannot hold, and the dtypes it lacks. Products run on the device."""
     m, n = a.shape[-2:]
     if a.dtype == torch.float32 and max(m, n) <= kernels.N_MAX:
-        factors, pivots = lu_op(a)
+        factors, pivots = run(LuFactor(a))
         return factors, permutation_of(pivots, m)
     if min(m, n) <= _LEAF:
-        factors, pivots = _pytorch(a)
+        factors, pivots = LuFactor(a).pytorch()
         return factors, permutation_of(pivots, m)
     h = min(m, n) // 2
     left, order = _blocked(a[..., :h])
@@ -378,13 +401,12 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
 _LEAF = 64
 
 
-@lu_op.vjp(saves=("result",))
-def _gradient(saved: Saved, grad: Tensor, grad_pivots: Tensor | None) -> Mapping[str, Any]:
-    factors, pivots = saved.result
+def _gradient(factors: Tensor, pivots: Tensor, grad: Tensor) -> Tensor:
+    """The gradient of the factored matrix from that of its factors."""
     m, n = factors.shape[-2:]
     k = min(m, n)
     if k == 0:
-        return {"a": torch.zeros_like(factors)}
+        return torch.zeros_like(factors)
     corner, down, right = factors[..., :k, :k], factors[..., k:, :k], factors[..., :k, k:]
     lower = corner.tril(-1) + torch.eye(k, dtype=corner.dtype, device=corner.device)
     inner_l = gemm(1.0, lower, grad[..., :k, :k].tril(-1), trans_a="c")
@@ -395,10 +417,10 @@ def _gradient(saved: Saved, grad: Tensor, grad_pivots: Tensor | None) -> Mapping
     if n > m:
         inner_l = gemm(-1.0, grad[..., :k, k:], right, 1.0, inner_l, trans_b="c")
     half = triangular(corner.mH, inner_l.tril(-1) + inner_u.triu(), lower=False, unit=True)
-    turned = triangular(corner, half.mH, lower=False).mH
+    whole = triangular(corner, half.mH, lower=False).mH
     if m > n:
-        turned = torch.cat([turned, triangular(corner, grad[..., k:, :k].mH, lower=False).mH], -2)
+        whole = torch.cat([whole, triangular(corner, grad[..., k:, :k].mH, lower=False).mH], -2)
     if n > m:
-        turned = torch.cat([turned, triangular(corner.mH, grad[..., :k, k:], lower=False, unit=True)], -1)
-    order = permutation_of(pivots, m).unsqueeze(-1).expand(turned.shape)
-    return {"a": torch.zeros_like(turned).scatter(-2, order, turned)}
+        whole = torch.cat([whole, triangular(corner.mH, grad[..., :k, k:], lower=False, unit=True)], -1)
+    order = permutation_of(pivots, m).unsqueeze(-1).expand(whole.shape)
+    return torch.zeros_like(whole).scatter(-2, order, whole)

@@ -266,3 +266,15 @@ def inner(x: Tensor, y: Tensor) -> Tensor:
 def quotient(x: Tensor, y: Tensor) -> Tensor:
     """``x / y``, and 0 where ``y`` is 0: a column that is done stays where it is."""
     return torch.where(y == 0, 0.0, x / torch.where(y == 0, 1.0, y))
+
+
+def on_chip(a: Tensor, x: Tensor, rows: int, columns: int) -> str | None:
+    """Why a kernel that keeps a matrix and its vectors on chip cannot take them, or ``None``."""
+    if a.dtype != torch.float32:
+        return f"the kernel computes in float32, not {a.dtype}"
+    if a.shape[0] > rows or x.shape[1] > columns:
+        return (
+            f"the kernel keeps everything on chip: at most {rows} rows and {columns} right-hand sides, "
+            f"not {a.shape[0]} and {x.shape[1]}"
+        )
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trnblas import gemm, host
-from trnsci import Op, UnsupportedError, array_function, check
+from trnblas import gemm
+from trnsci import UnsupportedError, array_function, check, op, run
 from trnsci.arrays import to_numpy
-from trnsci.gradient import Saved
+from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import DTYPES, matrices, readable, settled, written
+from trnsolver.arguments import by_columns, matrices, settled, written
 from trnsolver.kernels import qr as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks, near_one
@@ -74,7 +73,7 @@ def qr(a: Tensor, mode: Mode = "reduced", *, out: tuple[Tensor, Tensor] | None =
     """
     matrices("qr", look=False, a=a)
     check.option("qr", "mode", mode, ("reduced", "complete", "r"))
-    made = QR(*qr_op(a, mode))
+    made = QR(*factored(a, mode))
     settled("qr", made.r, a=a)
     return written("qr", out, made, a=a)
 
@@ -102,9 +101,180 @@ def qr_pivoted(a: Tensor, mode: Mode = "reduced") -> PivotedQR:
     """
     matrices("qr_pivoted", look=False, a=a)
     check.option("qr_pivoted", "mode", mode, ("reduced", "complete", "r"))
-    made = PivotedQR(*_pivoted(a, mode))
+    made = PivotedQR(*run(QrPivoted(a, mode)))
     settled("qr_pivoted", made.r, a=a)
     return made
+
+
+def factored(a: Tensor, mode: Mode = "reduced") -> tuple[Tensor, Tensor]:
+    """Factor a checked matrix; what the other functions of the library call."""
+    # NumPy cannot read a lazy conjugate
+    return run(QrFactor(a.resolve_conj(), mode))
+
+
+@op("trnsolver::qr")
+class QrFactor(NamedTuple):
+    """``q`` and ``r``."""
+
+    a: Tensor  # [..., M, N]
+    mode: Mode
+
+    def fake(self) -> tuple[Tensor, Tensor]:
+        a, (m, n) = self.a, self.a.shape[-2:]
+        k = m if self.mode == "complete" else min(m, n)
+        q = a.new_empty((0,)) if self.mode == "r" else by_columns(a[..., :1].expand(*a.shape[:-1], k))
+        return q, by_columns(a[..., :1, :].expand(*a.shape[:-2], k, n))
+
+    def cost(self) -> int:
+        m, n = self.a.shape[-2:]
+        k = min(m, n)
+        each = 2 * k * k * max(m, n) - 2 * k**3 // 3
+        batch = self.a.numel() // max(1, m * n)
+        return batch * each * (1 if self.mode == "r" else 2) * (4 if self.a.is_complex() else 1)
+
+    def limits(self, implementation: str) -> str | None:
+        return "real matrices go to torch" if implementation == "host" and not self.a.is_complex() else None
+
+    def calls(self, implementation: str) -> str:
+        return "numpy.linalg.qr"
+
+    def host(self) -> tuple[Tensor, Tensor]:
+        """MKL's reflections of complex columns near underflow, as rank deficiency leaves them, are NaN."""
+        if self.mode == "r":
+            return self.a.new_empty((0,)), torch.from_numpy(np.linalg.qr(self.a.numpy(), "r"))
+        q, r = np.linalg.qr(self.a.numpy(), self.mode)
+        return torch.from_numpy(q), torch.from_numpy(r)
+
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        q, r = torch.linalg.qr(self.a, self.mode)
+        return q, r
+
+    def nki(self) -> tuple[Tensor, Tensor]:
+        a, mode = self.a, self.mode
+        m, n = a.shape[-2:]
+        if a.numel() == 0:
+            return self.pytorch()
+        if mode == "complete" and m > n:
+            return _completed(a)
+        if n > m:
+            # The reflections come from the leading square; the other columns follow.
+            q, r = factored(a[..., :m])
+            r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
+            return (a.new_empty((0,)), r) if mode == "r" else (q, r)
+        if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
+            return _blocked(a, mode)
+        # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
+        scale = near_one(a, -2)
+        flat = (a * scale).reshape(-1, m, n).contiguous()
+        q, r = launch(kernels.qr, flat, doubling_masks(a.device))
+        r = r.reshape(*a.shape[:-2], n, n).triu() / scale
+        return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
+
+    @saves()
+    def vjp(
+        self, grad: tuple[Tensor, Tensor], needs: frozenset[str], result: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        return {"a": _pull(*result, *grad, tuple(self.a.shape[-2:]), self.mode)}
+
+
+def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor with unit columns appended: reflections complete the basis whatever the columns are."""
+    m, n = a.shape[-2:]
+    eye = torch.eye(m, dtype=a.dtype, device=a.device).expand(*a.shape[:-2], m, m)
+    # A basis of everything is among the columns of [a, 1]; its first n reflections are those of a.
+    q, r = factored(torch.cat([a, eye[..., : m - n]], -1))
+    rest = r[..., :, :n].clone()
+    rest[..., n:, :] = 0.0
+    return q, rest
+
+
+def _blocked(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    """Column halves, each orthogonalised twice against the first; products run on the device."""
+    m, n = a.shape[-2:]
+    fits = a.dtype == torch.float32 and m <= kernels.M_MAX and n <= kernels.N_MAX
+    if fits:
+        return factored(a, mode)
+    if a.dtype != torch.float32 and n <= _LEAF:
+        leaf = QrFactor(a.resolve_conj(), mode)
+        return leaf.host() if a.is_complex() and a.is_cpu else leaf.pytorch()
+    if a.dtype == torch.float32 and n <= _LEAF:
+        return _tall(a, mode)
+    h = n // 2
+    q1, r11 = _blocked(a[..., :h], "reduced")
+    r12 = gemm(1.0, q1, a[..., h:], trans_a="c")
+    rest = gemm(-1.0, q1, r12, 1.0, a[..., h:])
+    again = gemm(1.0, q1, rest, trans_a="c")
+    rest = gemm(-1.0, q1, again, 1.0, rest)
+    q2, r22 = _blocked(rest, "reduced")
+    # What is left of a nearly dependent half is noise, and points back into the first.
+    back = gemm(1.0, q1, q2, trans_a="c")
+    q2, fix = _blocked(gemm(-1.0, q1, back, 1.0, q2), "reduced")
+    r12 = r12 + again + gemm(1.0, back, r22)
+    r22 = gemm(1.0, fix, r22)
+    r = torch.cat([torch.cat([r11, r12], -1), torch.cat([torch.zeros_like(r12.mT), r22], -1)], -2)
+    return (a.new_empty((0,)), r) if mode == "r" else (torch.cat([q1, q2], -1), r)
+
+
+def _tall(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    """Row halves: factor each, then their triangles."""
+    h = a.shape[-2] // 2
+    q1, r1 = factored(a[..., :h, :])
+    q2, r2 = factored(a[..., h:, :])
+    q, r = factored(torch.cat([r1, r2], -2))
+    if mode == "r":
+        return a.new_empty((0,)), r
+    k = r1.shape[-2]
+    return torch.cat([gemm(1.0, q1, q[..., :k, :]), gemm(1.0, q2, q[..., k:, :])], -2), r
+
+
+_LEAF = 64
+
+
+@op("trnsolver::qr_pivoted")
+class QrPivoted(NamedTuple):
+    """``q``, ``r`` and the order of columns."""
+
+    a: Tensor  # [..., M, N]
+    mode: Mode
+
+    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
+        q, r = QrFactor(self.a, self.mode).fake()
+        return q, r, self.a.new_empty((*self.a.shape[:-2], self.a.shape[-1]), dtype=torch.int64)
+
+    def cost(self) -> int:
+        return QrFactor(self.a, self.mode).cost()
+
+    def limits(self, implementation: str) -> str | None:
+        return "there is nothing to factor" if implementation == "host" and self.a.numel() == 0 else None
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.linalg.qr"
+
+    def host(self) -> tuple[Tensor, Tensor, Tensor]:
+        a, batch = self.a, self.a.shape[:-2]
+        factors = [_geqp3(one, self.mode) for one in to_numpy(a).reshape(-1, *a.shape[-2:])]
+        q, r, order = (torch.from_numpy(np.stack(each)) for each in zip(*factors, strict=True))
+        q = a.new_empty((0,)) if self.mode == "r" else q.reshape(*batch, *q.shape[1:])
+        return q, r.reshape(*batch, *r.shape[1:]), order.long().reshape(*batch, -1)
+
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Pivoting decides the order; the factorisation itself is the plain one of the reordered columns."""
+        order = _pivot_order(self.a.detach())
+        return *factored(self.a.gather(-1, order.unsqueeze(-2).expand(self.a.shape)), self.mode), order
+
+    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.pytorch()
+
+    @saves()
+    def vjp(
+        self,
+        grad: tuple[Tensor, Tensor, Tensor | None],
+        needs: frozenset[str],
+        result: tuple[Tensor, Tensor, Tensor],
+    ) -> dict[str, Tensor]:
+        q, r, order = result
+        whole = _pull(q, r, grad[0], grad[1], tuple(self.a.shape[-2:]), self.mode)
+        return {"a": torch.zeros_like(whole).scatter(-1, order.unsqueeze(-2).expand(whole.shape), whole)}
 
 
 def _pivot_order(a: Tensor) -> Tensor:
@@ -128,150 +298,11 @@ def _pivot_order(a: Tensor) -> Tensor:
     return order
 
 
-def _fake(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    q, r = torch.linalg.qr(a, mode)
-    return q, r
-
-
-def _cost(a: Tensor, mode: str) -> int:
-    m, n = a.shape[-2:]
-    k = min(m, n)
-    each = 2 * k * k * max(m, n) - 2 * k**3 // 3
-    batch = a.numel() // max(1, m * n)
-    return batch * each * (1 if mode == "r" else 2) * (4 if a.is_complex() else 1)
-
-
-qr_op = Op("trnsolver::qr", fake=_fake, cost=_cost)
-
-
-@qr_op.impl("pytorch")
-def _pytorch(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    if a.is_complex() and host.plain(a.resolve_conj(), dtypes=DTYPES):
-        # MKL's reflections of complex columns near underflow, as rank deficiency leaves them, are NaN or not unitary
-        found = np.linalg.qr(to_numpy(a), mode)
-        q, r = (a.new_empty((0,)), torch.from_numpy(found)) if mode == "r" else map(torch.from_numpy, found)
-        return q, r
-    q, r = torch.linalg.qr(a, mode)
-    return q, r
-
-
-@qr_op.impl("nki")
-def _nki(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    m, n = a.shape[-2:]
-    if a.numel() == 0:
-        return _pytorch(a, mode)
-    if mode == "complete" and m > n:
-        return _completed(a)
-    if n > m:
-        # The reflections come from the leading square; the other columns follow.
-        q, r = qr_op(a[..., :m], "reduced")
-        r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
-        return (a.new_empty((0,)), r) if mode == "r" else (q, r)
-    if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
-        return _blocked(a, mode)
-    # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
-    scale = near_one(a, -2)
-    flat = (a * scale).reshape(-1, m, n).contiguous()
-    q, r = launch(kernels.qr, flat, doubling_masks(a.device))
-    r = r.reshape(*a.shape[:-2], n, n).triu() / scale
-    return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
-
-
-def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Factor with unit columns appended: reflections complete the basis whatever the columns are."""
-    m, n = a.shape[-2:]
-    eye = torch.eye(m, dtype=a.dtype, device=a.device).expand(*a.shape[:-2], m, m)
-    # A basis of everything is among the columns of [a, 1]; its first n reflections are those of a.
-    q, r = qr_op(torch.cat([a, eye[..., : m - n]], -1), "reduced")
-    rest = r[..., :, :n].clone()
-    rest[..., n:, :] = 0.0
-    return q, rest
-
-
-def _blocked(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    """Column halves, each orthogonalised twice against the first; products run on the device."""
-    m, n = a.shape[-2:]
-    fits = a.dtype == torch.float32 and m <= kernels.M_MAX and n <= kernels.N_MAX
-    if fits:
-        return qr_op(a, mode)
-    if a.dtype != torch.float32 and n <= _LEAF:
-        return _pytorch(a, mode)
-    if a.dtype == torch.float32 and n <= _LEAF:
-        return _tall(a, mode)
-    h = n // 2
-    q1, r11 = _blocked(a[..., :h], "reduced")
-    r12 = gemm(1.0, q1, a[..., h:], trans_a="c")
-    rest = gemm(-1.0, q1, r12, 1.0, a[..., h:])
-    again = gemm(1.0, q1, rest, trans_a="c")
-    rest = gemm(-1.0, q1, again, 1.0, rest)
-    q2, r22 = _blocked(rest, "reduced")
-    # What is left of a nearly dependent half is noise, and points back into the first.
-    back = gemm(1.0, q1, q2, trans_a="c")
-    q2, fix = _blocked(gemm(-1.0, q1, back, 1.0, q2), "reduced")
-    r12 = r12 + again + gemm(1.0, back, r22)
-    r22 = gemm(1.0, fix, r22)
-    r = torch.cat([torch.cat([r11, r12], -1), torch.cat([torch.zeros_like(r12.mT), r22], -1)], -2)
-    return (a.new_empty((0,)), r) if mode == "r" else (torch.cat([q1, q2], -1), r)
-
-
-def _tall(a: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    """Row halves: factor each, then their triangles."""
-    h = a.shape[-2] // 2
-    q1, r1 = qr_op(a[..., :h, :], "reduced")
-    q2, r2 = qr_op(a[..., h:, :], "reduced")
-    q, r = qr_op(torch.cat([r1, r2], -2), "reduced")
-    if mode == "r":
-        return a.new_empty((0,)), r
-    k = r1.shape[-2]
-    return torch.cat([gemm(1.0, q1, q[..., :k, :]), gemm(1.0, q2, q[..., k:, :])], -2), r
-
-
-_LEAF = 64
-
-
-def _fake_pivoted(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
-    return *_fake(a, mode), a.new_empty((*a.shape[:-2], a.shape[-1]), dtype=torch.int64)
-
-
-_pivoted = Op("trnsolver::qr_pivoted", fake=_fake_pivoted, cost=_cost)
-
-
-@_pivoted.impl("pytorch")
-def _pytorch_pivoted(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
-    if a.is_cpu and a.numel() and readable(a) and not (a.requires_grad and torch.is_grad_enabled()):
-        found = [_geqp3(one, mode) for one in to_numpy(a).reshape(-1, *a.shape[-2:])]
-        q, r, order = (torch.from_numpy(np.stack(each)) for each in zip(*found, strict=True))
-        batch = a.shape[:-2]
-        q = a.new_empty((0,)) if mode == "r" else q.reshape(*batch, *q.shape[1:])
-        return q, r.reshape(*batch, *r.shape[1:]), order.long().reshape(*batch, -1)
-    return _ordered(a, mode)
-
-
 def _geqp3(a: Matrix, mode: str) -> tuple[Matrix, Matrix, Matrix]:
     """``q``, ``r`` and the column order; ``q`` is empty for mode ``r``."""
     kinds = {"reduced": "economic", "complete": "full", "r": "r"}
     *q, r, order = scipy.linalg.qr(a, mode=kinds[mode], pivoting=True, check_finite=False)
     return (q[0], r, order) if q else (np.empty((0,), a.dtype), r[: min(a.shape)], order)
-
-
-@_pivoted.impl("nki")
-def _ordered(a: Tensor, mode: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Pivoting decides the order; the factorisation itself is the plain one of the reordered columns."""
-    order = _pivot_order(a.detach())
-    return *qr_op(a.gather(-1, order.unsqueeze(-2).expand(a.shape)), mode), order
-
-
-@_pivoted.vjp(saves=("result",))
-def _gradient_pivoted(saved: Saved, grad_q: Tensor, grad_r: Tensor, grad_order: Tensor | None) -> Mapping[str, Any]:
-    q, r, order = saved.result
-    turned = _pull(q, r, grad_q, grad_r, tuple(saved.a.shape[-2:]), saved.mode)
-    return {"a": torch.zeros_like(turned).scatter(-1, order.unsqueeze(-2).expand(turned.shape), turned)}
-
-
-@qr_op.vjp(saves=("result",))
-def _gradient(saved: Saved, grad_q: Tensor, grad_r: Tensor) -> Mapping[str, Any]:
-    q, r = saved.result
-    return {"a": _pull(q, r, grad_q, grad_r, tuple(saved.a.shape[-2:]), saved.mode)}
 
 
 def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, shape: tuple[int, ...], mode: str) -> Tensor:
@@ -288,5 +319,5 @@ def _pull(q: Tensor, r: Tensor, grad_q: Tensor, grad_r: Tensor, shape: tuple[int
     inner = gemm(1.0, grad_r[..., :k], r[..., :k], trans_b="c") - gemm(1.0, q, grad_q, trans_a="c")
     upper = inner.triu(1)
     middle = upper + upper.mH + torch.diag_embed(inner.diagonal(dim1=-2, dim2=-1).real.to(q.dtype))
-    turned = triangular(r[..., :k], gemm(1.0, q, middle, 1.0, grad_q).mH, lower=False).mH
-    return torch.cat([turned, gemm(1.0, q, grad_rest)], -1) if n > m else turned
+    whole = triangular(r[..., :k], gemm(1.0, q, middle, 1.0, grad_q).mH, lower=False).mH
+    return torch.cat([whole, gemm(1.0, q, grad_rest)], -1) if n > m else whole

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from trnsci import Singular, array_function
+from trnsci import Singular, array_function, op, run
 from trnsolver.arguments import square, widened
-from trnsolver.on_host import HostOp, cubes
+from trnsolver.on_host import cubes, no_transform
 
 Apply = Callable[[str, Tensor], Tensor]
 Matrix = NDArray[Any]
@@ -25,6 +25,7 @@ class Function(NamedTuple):
     """A function of matrices: of one in host memory, and of the eigenvalues of a Hermitian one."""
 
     op: str
+    call: Callable[[Tensor], Any]
     of_one: Callable[[str, Matrix], Matrix]
     hermitian: Apply
 
@@ -91,7 +92,7 @@ def _applied(a: Tensor, fn: Function) -> Tensor:
     if a.requires_grad and torch.is_grad_enabled():
         made: Tensor = _Differentiable.apply(a, fn)  # type: ignore[no-untyped-call]
         return made
-    return _OPS[fn.op](a)
+    return run(fn.call(a))
 
 
 class _Differentiable(torch.autograd.Function):
@@ -110,8 +111,8 @@ class _Differentiable(torch.autograd.Function):
         n = a.shape[-1]
         # in twice the digits: every eigenvalue of the block matrix is there twice
         grad = grad.to(widened(grad.dtype))
-        turned = a.mH.to(grad.dtype)
-        block = torch.cat([torch.cat([turned, grad], -1), torch.cat([torch.zeros_like(grad), turned], -1)], -2)
+        adjoint = a.mH.to(grad.dtype)
+        block = torch.cat([torch.cat([adjoint, grad], -1), torch.cat([torch.zeros_like(grad), adjoint], -1)], -2)
         corner = _computed(block, ctx.fn)[..., :n, n:]
         return (corner if a.is_complex() else corner.real).to(a.dtype), None
 
@@ -214,28 +215,54 @@ def _quotients(x: Matrix, terms: int) -> Matrix:
     return total
 
 
-def _fake(a: Tensor) -> Tensor:
-    return a.new_empty(a.shape)
-
-
 _WHY = "it starts from a Schur form"
-# traced: whether the result is real is seen in the data
-_sqrtm = HostOp("trnsolver::sqrtm", fake=_fake, cost=lambda a: cubes(a, 30), why=_WHY, traceable=True)
-_logm = HostOp("trnsolver::logm", fake=_fake, cost=lambda a: cubes(a, 50), why=_WHY, traceable=True)
 
 
-@_sqrtm.impl("pytorch")
-def _sqrt(a: Tensor) -> Tensor:
-    return _computed(a, FUNCTIONS["sqrtm"])
+@op("trnsolver::sqrtm")
+class SqrtmCall(NamedTuple):
+    """The square root; complex where it is, which only the data tell."""
+
+    a: Tensor  # [..., N, N]
+
+    host_only = _WHY
+    traceable = True
+
+    def fake(self) -> Tensor:
+        return self.a.new_empty(self.a.shape)
+
+    def cost(self) -> int:
+        return cubes(self.a, 30)
+
+    def limits(self, implementation: str) -> str | None:
+        return no_transform()
+
+    def pytorch(self) -> Tensor:
+        return _computed(self.a, FUNCTIONS["sqrtm"])
 
 
-@_logm.impl("pytorch")
-def _log(a: Tensor) -> Tensor:
-    return _computed(a, FUNCTIONS["logm"])
+@op("trnsolver::logm")
+class LogmCall(NamedTuple):
+    """The logarithm; complex where it is, which only the data tell."""
+
+    a: Tensor  # [..., N, N]
+
+    host_only = _WHY
+    traceable = True
+
+    def fake(self) -> Tensor:
+        return self.a.new_empty(self.a.shape)
+
+    def cost(self) -> int:
+        return cubes(self.a, 50)
+
+    def limits(self, implementation: str) -> str | None:
+        return no_transform()
+
+    def pytorch(self) -> Tensor:
+        return _computed(self.a, FUNCTIONS["logm"])
 
 
-_OPS = {"sqrtm": _sqrtm, "logm": _logm}
 FUNCTIONS = {
-    "sqrtm": Function("sqrtm", _sqrt_of_one, _sqrt_hermitian),
-    "logm": Function("logm", _log_of_one, _log_hermitian),
+    "sqrtm": Function("sqrtm", SqrtmCall, _sqrt_of_one, _sqrt_hermitian),
+    "logm": Function("logm", LogmCall, _log_of_one, _log_hermitian),
 }

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, NumericalError, array_function, check
+from trnsci import ArgumentError, NumericalError, array_function, check, run
 from trnsolver.arguments import mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.contract import Solution, solve_to
-from trnsolver.lu import lu_inverse_op, lu_op, lu_solve_op
+from trnsolver.lu import LuFactor, LuInverse, LuSolve
 from trnsolver.spd import solve_spd
 
 
@@ -84,13 +84,13 @@ def solve(
 def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
     factors, pivots, turned = _factored(a)
     nonsingular(op, factors.diagonal(dim1=-2, dim2=-1), a=a)
-    return lu_solve_op(factors, pivots, b, turned)
+    return run(LuSolve(factors, pivots, b, turned))
 
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:
     """LU of ``a``, or of its transpose where that lies as LAPACK wants it, which saves a copy."""
     turned = a.is_cpu and not a.is_complex() and a.is_contiguous()
-    return *lu_op(a.mT if turned else a), turned
+    return *run(LuFactor(a.mT if turned else a)), turned
 
 
 @array_function
@@ -111,7 +111,7 @@ def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     square("inv", look=False, a=a)
     factors, pivots, turned = _factored(a)
     nonsingular("inv", factors.diagonal(dim1=-2, dim2=-1), a=a)
-    x = lu_inverse_op(factors, pivots)
+    x = run(LuInverse(factors, pivots))
     settled("inv", x, a=a)
     return written("inv", out, x.mT if turned else x, a=a)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from trnsci import ArgumentError, Singular, array_function, check
-from trnsci.arrays import to_numpy
+from trnsci import ArgumentError, Singular, array_function, check, op, run
 from trnsolver.arguments import all_finite, finite, matrices, right_hand_side, settled
-from trnsolver.on_host import HostOp
+from trnsolver.on_host import in_memory, no_transform
 
 Matrix = NDArray[Any]
 
@@ -125,7 +124,7 @@ def _applied(ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
     if torch.is_grad_enabled() and (ab.requires_grad or b.requires_grad):
         made: Tensor = _Differentiable.apply(ab, b, below, above)  # type: ignore[no-untyped-call]
         return made
-    return _solve(ab, b, below, above)
+    return run(SolveBanded(ab, b, below, above))
 
 
 class _Differentiable(torch.autograd.Function):
@@ -133,7 +132,7 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
-        x = _solve(ab, b, below, above)
+        x = run(SolveBanded(ab, b, below, above))
         ctx.save_for_backward(ab, x)
         ctx.bands, ctx.right = (below, above), b.shape
         return x
@@ -142,11 +141,11 @@ class _Differentiable(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         ab, x = ctx.saved_tensors
         below, above = ctx.bands
-        turned = _applied(_adjoint(ab, below, above), grad, above, below)
-        grad_b = turned.sum_to_size(ctx.right) if ctx.needs_input_grad[1] else None
+        back = _applied(_adjoint(ab, below, above), grad, above, below)
+        grad_b = back.sum_to_size(ctx.right) if ctx.needs_input_grad[1] else None
         if not ctx.needs_input_grad[0]:
             return None, grad_b, None, None
-        rows = [-(_shifted(turned, d - above, -2) * x.conj()).sum(-1) for d in range(below + above + 1)]
+        rows = [-(_shifted(back, d - above, -2) * x.conj()).sum(-1) for d in range(below + above + 1)]
         return torch.stack(rows, -2).sum_to_size(ab.shape), grad_b, None, None
 
 
@@ -166,38 +165,50 @@ def _adjoint(ab: Tensor, below: int, above: int) -> Tensor:
     return torch.stack(rows, -2)
 
 
-def _fake(ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
-    batch = check.broadcast("solve_banded", ab=ab.shape[:-2], b=b.shape[:-2])
-    return b.new_empty((*batch, *b.shape[-2:]))
+@op("trnsolver::solve_banded")
+class SolveBanded(NamedTuple):
+    """``x`` with ``a @ x = b``, ``a`` given by its diagonals."""
 
+    ab: Tensor  # [..., KL + KU + 1, N]
+    b: Tensor  # [..., N, K]
+    below: int
+    above: int
 
-def _cost(ab: Tensor, b: Tensor, below: int, above: int) -> int:
-    batch = check.broadcast("solve_banded", ab=ab.shape[:-2], b=b.shape[:-2])
-    n, k = b.shape[-2:]
-    each = 2 * n * (below * (below + above) + (2 * below + above) * k + k)
-    return math.prod(batch) * each * (4 if b.is_complex() else 1)
+    host_only = "elimination along a band is a chain of dependent steps, each of a few numbers"
 
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Leading axes of the result."""
+        return check.broadcast("solve_banded", ab=self.ab.shape[:-2], b=self.b.shape[:-2])
 
-_solve = HostOp(
-    "trnsolver::solve_banded",
-    fake=_fake,
-    cost=_cost,
-    why="elimination along a band is a chain of dependent steps, each of a few numbers",
-)
+    def fake(self) -> Tensor:
+        return self.b.new_empty((*self.batch, *self.b.shape[-2:]))
 
+    def cost(self) -> int:
+        (n, k), below, above = self.b.shape[-2:], self.below, self.above
+        each = 2 * n * (below * (below + above) + (2 * below + above) * k + k)
+        return math.prod(self.batch) * each * (4 if self.b.is_complex() else 1)
 
-@_solve.impl("pytorch")
-def _pytorch(ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
-    batch = check.broadcast("solve_banded", ab=ab.shape[:-2], b=b.shape[:-2])
-    bands = to_numpy(ab.detach().expand(*batch, *ab.shape[-2:]).reshape(-1, *ab.shape[-2:]))
-    right = to_numpy(b.detach().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]))
-    found = np.empty_like(right)
-    for where, (band, columns) in enumerate(zip(bands, right, strict=True)):
-        found[where], failed = _eliminated(band, columns, below, above)
-        if failed:
-            place = tuple(int(i) for i in np.unravel_index(where, batch)) if batch else ()
-            raise Singular(op="solve_banded", index=failed - 1, batch=place)
-    return torch.from_numpy(found).reshape(*batch, *b.shape[-2:]).to(b.device)
+    def limits(self, implementation: str) -> str | None:
+        return no_transform()
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.linalg.lapack." + ("gtsv" if self.below == self.above == 1 else "gbsv")
+
+    def host(self) -> Tensor:
+        ab, b, below, above = self
+        batch = self.batch
+        bands, right = (x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:]).numpy() for x in (ab, b))
+        found = np.empty_like(right)
+        for where, (band, columns) in enumerate(zip(bands, right, strict=True)):
+            found[where], failed = _eliminated(band, columns, below, above)
+            if failed:
+                place = tuple(int(i) for i in np.unravel_index(where, batch)) if batch else ()
+                raise Singular(op="solve_banded", index=failed - 1, batch=place)
+        return torch.from_numpy(found).reshape(*batch, *b.shape[-2:])
+
+    def pytorch(self) -> Tensor:
+        return self._replace(ab=in_memory(self.ab), b=in_memory(self.b)).host().to(self.b.device)
 
 
 def _eliminated(band: Matrix, columns: Matrix, below: int, above: int) -> tuple[Matrix, int]:

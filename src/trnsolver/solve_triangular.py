@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm, trsm
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
-from trnsolver.arguments import matrices, nonsingular, settled, square, written
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
+from trnsolver.arguments import by_columns, matrices, nonsingular, settled, square, written
 
 
 @array_function
@@ -71,51 +70,56 @@ def solve_triangular(
 
 def triangular(a: Tensor, b: Tensor, *, lower: bool, unit: bool = False) -> Tensor:
     """Solve ``a @ x = b`` with checked operands; what the other functions of the library call."""
-    return _solve(a, b, lower, unit)
+    return run(SolveTriangular(a, b, lower, unit))
 
 
-def _fake(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    m, n = b.shape[-2:]
-    return b.new_empty((*check.broadcast("solve_triangular", a=a.shape[:-2], b=b.shape[:-2]), n, m)).mT
+@op("trnsolver::solve_triangular")
+class SolveTriangular(NamedTuple):
+    """``x`` with ``a @ x = b``."""
 
+    a: Tensor  # [..., N, N]
+    b: Tensor  # [..., N, K]
+    lower: bool
+    unit: bool
 
-def _cost(a: Tensor, b: Tensor, lower: bool, unit: bool) -> int:
-    batch = math.prod(check.broadcast("solve_triangular", a=a.shape[:-2], b=b.shape[:-2]))
-    return batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Leading axes of the result."""
+        return check.broadcast("solve_triangular", a=self.a.shape[:-2], b=self.b.shape[:-2])
 
+    def fake(self) -> Tensor:
+        return by_columns(self.b, self.batch)
 
-_solve = Op("trnsolver::solve_triangular", fake=_fake, cost=_cost)
+    def cost(self) -> int:
+        flops = math.prod(self.batch) * self.a.shape[-1] * self.b.shape[-1] * self.b.shape[-2]
+        return flops * (4 if self.a.is_complex() else 1)
 
+    def pytorch(self) -> Tensor:
+        x: Tensor = torch.linalg.solve_triangular(self.a, self.b, upper=not self.lower, unitriangular=self.unit)
+        return x
 
-@_solve.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    made: Tensor = torch.linalg.solve_triangular(a, b, upper=not lower, unitriangular=unit)
-    return made
+    def nki(self) -> Tensor:
+        """The kernel multiplies by inverses of diagonal tiles, stable only with one correction by the residual."""
+        a, b = self.a, self.b
+        if b.numel() == 0 or a.numel() == 0:
+            return torch.zeros_like(self.fake())
+        x = trsm(1.0, a, b, lower=self.lower, diag=self.unit)
+        return x + trsm(1.0, a, self._left(x), lower=self.lower, diag=self.unit)
 
+    def _left(self, x: Tensor) -> Tensor:
+        off = 1 if self.unit else 0
+        kept = self.a.tril(-off) if self.lower else self.a.triu(off)
+        right = self.b.expand(x.shape) - x if self.unit else self.b.expand(x.shape)
+        return gemm(-1.0, kept, x, 1.0, right)
 
-@_solve.impl("nki")
-def _nki(a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """The kernel multiplies by inverses of diagonal tiles, which is stable only with one correction by the residual."""
-    if b.numel() == 0 or a.numel() == 0:
-        return torch.zeros_like(_fake(a, b, lower, unit))
-    x = trsm(1.0, a, b, lower=lower, diag=unit)
-    return x + trsm(1.0, a, _left(a, b, x, lower, unit), lower=lower, diag=unit)
-
-
-def _left(a: Tensor, b: Tensor, x: Tensor, lower: bool, unit: bool) -> Tensor:
-    kept = a.tril(-1 if unit else 0) if lower else a.triu(1 if unit else 0)
-    right = b.expand(x.shape) - x if unit else b.expand(x.shape)
-    return gemm(-1.0, kept, x, 1.0, right)
-
-
-@_solve.vjp(saves=("a", "result"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    turned = triangular(saved.a.mH, grad, lower=not saved.lower, unit=saved.unit)
-    found: dict[str, Any] = {}
-    if saved.needs("b"):
-        found["b"] = turned.sum_to_size(saved.b.shape)
-    if saved.needs("a"):
-        whole = gemm(-1.0, turned, saved.result, trans_b="c")
-        off = 1 if saved.unit else 0
-        found["a"] = (whole.tril(-off) if saved.lower else whole.triu(off)).sum_to_size(saved.a.shape)
-    return found
+    @saves("a")
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        back = triangular(self.a.mH, grad, lower=not self.lower, unit=self.unit)
+        gradients: dict[str, Tensor] = {}
+        if "b" in needs:
+            gradients["b"] = back.sum_to_size(self.b.shape)
+        if "a" in needs:
+            whole = gemm(-1.0, back, result, trans_b="c")
+            off = 1 if self.unit else 0
+            gradients["a"] = (whole.tril(-off) if self.lower else whole.triu(off)).sum_to_size(self.a.shape)
+        return gradients

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnsci import array_function
+from trnsci import array_function, run
 from trnsolver.arguments import right_hand_side, settled, square
-from trnsolver.cholesky import cholesky, cholesky_inverse_op, cholesky_solve_op
+from trnsolver.cholesky import CholeskyInverse, CholeskySolve, cholesky
 
 
 @array_function
@@ -29,7 +29,7 @@ def solve_spd(a: Tensor, b: Tensor) -> Tensor:
     """
     square("solve_spd", look=False, a=a)
     vector = right_hand_side("solve_spd", a, b, look=False)
-    x = cholesky_solve_op(b.unsqueeze(-1) if vector else b, cholesky(a))
+    x = run(CholeskySolve(b.unsqueeze(-1) if vector else b, cholesky(a)))
     settled("solve_spd", x, b=b, a=lambda: a.tril())
     return x.squeeze(-1) if vector else x
 
@@ -56,6 +56,6 @@ def inv_spd(a: Tensor) -> Tensor:
                 [0.0000, 0.5000]])
     """
     square("inv_spd", look=False, a=a)
-    x = cholesky_inverse_op(cholesky(a))
+    x = run(CholeskyInverse(cholesky(a)))
     settled("inv_spd", x, a=lambda: a.tril())
     return x

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import NotConverged, Op, UnsupportedError, array_function, check
-from trnsci.gradient import Saved
+from trnsci import NotConverged, UnsupportedError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import matrices, readable, roundoff, settled, written
+from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
 from trnsolver.eigh import eigh, independent
 from trnsolver.jacobi import masks, sweeps
 from trnsolver.kernels import polar_factor as polar_kernels
 from trnsolver.kernels import svd as kernels
 from trnsolver.polar_factor import polar_factor
-from trnsolver.qr import qr_op
+from trnsolver.qr import factored
 from trnsolver.tiles import near_one
 
 Method = Literal["auto", "polar", "jacobi"]
@@ -85,7 +84,7 @@ def svd(
     """
     matrices("svd", a=a)
     check.option("svd", "method", method, ("auto", "polar", "jacobi"))
-    made = SVD(*_svd(a, full_matrices, method))
+    made = SVD(*run(SvdCall(a, full_matrices, method)))
     settled("svd", made.s)
     return written("svd", out, made, a=a)
 
@@ -99,79 +98,103 @@ def svdvals(a: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([3., 2.])
     """
     matrices("svdvals", a=a)
-    s = _svdvals(a)
+    s = run(SvdValues(a))
     settled("svdvals", s)
     return written("svdvals", out, s, a=a)
 
 
-def _fake(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    u, s, vh = torch.linalg.svd(a, full_matrices=full)
-    return u, s, vh
+@op("trnsolver::svd")
+class SvdCall(NamedTuple):
+    """``u``, ``s`` and ``vh``."""
+
+    a: Tensor  # [..., M, N]
+    full: bool
+    method: Method
+
+    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
+        a, (m, n) = self.a, self.a.shape[-2:]
+        k = min(m, n)
+        left, right = (m, n) if self.full else (k, k)
+        u = by_columns(a[..., :1].expand(*a.shape[:-1], left))
+        s = a.new_empty((*a.shape[:-2], k), dtype=a.dtype.to_real())
+        return u, s, by_columns(a[..., :1, :].expand(*a.shape[:-2], right, n))
+
+    def cost(self) -> int:
+        return 20 * self.a.numel() * min(self.a.shape[-2:]) * (4 if self.a.is_complex() else 1)
+
+    def limits(self, implementation: str) -> str | None:
+        a, method = self.a, self.method
+        if implementation == "pytorch":
+            return None if method == "auto" else f"method={method!r} names a kernel; PyTorch has one method, LAPACK's"
+        double = roundoff(a.dtype) < 2.0**-30
+        rows = min(a.shape[-2:]) * (2 if a.is_complex() else 1) * (2 if double else 1)
+        if rows > kernels.N_MAX:
+            return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {rows}"
+        if double and method != "auto":
+            return f"method={method!r} is of single precision; {a.dtype} goes by eigh of [[0, a], [a.mH, 0]]"
+        return None
+
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+        u, s, vh = torch.linalg.svd(self.a, full_matrices=self.full)
+        return u, s, vh
+
+    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
+        if self.a.numel() == 0:
+            return self.pytorch()
+        scale = near_one(self.a, (-2, -1))
+        u, s, vh = _shaped(self.a * scale, self.full, self.method)
+        return u, s / scale.squeeze(-1), vh
+
+    @saves()
+    def vjp(
+        self, grad: tuple[Tensor, Tensor, Tensor], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        u, _, vh = result
+        if self.full and u.shape[-2] != vh.shape[-1]:
+            reason = "full_matrices=True has no gradient: columns beyond min(M, N) are arbitrary"
+            raise UnsupportedError(op="svd", reasons=[("any", reason)], hint="Use full_matrices=False")
+        return {"a": _gradient(*result, *grad)}
 
 
-def _cost(a: Tensor, full: bool, method: str) -> int:
-    return 20 * a.numel() * min(a.shape[-2:]) * (4 if a.is_complex() else 1)
+@op("trnsolver::svdvals")
+class SvdValues(NamedTuple):
+    """The singular values alone."""
+
+    a: Tensor  # [..., M, N]
+
+    @property
+    def whole(self) -> SvdCall:
+        """The decomposition they are part of."""
+        return SvdCall(self.a, False, "auto")
+
+    def fake(self) -> Tensor:
+        return self.whole.fake()[1]
+
+    def cost(self) -> int:
+        return self.whole.cost()
+
+    def limits(self, implementation: str) -> str | None:
+        return self.whole.limits(implementation)
+
+    def pytorch(self) -> Tensor:
+        return torch.linalg.svdvals(self.a)
+
+    def nki(self) -> Tensor:
+        return run(self.whole)[1]
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        u, _, vh = svd(self.a, full_matrices=False)
+        return {"a": gemm(1.0, u * grad.unsqueeze(-2).to(u.dtype), vh)}
 
 
-def _fake_values(a: Tensor) -> Tensor:
-    return torch.linalg.svdvals(a)
-
-
-def _cost_values(a: Tensor) -> int:
-    return _cost(a, False, "auto")
-
-
-_svd = Op("trnsolver::svd", fake=_fake, cost=_cost)
-_svdvals = Op("trnsolver::svdvals", fake=_fake_values, cost=_cost_values)
-
-
-def _no_kernel(a: Tensor, full: bool, method: str) -> str | None:
-    return None if method == "auto" else f"method={method!r} names a kernel; PyTorch has one method, LAPACK's"
-
-
-@_svd.impl("pytorch", limits=_no_kernel)
-def _pytorch(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    u, s, vh = torch.linalg.svd(a, full_matrices=full)
-    return u, s, vh
-
-
-@_svdvals.impl("pytorch")
-def _pytorch_values(a: Tensor) -> Tensor:
-    return torch.linalg.svdvals(a)
-
-
-def _limits(a: Tensor, full: bool = False, method: str = "auto") -> str | None:
-    double = roundoff(a.dtype) < 2.0**-30
-    rows = min(a.shape[-2:]) * (2 if a.is_complex() else 1) * (2 if double else 1)
-    if rows > kernels.N_MAX:
-        return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {rows}"
-    if double and method != "auto":
-        return f"method={method!r} is of single precision; {a.dtype} goes by eigh of [[0, a], [a.mH, 0]]"
-    return None
-
-
-@_svdvals.impl("nki", limits=_limits)
-def _nki_values(a: Tensor) -> Tensor:
-    return _svd(a, False, "auto")[1]
-
-
-@_svd.impl("nki", limits=_limits)
-def _nki(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    if a.numel() == 0:
-        return _pytorch(a, full, method)
-    scale = near_one(a, (-2, -1))
-    u, s, vh = _shaped(a * scale, full, method)
-    return u, s / scale.squeeze(-1), vh
-
-
-def _shaped(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]:
+def _shaped(a: Tensor, full: bool, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """Square matrices, by way of the QR of tall ones; the largest entry is near 1."""
     m, n = a.shape[-2:]
     if m < n:
         u, s, vh = _shaped(a.mH, full, method)
         return vh.mH, s, u.mH
     if m > n:
-        q, r = qr_op(a, "complete" if full else "reduced")
+        q, r = factored(a, "complete" if full else "reduced")
         u, s, vh = _shaped(r[..., :n, :], False, method)
         return torch.cat([gemm(1.0, q[..., :n], u), q[..., n:]], -1), s, vh
     if roundoff(a.dtype) < 2.0**-30:
@@ -179,7 +202,7 @@ def _shaped(a: Tensor, full: bool, method: str) -> tuple[Tensor, Tensor, Tensor]
     return _complex(a, method) if a.is_complex() else _real(a, method)
 
 
-def _real(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
+def _real(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """Square matrices of single precision."""
     n = a.shape[-1]
     flat = a.reshape(-1, n, n).contiguous()
@@ -231,13 +254,13 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel makes rows orthogonal; a QR of them, longest first, gives lengths and directions, of zero rows too."""
     n = a.shape[-1]
     # Rows of a triangular factor are nearer to orthogonal than those of the matrix: sweeps are saved.
-    q, x = qr_op(a, "reduced")
+    q, x = factored(a)
     w = None
     for again in range(_LAUNCHES):
         x, turned = launch(kernels.svd, x.contiguous(), *masks(n, a.device), sweeps=sweeps(n))
         w = turned if w is None else gemm(1.0, turned, w)
         order = torch.linalg.vector_norm(x, dim=-1).argsort(-1, descending=True).unsqueeze(-1).expand(x.shape)
-        v, t = qr_op(x.gather(-2, order).mT, "reduced")
+        v, t = factored(x.gather(-2, order).mT)
         if _converged(n, t, last=again == _LAUNCHES - 1):
             break
     assert w is not None
@@ -269,13 +292,13 @@ def _aligned(u: Tensor, core: Tensor, vh: Tensor) -> tuple[Tensor, Tensor, Tenso
     return u, s.gather(-1, order), vh.gather(-2, order.unsqueeze(-1).expand(vh.shape))
 
 
-def _complex(a: Tensor, method: str) -> tuple[Tensor, Tensor, Tensor]:
+def _complex(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """As a real matrix of twice the size, whose singular values come in pairs; one vector is taken of each pair."""
     n = a.shape[-1]
     double = torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)
     x = _real(double, method)[2].mT
     v = independent(torch.complex(x[..., :n, :].contiguous(), x[..., n:, :].contiguous()))
-    u, t = qr_op(gemm(1.0, a, v), "reduced")
+    u, t = factored(gemm(1.0, a, v))
     return _aligned(u, t.diagonal(dim1=-2, dim2=-1), v.mH)
 
 
@@ -286,22 +309,12 @@ def _embedded(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     _, x = eigh(torch.cat([torch.cat([zero, a], -1), torch.cat([a.mH, zero], -1)], -2), subset=(n, 2 * n - 1))
     x = x.flip(-1)
     # Vectors of small singular values mix; orthogonalising in descending order moves only those, by what is harmless.
-    u, v = (qr_op(part, "reduced")[0] for part in (x[..., :n, :], x[..., n:, :]))
+    u, v = (factored(part)[0] for part in (x[..., :n, :], x[..., n:, :]))
     return _aligned(u, gemm(1.0, u, gemm(1.0, a, v), trans_a="c").diagonal(dim1=-2, dim2=-1), v.mH)
 
 
-@_svdvals.vjp(saves=("a",))
-def _gradient_values(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    u, _, vh = svd(saved.a, full_matrices=False)
-    return {"a": gemm(1.0, u * grad.unsqueeze(-2).to(u.dtype), vh)}
-
-
-@_svd.vjp(saves=("result",))
-def _gradient(saved: Saved, grad_u: Tensor, grad_s: Tensor, grad_vh: Tensor) -> Mapping[str, Any]:
-    u, s, vh = saved.result
-    if saved.full and u.shape[-2] != vh.shape[-1]:
-        reason = "full_matrices=True has no gradient: columns beyond min(M, N) are arbitrary"
-        raise UnsupportedError(op="svd", reasons=[("any", reason)], hint="Use full_matrices=False")
+def _gradient(u: Tensor, s: Tensor, vh: Tensor, grad_u: Tensor, grad_s: Tensor, grad_vh: Tensor) -> Tensor:
+    """The gradient of the decomposed matrix from those of the parts."""
     gaps = s.unsqueeze(-2).square() - s.unsqueeze(-1).square()
     inverse = torch.where(gaps == 0, 0.0, 1.0 / torch.where(gaps == 0, 1.0, gaps))
     left, right = gemm(1.0, u, grad_u, trans_a="c"), gemm(1.0, vh, grad_vh, trans_b="c")
@@ -316,4 +329,4 @@ def _gradient(saved: Saved, grad_u: Tensor, grad_s: Tensor, grad_vh: Tensor) -> 
     if vh.shape[-1] > vh.shape[-2]:
         off = grad_vh - gemm(1.0, gemm(1.0, grad_vh, vh, trans_b="c"), vh)
         whole = whole + gemm(1.0, u / s.unsqueeze(-2), off)
-    return {"a": whole}
+    return whole
