@@ -15,9 +15,14 @@ from trnsci.specs import TensorSpec
 _PLAIN = (Tensor, Parameter, TensorSpec)
 
 
-def refusal(tensors: Iterable[Any]) -> str | None:
-    """Return why code outside torch may not compute on these tensors here and now, or ``None``."""
-    grad = torch.is_grad_enabled()
+def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
+    """Return why code outside torch may not compute on these tensors here and now, or ``None``.
+
+    Args:
+        tensors: what it would read.
+        recorded: whether gradients may be wanted, because somebody else sees to them.
+    """
+    grad = torch.is_grad_enabled() and not recorded
     for x in tensors:
         if not x.is_cpu:
             return f"an operand is on {x.device.type}, not in host memory"

@@ -18,8 +18,9 @@ know about the op:
 | ``vjp(grad, needs)`` | gradients by field, written with public functions; see `trnsci.gradient.saves` |
 | ``prediction()`` | what to launch for a prediction, where ``nki`` needs data and not just shapes |
 
-Two attributes may stand beside them: ``host_only = "why"`` for an op that runs on the host by nature, also in a block
-that admits one backend only, and ``traceable = True`` where a tracer may follow ``pytorch`` itself.
+Three attributes may stand beside them: ``host_only = "why"`` for an op that runs on the host by nature, also in a block
+that admits one backend only, ``traceable = True`` where a tracer may follow ``pytorch`` itself, and ``host_vjp = True``
+where ``host`` runs with ``vjp`` as its gradient; without it a call that needs a gradient is left to ``pytorch``.
 
 Only ``fake``, ``cost`` and one implementation are required. `freeze` of a call is the same class over `TensorSpec`, as
 plans, ledgers and caches hold it, so ``limits`` reads nothing of a tensor that `TensorSpec` does not have.
@@ -114,7 +115,8 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
     if scope is not None and scope.interceptor is not None:
         return _copied(scope.interceptor.call(call), out)
     decision = op.decide(call)
-    if decision.implementation == "nki" and (dispatch_modes() or _wants_gradient(call)):
+    attached = decision.implementation == "nki" or (op.host_vjp and decision.implementation == "host")
+    if attached and (dispatch_modes() or _wants_gradient(call)):
         # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
         token = _DECIDED.set(decision)
         try:
@@ -178,6 +180,7 @@ class Op:
         self.differentiable = hasattr(self.kind, "vjp")
         self.host_only: str | None = getattr(self.kind, "host_only", None)
         self.traceable: bool = getattr(self.kind, "traceable", False)
+        self.host_vjp: bool = getattr(self.kind, "host_vjp", False)
 
     def register_gradient(self) -> None:
         """Tell torch's autograd of the rule."""
@@ -234,7 +237,7 @@ class Op:
             if host.transformed():
                 return "torch.func does not see into kernels; torch.autograd differentiates through them"
         elif implementation == "host":
-            refused = host.refusal(tensors_in(call))
+            refused = host.refusal(tensors_in(call), recorded=self.host_vjp)
             if refused is not None:
                 return refused
         elif implementation == "cuda" and not all(tensor.is_cuda for tensor in tensors_in(call)):

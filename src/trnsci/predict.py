@@ -20,6 +20,12 @@ from trnsci.launcher import Predictor, using
 from trnsci.plans import Cost, seconds
 from trnsci.specs import tensors_in, thaw
 
+# Where a host implementation pays: the sizes its ``limits`` compare with, by op.
+HOST_PAYS = {
+    # elements of a block, and columns, below which SciPy multiplies faster than torch
+    "trnsparse::bsr_spmm": (64, 8),
+}
+
 
 class _NoKernel(Exception):
     """An op inside a prediction has no kernel for its arguments."""

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.errors import ArgumentError, DtypeError
+from trnsci.backends import library
+from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
 from trnsparse.matrix import SUPPORTED, SparseMatrix
 
 HALF = (torch.float16, torch.bfloat16)
-KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
+KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def operation(op: str, trans: bool | int | str, argument: str = "trans") -> str:
@@ -42,6 +43,22 @@ def sparse(op: str, **matrices: Any) -> None:
                 expected="a COOMatrix, CSRMatrix, CSCMatrix or BSRMatrix",
                 hint="Make one with CSRMatrix.from_dense, from_scipy or from_torch",
             )
+
+
+def only(dtype: torch.dtype, accepted: tuple[torch.dtype, ...]) -> str | None:
+    """Why an implementation refuses a dtype, or ``None``."""
+    if dtype in accepted:
+        return None
+    names = [str(x).removeprefix("torch.") for x in (*accepted, dtype)]
+    return f"takes {', '.join(names[:-1])}, not {names[-1]}"
+
+
+def on_host(op: str) -> None:
+    """Refuse a function without a kernel where the settings admit nothing but kernels."""
+    choice = library("trnsparse").choice()
+    if choice.required:
+        reasons = [("nki", "has no NKI kernel"), ("pytorch", f"{choice.source} admits kernels only")]
+        raise UnsupportedError(op=f"trnsparse.{op}", reasons=reasons)
 
 
 def dense(op: str, **tensors: Any) -> None:

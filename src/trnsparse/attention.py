@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import Op, array_function, check
+from trnsci import array_function, check, op, run
 from trnsci.errors import ArgumentError, DtypeError
-from trnsci.gradient import Saved
+from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import dense, evenly
+from trnsparse.arguments import HALF, KERNEL_DTYPES, dense, evenly, only
 from trnsparse.attention_backward import backward
 from trnsparse.bound_mask import BoundMask, Pattern
 from trnsparse.kernels import attention as kernels
 from trnsparse.mask_base import Mask
 from trnsparse.masks import as_mask
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @array_function
@@ -80,8 +77,7 @@ def attention(
         1 / math.sqrt(max(q.shape[3], 1)) if scale is None else check.coefficient("attention", "scale", scale, dtype)
     )
     bound = _bound(mask, q, k, block)
-    made = _heads(q, k, v, bound, factor)
-    return made.reshape(*shape[:-1], v.shape[3])
+    return _heads(q, k, v, bound, factor).reshape(*shape[:-1], v.shape[3])
 
 
 def _bound(mask: Any, q: Tensor, k: Tensor, block: int) -> BoundMask:
@@ -126,86 +122,132 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, bound: BoundMask, scale: float) -> T
 def _one(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, scale: float) -> Tensor:
     device = torch.device("cpu") if q.is_meta else q.device
     at, columns, slots = (x.to(device) for x in (pattern.indptr, pattern.indices, pattern.slots))
-    return _attention(q, k, v, at, columns, slots, pattern.insides.to(device), scale)[0]
+    return run(Attention(q, k, v, at, columns, slots, pattern.insides.to(device), scale))[0]
 
 
-def _fake(
-    q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    exact = torch.float64 if q.dtype == torch.float64 else torch.float32
-    return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty(q.shape[:3], dtype=exact)
+@op("trnsparse::attention")
+class Attention(NamedTuple):
+    """Attention over stored blocks; beside the output, the logarithm of each query's sum of exponentials."""
 
+    q: Tensor  # [B, H, Q, D]
+    k: Tensor  # [B, G, K, D]
+    v: Tensor  # [B, G, K, E]
+    indptr: Tensor  # [block rows + 1]
+    indices: Tensor  # [blocks]
+    slots: Tensor  # [blocks] index into insides, or -1
+    insides: Tensor  # [distinct, block, block]
+    scale: float
 
-def _cost(
-    q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
-) -> int:
-    pairs = indices.shape[0] * insides.shape[1] ** 2
-    return 2 * q.shape[0] * q.shape[1] * pairs * (q.shape[3] + v.shape[3])
+    @property
+    def exact(self) -> torch.dtype:
+        """The dtype of the sums."""
+        return torch.float64 if self.q.dtype == torch.float64 else torch.float32
 
+    def fake(self) -> tuple[Tensor, Tensor]:
+        q = self.q
+        return q.new_empty((*q.shape[:3], self.v.shape[3])), q.new_empty(q.shape[:3], dtype=self.exact)
 
-# The results are the output and, for the gradient, the logarithm of each query's sum of exponentials.
-_attention = Op("trnsparse::attention", fake=_fake, cost=_cost)
+    def cost(self) -> int:
+        pairs = self.indices.shape[0] * self.insides.shape[1] ** 2
+        return 2 * self.q.shape[0] * self.q.shape[1] * pairs * (self.q.shape[3] + self.v.shape[3])
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        if self.insides.shape[1] != P_MAX:
+            return f"takes blocks of {P_MAX}, not {self.insides.shape[1]}"
+        widest = max(self.q.shape[3], self.v.shape[3])
+        if widest > 4 * P_MAX:
+            return f"takes heads of up to {4 * P_MAX}, not {widest}"
+        return only(self.q.dtype, KERNEL_DTYPES)
 
-@_attention.impl("pytorch")
-def _pytorch(
-    q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if recorded and not transformed:
-        made: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
-            q, k, v, indptr, indices, slots, insides, scale
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (self.q, self.k, self.v))
+        if recorded and not transformed():
+            result: tuple[Tensor, Tensor] = _Recorded.apply(*self)  # type: ignore[no-untyped-call]
+            return result
+        return _forward(self, transformed())
+
+    def nki(self) -> tuple[Tensor, Tensor]:
+        return self._launched(*(tuple(x.tolist()) for x in (self.indptr, self.indices, self.slots)))
+
+    def prediction(self) -> tuple[Tensor, Tensor]:
+        pointers, columns = evenly(self.indices.shape[0], self.indptr.shape[0] - 1)
+        return self._launched(tuple(pointers), tuple(columns), (-1,) * len(columns))
+
+    def _launched(
+        self, pointers: tuple[int, ...], columns: tuple[int, ...], slots: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor]:
+        q, v = self.q, self.v
+        if q.numel() == 0 or v.numel() == 0 or not columns:
+            out, lse = self.fake()
+            return out.zero_(), lse.fill_(-math.inf)
+        # Torch multiplies 16-bit numbers in float32 and rounds once.
+        qT, kT = (q * self.scale).flatten(0, 1).mT.contiguous(), self.k.flatten(0, 1).mT.contiguous()
+        out, sums = launch(
+            kernels.attention,
+            qT,
+            kT,
+            v.flatten(0, 1).contiguous(),
+            additive(self.insides, q.dtype),
+            pointers=pointers,
+            columns=columns,
+            slots=slots,
+            lonely=lonely(pointers, slots, self.insides, q.shape[2]),
         )
-        return made
-    return _forward(q, k, v, indptr, indices, slots, insides, scale, transformed)
+        by_query = sums.mT.flatten(1)[:, : q.shape[2]].reshape(q.shape[:3])
+        return out.reshape(*q.shape[:3], v.shape[3]), torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
+
+    def workspace(self, implementation: str) -> int:
+        q, k, v = self.q, self.k, self.v
+        size, block = q.element_size(), self.insides.shape[1]
+        if implementation == "pytorch":
+            # Rows of blocks before they are joined, the scores of one of them, and wider operands of half precision.
+            longest = -(-self.indices.shape[0] // max(1, self.indptr.shape[0] - 1)) * block
+            queries, wide = q.shape[0] * q.shape[1] * q.shape[2], max(size, 4 if q.is_cpu or q.is_meta else size)
+            scores = queries // max(1, q.shape[2]) * min(block, q.shape[2]) * longest
+            return wide * (queries * v.shape[3] + scores + (q.numel() + k.numel() + v.numel() if wide > size else 0))
+        # Queries are scaled, then transposed; insides become numbers, are rounded and laid out.
+        hidden = self.insides.numel() * (4 + 2 * (2 if q.dtype == torch.bfloat16 else 4))
+        return max(2 * q.nbytes, q.nbytes + k.nbytes + hidden)
+
+    def vjp(
+        self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        return dict(zip("qkv", backward(self, result, *grad), strict=True))
+
+
+HIDDEN = -1e30
+# Below this no score was kept: the kernel's own limit.
+FLOOR = 1e25
 
 
 class _Recorded(torch.autograd.Function):
     """The forward pass with a gradient that touches stored blocks only; torch's own would fill whole heads per row."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        indptr: Tensor,
-        indices: Tensor,
-        slots: Tensor,
-        insides: Tensor,
-        scale: float,
-    ) -> tuple[Tensor, Tensor]:
-        out, lse = _forward(q, k, v, indptr, indices, slots, insides, scale, False)
-        ctx.save_for_backward(q, k, v, out, lse, indptr, indices, slots, insides)
-        ctx.scale = scale
+    def forward(ctx: Any, *fields: Any) -> tuple[Tensor, Tensor]:
+        out, lse = _forward(Attention(*fields), False)
+        ctx.save_for_backward(*fields[:-1], out, lse)
+        ctx.scale = fields[-1]
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
-        q, k, v, out, lse, indptr, indices, slots, insides = ctx.saved_tensors
-        made = backward(grad, q, k, v, out, lse, indptr, indices, slots, insides, ctx.scale, grad_lse)
-        return (*made, None, None, None, None, None)
+        *fields, out, lse = ctx.saved_tensors
+        gradients = backward(Attention(*fields, ctx.scale), (out, lse), grad, grad_lse)
+        return (*gradients, None, None, None, None, None)
 
 
-def _forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    indptr: Tensor,
-    indices: Tensor,
-    slots: Tensor,
-    insides: Tensor,
-    scale: float,
-    recorded: bool,
-) -> tuple[Tensor, Tensor]:
+def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:
     """Row by row of blocks; ``recorded`` says that torch looks on, and scores may not become weights in place."""
-    batch, heads, q_len, depth = q.shape
-    group, block = heads // max(k.shape[1], 1), insides.shape[1]
-    work = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) and q.device.type == "cpu" else q.dtype
-    q, k, v, dtype = q.to(work), k.to(work), v.to(work), q.dtype
+    batch, heads, q_len, depth = call.q.shape
+    insides, dtype, width = call.insides, call.q.dtype, call.v.shape[3]
+    group, block = heads // max(call.k.shape[1], 1), insides.shape[1]
+    work = torch.float32 if dtype in HALF and call.q.is_cpu else dtype
+    q, k, v = call.q.to(work), call.k.to(work), call.v.to(work)
     grouped = q.reshape(batch, k.shape[1], group, q_len, depth)
-    starts, columns, kinds = indptr.tolist(), indices.tolist(), slots.tolist()
+    starts, columns, kinds = call.indptr.tolist(), call.indices.tolist(), call.slots.tolist()
     outside = ~insides
     outs, sums = [], []
     for i in range(len(starts) - 1):
@@ -214,11 +256,11 @@ def _forward(
         size = rows.shape[3]
         taken = [columns[p] for p in span]
         if not taken:
-            outs.append(rows.new_zeros((*rows.shape[:4], v.shape[3])))
+            outs.append(rows.new_zeros((*rows.shape[:4], width)))
             sums.append(rows.new_full(rows.shape[:4], -math.inf))
             continue
         keys, values = _columns(k, taken, block), _columns(v, taken, block)
-        scores = (rows.flatten(2, 3) * scale) @ keys.mT
+        scores = (rows.flatten(2, 3) * call.scale) @ keys.mT
         hidden = [(n * block, kinds[p]) for n, p in enumerate(span) if kinds[p] >= 0]
         if recorded and hidden:
             scores = scores.unflatten(2, (group, size))
@@ -228,18 +270,15 @@ def _forward(
             part = scores.unflatten(2, (group, size))[..., first : first + block]
             part.masked_fill_(outside[slot, :size, : part.shape[-1]], -math.inf)
         weights, top, total = _exponentials(scores, recorded)
-        made = (weights @ values) / torch.where(total == 0, 1.0, total)
-        outs.append(made.reshape(batch, k.shape[1], group, size, v.shape[3]))
+        result = (weights @ values) / torch.where(total == 0, 1.0, total)
+        outs.append(result.reshape(batch, k.shape[1], group, size, width))
         sums.append((top + total.detach().log()).reshape(batch, k.shape[1], group, size))
     if not outs:
-        empty = q.sum() * 0 + k.sum() * 0 + v.sum() * 0
-        made = (q.new_zeros((batch, heads, q_len, v.shape[3])) + empty).to(dtype)
-        return made, q.new_zeros(
-            (batch, heads, q_len), dtype=torch.float64 if dtype == torch.float64 else torch.float32
-        )
-    exact = torch.float64 if dtype == torch.float64 else torch.float32
-    out = torch.cat(outs, 3).reshape(batch, heads, q_len, v.shape[3])
-    return out.to(dtype), torch.cat(sums, 3).reshape(batch, heads, q_len).to(exact)
+        nothing = q.sum() * 0 + k.sum() * 0 + v.sum() * 0
+        out = (q.new_zeros((batch, heads, q_len, width)) + nothing).to(dtype)
+        return out, q.new_zeros((batch, heads, q_len), dtype=call.exact)
+    out = torch.cat(outs, 3).reshape(batch, heads, q_len, width)
+    return out.to(dtype), torch.cat(sums, 3).reshape(batch, heads, q_len).to(call.exact)
 
 
 def _exponentials(scores: Tensor, recorded: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -268,87 +307,8 @@ def _hidden(
     return ~torch.cat(parts, 1)
 
 
-def _limits(
-    q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
-) -> str | None:
-    if q.dtype not in DTYPES:
-        return f"takes float32, bfloat16 and float16, not {str(q.dtype).removeprefix('torch.')}"
-    if insides.shape[1] != P_MAX:
-        return f"takes blocks of {P_MAX}, not {insides.shape[1]}"
-    if max(q.shape[3], v.shape[3]) > 4 * P_MAX:
-        return f"takes heads of up to {4 * P_MAX}, not {max(q.shape[3], v.shape[3])}"
-    return None
-
-
-@_attention.impl("nki", limits=_limits)
-def _nki(
-    q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    pattern = (tuple(indptr.tolist()), tuple(indices.tolist()), tuple(slots.tolist()))
-    return _launched(q, k, v, pattern, insides, scale)
-
-
-@_attention.prediction
-def _predicted(
-    q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
-    return _launched(q, k, v, (tuple(pointers), tuple(columns), (-1,) * len(columns)), insides, scale)
-
-
-HIDDEN = -1e30
-# Below this no score was kept: the kernel's own limit.
-FLOOR = 1e25
-
-
-def _launched(q: Tensor, k: Tensor, v: Tensor, pattern: Any, insides: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    if q.numel() == 0 or v.numel() == 0 or not pattern[1]:
-        out, lse = _fake(q, k, v, insides, insides, insides, insides, scale)
-        return out.zero_(), lse.fill_(-math.inf)
-    # Torch multiplies 16-bit numbers in float32 and rounds once.
-    qT, kT = (q * scale).flatten(0, 1).mT.contiguous(), k.flatten(0, 1).mT.contiguous()
-    made, sums = launch(
-        kernels.attention,
-        qT,
-        kT,
-        v.flatten(0, 1).contiguous(),
-        additive(insides, q.dtype),
-        pointers=pattern[0],
-        columns=pattern[1],
-        slots=pattern[2],
-        lonely=lonely(pattern, insides, q.shape[2]),
-    )
-    by_query = sums.mT.flatten(1)[:, : q.shape[2]].reshape(q.shape[:3])
-    return made.reshape(*q.shape[:3], v.shape[3]), torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
-
-
-@_attention.workspace
-def _workspace(
-    backend: str,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    indptr: Tensor,
-    indices: Tensor,
-    slots: Tensor,
-    insides: Tensor,
-    scale: float,
-) -> int:
-    size, block = q.element_size(), insides.shape[1]
-    if backend == "pytorch":
-        # Rows of blocks before they are joined, the scores of one of them, and wider operands of half precision.
-        longest = -(-indices.shape[0] // max(1, indptr.shape[0] - 1)) * block
-        queries, wide = q.shape[0] * q.shape[1] * q.shape[2], max(size, 4 if q.device.type in ("cpu", "meta") else size)
-        scores = queries // max(1, q.shape[2]) * min(block, q.shape[2]) * longest
-        return wide * (queries * v.shape[3] + scores + (q.numel() + k.numel() + v.numel() if wide > size else 0))
-    # Queries are scaled, then turned; insides become numbers, are rounded and laid out.
-    hidden = insides.numel() * (4 + 2 * (2 if q.dtype == torch.bfloat16 else 4))
-    return max(2 * q.nbytes, q.nbytes + k.nbytes + hidden)
-
-
-def lonely(pattern: Any, insides: Tensor, q_len: int) -> bool:
+def lonely(pointers: tuple[int, ...], slots: tuple[int, ...], insides: Tensor, q_len: int) -> bool:
     """Whether some query keeps no key."""
-    pointers, _, slots = pattern
     if insides.is_meta:
         return True
     for i in range(len(pointers) - 1):
@@ -369,11 +329,3 @@ def additive(insides: Tensor, dtype: torch.dtype) -> Tensor:
         insides = insides.new_zeros((1, *insides.shape[1:]))
     hidden = torch.where(insides, 0.0, HIDDEN).to(kind)  # [distinct, q, k]
     return hidden.permute(1, 0, 2).reshape(insides.shape[1], -1).contiguous()
-
-
-@_attention.vjp(saves=("q", "k", "v", "indptr", "indices", "slots", "insides", "result"))
-def _gradient(saved: Saved, grad: Tensor, unused: Tensor | None) -> Mapping[str, Any]:
-    out, lse = saved.result
-    pattern = (saved.indptr, saved.indices, saved.slots, saved.insides)
-    of_q, of_k, of_v = backward(grad, saved.q, saved.k, saved.v, out, lse, *pattern, saved.scale)
-    return {"q": of_q, "k": of_k, "v": of_v}

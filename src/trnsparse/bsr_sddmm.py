@@ -2,41 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import Op
-from trnsci.gradient import Saved
+from trnsci import op, run
 from trnsci.nki import launch
-from trnsparse.arguments import KERNEL_DTYPES, evenly
+from trnsparse.arguments import KERNEL_DTYPES, evenly, only
 from trnsparse.indices import expand
 from trnsparse.kernels import bsr_sddmm as kernels
 
 
 def sampled_blocks(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
     """Blocks ``a[i] @ b[j].T`` [blocks, bm, bn] without conjugation, a [M, D], b [N, D]; zero outside the matrix."""
-    return _bsr_sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj(), bm, bn)
+    return run(BsrSddmm(indptr, indices, a.resolve_conj(), b.resolve_conj(), bm, bn))
 
 
-def _fake(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    return a.new_empty((indices.shape[0], bm, bn))
+@op("trnsparse::bsr_sddmm")
+class BsrSddmm(NamedTuple):
+    """Products of blocks of rows of ``a`` and ``b`` at the blocks of a pattern, without conjugation."""
 
+    indptr: Tensor  # [block rows + 1]
+    indices: Tensor  # [blocks]
+    a: Tensor  # [M, D]
+    b: Tensor  # [N, D]
+    bm: int
+    bn: int
 
-def _cost(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> int:
-    return 2 * indices.shape[0] * bm * bn * a.shape[1] * (4 if a.is_complex() else 1)
+    def fake(self) -> Tensor:
+        return self.a.new_empty((self.indices.shape[0], self.bm, self.bn))
 
+    def cost(self) -> int:
+        return 2 * self.indices.shape[0] * self.bm * self.bn * self.a.shape[1] * (4 if self.a.is_complex() else 1)
 
-_bsr_sddmm = Op("trnsparse::bsr_sddmm", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        return only(self.a.dtype, KERNEL_DTYPES) if implementation == "nki" else None
 
+    def pytorch(self) -> Tensor:
+        depth, entries = self.a.shape[1], self.indices.shape[0]
+        left = padded(self.a, self.bm).reshape(-1, self.bm, depth)[expand(self.indptr, entries)]
+        right = padded(self.b, self.bn).reshape(-1, self.bn, depth)[self.indices]
+        return left @ right.mT
 
-@_bsr_sddmm.impl("pytorch")
-def _pytorch(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    left = padded(a, bm).reshape(-1, bm, a.shape[1])[expand(indptr, indices.shape[0])]
-    right = padded(b, bn).reshape(-1, bn, b.shape[1])[indices]
-    return left @ right.mT
+    def nki(self) -> Tensor:
+        return self._launched(self.indptr.tolist(), self.indices.tolist())
+
+    def prediction(self) -> Tensor:
+        across = -(-self.b.shape[0] // self.bn)
+        return self._launched(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1, across))
+
+    def _launched(self, pointers: list[int], columns: list[int]) -> Tensor:
+        if not columns or self.a.shape[1] == 0:
+            return self.a.new_zeros((len(columns), self.bm, self.bn))
+        result: Tensor = launch(
+            kernels.bsr_sddmm,
+            _transposed(self.a, self.bm),
+            _transposed(self.b, self.bn),
+            pointers=tuple(pointers),
+            columns=tuple(columns),
+            block=(self.bm, self.bn),
+        )  # [blocks, bm, bn]
+        return result
+
+    def workspace(self, implementation: str) -> int:
+        heights = ((self.a.shape[0], self.bm), (self.b.shape[0], self.bn))
+        width = self.a.shape[1] * self.a.element_size()
+        if implementation == "pytorch":
+            # What the blocks meet is gathered, from copies with whole blocks where the last is not.
+            copies = sum(height + -height % size for height, size in heights if height % size)
+            return (self.indices.shape[0] * (self.bm + self.bn) + copies) * width
+        return sum(height + -height % size for height, size in heights) * width
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        from trnsparse.bsr_spmm import BsrSpmm, adjoint
+
+        gradients = {}
+        rows, columns = self.a.shape[0], self.b.shape[0]
+        product = BsrSpmm(self.indptr, self.indices, grad.resolve_conj(), self.b.conj().resolve_conj(), rows)
+        if "a" in needs:
+            gradients["a"] = run(product)
+        if "b" in needs:
+            conjugate = product._replace(blocks=grad.conj().resolve_conj())
+            gradients["b"] = run(adjoint(conjugate, self.a.conj().resolve_conj(), columns))
+        return gradients
 
 
 def padded(x: Tensor, size: int) -> Tensor:
@@ -45,59 +94,8 @@ def padded(x: Tensor, size: int) -> Tensor:
     return torch.nn.functional.pad(x, (0, 0, 0, missing)) if missing else x
 
 
-@_bsr_sddmm.impl("nki", dtypes=KERNEL_DTYPES)
-def _nki(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    return _launched(indptr.tolist(), indices.tolist(), a, b, bm, bn)
-
-
-@_bsr_sddmm.prediction
-def _predicted(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1, -(-b.shape[0] // bn))
-    return _launched(pointers, columns, a, b, bm, bn)
-
-
-def _launched(pointers: list[int], columns: list[int], a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    if not columns or a.shape[1] == 0:
-        return a.new_zeros((len(columns), bm, bn))
-    made: Tensor = launch(
-        kernels.bsr_sddmm,
-        _turned(a, bm),
-        _turned(b, bn),
-        pointers=tuple(pointers),
-        columns=tuple(columns),
-        block=(bm, bn),
-    )  # [blocks, bm, bn]
-    return made
-
-
-def _turned(x: Tensor, size: int) -> Tensor:
+def _transposed(x: Tensor, size: int) -> Tensor:
     """The transpose, with columns of zeros up to a multiple of ``size``, written once."""
-    made = x.new_zeros((x.shape[1], x.shape[0] + -x.shape[0] % size))
-    made[:, : x.shape[0]] = x.mT
-    return made
-
-
-@_bsr_sddmm.workspace
-def _workspace(backend: str, indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> int:
-    heights = ((a.shape[0], bm), (b.shape[0], bn))
-    if backend == "pytorch":
-        # What the blocks meet is gathered, from copies with whole blocks where the last is not.
-        copies = sum(height + -height % size for height, size in heights if height % size)
-        return (indices.shape[0] * (bm + bn) + copies) * a.shape[1] * a.element_size()
-    return sum(height + -height % size for height, size in heights) * a.shape[1] * a.element_size()
-
-
-@_bsr_sddmm.vjp(saves=("indptr", "indices", "a", "b"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    from trnsparse.bsr import BSRMatrix
-    from trnsparse.bsr_spmm import block_product
-
-    shape = (saved.a.shape[0], saved.b.shape[0])
-    indices = {"indptr": saved.indptr, "indices": saved.indices}
-    blocks = BSRMatrix._rebuilt(indices, grad, shape)
-    found: dict[str, Any] = {}
-    if saved.needs("a"):
-        found["a"] = block_product(blocks, saved.b.conj().resolve_conj())
-    if saved.needs("b"):
-        found["b"] = block_product(blocks.transpose(), saved.a.conj().resolve_conj())
-    return found
+    result = x.new_zeros((x.shape[1], x.shape[0] + -x.shape[0] % size))
+    result[:, : x.shape[0]] = x.mT
+    return result

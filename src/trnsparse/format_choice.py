@@ -12,7 +12,7 @@ from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnsci import check, config, neuron
-from trnsci.backends import SCOPE, library
+from trnsci.backends import library
 from trnsci.config import TARGETS, TargetName
 from trnsci.explain import remark
 from trnsci.ops import find
@@ -132,12 +132,12 @@ def _from_part(predicted: Callable[[int], float | None], rows: int, tiles: int) 
     return None if first is None or second is None else first + (second - first) * (rows - part) / part
 
 
+_LIBRARY = library("trnsparse")
+
+
 def here() -> str:
     """Where a product of this library runs now: a generation, or ``host``."""
-    own = library("trnsparse")
-    if SCOPE.get() is None and own.direct:
-        return "host"
-    asked, device = own.choice().name, neuron.device()
+    asked, device = _LIBRARY.choice().name, neuron.device()
     if asked == "simulator":
         return config.TARGET.get()
     return device.target if device is not None and asked in ("auto", "nki") else "host"
@@ -149,7 +149,7 @@ def arranged(a: SparseMatrix, b: Tensor, name: str) -> SparseMatrix | Tensor:
     The pattern of a conversion is kept with the matrix; values are read afresh.
     """
     if name == "auto":
-        name = _automatic(a, b.shape[1])
+        name = _automatic(a, b.shape[1] if b.ndim == 2 else 1)
     if name in ("stored", a.format):
         return a
     if name != "dense":

@@ -1,203 +1,343 @@
-"""A few steps of an iteration as one operation: what `trnsparse.methods` repeat until they are content."""
+"""Conjugate gradients, Chebyshev, Richardson and power iteration on sparse matrices, a few steps to a kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import Op
+from trnsci import check, op, run
+from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import evenly
+from trnsparse.arguments import dense, evenly, only, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.csr import CSRMatrix
+from trnsparse.format_choice import here
 from trnsparse.kernels import iterate as kernels
+from trnsparse.matrix import SparseMatrix
 from trnsparse.spmm import spmv
 
 # Blocks that a kernel keeps in SBUF, and vector length in blocks: one PSUM bank.
 BLOCKS = 256
 LENGTH = 512
+# Iterations between two looks at the residual.
+STEPS = 16
+Blocks = tuple[Tensor, Tensor, Tensor]
 
 
-def _fake(
-    indptr: Tensor,
-    indices: Tensor,
-    blocks: Tensor,
-    x: Tensor,
-    r: Tensor,
-    p: Tensor,
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(x), torch.empty_like(x), torch.empty_like(x)
+class Solution(NamedTuple):
+    """A solution, the iterations it took and the norm of its residual ``b - a @ x``."""
+
+    x: Tensor
+    iterations: int
+    residual: float
 
 
-def _cost(
-    indptr: Tensor,
-    indices: Tensor,
-    blocks: Tensor,
-    x: Tensor,
-    r: Tensor,
-    p: Tensor,
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> int:
-    return steps * (2 * blocks.numel() + 10 * x.shape[0])
+class Eigenpair(NamedTuple):
+    """The eigenvalue of largest magnitude, its vector, the iterations and the norm of ``a @ x - value * x``."""
+
+    value: Tensor
+    vector: Tensor
+    iterations: int
+    residual: float
 
 
-# ``steps`` iterations from the state (x, r, p) to the next; for "power" the state is (x, a @ x, unused).
-iterate = Op("trnsparse::iterate", fake=_fake, cost=_cost)
+def cg(
+    a: SparseMatrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, max_iterations: int = 1000
+) -> Solution:
+    """Solve ``a @ x = b`` by conjugate gradients, for symmetric positive definite ``a``.
+
+    Args:
+        a: sparse [N, N], real; a BSR matrix of 128-blocks is used as it is, any other converted.
+        b: [N], finite.
+        x0: [N] where to start; zero when left out.
+        tol: stop when the residual's norm is at most ``tol * |b|``.
+        max_iterations: raise when they do not suffice.
+
+    Raises:
+        NotConverged: ``residual`` holds the norm reached.
+    """
+    return _solved("cg", a, b, x0, tol, max_iterations, None)
 
 
-@iterate.impl("pytorch")
-def _pytorch(
-    indptr: Tensor,
-    indices: Tensor,
-    blocks: Tensor,
-    x: Tensor,
-    r: Tensor,
-    p: Tensor,
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    matrix = _matrix(indptr, indices, blocks, x.shape[0])
-    times = times_of(matrix)
-    tiny = torch.finfo(x.dtype).tiny
-    if method == "power":
-        for _ in range(steps):
-            r = times(x)
-            x = r / torch.linalg.vector_norm(r).clamp(min=tiny)
-        return x, times(x), p.clone()
-    for k in range(steps):
-        if method == "cg":
-            image, norm = times(p), torch.dot(r, r)
-            alpha = norm / torch.dot(p, image).clamp(min=tiny)
-            x, r = x + alpha * p, r - alpha * image
-            p = r + torch.dot(r, r) / norm.clamp(min=tiny) * p
-        else:
-            p = r + numbers[k, 1] * p
-            x, r = x + numbers[k, 0] * p, r - numbers[k, 0] * times(p)
-    return x, r, p
+def richardson(
+    a: SparseMatrix,
+    b: Tensor,
+    *,
+    omega: float,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    max_iterations: int = 1000,
+) -> Solution:
+    """Solve ``a @ x = b`` by ``x += omega * (b - a @ x)``; converges when ``|1 - omega * eigenvalue| < 1`` for all.
+
+    Args:
+        a: as for `cg`, need not be symmetric.
+        b: [N]
+        omega: the step.
+        x0: as for `cg`.
+        tol: as for `cg`.
+        max_iterations: as for `cg`.
+    """
+    step = float(check.coefficient("richardson", "omega", omega, torch.float64).real)
+    return _solved("richardson", a, b, x0, tol, max_iterations, lambda k: (step, 0.0))
 
 
-def _matrix(indptr: Tensor, indices: Tensor, blocks: Tensor, n: int) -> BSRMatrix | CSRMatrix:
-    """Blocks as a matrix; of entries where they are entries."""
-    shape, parts = (n, n), {"indptr": indptr, "indices": indices}
-    if blocks.shape[1:] == (1, 1):
-        return CSRMatrix._rebuilt(parts, blocks.reshape(-1).contiguous(), shape)
-    return BSRMatrix._rebuilt(parts, blocks, shape)
+def chebyshev(
+    a: SparseMatrix,
+    b: Tensor,
+    *,
+    smallest: float,
+    largest: float,
+    x0: Tensor | None = None,
+    tol: float = 1e-5,
+    max_iterations: int = 1000,
+) -> Solution:
+    """Solve ``a @ x = b`` by Chebyshev iteration, for eigenvalues between ``smallest`` and ``largest``, both positive.
 
+    It needs no inner products, so that nothing is summed over partitions.
 
-def times_of(a: BSRMatrix | CSRMatrix) -> Callable[[Tensor], Tensor]:
-    """The product with a vector, in the format as it is."""
-    return lambda y: spmv(a, y, format="stored")
-
-
-def _limits(
-    indptr: Tensor,
-    indices: Tensor,
-    blocks: Tensor,
-    x: Tensor,
-    r: Tensor,
-    p: Tensor,
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> str | None:
-    if x.dtype != torch.float32:
-        return f"takes float32, not {str(x.dtype).removeprefix('torch.')}"
-    if blocks.shape[0] > BLOCKS:
-        return f"keeps up to {BLOCKS} blocks on chip, not {blocks.shape[0]}"
-    if indptr.shape[0] - 1 > LENGTH:
-        return f"keeps vectors of up to {LENGTH * P_MAX} on chip, not {x.shape[0]}"
-    return None
-
-
-@iterate.impl("nki", limits=_limits)
-def _nki(
-    indptr: Tensor,
-    indices: Tensor,
-    blocks: Tensor,
-    x: Tensor,
-    r: Tensor,
-    p: Tensor,
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _launched(indptr.tolist(), indices.tolist(), blocks, (x, r, p), numbers, steps, method)
-
-
-@iterate.prediction
-def _predicted(
-    indptr: Tensor,
-    indices: Tensor,
-    blocks: Tensor,
-    x: Tensor,
-    r: Tensor,
-    p: Tensor,
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1)
-    return _launched(pointers, columns, blocks, (x, r, p), numbers, steps, method)
-
-
-def _launched(
-    pointers: list[int],
-    columns: list[int],
-    blocks: Tensor,
-    state: tuple[Tensor, Tensor, Tensor],
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    x, r, p = state
-    n = x.shape[0]
-    if n == 0 or steps == 0:
-        return x.clone(), r.clone(), p.clone()
-    if not columns:
-        blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
-    count = blocks.shape[0]
-    tiles = blocks.new_empty((P_MAX, count, P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
-    table = numbers if numbers.shape[0] else numbers.new_zeros((steps, 2))
-    made = launch(
-        kernels.iterate,
-        tiles,
-        *(_by_partition(y) for y in state),
-        table.reshape(1, -1).expand(P_MAX, -1).contiguous(),
-        steps=steps,
-        method=method,
-        pointers=tuple(pointers),
-        columns=tuple(columns),
+    Args:
+        a: as for `cg`.
+        b: [N]
+        smallest: a lower bound of the eigenvalues.
+        largest: an upper bound of the eigenvalues.
+        x0: as for `cg`.
+        tol: as for `cg`.
+        max_iterations: as for `cg`.
+    """
+    smallest, largest = (
+        float(check.coefficient("chebyshev", name, value, torch.float64).real)
+        for name, value in (("smallest", smallest), ("largest", largest))
     )
-    x, r, p = (y.mT.flatten()[:n].clone() for y in made)
-    return x, r, p
+    if not 0 < smallest <= largest < math.inf:
+        raise ArgumentError(
+            op="chebyshev",
+            argument="smallest",
+            got=smallest,
+            expected=f"a positive bound that is at most largest = {largest}",
+        )
+    middle, half = (largest + smallest) / 2, (largest - smallest) / 2
+    kept: list[tuple[float, float]] = [(1 / middle, 0.0)]
+
+    def coefficients(k: int) -> tuple[float, float]:
+        while len(kept) <= k:
+            last = kept[-1][0]
+            beta = (half * last) ** 2 / 2 if len(kept) == 1 else (half * last / 2) ** 2
+            kept.append((1 / (middle - beta / last), beta))
+        return kept[k]
+
+    return _solved("chebyshev", a, b, x0, tol, max_iterations, coefficients)
 
 
-@iterate.workspace
-def _workspace(
-    backend: str,
-    indptr: Tensor,
-    indices: Tensor,
-    blocks: Tensor,
-    x: Tensor,
-    r: Tensor,
-    p: Tensor,
-    numbers: Tensor,
-    steps: int,
-    method: str,
-) -> int:
-    if backend == "pytorch":
-        # A product and an update of each vector; what blocks meet, and their products.
-        met = blocks.shape[0] * sum(blocks.shape[1:]) * x.element_size() if blocks.shape[1] > 1 else 0
-        return 4 * x.nbytes + met
-    return blocks.nbytes + 6 * x.nbytes + P_MAX * 8 * steps
+def power_iteration(
+    a: SparseMatrix, *, x0: Tensor | None = None, tol: float = 1e-4, max_iterations: int = 2000
+) -> Eigenpair:
+    """Return the eigenvalue of largest magnitude of a symmetric ``a``, by power iteration.
+
+    Args:
+        a: as for `cg`, need not be positive definite.
+        x0: [N] where to start; a fixed vector of random numbers when left out.
+        tol: stop when ``|a @ x - value * x| <= tol * |value|``.
+        max_iterations: raise when they do not suffice.
+    """
+    matrix = _prepared("power_iteration", a)
+    _options("power_iteration", tol, max_iterations)
+    n = a.shape[0]
+    if x0 is None:
+        x0 = torch.randn(n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(a.device).to(a.dtype)
+    x = _vector("power_iteration", "x0", x0, a)
+    if n and not bool(x.any()):
+        raise ArgumentError(op="power_iteration", argument="x0", got="zeros", expected="a vector with a direction")
+    x = x / _scale(x)
+    x = x / torch.linalg.vector_norm(x)
+    image = _times(matrix, x)
+    if not bool(image.any()):
+        # x is an eigenvector of 0, and of a matrix that is 0 there is no other.
+        return Eigenpair(image.new_zeros(()), x, 0, 0.0)
+    empty, done, residual = x.new_zeros((0, 2)), 0, float("inf")
+    while done < max_iterations:
+        steps = min(STEPS, max_iterations - done)
+        x, image, _ = run(Iterate(*_blocks(matrix), x, x, x, empty, steps, "power"))
+        done += steps
+        value = torch.dot(x, image)
+        residual = float(torch.linalg.vector_norm(image - value * x))
+        if not residual < float("inf") or not bool(x.any()):
+            break
+        if residual <= tol * abs(float(value)):
+            return Eigenpair(value, x, done, residual)
+    raise NotConverged(op="power_iteration", iterations=done, residual=residual)
+
+
+def _options(op: str, tol: Any, most: Any) -> None:
+    if not check.coefficient(op, "tol", tol, torch.float64).real >= 0:
+        raise ArgumentError(op=op, argument="tol", got=tol, expected="a number that is not negative")
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise ArgumentError(op=op, argument="max_iterations", got=most, expected="an integer that is not negative")
+
+
+def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
+    """A vector [N] of finite numbers with the dtype and device of the matrix, detached."""
+    dense(op, **{name: x})
+    same_kind(op, a=a, **{name: x})
+    if x.ndim != 1:
+        raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(x.shape), expected="[N]")
+    check.equal(op, "N", a=a.shape[0], **{name: x.shape[0]})
+    bad = ~torch.isfinite(x.detach())
+    if bool(bad.any()):
+        at = int(bad.nonzero()[0])
+        raise ArgumentError(op=op, argument=f"{name}[{at}]", got=x[at].item(), expected="a finite number")
+    return x.detach()
+
+
+def _scale(x: Tensor) -> float:
+    """A power of two near the largest magnitude, by which squares neither overflow nor underflow; 1 for zeros."""
+    top = float(x.abs().max()) if x.numel() else 0.0
+    return 2.0 ** min(max(math.frexp(top)[1], -1000), 1000) if top else 1.0
+
+
+def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
+    """The matrix as what runs wants it: in blocks of 128 for a device, as it is stored on the host."""
+    sparse(op, a=a)
+    check.floating(op, a=a.values)
+    check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
+    if a.dtype.is_complex:
+        raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
+    if here() == "host":
+        return a.detach() if isinstance(a, BSRMatrix) else a.detach().to_csr()
+    return a.detach().to_bsr(P_MAX)
+
+
+def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
+    """Index pointers, block columns and blocks; an entry is a block of one."""
+    return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
+
+
+def _solved(
+    op: str, a: SparseMatrix, b: Tensor, x0: Tensor | None, tol: float, most: int, coefficients: Any
+) -> Solution:
+    matrix = _prepared(op, a)
+    _options(op, tol, most)
+    b = _vector(op, "b", b, a)
+    x = torch.zeros_like(b) if x0 is None else _vector(op, "x0", x0, a).clone()
+    if not bool(b.any()):
+        return Solution(torch.zeros_like(b), 0, 0.0)
+    scale = _scale(b)
+    b, x = b / scale, x / scale
+    r = b - _times(matrix, x)
+    p = torch.zeros_like(r) if coefficients is not None else r.clone()
+    goal, done = tol * float(torch.linalg.vector_norm(b)), 0
+    residual = float(torch.linalg.vector_norm(r))
+    while not residual <= goal:
+        if done >= most or not residual < float("inf"):
+            raise NotConverged(op=op, iterations=done, residual=residual * scale)
+        steps = min(STEPS, most - done)
+        table = [coefficients(done + k) for k in range(steps)] if coefficients is not None else []
+        numbers = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
+        method = "cg" if coefficients is None else "fixed"
+        x, r, p = run(Iterate(*_blocks(matrix), x, r, p, numbers, steps, method))
+        done += steps
+        # The recurrence drifts from the truth in low precision: the residual that counts is computed.
+        residual = float(torch.linalg.vector_norm(b - _times(matrix, x)))
+    return Solution(x * scale, done, residual * scale)
+
+
+def _times(a: BSRMatrix | CSRMatrix, x: Tensor) -> Tensor:
+    """The product with a vector, in the format as it is."""
+    return spmv(a, x, format="stored")
+
+
+@op("trnsparse::iterate")
+class Iterate(NamedTuple):
+    """A few iterations as one operation, from the state (x, r, p) to the next; for "power" that is (x, a @ x, p)."""
+
+    indptr: Tensor  # [block rows + 1]
+    indices: Tensor  # [blocks]
+    blocks: Tensor  # [blocks, edge, edge]
+    x: Tensor  # [N]
+    r: Tensor  # [N]
+    p: Tensor  # [N]
+    numbers: Tensor  # [steps, 2] coefficients of "fixed"
+    steps: int
+    method: str
+
+    def fake(self) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.empty_like(self.x), torch.empty_like(self.x), torch.empty_like(self.x)
+
+    def cost(self) -> int:
+        return self.steps * (2 * self.blocks.numel() + 10 * self.x.shape[0])
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        if self.blocks.shape[0] > BLOCKS:
+            return f"keeps up to {BLOCKS} blocks on chip, not {self.blocks.shape[0]}"
+        if self.indptr.shape[0] - 1 > LENGTH:
+            return f"keeps vectors of up to {LENGTH * P_MAX} on chip, not {self.x.shape[0]}"
+        return only(self.x.dtype, (torch.float32,))
+
+    def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
+        matrix = self._matrix()
+        x, r, p, tiny = self.x, self.r, self.p, torch.finfo(self.x.dtype).tiny
+        if self.method == "power":
+            for _ in range(self.steps):
+                r = _times(matrix, x)
+                x = r / torch.linalg.vector_norm(r).clamp(min=tiny)
+            return x.clone(), _times(matrix, x), p.clone()
+        for k in range(self.steps):
+            if self.method == "cg":
+                image, norm = _times(matrix, p), torch.dot(r, r)
+                alpha = norm / torch.dot(p, image).clamp(min=tiny)
+                x, r = x + alpha * p, r - alpha * image
+                p = r + torch.dot(r, r) / norm.clamp(min=tiny) * p
+            else:
+                p = r + self.numbers[k, 1] * p
+                x, r = x + self.numbers[k, 0] * p, r - self.numbers[k, 0] * _times(matrix, p)
+        return (x, r, p) if self.steps else (x.clone(), r.clone(), p.clone())
+
+    def _matrix(self) -> BSRMatrix | CSRMatrix:
+        """Blocks as a matrix; of entries where they are entries."""
+        n, parts = self.x.shape[0], {"indptr": self.indptr, "indices": self.indices}
+        if self.blocks.shape[1:] == (1, 1):
+            return CSRMatrix._rebuilt(parts, self.blocks.reshape(-1), (n, n))
+        return BSRMatrix._rebuilt(parts, self.blocks, (n, n))
+
+    def nki(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._launched(self.indptr.tolist(), self.indices.tolist())
+
+    def prediction(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self._launched(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1))
+
+    def _launched(self, pointers: list[int], columns: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        n, blocks = self.x.shape[0], self.blocks
+        if n == 0 or self.steps == 0:
+            return self.x.clone(), self.r.clone(), self.p.clone()
+        if not columns:
+            blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
+        tiles = blocks.new_empty((P_MAX, blocks.shape[0], P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
+        table = self.numbers if self.numbers.shape[0] else self.numbers.new_zeros((self.steps, 2))
+        state = launch(
+            kernels.iterate,
+            tiles,
+            *(_by_partition(y) for y in (self.x, self.r, self.p)),
+            table.reshape(1, -1).expand(P_MAX, -1).contiguous(),
+            steps=self.steps,
+            method=self.method,
+            pointers=tuple(pointers),
+            columns=tuple(columns),
+        )
+        x, r, p = (y.mT.flatten()[:n].clone() for y in state)
+        return x, r, p
+
+    def workspace(self, implementation: str) -> int:
+        size = self.x.nbytes
+        if implementation == "pytorch":
+            # A product and an update of each vector; what blocks meet, and their products.
+            count, bm, bn = self.blocks.shape
+            return 4 * size + (count * (bm + bn) * self.x.element_size() if bm > 1 else 0)
+        return self.blocks.nbytes + 6 * size + P_MAX * 8 * self.steps
 
 
 def _by_partition(y: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,11 @@ from trnsparse.indices import by_position, compress, find
 from trnsparse.matrix import SparseMatrix
 from trnsparse.spmm import spmm, spmv
 
-_spmm, _spmv = inspect.unwrap(spmm), inspect.unwrap(spmv)
-
 
 def matmul(a: SparseMatrix, other: Any) -> Any:
     """``a @ other`` for a sparse matrix, a dense matrix (or batch) or a vector."""
-    if isinstance(other, Tensor):
-        # past the door for arrays, which these are not
-        return _spmv(a, other) if other.ndim == 1 else _spmm(a, other)
-    if isinstance(other, np.ndarray):
-        return to_numpy(matmul(a, from_numpy(other)))
+    if isinstance(other, Tensor | np.ndarray):
+        return spmv(a, other) if other.ndim == 1 else spmm(a, other)  # type: ignore[arg-type]
     return spgemm(a, other) if isinstance(other, SparseMatrix) else NotImplemented
 
 

@@ -108,8 +108,7 @@ def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
 def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
     """``a @ b``, or with ``trans`` ``a.T @ b``, by SciPy."""
     seen = view(indptr, indices, values, columns)
-    result: Tensor = torch.from_numpy((seen.transposed if trans else seen.rows) @ to_numpy(b))
-    return result
+    return torch.from_numpy((seen.transposed if trans else seen.rows) @ to_numpy(b))
 
 
 def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tensor:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
+from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import dense, evenly, same_kind, shaped, sparse
+from trnsparse.arguments import KERNEL_DTYPES, dense, evenly, only, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
-from trnsparse.bsr_spmm import _bsr_spmm
+from trnsparse.bsr_spmm import BsrSpmm
 from trnsparse.indices import compress, expand, transposition
 from trnsparse.kernels import screened_spmm as kernels
 from trnsparse.matrix import SparseMatrix
 from trnsparse.screening import as_threshold, check_bounds
-
-DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int64)
 
 
 @array_function
@@ -56,7 +53,10 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
     limit = as_threshold("screened_spmm", threshold)
     (u, u_scale), (w, w_scale) = _near_one(u), _near_one(w)
     limit = limit * u_scale * w_scale
-    return _screened_spmm(blocks.indptr, blocks.indices, blocks.values, u.to(exact), w.to(exact), b, limit)
+    bounds = (u.to(exact), w.to(exact))
+    return run(
+        ScreenedSpmm(blocks.indptr, blocks.indices, blocks.values.resolve_conj(), *bounds, b.resolve_conj(), limit)
+    )
 
 
 def _near_one(bounds: Tensor) -> tuple[Tensor, float]:
@@ -67,118 +67,102 @@ def _near_one(bounds: Tensor) -> tuple[Tensor, float]:
     return bounds.double() * scale, scale
 
 
-def _fake(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
-    return b.new_empty((u.shape[0], b.shape[1]))
+@op("trnsparse::screened_spmm")
+class ScreenedSpmm(NamedTuple):
+    """Blocks times a dense matrix without the entries whose bound is at most the threshold."""
 
+    indptr: Tensor  # [block rows + 1]
+    indices: Tensor  # [blocks]
+    blocks: Tensor  # [blocks, bm, bn]
+    u: Tensor  # [M]
+    w: Tensor  # [K]
+    b: Tensor  # [K, N]
+    threshold: float
 
-def _cost(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> int:
-    return 2 * blocks.numel() * b.shape[1] * (4 if b.is_complex() else 1)
+    def fake(self) -> Tensor:
+        return self.b.new_empty((self.u.shape[0], self.b.shape[1]))
 
+    def cost(self) -> int:
+        return 2 * self.blocks.numel() * self.b.shape[1] * (4 if self.b.is_complex() else 1)
 
-_screened_spmm = Op("trnsparse::screened_spmm", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        _, bm, bn = self.blocks.shape
+        if max(bm, bn) > P_MAX:
+            return f"takes blocks of up to {P_MAX}x{P_MAX}, not {bm}x{bn}"
+        return only(self.b.dtype, KERNEL_DTYPES)
 
+    def bounds(self) -> tuple[Tensor, Tensor]:
+        """The bounds of the rows of every block row, and of the columns of every block column."""
+        _, bm, bn = self.blocks.shape
+        return padded(self.u[:, None], bm).reshape(-1, bm), padded(self.w[:, None], bn).reshape(-1, bn)
 
-def _survivors(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, threshold: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Pointers and columns of blocks that hold an entry above the threshold, and which blocks those are."""
-    _, bm, bn = blocks.shape
-    rows = expand(indptr, indices.shape[0])
-    most_u = padded(u[:, None], bm).reshape(-1, bm).amax(1)
-    most_w = padded(w[:, None], bn).reshape(-1, bn).amax(1)
-    kept = (most_u[rows] * most_w[indices] > threshold).nonzero().flatten()
-    return compress(rows[kept], indptr.shape[0] - 1), indices[kept], kept
+    def block_rows(self) -> Tensor:
+        """The block row of every block."""
+        return expand(self.indptr, self.indices.shape[0])
 
+    def stays(self) -> Tensor:
+        """Which entries of which blocks are above the threshold."""
+        u, w = self.bounds()
+        return u[self.block_rows()][:, :, None] * w[self.indices][:, None, :] > self.threshold
 
-def _screened(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, threshold: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The surviving blocks with their entries below the threshold set to zero, and which entries stay."""
-    pointers, columns, kept = _survivors(indptr, indices, blocks, u, w, threshold)
-    _, bm, bn = blocks.shape
-    rows = padded(u[:, None], bm).reshape(-1, bm)[expand(pointers, columns.shape[0])]
-    cols = padded(w[:, None], bn).reshape(-1, bn)[columns]
-    stays = rows[:, :, None] * cols[:, None, :] > threshold
-    return pointers, columns, torch.where(stays, blocks[kept], 0), kept
+    def survivors(self) -> ScreenedSpmm:
+        """The call with those blocks alone that hold an entry above the threshold."""
+        u, w = self.bounds()
+        rows = self.block_rows()
+        kept = (u.amax(1)[rows] * w.amax(1)[self.indices] > self.threshold).nonzero().flatten()
+        indptr = compress(rows[kept], self.indptr.shape[0] - 1)
+        return self._replace(indptr=indptr, indices=self.indices[kept], blocks=self.blocks[kept])
 
+    def pytorch(self) -> Tensor:
+        # torch.func sees no sizes that depend on data
+        call = self if transformed() else self.survivors()
+        blocks = torch.where(call.stays(), call.blocks, 0)
+        return run(BsrSpmm(call.indptr, call.indices, blocks, self.b, self.u.shape[0]))
 
-@_screened_spmm.impl("pytorch")
-def _pytorch(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> Tensor:
-    pointers, columns, left, _ = _screened(indptr, indices, blocks, u, w, threshold)
-    return _bsr_spmm(pointers, columns, left, b.resolve_conj(), u.shape[0])
+    def nki(self) -> Tensor:
+        call = self.survivors()
+        return call._launched(call.indptr.tolist(), call.indices.tolist())
 
+    def prediction(self) -> Tensor:
+        across = -(-self.b.shape[0] // self.blocks.shape[2])
+        return self._launched(*evenly(self.indices.shape[0], self.indptr.shape[0] - 1, across))
 
-def _limits(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> str | None:
-    if max(blocks.shape[1:]) > P_MAX:
-        return f"takes blocks of up to {P_MAX}x{P_MAX}, not {blocks.shape[1]}x{blocks.shape[2]}"
-    return None
+    def _launched(self, pointers: list[int], columns: list[int]) -> Tensor:
+        if not columns or self.b.numel() == 0:
+            return self.b.new_zeros((self.u.shape[0], self.b.shape[1]))
+        count, bm, bn = self.blocks.shape
+        tiles = self.blocks.new_empty((bn, count, bm)).copy_(self.blocks.permute(2, 0, 1))
+        limit = torch.full((bn, 1), self.threshold, dtype=torch.float32, device=self.b.device)  # [bn, 1]
+        product: Tensor = launch(
+            kernels.screened_spmm,
+            tiles.flatten(1),  # [bn, blocks * bm]
+            self.u.unsqueeze(0).expand(bn, -1).contiguous(),  # [bn, M]
+            self.w.unsqueeze(1).contiguous(),
+            limit,
+            self.b.contiguous(),
+            height=bm,
+            pointers=tuple(pointers),
+            columns=tuple(columns),
+        )  # [M, N]
+        return product
 
+    def workspace(self, implementation: str) -> int:
+        # Blocks that survive, and either which entries stay and what is left of them, or those transposed; bounds in
+        # every partition. Only the data tells how many survive, so all are counted.
+        beside = self.blocks.numel() if implementation == "pytorch" else self.blocks.shape[2] * self.u.nbytes
+        return 2 * self.blocks.nbytes + beside
 
-@_screened_spmm.impl("nki", dtypes=DTYPES, limits=_limits)
-def _nki(indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
-    pointers, columns, kept = _survivors(indptr, indices, blocks, u, w, threshold)
-    return _launched(pointers.tolist(), columns.tolist(), blocks[kept], u, w, b, threshold)
-
-
-@_screened_spmm.prediction
-def _predicted(
-    indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> Tensor:
-    pointers, columns = evenly(indices.shape[0], indptr.shape[0] - 1, -(-b.shape[0] // blocks.shape[2]))
-    return _launched(pointers, columns, blocks, u, w, b, threshold)
-
-
-def _launched(
-    pointers: list[int], columns: list[int], blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> Tensor:
-    if not columns or b.numel() == 0:
-        return b.new_zeros((u.shape[0], b.shape[1]))
-    count, bm, bn = blocks.shape
-    tiles_hbm = blocks.new_empty((bn, count, bm)).copy_(blocks.permute(2, 0, 1)).flatten(1)  # [bn, blocks * bm]
-    bounds = u.unsqueeze(0).expand(bn, -1).contiguous()  # [bn, M]
-    limit = torch.full((bn, 1), threshold, dtype=torch.float32, device=b.device)  # [bn, 1]
-    made: Tensor = launch(
-        kernels.screened_spmm,
-        tiles_hbm,
-        bounds,
-        w.unsqueeze(1).contiguous(),
-        limit,
-        b.contiguous(),
-        height=bm,
-        pointers=tuple(pointers),
-        columns=tuple(columns),
-    )  # [M, N]
-    return made
-
-
-@_screened_spmm.workspace
-def _workspace(
-    backend: str, indptr: Tensor, indices: Tensor, blocks: Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float
-) -> int:
-    # Blocks that survive, and either which entries stay and what is left of them, or those turned; bounds in every
-    # partition. Only the data tells how many survive, so all are counted.
-    return 2 * blocks.nbytes + (blocks.numel() if backend == "pytorch" else blocks.shape[2] * u.nbytes)
-
-
-@_screened_spmm.vjp(saves=("indptr", "indices", "blocks", "u", "w", "b"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    pointers, columns, left, kept = _screened(
-        saved.indptr, saved.indices, saved.blocks, saved.u, saved.w, saved.threshold
-    )
-    _, bm, bn = saved.blocks.shape
-    found: dict[str, Any] = {}
-    if saved.needs("blocks"):
-        part = sampled_blocks(pointers, columns, grad, saved.b.conj(), bm, bn)
-        ones = _screened(saved.indptr, saved.indices, torch.ones_like(saved.blocks), saved.u, saved.w, saved.threshold)[
-            2
-        ]
-        found["blocks"] = torch.zeros_like(saved.blocks).index_copy(0, kept, part * ones)
-    if saved.needs("b"):
-        depth = saved.b.shape[0]
-        indptr, indices, order = transposition(pointers, columns, -(-depth // bn))
-        found["b"] = _bsr_spmm(indptr, indices, left[order].mT.conj().resolve_conj().contiguous(), grad, depth)
-    return found
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        gradients = {}
+        _, bm, bn = self.blocks.shape
+        grad = grad.resolve_conj()
+        if "blocks" in needs:
+            part = sampled_blocks(self.indptr, self.indices, grad, self.b.conj(), bm, bn)
+            gradients["blocks"] = torch.where(self.stays(), part, 0)
+        if "b" in needs:
+            indptr, indices, order = transposition(self.indptr, self.indices, -(-self.b.shape[0] // bn))
+            blocks = self.blocks[order].mH.resolve_conj().contiguous()
+            gradients["b"] = run(ScreenedSpmm(indptr, indices, blocks, self.w, self.u, grad, self.threshold))
+        return gradients

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
 from trnsci.launcher import current
 from trnsci.nki import launch
 from trnsparse import scipy_views
-from trnsparse.arguments import HALF, KERNEL_DTYPES, coefficient, dense, same_kind, shaped, sparse
+from trnsparse.arguments import HALF, KERNEL_DTYPES, coefficient, dense, only, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
@@ -70,60 +68,74 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
 
 
 def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """``out[p] = a[row of p] . b[indices[p]]`` without conjugation, for a [M, D] and b [N, D]."""
-    made: Tensor = _sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj())
-    return made
+    """``result[p] = a[row of p] . b[indices[p]]`` without conjugation, for a [M, D] and b [N, D]."""
+    return run(Sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj()))
 
 
-def _fake(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return a.new_empty(indices.shape[0])
+@op("trnsparse::sddmm")
+class Sddmm(NamedTuple):
+    """Dot products of rows of ``a`` and ``b`` at the entries of a pattern, without conjugation."""
 
+    indptr: Tensor  # [M + 1]
+    indices: Tensor  # [entries]
+    a: Tensor  # [M, D]
+    b: Tensor  # [N, D]
 
-def _cost(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> int:
-    return 2 * indices.shape[0] * a.shape[1] * (4 if a.is_complex() else 1)
+    host_vjp = True
 
+    def fake(self) -> Tensor:
+        return self.a.new_empty(self.indices.shape[0])
 
-_sddmm = Op("trnsparse::sddmm", fake=_fake, cost=_cost)
+    def cost(self) -> int:
+        return 2 * self.indices.shape[0] * self.a.shape[1] * (4 if self.a.is_complex() else 1)
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "host":
+            return only(self.a.dtype, SAMPLED)
+        if implementation == "nki":
+            if current().target == "trn1":
+                return "trn1 cannot gather rows by DMA; BSR patterns run on every generation"
+            return only(self.a.dtype, KERNEL_DTYPES)
+        return None
 
-@_sddmm.impl("pytorch")
-def _pytorch(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    recorded = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    if a.dtype in SAMPLED and not recorded and scipy_views.usable(indptr, indices, a, b):
-        pattern = scipy_views.torch_pattern(indptr, indices, a.new_zeros(indices.shape[0]), b.shape[0])
-        return torch.sparse.sampled_addmm(pattern, a, b.mT, beta=0.0).values()
-    work = torch.float32 if a.dtype in (torch.float16, torch.bfloat16) else a.dtype
-    rows, step = expand(indptr, indices.shape[0]), max(1, CHUNK // max(a.shape[1], 1))
-    a, b, dtype = a.to(work), b.to(work), a.dtype
-    parts = [
-        (a[rows[p : p + step]] * b[indices[p : p + step]]).sum(1, dtype=work) for p in range(0, indices.numel(), step)
-    ]
-    return torch.cat(parts).to(dtype) if parts else (a.sum() * 0 + b.sum() * 0).to(dtype).expand(0).clone()
+    def calls(self, implementation: str) -> str:
+        return "torch.sparse.sampled_addmm"
 
+    def host(self) -> Tensor:
+        zeros = self.a.new_zeros(self.indices.shape[0])
+        pattern = scipy_views.torch_pattern(self.indptr, self.indices, zeros, self.b.shape[0])
+        result: Tensor = torch.sparse.sampled_addmm(pattern, self.a.detach(), self.b.detach().mT, beta=0.0).values()
+        return result
 
-def _limits(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> str | None:
-    if current().target == "trn1":
-        return "trn1 cannot gather rows by DMA; BSR patterns run on every generation"
-    return None
+    def pytorch(self) -> Tensor:
+        indices, dtype = self.indices, self.a.dtype
+        work = torch.float32 if dtype in HALF else dtype
+        rows, step = expand(self.indptr, indices.shape[0]), max(1, CHUNK // max(self.a.shape[1], 1))
+        a, b = self.a.to(work), self.b.to(work)
+        parts = [
+            (a[rows[p : p + step]] * b[indices[p : p + step]]).sum(1, dtype=work)
+            for p in range(0, indices.shape[0], step)
+        ]
+        return torch.cat(parts).to(dtype) if parts else (a.sum() * 0 + b.sum() * 0).to(dtype).expand(0).clone()
 
+    def nki(self) -> Tensor:
+        indices, a = self.indices, self.a
+        if indices.shape[0] == 0 or a.shape[1] == 0:
+            return a.new_zeros(indices.shape[0])
+        rows = indices if indices.is_meta else expand(self.indptr, indices.shape[0])
+        pairs = torch.stack([rows, indices], 1).to(torch.int32).contiguous()  # [nnz, 2]
+        result: Tensor = launch(kernels.sddmm, pairs, a.contiguous(), self.b.contiguous())  # [nnz, 1]
+        return result.squeeze(1).to(a.dtype)
 
-@_sddmm.impl("nki", dtypes=KERNEL_DTYPES, limits=_limits)
-def _nki(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    if indices.numel() == 0 or a.shape[1] == 0:
-        return a.new_zeros(indices.numel())
-    rows = indices if indices.is_meta else expand(indptr, indices.shape[0])
-    numbers = torch.stack([rows, indices], 1).to(torch.int32).contiguous()  # [nnz, 2]
-    made: Tensor = launch(kernels.sddmm, numbers, a.contiguous(), b.contiguous())  # [nnz, 1]
-    return made.squeeze(1).to(a.dtype)
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        from trnsparse.spmm import Spmm
 
-
-@_sddmm.vjp(saves=("indptr", "indices", "a", "b"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    from trnsparse.spmm import _spmm
-
-    found: dict[str, Any] = {}
-    if saved.needs("a"):
-        found["a"] = _spmm(saved.indptr, saved.indices, grad, saved.b.conj().resolve_conj(), saved.b.shape[0], False)
-    if saved.needs("b"):
-        found["b"] = _spmm(saved.indptr, saved.indices, grad, saved.a.conj().resolve_conj(), saved.b.shape[0], True)
-    return found
+        gradients = {}
+        parts, grad = (self.indptr, self.indices), grad.resolve_conj()
+        if "a" in needs:
+            b = self.b.conj().resolve_conj()
+            gradients["a"] = run(Spmm(*parts, grad, b, self.b.shape[0], False))
+        if "b" in needs:
+            a = self.a.conj().resolve_conj()
+            gradients["b"] = run(Spmm(*parts, grad, a, self.b.shape[0], True))
+        return gradients

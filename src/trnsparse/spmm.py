@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import Op, array_function, check
+from trnsci import array_function, check, op, run
 from trnsci.errors import ArgumentError
-from trnsci.gradient import Saved
+from trnsci.gradient import saves
 from trnsci.launcher import current
 from trnsci.nki import M_TILE, launch
 from trnsparse import scipy_views
@@ -21,6 +20,7 @@ from trnsparse.arguments import (
     bare,
     dense,
     folded,
+    only,
     operation,
     same_kind,
     scaled,
@@ -76,8 +76,9 @@ def spmm(
         tensor([[3.],
                 [3.]])
     """
-    kind = _checked("spmm", a, trans, format, b=b, c=c)
-    check.ndim("spmm", 2, b=b)
+    kind = _checked("spmm", a, trans, format, "b", b, "c", c)
+    if b.ndim < 2:
+        check.ndim("spmm", 2, b=b)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
     if inner != b.shape[-2]:
         check.equal("spmm", "K", hint="Transpose a with trans=True?", a=inner, b=b.shape[-2])
@@ -118,137 +119,158 @@ def spmv(
         >>> spmv(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2))
         tensor([1., 1.])
     """
-    kind = _checked("spmv", a, trans, format, x=x, y=y)
-    check.ndim("spmv", 1, x=x)
+    kind = _checked("spmv", a, trans, format, "x", x, "y", y)
+    if x.ndim == 0:
+        check.ndim("spmv", 1, x=x)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
     if inner != x.shape[-1]:
         check.equal("spmv", "K", hint="Transpose a with trans=True?", a=inner, x=x.shape[-1])
     if out is not None:
         check.out("spmv", out, shape=(*x.shape[:-1], outer), dtype=x.dtype, a=a.values, x=x, y=y)
-    addend = None if y is None else y.unsqueeze(-1)
-    result = _scaled_product("spmv", a, x.unsqueeze(-1), kind, format, alpha, beta, addend).squeeze(-1)
+    if x.ndim == 1:
+        result = _scaled_product("spmv", a, x, kind, format, alpha, beta, y)
+    else:
+        addend = None if y is None else y.unsqueeze(-1)
+        result = _scaled_product("spmv", a, x.unsqueeze(-1), kind, format, alpha, beta, addend).squeeze(-1)
     return result if out is None else out.copy_(result)
 
 
 _MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))
 
 
-def _checked(op: str, a: SparseMatrix, trans: Any, name: str, **operands: Any) -> str:
+def _checked(function: str, a: SparseMatrix, trans: Any, name: str, b_name: str, b: Any, c_name: str, c: Any) -> str:
     """Check operands and options and return the operation. What can be seen at a glance to be right costs nothing."""
-    (b_name, b), (_, c) = operands.items()
-    if type(a) not in _MATRICES or type(b) is not Tensor or c is not None or b.dtype is not a.values.dtype:
-        sparse(op, a=a)
-        dense(op, **{b_name: b} if c is None else operands)
-        same_kind(op, a=a, **{b_name: b} if c is None else operands)
-    elif b.device != a.values.device or b.dtype is torch.bool or b.is_nested:
-        dense(op, **{b_name: b})
-        same_kind(op, a=a, **{b_name: b})
+    plain = type(a) in _MATRICES and type(b) is Tensor and c is None and b.layout is torch.strided and not b.is_nested
+    if not plain or b.dtype is not a.values.dtype or b.device != a.values.device or b.dtype is torch.bool:
+        present = {b_name: b} if c is None else {b_name: b, c_name: c}
+        sparse(function, a=a)
+        dense(function, **present)
+        same_kind(function, a=a, **present)
     if name != "auto":
-        check.option(op, "format", name, FORMATS)
-    return "n" if trans is False else operation(op, trans)
+        check.option(function, "format", name, FORMATS)
+    return "n" if trans is False else operation(function, trans)
 
 
 def _scaled_product(
-    op: str, a: SparseMatrix, b: Tensor, kind: str, name: str, alpha: Any, beta: Any, c: Tensor | None
+    function: str, a: SparseMatrix, b: Tensor, kind: str, name: str, alpha: Any, beta: Any, c: Tensor | None
 ) -> Tensor:
     """``alpha * op(a) @ b + beta * c``, rounded to half precision once."""
     if b.dtype in HALF and not bare(alpha, beta, c):
         wide = a.to(torch.float32), b.float(), kind, name, alpha, beta, None if c is None else c.float()
-        return _scaled_product(op, *wide).to(b.dtype)
-    return scaled(op, unfolded(_product(a, folded(b), kind, name), b), alpha, beta, c)
+        return _scaled_product(function, *wide).to(b.dtype)
+    product = _product(a, b, kind, name) if b.ndim < 3 else unfolded(_product(a, folded(b), kind, name), b)
+    return product if bare(alpha, beta, c) else scaled(function, product, alpha, beta, c)
 
 
 def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
-    """``op(a) @ b`` for b [K, N], in the format of this name."""
+    """``op(a) @ b`` for b [K, N] or [K], in the format of this name."""
     matrix = arranged(a, b, name)
-    if isinstance(matrix, Tensor):
-        from trnblas import gemm
+    if isinstance(matrix, Tensor | BSRMatrix):
+        columns = b if b.ndim == 2 else b.unsqueeze(1)
+        if isinstance(matrix, BSRMatrix):
+            product = block_product(applied(kind, matrix), columns)
+        else:
+            from trnblas import gemm
 
-        return gemm(1.0, matrix, b, trans_a=kind)
-    if isinstance(matrix, BSRMatrix):
-        return block_product(applied(kind, matrix), b)
+            product = gemm(1.0, matrix, columns, trans_a=kind)
+        return product if b.ndim == 2 else product.squeeze(1)
     if isinstance(matrix, CSCMatrix):
         rows, trans = matrix.transpose(), kind == "n"
     else:
         rows, trans = matrix.to_csr(), kind != "n"
-    return _spmm(rows.indptr, rows.indices, _conjugated(rows, kind), b, rows.shape[1], trans)
+    values = rows.values
+    if values.is_complex():
+        values, b = (values.conj() if kind == "c" else values).resolve_conj(), b.resolve_conj()
+    return run(Spmm(rows.indptr, rows.indices, values, b, rows.shape[1], trans))
 
 
-def _conjugated(a: SparseMatrix, kind: str) -> Tensor:
-    return a.conj().values if kind == "c" else a.values
+@op("trnsparse::spmm")
+class Spmm(NamedTuple):
+    """Compressed rows times a dense matrix; ``trans`` multiplies by the transpose."""
 
+    indptr: Tensor  # [rows + 1]
+    indices: Tensor  # [entries]
+    values: Tensor  # [entries]
+    b: Tensor  # [columns, N] or [columns]; rows of them when transposed
+    columns: int
+    trans: bool
 
-def _fake(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    return b.new_empty((columns if trans else indptr.shape[0] - 1, b.shape[1]))
+    host_vjp = True
 
+    @property
+    def height(self) -> int:
+        """Rows of the result."""
+        return self.columns if self.trans else self.indptr.shape[0] - 1
 
-def _cost(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> int:
-    return 2 * values.shape[0] * b.shape[1] * (4 if values.is_complex() else 1)
+    def fake(self) -> Tensor:
+        return self.b.new_empty((self.height, *self.b.shape[1:]))
 
+    @property
+    def width(self) -> int:
+        """Columns of the result."""
+        return self.b.shape[1] if self.b.ndim == 2 else 1
 
-# ``columns`` is the width of the matrix as stored; ``trans`` multiplies by its transpose.
-_spmm = Op("trnsparse::spmm", fake=_fake, cost=_cost)
+    def cost(self) -> int:
+        return 2 * self.values.shape[0] * self.width * (4 if self.values.is_complex() else 1)
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "host":
+            return only(self.values.dtype, scipy_views.DTYPES)
+        if implementation == "nki":
+            if current().target == "trn1":
+                return "trn1 cannot gather rows by DMA; BSR matrices run on every generation"
+            return only(self.values.dtype, KERNEL_DTYPES)
+        return None
 
-@_spmm.impl("pytorch")
-def _pytorch(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    recorded = torch.is_grad_enabled() and (values.requires_grad or b.requires_grad)
-    if values.dtype in scipy_views.DTYPES and scipy_views.usable(indptr, indices, values, b):
-        if recorded:
-            result: Tensor = _Recorded.apply(  # type: ignore[no-untyped-call]
-                indptr, indices, values, b, columns, trans
-            )
-            return result
-        return scipy_views.product(indptr, indices, values, b, columns, trans)
-    work = torch.float32 if values.dtype in (torch.float16, torch.bfloat16) else values.dtype
-    rows = expand(indptr, indices.shape[0])
-    source, target = (rows, indices) if trans else (indices, rows)
-    terms = values.to(work).unsqueeze(1) * b.to(work)[source]
-    height = columns if trans else indptr.shape[0] - 1
-    return terms.new_zeros((height, b.shape[1])).index_add(0, target, terms).to(values.dtype)
+    def calls(self, implementation: str) -> str:
+        return "scipy.sparse.csr_array.__matmul__"
 
+    def host(self) -> Tensor:
+        return scipy_views.product(self.indptr, self.indices, self.values, self.b, self.columns, self.trans)
 
-class _Recorded(torch.autograd.Function):
-    """SciPy's product with its gradient, which consists of the same products."""
+    def pytorch(self) -> Tensor:
+        dtype = self.values.dtype
+        work = torch.float32 if dtype in HALF else dtype
+        rows = expand(self.indptr, self.indices.shape[0])
+        source, target = (rows, self.indices) if self.trans else (self.indices, rows)
+        values = self.values if self.b.ndim == 1 else self.values.unsqueeze(1)
+        terms = values.to(work) * self.b.to(work)[source]
+        return terms.new_zeros((self.height, *terms.shape[1:])).index_add(0, target, terms).to(dtype)
 
-    @staticmethod
-    def forward(
-        ctx: Any, indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool
-    ) -> Tensor:
-        ctx.save_for_backward(indptr, indices, values, b)
-        ctx.columns, ctx.trans = columns, trans
-        return scipy_views.product(indptr, indices, values, b, columns, trans)
+    def workspace(self, implementation: str) -> int:
+        if implementation == "host":
+            # the pattern in 32 bits, which SciPy keeps
+            return 4 * (self.indices.shape[0] + self.indptr.shape[0])
+        width = 4 if self.values.dtype in HALF else self.values.element_size()
+        return 2 * self.values.shape[0] * self.width * width if implementation == "pytorch" else 0
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        indptr, indices, values, b = ctx.saved_tensors
-        left, right = (b.conj(), grad) if ctx.trans else (grad, b.conj())
-        of_values = sampled(indptr, indices, left, right) if ctx.needs_input_grad[2] else None
-        of_b = None
-        if ctx.needs_input_grad[3]:
-            of_b = _spmm(indptr, indices, values.conj().resolve_conj(), grad, ctx.columns, not ctx.trans)
-        return None, None, of_values, of_b, None, None
+    def nki(self) -> Tensor:
+        indptr, indices, values = self.indptr, self.indices, self.values
+        if self.trans:
+            indptr, indices, order = transposition(indptr, indices, self.columns)
+            values = values[order]
+        product = _launched(indptr.tolist(), indptr, indices, values, self._columns())
+        return product if self.b.ndim == 2 else product.squeeze(1)
 
+    def _columns(self) -> Tensor:
+        return self.b if self.b.ndim == 2 else self.b.unsqueeze(1)
 
-def _limits(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> str | None:
-    if current().target == "trn1":
-        return "trn1 cannot gather rows by DMA; BSR matrices run on every generation"
-    return None
+    def prediction(self) -> Tensor:
+        pointers = spread(self.values.shape[0], self.height)
+        empty = self.indptr.new_empty(self.height + 1)
+        return _launched(pointers, empty, self.indices, self.values, self._columns())
 
-
-@_spmm.impl("nki", dtypes=KERNEL_DTYPES, limits=_limits)
-def _nki(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    if trans:
-        rows = indptr.shape[0] - 1
-        indptr, indices, order = transposition(indptr, indices, columns)
-        values, columns = values[order], rows
-    return _launched(indptr.tolist(), indptr, indices, values, b)
-
-
-@_spmm.prediction
-def _predicted(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    rows = columns if trans else indptr.shape[0] - 1
-    return _launched(spread(values.shape[0], rows), indptr.new_empty(rows + 1), indices, values, b)
+    @saves("indptr", "indices", "values", "b")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        gradients = {}
+        if "values" in needs:
+            b, g = self._columns().conj(), grad if grad.ndim == 2 else grad.unsqueeze(1)
+            left, right = (b, g) if self.trans else (g, b)
+            gradients["values"] = sampled(self.indptr, self.indices, left, right)
+        if "b" in needs:
+            values = self.values.conj().resolve_conj()
+            gradients["b"] = run(self._replace(values=values, b=grad.resolve_conj(), trans=not self.trans))
+        return gradients
 
 
 def _launched(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor) -> Tensor:
@@ -262,19 +284,7 @@ def _launched(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tens
     columns_hbm = indices.to(torch.int32).unsqueeze(1).contiguous()  # [nnz, 1]
     local_hbm = local.to(torch.float32).unsqueeze(1).contiguous()  # [nnz, 1]
     values_hbm = values.to(torch.float32).unsqueeze(1).contiguous()  # [nnz, 1]
-    made: Tensor = launch(
+    product: Tensor = launch(
         kernels.spmm, columns_hbm, local_hbm, values_hbm, b.contiguous(), rows=rows, bounds=bounds
     )  # [M, N]
-    return made
-
-
-@_spmm.vjp(saves=("indptr", "indices", "values", "b"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
-    if saved.needs("values"):
-        left, right = (saved.b.conj(), grad) if saved.trans else (grad, saved.b.conj())
-        found["values"] = sampled(saved.indptr, saved.indices, left, right)
-    if saved.needs("b"):
-        values = saved.values.conj().resolve_conj()
-        found["b"] = _spmm(saved.indptr, saved.indices, values, grad, saved.columns, not saved.trans)
-    return found
+    return product

@@ -132,7 +132,10 @@ def test_only_what_is_touched_travels_as_planned(ranks, kind):
     assert [rank.volume for rank in plan.ranks] == [volume for volume, _ in found]
     if kind == "csr":
         for rank, (_, peak) in zip(plan.ranks, found, strict=True):
-            assert abs(rank.peak_bytes - peak) <= 0.1 * peak
+            call = rank.steps[0].call
+            # the meter sees torch's functions, so that under it the definition runs, not SciPy
+            stated = rank.peak_bytes - call.workspace("host") + call.workspace("pytorch")
+            assert peak <= stated <= 1.25 * peak
         # a band reaches one row into each neighbour
         assert [rank.volume for rank in plan.ranks] == [columns * 4 * n for n in (1, 2, 2, 1)]
         assert [rank.messages for rank in plan.ranks] == [1, 2, 2, 1]
