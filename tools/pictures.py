@@ -19,6 +19,7 @@ import torch
 import trnfft
 import trnsim
 from benchmarks.registry import load
+from trnsim.constants import RESOURCES
 from trnsim.targets import TARGETS
 from trnsim.timing.report import Report
 from trnsparse import causal, documents, sink, window
@@ -230,30 +231,39 @@ def roofline() -> Svg:
 
 @picture
 def calibration() -> Svg:
-    """Errors of the time model, row by row, as the table in concepts/timing.md has them."""
+    """Errors of the time model by size and by what binds, as the table in concepts/timing.md has them."""
     rows = re.findall(
-        r"^\| (trn\d) \| (.*?) \| \S+ \| .*? \| .*? \| ([+-][\d.]+)% \|",
+        r"^\| trn\d \| .*? \| \S+ \| ([\d.]+) (µs|ms) .*? \| .*? \| ([+-][\d.]+)% \| (.*?) \| (yes|no) \|",
         (ROOT / "docs/concepts/timing.md").read_text(),
         re.M,
     )
-    errors = sorted((float(error), "*" in name) for _, name, error in rows)
-    svg = Svg(760, 230, "Error of predicted against measured times")
-    left, right, middle = 60, 730, 105
-    for level in (-20, -10, 0, 10, 20):
-        svg.line(left, middle - level * 3.8, right, middle - level * 3.8, GREY if level == 0 else RULE)
+    svg = Svg(760, 300, "Error of predicted against measured times, by size and by what binds")
+    left, right, middle, step = 60, 730, 130, 3.6
+    for level in (-30, -20, -10, 0, 10, 20, 30):
+        svg.line(left, middle - level * step, right, middle - level * step, GREY if level == 0 else RULE)
         svg.text(
-            left - 8, middle - level * 3.8 + 4, f"{level:+d} %" if level else "0", fill=GREY, anchor="end", size=11
+            left - 8, middle - level * step + 4, f"{level:+d} %" if level else "0", fill=GREY, anchor="end", size=11
         )
-    gap = (right - left) / len(errors)
-    for i, (error, held_out) in enumerate(errors):
-        height = abs(error) * 3.8
-        colour = COLOURS["tensor"] if held_out else "#a9c0ea"
-        svg.rect(left + i * gap + 2, middle - (height if error > 0 else 0), gap - 4, max(height, 0.8), colour)
-    svg.rect(left, 205, 12, 12, COLOURS["tensor"])
-    svg.text(left + 18, 216, "had no part in choosing constants or rules", size=12)
-    svg.rect(left + 290, 205, 12, 12, "#a9c0ea")
-    svg.text(left + 308, 216, "had one", size=12)
-    svg.text(right, 216, f"{len(errors)} published kernels, predicted over measured", fill=GREY, anchor="end", size=12)
+    x_of = lambda us: left + math.log10(us) / 5 * (right - left)  # noqa: E731
+    for decade, name in enumerate(("1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms")):
+        svg.text(x_of(10.0**decade), 258, name, fill=GREY, anchor="middle", size=11)
+    colours = {
+        "tensor": ("Tensor Engine", COLOURS["tensor"]),
+        "vector": ("Vector, Scalar", COLOURS["vector"]),
+        "transfers": ("transfers", COLOURS["loads"]),
+        "latency": ("latency", COLOURS["scalar"]),
+    }
+    for value, unit, error, binds, seen in rows:
+        x = x_of(float(value) * (1000 if unit == "ms" else 1))
+        y = middle - float(error) * step
+        colour = colours[RESOURCES.get(binds, "latency")][1]
+        svg.dot(x, y, colour, 4.5)
+        if seen == "yes":
+            svg.dot(x, y, "#ffffff", 2.5)
+    for k, (name, colour) in enumerate(colours.values()):
+        svg.dot(left + 6 + 125 * k, 280, colour, 4.5)
+        svg.text(left + 16 + 125 * k, 284, name, size=12)
+    svg.text(right, 284, f"{len(rows)} kernels; hollow: seen while fitting", fill=GREY, anchor="end", size=12)
     return svg
 
 

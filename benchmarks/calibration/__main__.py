@@ -1,37 +1,51 @@
-"""``python -m benchmarks.calibration`` predicts every row and prints the table; ``--docs`` writes it into the docs."""
+"""``python -m benchmarks.calibration`` predicts every row and prints the tables.
+
+``--refit`` fits the constants to the rows and prints what moves, the error of families left out, and the intervals that
+follow; ``--docs`` writes what was printed into the docs. Data of one's own are rows of the same form in another file.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
-from benchmarks.calibration.rows import ROWS
-from benchmarks.calibration.table import DOCS, predict, summary, table, write
+from benchmarks.calibration import refit
+from benchmarks.calibration.rows import ROWS, read
+from benchmarks.calibration.table import DOCS, FIT_BEGIN, FIT_END, generated, predict, write
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr, so that the tables can be piped."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.calibration", description="Predicted against published times."
-    )
-    parser.add_argument("--docs", action="store_true", help=f"write the table into {DOCS}")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__.splitlines()[0])
+    parser.add_argument("--refit", action="store_true", help="fit the constants to the rows that take no seconds")
+    parser.add_argument("--rows", type=Path, metavar="CSV", help="more rows, in the form of rows.csv")
+    parser.add_argument("--docs", action="store_true", help=f"write the result into {DOCS}")
     parser.add_argument("--light", action="store_true", help="leave out rows that take seconds")
     options = parser.parse_args()
+    rows = [*ROWS, *(read(options.rows) if options.rows else ())]
+    if options.refit:
+        results, fit = refit.refit([row for row in rows if not row.heavy], say)
+        print(refit.text(results, fit))
+        if options.docs:
+            write(results, FIT_BEGIN, FIT_END, refit.page(results, fit))
+        return 0
     results = []
-    for row in ROWS:
+    for row in rows:
         if options.light and row.heavy:
             continue
         results.append(predict(row))
         made = results[-1]
-        print(
-            f"{row.target} {row.name} {row.dtype}: predicted {made.predicted_us:.4g} us, {made.error:+.1%}",
-            file=sys.stderr,
-        )
-    print(table(results))
-    print(summary(results))
+        say(f"{row.target} {row.name} {row.dtype}: predicted {made.predicted_us:.4g} us, {made.error:+.1%}")
+    print(generated(results))
     if options.docs:
         write(results)
-        print(f"wrote {DOCS}")
+        say(f"wrote {DOCS}")
     return 0
 
 

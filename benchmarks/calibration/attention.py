@@ -122,9 +122,10 @@ def fused(q_hbm, k_hbm, v_hbm, group_tiles=4):
 
 
 @jit
-def through_hbm(q_hbm, k_hbm, v_hbm, tiles_per_dma=1):
-    """Scores and weights go to HBM and back between the three phases."""
+def through_hbm(q_hbm, k_hbm, v_hbm):
+    """Scores and weights go to HBM and back between the three phases, half a mebibyte or more at a time."""
     d, S = q_hbm.shape
+    tiles_per_dma = max(1, 2 * N_TILE // S)
     out_hbm = nl.ndarray((S, d), dtype=q_hbm.dtype, buffer=nl.shared_hbm)  # [S, d]
     scores_hbm = nl.ndarray((P_MAX, S // M_TILE, S), dtype=nl.float32, buffer=nl.private_hbm)  # [P, S/P, S]
     q_sb = load(q_hbm)  # [d, S]

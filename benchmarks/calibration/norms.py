@@ -1,6 +1,6 @@
 """Row normalisations."""
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, store, tiles
 
 
 def _broadcast(row_hbm):
@@ -44,50 +44,5 @@ def layernorm(x_hbm, gamma_hbm, beta_hbm, epsilon):
         nisa.tensor_scalar(dst=y_sb, data=y_sb, op0=nl.multiply, operand0=scale_sb)
         nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=gamma_sb, op=nl.multiply)
         nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=beta_sb, op=nl.add)
-        store(y_hbm[m.span, :], y_sb)
-    return y_hbm
-
-
-@jit
-def matmul_add_rmsnorm(x_hbm, w_hbm, z_hbm, g_hbm, epsilon, resident=False):
-    """rmsnorm(x @ w + z) * g. Compiled for trn1, w stays in SBUF; for trn2, one buffer takes its tiles in turn."""
-    M, K = x_hbm.shape
-    _, N = w_hbm.shape
-    y_hbm = nl.ndarray((M, N), dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
-    g_sb = _broadcast(g_hbm)  # [P, N]
-    ks = tiles(K, K_TILE)
-    ws = []
-    if resident:
-        for k in ks:
-            ws.append(load(w_hbm[k.span, :]))  # [k, N]
-    else:
-        w_sb = nl.ndarray((K_TILE, N_TILE), dtype=w_hbm.dtype, buffer=nl.sbuf)  # [k, n]
-    for m in tiles(M, M_TILE):
-        x_sb = load(x_hbm[m.span, :])  # [m, K]
-        a_sb = load(z_hbm[m.span, :])  # [m, N]
-        for n in tiles(N, N_TILE):
-            a_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-            for k in ks:
-                # the transpose is made again for every product
-                xT_ps = nl.ndarray((K_TILE, m.size), dtype=x_hbm.dtype, buffer=nl.psum)  # [k, m]
-                xT_sb = nl.ndarray((K_TILE, m.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [k, m]
-                nisa.nc_transpose(dst=xT_ps, data=x_sb[:, k.span])
-                nisa.tensor_copy(dst=xT_sb, src=xT_ps)
-                if resident:
-                    moving = ws[k.index][:, n.span]  # [k, n]
-                else:
-                    nisa.dma_copy(dst=w_sb, src=w_hbm[k.span, n.span], dge_mode=nisa.dge_mode.hwdge)
-                    moving = w_sb  # [k, n]
-                nisa.nc_matmul(dst=a_ps, stationary=xT_sb, moving=moving, accumulate=k.index > 0)
-            nisa.tensor_tensor(dst=a_sb[:, n.span], data1=a_sb[:, n.span], data2=a_ps, op=nl.add)
-        y_sb = nl.ndarray((m.size, N), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [m, N]
-        sum_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
-        scale_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
-        nisa.activation(dst=y_sb, op=nl.square, data=a_sb)
-        nisa.tensor_reduce(dst=sum_sb, op=nl.add, data=y_sb, axis=1)
-        nisa.tensor_scalar(dst=sum_sb, data=sum_sb, op0=nl.multiply, operand0=1.0 / N, op1=nl.add, operand1=epsilon)
-        nisa.activation(dst=scale_sb, op=nl.rsqrt, data=sum_sb)
-        nisa.tensor_scalar(dst=y_sb, data=a_sb, op0=nl.multiply, operand0=scale_sb)
-        nisa.tensor_tensor(dst=y_sb, data1=y_sb, data2=g_sb, op=nl.multiply)
         store(y_hbm[m.span, :], y_sb)
     return y_hbm

@@ -1,10 +1,12 @@
 """Published measurements and the kernels that restate what was measured: the lines of ``rows.csv``.
 
-``arguments`` are shapes and numbers. ``metric`` says which figure of a report a measurement is compared with:
-``total`` (a hardware profile's total_time), ``benchmark`` (a host-side benchmark: ``nki.benchmark``, P50 or P99
-latency) or ``active`` (first trigger to last data). ``fitted`` rows were looked at while the constants of
-`trnsim.targets` and the compiler's rules were chosen; the others only check them. ``heavy`` rows take seconds to
-predict.
+One text runs on every target. ``kernel`` names a function of this folder, or ``package.module:function`` elsewhere, so
+that anybody's data can be added as lines of the same form. ``arguments`` are shapes and numbers. ``metric`` says which
+figure of a report a measurement is compared with: ``total`` (a hardware profile's total_time), ``benchmark`` (a
+host-side benchmark: ``nki.benchmark``, P50 or P99 latency) or ``active`` (first trigger to last data). ``seen`` rows
+were looked at while constants of `trnsim.constants` or the compiler's rules were chosen. ``text`` says whether the
+kernel follows the published ``source`` or what a published ``profile`` shows of it. Rows of one ``family`` are held out
+together. ``heavy`` rows take seconds to predict.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ _DTYPES = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16}
 class Row:
     """One measurement: what ran where, and what its source says it took."""
 
+    family: str
     name: str
     kernel: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -35,7 +38,8 @@ class Row:
     target: str
     metric: str
     measured_us: float
-    fitted: bool
+    seen: bool
+    text: str
     heavy: bool
     source: str
 
@@ -47,28 +51,34 @@ def _argument(text: str, dtype: str) -> Any:
     return np.broadcast_to(np.zeros((), _DTYPES[dtype]), tuple(int(n) for n in text.split("x")))
 
 
+def _kernel(text: str) -> Any:
+    module, _, name = text.partition(":") if ":" in text else f"benchmarks.calibration.{text}".rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
 def _row(line: dict[str, str]) -> Row:
-    module, _, name = line["kernel"].partition(".")
     pairs = (pair.partition("=") for pair in line["options"].split())
     return Row(
+        family=line["family"],
         name=line["name"],
-        kernel=getattr(importlib.import_module(f"benchmarks.calibration.{module}"), name),
+        kernel=_kernel(line["kernel"]),
         arguments=tuple(_argument(text, line["dtype"]) for text in line["arguments"].split()),
         options={key: ast.literal_eval(value) for key, _, value in pairs},
         dtype=line["dtype"],
         target=line["target"],
         metric=line["metric"],
         measured_us=float(line["measured_us"]),
-        fitted=line["fitted"] == "yes",
+        seen=line["seen"] == "yes",
+        text=line["text"],
         heavy=line["heavy"] == "yes",
         source=line["source"],
     )
 
 
-def read() -> tuple[Row, ...]:
-    """Every row of the table."""
-    with Path(__file__).with_name("rows.csv").open() as file:
+def read(path: Path) -> tuple[Row, ...]:
+    """Every row of a file."""
+    with path.open() as file:
         return tuple(_row(line) for line in csv.DictReader(file))
 
 
-ROWS = read()
+ROWS = read(Path(__file__).with_name("rows.csv"))

@@ -155,6 +155,7 @@ def _plan_dict(plan: trnsci.Plan) -> dict[str, Any]:
         "bytes_written": plan.bytes_written,
         "peak_bytes": plan.peak_bytes,
         "predicted_seconds": plan.predicted,
+        "predicted_interval_seconds": plan.interval,
         "steps": [{"op": step.op, "operands": step.operands, "backend": step.backend} for step in plan.steps],
     }
 

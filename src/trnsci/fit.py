@@ -168,15 +168,21 @@ def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str,
         if programs == 0:
             refusal = "at this size and precision its implementation starts no kernel"
             continue
-        targets[target] = _on(target, sum(part.seconds for part in known), calls, programs, moved)
+        kernel, low, high = (sum(ends) for ends in zip(*((p.seconds, p.low, p.high) for p in known), strict=True))
+        targets[target] = _on(target, kernel, (low, high), calls, programs, moved)
     return targets, refusal
 
 
-def _on(target: TargetName, kernel: float, calls: int, programs: int, moved: int) -> OnTarget:
+def _on(
+    target: TargetName, kernel: float, interval: tuple[float, float], calls: int, programs: int, moved: int
+) -> OnTarget:
     link = LINKS[target]
-    transfer = calls * (link.seconds(moved) - link.dispatch)
     return OnTarget(
-        kernel=calls * kernel, dispatch=calls * programs * link.dispatch, transfer=transfer, programs=calls * programs
+        kernel=calls * kernel,
+        interval=(calls * interval[0], calls * interval[1]),
+        dispatch=calls * programs * link.dispatch,
+        transfer=calls * (link.seconds(moved) - link.dispatch),
+        programs=calls * programs,
     )
 
 

@@ -93,6 +93,8 @@ class Predictor(Launcher):
         super().__init__(target)
         self.launches = 0
         self.seconds = 0.0
+        self.low = 0.0
+        self.high = 0.0
         self.active = 0.0
         self.busy: dict[str, float] = {}
 
@@ -102,6 +104,9 @@ class Predictor(Launcher):
         results, report = costed(*tensors, **static)
         self.launches += 1
         self.seconds += report.total_s
+        # errors of one model's kernels add up: they are not independent
+        self.low += report.interval.low_s
+        self.high += report.interval.high_s
         self.active += report.active_s
         for engine, use in report.engines.items():
             self.busy[engine] = self.busy.get(engine, 0.0) + use.utilisation * report.active_s

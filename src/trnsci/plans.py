@@ -59,6 +59,12 @@ class Step:
         seconds: float | None = self.call._op.predicted(self.call, target)
         return seconds
 
+    def interval(self, target: config.TargetName) -> tuple[float, float] | None:
+        """Seconds between which the kernel is expected to take; ``None`` where nothing is predicted."""
+        from trnsci.predict import device_interval
+
+        return device_interval(self.call, target)
+
     @property
     def error_bound(self) -> float | None:
         """Relative error the op guarantees for this call; its documentation says relative to what."""
@@ -114,6 +120,15 @@ class Plan:
         return times
 
     @property
+    def interval(self) -> dict[str, tuple[float, float]]:
+        """Seconds between which all steps are expected to take, for the generations of `predicted`."""
+        ends: dict[str, tuple[float, float]] = {}
+        for target in self.predicted:
+            parts = [part for step in self.steps if (part := step.interval(target)) is not None]
+            ends[target] = (sum(low for low, _ in parts), sum(high for _, high in parts))
+        return ends
+
+    @property
     def error_bound(self) -> float | None:
         """Guaranteed relative error, where the plan is one step that states its own."""
         return self.steps[0].error_bound if len(self.steps) == 1 else None
@@ -124,7 +139,11 @@ class Plan:
         return 256 + 512 * len(self.steps)
 
     def __str__(self) -> str:
-        predicted = "  ".join(f"{target} {seconds(time)}" for target, time in self.predicted.items())
+        interval = self.interval
+        predicted = "  ".join(
+            f"{target} {seconds(time)} ({seconds(interval[target][0])} to {seconds(interval[target][1])})"
+            for target, time in self.predicted.items()
+        )
         lines = [
             f"{self.op} on {self.backend}: {self.reason}",
             f"  {quantity(self.flops, 'FLOP')}, {quantity(self.bytes_read, 'B')} read, "

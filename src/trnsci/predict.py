@@ -46,13 +46,16 @@ class _Predicting:
 class Prediction(NamedTuple):
     """Predicted seconds of an op's kernels: in all, between first and last instruction, and of each engine's work.
 
-    ``programs`` counts the kernels it starts; an implementation that leaves small work to the host starts none.
+    ``low`` and ``high`` are the ends of the kernels' intervals (`trnsim.timing.Report.interval`). ``programs`` counts
+    the kernels it starts; an implementation that leaves small work to the host starts none.
     """
 
     seconds: float
     active: float
     busy: Mapping[str, float]
     programs: int
+    low: float
+    high: float
 
 
 def device_seconds(call: Any, target: TargetName) -> float | None:
@@ -66,6 +69,14 @@ def device_seconds(call: Any, target: TargetName) -> float | None:
     return result.seconds
 
 
+def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None:
+    """Seconds between which a frozen call's kernels are expected to take; ``None`` where nothing is predicted."""
+    result = prediction(call, target)
+    if result is None or device_seconds(call, target) is None:
+        return None
+    return result.low, result.high
+
+
 # Typed: calls of two ops with the same fields are equal as tuples.
 @functools.lru_cache(maxsize=8192, typed=True)
 def prediction(call: Any, target: TargetName) -> Prediction | None:
@@ -77,7 +88,8 @@ def prediction(call: Any, target: TargetName) -> Prediction | None:
             predicting.call(thaw(call))
         except _NoKernel:
             return None
-    return Prediction(predictor.seconds, predictor.active, predictor.busy, predictor.launches)
+    made = predictor
+    return Prediction(made.seconds, made.active, made.busy, made.launches, made.low, made.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,9 @@ def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     if there is None:
         return "nki", f"nothing predicts its time on {target}, host estimate {seconds(here)}"
     words = f"predicted {seconds(there)} on {target} with transfers, host estimate {seconds(here)}"
+    result = prediction(call, target)
+    if result is not None and there - result.seconds + result.low <= here <= there - result.seconds + result.high:
+        words += ", which is within the prediction's interval"
     return ("nki" if there < here else "pytorch"), words
 
 

@@ -24,9 +24,13 @@ WAYS = ("call by call", "resident", "fused")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnTarget:
-    """One group of calls on one generation, in seconds: kernels, dispatches, and moving operands and results."""
+    """One group of calls on one generation, in seconds: kernels, dispatches, and moving operands and results.
+
+    ``interval`` is what the kernels are expected to take between.
+    """
 
     kernel: float
+    interval: tuple[float, float]
     dispatch: float
     transfer: float
     programs: int
@@ -79,7 +83,14 @@ class Group:
         if not self.comparable:
             return f"not compared: it ran on {self.backend}; run it on PyTorch to learn its time here"
         slow_start = self.measured > 2 * self.steady
-        return self._compared(there) + (f"; the first call's {seconds(self.first)} left out" if slow_start else "")
+        left_out = f"; the first call's {seconds(self.first)} left out" if slow_start else ""
+        return self._compared(there) + self._certainty(there) + left_out
+
+    def _certainty(self, there: OnTarget) -> str:
+        """Words where the other end of the kernels' interval would bring another verdict."""
+        gap = [self.steady - there.seconds(way) + there.kernel for way in WAYS]
+        low, high = there.interval
+        return "; within the prediction's interval" if any(low <= kernel <= high for kernel in gap) else ""
 
     def _compared(self, there: OnTarget) -> str:
         gain = {way: self.steady / there.seconds(way) for way in WAYS}
@@ -251,7 +262,11 @@ def _group_dict(group: Group) -> dict[str, Any]:
         "flops": group.flops,
         "refusal": group.refusal,
         "predicted_seconds": {
-            target: {"kernel": there.kernel, **{way: there.seconds(way) for way in WAYS}}
+            target: {
+                "kernel": there.kernel,
+                "kernel_interval": list(there.interval),
+                **{way: there.seconds(way) for way in WAYS},
+            }
             for target, there in group.targets.items()
         },
         "verdict": {target: group.verdict(target) for target in config.TARGETS},

@@ -48,7 +48,7 @@ class Timing:
     vector_issue: float
     vector_done: float
     vector_pointer: float  # per-partition operand fetched from memory
-    vector_modes: float  # 1 where there are 2x and 4x modes
+    vector_modes: int  # 1 where there are 2x and 4x modes
     vector_block: float  # transposing a block of 32x32 into other partitions
     memset_issue: float
     # Scalar Engine
@@ -254,3 +254,27 @@ def timing(name: str) -> Timing:
     whole = {key for key, kind in Timing.__annotations__.items() if kind == "int"}
     values = {key: constant.value for key, constant in CONSTANTS[name].items()}
     return Timing(**{key: int(value) if key in whole else value for key, value in values.items()})  # type: ignore[arg-type]
+
+
+# what a report says binds a kernel, in classes wide enough to have been measured
+RESOURCES = {
+    "tensor": "tensor",
+    "vector": "vector",
+    "scalar": "vector",
+    "gpsimd": "vector",
+    "DMA bandwidth": "transfers",
+    "DMA issue": "transfers",
+    "latency": "latency",
+    "memory": "latency",
+    "table loads": "latency",
+}
+
+# share of kernels of unknown families whose time an interval is meant to hold, and its factors on a prediction
+LEVEL = 0.8
+INTERVALS = {
+    "all": (0.85, 1.18),
+    "latency": (0.85, 1.18),
+    "tensor": (0.85, 1.18),
+    "transfers": (0.85, 1.18),
+    "vector": (0.85, 1.18),
+}

@@ -112,8 +112,26 @@ def test_a_slow_first_call_is_left_out_of_the_verdict():
     assert _group(3.0, calls=1, first=3.0).steady == 3.0
 
 
+@pytest.mark.parametrize(
+    ("measured", "verdict", "certain"),
+    [
+        # kernels of 0.8 to 1.25 s with 4.5 s around them, or 0.5 s, or 0.1 s
+        (5.7, "fits: 1.0x", False),
+        (6.0, "fits: 1.1x", True),
+        (5.4, "fits when resident", False),
+        (3.0, "fits when resident", True),
+        (1.45, "fits when fused", False),
+        (0.5, "fits badly", True),
+    ],
+)
+def test_a_verdict_within_the_predictions_interval_says_so(measured, verdict, certain):
+    said = _group(measured).verdict("trn2")
+    assert verdict in said
+    assert ("within the prediction's interval" in said) == (not certain)
+
+
 def _group(measured, **more):
-    there = OnTarget(kernel=1.0, dispatch=0.5, transfer=4.0, programs=5)
+    there = OnTarget(kernel=1.0, interval=(0.8, 1.25), dispatch=0.5, transfer=4.0, programs=5)
     given = {
         "op": "x",
         "operands": "",
@@ -337,7 +355,7 @@ def test_simulating_is_never_taken_for_the_hosts_time(tmp_path):
 
 
 def test_an_implementation_without_kernels_stays_on_the_host(tmp_path, monkeypatch):
-    monkeypatch.setattr("trnsci.fit.prediction", lambda *_: Prediction(0.0, 0.0, {}, programs=0))
+    monkeypatch.setattr("trnsci.fit.prediction", lambda *_: Prediction(0.0, 0.0, {}, programs=0, low=0.0, high=0.0))
     path = tmp_path / "program.py"
     path.write_text("import torch, trnblas\ntrnblas.gemm(1.0, torch.ones(4, 4), torch.ones(4, 4))\n")
     (group,) = fit(path).groups
@@ -372,10 +390,13 @@ def test_draws_of_one_stream_are_one_row(tmp_path):
 
 
 def test_an_op_of_several_programs_pays_for_each(script, monkeypatch):
-    monkeypatch.setattr("trnsci.fit.prediction", lambda *_: Prediction(1e-3, 0.0, {}, programs=4))
+    monkeypatch.setattr(
+        "trnsci.fit.prediction", lambda *_: Prediction(1e-3, 0.0, {}, programs=4, low=8e-4, high=1.2e-3)
+    )
     (group,) = fit(script).groups
     there = group.targets["trn2"]
     assert (there.programs, there.kernel) == (12, pytest.approx(3e-3))
+    assert there.interval == pytest.approx((2.4e-3, 3.6e-3))
     assert there.seconds("resident") == pytest.approx(3e-3 + 12 * LINKS["trn2"].dispatch)
     assert there.seconds("fused") == pytest.approx(3e-3 + LINKS["trn2"].dispatch)
 

@@ -43,10 +43,34 @@ def test_a_prediction_is_positive_grows_and_is_the_same_every_time():
     assert small.predicted("trn2") == again
 
 
+def test_a_plan_carries_the_interval_of_its_prediction():
+    a = torch.empty(1024, 1024, device="meta")
+    plan = trnsci.plan(trnblas.gemm, 1.0, a, a)
+    for target, (low, high) in plan.interval.items():
+        assert low < plan.predicted[target] < high
+        assert plan.steps[0].interval(target) == (low, high)
+    assert set(plan.interval) == set(plan.predicted) == {"trn1", "trn2", "trn3"}
+    assert " to " in str(plan)
+
+
+@pytest.mark.parametrize(("part", "within"), [(0.5, False), (0.99, True), (1.01, True), (2.0, False)])
+def test_a_choice_within_the_predictions_interval_says_so(monkeypatch, part, within):
+    step = gemm_step((4096, 4096), (4096, 4096))
+    there = offload_seconds(step.call, step.cost, "trn2")
+    # the transfers are no part of the interval
+    kernel = step.predicted("trn2")
+    here = there - kernel + part * kernel
+    monkeypatch.setattr(predict, "host", lambda: Host(here, 1e30, 1e30, 1e30))
+    chosen, words = predict.cheaper(step.call, step.cost, "trn2")
+    assert chosen == ("nki" if part > 1 else "pytorch")
+    assert ("within the prediction's interval" in words) == within
+
+
 def test_no_kernel_no_prediction():
     plan = trnsci.plan(counting_op().op, torch.ones(2, 2).double())
     assert plan.steps[0].predicted("trn2") is None
-    assert plan.predicted == {}
+    assert plan.steps[0].interval("trn2") is None
+    assert plan.predicted == plan.interval == {}
 
 
 def test_ops_inside_an_ops_kernel_path_are_predicted_too():

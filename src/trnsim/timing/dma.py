@@ -17,7 +17,7 @@ from trnsim.memory import PSUM, SBUF
 from trnsim.targets import Target
 from trnsim.timing.costs import Call, Layout, itemsize
 
-DMA_NAMES = frozenset(("dma_copy", "dma_transpose", "dma_compute"))
+DMA_NAMES = frozenset(("dma_copy", "dma_transpose", "dma_compute", "spill", "reload"))
 
 
 class Transfer(NamedTuple):

@@ -102,18 +102,33 @@ def profile(
                 made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=trace
             )
             result = every(*args, **kwargs)
-        spills = left_out = 0
-        streams = []
+        recording = Recording(getattr(made, "__name__", "kernel"), recorder, given, crowded)
+        return result, recording.report(params.target, progress)
+
+    return run
+
+
+class Recording:
+    """Instruction streams as the compiler would leave them, ready to be scheduled."""
+
+    def __init__(self, name: str, recorder: Recorder, given: frozenset[int], crowded: bool) -> None:
+        self.name = name
+        self.given = given
+        self.cores = 1 + max((core for _, core in recorder.streams), default=0)
+        self.streams: list[Stream] = []
+        self.spills = self.left_out = 0
         for _, recorded in sorted(recorder.streams.items()):
             stream, dropped = simplified(recorded)
             stream, moves = spilled(stream) if crowded or dropped else (stream, 0)
-            streams.append(stream)
-            left_out += dropped
-            spills += moves
-        cores = 1 + max((core for _, core in recorder.streams), default=0)
-        watch = None if progress is None else functools.partial(progress, "scheduling")
-        schedules = schedule_all(streams, given=given, cores=cores, progress=watch)
-        name = getattr(made, "__name__", "kernel")
-        return result, make_report(name, params.target, len(streams) or 1, schedules, spills, left_out)
+            self.streams.append(stream)
+            self.left_out += dropped
+            self.spills += moves
 
-    return run
+    def report(self, target: Target, progress: Progress | None = None) -> Report:
+        """Schedule on ``target``, whose constants may differ from those of the recording."""
+        for stream in self.streams:
+            if stream.target is not target:
+                stream.charge(target)
+        watch = None if progress is None else functools.partial(progress, "scheduling")
+        schedules = schedule_all(self.streams, given=self.given, cores=self.cores, progress=watch)
+        return make_report(self.name, target, len(self.streams) or 1, schedules, self.spills, self.left_out, self)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trnsim.constants import INTERVALS, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.targets import Target
 from trnsim.timing.costs import itemsize
@@ -24,6 +25,14 @@ class Use(NamedTuple):
     busy_s: float
     utilisation: float
     instructions: int
+
+
+class Interval(NamedTuple):
+    """Seconds that are expected to hold the measured total of ``level`` of all kernels of unknown families."""
+
+    low_s: float
+    high_s: float
+    level: float
 
 
 class Slice(NamedTuple):
@@ -84,11 +93,18 @@ class Report:
     uncosted: dict[str, int]
     warnings: list[str]
     schedules: list[Schedule] = field(repr=False, compare=False)
+    recording: Any = field(repr=False, compare=False)
 
     @property
     def instruction_count(self) -> int:
         """All instructions of all cores."""
         return sum(self.instructions.values())
+
+    @property
+    def interval(self) -> Interval:
+        """Around ``total_s``: as far as kernels left out of the fit, and bound by the same resource, came out wrong."""
+        low, high = INTERVALS.get(RESOURCES.get(self.binds, ""), INTERVALS["all"])
+        return Interval(self.total_s * low, self.total_s * high, LEVEL)
 
     @property
     def flops_per_s(self) -> float:
@@ -120,6 +136,7 @@ class Report:
             "total_s": self.total_s,
             "active_s": self.active_s,
             "benchmark_s": self.benchmark_s,
+            "interval": self.interval._asdict(),
             "engines": {name: use._asdict() for name, use in self.engines.items()},
             "instructions": dict(self.instructions),
             "instruction_count": self.instruction_count,
@@ -189,7 +206,13 @@ class Report:
 
 
 def make_report(
-    kernel: str, target: Target, cores: int, schedules: list[Schedule], spills: int = 0, left_out: int = 0
+    kernel: str,
+    target: Target,
+    cores: int,
+    schedules: list[Schedule],
+    spills: int = 0,
+    left_out: int = 0,
+    recording: Any = None,
 ) -> Report:
     """Read a report out of played schedules."""
     time = target.timing
@@ -243,6 +266,7 @@ def make_report(
         uncosted=uncosted,
         warnings=_warnings(sum(instructions.values()), uncosted, spills, left_out),
         schedules=schedules,
+        recording=recording,
     )
 
 

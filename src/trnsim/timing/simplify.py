@@ -15,7 +15,6 @@ import numpy as np
 
 from trnsim.memory import PSUM, SBUF
 from trnsim.records import Operand
-from trnsim.timing.costs import cost_of
 from trnsim.timing.stream import Kind, Region, Stream
 
 # instructions whose operands say everything they compute: no constants
@@ -216,7 +215,7 @@ class _Simplifier:
             call = kind.call._replace(reads=tuple(layout._replace(buffer=buffer) for layout, buffer in layouts))
             made = kind
             if call.reads != kind.call.reads:
-                made = Kind(len(self.stream.kinds), call, cost_of(call, self.stream.target), kind.transfer)
+                made = Kind(len(self.stream.kinds), call, self.stream.target, kind.first_partition)
                 self.stream.kinds.append(made)
             self._kinds[kind.number, buffers] = made
         if made is not kind:

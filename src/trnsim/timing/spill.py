@@ -11,8 +11,7 @@ import heapq
 
 from trnsim.memory import HBM, SBUF
 from trnsim.records import Operand
-from trnsim.timing.costs import Call, Cost, Layout, itemsize
-from trnsim.timing.dma import transfer_of
+from trnsim.timing.costs import Call, Layout, itemsize
 from trnsim.timing.stream import Kind, Region, Stream
 
 
@@ -198,7 +197,7 @@ class _Spiller:
             (layouts[0] if save else layouts[1],),
             {},
         )
-        kind = Kind(len(stream.kinds), call, Cost("dma", 0.0, 0.0), transfer_of(call, 0, stream.target))
+        kind = Kind(len(stream.kinds), call, stream.target)
         stream.kinds.append(kind)
         self._made[uid, save] = (kind.number, numbers[0], numbers[1])
         return self._made[uid, save]

@@ -15,15 +15,24 @@ from trnsim.timing.dma import DMA_NAMES, Transfer, transfer_of
 class Kind:
     """All instructions that cost the same: instruction, engine, operand layouts, options."""
 
-    __slots__ = ("call", "cost", "count", "number", "ordered", "transfer")
+    __slots__ = ("call", "cost", "count", "first_partition", "number", "ordered", "transfer")
 
-    def __init__(self, number: int, call: Call, cost: Cost | Uncosted, transfer: Transfer | None) -> None:
+    def __init__(self, number: int, call: Call, target: Target, first_partition: int = 0) -> None:
         self.number = number
         self.call = call
-        self.cost = cost
-        self.transfer = transfer
+        self.first_partition = first_partition
+        self.charge(target)
         self.ordered = bool(call.info.get("ordered"))
         self.count = 0
+
+    def charge(self, target: Target) -> None:
+        """Take the costs of ``target``."""
+        self.transfer: Transfer | None = None
+        self.cost: Cost | Uncosted = Cost("dma", 0.0, 0.0)
+        if self.call.engine == "dma" and self.call.name in DMA_NAMES and self.call.writes:
+            self.transfer = transfer_of(self.call, self.first_partition, target)
+        else:
+            self.cost = cost_of(self.call, target)
 
 
 class Region:
@@ -133,6 +142,12 @@ class Stream:
         self.index.append(record.index)
         self.after.append(record.after)
 
+    def charge(self, target: Target) -> None:
+        """Cost every instruction anew, on a target of other constants than the one it was recorded for."""
+        self.target = target
+        for kind in self.kinds:
+            kind.charge(target)
+
     def position(self, index: int) -> int:
         """Where the instruction a record calls ``index`` stands in the stream."""
         return bisect.bisect_left(self.index, index)
@@ -152,13 +167,7 @@ class Stream:
             tuple(Layout(o.buffer, o.dtype, o.shape, o.strides) for o in record.reads),
             dict(record.cost),
         )
-        transfer = None
-        if record.name in DMA_NAMES and call.writes:
-            transfer = transfer_of(call, _first_partition(record), self.target)
-            cost: Cost | Uncosted = Cost("dma", 0.0, 0.0)
-        else:
-            cost = cost_of(call, self.target)
-        kind = Kind(len(self.kinds), call, cost, transfer)
+        kind = Kind(len(self.kinds), call, self.target, _first_partition(record))
         self.kinds.append(kind)
         return kind
 

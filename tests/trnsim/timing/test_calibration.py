@@ -1,11 +1,18 @@
 """Predictions against published measurements."""
 
 import statistics
+from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from benchmarks.calibration.rows import ROWS
-from benchmarks.calibration.table import BEGIN, DOCS, END, predict, summary, table
+from benchmarks.calibration import refit as refit_module
+from benchmarks.calibration.refit import _changed
+from benchmarks.calibration.rows import ROWS, read
+from benchmarks.calibration.table import BEGIN, DOCS, END, FIT_BEGIN, FIT_END, generated, predict
+from trnsim import TARGETS
+from trnsim.constants import CONSTANTS, INTERVALS, SPREAD, Timing, timing
 
 LIGHT = [row for row in ROWS if not row.heavy]
 # its figure loads the function table after the wait; all ten published profiles load it when the kernel starts
@@ -61,5 +68,74 @@ def test_all_rows_and_the_table_in_the_docs():
         first, *rest = (r.predicted_us for r in ladder)
         assert all(first > 1.1 * later for later in rest)
     page = DOCS.read_text()
-    generated = page.split(BEGIN)[1].split(END)[0]
-    assert generated.strip() == f"{table(results)}\n\n{summary(results)}"
+    assert page.split(BEGIN)[1].split(END)[0].strip() == generated(results)
+
+
+def test_one_text_runs_on_every_target_and_every_row_says_what_it_is():
+    texts = {}
+    for row in ROWS:
+        texts.setdefault((row.family, row.name, row.dtype), set()).add((row.kernel, tuple(row.options.items())))
+        assert row.text in ("source", "profile")
+        assert row.metric in ("total", "benchmark", "active")
+    assert all(len(found) == 1 for found in texts.values())
+
+
+def test_rows_of_anybody_are_read(tmp_path):
+    path = tmp_path / "mine.csv"
+    header = "family,name,kernel,arguments,options,dtype,target,measured_us,metric,seen,text,heavy,source"
+    path.write_text(
+        f"{header}\nmine,exp,benchmarks.calibration.streams:exp,128x128,,fp32,trn3,21.5,total,no,source,no,a machine\n"
+    )
+    (row,) = read(path)
+    made = predict(row)
+    assert (row.family, row.seen, row.target, made.report.target.name) == ("mine", False, "trn3", "trn3")
+    assert made.error == pytest.approx(made.report.total_s * 1e6 / 21.5 - 1)
+
+
+def test_a_constant_that_is_wrong_is_found_again_and_a_family_left_out_is_not_seen(monkeypatch):
+    """Rows measured on a machine whose DMA queue is slower: the fit finds it, from the other families too."""
+    (row,) = (row for row in ROWS if row.name == "vector add, 128 rows")
+    rows = [replace(row, family=f"f{n}", arguments=tuple(a[: 128 * n] for a in row.arguments)) for n in (40, 80, 120)]
+    slow = _changed("trn2", "swdge_issue", 1.1)
+    machine = [replace(r, measured_us=_measured(predict(r), slow)) for r in rows]
+    monkeypatch.setattr(refit_module, "_free", lambda target: ["swdge_issue", "vector_issue"])
+    results, fit = refit_module.refit(machine, lambda text: None)
+    moved = dict(zip(fit.names, np.exp(fit.moves), strict=True))
+    assert moved["trn2", "swdge_issue"] == pytest.approx(1.1, rel=0.03)
+    assert moved["trn2", "vector_issue"] == pytest.approx(1.0, rel=0.01)
+    assert np.abs(fit.held_out).max() < 0.3 * np.abs(fit.present).max()
+    for low, high in refit_module.intervals(results, fit.held_out).values():
+        assert 0.9 < low <= high < 1.1
+
+
+def _measured(result, target):
+    return result._replace(report=result.report.recording.report(target)).predicted_us
+
+
+def test_an_interval_widens_with_the_spread_of_families_not_of_their_rows():
+    def interval(errors):
+        results = [
+            SimpleNamespace(row=SimpleNamespace(family=f), binds="tensor") for f, some in errors.items() for _ in some
+        ]
+        return refit_module.intervals(results, np.array([e for some in errors.values() for e in some]))["tensor"]
+
+    few = interval({"a": [0.1], "b": [-0.1], "c": [0.0]})
+    many = interval({"a": [0.1] * 50, "b": [-0.1] * 50, "c": [0.0] * 50})
+    assert few == many
+    low, high = few
+    # t with two degrees of freedom: 1.886 deviations of 0.1, and the mean's own
+    assert np.log(high) == pytest.approx(1.886 * 0.1 * (4 / 3) ** 0.5, rel=0.01)
+    assert np.log(low) == pytest.approx(-np.log(high), rel=0.01)
+
+
+def test_the_page_and_the_constants_have_the_same_intervals():
+    page = DOCS.read_text().split(FIT_BEGIN)[1].split(FIT_END)[0]
+    for resource, (low, high) in INTERVALS.items():
+        assert f"| {resource} | {low:.2f} to {high:.2f} |" in page
+
+
+def test_every_constant_has_one_source_for_every_target():
+    for name, constants in CONSTANTS.items():
+        assert set(constants) == set(Timing.__annotations__)
+        assert {constant.source for constant in constants.values()} <= set(SPREAD)
+        assert TARGETS[name].timing == timing(name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import trnsim
-from benchmarks.calibration import attention, elementwise, matmul, norms, products, scan, searched, streams
+from benchmarks.calibration import attention, elementwise, matmul, norms, pairs, products, scan, searched, streams
 
 pytestmark = pytest.mark.sim
 
@@ -59,7 +59,7 @@ def _attention(q, k, v):
     return scores / scores.sum(axis=1, keepdims=True) @ v.T
 
 
-@pytest.mark.parametrize(("kernel", "options"), [(attention.fused, {}), (attention.through_hbm, {"tiles_per_dma": 2})])
+@pytest.mark.parametrize(("kernel", "options"), [(attention.fused, {}), (attention.through_hbm, {})])
 @pytest.mark.parametrize("seqlen", [512, 1024])
 def test_attention(kernel, options, seqlen):
     q, k, v = (gaussian(128, seqlen, seed=s) / 8 for s in range(3))
@@ -67,16 +67,32 @@ def test_attention(kernel, options, seqlen):
     close(run(kernel, q, k, v, **options), expected, k=seqlen)
 
 
-def test_layernorm_and_rmsnorm():
+def test_layernorm():
     x, gamma, beta = gaussian(256, 1024), gaussian(1, 1024, seed=1), gaussian(1, 1024, seed=2)
     wide = x.astype(np.float64)
     expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-6) * gamma + beta
     close(run(norms.layernorm, x, gamma, beta, 1e-6), expected, k=1024)
-    w, z = gaussian(256, 512, seed=3), gaussian(128, 512, seed=4)
-    for resident in (False, True):
-        made = run(norms.matmul_add_rmsnorm, x[:128, :256].copy(), w, z, gamma[:, :512].copy(), 1e-6, resident=resident)
-        a = wide[:128, :256] @ w + z
-        close(made, a / np.sqrt((a * a).mean(1, keepdims=True) + 1e-6) * gamma[:, :512], k=1024)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_pair_energies(target):
+    occupied, virtual, p = 3, 128, 64
+    t = gaussian(occupied * virtual, occupied * virtual)
+    eps_o, eps_v = np.linspace(-2, -1, occupied, dtype=np.float32), np.linspace(1, 3, virtual, dtype=np.float32)
+    spread = np.ones((p, 1), np.float32)
+    made = run(
+        pairs.divided,
+        t,
+        spread * eps_o,
+        spread * eps_o,
+        np.ascontiguousarray(eps_v.reshape(-1, p).T),
+        spread * eps_v,
+        target=target,
+    )
+    blocks = t.reshape(occupied, virtual, occupied, virtual).transpose(0, 2, 1, 3).astype(np.float64)
+    below = eps_o[:, None, None, None] + eps_o[:, None, None] - eps_v[:, None] - eps_v
+    expected = (blocks * (2 * blocks - blocks.swapaxes(2, 3)) / below).sum(axis=(2, 3))
+    close(made.sum(axis=0), expected, k=virtual**2)
 
 
 def test_elementwise():

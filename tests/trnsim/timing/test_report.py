@@ -11,6 +11,7 @@ import trnsim.isa as nisa
 import trnsim.language as nl
 from benchmarks.calibration import matmul, searched, streams
 from tests.trnsim.timing.kernels import report_of, shaped, tile, zeroed
+from trnsim.constants import INTERVALS, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.timing.costs import LAWS
 from trnsim.timing.show import why
@@ -108,12 +109,25 @@ def test_the_page_reads_well(gemm):
 def test_to_dict_has_stable_keys_and_is_json(gemm):
     made = gemm.to_dict()
     assert list(made) == [
-        "kernel", "target", "cores", "predicted", "total_s", "active_s", "benchmark_s", "engines", "instructions",
+        "kernel", "target", "cores", "predicted", "total_s", "active_s", "benchmark_s", "interval", "engines",
+        "instructions",
         "instruction_count", "hbm_read_bytes", "hbm_written_bytes", "flops", "flops_per_s", "peak_flops_per_s",
         "fraction_of_peak", "intensity", "binds", "spent_s", "critical_path", "sbuf_bytes", "psum_banks", "throttled_s",
         "table_loads", "assumed", "uncosted", "warnings",
     ]  # fmt: skip
     assert json.loads(json.dumps(made))["engines"]["tensor"]["instructions"] == 128
+
+
+def test_an_interval_surrounds_the_total_and_is_that_of_what_binds(gemm):
+    low, high, level = gemm.interval
+    assert low < gemm.total_s < high
+    assert level == LEVEL == 0.8
+    factors = INTERVALS[RESOURCES[gemm.binds]]
+    assert (low / gemm.total_s, high / gemm.total_s) == pytest.approx(factors)
+    assert gemm.to_dict()["interval"] == {"low_s": low, "high_s": high, "level": level}
+    assert "80% interval" in str(gemm)
+    strange = replace(gemm, binds="something else").interval
+    assert strange.high_s == pytest.approx(gemm.total_s * INTERVALS["all"][1])
 
 
 def test_high_water_marks():
