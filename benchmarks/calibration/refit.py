@@ -90,14 +90,15 @@ def intervals(results: Sequence[Result], errors: np.ndarray) -> dict[str, tuple[
     """Factors on a prediction that hold `LEVEL` of new families, by what binds: t quantiles over families.
 
     A family counts as one observation: its rows err together. The spread within families is added; a resource that
-    fewer than three families have met takes the spread of all.
+    fewer than three families have met takes the spread of all, and none has a narrower one.
     """
     everything = _interval(results, errors)
     found = {"all": everything}
     for resource in sorted(set(RESOURCES.values())):
         mine = [i for i, r in enumerate(results) if RESOURCES.get(r.binds) == resource]
         few = len({results[i].row.family for i in mine}) < 3
-        found[resource] = everything if few else _interval([results[i] for i in mine], errors[mine])
+        low, high = everything if few else _interval([results[i] for i in mine], errors[mine])
+        found[resource] = min(low, everything[0]), max(high, everything[1])
     return found
 
 
@@ -105,12 +106,13 @@ def _interval(results: Sequence[Result], errors: np.ndarray) -> tuple[float, flo
     families: dict[str, list[float]] = {}
     for r, e in zip(results, errors, strict=True):
         families.setdefault(r.row.family, []).append(float(e))
-    means = [statistics.fmean(f) for f in families.values()]
+    n = len(families)
+    # around the prediction itself, not around its mean error: what is known to be biased is corrected, not reported
+    between = sum(statistics.fmean(f) ** 2 for f in families.values()) / (n - 1)
     within = [statistics.variance(f) for f in families.values() if len(f) > 1]
-    centre, n = statistics.fmean(means), len(means)
-    spread = (statistics.variance(means) * (1 + 1 / n) + (statistics.fmean(within) if within else 0.0)) ** 0.5
-    reach = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1)) * spread
-    return round(float(np.exp(centre - reach)), 3), round(float(np.exp(centre + reach)), 3)
+    spread = between * (1 + 1 / n) + (statistics.fmean(within) if within else 0.0)
+    reach = float(stats.t.ppf(0.5 + LEVEL / 2, n - 1)) * spread**0.5
+    return round(float(np.exp(-reach)), 2), round(float(np.exp(reach)), 2)
 
 
 def text(results: Sequence[Result], fit: Fit) -> str:

@@ -1,4 +1,4 @@
-"""Which operands touch the same bytes."""
+"""Which operands wait for each other: in HBM those that share bytes, on chip those whose bounding boxes meet."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Overlaps:
         first, end = operand.first_byte, operand.end_byte
         meet = (row < operand.end_partition) & (operand.first_partition < rows) & (low < end) & (first < high)
         mine = comb(operand)
-        on_chip = operand.buffer == SBUF or operand.buffer == PSUM
+        on_chip = _on_chip(operand)
         if mine.pitch and not on_chip:
             # blocks of one matrix that start in one row meet there or nowhere
             apart = np.abs(low - first)
@@ -125,14 +125,14 @@ class Overlaps:
             return
         row, rows, low, high, whole, layout, numbers = boxes[hits].T
         around = (row <= operand.first_partition) & (rows >= operand.end_partition)
-        around &= (low <= first) & (high >= end) & (whole > 0)
+        around &= (low <= first) & (high >= end) & ((whole > 0) | on_chip)
         how = MEETS + WITHIN * around
         certain = np.full(len(hits), on_chip)
-        if mine.touched >= end - first:
+        if on_chip or mine.touched >= end - first:
             inside = (operand.first_partition <= row) & (operand.end_partition >= rows) & (first <= low) & (end >= high)
             how += COVERS * inside
             certain |= whole > 0
-        elif not on_chip and len(mine.dims) == 1 and end - first <= mine.span:
+        elif len(mine.dims) == 1 and end - first <= mine.span:
             # a comb of pieces against what is whole: does any piece reach into it?
             (stride, pieces) = mine.dims[0]
             least, most = (first - high) // stride + 1, -((low - first - mine.length) // stride) - 1
@@ -207,11 +207,19 @@ def _comb(chip: bool, dtype: str, shape: tuple[int, ...], strides: tuple[int, ..
 
 def comb(a: Operand) -> Comb:
     """The bytes of an operand (of one partition on chip), without their place."""
-    return _comb(a.buffer == SBUF or a.buffer == PSUM, a.dtype, a.shape, a.strides)
+    return _comb(_on_chip(a), a.dtype, a.shape, a.strides)
+
+
+def _on_chip(a: Operand) -> bool:
+    return a.buffer == SBUF or a.buffer == PSUM
 
 
 def overlap(a: Operand, b: Operand) -> bool:
-    """True when two operands of one memory share bytes."""
+    """True when two operands of one memory share bytes; on chip, when their boxes do.
+
+    A compiler that keeps first and last bytes of an access sees it so, and published kernels that interleave strided
+    writes into one tile are as slow as that.
+    """
     if not (
         a.first_partition < b.end_partition
         and b.first_partition < a.end_partition
@@ -219,7 +227,7 @@ def overlap(a: Operand, b: Operand) -> bool:
         and b.first_byte < a.end_byte
     ):
         return False
-    if a.buffer == SBUF or a.buffer == PSUM:
+    if _on_chip(a):
         return True
     mine, theirs = comb(a), comb(b)
     wide, far = a.end_byte - a.first_byte, b.end_byte - b.first_byte
@@ -267,13 +275,13 @@ def _teeth(length: int, s: int, n: int, other: int, t: int, m: int, apart: int) 
 
 
 def covers(a: Operand, b: Operand) -> bool:
-    """True when ``a`` is dense and its box contains ``b``'s."""
+    """True when ``a``'s box contains ``b``'s and, in HBM, ``a`` is dense."""
     return (
         a.first_partition <= b.first_partition
         and a.end_partition >= b.end_partition
         and a.first_byte <= b.first_byte
         and a.end_byte >= b.end_byte
-        and dense(a)
+        and (_on_chip(a) or dense(a))
     )
 
 

@@ -86,7 +86,9 @@ class Schedule:
         self._met: list[tuple[int, float]] = []
         # P: the first table an activation needs is loaded when the kernel starts
         self._table = self.first_table = next(filter(None, (self._table_of(k) for k in stream.kinds)), None)
+        # when parts of the Tensor Engine's array are free, and who had them: each cell, any of them, all at once
         self._cells = [(0.0, -1)] * 16
+        self._any_cell = self._all_cells = (0.0, -1)
         self._last_issue = -1.0
         self._behind: set[int] = set()
         self._fixed = [self._queue_of(kind) for kind in stream.kinds]
@@ -334,16 +336,19 @@ class Schedule:
 
     def _multiply(self, i: int, cost: Cost, at: float) -> float:
         """Run a matmul when its part of the array is free; returns when the next one may start elsewhere."""
-        array, cells = cost.array, self._cells
-        assert array is not None
-        mine = array.cells or range(len(cells))
-        until, before = max(cells[cell] for cell in mine)
+        assert cost.array is not None
+        mine = cost.array.cells
+        until, before = self._any_cell if mine is None else max(self._all_cells, *(self._cells[cell] for cell in mine))
         if until > at:
             self.start[i] = at = until
             self.cause[i], self.reason[i] = before, BUSY
         busy, done, slot = self._pe.run(at, cost)
-        for cell in mine:
-            cells[cell] = (at + busy, i)
+        if mine is None:
+            self._all_cells = (at + busy, i)
+        else:
+            for cell in mine:
+                self._cells[cell] = (at + busy, i)
+            self._any_cell = max(self._any_cell, (at + busy, i))
         self.flops += cost.flops
         self.busy[TENSOR] = self._pe.busy
         self.end[i] = at + done

@@ -104,8 +104,8 @@ def page(report: Report) -> str:
         f" ({seconds(report.active_s)} active, {seconds(report.benchmark_s)} as a benchmark sees it)",
         headline(report),
         *filter(None, [why(report)]),
-        f"{LEVEL:.0%} interval {seconds(report.interval.low_s)} to {seconds(report.interval.high_s)}, from errors of kernels"
-        " left out of the fit.",
+        f"{LEVEL:.0%} interval {seconds(report.interval.low_s)} to {seconds(report.interval.high_s)},"
+        " from errors of kernels left out of the fit.",
         "",
         f"{'':<20}{'busy':>11}{'use':>8}  instructions",
     ]

@@ -73,6 +73,7 @@ def box(o):
 @given(chips, chips)
 def test_on_chip_everything_between_the_first_and_the_last_byte_counts(a, b):
     assert overlap(a, b) == overlap(b, a) == bool(box(a) & box(b))
+    assert covers(a, b) == (box(b) <= box(a))
 
 
 @given(st.lists(chips, min_size=60, max_size=90))
