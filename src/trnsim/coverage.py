@@ -89,8 +89,8 @@ def check_read(storage: Storage, session: Session) -> None:
         if 0 < count < min(tile, n) and not read[-count:].any() and not seen.take(range(n - count, n), dim).any():
             warn(
                 f"{session.kernel} reads {storage.name}{list(shape)} in tiles of {tile} along dimension {dim} and "
-                f"leaves out the last {count} of {n}: a loop of n // tile turns drops the remainder. Slice the argument if "
-                "that is meant.",
+                f"leaves out the last {count} of {n}: a loop of n // tile turns drops the remainder. Slice the "
+                "argument if that is meant.",
                 UnreadInput,
             )
             return
