@@ -148,7 +148,7 @@ class Allocation:
         """The core's own SBUF or PSUM, for tensors with an address."""
         # partitions a multiple of 4 KiB apart would fight for the same cache lines of the host
         pitch = 128 + (
-            self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+            self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
         )
         arena = self._arenas.get(region.value)
         if arena is None:
@@ -159,7 +159,7 @@ class Allocation:
         return arena, pitch
 
     def _check_on_chip(self, shape: tuple[int, ...], row_bytes: int, region: MemoryRegion, name: str) -> None:
-        limit = self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        limit = self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
         if len(shape) > 1 and shape[0] <= self.target.partitions and row_bytes <= limit:
             return
         label = name or variable_name() or "tensor"
@@ -203,7 +203,7 @@ class Allocation:
                 limit="(partition, byte)",
                 hint="give (partition_offset, free_offset)",
             ) from None
-        limit = self.target.sbuf_partition_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
+        limit = self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
         align = self.target.sbuf_align if region is MemoryRegion.sbuf else self.target.psum_align
         if partition < 0 or partition + shape[0] > self.target.partitions:
             raise OutOfBounds(

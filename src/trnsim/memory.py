@@ -275,7 +275,7 @@ class Lifetimes:
         With ``spills``, tensors that do not fit SBUF are taken to go to HBM and back, as a compiler may arrange.
         """
         marks = {}
-        for buffer, limit in ((SBUF, target.sbuf_partition_bytes), (PSUM, target.psum_partition_bytes)):
+        for buffer, limit in ((SBUF, target.sbuf_usable_bytes), (PSUM, target.psum_partition_bytes)):
             best, alive = self.peak(buffer)
             if best > limit and any(s.shape[0] <= 64 for s in alive):
                 best, alive = self.packed_peak(buffer)

@@ -24,6 +24,9 @@ class Target:
     generation: int
     partitions: int = 128  # A2: SBUF and PSUM have 128 partitions on every generation
     sbuf_partition_bytes: int
+    # what the compiler and the run time keep of a partition: production kernels budget 224 KiB less 16,912 bytes on
+    # trn2; no other figure is published, so it is taken for the other generations too
+    sbuf_reserved_bytes: int = 16_912
     psum_partition_bytes: int = 16 * KiB  # A2: 2 MiB of PSUM
     psum_banks: int = 8  # A2: 8 banks a partition
     psum_bank_bytes: int = 2 * KiB  # A2: 512 fp32 a bank
@@ -36,6 +39,11 @@ class Target:
     hbm_bytes: int
     clock_ghz: dict[str, float] = field(default_factory=dict)
     timing: Timing
+
+    @property
+    def sbuf_usable_bytes(self) -> int:
+        """Bytes of an SBUF partition that a kernel's tensors may take."""
+        return self.sbuf_partition_bytes - self.sbuf_reserved_bytes
 
     def __str__(self) -> str:
         return self.name

@@ -186,7 +186,7 @@ def _facts(report: Report) -> list[list[str]]:
         ["active", seconds(report.active_s)],
         ["HBM traffic", amount(moved, "B")],
         ["instructions", f"{report.instruction_count:,}"],
-        ["SBUF", f"{report.sbuf_bytes / 1024:.4g} of {report.target.sbuf_partition_bytes / 1024:.4g} KiB"],
+        ["SBUF", f"{report.sbuf_bytes / 1024:.4g} of {report.target.sbuf_usable_bytes / 1024:.4g} KiB"],
     ]
     if report.flops:
         facts.insert(2, ["FLOP/s", f"{amount(report.flops_per_s, 'FLOP/s')}, {report.fraction_of_peak:.1%} of peak"])

@@ -81,7 +81,7 @@ def test_the_target_comes_from_the_call_the_kernel_the_environment_then_trn2(mon
     with pytest.warns(DeprecationWarning, match="platform_target"):
         old = trnsim.jit(platform_target="trn3")(kernel)
     plain = trnsim.jit(kernel)
-    sizes = [trnsim.TARGETS[t].sbuf_partition_bytes // 1024 for t in ("trn1", "trn3", "trn1", "trn2")]
+    sizes = [trnsim.TARGETS[t].sbuf_usable_bytes // 1024 for t in ("trn1", "trn3", "trn1", "trn2")]
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen2")
     trnsim.simulate(old, target="trn1", lint="off")(X)
     trnsim.simulate(old, lint="off")(X)

@@ -320,13 +320,13 @@ class TileSize(NKIObject):
 
     @property
     def sbuf_fmax(self) -> int:
-        """fp32 elements of an SBUF partition."""
-        return self._target().sbuf_partition_bytes // 4
+        """fp32 elements of an SBUF partition that a kernel may use."""
+        return self._target().sbuf_usable_bytes // 4
 
     @property
     def sbuf_fmax_bytes(self) -> int:
-        """Bytes of an SBUF partition."""
-        return self._target().sbuf_partition_bytes
+        """Bytes of an SBUF partition that a kernel may use."""
+        return self._target().sbuf_usable_bytes
 
     @property
     def total_available_sbuf_size(self) -> int:

@@ -116,7 +116,7 @@ def page(report: Report) -> str:
         )
     moved = report.hbm_read_bytes + report.hbm_written_bytes
     rate = moved / report.active_s if report.active_s else 0.0
-    sbuf = report.target.sbuf_partition_bytes
+    sbuf = report.target.sbuf_usable_bytes
     out += [
         "",
         f"HBM    {amount(report.hbm_read_bytes, 'B')} read, {amount(report.hbm_written_bytes, 'B')} written,"
