@@ -18,9 +18,8 @@ know about the op:
 | ``vjp(grad, needs)`` | gradients by field, written with public functions; see `trnsci.gradient.saves` |
 | ``prediction()`` | what to launch for a prediction, where ``nki`` needs data and not just shapes |
 
-Three attributes may stand beside them: ``host_only = "why"`` for an op that runs on the host by nature, also in a block
-that admits one backend only, ``traceable = True`` where a tracer may follow ``pytorch`` itself, and ``host_vjp = True``
-where ``host`` runs with ``vjp`` as its gradient; without it a call that needs a gradient is left to ``pytorch``.
+Two attributes may stand beside them: ``host_only = "why"`` for an op that runs on the host by nature, also in a block
+that admits one backend only, and ``traceable = True`` where a tracer may follow ``pytorch`` itself.
 
 Only ``fake``, ``cost`` and one implementation are required. `freeze` of a call is the same class over `TensorSpec`, as
 plans, ledgers and caches hold it, so ``limits`` reads nothing of a tensor that `TensorSpec` does not have.
@@ -180,7 +179,7 @@ class Op:
         self.differentiable = hasattr(self.kind, "vjp")
         self.host_only: str | None = getattr(self.kind, "host_only", None)
         self.traceable: bool = getattr(self.kind, "traceable", False)
-        self.host_vjp: bool = getattr(self.kind, "host_vjp", False)
+        self.host_vjp: bool = getattr(getattr(self.kind, "vjp", None), "__host__", False)
 
     def register_gradient(self) -> None:
         """Tell torch's autograd of the rule."""

@@ -73,9 +73,8 @@ def attention(
         raise ArgumentError(
             op="attention", argument="heads", got={"q": q.shape[1], "k": k.shape[1]}, expected="a multiple in q"
         )
-    factor = (
-        1 / math.sqrt(max(q.shape[3], 1)) if scale is None else check.coefficient("attention", "scale", scale, dtype)
-    )
+    scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
+    factor = float(check.coefficient("attention", "scale", scale, dtype).real)
     bound = _bound(mask, q, k, block)
     return _heads(q, k, v, bound, factor).reshape(*shape[:-1], v.shape[3])
 
@@ -227,7 +226,7 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *fields: Any) -> tuple[Tensor, Tensor]:
-        out, lse = _forward(Attention(*fields), False)
+        out, lse = _forward(Attention._make(fields), False)
         ctx.save_for_backward(*fields[:-1], out, lse)
         ctx.scale = fields[-1]
         return out, lse
@@ -235,7 +234,7 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
         *fields, out, lse = ctx.saved_tensors
-        gradients = backward(Attention(*fields, ctx.scale), (out, lse), grad, grad_lse)
+        gradients = backward(Attention._make((*fields, ctx.scale)), (out, lse), grad, grad_lse)
         return (*gradients, None, None, None, None, None)
 
 

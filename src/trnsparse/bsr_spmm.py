@@ -40,8 +40,6 @@ class BsrSpmm(NamedTuple):
     b: Tensor  # [K, N]
     rows: int
 
-    host_vjp = True
-
     def fake(self) -> Tensor:
         return self.b.new_empty((self.rows, self.b.shape[1]))
 
@@ -115,7 +113,7 @@ class BsrSpmm(NamedTuple):
         tiles = min(count, -(-count // share) + self.indptr.shape[0] - 1) if share > 1 else count * cuts
         return tiles * share * part * bm * self.blocks.element_size()
 
-    @saves("indptr", "indices", "blocks", "b")
+    @saves("indptr", "indices", "blocks", "b", host=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         gradients = {}
         _, bm, bn = self.blocks.shape

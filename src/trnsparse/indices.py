@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trnsci import check
 from trnsci.errors import ArgumentError, DtypeError
+from trnsci.host import refusal
 from trnsparse import scipy_views
 
 
@@ -101,7 +102,7 @@ def scattered(values: Tensor, at: Tensor, size: int) -> Tensor:
 
 def transposition(pointers: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
     """Pointers and indices of the transpose, and where each of its entries was."""
-    if scipy_views.usable(pointers, indices):
+    if refusal((pointers, indices)) is None:
         return scipy_views.transposition(pointers, indices, columns)
     order = torch.argsort(indices, stable=True)
     return compress(indices, columns), expand(pointers, indices.shape[0])[order], order

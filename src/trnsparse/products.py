@@ -11,8 +11,9 @@ from torch import Tensor
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.errors import ArgumentError
+from trnsci.host import refusal
 from trnsparse import scipy_views
-from trnsparse.arguments import applied, coefficient, dense, operation, same_kind, shaped, sparse
+from trnsparse.arguments import applied, coefficient, dense, on_host, operation, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
@@ -48,6 +49,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
         alpha: a number.
         beta: a number.
     """
+    on_host("add")
     sparse("add", a=a, b=b)
     dtype = same_kind("add", a=a, b=b)
     _same_shape("add", a, b)
@@ -66,10 +68,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
 
 def _by_scipy(*matrices: SparseMatrix) -> bool:
     """Whether SciPy may compute with these: values in host memory, of a dtype it has, and no gradient recorded."""
-    values = [a.values for a in matrices]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in values):
-        return False
-    return values[0].dtype in scipy_views.DTYPES and scipy_views.usable(*values)
+    return matrices[0].dtype in scipy_views.DTYPES and refusal(a.values for a in matrices) is None
 
 
 def _rows(a: SparseMatrix) -> Any:
@@ -88,6 +87,7 @@ def _unrows(a: SparseMatrix, result: Any) -> SparseMatrix:
 
 def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     """Return the elementwise product on the intersection of the patterns, in the format of ``a``."""
+    on_host("multiply")
     sparse("multiply", a=a, b=b)
     same_kind("multiply", a=a, b=b)
     _same_shape("multiply", a, b)
@@ -119,6 +119,7 @@ def spgemm(
     Error bound:
         ``g(r) |a| |b|`` with r the entries of the row of ``a``.
     """
+    on_host("spgemm")
     sparse("spgemm", a=a, b=b)
     same_kind("spgemm", a=a, b=b)
     a = applied(operation("spgemm", trans_a, "trans_a"), a)
@@ -185,6 +186,7 @@ def norm(a: SparseMatrix, ord: float | str = "fro") -> Tensor:  # noqa: A002
         a: sparse [M, N]
         ord: which norm.
     """
+    on_host("norm")
     sparse("norm", a=a)
     # whole numbers have whole absolute values, and a norm that is none
     coo = a.to_coo() if a.dtype.is_floating_point or a.dtype.is_complex else a.to_coo().to(torch.float64)
@@ -249,6 +251,7 @@ def scale_columns(a: SparseMatrix, d: Tensor) -> SparseMatrix:
 
 def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
     op = ("scale_rows", "scale_columns")[axis]
+    on_host(op)
     sparse(op, a=a)
     dense(op, d=d)
     same_kind(op, a=a, d=d)
@@ -260,6 +263,7 @@ def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
 
 def kron(a: SparseMatrix, b: SparseMatrix) -> COOMatrix:
     """Return the Kronecker product."""
+    on_host("kron")
     sparse("kron", a=a, b=b)
     same_kind("kron", a=a, b=b)
     x, y = a.to_coo(), b.to_coo()

@@ -15,21 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
 
 from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError
 
 # SciPy computes with these in their own precision.
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128, torch.int32, torch.int64)
-
-
-def usable(*tensors: Tensor) -> bool:
-    """Whether code outside torch may read these tensors here and now."""
-    for x in tensors:
-        if not x.is_cpu or type(x) not in (Tensor, torch.nn.Parameter):
-            return False
-    return not dispatch_modes() and torch._C._functorch.peek_interpreter_stack() is None
 
 
 class View(NamedTuple):
@@ -115,8 +106,8 @@ def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int)
     """A ``torch.sparse_csr`` tensor on the checked copies of the pattern."""
     _quiet()
     pattern, shape = _pattern(indptr, indices, columns), (indptr.shape[0] - 1, columns)
-    parts = (torch.from_numpy(x) for x in (pattern.indptr, pattern.indices))
-    return torch.sparse_csr_tensor(*parts, values, shape, check_invariants=False)
+    pointers, columns_of = torch.from_numpy(pattern.indptr), torch.from_numpy(pattern.indices)
+    return torch.sparse_csr_tensor(pointers, columns_of, values, shape, check_invariants=False)
 
 
 @functools.cache

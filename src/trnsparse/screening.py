@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnsci import array_function, check
 from trnsci.errors import ArgumentError, DtypeError
-from trnsparse.arguments import dense
+from trnsparse.arguments import dense, on_host
 from trnsparse.coo import COOMatrix
 
 
@@ -22,6 +22,7 @@ def schwarz_bounds(integrals: Tensor) -> Tensor:
     Args:
         integrals: [n, n, n, n] all integrals, or [n, n] those with equal pairs, ``(ij|ij)``.
     """
+    on_host("schwarz_bounds")
     dense("schwarz_bounds", integrals=integrals)
     check.floating("schwarz_bounds", integrals=integrals)
     if integrals.ndim not in (2, 4) or len(set(integrals.shape)) > 1:
@@ -78,6 +79,7 @@ def screen_quartets(bounds: Tensor, threshold: float) -> Quartets:
         bounds: symmetric [n, n], from `schwarz_bounds`: finite and not negative. Of two that differ the larger counts.
         threshold: products of bounds above it are kept.
     """
+    on_host("screen_quartets")
     bounds = check_bounds("screen_quartets", bounds=bounds)[0]
     _square("screen_quartets", bounds)
     limit = as_threshold("screen_quartets", threshold)
@@ -136,6 +138,7 @@ def density_screen(bounds: Tensor, density: Tensor, threshold: float) -> COOMatr
         density: [n, n]
         threshold: contributions to the Coulomb matrix above it are kept.
     """
+    on_host("density_screen")
     bounds = check_bounds("density_screen", bounds=bounds)[0]
     dense("density_screen", density=density)
     check.floating("density_screen", density=density)

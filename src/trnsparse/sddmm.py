@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.launcher import current
 from trnsci.nki import launch
 from trnsparse import scipy_views
@@ -81,8 +82,6 @@ class Sddmm(NamedTuple):
     a: Tensor  # [M, D]
     b: Tensor  # [N, D]
 
-    host_vjp = True
-
     def fake(self) -> Tensor:
         return self.a.new_empty(self.indices.shape[0])
 
@@ -127,6 +126,7 @@ class Sddmm(NamedTuple):
         result: Tensor = launch(kernels.sddmm, pairs, a.contiguous(), self.b.contiguous())  # [nnz, 1]
         return result.squeeze(1).to(a.dtype)
 
+    @saves("indptr", "indices", "a", "b", host=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         from trnsparse.spmm import Spmm
 

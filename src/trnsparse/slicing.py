@@ -34,8 +34,8 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
         if not (rows.ndim == columns.ndim == 2 and rows.shape[1] == columns.shape[0] == 1):
             return _elements(matrix, rows, columns)
     if isinstance(matrix, CSCMatrix):
-        columns = _part(matrix.transpose(), _chosen(matrix, col_key, 1), _chosen(matrix, row_key, 0))
-        return CSCMatrix._rebuilt(columns._indices(), columns.values, columns.shape[::-1])
+        other = _part(matrix.transpose(), _chosen(matrix, col_key, 1), _chosen(matrix, row_key, 0))
+        return CSCMatrix._rebuilt(other._indices(), other.values, other.shape[::-1])
     part = _part(matrix.to_csr(), _chosen(matrix, row_key, 0), _chosen(matrix, col_key, 1))
     return part.to_bsr(matrix.block) if isinstance(matrix, BSRMatrix) else getattr(part, f"to_{matrix.format}")()
 

@@ -195,8 +195,6 @@ class Spmm(NamedTuple):
     columns: int
     trans: bool
 
-    host_vjp = True
-
     @property
     def height(self) -> int:
         """Rows of the result."""
@@ -260,7 +258,7 @@ class Spmm(NamedTuple):
         empty = self.indptr.new_empty(self.height + 1)
         return _launched(pointers, empty, self.indices, self.values, self._columns())
 
-    @saves("indptr", "indices", "values", "b")
+    @saves("indptr", "indices", "values", "b", host=True)
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         gradients = {}
         if "values" in needs:

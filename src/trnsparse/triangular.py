@@ -12,8 +12,9 @@ from torch import Tensor
 from trnsci import array_function, check
 from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
+from trnsci.host import refusal
 from trnsparse import host, scipy_views
-from trnsparse.arguments import dense, operation, same_kind, sparse
+from trnsparse.arguments import dense, on_host, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
 from trnsparse.indices import expand
 from trnsparse.matrix import SparseMatrix
@@ -50,6 +51,7 @@ def solve_triangular(
         >>> solve_triangular(CSRMatrix.from_dense(torch.tensor([[2.0, 0.0], [1.0, 1.0]])), torch.tensor([2.0, 3.0]))
         tensor([1., 2.])
     """
+    on_host("solve_triangular")
     sparse("solve_triangular", a=a)
     dense("solve_triangular", b=b)
     dtype = same_kind("solve_triangular", a=a, b=b)
@@ -108,7 +110,7 @@ def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: b
         absent = (diagonal == 0).nonzero().flatten()
         if absent.numel():
             raise Singular(op="solve_triangular", index=int(absent[0 if lower else -1]))
-    if scipy_views.usable(values, b) and b.numel() and _in_range(values, diagonal):
+    if refusal((values, b), recorded=True) is None and b.numel() and _in_range(values, diagonal):
         return _by_scipy(indptr, indices, values, b, lower, unit)
     return _substituted(indptr, indices, values, b, lower, unit)
 
@@ -250,6 +252,7 @@ def _ic0(a: CSRMatrix, values: Tensor) -> int:
 
 
 def _square(op: str, a: SparseMatrix) -> CSRMatrix:
+    on_host(op)
     sparse(op, a=a)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     check.floating(op, a=a.values)

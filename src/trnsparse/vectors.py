@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check
-from trnsparse.arguments import coefficient, dense, same_kind, shaped
+from trnsparse.arguments import coefficient, dense, on_host, same_kind, shaped
 from trnsparse.indices import as_index, check_length, check_range
 
 
@@ -52,6 +52,7 @@ def dot(x: Tensor, indices: Tensor, y: Tensor) -> Tensor:
 
 def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> Tensor:
     """The indices, checked against the dense vector and the values of the sparse one."""
+    on_host(f"vectors.{op}")
     dense(op, y=y)
     shaped(op, y=(y, "[N]"))
     positions = as_index(op, "indices", indices, y.device)

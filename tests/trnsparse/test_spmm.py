@@ -3,6 +3,7 @@
 import copy
 import operator
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 import trnsci
 import trnsparse as ts
 from trnsci import ArgumentError
-from trnsci.errors import DtypeError, UnsupportedError
+from trnsci.errors import BackendUnavailable, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 
 # What underflow may take away.
@@ -518,3 +519,99 @@ def test_operands_without_data_give_results_without_data():
     assert ts.spmm(a.to("meta"), b).shape == (9, 3)
     assert ts.spmm(a.to("meta").to_csc(), b).device.type == "meta"
     assert ts.sddmm(a.to("meta"), torch.empty(9, 2, device="meta"), torch.empty(2, 8, device="meta")).nnz == a.nnz
+
+
+def _functions(call):
+    """What runs of this library and of SciPy, in order."""
+    seen = []
+
+    def watch(frame, event, _):
+        name = frame.f_code.co_filename
+        if event == "call" and ("trnsparse" in name or "scipy" in name):
+            seen.append(frame.f_code.co_qualname)
+
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.parametrize("call", ["spmv", "spmm", "bsr", "sddmm", "cg"])
+def test_a_ledger_changes_what_is_recorded_and_nothing_else(call):
+    a, b, x = ts.CSRMatrix.from_dense(matrix(20, 20, 0.3)), gaussian((20, 3), 1), gaussian((20,), 2)
+    blocks, spd = a.to_bsr(4), ts.eye(20)
+    run = {
+        "spmv": lambda: a @ x,
+        "spmm": lambda: ts.spmm(a, b, alpha=2.0),
+        "bsr": lambda: blocks @ b,
+        "sddmm": lambda: ts.sddmm(a, b, b.mT),
+        "cg": lambda: ts.cg(spd, x),
+    }[call]
+    run()
+    alone = _functions(run)
+    with trnsci.ledger() as book:
+        heard = _functions(run)
+    # the ledger describes the call; it does not run anything else
+    describing = {"cost", "fake", "height", "width", "workspace", "calls"}
+    assert [name for name in heard if name.rpartition(".")[2] not in describing] == [
+        name for name in alone if name.rpartition(".")[2] not in describing
+    ]
+    ran = [entry.step for entry in book.entries]
+    assert {step.implementation for step in ran} <= {"host", "pytorch"}
+    if call in ("spmv", "spmm"):
+        assert [(step.op, step.calls) for step in ran] == [("trnsparse::spmm", "scipy.sparse.csr_array.__matmul__")]
+        planned = trnsci.plan(ts.spmm, a, b) if call == "spmm" else trnsci.plan(ts.spmv, a, x)
+        assert [(s.implementation, s.calls) for s in planned.steps] == [(s.implementation, s.calls) for s in ran]
+
+
+@pytest.mark.sim
+def test_the_settings_of_the_library_reach_the_products_others_do_for_it():
+    a, b = ts.CSRMatrix.from_dense(matrix(40, 30, 0.5)), gaussian((30, 4), 1)
+
+    def backends():
+        with trnsci.ledger() as book:
+            ts.spmm(a, b, format="dense")
+        return {(entry.step.op, entry.step.backend) for entry in book.entries}
+
+    assert backends() == {("trnblas::gemm", "pytorch")}
+    with trnsci.backend("simulator", library="trnsparse"):
+        assert backends() == {("trnblas::gemm", "simulator")}
+        with trnsci.backend("pytorch", library="trnblas"):
+            assert backends() == {("trnblas::gemm", "pytorch")}
+    ts.set_backend("simulator")
+    try:
+        assert backends() == {("trnblas::gemm", "simulator")}
+    finally:
+        ts.set_backend(None)
+
+
+def test_where_only_kernels_are_admitted_functions_without_one_say_so(monkeypatch):
+    a, x = ts.eye(3), torch.ones(3)
+    calls = {
+        "add": lambda: a + a,
+        "multiply": lambda: a * a,
+        "spgemm": lambda: a @ a,
+        "kron": lambda: ts.kron(a, a),
+        "norm": lambda: ts.norm(a),
+        "scale_rows": lambda: ts.scale_rows(a, x),
+        "scale_columns": lambda: ts.scale_columns(a, x),
+        "solve_triangular": lambda: ts.solve_triangular(a, x),
+        "ilu0": lambda: ts.ilu0(a),
+        "ic0": lambda: ts.ic0(a),
+        "schwarz_bounds": lambda: ts.schwarz_bounds(torch.ones(2, 2)),
+        "screen_quartets": lambda: ts.screen_quartets(torch.ones(2, 2), 0.1),
+        "density_screen": lambda: ts.density_screen(torch.ones(2, 2), torch.ones(2, 2), 0.1),
+        "vectors.dot": lambda: ts.vectors.dot(x, [0, 1, 2], x),
+    }
+    for call in calls.values():
+        call()
+    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+    for name, call in calls.items():
+        with pytest.raises(UnsupportedError, match="TRNSPARSE_REQUIRE_NKI=1 admits kernels only") as caught:
+            call()
+        assert f"trnsparse.{name}" in str(caught.value)
+    for call in (lambda: a @ x, lambda: ts.cg(a, x), lambda: ts.sddmm(a, torch.ones(3, 1), torch.ones(1, 3))):
+        with pytest.raises(BackendUnavailable):
+            call()
