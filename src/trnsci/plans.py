@@ -123,7 +123,10 @@ class Plan:
     def interval(self) -> dict[str, tuple[float, float]]:
         """Seconds between which all steps are expected to take, for the generations of `predicted`."""
         ends: dict[str, tuple[float, float]] = {}
-        for target in self.predicted:
+        known = self.predicted
+        for target in config.TARGETS:
+            if target not in known:
+                continue
             parts = [part for step in self.steps if (part := step.interval(target)) is not None]
             ends[target] = (sum(low for low, _ in parts), sum(high for _, high in parts))
         return ends

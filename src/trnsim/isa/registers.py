@@ -124,9 +124,10 @@ def register_move(s: Session, dst: Any, src: Any = None, imm: Any = None) -> Nki
             hint="move a constant or a register; load a tile of one element with register_load",
         )
     register = _register(dst, "dst", write=True)
-    copied = isinstance(value, VirtualRegister)
-    register.value = value.value if copied else _wrap32(value)
-    register.loaded = value.loaded if copied else None
+    if isinstance(value, VirtualRegister):
+        register.value, register.loaded = value.value, value.loaded
+    else:
+        register.value, register.loaded = _wrap32(value), None
     return s.done("sync", (), (), op="register_move")
 
 
