@@ -125,11 +125,27 @@ class Plan:
         ends: dict[str, tuple[float, float]] = {}
         known = self.predicted
         for target in config.TARGETS:
-            if target not in known:
-                continue
-            parts = [part for step in self.steps if (part := step.interval(target)) is not None]
-            ends[target] = (sum(low for low, _ in parts), sum(high for _, high in parts))
+            parts = [step.interval(target) for step in self.steps]
+            whole = sum(step.predicted(target) or 0.0 for step in self.steps)
+            if target in known and whole:
+                # a plan may take its steps more than once
+                times = known[target] / whole
+                ends[target] = (
+                    times * sum(part[0] for part in parts if part is not None),
+                    times * sum(part[1] for part in parts if part is not None),
+                )
         return ends
+
+    @property
+    def predicted_text(self) -> str:
+        """Predicted seconds and their intervals in words."""
+        interval = self.interval
+        return "  ".join(
+            f"{target} {seconds(time)} ({seconds(interval[target][0])} to {seconds(interval[target][1])})"
+            if target in interval
+            else f"{target} {seconds(time)}"
+            for target, time in self.predicted.items()
+        )
 
     @property
     def error_bound(self) -> float | None:
@@ -142,16 +158,11 @@ class Plan:
         return 256 + 512 * len(self.steps)
 
     def __str__(self) -> str:
-        interval = self.interval
-        predicted = "  ".join(
-            f"{target} {seconds(time)} ({seconds(interval[target][0])} to {seconds(interval[target][1])})"
-            for target, time in self.predicted.items()
-        )
         lines = [
             f"{self.op} on {self.backend}: {self.reason}",
             f"  {quantity(self.flops, 'FLOP')}, {quantity(self.bytes_read, 'B')} read, "
             f"{quantity(self.bytes_written, 'B')} written, peak {quantity(self.peak_bytes, 'B')}",
-            f"  predicted: {predicted or 'nothing, no kernel takes every step'}",
+            f"  predicted: {self.predicted_text or 'nothing, no kernel takes every step'}",
         ]
         for number, step in enumerate(self.steps, 1):
             lines.append(f"  {number}. {step.op}  {step.operands}  {step.runs_on}  {quantity(step.cost.flops, 'FLOP')}")

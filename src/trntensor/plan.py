@@ -13,7 +13,7 @@ from trnsci import ArgumentError, DtypeError, check, neuron
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import settings
 from trnsci.explain import plan as traced
-from trnsci.plans import CACHE, Plan, Step, quantity, seconds
+from trnsci.plans import CACHE, Plan, Step, quantity
 from trnsci.precision import Precision
 from trntensor.einsum import policy_of, program_for
 from trntensor.equation import split_call
@@ -127,8 +127,7 @@ class ContractionPlan(Plan):
             lines.append(
                 f"  {self.precision}: error at most {self.error_bound:.2g} of the contraction of absolute values"
             )
-        predicted = "  ".join(f"{target} {seconds(time)}" for target, time in self.predicted.items())
-        lines.append(f"  predicted: {predicted or 'nothing, there is no product a kernel takes'}")
+        lines.append(f"  predicted: {self.predicted_text or 'nothing, there is no product a kernel takes'}")
         for number, row in enumerate(self.contractions, 1):
             flops = quantity(row.flops, "FLOP")
             lines.append(f"  {number}. {row.subscripts}  {row.strategy}  {row.backend}  {flops}  {row.reason}")
