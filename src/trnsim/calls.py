@@ -13,7 +13,7 @@ from trnsim.places import kernel_line
 
 _MASK = "NKI has had no masks since 0.2: make the last tile smaller with slices, whose end is min(stop, size)"
 # what other libraries call NKI's operators
-_SHORT = {
+_SHORT: dict[str, str] = {
     "mul": "multiply",
     "sub": "subtract",
     "div": "divide",
@@ -33,6 +33,20 @@ _SHORT = {
     "bf16": "bfloat16",
     "matmul": "nc_matmul",
     "empty": "ndarray",
+}
+# NumPy's functions that the beta API took as operators
+RENAMED = {
+    **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum", "power", "equal", "not_equal")},
+    **{
+        name: name
+        for name in ("greater", "greater_equal", "less", "less_equal", "exp", "tanh", "sqrt", "square", "abs")
+    },
+    **{name: name for name in ("log", "sin", "sign", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and")},
+    "max": "maximum",
+    "min": "minimum",
+    "sum": "add",
+    "left_shift": "left_shift",
+    "right_shift": "right_shift",
 }
 _DST = "instructions write the tile passed as dst, and return no tile"
 

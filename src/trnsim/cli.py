@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from trnsim import migrate
 from trnsim.errors import TrnError
 from trnsim.install import install, modules
 from trnsim.lint import lint
@@ -34,6 +35,9 @@ def main(argv: list[str] | None = None) -> int:
     check = commands.add_parser("lint", help="say what the NKI compiler would refuse in a file's kernels")
     check.add_argument("files", nargs="+", metavar="file", help="file.py, or file.py::kernel")
     check.add_argument("--strict", action="store_true", help="and what the parser front end refuses or misreads")
+    move = commands.add_parser("migrate", help="bring a file of the beta API (neuronxcc.nki) to NKI 0.3 and later")
+    move.add_argument("file", type=Path, help="what is mechanical is rewritten, the rest is marked")
+    move.add_argument("--write", action="store_true", help="change the file instead of printing the patch")
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     add_parser(commands)
@@ -64,10 +68,24 @@ def _command(options: argparse.Namespace) -> int:
             return profile_command(options)
         if options.command == "lint":
             return max(_lint(name, strict=options.strict) for name in options.files)
+        if options.command == "migrate":
+            return _migrate(options.file, write=options.write)
         return _api(options.name)
     except (TrnError, OSError) as error:
         print(f"trnsim: {error}", file=sys.stderr)
         return 1
+
+
+def _migrate(file: Path, *, write: bool) -> int:
+    """Print or write the migrated file; the status says whether something is left to decide."""
+    text = file.read_text()
+    left = [c for c in migrate.changes(text) if c.new is None]
+    if write:
+        file.write_text(migrate.migrated(text))
+        print(f"{file}: {len(left)} places are marked with `{migrate.MARK}`" if left else f"{file}: done")
+    else:
+        print(migrate.diff(text, str(file)) or f"{file}: nothing to change", end="")
+    return int(bool(left))
 
 
 def _run(script: str, arguments: list[str], *, module: bool) -> int:
@@ -99,6 +117,10 @@ def _load(path: Path) -> ModuleType:
 
 def _lint(name: str, *, strict: bool) -> int:
     file, _, wanted = name.partition("::")
+    if Path(file).is_file() and migrate.is_legacy(text := Path(file).read_text()):
+        # importing it would fail, so it is read
+        print(migrate.report(text, file))
+        return 1
     module = _load(Path(file))
     kernels = {
         k: v for k, v in vars(module).items() if isinstance(v, Kernel) and v.function.__module__ == module.__name__

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import linecache
 import sys
+from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any
 
+from trnsim._lint.rules import RULES
 from trnsim.errors import NotModelled
 
 VERSION = "0.6.0"
@@ -37,6 +40,9 @@ def install(*, force: bool = False) -> ModuleType:
     for name, module in modules().items():
         _replaced.setdefault(name, None)
         sys.modules[name] = module
+    if _beta not in sys.meta_path:
+        # the last to be asked: a real neuronxcc is found before
+        sys.meta_path.append(_beta)
     return sys.modules["nki"]
 
 
@@ -48,6 +54,30 @@ def uninstall() -> None:
         else:
             sys.modules[name] = before
     _replaced.clear()
+    if _beta in sys.meta_path:
+        sys.meta_path.remove(_beta)
+
+
+class _Beta(MetaPathFinder):
+    """Answers an import of the beta API, which is not installed, with what to change in the file that imports it."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] != "neuronxcc":
+            return
+        from trnsim.migrate import report
+
+        frame: Any = sys._getframe(1)
+        while frame is not None and ("importlib" in frame.f_code.co_filename or frame.f_code.co_filename == __file__):
+            frame = frame.f_back
+        file = frame.f_code.co_filename if frame is not None else ""
+        text = "".join(linecache.getlines(file))
+        told = (
+            report(text, file) if text else f"{RULES['legacy-namespace'].reason}: import nki, nki.language and nki.isa"
+        )
+        raise ModuleNotFoundError(f"No module named {name!r}.\n{told}", name=name)
+
+
+_beta = _Beta()
 
 
 def is_ours(module: ModuleType) -> bool:

@@ -144,7 +144,7 @@ from trnsim.language.operations import (
 from trnsim.language.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var  # noqa: A004
 from trnsim.language.tensor import NkiTensor
 
-_RETIRED = {
+RETIRED = {
     "arange": "index with slices, or build an access pattern with tensor.ap",
     "mgrid": "index with slices, or build an access pattern with tensor.ap",
     "par_dim": "dimension 0 of an on-chip tensor is the partition",
@@ -160,7 +160,7 @@ _RETIRED = {
 
 def __getattr__(name: str) -> object:
     """Names older than NKI 0.3 say what replaced them."""
-    raise unknown_name("nki.language", name, __all__, _RETIRED)
+    raise unknown_name("nki.language", name, __all__, RETIRED)
 
 
 # kernels write nl.bool as well as nl.bool_
