@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from trnblas import host
 from trnsci import ArgumentError, DtypeError, Singular, check
-from trnsci.gradient import Saved
 from trnsci.nki import N_TILE, P_MAX
 
 Trans = Literal["n", "t", "c"]
@@ -95,23 +93,23 @@ def conjugated(value: complex, like: Tensor) -> complex:
     return complex(value).conjugate() if like.is_complex() else complex(value).real
 
 
-def through(definition: Callable[..., Tensor], saved: Saved, names: Sequence[str], grad: Tensor) -> dict[str, Tensor]:
-    """Gradients by differentiating a definition made of public functions; what it returns can be differentiated again.
+def through(call: Any, names: Sequence[str], grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+    """Gradients by differentiating a call's own definition; what it returns can be differentiated again.
 
     Args:
-        definition: takes the tensors named, in order.
-        saved: what the gradient rule of an op is given.
-        names: the op's tensor arguments.
+        call: an op's call, whose ``pytorch`` is made of functions that have gradients.
+        names: its fields that are tensors.
         grad: the gradient of the result.
+        needs: fields whose gradients are wanted.
     """
     again = torch.is_grad_enabled()
-    wanted = [name for name in names if saved.needs(name)]
+    wanted = [name for name in names if name in needs]
     with torch.enable_grad():
-        # Views, so that one tensor in two places has two gradients.
-        values = {name: None if (x := getattr(saved, name)) is None else x.view_as(x) for name in names}
-        made = definition(*values.values())
-        found = torch.autograd.grad(made, [values[name] for name in wanted], grad, create_graph=again)
-    return dict(zip(wanted, found, strict=True))
+        # Views, so that one tensor in two fields has two gradients.
+        fields = {name: x.view_as(x) for name in names if (x := getattr(call, name)) is not None}
+        result = call._replace(**fields).pytorch()
+        gradients = torch.autograd.grad(result, [fields[name] for name in wanted], grad, create_graph=again)
+    return dict(zip(wanted, gradients, strict=True))
 
 
 def square(op: str, **values: Tensor) -> int:
@@ -162,13 +160,11 @@ def fits(a: Any, x: Any) -> bool:
 
 def nonsingular(op: str, diagonal: Tensor) -> None:
     """No zero on the diagonal [..., N]; the error names the first."""
-    if host.plain(diagonal):
-        if host.nonzero(diagonal.numpy()):
-            return
-    elif not has_data(diagonal):
+    if not has_data(diagonal):
         return
-    zero = diagonal.detach() == 0
-    if bool(zero.any()):
+    diagonal = diagonal.detach()
+    if int(torch.count_nonzero(diagonal)) < diagonal.numel():
+        zero = diagonal == 0
         *batch, index = zero.nonzero()[0].tolist()
         raise Singular(op=op, index=index, batch=tuple(batch))
 
@@ -185,6 +181,12 @@ def triangle(x: Tensor, lower: bool, unit: bool = False) -> Tensor:
         return x.tril() if lower else x.triu()
     strict = x.tril(-1) if lower else x.triu(1)
     return strict + torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+
+
+def real_diagonal(x: Tensor) -> Tensor:
+    """A complex matrix with zeros for the imaginary parts of its diagonal."""
+    diagonal = torch.diagonal(x, 0, -2, -1).real
+    return torch.diagonal_scatter(x, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
 
 
 def in_place(*tensors: Tensor | None) -> bool:

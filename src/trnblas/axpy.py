@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import HALF, finished, rounds, vectors
+from trnblas.arguments import HALF, conjugated, finished, rounds, vectors
 from trnblas.kernels import axpy as kernels
-from trnsci import ArgumentError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 
 
@@ -77,31 +76,95 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """
     vectors("swap", x, y)
     same_shape("swap", x, y)
-    return rotate(x, y, [0.0, 1.0, 1.0, 0.0])
+    return run(Rotate(x, y, [0.0, 1.0, 1.0, 0.0]))
 
 
-def _into(out: Tensor | None, op: str, shape: Any, dtype: torch.dtype, xs: list[Tensor], row: list[complex]) -> Tensor:
+def _into(
+    out: Tensor | None, name: str, shape: Any, dtype: torch.dtype, xs: list[Tensor], row: list[complex]
+) -> Tensor:
     if out is None:
-        return combine(xs, row)
+        return run(Combine(xs, row))
     named = dict(zip("xy", xs, strict=False))
-    check.out(op, out, shape=tuple(shape), dtype=dtype, **named)
-    return combine.write(out, xs, row)
+    check.out(name, out, shape=tuple(shape), dtype=dtype, **named)
+    return run(Combine(xs, row), out)
 
 
-def _fake(xs: list[Tensor], row: list[complex]) -> Tensor:
-    return xs[0].new_empty(xs[0].shape)
+@op("trnblas::combine")
+class Combine(NamedTuple):
+    """A linear combination of vectors of one shape."""
+
+    xs: list[Tensor]
+    row: list[complex]
+
+    def fake(self) -> Tensor:
+        return self.xs[0].new_empty(self.xs[0].shape)
+
+    def cost(self) -> int:
+        return 2 * len(self.row) * self.xs[0].numel() * (4 if self.xs[0].is_complex() else 1)
+
+    def limits(self, implementation: str) -> str | None:
+        return rounds(*self.xs) if implementation == "nki" else None
+
+    def pytorch(self) -> Tensor:
+        return _sum(self.xs, self.row)
+
+    def into(self, out: Tensor) -> None:
+        _sum(self.xs, self.row, out)
+
+    def nki(self) -> Tensor:
+        return _rows(self.xs, [self.row])[0]
+
+    @saves()
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:
+        return {"xs": [run(Combine([grad], [conjugated(a, grad)])) for a in self.row]}
 
 
-def _cost(xs: list[Tensor], row: list[complex]) -> int:
-    return 2 * len(row) * xs[0].numel() * (4 if xs[0].is_complex() else 1)
+@op("trnblas::rotate")
+class Rotate(NamedTuple):
+    """``(m0 x + m1 y, m2 x + m3 y)``: both vectors are read once."""
 
+    x: Tensor
+    y: Tensor
+    matrix: list[complex]
 
-combine = Op("trnblas::combine", fake=_fake, cost=_cost, schema="(Tensor[] xs, Scalar[] row) -> Tensor")
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return self.x.new_empty(self.x.shape), self.x.new_empty(self.x.shape)
 
+    def cost(self) -> int:
+        return 8 * self.x.numel() * (4 if self.x.is_complex() else 1)
 
-@combine.impl("pytorch")
-def _pytorch(xs: list[Tensor], row: list[complex]) -> Tensor:
-    return _sum(xs, row)
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "nki":
+            return rounds(self.x)
+        if implementation == "host":
+            if not all(self.matrix):
+                return "an exchange or a scaling reads less than a rotation"
+            return host.refusal(self.x, self.y, ndim=1)
+        return None
+
+    def calls(self, implementation: str) -> str:
+        return host.name("rot" if self._plane else "rotm", self.x)
+
+    @property
+    def _plane(self) -> bool:
+        m0, m1, m2, m3 = self.matrix
+        return m0 == m3 and m1 == -m2
+
+    def host(self) -> tuple[Tensor, Tensor]:
+        return host.rotated(self.x, self.y, self.matrix, plane=self._plane)
+
+    def pytorch(self) -> tuple[Tensor, Tensor]:
+        return _sum([self.x, self.y], self.matrix[:2]), _sum([self.x, self.y], self.matrix[2:])
+
+    def nki(self) -> tuple[Tensor, Tensor]:
+        new_x, new_y = _rows([self.x, self.y], [self.matrix[:2], self.matrix[2:]])
+        return new_x.clone(), new_y.clone()
+
+    @saves()
+    def vjp(self, grad: tuple[Tensor, Tensor], needs: frozenset[str]) -> dict[str, Any]:
+        m0, m1, m2, m3 = (conjugated(a, grad[0]) for a in self.matrix)
+        of_x, of_y = run(Rotate(*grad, [m0, m2, m1, m3]))
+        return {"x": of_x, "y": of_y}
 
 
 def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Tensor:
@@ -122,71 +185,6 @@ def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Ten
             finished(x.float(), a, b, y, x.dtype) if out is None else out.copy_(finished(x.float(), a, b, y, x.dtype))
         )
     return torch.add(x if a == 1 else torch.mul(x, a, out=out), y, alpha=b, out=out)
-
-
-@combine.into
-def _pytorch_into(out: Tensor, xs: list[Tensor], row: list[complex]) -> None:
-    _sum(xs, row, out)
-
-
-@combine.vjp(saves=())
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    return {"xs": [combine([grad], [_conjugate(a, grad)]) for a in saved.row]}
-
-
-def _conjugate(a: complex, like: Tensor) -> complex:
-    return complex(a).conjugate() if like.is_complex() else complex(a).real
-
-
-def _limits(xs: list[Tensor], row: list[complex]) -> str | None:
-    return rounds(*xs)
-
-
-@combine.impl("nki", limits=_limits)
-def _nki(xs: list[Tensor], row: list[complex]) -> Tensor:
-    return _rows(xs, [row])[0]
-
-
-def _rotate_fake(x: Tensor, y: Tensor, matrix: list[complex]) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), x.new_empty(x.shape)
-
-
-def _rotate_cost(x: Tensor, y: Tensor, matrix: list[complex]) -> int:
-    return 8 * x.numel() * (4 if x.is_complex() else 1)
-
-
-# ``(m0 x + m1 y, m2 x + m3 y)``: both vectors are read once.
-rotate = Op(
-    "trnblas::rotate",
-    fake=_rotate_fake,
-    cost=_rotate_cost,
-    schema="(Tensor x, Tensor y, Scalar[] matrix) -> (Tensor, Tensor)",
-)
-
-
-@rotate.impl("pytorch")
-def _rotate_pytorch(x: Tensor, y: Tensor, matrix: list[complex]) -> tuple[Tensor, Tensor]:
-    if all(matrix) and host.vectors(x, y):
-        return host.rotated(x, y, matrix)  # type: ignore[arg-type]
-    xs = [x, y]
-    return _sum(xs, matrix[:2]), _sum(xs, matrix[2:])
-
-
-@rotate.vjp(saves=())
-def _rotate_gradient(saved: Saved, grad_x: Tensor, grad_y: Tensor) -> Mapping[str, Any]:
-    m0, m1, m2, m3 = (_conjugate(a, grad_x) for a in saved.matrix)
-    found_x, found_y = rotate(grad_x, grad_y, [m0, m2, m1, m3])
-    return {"x": found_x, "y": found_y}
-
-
-def _rotate_limits(x: Tensor, y: Tensor, matrix: list[complex]) -> str | None:
-    return rounds(x)
-
-
-@rotate.impl("nki", limits=_rotate_limits)
-def _rotate_nki(x: Tensor, y: Tensor, matrix: list[complex]) -> tuple[Tensor, Tensor]:
-    new_x, new_y = _rows([x, y], [matrix[:2], matrix[2:]])
-    return new_x.clone(), new_y.clone()
 
 
 def _rows(xs: list[Tensor], rows: list[list[complex]]) -> Tensor:
@@ -223,7 +221,7 @@ def _launch(xs: list[Tensor], rows: list[list[float]]) -> Tensor:
     return made.reshape(len(rows), -1)[:, :count].reshape(len(rows), *shape)
 
 
-def same_shape(op: str, x: Tensor, y: Tensor) -> None:
+def same_shape(name: str, x: Tensor, y: Tensor) -> None:
     """Two vectors of one shape."""
     if x.shape != y.shape:
-        raise ArgumentError(op=op, argument="shape", got={"x": tuple(x.shape), "y": tuple(y.shape)})
+        raise ArgumentError(op=name, argument="shape", got={"x": tuple(x.shape), "y": tuple(y.shape)})

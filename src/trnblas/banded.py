@@ -7,21 +7,32 @@ Storage is BLAS's: column j of the matrix is column j of ``a``, diagonals are ro
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from trnblas import host
+from trnblas.accuracy import error_bound
 from trnblas.arguments import HALF, Trans, alike, conjugated, finished, flag, needed, nonsingular, rounds, transposition
-from trnblas.bands import dense, diagonals, inside, mirrored, outer_band, reverse, shifted, windows, without_row
+from trnblas.bands import (
+    Form,
+    dense,
+    diagonals,
+    mirrored_slope,
+    outer_band,
+    reverse,
+    slope_factors,
+    weights_by_row,
+    windows,
+    without_row,
+)
 from trnblas.gemm import gemm
 from trnblas.kernels import banded as kernels
 from trnblas.trsm import trsm
-from trnsci import ArgumentError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 
 # Rows a banded solve takes at a time, at least.
@@ -134,180 +145,180 @@ def tbsv(
         check.out("tbsv", out, shape=shape, dtype=a.dtype, a=a, x=x)
     if not unit:
         nonsingular("tbsv", a.select(-2, 0 if stored else k))
-    made = _solve(a, x, stored, kind, unit)
-    return made if out is None else out.copy_(made)
+    result = run(BandSolve(a, x, stored, kind, unit))
+    return result if out is None else out.copy_(result)
 
 
-def _counts(op: str, **values: int) -> None:
+def _counts(function: str, **values: int) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ArgumentError(op=op, argument=name, got=value, expected="an integer, 0 or more")
+            raise ArgumentError(op=function, argument=name, got=value, expected="an integer, 0 or more")
 
 
-def _band(op: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
+def _band(name: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
     if not alike(a, x):
-        check.floating(op, a=a, x=x)
-        check.same_device(op, a=a, x=x)
+        check.floating(name, a=a, x=x)
+        check.same_device(name, a=a, x=x)
     if a.ndim != 2 or x.ndim != 1:
-        check.ndim(op, 2, a=a)
-        check.ndim(op, 1, x=x)
-        check.broadcast(op, a=a.shape[:-2], x=x.shape[:-1])
+        check.ndim(name, 2, a=a)
+        check.ndim(name, 1, x=x)
+        check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1])
     if a.shape[-2] != rows or (n is not None and a.shape[-1] != n):
         expected = f"[..., {rows}, {'N' if n is None else n}]"
-        raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected=expected)
+        raise ArgumentError(op=name, argument="shape of a", got=tuple(a.shape), expected=expected)
 
 
 def _symmetric(
-    op: str, k: int, alpha: complex, a: Tensor, x: Tensor, beta: complex, y: Tensor | None,
+    name: str, k: int, alpha: complex, a: Tensor, x: Tensor, beta: complex, y: Tensor | None,
     lower: bool | int | str, out: Tensor | None, *, hermitian: bool,
 ) -> Tensor:  # fmt: skip
     if type(k) is not int or k < 0:
-        _counts(op, k=k)
-    _band(op, a, x, k + 1, None)
+        _counts(name, k=k)
+    _band(name, a, x, k + 1, None)
     if a.shape[-1] != x.shape[-1]:
-        check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
-    ku = 0 if flag(op, "lower", lower, "ul") else k
-    form = "hermitian" if hermitian and a.is_complex() else "symmetric"
-    return _product(op, a, x, y, alpha, beta, a.shape[-1], ku, "n", False, form, out)
+        check.equal(name, "N", a=a.shape[-1], x=x.shape[-1])
+    ku = 0 if flag(name, "lower", lower, "ul") else k
+    form: Form = "hermitian" if hermitian and a.is_complex() else "symmetric"
+    return _product(name, a, x, y, alpha, beta, a.shape[-1], ku, "n", False, form, out)
 
 
 def _triangular(
-    op: str, k: int, a: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str
+    name: str, k: int, a: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str
 ) -> tuple[bool, Trans, bool]:
     if type(k) is not int or k < 0:
-        _counts(op, k=k)
-    _band(op, a, x, k + 1, None)
+        _counts(name, k=k)
+    _band(name, a, x, k + 1, None)
     if a.shape[-1] != x.shape[-1]:
-        check.equal(op, "N", a=a.shape[-1], x=x.shape[-1])
-    return flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
+        check.equal(name, "N", a=a.shape[-1], x=x.shape[-1])
+    return flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
 
 
 def _product(
-    op: str, a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, kind: Trans,
-    unit: bool, form: str, out: Tensor | None,
+    function: str, a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, kind: Trans,
+    unit: bool, form: Form, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    alpha, beta = check.coefficient(op, "alpha", alpha, a.dtype), check.coefficient(op, "beta", beta, a.dtype)
-    needed(op, "y", y, "beta", beta, "[..., M]")
-    length = m if kind == "n" else a.shape[-1]
+    alpha = check.coefficient(function, "alpha", alpha, a.dtype)
+    beta = check.coefficient(function, "beta", beta, a.dtype)
+    needed(function, "y", y, "beta", beta, "[..., M]")
     if y is not None:
-        check.floating(op, a=a, x=x, y=y)
-        check.same_device(op, a=a, y=y)
-        check.ndim(op, 1, y=y)
-        check.equal(op, "M", product=length, y=y.shape[-1])
-        check.broadcast(op, a=a.shape[:-2], x=x.shape[:-1], y=y.shape[:-1])
-    call = (a, x, y, alpha, beta, m, ku, kind, unit, form)
+        check.floating(function, a=a, x=x, y=y)
+        check.same_device(function, a=a, y=y)
+        check.ndim(function, 1, y=y)
+        check.equal(function, "M", product=m if kind == "n" else a.shape[-1], y=y.shape[-1])
+        check.broadcast(function, a=a.shape[:-2], x=x.shape[:-1], y=y.shape[:-1])
+    call = Banded(a, x, y, alpha, beta, m, ku, kind, unit, form)
     if out is not None:
-        check.out(op, out, shape=tuple(_fake(*call).shape), dtype=a.dtype, a=a, x=x, y=y)
-    made = _banded(*call)
-    return made if out is None else out.copy_(made)
+        check.out(function, out, shape=call.shape, dtype=a.dtype, a=a, x=x, y=y)
+    return run(call, out)
 
 
-def _fake(
-    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, trans: str, unit: bool,
-    form: str,
-) -> Tensor:  # fmt: skip
-    batch = check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
-    return x.new_empty((*batch, m if trans == "n" else a.shape[-1]))
+@op("trnblas::banded")
+class Banded(NamedTuple):
+    """``alpha * op(A) @ x + beta * y``; A is [M, N] with ``ku`` diagonals above the main one, ones where ``unit``.
 
+    Of a ``symmetric`` or ``hermitian`` one, ``a`` has one side.
+    """
 
-def _cost(a: Tensor, x: Tensor, *rest: Any) -> int:
-    batch = math.prod(check.broadcast("gbmv", a=a.shape[:-2], x=x.shape[:-1]))
-    each = (2 if rest[-1] == "general" else 4) * (4 if a.is_complex() else 1)
-    return each * batch * a.shape[-1] * a.shape[-2]
+    a: Tensor  # [..., D, N]
+    x: Tensor  # [..., N] or [..., M]
+    y: Tensor | None
+    alpha: complex
+    beta: complex
+    m: int
+    ku: int
+    trans: Trans
+    unit: bool
+    form: Form
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        y = () if self.y is None else self.y.shape[:-1]
+        batch = check.broadcast("gbmv", a=self.a.shape[:-2], x=self.x.shape[:-1], y=y)
+        return (*batch, self.m if self.trans == "n" else self.a.shape[-1])
 
-# ``alpha * op(A) @ x + beta * y``; A is [M, N] with ``ku`` diagonals above the main one, which is ones where ``unit``.
-# Of a ``symmetric`` or ``hermitian`` one, ``a`` has one side.
-_banded = Op(
-    "trnblas::banded",
-    fake=_fake,
-    cost=_cost,
-    schema="(Tensor a, Tensor x, Tensor? y, Scalar alpha, Scalar beta, int m, int ku, str trans, bool unit, str form)"
-    " -> Tensor",
-)
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.shape)
 
+    def cost(self) -> int:
+        batch = math.prod(check.broadcast("gbmv", a=self.a.shape[:-2], x=self.x.shape[:-1]))
+        each = (2 if self.form == "general" else 4) * (4 if self.a.is_complex() else 1)
+        return each * batch * self.a.shape[-1] * self.a.shape[-2]
 
-@_banded.impl("pytorch")
-def _pytorch(
-    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, trans: Trans, unit: bool,
-    form: str,
-) -> Tensor:  # fmt: skip
-    if alpha != 0 and host.takes_band(a, x, m, ku, form):
-        return finished(host.band_product(alpha, a, x, m, ku, trans, unit, form), 1.0, beta, y, a.dtype)
-    dtype = a.dtype
-    if dtype in HALF:
-        a, x = a.float(), x.float()
-    weights, offset = _weights(a, m, ku, trans, unit, form)
-    product = (weights * windows(x, *weights.shape[-2:], offset)).sum(-2)
-    return finished(product, alpha, beta, y, dtype)
+    def bound(self, implementation: str) -> float:
+        terms = self.a.shape[-2] if self.form == "general" else 2 * self.a.shape[-2]
+        return error_bound(terms, self.a.dtype, "fp32" if self.a.dtype in HALF else None)
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "nki":
+            return rounds(self.x)
+        if implementation == "host":
+            if self.form == "symmetric" and self.a.is_complex():
+                return "BLAS has no complex symmetric bands"
+            if self.alpha == 0:
+                return "nothing is multiplied"
+            return _host_refusal(self.a, self.x, self.m, self.ku)
+        return None
 
-def _weights(a: Tensor, m: int, ku: int, trans: Trans, unit: bool, form: str) -> tuple[Tensor, int]:
-    """Diagonals aligned by rows of the result, the first to meet ``x`` at ``row - offset``."""
-    n, kl = a.shape[-1], a.shape[-2] - 1 - ku
-    if unit:
-        a = torch.cat([a[..., :ku, :], torch.ones_like(a[..., :1, :]), a[..., ku + 1 :, :]], -2)
-    if form != "general":
-        return mirrored(a, ku == 0, form == "hermitian"), a.shape[-2] - 1
-    if trans != "n":
-        return inside(a.conj_physical() if trans == "c" else a, m, ku), ku
-    # Row i meets x from i - kl on: diagonals aligned by row instead of by column, the lowest first.
-    weights = torch.stack([shifted(a[..., kl + ku - d, :], d - kl, m) for d in range(kl + ku + 1)], -2)
-    return inside(weights, n, kl), kl
+    def calls(self, implementation: str) -> str:
+        return host.name(self._routine, self.a)
 
+    @property
+    def _routine(self) -> str:
+        if self.form != "general":
+            return "sbmv" if self.form == "symmetric" else "hbmv"
+        return "tbmv" if self.unit else "gbmv"
 
-@_banded.vjp(saves=("a", "x"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, x, m, ku, trans, unit, form = saved.a, saved.x, saved.m, saved.ku, saved.trans, saved.unit, saved.form
-    alpha, found = conjugated(saved.alpha, a), {}
-    if saved.needs("x"):
-        # Of the adjoint of op(A): A itself, its conjugate, or its conjugate transpose.
-        adjoint = "c" if form == "general" and trans == "n" else "n"
-        factor = a.conj() if trans == "t" or form == "symmetric" else a
-        found["x"] = _banded(factor, grad, None, alpha, 0.0, m, ku, adjoint, unit, form).sum_to_size(x.shape)
-    if saved.needs("a"):
-        rows = a.shape[-2]
-        if form != "general":
-            made = _mirrored_slope(alpha, grad, x, rows, ku, form == "hermitian")
-        elif trans == "n":
-            made = outer_band(grad, alpha * x.conj(), rows, ku, m)
-        elif trans == "t":
-            made = outer_band(x.conj(), alpha * grad, rows, ku, m)
+    def host(self) -> Tensor:
+        a, x, k, trans = self.a.numpy(), self.x.numpy(), self.a.shape[0] - 1, "ntc".index(self.trans)
+        if self._routine == "gbmv":
+            args: tuple[Any, ...] = (self.m, a.shape[1], k - self.ku, self.ku, self.alpha, a, x)
+            product = host.call("gbmv", self.a, *args, trans=trans)
+        elif self._routine == "tbmv":
+            product = host.call("tbmv", self.a, k, a, x, lower=self.ku == 0, trans=trans, diag=1)
+            product = product if self.alpha == 1 else self.alpha * product
         else:
-            made = outer_band(x, (alpha * grad).conj(), rows, ku, m)
-        found["a"] = (without_row(made, ku) if unit else made).sum_to_size(a.shape)
-    if saved.needs("y"):
-        found["y"] = (conjugated(saved.beta, a) * grad).sum_to_size(saved.y.shape)
-    return found
+            product = host.call(self._routine, self.a, k, self.alpha, a, x, lower=self.ku == 0)
+        return finished(torch.from_numpy(product), 1.0, self.beta, self.y, self.a.dtype)
+
+    def pytorch(self) -> Tensor:
+        a, x, dtype = self.a, self.x, self.a.dtype
+        if dtype in HALF:
+            a, x = a.float(), x.float()
+        weights, offset = weights_by_row(a, self.m, self.ku, self.trans, self.unit, self.form)
+        product = (weights * windows(x, *weights.shape[-2:], offset)).sum(-2)
+        return finished(product, self.alpha, self.beta, self.y, dtype)
+
+    @saves("a", "x")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        a, x, m, ku, trans, unit, form = self.a, self.x, self.m, self.ku, self.trans, self.unit, self.form
+        alpha, gradients = conjugated(self.alpha, a), {}
+        if "x" in needs:
+            # Of the adjoint of op(A): A itself, its conjugate, or its conjugate transpose.
+            adjoint: Trans = "c" if form == "general" and trans == "n" else "n"
+            factor = a.conj() if trans == "t" or form == "symmetric" else a
+            of_x = run(Banded(factor, grad, None, alpha, 0.0, m, ku, adjoint, unit, form))
+            gradients["x"] = of_x.sum_to_size(x.shape)
+        if "a" in needs:
+            if form != "general":
+                of_a = mirrored_slope(alpha, grad, x, a.shape[-2], ku, form == "hermitian")
+            else:
+                of_a = outer_band(*slope_factors(trans, alpha, grad, x), a.shape[-2], ku, m)
+            gradients["a"] = (without_row(of_a, ku) if unit else of_a).sum_to_size(a.shape)
+        if self.y is not None and "y" in needs:
+            gradients["y"] = (conjugated(self.beta, a) * grad).sum_to_size(self.y.shape)
+        return gradients
+
+    def nki(self) -> Tensor:
+        weights, offset = weights_by_row(self.a, self.m, self.ku, self.trans, self.unit, self.form)
+        product = _kernel(weights, windows(self.x, *weights.shape[-2:], offset))
+        return finished(product, self.alpha, self.beta, self.y, self.a.dtype)
 
 
-def _mirrored_slope(alpha: complex, grad: Tensor, x: Tensor, rows: int, ku: int, hermitian: bool) -> Tensor:
-    """An element beside the diagonal counts twice, one on it once and, in Hermitian matrices, with its real part."""
-    n = x.shape[-1]
-    straight = outer_band(grad, alpha * x.conj(), rows, ku, n)
-    across = (
-        outer_band(x, (alpha * grad).conj(), rows, ku, n)
-        if hermitian
-        else outer_band(x.conj(), alpha * grad, rows, ku, n)
-    )
-    main = straight[..., ku : ku + 1, :]
-    if hermitian:
-        main = torch.complex(main.real, torch.zeros_like(main.real))
-    both = straight + across
-    return torch.cat([both[..., :ku, :], main, both[..., ku + 1 :, :]], -2)
-
-
-def _limits(a: Tensor, x: Tensor, *_: Any) -> str | None:
-    return rounds(x)
-
-
-@_banded.impl("nki", limits=_limits)
-def _nki(
-    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, trans: Trans, unit: bool,
-    form: str,
-) -> Tensor:  # fmt: skip
-    weights, offset = _weights(a, m, ku, trans, unit, form)
-    return finished(_kernel(weights, windows(x, *weights.shape[-2:], offset)), alpha, beta, y, a.dtype)
+def _host_refusal(a: Tensor, x: Tensor, m: int, ku: int) -> str | None:
+    if m <= a.shape[-2] - 1 - ku or a.shape[-1] <= ku:
+        return "SciPy takes no bands wider than the matrix"
+    return host.refusal(a, ndim=2, dtypes=host.ALL_LETTERS) or host.refusal(x, ndim=1, dtypes=host.ALL_LETTERS)
 
 
 def _kernel(weights: Tensor, values: Tensor) -> Tensor:
@@ -330,43 +341,73 @@ def _kernel(weights: Tensor, values: Tensor) -> Tensor:
     return made.reshape(*shape[:-2], -1)[..., :p]
 
 
-def _solve_fake(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> Tensor:
-    return x.new_empty((*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1]))
+@op("trnblas::band_solve")
+class BandSolve(NamedTuple):
+    """``inv(op(A)) @ x`` with A triangular, stored by diagonals."""
 
+    a: Tensor  # [..., K + 1, N]
+    x: Tensor  # [..., N]
+    lower: bool
+    trans: Trans
+    unit: bool
 
-def _solve_cost(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> int:
-    batch = math.prod(check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]))
-    return 2 * batch * a.shape[-2] * a.shape[-1] * (4 if a.is_complex() else 1)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (*check.broadcast("tbsv", a=self.a.shape[:-2], x=self.x.shape[:-1]), self.x.shape[-1])
 
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.shape)
 
-_solve = Op("trnblas::band_solve", fake=_solve_fake, cost=_solve_cost)
+    def cost(self) -> int:
+        return 2 * math.prod(self.shape) * self.a.shape[-2] * (4 if self.a.is_complex() else 1)
 
+    @property
+    def _main(self) -> int:
+        return 0 if self.lower else self.a.shape[-2] - 1
 
-@_solve.impl("pytorch")
-def _solve_pytorch(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> Tensor:
-    if host.takes_band(a, x, a.shape[-1], 0 if lower else a.shape[-2] - 1, "general"):
-        return host.band_solve(a, x, lower, trans, unit)
-    return _solve_nki(a, x, lower, trans, unit)
+    def limits(self, implementation: str) -> str | None:
+        return _host_refusal(self.a, self.x, self.a.shape[-1], self._main) if implementation == "host" else None
 
+    def calls(self, implementation: str) -> str:
+        return host.name("tbsv", self.a)
 
-@_solve.impl("nki")
-def _solve_nki(a: Tensor, x: Tensor, lower: bool, trans: str, unit: bool) -> Tensor:
-    """Solve with products and solves of whole blocks."""
-    shape, dtype = _solve_fake(a, x, lower, trans, unit).shape, a.dtype
-    if dtype in HALF:
-        a, x = a.float(), x.float()
-    rows = diagonals(a, a.shape[-2] - 1, lower)
-    if unit:
-        rows = torch.cat([torch.ones_like(rows[..., :1, :]), rows[..., 1:, :]], -2)
-    rows = rows.conj_physical() if trans == "c" else rows
-    x = x.expand(shape)
-    # Transposing moves no diagonal, it renames the side.
-    if lower == (trans == "n"):
-        return _substituted(rows, x).to(dtype)
-    # Backwards, an upper triangle is a lower one; diagonal s is short by s at its end.
-    n = x.shape[-1]
-    backwards = torch.stack([reverse(d, s, n) for s, d in enumerate(rows.unbind(-2))], -2)
-    return _substituted(backwards, x.flip(-1)).flip(-1).to(dtype)
+    def host(self) -> Tensor:
+        flags = {"lower": self.lower, "trans": "ntc".index(self.trans), "diag": self.unit}
+        k = self.a.shape[0] - 1
+        return torch.from_numpy(host.call("tbsv", self.a, k, self.a.numpy(), self.x.numpy(), **flags))
+
+    def pytorch(self) -> Tensor:
+        """Solve with products and solves of whole blocks."""
+        a, x, dtype = self.a, self.x, self.a.dtype
+        if dtype in HALF:
+            a, x = a.float(), x.float()
+        rows = diagonals(a, a.shape[-2] - 1, self.lower)
+        if self.unit:
+            rows = torch.cat([torch.ones_like(rows[..., :1, :]), rows[..., 1:, :]], -2)
+        rows = rows.conj_physical() if self.trans == "c" else rows
+        x, n = x.expand(self.shape), x.shape[-1]
+        # Transposing moves no diagonal, it renames the side.
+        if self.lower == (self.trans == "n"):
+            return _substituted(rows, x).to(dtype)
+        # Backwards, an upper triangle is a lower one; diagonal s is short by s at its end.
+        backwards = torch.stack([reverse(d, s, n) for s, d in enumerate(rows.unbind(-2))], -2)
+        return _substituted(backwards, x.flip(-1)).flip(-1).to(dtype)
+
+    nki = pytorch
+
+    @saves("a")
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        a, trans = self.a, self.trans
+        adjoint: Trans = "c" if trans == "n" else "n"
+        slope = run(BandSolve(a.conj() if trans == "t" else a, grad, self.lower, adjoint, self.unit))
+        gradients = {}
+        if "x" in needs:
+            gradients["x"] = slope.sum_to_size(self.x.shape)
+        if "a" in needs:
+            of_a = outer_band(*slope_factors(trans, -1.0, slope, result), a.shape[-2], self._main, a.shape[-1])
+            gradients["a"] = (without_row(of_a, self._main) if self.unit else of_a).sum_to_size(a.shape)
+        return gradients
 
 
 def _substituted(rows: Tensor, x: Tensor) -> Tensor:
@@ -384,23 +425,3 @@ def _substituted(rows: Tensor, x: Tensor) -> Tensor:
             right = gemm(-1.0, before, solved[-1], 1.0, right)
         solved.append(trsm(1.0, dense(rows, start, stop, start, stop), right, lower=True))
     return torch.cat(solved, -2).squeeze(-1)
-
-
-@_solve.vjp(saves=("a", "result"))
-def _solve_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, solved, lower, trans, unit = saved.a, saved.result, saved.lower, saved.trans, saved.unit
-    adjoint = {"n": "c", "c": "n", "t": "n"}[trans]
-    slope = _solve(a.conj() if trans == "t" else a, grad, lower, adjoint, unit)
-    found = {}
-    if saved.needs("x"):
-        found["x"] = slope.sum_to_size(saved.x.shape)
-    if saved.needs("a"):
-        n, rows, main = a.shape[-1], a.shape[-2], 0 if lower else a.shape[-2] - 1
-        if trans == "n":
-            made = outer_band(-slope, solved.conj(), rows, main, n)
-        elif trans == "t":
-            made = outer_band(solved.conj(), -slope, rows, main, n)
-        else:
-            made = outer_band(solved, -slope.conj(), rows, main, n)
-        found["a"] = (without_row(made, main) if unit else made).sum_to_size(a.shape)
-    return found

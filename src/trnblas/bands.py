@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from trnblas.arguments import Trans
+
+Form = Literal["general", "symmetric", "hermitian"]
 
 
 def reverse(diagonal: Tensor, s: int, n: int) -> Tensor:
@@ -58,6 +64,13 @@ def windows(x: Tensor, diagonals: int, size: int, offset: int) -> Tensor:
     return pad(x, (offset, max(0, size + diagonals - 1 - offset - x.shape[-1]))).unfold(-1, size, 1)[..., :diagonals, :]
 
 
+def slope_factors(trans: str, alpha: complex, grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors whose outer product is the gradient of A in ``alpha * op(A) @ x``."""
+    if trans == "n":
+        return grad, alpha * x.conj()
+    return (x.conj(), alpha * grad) if trans == "t" else (x, (alpha * grad).conj())
+
+
 def outer_band(left: Tensor, right: Tensor, rows: int, ku: int, m: int) -> Tensor:
     """``left[i] * right[j]`` where a band matrix [M, N] stores element (i, j): [..., rows, N], zeros elsewhere."""
     n = right.shape[-1]
@@ -77,3 +90,29 @@ def dense(rows: Tensor, row: int, row_stop: int, column: int, column_stop: int) 
     s = i - j
     values = rows[..., s.clamp(0, k), j.expand_as(s)]
     return torch.where((s >= 0) & (s <= k), values, 0.0)
+
+
+def weights_by_row(a: Tensor, m: int, ku: int, trans: Trans, unit: bool, form: Form) -> tuple[Tensor, int]:
+    """Diagonals aligned by rows of the result, the first to meet ``x`` at ``row - offset``."""
+    n, kl = a.shape[-1], a.shape[-2] - 1 - ku
+    if unit:
+        a = torch.cat([a[..., :ku, :], torch.ones_like(a[..., :1, :]), a[..., ku + 1 :, :]], -2)
+    if form != "general":
+        return mirrored(a, ku == 0, form == "hermitian"), a.shape[-2] - 1
+    if trans != "n":
+        return inside(a.conj_physical() if trans == "c" else a, m, ku), ku
+    # Row i meets x from i - kl on: diagonals aligned by row instead of by column, the lowest first.
+    weights = torch.stack([shifted(a[..., kl + ku - d, :], d - kl, m) for d in range(kl + ku + 1)], -2)
+    return inside(weights, n, kl), kl
+
+
+def mirrored_slope(alpha: complex, grad: Tensor, x: Tensor, rows: int, ku: int, hermitian: bool) -> Tensor:
+    """An element beside the diagonal counts twice, one on it once and, in Hermitian matrices, with its real part."""
+    n = x.shape[-1]
+    straight = outer_band(*slope_factors("n", alpha, grad, x), rows, ku, n)
+    across = outer_band(*slope_factors("c" if hermitian else "t", alpha, grad, x), rows, ku, n)
+    main = straight[..., ku : ku + 1, :]
+    if hermitian:
+        main = torch.complex(main.real, torch.zeros_like(main.real))
+    both = straight + across
+    return torch.cat([both[..., :ku, :], main, both[..., ku + 1 :, :]], -2)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas.arguments import HALF, alike, applied, flag, rounds, transposition
-from trnblas.axpy import combine
+from trnblas.axpy import Combine
 from trnblas.kernels import dgmm as kernels
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
 
 
@@ -60,9 +60,9 @@ def geam(
         x, y = x.expand(shape), y.expand(shape)
     row = [check.coefficient("geam", "alpha", alpha, dtype), check.coefficient("geam", "beta", beta, dtype)]
     if out is None:
-        return combine([x, y], row)
+        return run(Combine([x, y], row))
     check.out("geam", out, shape=shape, dtype=dtype, a=a, b=b)
-    return combine.write(out, [x, y], row)
+    return run(Combine([x, y], row), out)
 
 
 @array_function
@@ -92,63 +92,68 @@ def dgmm(a: Tensor, x: Tensor, side: bool | int | str = True, *, out: Tensor | N
     check.equal("dgmm", "N" if right else "M", a=a.shape[-1 if right else -2], x=x.shape[-1])
     batch = check.broadcast("dgmm", a=a.shape[:-2], x=x.shape[:-1])
     if out is None:
-        return _dgmm(a, x, right)
+        return run(Dgmm(a, x, right))
     check.out("dgmm", out, shape=(*batch, *a.shape[-2:]), dtype=a.dtype, a=a, x=x)
-    return _dgmm.write(out, a, x, right)
+    return run(Dgmm(a, x, right), out)
 
 
-def _fake(a: Tensor, x: Tensor, right: bool) -> Tensor:
-    return a.new_empty((*check.broadcast("dgmm", a=a.shape[:-2], x=x.shape[:-1]), *a.shape[-2:]))
+@op("trnblas::dgmm")
+class Dgmm(NamedTuple):
+    """``a @ diag(x)``, or ``diag(x) @ a`` unless ``right``."""
+
+    a: Tensor  # [..., M, N]
+    x: Tensor  # [..., N] or [..., M]
+    right: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (*check.broadcast("dgmm", a=self.a.shape[:-2], x=self.x.shape[:-1]), *self.a.shape[-2:])
+
+    def fake(self) -> Tensor:
+        return self.a.new_empty(self.shape)
+
+    def cost(self) -> int:
+        return math.prod(self.shape) * (6 if self.a.is_complex() else 1)
+
+    def limits(self, implementation: str) -> str | None:
+        return rounds(self.a) if implementation == "nki" else None
+
+    def pytorch(self) -> Tensor:
+        return self.a * self.x.unsqueeze(-2 if self.right else -1)
+
+    def into(self, out: Tensor) -> None:
+        torch.mul(self.a, self.x.unsqueeze(-2 if self.right else -1), out=out)
+
+    @saves("a", "x")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        gradients = {}
+        if "a" in needs:
+            gradients["a"] = run(Dgmm(grad, self.x.conj(), self.right)).sum_to_size(self.a.shape)
+        if "x" in needs:
+            products = (grad * self.a.conj()).sum(-2 if self.right else -1)
+            gradients["x"] = products.sum_to_size(self.x.shape)
+        return gradients
+
+    def nki(self) -> Tensor:
+        return _kernel(self.a, self.x, self.right)
 
 
-def _cost(a: Tensor, x: Tensor, right: bool) -> int:
-    return _fake(a, x, right).numel() * (6 if a.is_complex() else 1)
-
-
-_dgmm = Op("trnblas::dgmm", fake=_fake, cost=_cost)
-
-
-@_dgmm.impl("pytorch")
-def _pytorch(a: Tensor, x: Tensor, right: bool) -> Tensor:
-    return a * x.unsqueeze(-2 if right else -1)
-
-
-@_dgmm.into
-def _pytorch_into(out: Tensor, a: Tensor, x: Tensor, right: bool) -> None:
-    torch.mul(a, x.unsqueeze(-2 if right else -1), out=out)
-
-
-@_dgmm.vjp(saves=("a", "x"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    found = {}
-    if saved.needs("a"):
-        found["a"] = _dgmm(grad, saved.x.conj(), saved.right).sum_to_size(saved.a.shape)
-    if saved.needs("x"):
-        found["x"] = (grad * saved.a.conj()).sum(-2 if saved.right else -1).sum_to_size(saved.x.shape)
-    return found
-
-
-def _limits(a: Tensor, x: Tensor, right: bool) -> str | None:
-    return rounds(a)
-
-
-@_dgmm.impl("nki", limits=_limits)
-def _nki(a: Tensor, x: Tensor, right: bool) -> Tensor:
-    result = _fake(a, x, right)
-    if result.numel() == 0:
-        return result
+def _kernel(a: Tensor, x: Tensor, right: bool) -> Tensor:
+    shape = Dgmm(a, x, right).shape
+    if 0 in shape:
+        return a.new_empty(shape)
     if a.is_complex():
-        lead = len(result.shape) - 2
+        lead = len(shape) - 2
         matrices = torch.stack([a.real, a.imag, a.real, a.imag]).reshape(4, *[1] * (lead - a.ndim + 2), *a.shape)
         scales = torch.stack([x.real, x.imag, x.imag, x.real]).reshape(4, *[1] * (lead - x.ndim + 1), *x.shape)
-        rr, ii, ri, ir = _nki(matrices, scales, right)
+        rr, ii, ri, ir = _kernel(matrices, scales, right)
         return torch.complex(rr - ii, ri + ir)
     if right:
         # Scaling columns is scaling rows of the transpose; rows are partitions, which scale for free.
-        return _nki(a.mT, x, False).mT
+        return _kernel(a.mT, x, False).mT
     operand = a.dtype if a.dtype in HALF else torch.float32
-    batch = result.shape[:-2]
-    rows = a.to(operand).expand(result.shape).reshape(-1, a.shape[-1]).contiguous()  # [B M, N]
-    scale = x.float().expand(*batch, a.shape[-2]).reshape(-1, 1).contiguous()  # [B M, 1]
-    made: Tensor = launch(kernels.dgmm, rows, scale)
-    return made.reshape(result.shape)
+    rows = a.to(operand).expand(shape).reshape(-1, a.shape[-1]).contiguous()  # [B M, N]
+    scale = x.float().expand(*shape[:-2], a.shape[-2]).reshape(-1, 1).contiguous()  # [B M, 1]
+    product: Tensor = launch(kernels.dgmm, rows, scale)
+    return product.reshape(shape)

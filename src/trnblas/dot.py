@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.accuracy import choose, dot_bound, reported
-from trnblas.arguments import HALF, rounds, spread, vectors
+from trnblas.accuracy import choose, dot_bound, reported, working_dtype
+from trnblas.arguments import HALF, spread, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsci.precision import Precision, arithmetic, resolve, to_bfloat16_values
+from trnsci.precision import Precision, resolve, to_bfloat16_values
 
-# Elements up to which torch sums magnitudes sooner than the host's BLAS.
-_SHORT = 1024
+Kind = Literal["asum", "nrm2"]
+
+_DOUBLE = (torch.float64, torch.complex128)
 # Products whose rounding errors fp32 still holds.
 _FAINT = 2.0**-100
 
@@ -96,7 +96,7 @@ def dotc(
 
 
 def _reduced(
-    op: str,
+    name: str,
     x: Tensor,
     y: Tensor,
     precision: Precision | None,
@@ -104,20 +104,19 @@ def _reduced(
     return_error: bool,
     out: Tensor | None,
 ) -> Tensor:
-    dtype = vectors(op, x, y)
+    dtype = vectors(name, x, y)
     if x.shape != y.shape:
-        check.equal(op, "N", x=x.shape[-1], y=y.shape[-1])
-        _batch(x, y, op)
-    policy = resolve(op, precision, dtype)
+        check.equal(name, "N", x=x.shape[-1], y=y.shape[-1])
+        check.broadcast(name, x=x.shape[:-1], y=y.shape[:-1])
+    policy = resolve(name, precision, dtype)
     if target is not None:
         n = x.shape[-1]
-        policy = choose(op, precision, target, dtype, lambda p: dot_bound(n, dtype, p), f"N={n}", (x, y), n)
-    if out is None:
-        made = _dot(x, y, policy)
-    else:
-        check.out(op, out, shape=_batch(x, y, op), dtype=dtype, x=x, y=y)
-        made = _dot.write(out, x, y, policy)
-    return reported(made, dot_bound(x.shape[-1], dtype, policy), True) if return_error else made
+        policy = choose(name, precision, target, dtype, lambda p: dot_bound(n, dtype, p), f"N={n}", (x, y), n)
+    call = Dot(x, y, policy)
+    if out is not None:
+        check.out(name, out, shape=call.shape, dtype=dtype, x=x, y=y)
+    result = run(call, out)
+    return reported(result, dot_bound(x.shape[-1], dtype, policy), True) if return_error else result
 
 
 @array_function
@@ -177,133 +176,118 @@ def nrm2(
 
 
 def _norm(
-    op: str, x: Tensor, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None
+    name: Kind, x: Tensor, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None
 ) -> Tensor:
-    dtype = vectors(op, x)
-    policy = resolve(op, precision, dtype)
+    dtype = vectors(name, x)
+    policy = resolve(name, precision, dtype)
     if target is not None:
         n = x.shape[-1]
-        policy = choose(op, precision, target, dtype, lambda p: norm_bound(op, n, dtype, p), f"N={n}", (x,), 2 * n)
+        policy = choose(name, precision, target, dtype, lambda p: norm_bound(name, n, dtype, p), f"N={n}", (x,), 2 * n)
     if out is not None:
-        check.out(op, out, shape=tuple(x.shape[:-1]), dtype=dtype.to_real(), x=x)
-    if policy == "compensated" or (policy == "fp64" and arithmetic(policy, dtype) is not dtype):
-        made = _by_dot(op, x, policy)
-        made = made if out is None else out.copy_(made)
-    else:
-        made = _norms(x, op, policy) if out is None else _norms.write(out, x, op, policy)
-    return reported(made, norm_bound(op, x.shape[-1], dtype, policy), True) if return_error else made
+        check.out(name, out, shape=tuple(x.shape[:-1]), dtype=dtype.to_real(), x=x)
+    result = run(Norm(x, name, policy), out)
+    return reported(result, norm_bound(name, x.shape[-1], dtype, policy), True) if return_error else result
 
 
-def norm_bound(op: str, n: int, dtype: torch.dtype, precision: Precision) -> float:
+def norm_bound(name: str, n: int, dtype: torch.dtype, precision: Precision) -> float:
     """Guaranteed error of asum or nrm2 of ``n`` elements, relative to the result."""
     n, real = (2 * n, dtype.to_real()) if dtype.is_complex else (n, dtype)
     total = dot_bound(n, real, precision)
     # A square root halves a relative error; it and the scaling around it round by themselves.
-    return total if op == "asum" else total / 2 + 3 * dot_bound(0, real, precision)
+    return total if name == "asum" else total / 2 + 3 * dot_bound(0, real, precision)
 
 
-def _by_dot(op: str, x: Tensor, policy: Precision) -> Tensor:
-    """The norm from a dot product of higher precision, scaled by a power of two so that no square overflows."""
-    x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
-    if op == "asum":
-        return _dot(x.abs(), torch.ones_like(x), policy)
-    if x.shape[-1] == 0:
-        return x.sum(-1)
-    scaled, exponent = normalised(x, -1)
-    return rescaled(_dot(scaled, scaled, policy).sqrt(), exponent.squeeze(-1))
+@op("trnblas::dot")
+class Dot(NamedTuple):
+    """``sum(x * y)`` over the last axis."""
 
+    x: Tensor  # [..., N]
+    y: Tensor  # [..., N]
+    precision: Precision
 
-def _batch(x: Tensor, y: Tensor, op: str = "dot") -> tuple[int, ...]:
-    return check.broadcast(op, x=x.shape[:-1], y=y.shape[:-1])
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return check.broadcast("dot", x=self.x.shape[:-1], y=self.y.shape[:-1])
 
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.shape)
 
-def _dot_fake(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
-    return x.new_empty(_batch(x, y))
+    def cost(self) -> int:
+        return 2 * self.x.shape[-1] * math.prod(self.shape) * (4 if self.x.is_complex() else 1)
 
+    def bound(self, implementation: str) -> float:
+        return dot_bound(self.x.shape[-1], self.x.dtype, self.precision)
 
-def _dot_cost(x: Tensor, y: Tensor, precision: Precision) -> int:
-    return 2 * x.shape[-1] * _dot_fake(x, y, precision).numel() * (4 if x.is_complex() else 1)
+    def limits(self, implementation: str) -> str | None:
+        single = self.x.dtype in (torch.float32, torch.complex64)
+        if implementation == "nki" and self.precision == "compensated" and not single:
+            return "the compensated kernel takes float32 and complex64; ask for fp64, or use backend 'pytorch'"
+        return None
 
-
-_dot = Op("trnblas::dot", fake=_dot_fake, cost=_dot_cost, schema="(Tensor x, Tensor y, str precision) -> Tensor")
-
-
-@_dot.bound
-def _dot_bound(backend: str, x: Tensor, y: Tensor, precision: Precision) -> float:
-    return dot_bound(x.shape[-1], x.dtype, precision)
-
-
-@_dot.impl("pytorch")
-def _dot_pytorch(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
-    dtype, work = x.dtype, arithmetic(precision, x.dtype)
-    if work is dtype and x.ndim == 1 and y.ndim == 1 and precision in ("fp32", "fp64"):
-        return torch.dot(x, y)
-    if precision == "compensated":
-        return compensated_dot(x, y)
-    if precision == "fast":
-        work = torch.complex64 if dtype.is_complex else torch.float32
-        if dtype not in HALF:
+    def pytorch(self) -> Tensor:
+        x, y, dtype = self.x, self.y, self.x.dtype
+        work = working_dtype(self.precision, dtype)
+        if self.precision == "compensated":
+            return compensated_dot(x, y)
+        if self.precision == "fast" and dtype not in HALF:
             x, y = to_bfloat16_values(x), to_bfloat16_values(y)
-    x, y = x.to(work), y.to(work)
-    if x.ndim == 1 and y.ndim == 1:
-        return torch.dot(x, y).to(dtype)
-    return torch.linalg.vecdot(x.conj(), y).to(dtype)
+        if work is not dtype:
+            x, y = x.to(work), y.to(work)
+        result = torch.dot(x, y) if x.ndim == 1 and y.ndim == 1 else torch.linalg.vecdot(x.conj(), y)
+        return result if work is dtype else result.to(dtype)
+
+    @saves("x", "y")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        gradients = {}
+        if "x" in needs:
+            gradients["x"] = (grad.unsqueeze(-1) * self.y.conj()).sum_to_size(self.x.shape)
+        if "y" in needs:
+            gradients["y"] = (grad.unsqueeze(-1) * self.x.conj()).sum_to_size(self.y.shape)
+        return gradients
+
+    def nki(self) -> Tensor:
+        x, y, shape = self.x, self.y, self.shape
+        if 0 in shape or x.shape[-1] == 0:
+            return x.new_zeros(shape)
+        if x.is_complex():
+            # Four real products of the planes, in one program.
+            real = torch.stack([x.real, x.imag, x.real, x.imag]), torch.stack([y.real, y.imag, y.imag, y.real])
+            full = (4, *shape, x.shape[-1])
+            left, right = (t.reshape(4, *[1] * (len(full) - t.ndim), *t.shape[1:]).expand(full) for t in real)
+            rr, ii, ri, ir = _sums(left, right, self.precision)
+            return torch.complex(rr - ii, ri + ir).to(x.dtype)
+        return _sums(x, y, self.precision).to(x.dtype)
 
 
-@_dot.vjp(saves=("x", "y"))
-def _dot_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    found = {}
-    if saved.needs("x"):
-        found["x"] = (grad.unsqueeze(-1) * saved.y.conj()).sum_to_size(saved.x.shape)
-    if saved.needs("y"):
-        found["y"] = (grad.unsqueeze(-1) * saved.x.conj()).sum_to_size(saved.y.shape)
-    return found
-
-
-def _dot_limits(x: Tensor, y: Tensor, precision: Precision) -> str | None:
-    if precision == "compensated" and x.dtype not in (torch.float32, torch.complex64):
-        return "the compensated kernel takes float32 and complex64; ask for fp64, or use backend 'pytorch'"
-    return None
-
-
-@_dot.impl("nki", limits=_dot_limits)
-def _dot_nki(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
-    result = _dot_fake(x, y, precision)
-    if result.numel() == 0 or x.shape[-1] == 0:
-        return result.zero_()
-    if x.is_complex():
-        # Four real products of the planes, in one program.
-        real = torch.stack([x.real, x.imag, x.real, x.imag]), torch.stack([y.real, y.imag, y.imag, y.real])
-        shape = (4, *result.shape, x.shape[-1])
-        left, right = (t.reshape(4, *[1] * (len(shape) - t.ndim), *t.shape[1:]).expand(shape) for t in real)
-        rr, ii, ri, ir = _dot_nki(left, right, precision)
-        return torch.complex(rr - ii, ri + ir)
+def _sums(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
+    """Real dot products before rounding: float32, or float64 where slices are added up."""
     if precision == "fp64":
-        product = split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())
-        return product[..., 0, 0].to(x.dtype)
-    shape = (*result.shape, x.shape[-1])
-    if precision == "fp32" or precision == "compensated":
+        return split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())[..., 0, 0]
+    if precision == "compensated":
+        return _compensated(x.float(), y.float())
+    if precision == "fp32":
         x, y = x.float(), y.float()
     elif x.dtype not in HALF:
         x, y = x.bfloat16(), y.bfloat16()
-    if precision == "compensated":
-        return _compensated_nki(x, y, result)
-    sums: Tensor = launch(kernels.dot, spread(x.expand(shape)), spread(y.expand(shape)), mode="dot")  # [1, B, 1]
-    return sums.sum(0).reshape(result.shape).to(result.dtype)
+    return _launched(x, y, "dot")
 
 
-def _compensated_nki(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+def _launched(x: Tensor, y: Tensor, mode: str) -> Tensor:
+    batch = torch.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    left, right = (spread(t.expand(*batch, t.shape[-1])) for t in (x, y))
+    sums: Tensor = launch(kernels.dot, left, right, mode=mode)  # [1 or 2, B, 1]
+    return sums.sum(0).reshape(batch)
+
+
+def _compensated(x: Tensor, y: Tensor) -> Tensor:
     """Vectors scaled by powers of two: neither a product nor what rounding it loses leaves the range of fp32."""
     (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
     if not x.is_meta and not _all_matter(x, y):
-        product = split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())[..., 0, 0]
+        product = _sums(x, y, "fp64")
     else:
-        shape = (*result.shape, x.shape[-1])
-        sums: Tensor = launch(
-            kernels.dot, spread(x.expand(shape)), spread(y.expand(shape)), mode="compensated"
-        )  # [2, B, 1]
-        product = sums.sum(0).reshape(result.shape)
-    return rescaled(product, (x_exponent + y_exponent).squeeze(-1)).to(result.dtype)
+        product = _launched(x, y, "compensated")
+    return rescaled(product, (x_exponent + y_exponent).squeeze(-1))
 
 
 def _all_matter(x: Tensor, y: Tensor) -> bool:
@@ -312,39 +296,89 @@ def _all_matter(x: Tensor, y: Tensor) -> bool:
     return least[0] * least[1] > _FAINT or not math.isfinite(least[0] * least[1])
 
 
-def _norm_fake(x: Tensor, op: str, precision: Precision) -> Tensor:
-    return x.new_empty(x.shape[:-1], dtype=x.dtype.to_real())
+@op("trnblas::norm")
+class Norm(NamedTuple):
+    """The sum of magnitudes (``asum``), or the Euclidean norm (``nrm2``), over the last axis."""
 
+    x: Tensor  # [..., N]
+    kind: Kind
+    precision: Precision
 
-def _norm_cost(x: Tensor, op: str, precision: Precision) -> int:
-    return 2 * x.numel() * (2 if x.is_complex() else 1)
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.x.shape[:-1], dtype=self.x.dtype.to_real())
 
+    def cost(self) -> int:
+        return 2 * self.x.numel() * (2 if self.x.is_complex() else 1)
 
-_norms = Op("trnblas::norm", fake=_norm_fake, cost=_norm_cost, schema="(Tensor x, str op, str precision) -> Tensor")
+    def bound(self, implementation: str) -> float:
+        return norm_bound(self.kind, self.x.shape[-1], self.x.dtype, self.precision)
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "host":
+            if self.kind != "asum":
+                return "torch has norms"
+            return host.refusal(self.x, ndim=1, precision=self.precision)
+        if implementation == "nki" and self.precision == "compensated" and self.x.dtype in _DOUBLE:
+            return "the compensated kernel takes float32 and complex64; ask for fp64, or use backend 'pytorch'"
+        return None
 
-@_norms.bound
-def _norm_bound(backend: str, x: Tensor, op: str, precision: Precision) -> float:
-    return norm_bound(op, x.shape[-1], x.dtype, precision)
+    def calls(self, implementation: str) -> str:
+        return host.name("asum", self.x)
 
+    def host(self) -> Tensor:
+        return torch.scalar_tensor(host.call("asum", self.x, self.x.numpy()), dtype=self.x.dtype)
 
-@_norms.impl("pytorch")
-def _norm_pytorch(x: Tensor, op: str, precision: Precision) -> Tensor:
-    dtype = x.dtype.to_real()
-    wide = torch.float32 if x.dtype in HALF else arithmetic("fp32" if precision == "fast" else precision, x.dtype)
-    if op == "asum" and wide is x.dtype and precision != "fast" and x.numel() > _SHORT and host.vectors(x):
-        return torch.scalar_tensor(host.call(op, x, x.numpy()), dtype=dtype)
-    if precision == "fast" and x.dtype not in HALF:
-        x = to_bfloat16_values(x)
-    work = x if wide is x.dtype else x.to(wide)
-    if op == "asum":
-        planes = torch.view_as_real(work.resolve_conj()).flatten(-2) if work.is_complex() else work
-        found = torch.linalg.vector_norm(planes, 1, -1)
-    else:
-        found = torch.linalg.vector_norm(work, dim=-1)
-        if work.shape[-1] == 0 or work.is_meta or not in_range(found):
-            found = _scaled_norm(work)
-    return found if found.dtype is dtype else found.to(dtype)
+    def pytorch(self) -> Tensor:
+        x, dtype = self.x, self.x.dtype.to_real()
+        if self.precision == "compensated":
+            return self._by_dot()
+        if self.precision == "fast" and x.dtype not in HALF:
+            x = to_bfloat16_values(x)
+        x = x.to(working_dtype(self.precision, x.dtype))
+        if self.kind == "asum":
+            planes = torch.view_as_real(x.resolve_conj()).flatten(-2) if x.is_complex() else x
+            return torch.linalg.vector_norm(planes, 1, -1).to(dtype)
+        norm = torch.linalg.vector_norm(x, dim=-1)
+        return (norm if x.shape[-1] and in_range(norm) else _scaled_norm(x)).to(dtype)
+
+    def _by_dot(self) -> Tensor:
+        """From a dot product of higher precision, scaled by a power of two so that no square overflows."""
+        x, dtype = self.x, self.x.dtype.to_real()
+        x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
+        if x.shape[-1] == 0:
+            return x.sum(-1)
+        x = x.to(working_dtype(self.precision, dtype))
+        policy: Precision = "compensated" if self.precision == "compensated" and dtype == x.dtype else "fp64"
+        if self.kind == "asum":
+            return run(Dot(x.abs(), torch.ones_like(x), policy)).to(dtype)
+        scaled, exponent = normalised(x, -1)
+        norm = run(Dot(scaled, scaled, policy)).sqrt()
+        return rescaled(norm, exponent.squeeze(-1)).to(dtype)
+
+    @saves("x")
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        x, grad = self.x, grad.unsqueeze(-1)
+        if self.kind == "asum":
+            sign = torch.complex(x.real.sgn(), x.imag.sgn()) if x.is_complex() else x.sgn()
+            return {"x": grad * sign}
+        norm = result.unsqueeze(-1)
+        return {"x": grad * torch.where(norm == 0, 0.0, x / torch.where(norm == 0, 1.0, norm))}
+
+    def nki(self) -> Tensor:
+        x, shape, dtype = self.x, self.x.shape[:-1], self.x.dtype.to_real()
+        if self.precision in ("fp64", "compensated"):
+            return self._by_dot()
+        x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
+        if 0 in x.shape:
+            return x.new_zeros(shape, dtype=dtype)
+        operand = x.dtype if x.dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
+        sums: Tensor = launch(kernels.dot, spread(x.to(operand)), None, mode=self.kind)  # [1 or 3, B, 1]
+        if self.kind == "asum":
+            return sums[0].reshape(shape).to(dtype)
+        # Sums of squares scaled down, not at all, and up: the one that neither overflowed nor underflowed is accurate.
+        low, plain, high = sums.squeeze(-1).sqrt()
+        norm = torch.where(plain > 2.0**63, low * 2.0**64, torch.where(plain < 2.0**-40, high * 2.0**-64, plain))
+        return torch.where(plain.isnan(), plain, norm).reshape(shape).to(dtype)
 
 
 # Norms whose squares are far from underflow and overflow.
@@ -375,33 +409,3 @@ def _scaled_norm(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm((x * 0.25) / (scale * 0.25).clamp(min=torch.finfo(scale.dtype).tiny), dim=-1) * (
         (scale * 0.25).clamp(min=torch.finfo(scale.dtype).tiny) * 4
     ).squeeze(-1)
-
-
-@_norms.vjp(saves=("x", "result"))
-def _norm_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    x, grad = saved.x, grad.unsqueeze(-1)
-    if saved.op == "asum":
-        sign = torch.complex(x.real.sgn(), x.imag.sgn()) if x.is_complex() else x.sgn()
-        return {"x": grad * sign}
-    norm = saved.result.unsqueeze(-1)
-    return {"x": grad * torch.where(norm == 0, 0.0, x / torch.where(norm == 0, 1.0, norm))}
-
-
-def _norm_limits(x: Tensor, op: str, precision: Precision) -> str | None:
-    return None if precision == "fp32" or precision == "fast" else rounds(x)
-
-
-@_norms.impl("nki", limits=_norm_limits)
-def _norm_nki(x: Tensor, op: str, precision: Precision) -> Tensor:
-    result = _norm_fake(x, op, precision)
-    x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
-    if result.numel() == 0 or x.shape[-1] == 0:
-        return result.zero_()
-    operand = x.dtype if x.dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
-    sums: Tensor = launch(kernels.dot, spread(x.to(operand)), None, mode=op)  # [1 or 3, B, 1]
-    if op == "asum":
-        return sums[0].reshape(result.shape).to(result.dtype)
-    # Sums of squares scaled down, not at all, and up: the one that neither overflowed nor underflowed is accurate.
-    low, plain, high = sums.squeeze(-1).sqrt()
-    norm = torch.where(plain > 2.0**63, low * 2.0**64, torch.where(plain < 2.0**-40, high * 2.0**-64, plain))
-    return torch.where(plain.isnan(), plain, norm).reshape(result.shape).to(result.dtype)

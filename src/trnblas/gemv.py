@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnblas import host
-from trnblas.arguments import HALF, alike, needed, transposition, vectors
+from trnblas.accuracy import error_bound
+from trnblas.arguments import HALF, alike, conjugated, finished, needed, transposition, vectors
 from trnblas.gemm import gemm
 from trnblas.kernels import gemv as kernels
 from trnblas.split import split_gemm
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, arithmetic, resolve
 
@@ -83,9 +82,7 @@ def gemv(
         return made.squeeze(-1) if out is None else out
     if kind == "c" and a.is_complex():
         a = a.conj()
-    if out is None:
-        return _gemv(a, x, y, alpha, beta, kind != "n")
-    return _gemv.write(out, a, x, y, alpha, beta, kind != "n")
+    return run(Gemv(a, x, y, alpha, beta, kind != "n"), out)
 
 
 @array_function
@@ -122,92 +119,86 @@ def gerc(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: 
     return _outer("gerc", alpha, x, y.conj(), a, out)
 
 
-def _outer(op: str, alpha: complex, x: Tensor, y: Tensor, a: Tensor | None, out: Tensor | None) -> Tensor:
-    vectors(op, x, y)
+def _outer(name: str, alpha: complex, x: Tensor, y: Tensor, a: Tensor | None, out: Tensor | None) -> Tensor:
+    vectors(name, x, y)
     beta = 0.0 if a is None else 1.0
     return gemm(alpha, x.unsqueeze(-1), y.unsqueeze(-2), beta, a, out=out)
 
 
-def _fake(a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool) -> Tensor:
-    batch = check.broadcast("gemv", a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
-    return a.new_empty((*batch, a.shape[-1] if trans else a.shape[-2]))
+@op("trnblas::gemv")
+class Gemv(NamedTuple):
+    """``alpha * a @ x + beta * y`` in the arithmetic of the operands; ``trans`` transposes ``a``."""
 
+    a: Tensor  # [..., M, N]
+    x: Tensor  # [..., N] or [..., M]
+    y: Tensor | None
+    alpha: complex
+    beta: complex
+    trans: bool
 
-def _cost(a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool) -> int:
-    batch = math.prod(check.broadcast("gemv", a=a.shape[:-2], x=x.shape[:-1]))
-    return 2 * batch * a.shape[-1] * a.shape[-2] * (4 if a.is_complex() else 1)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        y = () if self.y is None else self.y.shape[:-1]
+        batch = check.broadcast("gemv", a=self.a.shape[:-2], x=self.x.shape[:-1], y=y)
+        return (*batch, self.a.shape[-1 if self.trans else -2])
 
+    def fake(self) -> Tensor:
+        return self.a.new_empty(self.shape)
 
-_gemv = Op(
-    "trnblas::gemv",
-    fake=_fake,
-    cost=_cost,
-    schema="(Tensor a, Tensor x, Tensor? y, Scalar alpha, Scalar beta, bool trans) -> Tensor",
-)
+    def cost(self) -> int:
+        batch = math.prod(check.broadcast("gemv", a=self.a.shape[:-2], x=self.x.shape[:-1]))
+        return 2 * batch * self.a.shape[-1] * self.a.shape[-2] * (4 if self.a.is_complex() else 1)
 
+    def bound(self, implementation: str) -> float:
+        return error_bound(self.x.shape[-1], self.a.dtype)
 
-@_gemv.impl("pytorch")
-def _pytorch(a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool) -> Tensor:
-    return _multiply(a.mT if trans else a, x, y, alpha, beta)
+    def pytorch(self) -> Tensor:
+        return self._multiplied(None)
 
+    def into(self, out: Tensor) -> None:
+        self._multiplied(out)
 
-def _multiply(
-    a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, out: Tensor | None = None
-) -> Tensor:
-    if alpha == 0:
-        zero = a.new_zeros(_fake(a, x, y, alpha, beta, False).shape)
-        return torch.add(zero, zero if y is None or beta == 0 else y, alpha=beta, out=out)
-    if a.ndim == 2 and x.ndim == 1 and y is None:
-        if out is None and host.multiplies(a, x):
-            made = host.product(a, x)
-            return made if alpha == 1 else made.mul_(alpha)
-        if alpha == 1:
-            return torch.mv(a, x, out=out)
-        return torch.addmv(a.new_empty(a.shape[0]), a, x, beta=0, alpha=alpha, out=out)
-    if a.ndim == 2 and x.ndim == 1 and y is not None and y.ndim == 1 and beta != 0:
-        return torch.addmv(y, a, x, beta=beta, alpha=alpha, out=out)
-    shape = _fake(a, x, y, alpha, beta, False).shape
-    product = (a @ x.unsqueeze(-1)).squeeze(-1).expand(shape)
-    if y is None or beta == 0:
-        return torch.mul(product, alpha, out=out)
-    return torch.add(product * alpha, y, alpha=beta, out=out)
+    def _multiplied(self, out: Tensor | None) -> Tensor:
+        a, x, y, alpha, beta = self.a.mT if self.trans else self.a, self.x, self.y, self.alpha, self.beta
+        if alpha == 0:
+            zero = a.new_zeros(self.shape)
+            return torch.add(zero, zero if y is None or beta == 0 else y, alpha=beta, out=out)
+        if a.ndim == 2 and x.ndim == 1 and y is None:
+            if alpha == 1:
+                return torch.mv(a, x, out=out)
+            return torch.addmv(a.new_empty(a.shape[0]), a, x, beta=0, alpha=alpha, out=out)
+        if a.ndim == 2 and x.ndim == 1 and y is not None and y.ndim == 1 and beta != 0:
+            return torch.addmv(y, a, x, beta=beta, alpha=alpha, out=out)
+        product = (a @ x.unsqueeze(-1)).squeeze(-1).expand(self.shape)
+        if y is None or beta == 0:
+            return torch.mul(product, alpha, out=out)
+        return torch.add(product * alpha, y, alpha=beta, out=out)
 
+    @saves("a", "x")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        a, x, alpha = self.a, self.x, conjugated(self.alpha, self.a)
+        gradients: dict[str, Tensor] = {}
+        if "a" in needs:
+            left, right = (x.conj(), grad) if self.trans else (grad, x.conj())
+            gradients["a"] = ger(alpha, left, right).sum_to_size(a.shape)
+        if "x" in needs:
+            gradients["x"] = gemv(alpha, a.conj(), grad, trans="n" if self.trans else "t").sum_to_size(x.shape)
+        if self.y is not None and "y" in needs:
+            gradients["y"] = (conjugated(self.beta, a) * grad).sum_to_size(self.y.shape)
+        return gradients
 
-@_gemv.into
-def _pytorch_into(
-    out: Tensor, a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool
-) -> None:
-    _multiply(a.mT if trans else a, x, y, alpha, beta, out)
-
-
-@_gemv.vjp(saves=("a", "x"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, x = saved.a, saved.x
-    found: dict[str, Any] = {}
-    alpha, beta = complex(saved.alpha).conjugate(), complex(saved.beta).conjugate()
-    alpha, beta = (alpha, beta) if a.is_complex() else (alpha.real, beta.real)
-    if saved.needs("a"):
-        left, right = (x.conj(), grad) if saved.trans else (grad, x.conj())
-        found["a"] = ger(alpha, left, right).sum_to_size(a.shape)
-    if saved.needs("x"):
-        found["x"] = gemv(alpha, a.conj(), grad, trans="n" if saved.trans else "t").sum_to_size(x.shape)
-    if saved.needs("y"):
-        found["y"] = (beta * grad).sum_to_size(saved.y.shape)
-    return found
-
-
-@_gemv.impl("nki")
-def _nki(a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, trans: bool) -> Tensor:
-    result = _fake(a, x, y, alpha, beta, trans)
-    if result.numel() == 0 or x.shape[-1] == 0 or alpha == 0:
-        product = result.zero_()
-    else:
-        product = _product(a, x, trans).expand(result.shape)
-    product = product if alpha == 1 else alpha * product
-    return product if y is None or beta == 0 else product + beta * y
+    def nki(self) -> Tensor:
+        shape = self.shape
+        if 0 in shape or self.x.shape[-1] == 0 or self.alpha == 0:
+            product = self.a.new_zeros(shape)
+        else:
+            product = _product(self.a, self.x, self.trans)
+        return finished(product, self.alpha, self.beta, self.y, self.a.dtype).expand(shape)
 
 
 def _product(a: Tensor, x: Tensor, trans: bool) -> Tensor:
+    """The product before rounding: float32, or float64 where slices are added up."""
     batch = torch.broadcast_shapes(a.shape[:-2], x.shape[:-1])
     if a.is_complex():
         # Planes as a batch of four real products.
@@ -222,12 +213,11 @@ def _product(a: Tensor, x: Tensor, trans: bool) -> Tensor:
         # The vector stays in SBUF; a longer one is taken in parts.
         parts = zip(a.split(_LONGEST, -1), x.split(_LONGEST, -1), strict=True)
         return torch.stack([_product(u, v, trans) for u, v in parts]).sum(0)
-    dtype = a.dtype
-    operand = dtype if dtype in HALF else torch.float32
+    operand = a.dtype if a.dtype in HALF else torch.float32
     a = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:]).to(operand).contiguous()  # [B, M, N]
     x = x.expand(*batch, x.shape[-1]).reshape(-1, x.shape[-1]).to(operand)  # [B, K]
     if trans:
-        made: Tensor = launch(kernels.gemv, a, x.unsqueeze(-1).contiguous(), trans=True)  # [B, 1, N]
+        product: Tensor = launch(kernels.gemv, a, x.unsqueeze(-1).contiguous(), trans=True)  # [B, 1, N]
     else:
-        made = launch(kernels.gemv, a, x.unsqueeze(1).expand(-1, P_MAX, -1).contiguous(), trans=False)  # [B, M, 1]
-    return made.reshape(*batch, -1).to(dtype)
+        product = launch(kernels.gemv, a, x.unsqueeze(1).expand(-1, P_MAX, -1).contiguous(), trans=False)  # [B, M, 1]
+    return product.reshape(*batch, -1)

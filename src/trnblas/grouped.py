@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from trnblas.accuracy import error_bound
 from trnblas.arguments import HALF, agree, applied, conjugated, finished, transposition
 from trnblas.gemm import gemm
 from trnblas.kernels import grouped as kernels
-from trnsci import ArgumentError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.precision import Precision, resolve
 
@@ -78,68 +79,66 @@ def grouped_gemm(
         check.floating("grouped_gemm", **{f"a[{g}]": x, f"c[{g}]": z})
         agree("grouped_gemm", "shape", {"product": (x.shape[0], y.shape[1]), f"c[{g}]": tuple(z.shape)})
     policy = resolve("grouped_gemm", precision, dtype)
-    return list(_grouped(lefts, rights, addends, alpha, beta, policy))
+    return list(run(Grouped(lefts, rights, addends, alpha, beta, policy)))
 
 
-def _fake(
-    a: list[Tensor], b: list[Tensor], c: list[Tensor], alpha: complex, beta: complex, precision: Precision
-) -> list[Tensor]:
-    return [x.new_empty((x.shape[0], y.shape[1])) for x, y in zip(a, b, strict=True)]
+@op("trnblas::grouped_gemm")
+class Grouped(NamedTuple):
+    """``alpha * a[g] @ b[g] + beta * c[g]`` for every g; no ``c`` is an empty list."""
 
+    a: list[Tensor]  # [M_g, K_g]
+    b: list[Tensor]  # [K_g, N_g]
+    c: list[Tensor]  # [M_g, N_g]
+    alpha: complex
+    beta: complex
+    precision: Precision
 
-def _cost(a: list[Tensor], b: list[Tensor], *_: Any) -> int:
-    each = 8 if a[0].is_complex() else 2
-    return sum(each * x.shape[0] * x.shape[1] * y.shape[1] for x, y in zip(a, b, strict=True))
+    def fake(self) -> list[Tensor]:
+        return [x.new_empty((x.shape[0], y.shape[1])) for x, y in zip(self.a, self.b, strict=True)]
 
+    def cost(self) -> int:
+        each = 8 if self.a[0].is_complex() else 2
+        return sum(each * x.shape[0] * x.shape[1] * y.shape[1] for x, y in zip(self.a, self.b, strict=True))
 
-# No ``c`` is an empty list.
-_grouped = Op(
-    "trnblas::grouped_gemm",
-    fake=_fake,
-    cost=_cost,
-    schema="(Tensor[] a, Tensor[] b, Tensor[] c, Scalar alpha, Scalar beta, str precision) -> Tensor[]",
-)
+    def bound(self, implementation: str) -> float:
+        return max(error_bound(x.shape[1], x.dtype, self.precision) for x in self.a)
 
+    @property
+    def _addends(self) -> Sequence[Tensor | None]:
+        return self.c or [None] * len(self.a)
 
-@_grouped.impl("pytorch")
-def _pytorch(
-    a: list[Tensor], b: list[Tensor], c: list[Tensor], alpha: complex, beta: complex, precision: Precision
-) -> list[Tensor]:
-    addends = c or [None] * len(a)
-    return [gemm(alpha, x, y, beta, z, precision=precision) for x, y, z in zip(a, b, addends, strict=True)]
+    def pytorch(self) -> list[Tensor]:
+        groups = zip(self.a, self.b, self._addends, strict=True)
+        return [gemm(self.alpha, x, y, self.beta, z, precision=self.precision) for x, y, z in groups]
 
+    @saves("a", "b")
+    def vjp(self, grad: list[Tensor], needs: frozenset[str]) -> dict[str, Any]:
+        alpha, beta = (conjugated(value, self.a[0]) for value in (self.alpha, self.beta))
+        # torch wants a list for every list, whoever needs a gradient.
+        gradients: dict[str, Any] = {name: [None] * len(getattr(self, name)) for name in ("a", "b", "c")}
+        if "a" in needs:
+            gradients["a"] = grouped_gemm(alpha, grad, self.b, trans_b="c", precision=self.precision)
+        if "b" in needs:
+            gradients["b"] = grouped_gemm(alpha, self.a, grad, trans_a="c", precision=self.precision)
+        if "c" in needs:
+            gradients["c"] = [beta * part for part in grad]
+        return gradients
 
-@_grouped.vjp(saves=("a", "b"))
-def _gradient(saved: Saved, grads: list[Tensor]) -> Mapping[str, Any]:
-    alpha, beta = (conjugated(value, saved.a[0]) for value in (saved.alpha, saved.beta))
-    # torch wants a list for every list, whoever needs a gradient.
-    found: dict[str, Any] = {"a": [None] * len(grads), "b": [None] * len(grads), "c": [None] * len(saved.c)}
-    if saved.needs("a"):
-        found["a"] = grouped_gemm(alpha, grads, saved.b, trans_b="c", precision=saved.precision)
-    if saved.needs("b"):
-        found["b"] = grouped_gemm(alpha, saved.a, grads, trans_a="c", precision=saved.precision)
-    if saved.needs("c"):
-        found["c"] = [beta * grad for grad in grads]
-    return found
-
-
-@_grouped.impl("nki")
-def _nki(
-    a: list[Tensor], b: list[Tensor], c: list[Tensor], alpha: complex, beta: complex, precision: Precision
-) -> list[Tensor]:
-    if a[0].is_complex() or precision in ("fp64", "compensated"):
-        return _pytorch(a, b, c, alpha, beta, precision)
-    dtype = a[0].dtype
-    operand = dtype if dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
-    rounds = dtype in HALF and alpha == 1 and not c
-    products = [x.zero_() for x in _fake(a, b, c, alpha, beta, precision)]
-    run = [g for g, x in enumerate(a) if x.shape[1] and products[g].numel()]
-    if run:
-        # tensors are arguments of their own: the matrices of a side lie one after the other in one
-        lefts = torch.cat([a[g].mT.to(operand).reshape(-1) for g in run])
-        rights = torch.cat([b[g].to(operand).reshape(-1) for g in run])
-        shapes = tuple((*a[g].shape, b[g].shape[1]) for g in run)
-        for g, product in zip(run, launch(kernels.grouped, lefts, rights, shapes=shapes, half=rounds), strict=True):
-            products[g] = product[0]
-    addends = c or [None] * len(a)
-    return [finished(x, alpha, beta, z, dtype) for x, z in zip(products, addends, strict=True)]
+    def nki(self) -> list[Tensor]:
+        a, b, dtype = self.a, self.b, self.a[0].dtype
+        if a[0].is_complex() or self.precision in ("fp64", "compensated"):
+            return self.pytorch()
+        operand = dtype if dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
+        rounds = dtype in HALF and self.alpha == 1 and not self.c
+        products = [x.zero_() for x in self.fake()]
+        some = [g for g, x in enumerate(a) if x.shape[1] and products[g].numel()]
+        if some:
+            # tensors are arguments of their own: the matrices of a side lie one after the other in one
+            lefts = torch.cat([a[g].mT.to(operand).reshape(-1) for g in some])
+            rights = torch.cat([b[g].to(operand).reshape(-1) for g in some])
+            shapes = tuple((*a[g].shape, b[g].shape[1]) for g in some)
+            results = launch(kernels.grouped, lefts, rights, shapes=shapes, half=rounds)
+            for g, product in zip(some, results, strict=True):
+                products[g] = product[0]
+        groups = zip(products, self._addends, strict=True)
+        return [finished(x, self.alpha, self.beta, z, dtype) for x, z in groups]

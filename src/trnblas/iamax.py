@@ -1,6 +1,8 @@
-"""The place of an extreme of a vector: iamax, iamin."""
+"""The position of an extreme of a vector: iamax, iamin."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 from trnblas import host
 from trnblas.arguments import rounds, spread, vectors
 from trnblas.kernels import iamax as kernels
-from trnsci import ArgumentError, Op, array_function
+from trnsci import ArgumentError, array_function, op, run
 from trnsci.nki import P_MAX, launch
 
 
@@ -41,51 +43,55 @@ def iamin(x: Tensor) -> Tensor:
     return _position("iamin", x)
 
 
-def _position(op: str, x: Tensor) -> Tensor:
-    vectors(op, x)
+def _position(name: str, x: Tensor) -> Tensor:
+    vectors(name, x)
     if x.shape[-1] == 0:
-        raise ArgumentError(op=op, argument="shape of x", got=tuple(x.shape), expected="at least one element")
-    return _iamax(x.detach(), op == "iamax")
+        raise ArgumentError(op=name, argument="shape of x", got=tuple(x.shape), expected="at least one element")
+    return run(Iamax(x.detach(), name == "iamax"))
 
 
-def _fake(x: Tensor, largest: bool) -> Tensor:
-    return x.new_empty(x.shape[:-1], dtype=torch.int64)
+@op("trnblas::iamax")
+class Iamax(NamedTuple):
+    """The position of the first largest element, or of the first smallest one."""
 
+    x: Tensor  # [..., N]
+    largest: bool
 
-def _cost(x: Tensor, largest: bool) -> int:
-    return x.numel()
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.x.shape[:-1], dtype=torch.int64)
 
+    def cost(self) -> int:
+        return self.x.numel()
 
-_iamax = Op("trnblas::iamax", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        if implementation == "host":
+            return host.refusal(self.x, ndim=1)
+        if implementation == "nki" and self.x.is_complex():
+            return "sums of |Re| and |Im| are compared on the host; pass _.real and _.imag parts, or use pytorch"
+        return rounds(self.x) if implementation == "nki" else None
 
+    def calls(self, implementation: str) -> str:
+        return "numpy.argmax" if self.largest else "numpy.argmin"
 
-def _sizes(x: Tensor) -> Tensor:
-    return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
-
-
-@_iamax.impl("pytorch")
-def _pytorch(x: Tensor, largest: bool) -> Tensor:
-    if x.ndim == 1 and host.plain(x):
+    def host(self) -> Tensor:
         # NumPy looks at many elements at a time, and agrees on NaN.
-        sizes = np.abs(x.numpy())
-        return torch.scalar_tensor(sizes.argmax() if largest else sizes.argmin(), dtype=torch.int64)
-    size = _sizes(x)
-    return size.argmax(-1) if largest else size.argmin(-1)
+        sizes = np.abs(self.x.numpy())
+        return torch.scalar_tensor(sizes.argmax() if self.largest else sizes.argmin(), dtype=torch.int64)
+
+    def pytorch(self) -> Tensor:
+        x = self.x
+        size = x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
+        return size.argmax(-1) if self.largest else size.argmin(-1)
+
+    def nki(self) -> Tensor:
+        return _kernel(self.x, self.largest)
 
 
-def _limits(x: Tensor, largest: bool) -> str | None:
-    if x.is_complex():
-        return "sums of |Re| and |Im| are compared on the host; pass _.real and _.imag parts, or use backend 'pytorch'"
-    return rounds(x)
-
-
-@_iamax.impl("nki", limits=_limits)
-def _nki(x: Tensor, largest: bool) -> Tensor:
-    result = _fake(x, largest)
-    if result.numel() == 0:
-        return result
+def _kernel(x: Tensor, largest: bool) -> Tensor:
+    if 0 in x.shape[:-1]:
+        return x.new_empty(x.shape[:-1], dtype=torch.int64)
     rows = spread(x.float(), repeat=True)  # [B, p, width]
-    values, places = launch(kernels.iamax, rows, largest=largest)  # [B, p, 2 * T]
+    values, positions = launch(kernels.iamax, rows, largest=largest)  # [B, p, 2 * T]
     # Of each tile of each partition: its best value and its best NaN flag, with positions. NaN wins, then size.
     tiles = values.shape[-1] // 2
     width = rows.shape[-1] // tiles
@@ -93,8 +99,8 @@ def _nki(x: Tensor, largest: bool) -> Tensor:
         torch.arange(P_MAX, device=x.device).unsqueeze(-1) * rows.shape[-1]
         + torch.arange(tiles, device=x.device) * width
     )  # [p, T]
-    index = places.long() + start.repeat(1, 2)
+    index = positions.long() + start.repeat(1, 2)
     flagged, plain = values[..., tiles:].flatten(1), values[..., :tiles].flatten(1)
     by_nan = index[..., tiles:].flatten(1).gather(1, flagged.argmax(1, keepdim=True))
     by_size = index[..., :tiles].flatten(1).gather(1, plain.argmax(1, keepdim=True))
-    return torch.where(flagged.amax(1, keepdim=True) > 0, by_nan, by_size).reshape(result.shape)
+    return torch.where(flagged.amax(1, keepdim=True) > 0, by_nan, by_size).reshape(x.shape[:-1])

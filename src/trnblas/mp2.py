@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +19,7 @@ from torch import Tensor
 from trnblas.arguments import HALF, has_data, through
 from trnblas.kernels import mp2 as kernels
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.nki import P_MAX, launch
 
 Sums = Callable[[Tensor, Tensor], Tensor]
@@ -117,37 +116,57 @@ def mp2_pairs(
                 op="mp2_energy", argument="eps_vir", got=f"a virtual orbital at {lowest}",
                 expected=f"all above the highest occupied one at {highest}",
             )  # fmt: skip
-    return _mp2(t_flat, eps_occ_chunk, eps_occ_full, eps_vir, symmetric, first, target_error)
+    return run(Mp2(t_flat, eps_occ_chunk, eps_occ_full, eps_vir, symmetric, first, target_error))
 
 
-def _fake(
-    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
-) -> Tensor:
-    return t_flat.new_empty((len(eps_i), len(eps_j)))
+@op("trnblas::mp2")
+class Mp2(NamedTuple):
+    """The energy of every pair: ``sum over ab of T (2 T - T') / D``."""
 
+    t_flat: Tensor  # [I V, J V]
+    eps_i: Tensor  # [I]
+    eps_j: Tensor  # [J]
+    eps_vir: Tensor  # [V]
+    symmetric: bool
+    first: int
+    target_error: float
 
-def _cost(
-    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
-) -> int:
-    return 8 * t_flat.numel() // (2 if symmetric else 1)
+    def fake(self) -> Tensor:
+        return self.t_flat.new_empty((self.eps_i.shape[0], self.eps_j.shape[0]))
 
+    def cost(self) -> int:
+        return 8 * self.t_flat.numel() // (2 if self.symmetric else 1)
 
-_mp2 = Op("trnblas::mp2", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        large = self.eps_vir.shape[0] > MOST_VIRTUAL and self.t_flat.dtype != torch.float64
+        if implementation == "nki" and large:
+            return f"the kernel holds a pair's amplitudes in SBUF: at most {MOST_VIRTUAL} virtual orbitals"
+        return None
+
+    def pytorch(self) -> Tensor:
+        dtype = self.t_flat.dtype
+        operands = (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)
+        if dtype in HALF:
+            operands = tuple(x.float() for x in operands)  # type: ignore[assignment]
+        return _summed(*operands, self.symmetric, self.first, lambda t, y: (t * y).sum((1, 2))).to(dtype)
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        # Recomputed: the amplitudes alone are as large as everything the formula makes of them.
+        return through(self, ("t_flat", "eps_i", "eps_j", "eps_vir"), grad, needs)
+
+    def nki(self) -> Tensor:
+        operands = (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)
+        if self.t_flat.numel() == 0:
+            return self.fake().zero_()
+        if self.t_flat.dtype == torch.float64:
+            return _summed(*operands, self.symmetric, self.first, _emulated_sums)
+        partials = pair_partials(*operands, self.symmetric, self.first, self.target_error)
+        return partials.double().sum(0).to(self.t_flat.dtype)
 
 
 def _weight(i: int, j: int, first: int) -> float:
     """How often a pair counts when its mirror image is left out."""
     return 0.0 if j > first + i else 1.0 if j == first + i else 2.0
-
-
-@_mp2.impl("pytorch")
-def _pytorch(
-    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
-) -> Tensor:
-    dtype = t_flat.dtype
-    if dtype in HALF:
-        t_flat, eps_i, eps_j, eps_vir = t_flat.float(), eps_i.float(), eps_j.float(), eps_vir.float()
-    return _summed(t_flat, eps_i, eps_j, eps_vir, symmetric, first, lambda t, y: (t * y).sum((1, 2))).to(dtype)
 
 
 def _summed(
@@ -168,36 +187,6 @@ def _summed(
             pairs = pairs * pairs.new_tensor([_weight(i, j, first) for j in range(count)])
         found.append(torch.nn.functional.pad(pairs, (0, columns - count)))
     return torch.stack(found)
-
-
-@_mp2.vjp()
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    """Recompute with PyTorch: the amplitudes alone are as large as everything the formula makes of them."""
-
-    def definition(*operands: Tensor) -> Tensor:
-        return _pytorch(*operands, saved.symmetric, saved.first, saved.target_error)
-
-    return through(definition, saved, ("t_flat", "eps_i", "eps_j", "eps_vir"), grad)
-
-
-def _limits(
-    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
-) -> str | None:
-    if len(eps_vir) > MOST_VIRTUAL and t_flat.dtype != torch.float64:
-        return f"the kernel holds a pair's amplitudes in SBUF: at most {MOST_VIRTUAL} virtual orbitals"
-    return None
-
-
-@_mp2.impl("nki", limits=_limits)
-def _nki(
-    t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, target_error: float
-) -> Tensor:
-    if t_flat.numel() == 0:
-        return _fake(t_flat, eps_i, eps_j, eps_vir, symmetric, first, target_error).zero_()
-    if t_flat.dtype == torch.float64:
-        return _summed(t_flat, eps_i, eps_j, eps_vir, symmetric, first, _emulated_sums)
-    partials = pair_partials(t_flat, eps_i, eps_j, eps_vir, symmetric, first, target_error)
-    return partials.double().sum(0).to(t_flat.dtype)
 
 
 def _emulated_sums(t: Tensor, weighted: Tensor) -> Tensor:

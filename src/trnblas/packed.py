@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,24 +16,25 @@ from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnblas import host
-from trnblas.arguments import alike, finished, flag, needed, nonsingular, real, through, transposition
+from trnblas.arguments import Trans, alike, finished, flag, needed, nonsingular, real, through, transposition
 from trnblas.symm import hemv, symv
 from trnblas.syr import her, her2, syr, syr2
 from trnblas.trmm import trmv
 from trnblas.trsm import trsv
-from trnsci import ArgumentError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, array_function, check, op, run
+
+Routine = Literal["spmv", "hpmv", "tpmv", "tpsv"]
 
 
-def _size(op: str, n: int, ap: Tensor) -> None:
-    check.floating(op, ap=ap)
+def _size(name: str, n: int, ap: Tensor) -> None:
+    check.floating(name, ap=ap)
     if type(n) is int and n >= 0 and ap.ndim and ap.shape[-1] == n * (n + 1) // 2:
         return
-    check.ndim(op, 1, ap=ap)
+    check.ndim(name, 1, ap=ap)
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise ArgumentError(op=op, argument="n", got=n, expected="a number of rows, 0 or more")
+        raise ArgumentError(op=name, argument="n", got=n, expected="a number of rows, 0 or more")
     expected = f"[..., {n * (n + 1) // 2}], which is n (n + 1) / 2 for n={n}"
-    raise ArgumentError(op=op, argument="shape of ap", got=tuple(ap.shape), expected=expected)
+    raise ArgumentError(op=name, argument="shape of ap", got=tuple(ap.shape), expected=expected)
 
 
 def _positions(n: int, lower: bool, device: torch.device) -> Tensor:
@@ -86,38 +86,35 @@ def hpmv(
 
 
 def _product(
-    op: str, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex, y: Tensor | None,
+    name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex, y: Tensor | None,
     lower: bool | int | str, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    operands = _checked(op, n, ap, x=x) | ({} if y is None else _checked(op, n, ap, y=y))
-    stored = flag(op, "lower", lower, "ul")
-    alpha, beta = check.coefficient(op, "alpha", alpha, ap.dtype), check.coefficient(op, "beta", beta, ap.dtype)
-    needed(op, "y", y, "beta", beta, "[..., N]")
-    name = "hpmv" if op == "hpmv" and ap.is_complex() else "spmv"
-    return _written(op, _apply, (ap, x, y, alpha, beta, name, stored, "n", False), operands, out)
+    operands = _checked(name, n, ap, x=x) | ({} if y is None else _checked(name, n, ap, y=y))
+    stored = flag(name, "lower", lower, "ul")
+    alpha, beta = check.coefficient(name, "alpha", alpha, ap.dtype), check.coefficient(name, "beta", beta, ap.dtype)
+    needed(name, "y", y, "beta", beta, "[..., N]")
+    routine: Routine = "hpmv" if name == "hpmv" and ap.is_complex() else "spmv"
+    return _into(name, Packed(ap, x, y, alpha, beta, routine, stored, "n", False), operands, out)
 
 
-def _checked(op: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tensor]:
+def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tensor]:
     """Vectors [..., N] and a packed triangle of N rows, of one dtype, on one device; returned by name."""
     operands = {"ap": ap, **vectors}
     if not alike(*operands.values()):
-        check.floating(op, **operands)
-        check.same_device(op, **operands)
-    _size(op, n, ap)
-    for name, x in vectors.items():
-        check.ndim(op, 1, **{name: x})
-        check.equal(op, "N", ap=n, **{name: x.shape[-1]})
-    check.broadcast(op, **{name: x.shape[:-1] for name, x in operands.items()})
+        check.floating(name, **operands)
+        check.same_device(name, **operands)
+    _size(name, n, ap)
+    for argument, x in vectors.items():
+        check.ndim(name, 1, **{argument: x})
+        check.equal(name, "N", ap=n, **{argument: x.shape[-1]})
+    check.broadcast(name, **{argument: x.shape[:-1] for argument, x in operands.items()})
     return operands
 
 
-def _written(
-    op: str, run: Op[Any, Tensor], call: tuple[Any, ...], operands: dict[str, Tensor], out: Tensor | None
-) -> Tensor:
+def _into(name: str, call: Packed | PackedUpdate, operands: dict[str, Tensor], out: Tensor | None) -> Tensor:
     if out is not None:
-        check.out(op, out, shape=tuple(run.fake(*call).shape), dtype=call[0].dtype, **operands)
-    made = run(*call)
-    return made if out is None else out.copy_(made)
+        check.out(name, out, shape=call.shape, dtype=call.ap.dtype, **operands)
+    return run(call, out)
 
 
 @array_function
@@ -160,14 +157,14 @@ def hpr2(
 
 
 def _update(
-    op: str, n: int, alpha: complex, xs: tuple[Tensor, ...], ap: Tensor, lower: bool | int | str, out: Tensor | None
+    name: str, n: int, alpha: complex, xs: tuple[Tensor, ...], ap: Tensor, lower: bool | int | str, out: Tensor | None
 ) -> Tensor:
-    operands = _checked(op, n, ap, **dict(zip(("x", "y"), xs, strict=False)))
-    stored = flag(op, "lower", lower, "ul")
-    hermitian = op in ("hpr", "hpr2") and ap.is_complex()
-    factor = real(op, "alpha", alpha) if op == "hpr" else check.coefficient(op, "alpha", alpha, ap.dtype)
-    call = (ap, xs[0], xs[1] if len(xs) > 1 else None, factor, stored, hermitian)
-    return _written(op, _updated, call, operands, out)
+    operands = _checked(name, n, ap, **dict(zip(("x", "y"), xs, strict=False)))
+    stored = flag(name, "lower", lower, "ul")
+    hermitian = name in ("hpr", "hpr2") and ap.is_complex()
+    factor = real(name, "alpha", alpha) if name == "hpr" else check.coefficient(name, "alpha", alpha, ap.dtype)
+    call = PackedUpdate(ap, xs[0], xs[1] if len(xs) > 1 else None, factor, stored, hermitian)
+    return _into(name, call, operands, out)
 
 
 @array_function
@@ -194,14 +191,14 @@ def tpsv(
 
 
 def _triangular(
-    op: str, n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str,
+    name: str, n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str,
     out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    operands = _checked(op, n, ap, x=x)
-    stored, kind, unit = flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
-    if op == "tpsv" and not unit:
-        nonsingular(op, ap.index_select(-1, _diagonal(n, stored, ap.device)))
-    return _written(op, _apply, (ap, x, None, 1.0, 0.0, op, stored, kind, unit), operands, out)
+    operands = _checked(name, n, ap, x=x)
+    stored, kind, unit = flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
+    if name == "tpsv" and not unit:
+        nonsingular(name, ap.index_select(-1, _diagonal(n, stored, ap.device)))
+    return _into(name, Packed(ap, x, None, 1.0, 0.0, name, stored, kind, unit), operands, out)
 
 
 def _diagonal(n: int, lower: bool, device: torch.device) -> Tensor:
@@ -210,95 +207,110 @@ def _diagonal(n: int, lower: bool, device: torch.device) -> Tensor:
     return j * n - j * (j - 1) // 2 if lower else j * (j + 3) // 2
 
 
-def _apply_fake(
-    ap: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, op: str, lower: bool, trans: str, unit: bool
-) -> Tensor:
-    batch = check.broadcast(op, ap=ap.shape[:-1], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
-    return x.new_empty((*batch, x.shape[-1]))
+@op("trnblas::packed_product")
+class Packed(NamedTuple):
+    """``alpha * a @ x + beta * y`` (spmv, hpmv), ``op(a) @ x`` (tpmv) or ``inv(op(a)) @ x`` (tpsv)."""
+
+    ap: Tensor  # [..., N (N + 1) / 2]
+    x: Tensor  # [..., N]
+    y: Tensor | None  # [..., N]
+    alpha: complex
+    beta: complex
+    routine: Routine
+    lower: bool
+    trans: Trans
+    unit: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        y = () if self.y is None else self.y.shape[:-1]
+        return (*check.broadcast("spmv", ap=self.ap.shape[:-1], x=self.x.shape[:-1], y=y), self.x.shape[-1])
+
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.shape)
+
+    def cost(self) -> int:
+        batch = math.prod(check.broadcast("spmv", ap=self.ap.shape[:-1], x=self.x.shape[:-1]))
+        each = (4 if self.routine in ("spmv", "hpmv") else 2) * (4 if self.ap.is_complex() else 1)
+        return each * batch * self.ap.shape[-1]
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "host":
+            return None
+        if self.routine == "spmv" and self.ap.is_complex():
+            return "BLAS has no complex symmetric packed matrices"
+        if self.alpha == 0:
+            return "nothing is multiplied"
+        return host.refusal(self.ap, self.x, ndim=1, dtypes=host.ALL_LETTERS)
+
+    def calls(self, implementation: str) -> str:
+        return host.name(self.routine, self.ap)
+
+    def host(self) -> Tensor:
+        n, ap, x = self.x.shape[0], self.ap.numpy(), self.x.numpy()
+        if self.routine in ("spmv", "hpmv"):
+            product = host.call(self.routine, self.x, n, self.alpha, ap, x, lower=self.lower)
+            return finished(torch.from_numpy(product), 1.0, self.beta, self.y, self.x.dtype)
+        flags = {"lower": self.lower, "trans": "ntc".index(self.trans), "diag": self.unit}
+        return torch.from_numpy(host.call(self.routine, self.x, n, ap, x, **flags))
+
+    def pytorch(self) -> Tensor:
+        whole = unpacked(self.x.shape[-1], self.ap, self.lower)
+        if self.routine in ("spmv", "hpmv"):
+            multiply = symv if self.routine == "spmv" else hemv
+            return multiply(self.alpha, whole, self.x, self.beta, self.y, self.lower)
+        return (trmv if self.routine == "tpmv" else trsv)(whole, self.x, self.lower, self.trans, self.unit)
+
+    nki = pytorch
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        return through(self, ("ap", "x", "y"), grad, needs)
 
 
-def _apply_cost(ap: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, op: str, *_: Any) -> int:
-    batch = math.prod(check.broadcast(op, ap=ap.shape[:-1], x=x.shape[:-1]))
-    each = (4 if op in ("spmv", "hpmv") else 2) * (4 if ap.is_complex() else 1)
-    return each * batch * ap.shape[-1]
+@op("trnblas::packed_update")
+class PackedUpdate(NamedTuple):
+    """``alpha * outer(x, x) + a``, or with ``y`` the sum of both outer products; ``hermitian`` conjugates."""
 
+    ap: Tensor  # [..., N (N + 1) / 2]
+    x: Tensor  # [..., N]
+    y: Tensor | None  # [..., N]
+    alpha: complex
+    lower: bool
+    hermitian: bool
 
-# ``alpha * a @ x + beta * y`` (spmv, hpmv), ``op(a) @ x`` (tpmv), ``inv(op(a)) @ x`` (tpsv).
-_apply = Op(
-    "trnblas::packed_product",
-    fake=_apply_fake,
-    cost=_apply_cost,
-    schema="(Tensor ap, Tensor x, Tensor? y, Scalar alpha, Scalar beta, str op, bool lower, str trans, bool unit)"
-    " -> Tensor",
-)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        y = () if self.y is None else self.y.shape[:-1]
+        return (*check.broadcast("spr", ap=self.ap.shape[:-1], x=self.x.shape[:-1], y=y), self.ap.shape[-1])
 
+    def fake(self) -> Tensor:
+        return self.ap.new_empty(self.shape)
 
-@_apply.impl("pytorch")
-def _apply_pytorch(
-    ap: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, op: str, lower: bool, trans: str, unit: bool
-) -> Tensor:
-    if alpha == 0 or not host.takes_packed(op, ap, x):
-        return _apply_nki(ap, x, y, alpha, beta, op, lower, trans, unit)
-    n = x.shape[0]
-    if op in ("spmv", "hpmv"):
-        made = torch.from_numpy(host.call(op, x, n, alpha, ap.numpy(), x.numpy(), lower=lower))
-        return finished(made, 1.0, beta, y, x.dtype)
-    flags = {"lower": lower, "trans": "ntc".index(trans), "diag": unit}
-    return torch.from_numpy(host.call(op, x, n, ap.numpy(), x.numpy(), **flags))
+    def cost(self) -> int:
+        return (2 if self.y is None else 4) * self.ap.numel() * (4 if self.ap.is_complex() else 1)
 
+    def limits(self, implementation: str) -> str | None:
+        given = [t for t in (self.ap, self.x, self.y) if t is not None]
+        return host.refusal(*given, ndim=1) if implementation == "host" else None
 
-@_apply.impl("nki")
-def _apply_nki(
-    ap: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, op: str, lower: bool, trans: str, unit: bool
-) -> Tensor:
-    whole = unpacked(x.shape[-1], ap, lower)
-    if op in ("spmv", "hpmv"):
-        return (symv if op == "spmv" else hemv)(alpha, whole, x, beta, y, lower)
-    return (trmv if op == "tpmv" else trsv)(whole, x, lower, trans, unit)
+    def calls(self, implementation: str) -> str:
+        return host.name("spr" if self.y is None else "spr2", self.ap)
 
+    def host(self) -> Tensor:
+        xs = [t.numpy() for t in (self.x, self.y) if t is not None]
+        routine, n = "spr" if self.y is None else "spr2", self.x.shape[0]
+        return torch.from_numpy(host.call(routine, self.x, n, self.alpha, *xs, self.ap.numpy(), lower=self.lower))
 
-@_apply.vjp(saves=("ap", "x", "y"))
-def _apply_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    options = (saved.alpha, saved.beta, saved.op, saved.lower, saved.trans, saved.unit)
-    return through(lambda ap, x, y: _apply_nki(ap, x, y, *options), saved, ("ap", "x", "y"), grad)
+    def pytorch(self) -> Tensor:
+        whole = unpacked(self.x.shape[-1], self.ap, self.lower)
+        if self.y is None:
+            return packed((her if self.hermitian else syr)(self.alpha, self.x, self.lower, whole), self.lower)
+        update = her2 if self.hermitian else syr2
+        return packed(update(self.alpha, self.x, self.y, self.lower, whole), self.lower)
 
+    nki = pytorch
 
-def _updated_fake(ap: Tensor, x: Tensor, y: Tensor | None, alpha: complex, lower: bool, hermitian: bool) -> Tensor:
-    batch = check.broadcast("spr", ap=ap.shape[:-1], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
-    return ap.new_empty((*batch, ap.shape[-1]))
-
-
-def _updated_cost(ap: Tensor, x: Tensor, y: Tensor | None, *_: Any) -> int:
-    return (2 if y is None else 4) * ap.numel() * (4 if ap.is_complex() else 1)
-
-
-# ``alpha * outer(x, x) + a``, or with ``y`` the sum of both outer products; ``hermitian`` conjugates the second factor.
-_updated = Op(
-    "trnblas::packed_update",
-    fake=_updated_fake,
-    cost=_updated_cost,
-    schema="(Tensor ap, Tensor x, Tensor? y, Scalar alpha, bool lower, bool hermitian) -> Tensor",
-)
-
-
-@_updated.impl("pytorch")
-def _updated_pytorch(ap: Tensor, x: Tensor, y: Tensor | None, alpha: complex, lower: bool, hermitian: bool) -> Tensor:
-    if ap.is_complex() or not host.vectors(ap, x, *([] if y is None else [y])):
-        return _updated_nki(ap, x, y, alpha, lower, hermitian)
-    if y is None:
-        return torch.from_numpy(host.call("spr", x, x.shape[0], alpha, x.numpy(), ap.numpy(), lower=lower))
-    return torch.from_numpy(host.call("spr2", x, x.shape[0], alpha, x.numpy(), y.numpy(), ap.numpy(), lower=lower))
-
-
-@_updated.impl("nki")
-def _updated_nki(ap: Tensor, x: Tensor, y: Tensor | None, alpha: complex, lower: bool, hermitian: bool) -> Tensor:
-    whole = unpacked(x.shape[-1], ap, lower)
-    if y is None:
-        return packed((her if hermitian else syr)(alpha, x, lower, whole), lower)
-    return packed((her2 if hermitian else syr2)(alpha, x, y, lower, whole), lower)
-
-
-@_updated.vjp(saves=("ap", "x", "y"))
-def _updated_gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    options = (saved.alpha, saved.lower, saved.hermitian)
-    return through(lambda ap, x, y: _updated_nki(ap, x, y, *options), saved, ("ap", "x", "y"), grad)
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        return through(self, ("ap", "x", "y"), grad, needs)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trnblas.arguments import has_data, real, vectors
-from trnblas.axpy import rotate, same_shape
-from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
+from trnblas.axpy import Rotate, same_shape
+from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check, run
 
 
 @array_function
@@ -33,7 +33,7 @@ def rot(x: Tensor, y: Tensor, c: float, s: complex) -> tuple[Tensor, Tensor]:
     same_shape("rot", x, y)
     c = real("rot", "c", c)
     s = check.coefficient("rot", "s", s, dtype)
-    return rotate(x, y, [c, s, -s.conjugate(), c])
+    return run(Rotate(x, y, [c, s, -s.conjugate(), c]))
 
 
 @array_function
@@ -71,7 +71,7 @@ def rotm(x: Tensor, y: Tensor, param: Tensor) -> tuple[Tensor, Tensor]:
         h11 = h22 = 1.0
     elif flag == 1:
         h12, h21 = 1.0, -1.0
-    return rotate(x, y, [h11, h12, h21, h22])
+    return run(Rotate(x, y, [h11, h12, h21, h22]))
 
 
 @array_function

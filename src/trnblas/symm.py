@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.accuracy import error_bound, working_dtype
-from trnblas.arguments import agree, alike, conjugated, finished, fits, flag, needed, square, triangle
+from trnblas.accuracy import error_bound
+from trnblas.arguments import agree, alike, conjugated, finished, flag, needed, real_diagonal, square, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import symm as kernels
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.precision import Precision, resolve
 
@@ -120,7 +119,7 @@ def hemv(
 
 
 def _vector(
-    op: str,
+    name: str,
     alpha: complex,
     a: Tensor,
     x: Tensor,
@@ -132,32 +131,26 @@ def _vector(
     *,
     hermitian: bool,
 ) -> Tensor:
-    if y is None and out is None and type(alpha) is float and alpha != 0 and beta == 0 and fits(a, x):
-        stored = flag(op, "lower", lower, "ul")
-        if precision is None and _symm.straight() and host.takes(a, x):
-            return host.symmetric_vector(alpha, a, x, stored)
-        policy = resolve(op, precision, a.dtype)
-        return _symm(a, x.unsqueeze(1), None, alpha, 0.0, stored, hermitian and a.is_complex(), policy).squeeze(1)
-    check.floating(op, a=a, x=x)
-    check.ndim(op, 1, x=x)
+    check.floating(name, a=a, x=x)
+    check.ndim(name, 1, x=x)
     if a.ndim == 0 or a.shape[-1] != x.shape[-1]:
-        check.equal(op, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
+        check.equal(name, "N", a=a.shape[-1] if a.ndim else 0, x=x.shape[-1])
     if y is not None:
-        check.floating(op, a=a, y=y)
-        check.ndim(op, 1, y=y)
+        check.floating(name, a=a, y=y)
+        check.ndim(name, 1, y=y)
     columns = x.unsqueeze(-1), None if y is None else y.unsqueeze(-1)
     if out is not None:
-        batch = check.broadcast(op, a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
-        check.out(op, out, shape=(*batch, x.shape[-1]), dtype=a.dtype, a=a, x=x, y=y)
-    made = _product(
-        op, alpha, a, columns[0], beta, columns[1], False, lower, precision,
+        batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
+        check.out(name, out, shape=(*batch, x.shape[-1]), dtype=a.dtype, a=a, x=x, y=y)
+    result = _product(
+        name, alpha, a, columns[0], beta, columns[1], False, lower, precision,
         None if out is None else out.unsqueeze(-1), hermitian=hermitian, names=("x", "y"),
     )  # fmt: skip
-    return made.squeeze(-1) if out is None else out
+    return result.squeeze(-1) if out is None else out
 
 
 def _product(
-    op: str,
+    name: str,
     alpha: complex,
     a: Tensor,
     b: Tensor,
@@ -173,32 +166,32 @@ def _product(
 ) -> Tensor:
     operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
     if not alike(*operands.values()):
-        check.floating(op, **operands)
-        check.same_device(op, **operands)
-    dtype, n = a.dtype, square(op, a=a)
-    check.ndim(op, 2, **operands)
-    right = flag(op, "side", side, "lr")
-    stored_lower = flag(op, "lower", lower, "ul")
-    alpha, beta = check.coefficient(op, "alpha", alpha, dtype), check.coefficient(op, "beta", beta, dtype)
-    needed(op, names[1], c, "beta", beta, "[..., M, N]")
+        check.floating(name, **operands)
+        check.same_device(name, **operands)
+    dtype, n = a.dtype, square(name, a=a)
+    check.ndim(name, 2, **operands)
+    right = flag(name, "side", side, "lr")
+    stored_lower = flag(name, "lower", lower, "ul")
+    alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
+    needed(name, names[1], c, "beta", beta, "[..., M, N]")
     if b.shape[-1 if right else -2] != n:
-        agree(op, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})
+        agree(name, "N" if right else "M", {"a": n, names[0]: b.shape[-1 if right else -2]})
     if c is not None:
-        agree(op, "shape", {names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
+        agree(name, "shape", {names[0]: tuple(b.shape[-2:]), names[1]: tuple(c.shape[-2:])})
     shape = tuple(b.shape)
     if a.ndim != 2 or b.ndim != 2 or c is not None:
-        shape = (*check.broadcast(op, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:])
+        shape = (*check.broadcast(name, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:])
     if out is not None:
-        check.out(op, out, shape=shape, dtype=dtype, **operands)
-    policy = resolve(op, precision, dtype)
+        check.out(name, out, shape=shape, dtype=dtype, **operands)
+    policy = resolve(name, precision, dtype)
     hermitian = hermitian and dtype.is_complex
     if right:
         # b @ a is the transpose of a.T @ b.T, and a.T is a, or its conjugate.
         flipped, addend = a.conj() if hermitian else a, None if c is None else c.mT
-        made = _symm(flipped, b.mT, addend, alpha, beta, stored_lower, hermitian, policy).mT
+        result = run(Symm(flipped, b.mT, addend, alpha, beta, stored_lower, hermitian, policy)).mT
     else:
-        made = _symm(a, b, c, alpha, beta, stored_lower, hermitian, policy)
-    return made if out is None else out.copy_(made)
+        result = run(Symm(a, b, c, alpha, beta, stored_lower, hermitian, policy))
+    return result if out is None else out.copy_(result)
 
 
 def filled(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
@@ -209,101 +202,81 @@ def filled(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
     whole = kept + (strict.mT.conj_physical() if hermitian else strict.mT)
     if not hermitian:
         return whole
-    diagonal = torch.diagonal(a, 0, -2, -1).real
-    return torch.diagonal_scatter(whole, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
+    return real_diagonal(whole)
 
 
-def _fake(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    lower: bool,
-    hermitian: bool,
-    precision: Precision,
-) -> Tensor:
-    batch = check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2], c=() if c is None else c.shape[:-2])
-    return b.new_empty((*batch, *b.shape[-2:]))
+@op("trnblas::symm")
+class Symm(NamedTuple):
+    """``alpha * a @ b + beta * c`` with one triangle of ``a`` stored."""
 
+    a: Tensor  # [..., M, M]
+    b: Tensor  # [..., M, N]
+    c: Tensor | None  # [..., M, N]
+    alpha: complex
+    beta: complex
+    lower: bool
+    hermitian: bool
+    precision: Precision
 
-def _cost(a: Tensor, b: Tensor, *_: Any) -> int:
-    batch = math.prod(check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2]))
-    return 2 * batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
+    def fake(self) -> Tensor:
+        c = () if self.c is None else self.c.shape[:-2]
+        batch = check.broadcast("symm", a=self.a.shape[:-2], b=self.b.shape[:-2], c=c)
+        return self.b.new_empty((*batch, *self.b.shape[-2:]))
 
+    def cost(self) -> int:
+        batch = math.prod(check.broadcast("symm", a=self.a.shape[:-2], b=self.b.shape[:-2]))
+        flops = 2 * batch * self.a.shape[-1] * self.b.shape[-1] * self.b.shape[-2]
+        return 4 * flops if self.a.is_complex() else flops
 
-_symm = Op(
-    "trnblas::symm",
-    fake=_fake,
-    cost=_cost,
-    schema="(Tensor a, Tensor b, Tensor? c, Scalar alpha, Scalar beta, bool lower, bool hermitian, str precision)"
-    " -> Tensor",
-)
+    def bound(self, implementation: str) -> float:
+        return error_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "host":
+            return None
+        if self.alpha == 0:
+            return "nothing is multiplied"
+        return host.refusal(self.a, self.b, ndim=2, precision=self.precision)
 
-@_symm.bound
-def _bound(backend: str, a: Tensor, *rest: Any) -> float:
-    return error_bound(a.shape[-1], a.dtype, rest[-1])
+    def calls(self, implementation: str) -> str:
+        return host.name("symv" if self.b.shape[-1] == 1 else "symm", self.a)
 
+    def host(self) -> Tensor:
+        product = host.symmetric_product(self.alpha.real, self.a, self.b, self.lower)
+        return product if self.c is None else finished(product, 1.0, self.beta, self.c, self.a.dtype)
 
-@_symm.impl("pytorch")
-def _pytorch(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    lower: bool,
-    hermitian: bool,
-    precision: Precision,
-) -> Tensor:
-    native = precision in ("fp32", "fp64") and working_dtype(precision, a.dtype) is a.dtype
-    if native and not hermitian and alpha != 0 and host.serves(a, b):
-        made = host.symmetric_product(alpha.real, a, b, lower)
-        return made if c is None else finished(made, 1.0, beta, c, a.dtype)
-    return gemm(alpha, filled(a, lower, hermitian), b, beta, c, precision=precision)
+    def pytorch(self) -> Tensor:
+        whole = filled(self.a, self.lower, self.hermitian)
+        return gemm(self.alpha, whole, self.b, self.beta, self.c, precision=self.precision)
 
+    @saves("a", "b")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        a, b, lower, hermitian, policy = self.a, self.b, self.lower, self.hermitian, self.precision
+        alpha = conjugated(self.alpha, a)
+        gradients = {}
+        if "b" in needs:
+            factor = a if hermitian else a.conj()
+            of_b = run(Symm(factor, grad, None, alpha, 0.0, lower, hermitian, policy))
+            gradients["b"] = of_b.sum_to_size(b.shape)
+        if "a" in needs:
+            whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
+            other = whole.mH if hermitian else whole.mT
+            both = triangle(whole, lower) + (other.tril(-1) if lower else other.triu(1))
+            gradients["a"] = (real_diagonal(both) if hermitian else both).sum_to_size(a.shape)
+        if self.c is not None and "c" in needs:
+            gradients["c"] = (conjugated(self.beta, a) * grad).sum_to_size(self.c.shape)
+        return gradients
 
-@_symm.vjp(saves=("a", "b"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, b, lower, hermitian, policy = saved.a, saved.b, saved.lower, saved.hermitian, saved.precision
-    alpha = conjugated(saved.alpha, a)
-    found = {}
-    if saved.needs("b"):
-        factor = a if hermitian else a.conj()
-        found["b"] = _symm(factor, grad, None, alpha, 0.0, lower, hermitian, policy).sum_to_size(b.shape)
-    if saved.needs("a"):
-        whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
-        other = whole.mH if hermitian else whole.mT
-        both = triangle(whole, lower) + (other.tril(-1) if lower else other.triu(1))
-        if hermitian:
-            diagonal = torch.diagonal(both, 0, -2, -1).real
-            both = torch.diagonal_scatter(both, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
-        found["a"] = both.sum_to_size(a.shape)
-    if saved.needs("c"):
-        found["c"] = (conjugated(saved.beta, a) * grad).sum_to_size(saved.c.shape)
-    return found
-
-
-@_symm.impl("nki")
-def _nki(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: complex,
-    beta: complex,
-    lower: bool,
-    hermitian: bool,
-    precision: Precision,
-) -> Tensor:
-    batch = check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2])
-    if a.dtype != torch.float32 or precision != "fp32" or a.shape[-1] > _LARGEST or b.numel() == 0 or alpha == 0:
-        # Planes, slices and rounded operands are made from the whole matrix.
-        return gemm(alpha, filled(a, lower, hermitian), b, beta, c, precision=precision)
-    # The upper triangle of a matrix is the lower one of its transpose.
-    stored = a if lower else a.mT
-    stored = stored.unsqueeze(0) if a.ndim == 2 else stored.expand(*batch, *a.shape[-2:]).flatten(0, -3)
-    made: Tensor = launch(
-        kernels.symm, stored.contiguous(), b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]).contiguous()
-    )
-    return finished(made.reshape(*batch, *b.shape[-2:]), alpha, beta, c, a.dtype)
+    def nki(self) -> Tensor:
+        a, b = self.a, self.b
+        whole = a.dtype != torch.float32 or self.precision != "fp32" or a.shape[-1] > _LARGEST
+        if whole or b.numel() == 0 or self.alpha == 0:
+            # Planes, slices and rounded operands are made from the whole matrix.
+            return self.pytorch()
+        batch = check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2])
+        # The upper triangle of a matrix is the lower one of its transpose.
+        stored = a if self.lower else a.mT
+        stored = stored.unsqueeze(0) if a.ndim == 2 else stored.expand(*batch, *a.shape[-2:]).flatten(0, -3)
+        columns = b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+        product: Tensor = launch(kernels.symm, stored.contiguous(), columns.contiguous())
+        return finished(product.reshape(*batch, *b.shape[-2:]), self.alpha, self.beta, self.c, a.dtype)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from trnblas.arguments import (
     in_place,
     needed,
     real,
+    real_diagonal,
     square,
     transposition,
     triangle,
@@ -29,8 +29,8 @@ from trnblas.arguments import (
 from trnblas.gemm import gemm
 from trnblas.kernels import syrk as kernels
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.precision import Precision, to_bfloat16_values
 
@@ -182,7 +182,7 @@ def syrkx(
 
 
 def rank_k(
-    op: str,
+    name: str,
     alpha: complex,
     a: Tensor,
     b: Tensor,
@@ -201,95 +201,156 @@ def rank_k(
 ) -> Tensor:
     """Check the arguments, then scale the triangle of the product and add that of ``c``."""
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
-    dtype = check.floating(op, **operands)
-    check.ndim(op, 2, **operands)
-    check.same_device(op, **operands)
-    kind = transposition(op, trans)
+    dtype = check.floating(name, **operands)
+    check.ndim(name, 2, **operands)
+    check.same_device(name, **operands)
+    kind = transposition(name, trans)
     allowed = ("n", "c") if hermitian and dtype.is_complex else ("n", "t") if dtype.is_complex else ("n", "t", "c")
     if kind not in allowed:
-        raise ArgumentError(op=op, argument="trans", got=kind, expected=" or ".join(map(repr, allowed)))
-    stored_lower = flag(op, "lower", lower, "ul")
+        raise ArgumentError(op=name, argument="trans", got=kind, expected=" or ".join(map(repr, allowed)))
+    stored_lower = flag(name, "lower", lower, "ul")
     if hermitian:
-        beta = real(op, "beta", beta)
-        alpha = check.coefficient(op, "alpha", alpha, dtype) if twice else real(op, "alpha", alpha)
+        beta = real(name, "beta", beta)
+        alpha = check.coefficient(name, "alpha", alpha, dtype) if twice else real(name, "alpha", alpha)
     else:
-        alpha, beta = check.coefficient(op, "alpha", alpha, dtype), check.coefficient(op, "beta", beta, dtype)
-    needed(op, names[2], c, "beta", beta, "[..., N, N]")
+        alpha, beta = check.coefficient(name, "alpha", alpha, dtype), check.coefficient(name, "beta", beta, dtype)
+    needed(name, names[2], c, "beta", beta, "[..., N, N]")
     x, y = applied(kind, a), applied(kind, b)
-    agree(op, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
+    agree(name, "shape", {names[0]: tuple(x.shape[-2:]), names[1]: tuple(y.shape[-2:])})
     if c is not None:
-        n = square(op, **{names[2]: c})
-        agree(op, "N", {names[0]: x.shape[-2], names[2]: n})
+        n = square(name, **{names[2]: c})
+        agree(name, "N", {names[0]: x.shape[-2], names[2]: n})
     batches = {name: value.shape[:-2] for name, value in operands.items()}
-    shape = (*check.broadcast(op, **batches), x.shape[-2], x.shape[-2])
+    shape = (*check.broadcast(name, **batches), x.shape[-2], x.shape[-2])
     if out is not None:
-        check.out(op, out, shape=shape, dtype=dtype, **operands)
+        check.out(name, out, shape=shape, dtype=dtype, **operands)
     k = x.shape[-1] * (2 if twice else 1)
-    policy = choose(op, precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}", (x, y), k)
-    made = _syrk(x, None if a is b else y, c, alpha, beta, stored_lower, hermitian and dtype.is_complex, policy, twice)
+    policy = choose(name, precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}", (x, y), k)
+    conjugates = hermitian and dtype.is_complex
+    call = Syrk(x, None if a is b else y, c, alpha, beta, stored_lower, conjugates, policy, twice)
+    result = run(call)
     if out is not None:
-        made = out.copy_(torch.where(triangle_mask(shape[-1], stored_lower, out.device), made, out))
-    return reported(made, error_bound(k, dtype, policy), return_error)
+        result = out.copy_(torch.where(triangle_mask(shape[-1], stored_lower, out.device), result, out))
+    return reported(result, error_bound(k, dtype, policy), return_error)
 
 
-def _fake(
-    x: Tensor, y: Tensor | None, c: Tensor | None, alpha: complex, beta: complex, lower: bool, hermitian: bool,
-    precision: Precision, twice: bool,
-) -> Tensor:  # fmt: skip
-    shapes = {name: () if t is None else t.shape[:-2] for name, t in (("a", x), ("b", y), ("c", c))}
-    return x.new_empty((*check.broadcast("syrk", **shapes), x.shape[-2], x.shape[-2]))
+@op("trnblas::syrk")
+class Syrk(NamedTuple):
+    """One triangle of ``alpha * x @ y.T + beta * c``, ``twice`` with the mirrored product; the other is that of ``c``.
 
+    ``hermitian`` conjugates ``y`` and the mirrored product. Left out, ``y`` is ``x`` and ``c`` is zero.
+    """
 
-def _cost(x: Tensor, y: Tensor | None, *rest: Any) -> int:
-    batch = math.prod(check.broadcast("syrk", a=x.shape[:-2], b=() if y is None else y.shape[:-2]))
-    n, k = x.shape[-2:]
-    return batch * n * (n + 1) * k * (4 if x.is_complex() else 1) * (2 if rest[-1] else 1)
+    x: Tensor  # [..., N, K]
+    y: Tensor | None  # [..., N, K]
+    c: Tensor | None  # [..., N, N]
+    alpha: complex
+    beta: complex
+    lower: bool
+    hermitian: bool
+    precision: Precision
+    twice: bool
 
+    def fake(self) -> Tensor:
+        c = () if self.c is None else self.c.shape[:-2]
+        return self.x.new_empty((*check.broadcast("syrk", a=self._shape[:-2], c=c), *self._shape[-2:]))
 
-# One triangle of ``alpha * x @ y.T + beta * c``, ``twice`` with the mirrored product added; the other triangle is that
-# of ``c``, or zero. ``hermitian`` conjugates ``y`` and the mirrored product. Left out, ``y`` is ``x``.
-_syrk = Op(
-    "trnblas::syrk",
-    fake=_fake,
-    cost=_cost,
-    schema="(Tensor x, Tensor? y, Tensor? c, Scalar alpha, Scalar beta, bool lower, bool hermitian, str precision, "
-    "bool twice) -> Tensor",
-)
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Shape of the product."""
+        y = () if self.y is None else self.y.shape[:-2]
+        return (*check.broadcast("syrk", a=self.x.shape[:-2], b=y), self.x.shape[-2], self.x.shape[-2])
 
+    def cost(self) -> int:
+        (*batch, n, _), k = self._shape, self.x.shape[-1]
+        flops = math.prod(batch) * n * (n + 1) * k * (2 if self.twice else 1)
+        return 4 * flops if self.x.is_complex() else flops
 
-@_syrk.bound
-def _bound(backend: str, x: Tensor, *rest: Any) -> float:
-    *_, precision, twice = rest
-    return error_bound(x.shape[-1] * (2 if twice else 1), x.dtype, precision)
+    def bound(self, implementation: str) -> float:
+        return error_bound(self.x.shape[-1] * (2 if self.twice else 1), self.x.dtype, self.precision)
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "host":
+            return None
+        if self.hermitian or self.alpha == 0 or (self.y is None) == self.twice:
+            return "it takes one product of a real matrix with itself, or the sum of two with another"
+        given = [t for t in (self.x, self.y, self.c) if t is not None]
+        return host.refusal(*given, ndim=2, precision=self.precision)
 
-@_syrk.impl("pytorch")
-def _pytorch(
-    x: Tensor, y: Tensor | None, c: Tensor | None, alpha: complex, beta: complex, lower: bool, hermitian: bool,
-    precision: Precision, twice: bool,
-) -> Tensor:  # fmt: skip
-    dtype, work = x.dtype, working_dtype(precision, x.dtype)
-    native = work is dtype and precision in ("fp32", "fp64") and not hermitian and alpha != 0
-    one = native and x.shape[-1] == 1 and (y is None) != twice and (c is None or beta == 1)
-    if one and host.serves(*[t for t in (x, y, c) if t is not None]):
-        return host.rank_one(alpha.real, x.squeeze(1), None if y is None else y.squeeze(1), c, lower)
-    if precision == "fast" and dtype not in HALF:
-        x, y = to_bfloat16_values(x), None if y is None else to_bfloat16_values(y)
-    x, y = x.to(work), None if y is None else y.to(work)
-    scale = alpha
-    if alpha == 0:
-        made = x.new_zeros(_fake(x, y, None, alpha, beta, lower, hermitian, precision, twice).shape)
-    elif hermitian and twice:
-        made, scale = _hermitian_sum(alpha, x, y, lower, precision), 1.0
-    elif precision == "compensated" and work is dtype:
-        made = triangle(gemm(1.0, *_factors(x, y, hermitian, twice), precision=precision), lower)
-    elif native and y is None and not twice and host.serves(x):
-        made, scale = host.symmetric_square(alpha.real, x, lower), 1.0
-    elif native and y is not None and twice and host.serves(x, y):
-        made, scale = host.symmetric_sum(alpha.real, x, y, lower), 1.0
-    else:
-        made = _product(*_factors(x, y, hermitian, twice), lower)
-    return _finish(made, scale, beta, c, lower, hermitian, dtype)
+    @property
+    def _rank_one(self) -> bool:
+        return self.x.shape[-1] == 1 and (self.c is None or self.beta == 1)
+
+    def calls(self, implementation: str) -> str:
+        return host.name(("syr" if self._rank_one else "syrk").replace("r", "r2" if self.twice else "r"), self.x)
+
+    def host(self) -> Tensor:
+        x, y, alpha = self.x, self.y, self.alpha.real
+        if self._rank_one:
+            return host.rank_one(alpha, x.squeeze(1), None if y is None else y.squeeze(1), self.c, self.lower)
+        if y is None:
+            product = host.symmetric_square(alpha, x, self.lower)
+        else:
+            product = host.symmetric_sum(alpha, x, y, self.lower)
+        return _finish(product, 1.0, self.beta, self.c, self.lower, False, x.dtype)
+
+    def pytorch(self) -> Tensor:
+        x, y, alpha, lower, policy, dtype = self.x, self.y, self.alpha, self.lower, self.precision, self.x.dtype
+        work = working_dtype(policy, dtype)
+        if policy == "fast" and dtype not in HALF:
+            x, y = to_bfloat16_values(x), None if y is None else to_bfloat16_values(y)
+        x, y = x.to(work), None if y is None else y.to(work)
+        if alpha == 0:
+            product = x.new_zeros(self._shape)
+        elif self.hermitian and self.twice:
+            product, alpha = _hermitian_sum(alpha, x, y, lower, policy), 1.0
+        elif policy == "compensated" and work is dtype:
+            product = triangle(gemm(1.0, *_factors(x, y, self.hermitian, self.twice), precision=policy), lower)
+        else:
+            product = _product(*_factors(x, y, self.hermitian, self.twice), lower)
+        return _finish(product, alpha, self.beta, self.c, lower, self.hermitian, dtype)
+
+    @saves("x", "y")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        x, y, lower, hermitian, policy = self.x, self.y, self.lower, self.hermitian, self.precision
+        slope = triangle(real_diagonal(grad) if hermitian else grad, lower)
+        alpha, gradients = conjugated(self.alpha, x), {}
+        if self.c is not None and "c" in needs:
+            mask = triangle_mask(grad.shape[-1], lower, grad.device)
+            inside = torch.where(mask, conjugated(self.beta, x) * slope, grad)
+            gradients["c"] = inside.sum_to_size(self.c.shape)
+        if self.twice:
+            slope = slope + (slope.mH if hermitian else slope.mT)
+
+        def of_x() -> Tensor:
+            other = x if y is None else y
+            return gemm(alpha, slope, other if hermitian else other.conj(), precision=policy).sum_to_size(x.shape)
+
+        def of_y(like: Tensor) -> Tensor:
+            factor, left = (conjugated(alpha, x), slope.mH) if hermitian else (alpha, slope.mT)
+            return gemm(factor, left, x if hermitian else x.conj(), precision=policy).sum_to_size(like.shape)
+
+        if "x" in needs:
+            gradients["x"] = of_x() + of_y(x) if y is None else of_x()
+        if y is not None and "y" in needs:
+            gradients["y"] = of_y(y)
+        return gradients
+
+    def nki(self) -> Tensor:
+        x, y, alpha, policy, dtype = self.x, self.y, self.alpha, self.precision, self.x.dtype
+        if policy in ("fp64", "compensated"):
+            wide = working_dtype(policy, dtype)
+            x, y = x.to(wide), None if y is None else y.to(wide)
+        if 0 in self._shape or x.shape[-1] == 0 or alpha == 0:
+            product, alpha = x.new_zeros(self._shape), 1.0
+        elif self.hermitian and self.twice:
+            product, alpha = _hermitian_sum(alpha, x, y, self.lower, policy), 1.0
+        elif y is None and not self.twice and not self.hermitian:
+            product = _kernel(x, None, self.lower, policy)
+        else:
+            left, right = _factors(x, y, self.hermitian, self.twice)
+            product = _kernel(left, right.mT, self.lower, policy)
+        return _finish(product, alpha, self.beta, self.c, self.lower, self.hermitian, dtype)
 
 
 def _factors(x: Tensor, y: Tensor | None, hermitian: bool, twice: bool) -> tuple[Tensor, Tensor]:
@@ -320,12 +381,7 @@ def _finish(
         made = torch.where(mask, finished(made, alpha, beta, c, dtype), c)
     else:
         made = finished(made, alpha, beta, c, dtype)
-    return _real_diagonal(made) if hermitian else made
-
-
-def _real_diagonal(x: Tensor) -> Tensor:
-    diagonal = torch.diagonal(x, 0, -2, -1).real
-    return torch.diagonal_scatter(x, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
+    return real_diagonal(made) if hermitian else made
 
 
 def _product(x: Tensor, yT: Tensor, lower: bool) -> Tensor:
@@ -350,52 +406,6 @@ def _fill(out: Tensor, x: Tensor, yT: Tensor, lower: bool) -> None:
         out[..., h:, :h] = x[..., h:, :] @ yT[..., :h]
     else:
         out[..., :h, h:] = x[..., :h, :] @ yT[..., h:]
-
-
-@_syrk.vjp(saves=("x", "y"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    x, y, lower, hermitian, policy = saved.x, saved.y, saved.lower, saved.hermitian, saved.precision
-    slope = triangle(_real_diagonal(grad) if hermitian else grad, lower)
-    alpha, found = conjugated(saved.alpha, x), {}
-    if saved.needs("c"):
-        mask = triangle_mask(grad.shape[-1], lower, grad.device)
-        found["c"] = torch.where(mask, conjugated(saved.beta, x) * slope, grad).sum_to_size(saved.c.shape)
-    if saved.twice:
-        slope = slope + (slope.mH if hermitian else slope.mT)
-
-    def of_x() -> Tensor:
-        other = x if y is None else y
-        return gemm(alpha, slope, other if hermitian else other.conj(), precision=policy).sum_to_size(x.shape)
-
-    def of_y(like: Tensor) -> Tensor:
-        factor, left = (conjugated(alpha, x), slope.mH) if hermitian else (alpha, slope.mT)
-        return gemm(factor, left, x if hermitian else x.conj(), precision=policy).sum_to_size(like.shape)
-
-    if saved.needs("x"):
-        found["x"] = of_x() + of_y(x) if y is None else of_x()
-    if y is not None and saved.needs("y"):
-        found["y"] = of_y(y)
-    return found
-
-
-@_syrk.impl("nki")
-def _nki(
-    x: Tensor, y: Tensor | None, c: Tensor | None, alpha: complex, beta: complex, lower: bool, hermitian: bool,
-    precision: Precision, twice: bool,
-) -> Tensor:  # fmt: skip
-    dtype = x.dtype
-    if precision in ("fp64", "compensated"):
-        wide = working_dtype(precision, dtype)
-        x, y = x.to(wide), None if y is None else y.to(wide)
-    shape = _fake(x, y, None, alpha, beta, lower, hermitian, precision, twice).shape
-    if math.prod(shape) == 0 or x.shape[-1] == 0 or alpha == 0:
-        return _finish(x.new_zeros(shape), 1.0, beta, c, lower, hermitian, dtype)
-    if hermitian and twice:
-        return _finish(_hermitian_sum(alpha, x, y, lower, precision), 1.0, beta, c, lower, hermitian, dtype)
-    if y is None and not twice and not hermitian:
-        return _finish(_kernel(x, None, lower, precision), alpha, beta, c, lower, hermitian, dtype)
-    left, right = _factors(x, y, hermitian, twice)
-    return _finish(_kernel(left, right.mT, lower, precision), alpha, beta, c, lower, hermitian, dtype)
 
 
 def _kernel(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +17,6 @@ from trnblas.arguments import (
     applied,
     conjugated,
     finished,
-    fits,
     flag,
     in_place,
     nonsingular,
@@ -28,10 +26,13 @@ from trnblas.arguments import (
 )
 from trnblas.gemm import gemm
 from trnblas.kernels import trmm as kernels
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, resolve
+
+if TYPE_CHECKING:
+    from trnblas.trsm import Trsm
 
 # Below this the whole product is cheaper than its parts.
 _SMALL = 256
@@ -73,7 +74,7 @@ def trmm(
         tensor([[1., 0.],
                 [1., 1.]])
     """
-    return triangular("trmm", _trmm, alpha, a, b, side, lower, trans_a, diag, precision, out)
+    return triangular("trmm", Trmm, alpha, a, b, side, lower, trans_a, diag, precision, out)
 
 
 @array_function
@@ -93,12 +94,12 @@ def trmv(
         >>> trmv(torch.ones(2, 2), torch.ones(2))
         tensor([2., 1.])
     """
-    return vector("trmv", _trmm, a, x, lower, trans, diag, precision, out)
+    return vector("trmv", Trmm, a, x, lower, trans, diag, precision, out)
 
 
 def vector(
-    op: str,
-    run: Op[Any, Tensor],
+    name: str,
+    kind: type[Trmm] | type[Trsm],
     a: Tensor,
     x: Tensor,
     lower: bool | int | str,
@@ -106,32 +107,19 @@ def vector(
     diag: bool | int | str,
     precision: Precision | None,
     out: Tensor | None,
-    *,
-    solves: bool = False,
 ) -> Tensor:
     """The vector form of a triangular operation."""
-    if out is None and fits(a, x):
-        stored, kind, unit = flag(op, "lower", lower, "ul"), transposition(op, trans), flag(op, "diag", diag, "nu")
-        if precision is None and run.straight() and host.takes(a, x):
-            found = host.triangular_vector(op, a, x, stored, kind != "n", unit)
-            if found is not None:
-                return found
-        if solves and not unit:
-            nonsingular(op, torch.diagonal(a, 0, -2, -1))
-        policy = resolve(op, precision, a.dtype)
-        return run(applied(kind, a), x.unsqueeze(1), 1.0, stored == (kind == "n"), unit, policy).squeeze(1)
-    check.tensor(op, a=a, x=x)
-    check.ndim(op, 1, x=x)
+    check.dense(name, a=a, x=x)
+    check.ndim(name, 1, x=x)
     target = None if out is None else out.unsqueeze(-1)
-    made = triangular(
-        op, run, 1.0, a, x.unsqueeze(-1), False, lower, trans, diag, precision, target, second="x", solves=solves
-    )
-    return made.squeeze(-1) if out is None else out
+    columns = x.unsqueeze(-1)
+    result = triangular(name, kind, 1.0, a, columns, False, lower, trans, diag, precision, target, second="x")
+    return result.squeeze(-1) if out is None else out
 
 
 def triangular(
-    op: str,
-    run: Op[Any, Tensor],
+    name: str,
+    kind: type[Trmm] | type[Trsm],
     alpha: complex,
     a: Tensor,
     b: Tensor,
@@ -143,44 +131,43 @@ def triangular(
     out: Tensor | None,
     *,
     second: str = "b",
-    solves: bool = False,
     target_error: float | None = None,
     return_error: bool = False,
 ) -> Tensor:
     """Check the arguments and bring every side and transposition to ``op(a) @ b`` with ``op(a)`` lower or upper."""
+    operands = {"a": a, second: b}
     if not alike(a, b):
-        check.floating(op, **{"a": a, second: b})
-        check.same_device(op, **{"a": a, second: b})
-    dtype, n = a.dtype, square(op, a=a)
-    check.ndim(op, 2, **{second: b})
-    right, is_lower = flag(op, "side", side, "lr"), flag(op, "lower", lower, "ul")
-    kind, unit = transposition(op, trans, "trans_a" if second == "b" else "trans"), flag(op, "diag", diag, "nu")
-    alpha = check.coefficient(op, "alpha", alpha, dtype)
+        check.floating(name, **operands)
+        check.same_device(name, **operands)
+    dtype, n = a.dtype, square(name, a=a)
+    check.ndim(name, 2, **{second: b})
+    right, is_lower = flag(name, "side", side, "lr"), flag(name, "lower", lower, "ul")
+    trans_a, unit = transposition(name, trans, "trans_a" if second == "b" else "trans"), flag(name, "diag", diag, "nu")
+    alpha = check.coefficient(name, "alpha", alpha, dtype)
     if b.shape[-1 if right else -2] != n:
-        agree(op, "N" if right else "M", {"a": n, second: b.shape[-1 if right else -2]})
+        agree(name, "N" if right else "M", {"a": n, second: b.shape[-1 if right else -2]})
     shape = b.shape
     if a.ndim != 2 or b.ndim != 2:
-        shape = torch.Size((*check.broadcast(op, **{"a": a.shape[:-2], second: b.shape[:-2]}), *b.shape[-2:]))
+        shape = torch.Size((*check.broadcast(name, **{k: v.shape[:-2] for k, v in operands.items()}), *b.shape[-2:]))
     if out is not None:
-        shown = {"a": a, second: b}
-        check.out(op, out, shape=tuple(shape), dtype=dtype, **shown)
-    policy = resolve(op, precision, dtype)
+        check.out(name, out, shape=tuple(shape), dtype=dtype, **operands)
+    policy = resolve(name, precision, dtype)
     if target_error is not None:
         # How far a solution grows is not known beforehand, so that float64 stays in its own range.
-        policy = choose(op, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), f"N={n}", None)
-    if solves and not unit:
-        nonsingular(op, torch.diagonal(a, 0, -2, -1))
-    factor = applied(kind, a)
-    is_lower = is_lower if kind == "n" else not is_lower
+        policy = choose(name, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), f"N={n}", None)
+    if kind is not Trmm and not unit:
+        nonsingular(name, torch.diagonal(a, 0, -2, -1))
+    factor = applied(trans_a, a)
+    is_lower = is_lower if trans_a == "n" else not is_lower
     if alpha == 0:
-        made = b.new_zeros(shape)
+        result = b.new_zeros(shape)
     elif right:
         # b @ op(a) is the transpose of op(a).T @ b.T.
-        made = run(factor.mT, b.mT, alpha, not is_lower, unit, policy).mT
+        result = run(kind(factor.mT, b.mT, alpha, not is_lower, unit, policy)).mT
     else:
-        made = run(factor, b, alpha, is_lower, unit, policy)
-    made = made if out is None else out.copy_(made)
-    return reported(made, solve_bound(n, dtype, policy), True) if return_error else made
+        result = run(kind(factor, b, alpha, is_lower, unit, policy))
+    result = result if out is None else out.copy_(result)
+    return reported(result, solve_bound(n, dtype, policy), True) if return_error else result
 
 
 def solve_bound(n: int, dtype: torch.dtype, precision: Precision) -> float:
@@ -195,35 +182,76 @@ def solve_bound(n: int, dtype: torch.dtype, precision: Precision) -> float:
     )
 
 
-def _fake(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    return b.new_empty((*check.broadcast("trmm", a=a.shape[:-2], b=b.shape[:-2]), *b.shape[-2:]))
+@op("trnblas::trmm")
+class Trmm(NamedTuple):
+    """``alpha * a @ b`` with ``a`` triangular."""
 
+    a: Tensor  # [..., M, M]
+    b: Tensor  # [..., M, N]
+    alpha: complex
+    lower: bool
+    unit: bool
+    precision: Precision
 
-def _cost(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> int:
-    batch = math.prod(check.broadcast("trmm", a=a.shape[:-2], b=b.shape[:-2]))
-    return batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (*check.broadcast("trmm", a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
 
+    def fake(self) -> Tensor:
+        return self.b.new_empty(self.shape)
 
-SCHEMA = "(Tensor a, Tensor b, Scalar alpha, bool lower, bool unit, str precision) -> Tensor"
-_trmm = Op("trnblas::trmm", fake=_fake, cost=_cost, schema=SCHEMA)
+    def cost(self) -> int:
+        return math.prod(self.shape) * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
 
+    def bound(self, implementation: str) -> float:
+        return error_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
-@_trmm.bound
-def _bound(backend: str, a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> float:
-    return error_bound(a.shape[-1], a.dtype, precision)
+    def limits(self, implementation: str) -> str | None:
+        return host.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
 
+    def calls(self, implementation: str) -> str:
+        return host.name("trmv" if self.b.shape[-1] == 1 else "trmm", self.a)
 
-@_trmm.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    plain = precision in ("fp32", "fp64") and working_dtype(precision, a.dtype) is a.dtype
-    if plain and host.serves(a, b):
-        return host.triangular_product(alpha.real, a, b, lower, unit)
-    small = a.shape[-1] <= 2 * _SMALL or b.shape[-1] < 32
-    if small or not plain or not in_place(a, b):
-        return gemm(alpha, triangle(a, lower, unit), b, precision=precision)
-    made = _fake(a, b, alpha, lower, unit, precision)
-    _fill(made, a, b, lower, unit)
-    return made if alpha == 1 else made.mul_(alpha)
+    def host(self) -> Tensor:
+        return host.triangular_product(self.alpha.real, self.a, self.b, self.lower, self.unit)
+
+    def pytorch(self) -> Tensor:
+        a, b = self.a, self.b
+        native = self.precision in ("fp32", "fp64") and working_dtype(self.precision, a.dtype) is a.dtype
+        if a.shape[-1] <= 2 * _SMALL or b.shape[-1] < 32 or not native or not in_place(a, b):
+            return gemm(self.alpha, triangle(a, self.lower, self.unit), b, precision=self.precision)
+        result = b.new_empty(self.shape)
+        _fill(result, a, b, self.lower, self.unit)
+        return result if self.alpha == 1 else result.mul_(self.alpha)
+
+    @saves("a", "b")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        a, b, lower, unit, policy = self.a, self.b, self.lower, self.unit, self.precision
+        alpha = conjugated(self.alpha, a)
+        gradients = {}
+        if "a" in needs:
+            whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
+            kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
+            gradients["a"] = kept.sum_to_size(a.shape)
+        if "b" in needs:
+            gradients["b"] = run(Trmm(a.mH, grad, alpha, not lower, unit, policy)).sum_to_size(b.shape)
+        return gradients
+
+    def nki(self) -> Tensor:
+        a, b, shape = self.a, self.b, self.shape
+        if 0 in shape:
+            return b.new_empty(shape)
+        if a.is_complex() or self.precision in ("fp64", "compensated") or a.shape[-1] > _LARGEST:
+            # Planes and slices are made from the triangle with its zeros.
+            return gemm(self.alpha, triangle(a, self.lower, self.unit), b, precision=self.precision)
+        operand = a.dtype if a.dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
+        batch, aT = shape[:-2], a.mT.to(operand)
+        aT = aT.unsqueeze(0) if a.ndim == 2 else aT.expand(*batch, *aT.shape[-2:]).flatten(0, -3)
+        columns = b.to(operand).expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+        flags = {"lower": self.lower, "unit": self.unit}
+        product: Tensor = launch(kernels.trmm, aT.contiguous(), columns.contiguous(), **flags)
+        return finished(product.reshape(shape), self.alpha, 0.0, None, a.dtype)
 
 
 def _fill(out: Tensor, a: Tensor, b: Tensor, lower: bool, unit: bool) -> None:
@@ -247,34 +275,3 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor) -> None:
         out.addmm_(a, b)
     else:
         out.add_(a @ b)
-
-
-@_trmm.vjp(saves=("a", "b"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, b, lower, unit, policy = saved.a, saved.b, saved.lower, saved.unit, saved.precision
-    alpha = conjugated(saved.alpha, a)
-    found = {}
-    if saved.needs("a"):
-        whole = gemm(alpha, grad, b, trans_b="c", precision=policy)
-        kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
-        found["a"] = kept.sum_to_size(a.shape)
-    if saved.needs("b"):
-        found["b"] = _trmm(a.mH, grad, alpha, not lower, unit, policy).sum_to_size(b.shape)
-    return found
-
-
-@_trmm.impl("nki")
-def _nki(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    result = _fake(a, b, alpha, lower, unit, precision)
-    if result.numel() == 0:
-        return result
-    if a.is_complex() or precision in ("fp64", "compensated") or a.shape[-1] > _LARGEST:
-        # Planes and slices are made from the triangle with its zeros.
-        return gemm(alpha, triangle(a, lower, unit), b, precision=precision)
-    operand = a.dtype if a.dtype in HALF else torch.bfloat16 if precision == "fast" else torch.float32
-    batch = result.shape[:-2]
-    turned = a.mT.to(operand)
-    turned = turned.unsqueeze(0) if a.ndim == 2 else turned.expand(*batch, *turned.shape[-2:]).flatten(0, -3)
-    columns = b.to(operand).expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
-    made: Tensor = launch(kernels.trmm, turned.contiguous(), columns.contiguous(), lower=lower, unit=unit)
-    return finished(made.reshape(result.shape), alpha, 0.0, None, result.dtype)

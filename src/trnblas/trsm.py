@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,9 +14,9 @@ from trnblas.accuracy import working_dtype
 from trnblas.arguments import HALF, conjugated, finished, triangle
 from trnblas.gemm import gemm
 from trnblas.kernels import trsm as kernels
-from trnblas.trmm import SCHEMA, solve_bound, triangular, vector
-from trnsci import Op, array_function, check
-from trnsci.gradient import Saved
+from trnblas.trmm import solve_bound, triangular, vector
+from trnsci import array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.precision import Precision, to_bfloat16_values
 
@@ -70,7 +70,7 @@ def trsm(
                 [0.0000]])
     """
     return triangular(
-        "trsm", _trsm, alpha, a, b, side, lower, trans_a, diag, precision, out, solves=True,
+        "trsm", Trsm, alpha, a, b, side, lower, trans_a, diag, precision, out,
         target_error=target_error, return_error=return_error,
     )  # fmt: skip
 
@@ -92,40 +92,77 @@ def trsv(
         >>> trsv(torch.tensor([[2.0, 2.0], [0.0, 1.0]]), torch.ones(2))
         tensor([-0.5000,  1.0000])
     """
-    return vector("trsv", _trsm, a, x, lower, trans, diag, precision, out, solves=True)
+    return vector("trsv", Trsm, a, x, lower, trans, diag, precision, out)
 
 
-def _fake(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    # LAPACK's order: columns are contiguous.
-    m, n = b.shape[-2:]
-    return b.new_empty((*check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]), n, m)).mT
+@op("trnblas::trsm")
+class Trsm(NamedTuple):
+    """``alpha * inv(a) @ b`` with ``a`` triangular."""
 
+    a: Tensor  # [..., M, M]
+    b: Tensor  # [..., M, N]
+    alpha: complex
+    lower: bool
+    unit: bool
+    precision: Precision
 
-def _cost(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> int:
-    batch = math.prod(check.broadcast("trsm", a=a.shape[:-2], b=b.shape[:-2]))
-    return batch * a.shape[-1] * b.shape[-1] * b.shape[-2] * (4 if a.is_complex() else 1)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return (*check.broadcast("trsm", a=self.a.shape[:-2], b=self.b.shape[:-2]), *self.b.shape[-2:])
 
+    def fake(self) -> Tensor:
+        # LAPACK's order: columns are contiguous.
+        *batch, m, n = self.shape
+        return self.b.new_empty((*batch, n, m)).mT
 
-_trsm = Op("trnblas::trsm", fake=_fake, cost=_cost, schema=SCHEMA)
+    def cost(self) -> int:
+        return math.prod(self.shape) * self.a.shape[-1] * (4 if self.a.is_complex() else 1)
 
+    def bound(self, implementation: str) -> float:
+        return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
-@_trsm.bound
-def _bound(backend: str, a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> float:
-    return solve_bound(a.shape[-1], a.dtype, precision)
+    def limits(self, implementation: str) -> str | None:
+        return host.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
 
+    def calls(self, implementation: str) -> str:
+        return host.name("trsv" if self.b.shape[-1] == 1 else "trsm", self.a)
 
-@_trsm.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    dtype = a.dtype
-    if precision == "compensated":
-        return _refined(a, b, alpha, lower, unit)
-    work = working_dtype(precision, dtype)
-    if precision != "fast" and work is dtype and host.serves(a, b):
-        return host.triangular_solve(alpha.real, a, b, lower, unit)
-    if precision == "fast" and dtype not in HALF:
-        a, b = to_bfloat16_values(a), to_bfloat16_values(b)
-    solved = torch.linalg.solve_triangular(a.to(work), b.to(work), upper=not lower, unitriangular=unit)
-    return finished(solved, alpha, 0.0, None, dtype)
+    def host(self) -> Tensor:
+        return host.triangular_solve(self.alpha.real, self.a, self.b, self.lower, self.unit)
+
+    def pytorch(self) -> Tensor:
+        a, b, dtype = self.a, self.b, self.a.dtype
+        if self.precision == "compensated":
+            return _refined(a, b, self.alpha, self.lower, self.unit)
+        work = working_dtype(self.precision, dtype)
+        if self.precision == "fast" and dtype not in HALF:
+            a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+        options = {"upper": not self.lower, "unitriangular": self.unit}
+        solved = torch.linalg.solve_triangular(a.to(work), b.to(work), **options)
+        return finished(solved, self.alpha, 0.0, None, dtype)
+
+    @saves("a")
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        a, lower, unit, policy = self.a, self.lower, self.unit, self.precision
+        solved = run(Trsm(a.mH, grad, 1.0, not lower, unit, policy))
+        gradients = {}
+        if "b" in needs:
+            gradients["b"] = (conjugated(self.alpha, a) * solved).sum_to_size(self.b.shape)
+        if "a" in needs:
+            whole = gemm(-1.0, solved, result, trans_b="c", precision=policy)
+            kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
+            gradients["a"] = kept.sum_to_size(a.shape)
+        return gradients
+
+    def nki(self) -> Tensor:
+        a, b, policy, dtype = self.a, self.b, self.precision, self.a.dtype
+        if policy == "fast" and dtype not in HALF:
+            a, b = to_bfloat16_values(a), to_bfloat16_values(b)
+        if dtype in HALF:
+            a, b, policy = a.float(), b.float(), "fp32" if policy == "fast" else policy
+        solved = _solved(a, b, self.lower, self.unit, policy)
+        return finished(solved, self.alpha, 0.0, None, dtype).mT.contiguous().mT
 
 
 def _refined(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> Tensor:
@@ -134,67 +171,43 @@ def _refined(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> T
     if dtype in HALF:
         a, b = a.float(), b.float()
     plain: Precision = "fp64" if a.dtype in (torch.float64, torch.complex128) else "fp32"
-    solved = _trsm(a, b, 1.0, lower, unit, plain)
+    solved = run(Trsm(a, b, 1.0, lower, unit, plain))
     residual = gemm(-1.0, triangle(a, lower, unit), solved, 1.0, b, precision="compensated")
-    return finished(solved + _trsm(a, residual, 1.0, lower, unit, plain), alpha, 0.0, None, dtype)
-
-
-@_trsm.vjp(saves=("a", "result"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    a, lower, unit, policy = saved.a, saved.lower, saved.unit, saved.precision
-    solved = _trsm(a.mH, grad, 1.0, not lower, unit, policy)
-    found = {}
-    if saved.needs("b"):
-        found["b"] = (conjugated(saved.alpha, a) * solved).sum_to_size(saved.b.shape)
-    if saved.needs("a"):
-        whole = gemm(-1.0, solved, saved.result, trans_b="c", precision=policy)
-        kept = (whole.tril(-1) if lower else whole.triu(1)) if unit else triangle(whole, lower)
-        found["a"] = kept.sum_to_size(a.shape)
-    return found
-
-
-@_trsm.impl("nki")
-def _nki(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    dtype = a.dtype
-    if precision == "fast" and dtype not in HALF:
-        a, b = to_bfloat16_values(a), to_bfloat16_values(b)
-    if dtype in HALF:
-        a, b, precision = a.float(), b.float(), "fp32" if precision == "fast" else precision
-    solved = _solved(a, b, lower, unit, precision)
-    return finished(solved, alpha, 0.0, None, dtype).mT.contiguous().mT
+    corrected = solved + run(Trsm(a, residual, 1.0, lower, unit, plain))
+    return finished(corrected, alpha, 0.0, None, dtype)
 
 
 def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
     """The solution before it is scaled and rounded: in float64 where the policy asks for that."""
-    result = _fake(a, b, 1.0, lower, unit, precision)
-    if result.numel() == 0:
-        return result
+    shape = Trsm(a, b, 1.0, lower, unit, precision).shape
+    if 0 in shape:
+        return b.new_empty(shape)
 
     def on_host(block: Tensor, right: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(block, right, upper=not lower, unitriangular=unit)
 
     if precision == "fp64":
         wide = torch.complex128 if a.is_complex() else torch.float64
-        return _blocked(a.to(wide), b.to(wide).expand(result.shape), lower, "fp64", _BLOCK, on_host)
+        return _blocked(a.to(wide), b.to(wide).expand(shape), lower, "fp64", _BLOCK, on_host)
     if precision == "compensated":
         return _refined(a, b, 1.0, lower, unit)
     if a.is_complex():
-        return _complex(a, b.expand(result.shape), lower, unit, precision)
+        return _complex(a, b.expand(shape), lower, unit, precision)
     if a.shape[-1] > _LARGEST:
 
         def on_device(block: Tensor, right: Tensor) -> Tensor:
             return _solved(block, right, lower, unit, precision)
 
-        return _blocked(a, b.expand(result.shape), lower, precision, _LARGEST, on_device)
+        return _blocked(a, b.expand(shape), lower, precision, _LARGEST, on_device)
     if not lower:
         # Backwards, an upper triangle is a lower one.
         return _solved(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
-    batch, n = result.shape[:-2], a.shape[-1]
-    turned = a.mT.float()
-    turned = turned.unsqueeze(0) if a.ndim == 2 else turned.expand(*batch, n, n).flatten(0, -3)
+    batch, n = shape[:-2], a.shape[-1]
+    aT = a.mT.float()
+    aT = aT.unsqueeze(0) if a.ndim == 2 else aT.expand(*batch, n, n).flatten(0, -3)
     columns = b.float().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
-    made: Tensor = launch(kernels.trsm, turned.contiguous(), columns.contiguous(), _masks(a.device), unit=unit)
-    return made.reshape(result.shape)
+    made: Tensor = launch(kernels.trsm, aT.contiguous(), columns.contiguous(), _masks(a.device), unit=unit)
+    return made.reshape(shape)
 
 
 def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:

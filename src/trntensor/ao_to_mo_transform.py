@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import ArgumentError, Cost, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, Cost, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import K_TILE, P_MAX, launch
+from trntensor.einsum import einsum
 from trntensor.kernels import ao_to_mo_transform as kernels
 
 _BLOCK_BYTES = 64 << 20
@@ -79,72 +79,71 @@ def transform_pair(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
         # The registered operator keeps the operands only; torch would keep the half-transformed integrals.
         made: Tensor = torch.ops.trntensor.ao_to_mo_transform.default(e, left, right)
         return made
-    return _transform(e, left, right)
+    return run(Transform(e, left, right))
 
 
-def _fake(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return e.new_empty((left.shape[1], right.shape[1], e.shape[2]))
+@op("trntensor::ao_to_mo_transform")
+class Transform(NamedTuple):
+    """``out[i, a, x] = sum left[m, i] right[n, a] e[m, n, x]``."""
 
+    e: Tensor  # [M, N, X]
+    left: Tensor  # [M, I]
+    right: Tensor  # [N, A]
 
-def _cost(e: Tensor, left: Tensor, right: Tensor) -> Cost:
-    (M, N, X), occ, vir = e.shape, left.shape[1], right.shape[1]
-    size = e.dtype.itemsize
-    flops = (8 if e.is_complex() else 2) * (M * N * X * occ + N * X * occ * vir)
-    return Cost(flops, size * (M * N * X + M * occ + N * vir), size * occ * vir * X, size * occ * N * _width(e, occ))
+    def fake(self) -> Tensor:
+        return self.e.new_empty((self.left.shape[1], self.right.shape[1], self.e.shape[2]))
+
+    def cost(self) -> Cost:
+        (M, N, X), occ, vir = self.e.shape, self.left.shape[1], self.right.shape[1]
+        size = self.e.dtype.itemsize
+        flops = (8 if self.e.is_complex() else 2) * (M * N * X * occ + N * X * occ * vir)
+        read, written = size * (M * N * X + M * occ + N * vir), size * occ * vir * X
+        return Cost(flops, read, written, size * occ * N * _width(self.e, occ))
+
+    def pytorch(self) -> Tensor:
+        e, left, right = self
+        (M, N, X), occ = e.shape, left.shape[1]
+        width, parts = _width(e, occ), []
+        for start in range(0, max(X, 1), width):
+            part = e[:, :, start : start + width]
+            half = torch.mm(left.mT, part.reshape(M, N * part.shape[2]))  # [i, nx]
+            parts.append(torch.matmul(right.mT, half.view(occ, N, part.shape[2])))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
+    @saves("e", "left", "right")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        e, left, right = self.e.conj(), self.left.conj(), self.right.conj()
+        gradients: dict[str, Tensor] = {}
+        if "e" in needs:
+            gradients["e"] = einsum("mi,na,iax->mnx", left, right, grad)
+        if "left" in needs:
+            gradients["left"] = einsum("mnx,na,iax->mi", e, right, grad)
+        if "right" in needs:
+            gradients["right"] = einsum("mnx,mi,iax->na", e, left, grad)
+        return gradients
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        name = str(self.e.dtype).removeprefix("torch.")
+        if self.e.dtype != torch.float32:
+            return f"computes in fp32, which is not what {name} asks for; takes float32"
+        (M, N, _), occ, vir = self.e.shape, self.left.shape[1], self.right.shape[1]
+        held = 4 * (math.ceil(M / K_TILE) * occ + math.ceil(N / K_TILE) * vir)
+        if held > 24 * 1024:
+            return f"keeps both coefficient matrices in SBUF: {held} bytes a partition, at most {24 * 1024}"
+        half = 4 * P_MAX * math.ceil(N / K_TILE)
+        if half > kernels.HALF:
+            return f"keeps one orbital's half-transformed integrals in SBUF: {half} bytes, at most {kernels.HALF}"
+        return None
+
+    def nki(self) -> Tensor:
+        if any(x.numel() == 0 for x in self):
+            return self.fake().zero_()
+        result: Tensor = launch(kernels.ao_to_mo_transform, *(x.contiguous() for x in self))
+        return result
 
 
 def _width(e: Tensor, occ: int) -> int:
     """Columns of X at once, by the memory the half-transformed integrals take."""
     return max(1, min(e.shape[2], _BLOCK_BYTES // max(1, occ * e.shape[1] * e.dtype.itemsize)))
-
-
-_transform = Op("trntensor::ao_to_mo_transform", fake=_fake, cost=_cost)
-
-
-@_transform.impl("pytorch")
-def _pytorch(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    (M, N, X), occ = e.shape, left.shape[1]
-    out = e.new_empty((occ, right.shape[1], X))
-    width = _width(e, occ)
-    for start in range(0, X, width):
-        part = e[:, :, start : start + width]
-        columns = part.shape[2]
-        half = torch.mm(left.mT, part.reshape(M, N * columns))  # [i, nx]
-        out[:, :, start : start + columns] = torch.matmul(right.mT, half.view(occ, N, columns))
-    return out
-
-
-@_transform.vjp(saves=("e", "left", "right"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    from trntensor.einsum import einsum
-
-    e, left, right = saved.e.conj(), saved.left.conj(), saved.right.conj()
-    found: dict[str, Tensor] = {}
-    if saved.needs("e"):
-        found["e"] = einsum("mi,na,iax->mnx", left, right, grad)
-    if saved.needs("left"):
-        found["left"] = einsum("mnx,na,iax->mi", e, right, grad)
-    if saved.needs("right"):
-        found["right"] = einsum("mnx,mi,iax->na", e, left, grad)
-    return found
-
-
-def _limits(e: Tensor, left: Tensor, right: Tensor) -> str | None:
-    if e.dtype != torch.float32:
-        return f"computes in fp32, which is not what {str(e.dtype).removeprefix('torch.')} asks for; takes float32"
-    (M, N, _), occ, vir = e.shape, left.shape[1], right.shape[1]
-    held = 4 * (math.ceil(M / K_TILE) * occ + math.ceil(N / K_TILE) * vir)
-    if held > 24 * 1024:
-        return f"keeps both coefficient matrices in SBUF: {held} bytes a partition, at most {24 * 1024}"
-    half = 4 * P_MAX * math.ceil(N / K_TILE)
-    if half > kernels.HALF:
-        return f"keeps one orbital's half-transformed integrals in SBUF: {half} bytes, at most {kernels.HALF}"
-    return None
-
-
-@_transform.impl("nki", limits=_limits)
-def _nki(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    if e.numel() == 0 or left.numel() == 0 or right.numel() == 0:
-        return _fake(e, left, right).zero_()
-    made: Tensor = launch(kernels.ao_to_mo_transform, e.contiguous(), left.contiguous(), right.contiguous())
-    return made

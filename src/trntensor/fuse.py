@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 import trnsci
-from trnsci import ArgumentError, Cost, Op, array_function, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, Cost, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import K_TILE, N_TILE, launch
 from trntensor.chain import NO_LINK, find_link, run_chain
 from trntensor.einsum import einsum
@@ -144,8 +144,8 @@ def _call(program: Any, *operands: Tensor) -> Tensor:
     given = [form.extra(x, labels) for x, labels in zip(extras, program.extras, strict=True)]
     groups = form.groups_of(program.reduce)
     text = json.dumps([list(instruction) for instruction in program.code])
-    made = _fuse(form.left(a), form.right(b), given, text, groups)
-    return form.finish(made, groups, program.reduce)
+    result = run(Fuse(form.left(a), form.right(b), given, text, groups))
+    return form.finish(result, groups, program.reduce)
 
 
 class _Form:
@@ -219,22 +219,77 @@ class _Form:
         return einsum(f"{labels}->{kept}", made)
 
 
-def _fake(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Tensor:
-    sizes = {"b": a.shape[0], "m": a.shape[1], "n": b.shape[2]}
-    return a.new_empty([size if name in keep else 1 for name, size in sizes.items()])
+@op("trntensor::fuse")
+class Fuse(NamedTuple):
+    """``sum of f(a @ b, extras)`` over the axes of [B, M, N] that ``keep`` lacks; ``code`` is f, written down."""
 
+    a: Tensor  # [B, M, K]
+    b: Tensor  # [B, K, N]
+    extras: list[Tensor]  # [B or 1, M or 1, N or 1]
+    code: str
+    keep: str
 
-def _cost(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Cost:
-    B, M, K = a.shape
-    N, size = b.shape[2], a.dtype.itemsize
-    flops = B * M * N * ((8 if a.is_complex() else 2) * K + max(0, len(json.loads(code)) - 1 - len(extras)))
-    read = size * (a.numel() + b.numel() + sum(x.numel() for x in extras))
-    return Cost(
-        flops, read, size * math.prod(_fake(a, b, extras, code, keep).shape), size * min(M * N, _BLOCK_ELEMENTS)
-    )
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        sizes = {"b": self.a.shape[0], "m": self.a.shape[1], "n": self.b.shape[2]}
+        return tuple(size if name in self.keep else 1 for name, size in sizes.items())
 
+    def fake(self) -> Tensor:
+        return self.a.new_empty(self.shape)
 
-_fuse = Op("trntensor::fuse", fake=_fake, cost=_cost)
+    def cost(self) -> Cost:
+        (B, M, K), N, size = self.a.shape, self.b.shape[2], self.a.dtype.itemsize
+        steps = max(0, len(json.loads(self.code)) - 1 - len(self.extras))
+        flops = B * M * N * ((8 if self.a.is_complex() else 2) * K + steps)
+        read = size * (self.a.numel() + self.b.numel() + sum(x.numel() for x in self.extras))
+        return Cost(flops, read, size * math.prod(self.shape), size * min(M * N, _BLOCK_ELEMENTS))
+
+    def pytorch(self) -> Tensor:
+        read, keep = _instructions(self.code), self.keep
+        result = self.a.new_zeros(self.shape)
+        for i, rows in _blocks(self.a.shape[0], self.a.shape[1], self.b.shape[2]):
+            where = (i if "b" in keep else 0, rows if "m" in keep else slice(None))
+            result[where] += _block(self.a, self.b, self.extras, read, keep, i, rows)
+        return result
+
+    @saves("a", "b", "extras")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:
+        # Block by block: what a block needs is computed again.
+        keep, read, again = self.keep, _instructions(self.code), torch.is_grad_enabled()
+        inputs = [self.a, self.b, *self.extras]
+        totals = [torch.zeros_like(x) for x in inputs]
+        with torch.enable_grad():
+            fresh = inputs if again else [x.detach().requires_grad_() for x in inputs]
+            fresh = [x if x.requires_grad else x.detach().requires_grad_() for x in fresh]
+            for i, rows in _blocks(self.a.shape[0], self.a.shape[1], self.b.shape[2]):
+                block = _block(fresh[0], fresh[1], fresh[2:], read, keep, i, rows)
+                seed = grad[i if "b" in keep else 0, rows if "m" in keep else slice(None)].expand(block.shape)
+                options = {"allow_unused": True, "create_graph": again, "materialize_grads": True}
+                parts = torch.autograd.grad(block, fresh, seed, **options)  # type: ignore[arg-type]
+                totals = [total + part for total, part in zip(totals, parts, strict=True)]
+        return {"a": totals[0], "b": totals[1], "extras": totals[2:]}
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        if self.a.dtype != torch.float32:
+            name = str(self.a.dtype).removeprefix("torch.")
+            return f"computes in fp32, which is not what {name} asks for; takes float32"
+        K = self.a.shape[2]
+        held = 4 * K_TILE * math.ceil(K / K_TILE) + 4 * N_TILE * (len(json.loads(self.code)) + 4)
+        if held > 160 * 1024:
+            return f"needs {held} bytes of SBUF in each partition for K={K} and its epilogue, at most {160 * 1024}"
+        return None
+
+    def nki(self) -> Tensor:
+        if self.a.numel() == 0 or self.b.numel() == 0:
+            return self.pytorch()
+        slots = [*(x.contiguous() for x in self.extras), *[None] * (_MAX_EXTRAS - len(self.extras))]
+        code = tuple(map(tuple, _instructions(self.code)))
+        operands = (self.a.mT.contiguous(), self.b.contiguous(), *slots)
+        result: Tensor = launch(kernels.fuse, *operands, code=code, keep=self.keep)
+        return result.reshape(self.shape)
 
 
 def _blocks(B: int, M: int, N: int) -> Iterator[tuple[int, slice]]:
@@ -261,56 +316,3 @@ def _block(
 
 def _instructions(code: str) -> tuple[Instruction, ...]:
     return tuple(Instruction(*row) for row in json.loads(code))
-
-
-@_fuse.impl("pytorch")
-def _pytorch(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Tensor:
-    read = _instructions(code)
-    out = torch.zeros_like(_fake(a, b, extras, code, keep))
-    for i, rows in _blocks(a.shape[0], a.shape[1], b.shape[2]):
-        made = _block(a, b, extras, read, keep, i, rows)
-        where = (i if "b" in keep else 0, rows if "m" in keep else slice(None))
-        out[where] += made
-    return out
-
-
-@_fuse.vjp(saves=("a", "b", "extras"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    """Block by block: what a block needs is computed again."""
-    a, b, extras, keep = saved.a, saved.b, list(saved.extras), saved.keep
-    read = _instructions(saved.code)
-    again = torch.is_grad_enabled()
-    inputs = [a, b, *extras]
-    totals = [torch.zeros_like(x) for x in inputs]
-    with torch.enable_grad():
-        fresh = inputs if again else [x.detach().requires_grad_() for x in inputs]
-        fresh = [x if x.requires_grad else x.detach().requires_grad_() for x in fresh]
-        for i, rows in _blocks(a.shape[0], a.shape[1], b.shape[2]):
-            made = _block(fresh[0], fresh[1], fresh[2:], read, keep, i, rows)
-            seed = grad[i if "b" in keep else 0, rows if "m" in keep else slice(None)]
-            found = torch.autograd.grad(
-                made, fresh, seed.expand(made.shape), allow_unused=True, create_graph=again, materialize_grads=True
-            )
-            totals = [total + part for total, part in zip(totals, found, strict=True)]
-    return {"a": totals[0], "b": totals[1], "extras": totals[2:]}
-
-
-def _limits(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> str | None:
-    if a.dtype != torch.float32:
-        return f"computes in fp32, which is not what {str(a.dtype).removeprefix('torch.')} asks for; takes float32"
-    held = 4 * K_TILE * math.ceil(a.shape[2] / K_TILE) + 4 * N_TILE * (len(json.loads(code)) + 4)
-    if held > 160 * 1024:
-        return f"needs {held} bytes of SBUF in each partition for K={a.shape[2]} and its epilogue, at most {160 * 1024}"
-    return None
-
-
-@_fuse.impl("nki", limits=_limits)
-def _nki(a: Tensor, b: Tensor, extras: list[Tensor], code: str, keep: str) -> Tensor:
-    result = _fake(a, b, extras, code, keep)
-    if a.numel() == 0 or b.numel() == 0:
-        return _pytorch(a, b, extras, code, keep) if not a.is_meta else result
-    slots = [*(x.contiguous() for x in extras), *[None] * (_MAX_EXTRAS - len(extras))]
-    made: Tensor = launch(
-        kernels.fuse, a.mT.contiguous(), b.contiguous(), *slots, code=tuple(map(tuple, _instructions(code))), keep=keep
-    )
-    return made.reshape(result.shape)

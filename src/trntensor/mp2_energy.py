@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnblas import host
 from trnblas.arguments import has_data
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, Cost, DtypeError, Op, array_function, check, native
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, Cost, DtypeError, array_function, check, native, op, run
+from trnsci.gradient import saves
 from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
 from trntensor.kernels import mp2_energy as kernels
 
 SOURCE = Path(__file__).with_name("pairs.c")
+PASS = "trntensor/pairs.c"
 # Matmuls of one program, which is unrolled; what takes more is cut into several.
 _PROGRAM = 400_000
 # sum T_ab T_ab / D and sum T_ab T_ba / D
@@ -71,10 +71,7 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, parts: bool = Fal
         raise DtypeError(op="mp2_energy", argument="dtype of B", got=dtype, expected="a real dtype")
     check.same_device("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     _check(B, eps_occ, eps_vir)
-    wants = torch.is_grad_enabled() and (B.requires_grad or eps_occ.requires_grad or eps_vir.requires_grad)
-    # The registered operator has the blocked gradient; differentiating through the loop would keep every block.
-    run = torch.ops.trntensor.mp2_energy.default if wants else mp2_within
-    square, cross = run(B, eps_occ, eps_vir)
+    square, cross = mp2_within(B, eps_occ, eps_vir)
     if not parts:
         return 2 * square - cross
     return MP2Energy(2 * square - cross, square, square - cross)
@@ -109,49 +106,144 @@ def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
         )
 
 
-def _fake(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
-    return B.new_empty(()), B.new_empty(())
+def mp2_within(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
+    """Both sums over all pairs of one set of orbitals; pairs i < j are computed once."""
+    if torch.is_grad_enabled() and (B.requires_grad or eps_occ.requires_grad or eps_vir.requires_grad):
+        # The registered operator has the blocked gradient; differentiating through the loop would keep every block.
+        sums: Sums = torch.ops.trntensor.mp2_energy.default(B, eps_occ, eps_vir)
+        return sums
+    return run(Within(B, eps_occ, eps_vir))
 
 
-def _cost(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Cost:
-    nocc, nvir, naux = B.shape
-    flops = nocc * (nocc + 1) * nvir * nvir * naux + 3 * nocc * (nocc + 1) * nvir * nvir
-    block = 3 * nvir * nvir * _block(nocc, nvir, naux) * B.dtype.itemsize
-    return Cost(flops, B.dtype.itemsize * (B.numel() + nocc + nvir), 2 * B.dtype.itemsize, block)
+@op("trntensor::mp2_energy")
+class Within(NamedTuple):
+    """Both sums over all pairs of one set of orbitals; pairs i < j are computed once."""
+
+    B: Tensor  # [nocc, nvir, naux]
+    eps_occ: Tensor  # [nocc]
+    eps_vir: Tensor  # [nvir]
+
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return self.B.new_empty(()), self.B.new_empty(())
+
+    def cost(self) -> Cost:
+        (nocc, nvir, naux), size = self.B.shape, self.B.dtype.itemsize
+        flops = nocc * (nocc + 1) * nvir * nvir * (naux + 3)
+        block = 3 * nvir * nvir * _block(nocc, nvir, naux) * size
+        return Cost(flops, size * (self.B.numel() + nocc + nvir), 2 * size, block)
+
+    def limits(self, implementation: str) -> str | None:
+        return _limits(implementation, self.B)
+
+    def calls(self, implementation: str) -> str:
+        return PASS
+
+    def host(self) -> Sums:
+        return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True, loop=_loop(self.B))
+
+    def pytorch(self) -> Sums:
+        return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True)
+
+    @saves("B", "eps_occ", "eps_vir")
+    def vjp(self, grad: Sums, needs: frozenset[str]) -> dict[str, Tensor]:
+        gradients = slopes(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, *grad)
+        return dict(zip(("B", "eps_occ", "eps_vir"), gradients, strict=True))
+
+    def nki(self) -> Sums:
+        B, eps_occ, eps_vir = self.B.contiguous(), self.eps_occ, self.eps_vir
+        if B.numel() == 0:
+            return B.new_zeros(()), B.new_zeros(())
+        if B.dtype == torch.float64:
+            return _summed(B, B, eps_occ, eps_occ, eps_vir, once=True, multiply=split_gemm)
+        cuts, sums = _pieces(len(B), piece(*B.shape[1:])), B.new_zeros(2)
+        for at, rows in enumerate(cuts):
+            one = eps_occ[rows].view(1, -1)
+            sums = sums + launch(kernels.mp2_energy, B[rows], one, eps_vir.view(1, -1), eps_vir.view(-1, 1))[0]
+            for others in cuts[at + 1 :]:
+                sums = sums + 2 * _program(B[rows], B[others], one, eps_occ[others].view(1, -1), eps_vir)
+        return sums[0].clone(), sums[1].clone()
 
 
-# Both sums over all pairs of one set of orbitals; pairs i < j are computed once.
-mp2_within = Op("trntensor::mp2_energy", fake=_fake, cost=_cost)
+def mp2_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
+    """Both sums over all pairs of an orbital of one set with one of another, each once: what ranks exchange."""
+    return run(Between(left, right, eps_left, eps_right, eps_vir))
 
 
-def _fake_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
-    return left.new_empty(()), left.new_empty(())
+@op("trntensor::mp2_between")
+class Between(NamedTuple):
+    """Both sums over all pairs of an orbital of one set with one of another, each once: what ranks exchange."""
+
+    left: Tensor  # [rows, nvir, naux]
+    right: Tensor  # [columns, nvir, naux]
+    eps_left: Tensor  # [rows]
+    eps_right: Tensor  # [columns]
+    eps_vir: Tensor  # [nvir]
+
+    def fake(self) -> tuple[Tensor, Tensor]:
+        return self.left.new_empty(()), self.left.new_empty(())
+
+    def cost(self) -> Cost:
+        (rows, nvir, naux), columns, size = self.left.shape, self.right.shape[0], self.left.dtype.itemsize
+        flops = 2 * rows * columns * nvir * nvir * (naux + 3)
+        block = 3 * nvir * nvir * _block(columns, nvir, naux) * size
+        read = size * (self.left.numel() + self.right.numel() + rows + columns + nvir)
+        return Cost(flops, read, 2 * size, block)
+
+    def limits(self, implementation: str) -> str | None:
+        return _limits(implementation, self.left)
+
+    def calls(self, implementation: str) -> str:
+        return PASS
+
+    def host(self) -> Sums:
+        return _summed(*self, once=False, loop=_loop(self.left))
+
+    def pytorch(self) -> Sums:
+        return _summed(*self, once=False)
+
+    def vjp(self, grad: Sums, needs: frozenset[str]) -> dict[str, Tensor]:
+        # A pair stands for itself alone, and `slopes` counts its mirror image too.
+        ahead = slopes(self.left, self.right, self.eps_left, self.eps_right, self.eps_vir, *grad)
+        back = slopes(self.right, self.left, self.eps_right, self.eps_left, self.eps_vir, *grad)
+        return {
+            "left": ahead[0] / 2,
+            "right": back[0] / 2,
+            "eps_left": ahead[1] / 2,
+            "eps_right": back[1] / 2,
+            "eps_vir": ahead[2],
+        }
+
+    def nki(self) -> Sums:
+        left, right, eps_left, eps_right, eps_vir = self
+        if left.numel() == 0 or right.numel() == 0:
+            return left.new_zeros(()), left.new_zeros(())
+        if left.dtype == torch.float64:
+            return _summed(*self, once=False, multiply=split_gemm)
+        left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
+        for rows in _pieces(len(left), width):
+            for others in _pieces(len(right), width):
+                one, other = eps_left[rows].view(1, -1), eps_right[others].view(1, -1)
+                sums = sums + _program(left[rows], right[others], one, other, eps_vir)
+        return sums[0].clone(), sums[1].clone()
 
 
-def _cost_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Cost:
-    (rows, nvir, naux), columns, size = left.shape, right.shape[0], left.dtype.itemsize
-    flops = 2 * rows * columns * nvir * nvir * (naux + 3)
-    block = 3 * nvir * nvir * _block(columns, nvir, naux) * size
-    return Cost(flops, size * (left.numel() + right.numel() + rows + columns + nvir), 2 * size, block)
-
-
-# Both sums over all pairs of an orbital of one set with one of another, each pair once: what ranks exchange blocks for.
-mp2_between = Op("trntensor::mp2_between", fake=_fake_between, cost=_cost_between)
+def _limits(implementation: str, B: Tensor) -> str | None:
+    name = str(B.dtype).removeprefix("torch.")
+    if implementation == "nki" and B.dtype not in (torch.float32, torch.float64):
+        return f"takes float32, and float64 in slices, not {name}; convert with .float()"
+    if implementation == "host":
+        if torch.get_num_threads() > 4:
+            return "the pass runs on one thread, and torch has many"
+        if B.numel() == 0:
+            return "there are no integrals"
+        if _library() is None:
+            return "there is no compiled pass on this machine"
+    return None
 
 
 def _block(nocc: int, nvir: int, naux: int) -> int:
     """Orbitals j at once: as many as keep the integrals no larger than a few B[i]."""
     return max(1, min(nocc, naux // max(1, nvir)))
-
-
-@mp2_within.impl("pytorch")
-def _pytorch(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
-    return _summed(B, B, eps_occ, eps_occ, eps_vir, once=True)
-
-
-@mp2_between.impl("pytorch")
-def _pytorch_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
-    return _summed(left, right, eps_left, eps_right, eps_vir, once=False)
 
 
 def _summed(
@@ -163,11 +255,12 @@ def _summed(
     *,
     once: bool,
     multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
+    loop: Callable[..., None] | None = None,
 ) -> Sums:
     """The sums over all pairs.
 
     ``once``: both sets are one, and pairs i < j are computed once and counted twice. ``multiply`` makes the integrals:
-    on a device of fp32 from slices, whose exact products add up to float64.
+    on a device of fp32 from slices, whose exact products add up to float64. ``loop`` is the compiled pass.
     """
     (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
     # Half precision is too short for sums of this length.
@@ -178,7 +271,6 @@ def _summed(
     if torch._C._functorch.peek_interpreter_stack() is not None:
         # torch.func transforms what writes into no memory of its own.
         return _transformed(left.to(work), right.to(work), one, other, vir, dtype)
-    loop = _loop(left, work)
     # One pass needs one copy of the block, so that three times as wide ones take the same memory.
     copies = 1 if loop else 3
     width = min(columns, _block(columns, nvir, naux) * 3 // copies)
@@ -194,7 +286,7 @@ def _summed(
         found, size = sums[:, place : place + count], count * nvir * nvir
         first, others = left[i].to(work), right[start:stop].to(work).reshape(count * nvir, naux)
         block = memory[0, :size].view(count * nvir, nvir)
-        t = _integrals(others, first.mT, block) if multiply is None else block.copy_(multiply(others, first.mT))
+        t = torch.mm(others, first.mT, out=block) if multiply is None else block.copy_(multiply(others, first.mT))
         pair = other[start:stop] + one[i]
         if loop is not None:
             loop(count, nvir, t.data_ptr(), pair.data_ptr(), vir.data_ptr(), found[0].data_ptr(), found[1].data_ptr())
@@ -224,12 +316,6 @@ def _starts(rows: int, columns: int, width: int, once: bool) -> Iterator[tuple[i
             yield i, start
 
 
-def _integrals(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
-    if host.multiplies(left, right):
-        return host.product(left, right, out)
-    return torch.mm(left, right, out=out)
-
-
 def _energies(found: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor) -> None:
     """Both sums of every pair in the block, in passes over it."""
     y, z = memory
@@ -239,23 +325,16 @@ def _energies(found: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tens
     torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=found[1])
 
 
-def _loop(B: Tensor, work: torch.dtype) -> Any:
-    """The compiled pass, or ``None``: it runs on one thread, so that with many torch's own passes are faster."""
-    if B.device.type != "cpu" or torch.get_num_threads() > 4:
-        return None
-    library = native.load(SOURCE)
-    if library is None:
-        return None
-    found = library.pairs_float32 if work is torch.float32 else library.pairs_float64
+def _library() -> Any:
+    return native.load(SOURCE)
+
+
+def _loop(B: Tensor) -> Callable[..., None]:
+    """The compiled pass over a block for integrals like these."""
+    library = _library()
+    found: Any = library.pairs_float64 if B.dtype == torch.float64 else library.pairs_float32
     found.argtypes, found.restype = (ctypes.c_int64,) * 2 + (ctypes.c_void_p,) * 5, None
     return found
-
-
-@mp2_within.vjp(saves=("B", "eps_occ", "eps_vir"))
-def _gradient(saved: Saved, grad_square: Tensor, grad_cross: Tensor) -> Mapping[str, Any]:
-    B, eps_occ = saved.B, saved.eps_occ
-    found = slopes(B, B, eps_occ, eps_occ, saved.eps_vir, grad_square, grad_cross)
-    return dict(zip(("B", "eps_occ", "eps_vir"), found, strict=True))
 
 
 def slopes(
@@ -295,13 +374,6 @@ def slopes(
     return torch.stack(made), torch.stack(occ_rows), d_vir
 
 
-def _limits(B: Tensor, *others: Tensor) -> str | None:
-    if B.dtype not in (torch.float32, torch.float64):
-        name = str(B.dtype).removeprefix("torch.")
-        return f"takes float32, and float64 in slices, not {name}; convert with .float()"
-    return None
-
-
 def piece(nvir: int, naux: int) -> int:
     """Orbitals on either side of a program of pairs, so that it has at most `_PROGRAM` matmuls."""
     one = math.ceil(nvir / M_TILE) * math.ceil(nvir / N_TILE) * math.ceil(naux / K_TILE)
@@ -310,35 +382,6 @@ def piece(nvir: int, naux: int) -> int:
 
 def _pieces(count: int, width: int) -> list[slice]:
     return [slice(start, min(count, start + width)) for start in range(0, count, width)]
-
-
-@mp2_within.impl("nki", limits=_limits)
-def _nki(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
-    if B.numel() == 0:
-        return B.new_zeros(()), B.new_zeros(())
-    if B.dtype == torch.float64:
-        return _summed(B, B, eps_occ, eps_occ, eps_vir, once=True, multiply=split_gemm)
-    B, cuts, sums = B.contiguous(), _pieces(len(B), piece(*B.shape[1:])), B.new_zeros(2)
-    for at, rows in enumerate(cuts):
-        one = eps_occ[rows].view(1, -1)
-        sums = sums + launch(kernels.mp2_energy, B[rows], one, eps_vir.view(1, -1), eps_vir.view(-1, 1))[0]
-        for others in cuts[at + 1 :]:
-            sums = sums + 2 * _program(B[rows], B[others], one, eps_occ[others].view(1, -1), eps_vir)
-    return sums[0].clone(), sums[1].clone()
-
-
-@mp2_between.impl("nki", limits=_limits)
-def _nki_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
-    if left.numel() == 0 or right.numel() == 0:
-        return left.new_zeros(()), left.new_zeros(())
-    if left.dtype == torch.float64:
-        return _summed(left, right, eps_left, eps_right, eps_vir, once=False, multiply=split_gemm)
-    left, right, sums, width = left.contiguous(), right.contiguous(), left.new_zeros(2), piece(*left.shape[1:])
-    for rows in _pieces(len(left), width):
-        for others in _pieces(len(right), width):
-            one, other = eps_left[rows].view(1, -1), eps_right[others].view(1, -1)
-            sums = sums + _program(left[rows], right[others], one, other, eps_vir)
-    return sums[0].clone(), sums[1].clone()
 
 
 def _program(left: Tensor, right: Tensor, one: Tensor, other: Tensor, eps_vir: Tensor) -> Tensor:

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, rounded_once, scipy_blas, sum_bound
 from trnblas import asum, dot, dotc, dotu, nrm2
-from trnsci import ArgumentError, UnsupportedError
+from trnblas.accuracy import dot_bound
+from trnblas.dot import norm_bound
+from trnsci import ArgumentError
 from trnsci.testing import BACKENDS, assert_within, exact_dot, gamma, gaussian, ill_scaled
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
@@ -190,17 +192,41 @@ def test_opcheck_plan_and_compile():
     assert_within(compiled(x, y), dot(x, y) + 1, 2 * gamma(5, F64) * (1 + (x * y).abs().sum()))
 
 
-@pytest.mark.parametrize("backend", KERNELS, ids=str)
-def test_a_kernel_that_would_round_refuses_and_shows_the_way_out(backend):
-    with backend, pytest.raises(UnsupportedError) as caught:
-        nrm2(torch.ones(3, dtype=F64))
-    reasons = dict(caught.value.reasons)
-    assert reasons["pytorch"] == "takes it"
-    assert "would round float64; convert with .to(), or use backend 'pytorch'" in reasons["simulator"]
-    with trnsci.backend("simulator", strict=False), trnsci.ledger() as book:
-        nrm2(torch.ones(3, dtype=F64))
-    assert book.entries[0].step.backend == "pytorch"
-    assert "simulator refuses: the kernel computes in fp32" in book.entries[0].step.reason
+@on_backends
+@pytest.mark.parametrize("dtype", [F64, C128], ids=str)
+@pytest.mark.parametrize("scale", [1.0, 1e200, 1e-200])
+def test_norms_of_float64_are_float64_on_every_backend(backend, dtype, scale):
+    x = scale * gaussian((2, 50), 1, dtype)
+    wide = x.numpy()
+    with backend:
+        norm, total = nrm2(x), asum(x)
+    assert_within(norm / scale, np.linalg.norm(wide / scale, axis=-1), norm_bound("nrm2", 50, dtype, "fp64") * 20)
+    expected = (np.abs(wide.real) + np.abs(wide.imag)).sum(-1)
+    assert_within(total, expected, norm_bound("asum", 50, dtype, "fp64") * torch.from_numpy(expected))
+
+
+@on_backends
+@pytest.mark.parametrize(("large", "small"), [(1e36, 1e-36), (1e37, 1e-37), (1e-30, 1e30)])
+def test_compensated_sums_keep_the_range_of_float32(backend, large, small):
+    x, y = large * gaussian((100,), 1), small * gaussian((100,), 2)
+    with backend:
+        got, norm = dot(x, y, precision="compensated"), nrm2(x, precision="compensated")
+    exact = float(x.double() @ y.double())
+    size = float(x.abs().double() @ y.abs().double())
+    assert_within(got, exact, dot_bound(100, F32, "compensated") * size)
+    assert_within(
+        norm, float(x.double().norm()), norm_bound("nrm2", 100, F32, "compensated") * float(x.double().norm())
+    )
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 1e150])
+def test_compensated_sums_keep_the_range_of_float64(scale):
+    x = scale * gaussian((100,), 1, F64)
+    unit = x / scale
+    assert_within(
+        nrm2(x, precision="compensated") / scale, unit.norm(), 2 * norm_bound("nrm2", 100, F64, "fp64") * unit.norm()
+    )
+    assert_within(dot(x, unit / scale, precision="compensated"), unit @ unit, 2 * dot_bound(100, F64) * (unit @ unit))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 
 import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
-from trnblas import gemm, gemv, ger, gerc, geru, host
+from trnblas import gemm, gemv, ger, gerc, geru
 from trnsci import ArgumentError
 from trnsci.testing import BACKENDS, assert_within, gaussian
 
@@ -138,11 +138,3 @@ def test_bad_arguments_are_named(call, text):
     with pytest.raises(ArgumentError) as caught:
         call()
     assert text in str(caught.value)
-
-
-def test_large_outer_products_are_written_into_memory_of_numpys(monkeypatch):
-    x, y, a = gaussian((5,), 1), gaussian((7,), 2), gaussian((5, 7), 3)
-    expected = ger(1.5, x, y, a)
-    monkeypatch.setattr(host, "_LARGE_RESULT", 1)
-    assert torch.equal(ger(1.5, x, y, a), expected)
-    assert ger(1.5, x.requires_grad_(), y, a).requires_grad

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import trnsci
-from trnblas import host
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 from trntensor import MP2Energy, ao_to_mo_transform, from_xla, mp2_energy, to_xla
@@ -74,13 +73,14 @@ def test_energy_and_spin_parts_agree_with_numpy(backend, shape):
     assert_within(parts.same_spin, ss, limit)
 
 
-@pytest.fixture(params=["one compiled pass", "passes of torch", "passes of torch, products of torch"])
+@pytest.fixture(params=["host", "pytorch"])
 def host_path(request, monkeypatch):
-    if request.param != "one compiled pass":
-        monkeypatch.setattr(sys.modules["trntensor.mp2_energy"], "_loop", lambda *args: None)
-    elif sys.modules["trntensor.mp2_energy"]._loop(torch.ones(1), F32) is None:
-        pytest.skip("there is no C compiler on this machine, or torch has many threads")
-    monkeypatch.setattr(host, "prefers_numpy", lambda: "products of torch" not in request.param)
+    module = sys.modules["trntensor.mp2_energy"]
+    if request.param == "pytorch":
+        monkeypatch.setattr(module, "_library", lambda: None)
+    elif torch.get_num_threads() > 4 or module._library() is None:
+        pytest.skip("the compiled pass was not built, or torch has many threads")
+    return request.param
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, torch.bfloat16], ids=str)
@@ -88,7 +88,9 @@ def host_path(request, monkeypatch):
 def test_every_way_of_the_host(host_path, dtype, shape):
     args = tuple(x.to(dtype) for x in inputs(*shape, F64))
     os, ss, size = oracle(*args)
-    parts = mp2_energy(*args, parts=True)
+    with trnsci.ledger() as book:
+        parts = mp2_energy(*args, parts=True)
+    assert [entry.step.implementation for entry in book] == [host_path]
     work = F32 if dtype is torch.bfloat16 else dtype
     # A result in half precision is rounded once more, and so is each of its parts before they are added.
     limit = bound(size, args[0], work) + (4 * 2.0**-8 * size if dtype is torch.bfloat16 else 0.0)
