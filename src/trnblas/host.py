@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.linalg import blas
 from torch import Tensor
 from torch.compiler import is_compiling
 
@@ -56,6 +55,9 @@ def name(routine: str, like: Tensor) -> str:
 
 @functools.cache
 def _routine(name: str) -> Any:
+    # Imported at the first call: half of the time it takes to import this library.
+    from scipy.linalg import blas
+
     return getattr(blas, name)
 
 
