@@ -1,0 +1,20 @@
+"""docs/concepts/simulator.md names every rule of the simulator, and no other."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_lists_every_rule_once():
+    source = "".join(path.read_text() for path in (ROOT / "src/trnsim").rglob("*.py"))
+    rules = set(re.findall(r'rule="([a-z0-9-]+)"', source))
+    page = (ROOT / "docs/concepts/simulator.md").read_text()
+    table = page.split("## Refuse, warn or propagate")[1].split("\n## ")[0]
+    listed = [
+        name
+        for row in table.splitlines()
+        if row.startswith("|")
+        for name in re.findall(r"`([a-z0-9-]+)`", row.rsplit("|", 2)[1])
+    ]
+    assert sorted(listed) == sorted(rules)
