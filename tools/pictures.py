@@ -177,9 +177,9 @@ ROOFED = (
     ("trnsparse.attention", "everything", "attention, 4096 positions, bf16"),
     ("trnblas.gemm", "4096x8192", "gemm 4096 × 8192 × 8192"),
     ("trnsparse.bsr_spmm", "25% x 512 float32", "BSR, 25 % of blocks, × 512"),
-    ("trnfft.transform", "c2c 1024, batch 1024", "fft, 1024 rows of 1024"),
+    ("trnfft.fft", "c2c 1024, batch 1024", "fft, 1024 rows of 1024"),
     ("trntensor.ao_to_mo_transform", "512 basis", "AO to MO, 512 basis functions"),
-    ("trnfft.transform", "c2c 2**20", "fft, one row of 2²⁰"),
+    ("trnfft.fft", "c2c 2**20", "fft, one row of 2²⁰"),
     ("trnsolver.cholesky", "1x1024", "Cholesky, 1024 rows"),
     ("trnblas.gemm", "200x300x77", "gemm 200 × 300 × 77"),
 )

@@ -11,7 +11,7 @@ import torch
 
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
-from trnfft import exact_programs as programs
+from trnfft.device import exact_programs as programs
 from trnfft.kernels import exact as kernels
 from trnsci.testing import gaussian
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 import cmath
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft import transform
 from trnfft.arguments import as_complex, axis_of, length_of, numeric
+from trnfft.device.tables import Array
 from trnfft.lengths import next_fast_len
-from trnfft.tables import Array
-from trnsci import ArgumentError, array_function, check
+from trnfft.ops import C2C
+from trnsci import ArgumentError, array_function, check, run
 from trnsci.precision import Precision, resolve
 
 
 @array_function
 def chirp_z(
-    x: Any,
+    x: Tensor,
     m: int | None = None,
     w: complex | None = None,
     a: complex = 1.0,
@@ -29,7 +28,7 @@ def chirp_z(
     *,
     axis: int | None = None,
     precision: Precision | None = None,
-) -> Any:
+) -> Tensor:
     """Evaluate ``y[k] = sum_j x[j] z_k**-j`` at ``z_k = a * w**-k`` for k < m, by Bluestein's algorithm.
 
     Args:
@@ -97,14 +96,14 @@ def _like(array: Array, x: Tensor) -> Tensor:
     return torch.from_numpy(array).to(x.dtype).to(x.device)
 
 
-def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: str) -> Tensor:
+def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: Precision) -> Tensor:
     """The values for rows [..., n], by a convolution with a chirp."""
     n = x.shape[-1]
     before, kernel, after = _tables(n, m, w, a, x.dtype, x.device)
     padded = torch.nn.functional.pad(x * before, (0, kernel.shape[-1] - n))
     last = [x.ndim - 1]
-    spectrum = transform.c2c(padded, last, False, "none", policy)
-    folded = transform.c2c(spectrum * kernel, last, True, "full", policy)
+    spectrum = run(C2C(padded, last, False, "none", policy))
+    folded = run(C2C(spectrum * kernel, last, True, "full", policy))
     return folded[..., n - 1 : n - 1 + m] * after
 
 
@@ -120,8 +119,8 @@ def _tables(
     inverse = np.zeros(length, np.complex128)
     inverse[: n + m - 1] = 1 / _chirp(lags, w, m)
     kernel = np.fft.fft(inverse)
-    before, kernel, after = (torch.from_numpy(t).to(dtype).to(device) for t in (before, kernel, _chirp(k, w, m)))
-    return before, kernel, after
+    first, second, third = (torch.from_numpy(t).to(dtype).to(device) for t in (before, kernel, _chirp(k, w, m)))
+    return first, second, third
 
 
 def _chirp(j: Array, w: complex | None, m: int) -> Array:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from trnfft.arguments import strided
+from trnfft.ops import merged
 from trnfft.split_methods import ALIKE, SEVERAL, Planes, by_torch
-from trnfft.transform import merged
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
 from trnsci.arrays import from_numpy, to_numpy, untouched
 

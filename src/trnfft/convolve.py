@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft import transform
 from trnfft.arguments import COMPLEX_OF, axis_of, integers, numeric
 from trnfft.lengths import next_fast_len
-from trnsci import ArgumentError, DtypeError, array_function, check
+from trnfft.ops import C2C, C2R, R2C
+from trnsci import ArgumentError, DtypeError, array_function, check, run
 from trnsci.precision import Precision, resolve
 
 Axes = int | Sequence[int] | None
@@ -23,8 +23,14 @@ _LEAST_BLOCK = 1024
 
 @array_function
 def fftconvolve(
-    a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
-) -> Any:
+    a: Tensor,
+    b: Tensor,
+    mode: str = "full",
+    dim: Axes = None,
+    *,
+    axes: Axes = None,
+    precision: Precision | None = None,
+) -> Tensor:
     """Convolve two arrays over the given axes: ``y[k] = sum_j a[j] b[k - j]``.
 
     Args:
@@ -55,8 +61,14 @@ def fftconvolve(
 
 @array_function
 def oaconvolve(
-    a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
-) -> Any:
+    a: Tensor,
+    b: Tensor,
+    mode: str = "full",
+    dim: Axes = None,
+    *,
+    axes: Axes = None,
+    precision: Precision | None = None,
+) -> Tensor:
     """SciPy's name for overlap and add, which `fftconvolve` uses by itself where it is less work; the same function.
 
     Blocks of the longer operand are cut along the one axis where that saves most.
@@ -74,8 +86,14 @@ def oaconvolve(
 
 @array_function
 def correlate(
-    a: Any, b: Any, mode: str = "full", dim: Axes = None, *, axes: Axes = None, precision: Precision | None = None
-) -> Any:
+    a: Tensor,
+    b: Tensor,
+    mode: str = "full",
+    dim: Axes = None,
+    *,
+    axes: Axes = None,
+    precision: Precision | None = None,
+) -> Tensor:
     """Correlate two arrays: ``y[k] = sum_j a[j + k - (len(b) - 1)] conj(b[j])``; arguments as `fftconvolve`.
 
     Example:
@@ -126,14 +144,14 @@ def _smaller(op: str, a: Tensor, b: Tensor, dims: list[int]) -> bool:
     raise ArgumentError(op=op, argument="shape", got=got, expected=expected)
 
 
-def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: str) -> Tensor:
+def _product(a: Tensor, b: Tensor, dims: list[int], lengths: list[int], policy: Precision) -> Tensor:
     """Circular convolution of zero-padded operands."""
     padded = [_padded(x, dims, lengths) for x in (a, b)]
     if a.is_complex():
-        spectra = [transform.c2c(x, dims, False, "none", policy) for x in padded]
-        return transform.c2c(spectra[0] * spectra[1], dims, True, "full", policy)
-    spectra = [transform.r2c(x, dims, "none", policy) for x in padded]
-    return transform.c2r(spectra[0] * spectra[1], dims, lengths[-1], "full", policy)
+        spectra = [run(C2C(x, dims, False, "none", policy)) for x in padded]
+        return run(C2C(spectra[0] * spectra[1], dims, True, "full", policy))
+    spectra = [run(R2C(x, dims, "none", policy)) for x in padded]
+    return run(C2R(spectra[0] * spectra[1], dims, lengths[-1], "full", policy))
 
 
 def _padded(x: Tensor, dims: list[int], lengths: list[int]) -> Tensor:
@@ -143,7 +161,7 @@ def _padded(x: Tensor, dims: list[int], lengths: list[int]) -> Tensor:
     return torch.constant_pad_nd(x, pad) if any(pad) else x
 
 
-def _linear(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:
+def _linear(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
     """The whole convolution, in blocks of the longer operand where that is less work."""
     axis, block = _block(a, b, dims)
     if axis < 0:
@@ -152,7 +170,7 @@ def _linear(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:
     return _overlap_add(longer, shorter, dims, axis, block, policy)
 
 
-def _full(a: Tensor, b: Tensor, dims: list[int], policy: str) -> Tensor:
+def _full(a: Tensor, b: Tensor, dims: list[int], policy: Precision) -> Tensor:
     if not dims:
         return a * b
     if 0 in (*a.shape, *b.shape):
@@ -204,7 +222,7 @@ def _block(a: Tensor, b: Tensor, dims: list[int]) -> tuple[int, int]:
     return chosen, length
 
 
-def _overlap_add(x: Tensor, h: Tensor, dims: list[int], axis: int, block: int, policy: str) -> Tensor:
+def _overlap_add(x: Tensor, h: Tensor, dims: list[int], axis: int, block: int, policy: Precision) -> Tensor:
     n, m = x.shape[axis], h.shape[axis]
     step = block - m + 1
     count = -(-n // step)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft import transform
-from trnfft.arguments import COMPLEX_OF, axes_of, axis_of, factor, length_of, numeric, resized, scale_of
-from trnsci import ArgumentError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnfft.arguments import COMPLEX_OF, Scale, axes_of, axis_of, factor, length_of, numeric, resized, scale_of
+from trnfft.device import launch
+from trnfft.ops import C2C, C2R, R2C
+from trnfft.ops.fft import flops, in_policy
+from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
 
 # The transform that undoes each type, up to a scale; its matrix is the transposed one, up to its end terms.
@@ -62,12 +64,14 @@ _DOC_ND = """{summary}
     """
 
 
-def _define(name: str, sine: bool, inverse: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    family, kind = ("dst", "sine") if sine else ("dct", "cosine")
-    summary = f"Discrete {kind} transform along one axis." if not inverse else f"Inverse of `{family}`."
+class OneAxis(Protocol):
+    """A cosine or sine transform along one axis."""
 
-    def one(
-        x: Any,
+    __name__: str
+
+    def __call__(
+        self,
+        x: Tensor,
         type: int = 2,  # noqa: A002
         n: int | None = None,
         dim: int = -1,
@@ -77,16 +81,18 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[Callable[..., Any], C
         orthogonalize: bool | None = None,
         precision: Precision | None = None,
         out: Tensor | None = None,
-    ) -> Any:
-        x = numeric(name, x)
-        dim = axis_of(name, dim, axis, x.ndim)
-        length = length_of(name, n, x.shape[dim])
-        return _run(name, sine, inverse, x, type, [dim], [length], norm, orthogonalize, precision, out)
+    ) -> Tensor:
+        """Transform ``x``."""
 
-    many_name = name + "n"
 
-    def many(
-        x: Any,
+class SeveralAxes(Protocol):
+    """A cosine or sine transform along several axes."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        x: Tensor,
         type: int = 2,  # noqa: A002
         s: int | Sequence[int] | None = None,
         dim: int | Sequence[int] | None = None,
@@ -96,10 +102,48 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[Callable[..., Any], C
         orthogonalize: bool | None = None,
         precision: Precision | None = None,
         out: Tensor | None = None,
-    ) -> Any:
+    ) -> Tensor:
+        """Transform ``x``."""
+
+
+def _define(name: str, sine: bool, inverse: bool) -> tuple[OneAxis, SeveralAxes]:
+    family, kind = ("dst", "sine") if sine else ("dct", "cosine")
+    summary = f"Discrete {kind} transform along one axis." if not inverse else f"Inverse of `{family}`."
+
+    def one(
+        x: Tensor,
+        type: int = 2,  # noqa: A002
+        n: int | None = None,
+        dim: int = -1,
+        norm: str | None = None,
+        *,
+        axis: int | None = None,
+        orthogonalize: bool | None = None,
+        precision: Precision | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        x = numeric(name, x)
+        dim = axis_of(name, dim, axis, x.ndim)
+        length = length_of(name, n, x.shape[dim])
+        return _checked(name, sine, inverse, x, type, [dim], [length], norm, orthogonalize, precision, out)
+
+    many_name = name + "n"
+
+    def many(
+        x: Tensor,
+        type: int = 2,  # noqa: A002
+        s: int | Sequence[int] | None = None,
+        dim: int | Sequence[int] | None = None,
+        norm: str | None = None,
+        *,
+        axes: int | Sequence[int] | None = None,
+        orthogonalize: bool | None = None,
+        precision: Precision | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
         x = numeric(many_name, x)
         dims, lengths = axes_of(many_name, s, dim, axes, x.shape)
-        return _run(many_name, sine, inverse, x, type, dims, lengths, norm, orthogonalize, precision, out)
+        return _checked(many_name, sine, inverse, x, type, dims, lengths, norm, orthogonalize, precision, out)
 
     one.__name__ = one.__qualname__ = name
     many.__name__ = many.__qualname__ = many_name
@@ -110,7 +154,7 @@ def _define(name: str, sine: bool, inverse: bool) -> tuple[Callable[..., Any], C
     return array_function(one), array_function(many)
 
 
-def _run(
+def _checked(
     op: str,
     sine: bool,
     inverse: bool,
@@ -144,79 +188,88 @@ def _run(
         result = x.clone()
     elif x.is_complex():
         # The transform is real: both parts are rows of one call.
-        parts = trigonometric(torch.view_as_real(x.resolve_conj()), kind, dims, sine, orthogonal, scale, policy)
+        parts = run(Dct(torch.view_as_real(x.resolve_conj()), kind, dims, sine, orthogonal, scale, policy))
         result = torch.view_as_complex(parts.contiguous())
     else:
-        result = trigonometric(x, kind, dims, sine, orthogonal, scale, policy)
+        result = run(Dct(x, kind, dims, sine, orthogonal, scale, policy))
     return result if out is None else out.copy_(result)
 
 
-# The op: cosines or sines of one type along axes
+Via = Literal["pytorch", "nki"]
 
 
-def _fake(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> Tensor:
-    return x.new_empty(x.shape)
+@op("trnfft::dct")
+class Dct(NamedTuple):
+    """Cosines or sines of one type along axes of real data."""
 
+    x: Tensor
+    kind: int
+    dims: list[int]
+    sine: bool
+    orthogonal: bool
+    scale: Scale
+    precision: Precision
 
-def _cost(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> int:
-    return transform.flops(x.numel(), transform.points(x.shape, dims), True)
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.x.shape)
 
+    def cost(self) -> int:
+        return flops(self.x.shape, self.dims, True)
 
-trigonometric = Op("trnfft::dct", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        # Type 4 of odd length is a transform of twice the points, type 1 nearly so.
+        longest = [2 * self.x.shape[dim] + 2 for dim in self.dims]
+        return launch.limits(longest, range(len(longest))) if implementation == "nki" else None
 
+    def calls(self, implementation: str) -> str:
+        return "scipy.fft." + ("dst" if self.sine else "dct") + ("n" if len(self.dims) > 1 else "")
 
-@trigonometric.impl("pytorch")
-def _pytorch(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> Tensor:
-    if transform.plain(x):
-        return transform.in_policy(lambda y: _scipy(y, kind, dims, sine, orthogonal, scale), x, precision)
-    return _definition(x, kind, dims, sine, orthogonal, scale, precision)
+    def host(self) -> Tensor:
+        return in_policy(self._scipy, self.x, self.precision)
 
+    def _scipy(self, x: Tensor) -> Tensor:
+        # Imported where it is called: importing the library must stay fast.
+        from scipy import fft
 
-def _scipy(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str) -> Tensor:
-    # Imported where it is called: importing the library must stay fast.
-    from scipy import fft
+        workers = torch.get_num_threads() if x.numel() >= _MANY else None
+        options = {"norm": _NORMS[self.scale], "orthogonalize": self.orthogonal, "workers": workers}
+        if len(self.dims) == 1:
+            one = fft.dst if self.sine else fft.dct
+            return torch.from_numpy(one(x.numpy(), self.kind, axis=self.dims[0], **options))
+        many = fft.dstn if self.sine else fft.dctn
+        return torch.from_numpy(many(x.numpy(), self.kind, axes=self.dims, **options))
 
-    workers = torch.get_num_threads() if x.numel() >= _MANY else None
-    options = {"norm": _NORMS[scale], "orthogonalize": orthogonal, "workers": workers}
-    if len(dims) == 1:
-        return torch.from_numpy((fft.dst if sine else fft.dct)(x.numpy(), kind, axis=dims[0], **options))
-    return torch.from_numpy((fft.dstn if sine else fft.dctn)(x.numpy(), kind, axes=dims, **options))
+    def pytorch(self) -> Tensor:
+        return self._definition("pytorch").contiguous()
 
+    def nki(self) -> Tensor:
+        return self._definition("nki").contiguous()
 
-def _definition(
-    x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str
-) -> Tensor:
-    """One axis after the other by the transforms of the library, on the backend that they run on."""
-    # the period of the cosines or sines
-    more = 0 if kind != 1 else 2 if sine else -2
-    for dim in dims:
-        by = factor(scale, 2 * x.shape[dim] + more)
-        x = x.movedim(dim, -1)
-        if orthogonal:
-            x = _ends(x, kind, sine, math.sqrt(2), (1, 3))
-        x = (_SINE if sine else _COSINE)[kind](x, precision)
-        x = x * by if by != 1 else x
-        if orthogonal:
-            x = _ends(x, kind, sine, math.sqrt(0.5), (1, 2))
-        x = x.movedim(-1, dim)
-    return x
+    def _definition(self, via: Via) -> Tensor:
+        """One axis after the other by transforms of one implementation."""
+        x, kind, sine = self.x, self.kind, self.sine
+        # The period of the cosines or sines.
+        more = 0 if kind != 1 else 2 if sine else -2
+        for dim in self.dims:
+            by = factor(self.scale, 2 * x.shape[dim] + more)
+            x = x.movedim(dim, -1)
+            if self.orthogonal:
+                x = _ends(x, kind, sine, math.sqrt(2), (1, 3))
+            x = (_SINE if sine else _COSINE)[kind](x, self.precision, via)
+            x = x * by if by != 1 else x
+            if self.orthogonal:
+                x = _ends(x, kind, sine, math.sqrt(0.5), (1, 2))
+            x = x.movedim(-1, dim)
+        return x
 
-
-@trigonometric.impl("nki")
-def _nki(x: Tensor, kind: int, dims: list[int], sine: bool, orthogonal: bool, scale: str, precision: str) -> Tensor:
-    return _definition(x, kind, dims, sine, orthogonal, scale, precision).contiguous()
-
-
-@trigonometric.vjp(saves=())
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    kind, sine = saved.kind, saved.sine
-    if not saved.orthogonal:
-        grad = _along(grad, saved.dims, lambda x: _ends(x, kind, sine, 2.0, (1, 2)))
-    options = (saved.dims, sine, saved.orthogonal, saved.scale, saved.precision)
-    result = trigonometric(grad, _INVERSE_TYPE[kind], *options)
-    if not saved.orthogonal:
-        result = _along(result, saved.dims, lambda x: _ends(x, kind, sine, 0.5, (1, 3)))
-    return {"x": result}
+    @saves()
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        if not self.orthogonal:
+            grad = _along(grad, self.dims, lambda x: _ends(x, self.kind, self.sine, 2.0, (1, 2)))
+        result = run(self._replace(x=grad, kind=_INVERSE_TYPE[self.kind]))
+        if not self.orthogonal:
+            result = _along(result, self.dims, lambda x: _ends(x, self.kind, self.sine, 0.5, (1, 3)))
+        return {"x": result}
 
 
 def _along(x: Tensor, dims: list[int], fn: Callable[[Tensor], Tensor]) -> Tensor:
@@ -235,6 +288,21 @@ def _ends(x: Tensor, kind: int, sine: bool, by: float, kinds: tuple[int, ...]) -
     return x * torch.from_numpy(weights).to(x.dtype).to(x.device)
 
 
+def _r2c(x: Tensor, precision: Precision, via: Via) -> Tensor:
+    call = R2C(x, [x.ndim - 1], "none", precision)
+    return call.nki() if via == "nki" else call.pytorch()
+
+
+def _c2r(x: Tensor, n: int, precision: Precision, via: Via) -> Tensor:
+    call = C2R(x, [x.ndim - 1], n, "none", precision)
+    return call.nki() if via == "nki" else call.pytorch()
+
+
+def _c2c(x: Tensor, precision: Precision, via: Via) -> Tensor:
+    call = C2C(x, [x.ndim - 1], False, "none", precision)
+    return call.nki() if via == "nki" else call.pytorch()
+
+
 @functools.lru_cache(maxsize=256)
 def _phases(a: int, b: int, period: int, count: int, by: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """``by * exp(-2 pi i (a j + b) / period)`` for j < count, from reduced integers."""
@@ -242,46 +310,45 @@ def _phases(a: int, b: int, period: int, count: int, by: float, dtype: torch.dty
     return torch.from_numpy(by * np.exp(1j * angles)).to(COMPLEX_OF[dtype]).to(device)
 
 
-def _cosine1(x: Tensor, precision: str) -> Tensor:
+def _cosine1(x: Tensor, precision: Precision, via: Via) -> Tensor:
     even = torch.cat((x, x[..., 1:-1].flip(-1)), -1)
-    return transform.r2c(even, [x.ndim - 1], "none", precision).real
+    return _r2c(even, precision, via).real
 
 
-def _sine1(x: Tensor, precision: str) -> Tensor:
+def _sine1(x: Tensor, precision: Precision, via: Via) -> Tensor:
     zero = torch.zeros_like(x[..., :1])
     odd = torch.cat((zero, x, zero, -x.flip(-1)), -1)
-    return -transform.r2c(odd, [x.ndim - 1], "none", precision).imag[..., 1 : x.shape[-1] + 1]
+    return -_r2c(odd, precision, via).imag[..., 1 : x.shape[-1] + 1]
 
 
-def _cosine2(x: Tensor, precision: str) -> Tensor:
+def _cosine2(x: Tensor, precision: Precision, via: Via) -> Tensor:
     n = x.shape[-1]
     # Even terms forward, odd ones backward (Makhoul).
     folded = torch.cat((x[..., ::2], x[..., 1::2].flip(-1)), -1)
-    half = transform.r2c(folded, [x.ndim - 1], "none", precision)
+    half = _r2c(folded, precision, via)
     half = half * _phases(1, 0, 4 * n, n // 2 + 1, 2.0, x.dtype, x.device)
     return torch.cat((half.real, -half.imag[..., 1 : (n + 1) // 2].flip(-1)), -1)
 
 
-def _cosine3(x: Tensor, precision: str) -> Tensor:
+def _cosine3(x: Tensor, precision: Precision, via: Via) -> Tensor:
     n = x.shape[-1]
     half = n // 2 + 1
     mirrored = torch.cat((torch.zeros_like(x[..., :1]), x[..., n - half + 1 :].flip(-1)), -1)
     spectrum = torch.complex(x[..., :half], -mirrored) * _phases(-1, 0, 4 * n, half, 1.0, x.dtype, x.device)
-    folded = transform.c2r(spectrum, [x.ndim - 1], n, "none", precision)
+    folded = _c2r(spectrum, n, precision, via)
     odd = torch.nn.functional.pad(folded[..., (n + 1) // 2 :].flip(-1), (0, n % 2))
     return torch.stack((folded[..., : (n + 1) // 2], odd), -1).flatten(-2)[..., :n]
 
 
-def _cosine4(x: Tensor, precision: str) -> Tensor:
+def _cosine4(x: Tensor, precision: Precision, via: Via) -> Tensor:
     n = x.shape[-1]
-    last = [x.ndim - 1]
     if n % 2:
         padded = torch.nn.functional.pad(x * _phases(1, 0, 4 * n, n, 1.0, x.dtype, x.device), (0, n))
-        spectrum = transform.c2c(padded, last, False, "none", precision)[..., :n]
+        spectrum = _c2c(padded, precision, via)[..., :n]
         return (spectrum * _phases(2, 1, 8 * n, n, 2.0, x.dtype, x.device)).real
     packed = torch.complex(x[..., ::2], x[..., 1::2].flip(-1))
     packed = packed * _phases(4, 1, 8 * n, n // 2, 1.0, x.dtype, x.device)
-    spectrum = transform.c2c(packed, last, False, "none", precision)
+    spectrum = _c2c(packed, precision, via)
     spectrum = spectrum * _phases(1, 0, 2 * n, n // 2, 2.0, x.dtype, x.device)
     return torch.stack((spectrum.real, -spectrum.imag.flip(-1)), -1).flatten(-2)
 
@@ -291,14 +358,14 @@ def _alternate(x: Tensor) -> Tensor:
     return x * signs.to(x.dtype).to(x.device)
 
 
-_Axis = Callable[[Tensor, str], Tensor]
+_Axis = Callable[[Tensor, Precision, Via], Tensor]
 _COSINE: dict[int, _Axis] = {1: _cosine1, 2: _cosine2, 3: _cosine3, 4: _cosine4}
 # Sines are cosines with one side reversed, up to alternating signs.
 _SINE: dict[int, _Axis] = {
     1: _sine1,
-    2: lambda x, precision: _cosine2(_alternate(x), precision).flip(-1),
-    3: lambda x, precision: _alternate(_cosine3(x.flip(-1), precision)),
-    4: lambda x, precision: _alternate(_cosine4(x.flip(-1), precision)),
+    2: lambda x, precision, via: _cosine2(_alternate(x), precision, via).flip(-1),
+    3: lambda x, precision, via: _alternate(_cosine3(x.flip(-1), precision, via)),
+    4: lambda x, precision, via: _alternate(_cosine4(x.flip(-1), precision, via)),
 }
 
 

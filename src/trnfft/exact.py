@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from trnfft import exact_programs
-from trnfft.exact_programs import Program, digits
+from trnfft.device import exact_programs
+from trnfft.device.exact_programs import Program, digits
 from trnfft.kernels import exact as kernels
 from trnsci.nki import launch
 

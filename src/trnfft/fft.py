@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from trnfft import transform
-from trnfft.arguments import (
-    COMPLEX_OF,
-    REAL_OF,
-    as_complex,
-    axis_of,
-    length_of,
-    numeric,
-    planned,
-    real,
-    resized,
-    scale_of,
+from trnfft.along_axes import (
+    Transformable,
+    complex_along,
+    half_operand,
+    inverse_real_along,
+    operand,
+    real_along,
 )
-from trnfft.complextensor import ComplexTensor, parts_of
-from trnsci import DtypeError, array_function, check, is_resident
-from trnsci.precision import Precision, resolve
+from trnfft.arguments import axis_of, length_of, planned, real
+from trnsci import array_function
+from trnsci.precision import Precision
 
 if TYPE_CHECKING:
     from trnfft.plan import FFTPlan
 
-Transformable = Tensor | ComplexTensor
-
 
 @array_function
 def fft(
-    x: Any,
+    x: Transformable,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
@@ -39,8 +32,8 @@ def fft(
     axis: int | None = None,
     precision: Precision | None = None,
     plan: FFTPlan | None = None,
-    out: Any = None,
-) -> Any:
+    out: Transformable | None = None,
+) -> Transformable:
     """Discrete Fourier transform along one axis: ``y[k] = sum_j x[j] exp(-2 pi i j k / n)``.
 
     Args:
@@ -62,7 +55,7 @@ def fft(
 
     Error bound:
         relative L2 error, for all data: 1e-5 in fp32 for each product on the device (one, two or four; 5e-7 in all
-        for Gaussian data), 1e-7 compensated, 1e-14 in fp64; see docs/trnfft/transform.md.
+        for Gaussian data), 1e-7 compensated, 1e-14 in fp64; see docs/trnfft/fft.md.
 
     Cost:
         ``5 n log2 n`` FLOPs, half of that for real input.
@@ -73,12 +66,15 @@ def fft(
     """
     if plan is not None:
         return planned("fft", plan).serve("fft", x, n, dim, norm, axis, precision, out)
-    return _complex("fft", x, n, dim, norm, axis, precision, out, False)
+    x = operand("fft", x)
+    dim = axis_of("fft", dim, axis, x.ndim)
+    length = length_of("fft", n, x.shape[dim])
+    return complex_along("fft", x, [dim], [length], norm, precision, out, inverse=False)
 
 
 @array_function
 def ifft(
-    x: Any,
+    x: Transformable,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
@@ -86,8 +82,8 @@ def ifft(
     axis: int | None = None,
     precision: Precision | None = None,
     plan: FFTPlan | None = None,
-    out: Any = None,
-) -> Any:
+    out: Transformable | None = None,
+) -> Transformable:
     """Inverse of `fft`: ``y[j] = 1/n sum_k x[k] exp(2 pi i j k / n)``; arguments are those of `fft`.
 
     Example:
@@ -96,60 +92,15 @@ def ifft(
     """
     if plan is not None:
         return planned("ifft", plan).serve("ifft", x, n, dim, norm, axis, precision, out)
-    return _complex("ifft", x, n, dim, norm, axis, precision, out, True)
-
-
-def _complex(
-    op: str, x: Any, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, out: Any, inverse: bool
-) -> Transformable:
-    scale = scale_of(op, norm, inverse)
-    if isinstance(x, ComplexTensor):
-        dim = axis_of(op, dim, axis, x.ndim)
-        return planes(op, x, [dim], [length_of(op, n, x.shape[dim])], scale, precision, out, inverse)
-    x = numeric(op, x)
-    if is_resident(x) and not x.is_complex():
-        return _complex(op, ComplexTensor(x), n, dim, norm, axis, precision, out, inverse)
-    dim = axis_of(op, dim, axis, x.ndim)
-    length = length_of(op, n, x.shape[dim])
-    if x.shape[dim] != length:
-        x = resized(x, dim, length)
-    policy = resolve(op, precision, x.dtype)
-    if out is None:
-        return transform.c2c(x, [dim], inverse, scale, policy)
-    check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
-    return transform.c2c.write(out, x, [dim], inverse, scale, policy)
-
-
-def planes(
-    op: str, x: ComplexTensor, dims: list[int], lengths: list[int], scale: str, precision: Any, out: Any, inverse: bool
-) -> ComplexTensor:
-    """A complex transform of split planes."""
-    policy = resolve(op, precision, x.dtype)
-    re, im = x.real, x.imag
-    for dim, length in zip(dims, lengths, strict=True):
-        if re.shape[dim] != length:
-            re, im = resized(re, dim, length), resized(im, dim, length)
-    if transform.on_host() and re.dtype in COMPLEX_OF:
-        # PyTorch has complex numbers: parts of its result are views, which an op on planes could not return.
-        result = parts_of(transform.c2c(transform.merged(re, im), dims, inverse, scale, policy))
-    else:
-        result = ComplexTensor(*transform.c2c_planes(re, im, dims, inverse, scale, policy))
-    return result if out is None else into_planes(op, out, result)
-
-
-def into_planes(op: str, out: Any, result: ComplexTensor) -> ComplexTensor:
-    """Copy a result into planes given as ``out``."""
-    if not isinstance(out, ComplexTensor):
-        raise DtypeError(op=op, argument="out", got=type(out), expected="a ComplexTensor, because x is one")
-    for target, plane in ((out.real, result.real), (out.imag, result.imag)):
-        check.out(op, target, shape=tuple(plane.shape), dtype=plane.dtype)
-        target.copy_(plane)
-    return out
+    x = operand("ifft", x)
+    dim = axis_of("ifft", dim, axis, x.ndim)
+    length = length_of("ifft", n, x.shape[dim])
+    return complex_along("ifft", x, [dim], [length], norm, precision, out, inverse=True)
 
 
 @array_function
 def rfft(
-    x: Any,
+    x: Tensor,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
@@ -157,8 +108,8 @@ def rfft(
     axis: int | None = None,
     precision: Precision | None = None,
     plan: FFTPlan | None = None,
-    out: Tensor | None = None,
-) -> Any:
+    out: Transformable | None = None,
+) -> Transformable:
     """Transform real data: the first ``n // 2 + 1`` terms of `fft`, the rest being their conjugates. Half the cost.
 
     Arguments are those of `fft`; ``x`` is real. The result is complex, a `ComplexTensor` for ``x`` in device memory.
@@ -169,12 +120,15 @@ def rfft(
     """
     if plan is not None:
         return planned("rfft", plan).serve("rfft", x, n, dim, norm, axis, precision, out)
-    return forward_real("rfft", x, n, dim, norm, axis, precision, out, False)
+    x = real("rfft", x)
+    dim = axis_of("rfft", dim, axis, x.ndim)
+    length = length_of("rfft", n, x.shape[dim])
+    return real_along("rfft", x, [dim], [length], norm, precision, out, hermitian=False)
 
 
 @array_function
 def ihfft(
-    x: Any,
+    x: Tensor,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
@@ -182,8 +136,8 @@ def ihfft(
     axis: int | None = None,
     precision: Precision | None = None,
     plan: FFTPlan | None = None,
-    out: Tensor | None = None,
-) -> Any:
+    out: Transformable | None = None,
+) -> Transformable:
     """Inverse of `hfft`: the half spectrum, conjugated and divided by n, of real data. Arguments as `rfft`.
 
     Example:
@@ -192,43 +146,15 @@ def ihfft(
     """
     if plan is not None:
         return planned("ihfft", plan).serve("ihfft", x, n, dim, norm, axis, precision, out)
-    return forward_real("ihfft", x, n, dim, norm, axis, precision, out, True)
-
-
-def forward_real(
-    op: str, x: Any, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, out: Any, hermitian: bool
-) -> Transformable:
-    """`rfft`, or with the conjugate and the inverse's scale `ihfft`."""
-    scale = scale_of(op, norm, hermitian)
-    x = real(op, x)
-    dim = axis_of(op, dim, axis, x.ndim)
-    length = length_of(op, n, x.shape[dim])
-    if x.shape[dim] != length:
-        x = resized(x, dim, length)
-    policy = resolve(op, precision, x.dtype)
-    if is_resident(x):
-        return real_planes(op, x, [dim], scale, policy, out, hermitian)
-    if out is not None:
-        check.out(op, out, shape=tuple(transform.half(x.shape, dim)), dtype=COMPLEX_OF[x.dtype], x=x)
-        if not hermitian:
-            return transform.r2c.write(out, x, [dim], scale, policy)
-    result = transform.r2c(x, [dim], scale, policy)
-    result = result.conj_physical_() if hermitian else result
-    return result if out is None else out.copy_(result)
-
-
-def real_planes(
-    op: str, x: Tensor, dims: list[int], scale: str, policy: Precision, out: Any, hermitian: bool
-) -> ComplexTensor:
-    """Half a spectrum as planes: device memory has no complex dtype to put it in."""
-    result = ComplexTensor(*transform.r2c_planes(x, dims, scale, policy))
-    result = result.conj() if hermitian else result
-    return result if out is None else into_planes(op, out, result)
+    x = real("ihfft", x)
+    dim = axis_of("ihfft", dim, axis, x.ndim)
+    length = length_of("ihfft", n, x.shape[dim])
+    return real_along("ihfft", x, [dim], [length], norm, precision, out, hermitian=True)
 
 
 @array_function
 def irfft(
-    x: Any,
+    x: Transformable,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
@@ -237,7 +163,7 @@ def irfft(
     precision: Precision | None = None,
     plan: FFTPlan | None = None,
     out: Tensor | None = None,
-) -> Any:
+) -> Tensor:
     """Inverse of `rfft`: real data of length ``n`` (by default ``2 * (N - 1)``) from half a spectrum.
 
     Imaginary parts that a real signal cannot have, of the mean and for even n of the highest frequency, are ignored.
@@ -249,12 +175,15 @@ def irfft(
     """
     if plan is not None:
         return planned("irfft", plan).serve("irfft", x, n, dim, norm, axis, precision, out)
-    return inverse_real("irfft", x, n, dim, norm, axis, precision, out, False)
+    x = half_operand("irfft", x)
+    dim = axis_of("irfft", dim, axis, x.ndim)
+    length = length_of("irfft", n, 2 * (x.shape[dim] - 1))
+    return inverse_real_along("irfft", x, [dim], [length], norm, precision, out, hermitian=False)
 
 
 @array_function
 def hfft(
-    x: Any,
+    x: Transformable,
     n: int | None = None,
     dim: int = -1,
     norm: str | None = None,
@@ -263,7 +192,7 @@ def hfft(
     precision: Precision | None = None,
     plan: FFTPlan | None = None,
     out: Tensor | None = None,
-) -> Any:
+) -> Tensor:
     """Transform half of a Hermitian signal: a real spectrum of length ``n``. Arguments as `irfft`.
 
     Example:
@@ -272,29 +201,7 @@ def hfft(
     """
     if plan is not None:
         return planned("hfft", plan).serve("hfft", x, n, dim, norm, axis, precision, out)
-    return inverse_real("hfft", x, n, dim, norm, axis, precision, out, True)
-
-
-def inverse_real(
-    op: str, x: Any, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, out: Any, hermitian: bool
-) -> Tensor:
-    """`irfft`, or of the conjugate with the forward scale `hfft`."""
-    scale = scale_of(op, norm, not hermitian)
-    if isinstance(x, ComplexTensor):
-        dim = axis_of(op, dim, axis, x.ndim)
-        length = length_of(op, n, 2 * (x.shape[dim] - 1))
-        x = x.conj() if hermitian else x
-        re, im = resized(x.real, dim, length // 2 + 1), resized(x.imag, dim, length // 2 + 1)
-        result = transform.c2r_planes(re, im, [dim], length, scale, resolve(op, precision, x.dtype))
-    else:
-        x = as_complex(numeric(op, x))
-        dim = axis_of(op, dim, axis, x.ndim)
-        length = length_of(op, n, 2 * (x.shape[dim] - 1))
-        if x.shape[dim] != length // 2 + 1:
-            x = resized(x, dim, length // 2 + 1)
-        policy = resolve(op, precision, x.dtype)
-        if out is not None:
-            shape = tuple(length if d == dim else size for d, size in enumerate(x.shape))
-            check.out(op, out, shape=shape, dtype=REAL_OF[x.dtype], x=x)
-        result = transform.c2r(x.conj() if hermitian else x, [dim], length, scale, policy)
-    return result if out is None else out.copy_(result)
+    x = half_operand("hfft", x)
+    dim = axis_of("hfft", dim, axis, x.ndim)
+    length = length_of("hfft", n, 2 * (x.shape[dim] - 1))
+    return inverse_real_along("hfft", x, [dim], [length], norm, precision, out, hermitian=True)

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from trnfft import transform
-from trnfft.arguments import (
-    COMPLEX_OF,
-    REAL_OF,
-    as_complex,
-    axes_of,
-    integers,
-    length_of,
-    numeric,
-    planned,
-    real,
-    resized,
-    scale_of,
+from trnfft.along_axes import (
+    Transformable,
+    complex_along,
+    half_operand,
+    inverse_real_along,
+    operand,
+    real_along,
 )
+from trnfft.arguments import COMPLEX_OF, as_complex, axes_of, integers, length_of, planned, real
 from trnfft.complextensor import ComplexTensor
-from trnfft.fft import planes, real_planes
-from trnsci import ArgumentError, array_function, check, is_resident
-from trnsci.precision import Precision, resolve
+from trnsci import ArgumentError, array_function, check
+from trnsci.precision import Precision
 
 if TYPE_CHECKING:
     from trnfft.plan import FFTPlan
@@ -63,11 +56,14 @@ _DOC = """{summary}
     """
 
 
-def _define(name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The n-D function and its 2-D form, which differ in their default axes alone."""
+class ComplexResult(Protocol):
+    """A transform over several axes whose result is complex: planes where ``x`` is, or is in device memory."""
 
-    def many(
-        x: Any,
+    __name__: str
+
+    def __call__(
+        self,
+        x: Transformable,
         s: Lengths = None,
         dim: Axes = None,
         norm: str | None = None,
@@ -75,16 +71,55 @@ def _define(name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any
         axes: Axes = None,
         precision: Precision | None = None,
         plan: FFTPlan | None = None,
-        out: Any = None,
-    ) -> Any:
+        out: Transformable | None = None,
+    ) -> Transformable:
+        """Transform ``x``."""
+
+
+class RealResult(Protocol):
+    """A transform over several axes whose result is real."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        x: Transformable,
+        s: Lengths = None,
+        dim: Axes = None,
+        norm: str | None = None,
+        *,
+        axes: Axes = None,
+        precision: Precision | None = None,
+        plan: FFTPlan | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Transform ``x``."""
+
+
+def _define(name: str, along: Callable[..., Any]) -> tuple[Any, Any]:
+    """The n-D function and its 2-D form, which differ in their default axes alone."""
+
+    def many(
+        x: Transformable,
+        s: Lengths = None,
+        dim: Axes = None,
+        norm: str | None = None,
+        *,
+        axes: Axes = None,
+        precision: Precision | None = None,
+        plan: FFTPlan | None = None,
+        out: Transformable | None = None,
+    ) -> Transformable:
         if plan is not None:
-            return planned(name, plan).serve(name, x, s, dim, norm, axes, precision, out)
-        return _RUN[kind](name, x, s, dim, norm, axes, precision, out)
+            served: Transformable = planned(name, plan).serve(name, x, s, dim, norm, axes, precision, out)
+            return served
+        result: Transformable = along(name, x, s, dim, norm, axes, precision, out)
+        return result
 
     two_name = name.removesuffix("n") + "2"
 
     def two(
-        x: Any,
+        x: Transformable,
         s: Lengths = None,
         dim: Axes = (-2, -1),
         norm: str | None = None,
@@ -92,8 +127,8 @@ def _define(name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any
         axes: Axes = None,
         precision: Precision | None = None,
         plan: FFTPlan | None = None,
-        out: Any = None,
-    ) -> Any:
+        out: Transformable | None = None,
+    ) -> Transformable:
         if axes is not None:
             if dim != (-2, -1):
                 raise ArgumentError(
@@ -101,90 +136,59 @@ def _define(name: str, kind: str) -> tuple[Callable[..., Any], Callable[..., Any
                 )
             dim = axes
         if plan is not None:
-            return planned(two_name, plan).serve(two_name, x, s, dim, norm, None, precision, out)
-        return _RUN[kind](two_name, x, s, dim, norm, None, precision, out)
+            served: Transformable = planned(two_name, plan).serve(two_name, x, s, dim, norm, None, precision, out)
+            return served
+        result: Transformable = along(two_name, x, s, dim, norm, None, precision, out)
+        return result
 
     functions = []
     for function, called, default in ((many, name, "; by default all, or the last ``len(s)``."), (two, two_name, ".")):
         function.__name__ = function.__qualname__ = called
-        is_real = "; real only" if kind in ("r2c", "conj r2c") else ""
+        is_real = "; real only" if name in ("rfftn", "ihfftn") else ""
         function.__doc__ = _DOC.format(summary=_SUMMARY[name], real=is_real, default=default)
         functions.append(array_function(function))
     return functions[0], functions[1]
 
 
-def _c2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any, inverse: bool) -> Any:
-    scale = scale_of(op, norm, inverse)
-    if isinstance(x, ComplexTensor):
+def _complex(inverse: bool) -> Callable[..., Any]:
+    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any) -> Transformable:
+        x = operand(op, x)
         dims, lengths = axes_of(op, s, dim, axes, x.shape)
-        return planes(op, x, dims, lengths, scale, precision, out, inverse) if dims else x.clone()
-    x = numeric(op, x)
-    if is_resident(x) and not x.is_complex():
-        return _c2c(op, ComplexTensor(x), s, dim, norm, axes, precision, out, inverse)
-    dims, lengths = axes_of(op, s, dim, axes, x.shape)
-    if s is not None:
-        for axis, length in zip(dims, lengths, strict=True):
-            x = resized(x, axis, length)
-    policy = resolve(op, precision, x.dtype)
-    if out is not None:
-        check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
-    if not dims:
+        if dims:
+            return complex_along(op, x, dims, lengths, norm, precision, out, inverse)
+        if isinstance(x, ComplexTensor):
+            return x.clone()
         result = as_complex(x).clone()
-        return result if out is None else out.copy_(result)
-    if out is None:
-        return transform.c2c(x, dims, inverse, scale, policy)
-    return transform.c2c.write(out, x, dims, inverse, scale, policy)
+        if out is None:
+            return result
+        check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
+        copied: Tensor = out.copy_(result)
+        return copied
+
+    return along
 
 
-def _r2c(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any, hermitian: bool) -> Any:
-    scale = scale_of(op, norm, hermitian)
-    x = real(op, x)
-    dims, lengths = axes_of(op, s, dim, axes, x.shape)
-    _some(op, dims)
-    if s is not None:
-        for axis, length in zip(dims, lengths, strict=True):
-            x = resized(x, axis, length)
-    policy = resolve(op, precision, x.dtype)
-    if is_resident(x):
-        return real_planes(op, x, dims, scale, policy, out, hermitian)
-    if out is not None:
-        check.out(op, out, shape=tuple(transform.half(x.shape, dims[-1])), dtype=COMPLEX_OF[x.dtype], x=x)
-    result = transform.r2c(x, dims, scale, policy)
-    result = result.conj_physical_() if hermitian else result
-    return result if out is None else out.copy_(result)
+def _real(hermitian: bool) -> Callable[..., Any]:
+    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any) -> Transformable:
+        x = real(op, x)
+        dims, lengths = axes_of(op, s, dim, axes, x.shape)
+        _some(op, dims)
+        return real_along(op, x, dims, lengths, norm, precision, out, hermitian)
+
+    return along
 
 
-def _c2r(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any, hermitian: bool) -> Any:
-    scale = scale_of(op, norm, not hermitian)
-    split = isinstance(x, ComplexTensor)
-    if not split:
-        x = as_complex(numeric(op, x))
-    dims, lengths = axes_of(op, s, dim, axes, x.shape)
-    _some(op, dims)
-    if s is None or integers(op, "s", s)[-1:] == [-1]:
-        # the operand stores half of the last axis
-        lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
-    n = lengths[-1]
-    stored = [*lengths[:-1], n // 2 + 1]
-    policy = resolve(op, precision, x.dtype)
-    if split:
-        x = x.conj() if hermitian else x
-        parts: list[Tensor] = []
-        for part in (x.real, x.imag):
-            for axis, length in zip(dims, stored, strict=True):
-                part = resized(part, axis, length)
-            parts.append(part)
-        result = transform.c2r_planes(parts[0], parts[1], dims, n, scale, policy)
-        return result if out is None else out.copy_(result)
-    if s is not None:
-        for axis, length in zip(dims, stored, strict=True):
-            x = resized(x, axis, length)
-    if out is not None:
-        shape = list(x.shape)
-        shape[dims[-1]] = n
-        check.out(op, out, shape=tuple(shape), dtype=REAL_OF[x.dtype], x=x)
-    result = transform.c2r(x.conj() if hermitian else x, dims, n, scale, policy)
-    return result if out is None else out.copy_(result)
+def _inverse_real(hermitian: bool) -> Callable[..., Any]:
+    def along(op: str, x: Any, s: Any, dim: Any, norm: Any, axes: Any, precision: Any, out: Any) -> Tensor:
+        x = half_operand(op, x)
+        dims, lengths = axes_of(op, s, dim, axes, x.shape)
+        _some(op, dims)
+        if s is None or integers(op, "s", s)[-1:] == [-1]:
+            # The operand stores half of the last axis.
+            lengths[-1] = length_of(op, None, 2 * (x.shape[dims[-1]] - 1), f"length of axis {dims[-1]}")
+        return inverse_real_along(op, x, dims, lengths, norm, precision, out, hermitian)
+
+    return along
 
 
 def _some(op: str, dims: list[int]) -> None:
@@ -192,18 +196,22 @@ def _some(op: str, dims: list[int]) -> None:
         raise ArgumentError(op=op, argument="dim", got=(), expected="at least one axis, which is halved")
 
 
-_RUN: dict[str, Callable[..., Any]] = {
-    "c2c": functools.partial(_c2c, inverse=False),
-    "inverse c2c": functools.partial(_c2c, inverse=True),
-    "r2c": functools.partial(_r2c, hermitian=False),
-    "conj r2c": functools.partial(_r2c, hermitian=True),
-    "c2r": functools.partial(_c2r, hermitian=False),
-    "conj c2r": functools.partial(_c2r, hermitian=True),
-}
+fftn: ComplexResult
+fft2: ComplexResult
+ifftn: ComplexResult
+ifft2: ComplexResult
+rfftn: ComplexResult
+rfft2: ComplexResult
+irfftn: RealResult
+irfft2: RealResult
+hfftn: RealResult
+hfft2: RealResult
+ihfftn: ComplexResult
+ihfft2: ComplexResult
 
-fftn, fft2 = _define("fftn", "c2c")
-ifftn, ifft2 = _define("ifftn", "inverse c2c")
-rfftn, rfft2 = _define("rfftn", "r2c")
-irfftn, irfft2 = _define("irfftn", "c2r")
-hfftn, hfft2 = _define("hfftn", "conj c2r")
-ihfftn, ihfft2 = _define("ihfftn", "conj r2c")
+fftn, fft2 = _define("fftn", _complex(inverse=False))
+ifftn, ifft2 = _define("ifftn", _complex(inverse=True))
+rfftn, rfft2 = _define("rfftn", _real(hermitian=False))
+irfftn, irfft2 = _define("irfftn", _inverse_real(hermitian=False))
+hfftn, hfft2 = _define("hfftn", _inverse_real(hermitian=True))
+ihfftn, ihfft2 = _define("ihfftn", _real(hermitian=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,12 @@ from trnfft.arguments import axis_of, integer, integers, strided
 from trnfft.complextensor import ComplexTensor
 from trnsci import ArgumentError, array_function, check
 
+Array = TypeVar("Array", Tensor, ComplexTensor)
+Axes = int | Sequence[int] | None
+Device = torch.device | str | None
 
-def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+
+def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Device = None) -> Tensor:
     """Frequencies of `fft`'s terms in cycles per unit of ``d``: ``[0, 1, ..., -2, -1] / (n d)``.
 
     Args:
@@ -32,7 +36,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device:
     return _frequencies(k, n, d, dtype)
 
 
-def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+def rfftfreq(n: int, d: float = 1.0, *, dtype: torch.dtype | None = None, device: Device = None) -> Tensor:
     """Frequencies of `rfft`'s terms: ``[0, 1, ..., n // 2] / (n d)``; arguments as `fftfreq`.
 
     Example:
@@ -58,7 +62,7 @@ def _frequencies(k: Tensor, n: int, d: float, dtype: torch.dtype | None) -> Tens
 
 
 @array_function
-def fftshift(x: Any, dim: int | Sequence[int] | None = None, *, axes: int | Sequence[int] | None = None) -> Any:
+def fftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
     """Move the zero frequency to the middle of the axes, by default all of them.
 
     Example:
@@ -69,7 +73,7 @@ def fftshift(x: Any, dim: int | Sequence[int] | None = None, *, axes: int | Sequ
 
 
 @array_function
-def ifftshift(x: Any, dim: int | Sequence[int] | None = None, *, axes: int | Sequence[int] | None = None) -> Any:
+def ifftshift(x: Array, dim: Axes = None, *, axes: Axes = None) -> Array:
     """Undo `fftshift`, for odd lengths too.
 
     Example:

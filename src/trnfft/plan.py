@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 import trnsci
-from trnfft import device
+from trnfft.along_axes import Transformable
 from trnfft.arguments import integer
 from trnfft.complextensor import ComplexTensor
+from trnfft.device import launch
+from trnfft.device.programs import Stage
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import (
     fft2,
@@ -28,8 +30,9 @@ from trnfft.fftn import (
     rfft2,
     rfftn,
 )  # fmt: skip
+from trnfft.ops import C2C, R2C, C2CPlanes, C2RPlanes, R2CPlanes
 from trnsci import ArgumentError, DtypeError, Plan, check
-from trnsci.plans import CACHE, quantity
+from trnsci.plans import CACHE, Step, quantity
 from trnsci.precision import Precision
 
 _ONE = (fft, ifft, rfft, irfft, hfft, ihfft)
@@ -52,10 +55,10 @@ class FFTPlan(Plan):
     dim: int | tuple[int, ...] | None
     norm: str | None
     precision: Precision | None
-    stages: tuple[device.Stage, ...]
+    stages: tuple[Stage, ...]
     tables: tuple[Tensor, ...] = field(compare=False, repr=False)
 
-    def __call__(self, x: Any, *, out: Any = None) -> Any:
+    def __call__(self, x: Transformable, *, out: Transformable | None = None) -> Transformable:
         """Transform data of the shape and dtype of the plan."""
         if not (hasattr(x, "shape") and hasattr(x, "dtype")):
             check.tensor(self.kind, x=x)
@@ -107,6 +110,28 @@ class FFTPlan(Plan):
         lines += [f"  axis {stage.axis}: {stage}" for stage in self.stages]
         lines.append(_tables(self))
         return "\n".join((*lines, *("  " + line for line in Plan.__str__(self).splitlines())))
+
+
+def _stages(steps: Sequence[Step]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
+    """Stages and tables of the programs that planned calls would run on Trainium."""
+    stages: list[Stage] = []
+    tables: list[Tensor] = []
+    for step in steps:
+        call = step.call
+        x = call.re if isinstance(call, C2CPlanes | C2RPlanes) else call.x
+        if 0 in x.shape:
+            continue
+        dims, real = tuple(call.dims), False
+        if isinstance(call, C2C | C2CPlanes):
+            kind, n, sign, real = "c2c", 0, 1 if call.inverse else -1, isinstance(call, C2C) and not x.is_complex()
+        elif isinstance(call, R2C | R2CPlanes):
+            kind, n, sign = "r2c", x.shape[dims[-1]], -1
+        else:
+            kind, n, sign = "c2r", call.n, 1
+        found = launch.stages(kind, tuple(x.shape), dims, n, sign, call.scale, call.precision, real)
+        stages += found[0]
+        tables += found[1]
+    return tuple(stages), tuple(tables)
 
 
 def _tables(plan: FFTPlan) -> str:
@@ -171,7 +196,7 @@ def plan(
         x = torch.empty(sizes, dtype=dtype, device="meta")
         positional = (_tupled(n), *(() if dim is None else (_tupled(dim),)))
         made = trnsci.plan(_FUNCTIONS[kind], x, *positional, norm=norm, precision=precision)
-        stages, tables = device.stages(made.steps)
+        stages, tables = _stages(made.steps)
         return FFTPlan(
             op=f"trnfft.{kind}",
             steps=made.steps,

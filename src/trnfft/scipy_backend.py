@@ -35,15 +35,24 @@ __all__ = ["__ua_domain__", "__ua_function__"]
 
 __ua_domain__ = "numpy.scipy.fft"
 
-_ONE = {"fft": fft, "ifft": ifft, "rfft": rfft, "irfft": irfft, "hfft": hfft, "ihfft": ihfft}
-_MANY = {
+_Functions = dict[str, Callable[..., Any]]
+
+_ONE: _Functions = {
+    "fft": fft,
+    "ifft": ifft,
+    "rfft": rfft,
+    "irfft": irfft,
+    "hfft": hfft,
+    "ihfft": ihfft,
+}
+_MANY: _Functions = {
     "fft2": fft2, "ifft2": ifft2, "rfft2": rfft2, "irfft2": irfft2, "hfft2": hfft2, "ihfft2": ihfft2,
     "fftn": fftn, "ifftn": ifftn, "rfftn": rfftn, "irfftn": irfftn, "hfftn": hfftn, "ihfftn": ihfftn,
 }  # fmt: skip
-_TRIG = {"dct": dct, "idct": idct, "dst": dst, "idst": idst}
-_TRIG_MANY = {"dctn": dctn, "idctn": idctn, "dstn": dstn, "idstn": idstn}
+_TRIG: _Functions = {"dct": dct, "idct": idct, "dst": dst, "idst": idst}
+_TRIG_MANY: _Functions = {"dctn": dctn, "idctn": idctn, "dstn": dstn, "idstn": idstn}
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**_ONE, **_MANY, **_TRIG, **_TRIG_MANY}
+_FUNCTIONS: _Functions = {**_ONE, **_MANY, **_TRIG, **_TRIG_MANY}
 
 # SciPy's positional order of what comes after the array.
 _ORDER = {

@@ -22,7 +22,8 @@ from trnsci.distributed import Part, Team, chunks, sharded
 from trnsci.distributed.parts import SUM, Place
 from trnsci.errors import UnsupportedError
 
-One = Callable[..., Tensor]
+# A transform of one axis; parts of arrays are on the host, where its result is a tensor.
+One = Callable[..., Any]
 
 
 def _along(team: Team, x: Part, fn: One, axis: int, n: int | None, options: Any) -> Part:
@@ -82,7 +83,7 @@ def _attach_many(public: Callable[..., Any], name: str, kind: str) -> None:
         # axes that are whole already go first, while nothing has moved
         rest.sort(key=lambda pair: pair[0] in x.places)
         inverse = name.startswith("i")
-        steps = [(ifft if inverse else fft, axis, n) for axis, n in rest]
+        steps: list[tuple[One, int, int | None]] = [(ifft if inverse else fft, axis, n) for axis, n in rest]
         if kind == "r2c":
             steps.insert(0, (rfft, dims[-1], said[-1]))
         if kind == "c2r":
@@ -90,26 +91,21 @@ def _attach_many(public: Callable[..., Any], name: str, kind: str) -> None:
         return _transformed(team, x, steps, {"norm": norm, "precision": precision}, out)
 
 
-for _public, _name, _one in (
-    (fft, "fft", fft),
-    (ifft, "ifft", ifft),
-    (rfft, "rfft", rfft),
-    (irfft, "irfft", irfft),
-    (hfft, "hfft", hfft),
-    (ihfft, "ihfft", ihfft),
-):
-    _attach_one(_public, _name, _one)
-for _public, _name, _kind in (
-    (fftn, "fftn", "c2c"),
-    (fft2, "fft2", "c2c"),
-    (ifftn, "ifftn", "c2c"),
-    (ifft2, "ifft2", "c2c"),
-    (rfftn, "rfftn", "r2c"),
-    (rfft2, "rfft2", "r2c"),
-    (irfftn, "irfftn", "c2r"),
-    (irfft2, "irfft2", "c2r"),
-):
-    _attach_many(_public, _name, _kind)
+_ONE: tuple[One, ...] = (fft, ifft, rfft, irfft, hfft, ihfft)
+_MANY: dict[One, str] = {
+    fftn: "c2c",
+    fft2: "c2c",
+    ifftn: "c2c",
+    ifft2: "c2c",
+    rfftn: "r2c",
+    rfft2: "r2c",
+    irfftn: "c2r",
+    irfft2: "c2r",
+}
+for _one in _ONE:
+    _attach_one(_one, _one.__name__, _one)
+for _many, _kind in _MANY.items():
+    _attach_many(_many, _many.__name__, _kind)
 
 
 def _long(team: Team, x: Part, fn: One, n: int | None, options: Any) -> Part:
@@ -156,13 +152,14 @@ def _four_steps(team: Team, x: Part, options: Any) -> Part:
     columns = length // rows
     plain = {"precision": options["precision"]}
     matrix = _matrix(team, x, rows, columns).to(team, team.first(1))
-    local = fft(matrix.local, dim=0, **plain)
+    one: One = fft
+    local = one(matrix.local, dim=0, **plain)
     start = chunks(columns, team.size(0))[team.here(0)][0]
     row = torch.arange(rows, device=local.device)[:, None]
     column = torch.arange(start, start + local.shape[1], device=local.device)[None, :]
     local = local * _roots(row * column, length, local.dtype)
     matrix = matrix.with_local(local).to(team, team.first(0))
-    matrix = matrix.with_local(fft(matrix.local, dim=1, **plain)).to(team, team.first(1))
+    matrix = matrix.with_local(one(matrix.local, dim=1, **plain)).to(team, team.first(1))
     # element [k1, k2] is the spectrum at k1 + rows * k2
     turned = matrix.transposed()
     return _line(team, turned.with_local(turned.local.contiguous()))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trnfft import device, transform
-from trnfft.arguments import COMPLEX_OF, integer, length_of, numeric
+from trnfft.arguments import COMPLEX_OF, Scale, integer, length_of, numeric
+from trnfft.device import launch
 from trnfft.framing import PAD_MODES, overlap_add, padded, unpadded
-from trnsci import ArgumentError, DtypeError, Op, array_function, check
-from trnsci.gradient import Saved
+from trnfft.ops import C2C, C2R, R2C, weighted
+from trnfft.ops.fft import bound, flops
+from trnsci import ArgumentError, DtypeError, array_function, check, op, run
+from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
 
 # Samples of frames up to which adding all windows up takes less than finding what repeats.
@@ -23,25 +24,70 @@ _FEW = 1 << 14
 _LEAST = 1e-11
 
 
-def _spectra_shape(x: Tensor, n: int, hop: int, by: int, onesided: bool) -> list[int]:
-    return [*x.shape[:-1], (x.shape[-1] + 2 * by - n) // hop + 1, n // 2 + 1 if onesided else n]
+@op("trnfft::stft")
+class Stft(NamedTuple):
+    """Frames of real signals [..., l], padded by ``by`` samples at either end, to their spectra [..., t, k]."""
 
+    x: Tensor
+    window: Tensor | None
+    n: int
+    hop: int
+    by: int
+    mode: str
+    onesided: bool
+    scale: Scale
+    precision: Precision
 
-def _fake(
-    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
-) -> Tensor:
-    return x.new_empty(_spectra_shape(x, n, hop, by, onesided), dtype=COMPLEX_OF[x.dtype])
+    @property
+    def shape(self) -> list[int]:
+        """Shape of the spectra."""
+        frames = (self.x.shape[-1] + 2 * self.by - self.n) // self.hop + 1
+        return [*self.x.shape[:-1], frames, self.n // 2 + 1 if self.onesided else self.n]
 
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.shape, dtype=COMPLEX_OF[self.x.dtype])
 
-def _cost(
-    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
-) -> int:
-    frames = math.prod(_spectra_shape(x, n, hop, by, onesided)[:-1])
-    return transform.flops(frames * n, n, True) + (0 if window is None else frames * n)
+    def cost(self) -> int:
+        frames = [*self.shape[:-1], self.n]
+        windowed = 0 if self.window is None else math.prod(frames)
+        return flops(frames, [len(frames) - 1], True) + windowed
 
+    def bound(self, implementation: str) -> float:
+        frames = [*self.shape[:-1], self.n]
+        # One rounding of the windowed samples.
+        rounding = 2.0**-53 if self.precision == "fp64" else 2.0**-24
+        return bound(implementation, frames, [len(frames) - 1], self.precision) + rounding
 
-# Frames of real signals [..., l], padded by ``by`` samples at either end, to their spectra [..., t, k].
-_spectra = Op("trnfft::stft", fake=_fake, cost=_cost)
+    def limits(self, implementation: str) -> str | None:
+        return launch.limits([self.n], [0]) if implementation == "nki" else None
+
+    def pytorch(self) -> Tensor:
+        frames = _cut(self.x, self.window, self.n, self.hop, self.by, self.mode)
+        last = [frames.ndim - 1]
+        if self.onesided:
+            return R2C(frames, last, self.scale, self.precision).pytorch()
+        return C2C(frames, last, False, self.scale, self.precision).pytorch()
+
+    def nki(self) -> Tensor:
+        return self.fake() if self.x.numel() == 0 else torch.complex(*launch.stft(*self))
+
+    @saves("x", "window")
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        n, by, last = self.n, self.by, [grad.ndim - 1]
+        if self.onesided:
+            frames = run(C2R(weighted(grad, last[0], n, 0.5), last, n, self.scale, self.precision))
+        else:
+            frames = run(C2C(grad, last, True, self.scale, self.precision)).real
+        found: dict[str, Tensor] = {}
+        if "x" in needs:
+            windowed = frames if self.window is None else frames * self.window
+            signal = overlap_add(windowed, self.hop)
+            length = self.x.shape[-1] + 2 * by
+            found["x"] = unpadded(functional.pad(signal, (0, length - signal.shape[-1])), by, self.mode)
+        if self.window is not None and "window" in needs:
+            cut = _cut(self.x, None, n, self.hop, by, self.mode)
+            found["window"] = (frames * cut).reshape(-1, n).sum(0)
+        return found
 
 
 def _cut(x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str) -> Tensor:
@@ -50,53 +96,13 @@ def _cut(x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str)
     return frames if window is None else frames * window
 
 
-@_spectra.impl("pytorch")
-def _pytorch(
-    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
-) -> Tensor:
-    frames = _cut(x, window, n, hop, by, mode)
-    last = [frames.ndim - 1]
-    if onesided:
-        return transform.r2c_pytorch(frames, last, scale, precision)
-    return transform.c2c_pytorch(frames, last, False, scale, precision)
-
-
-@_spectra.impl("nki", limits=device.stft_limits)
-def _nki(
-    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
-) -> Tensor:
-    if x.numel() == 0:
-        return _fake(x, window, n, hop, by, mode, onesided, scale, precision)
-    return torch.complex(*device.stft(x, window, n, hop, by, mode, onesided, scale, precision))
-
-
-@_spectra.vjp(saves=("x", "window"))
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    n, hop, by, last = saved.n, saved.hop, saved.by, [grad.ndim - 1]
-    if saved.onesided:
-        halved = transform.weighted(grad, last[0], n, 0.5)
-        frames = transform.c2r(halved, last, n, saved.scale, saved.precision)
-    else:
-        frames = transform.c2c(grad, last, True, saved.scale, saved.precision).real
-    found: dict[str, Any] = {}
-    if saved.needs("x"):
-        windowed = frames if saved.window is None else frames * saved.window
-        signal = overlap_add(windowed, hop)
-        length = saved.x.shape[-1] + 2 * by
-        found["x"] = unpadded(functional.pad(signal, (0, length - signal.shape[-1])), by, saved.mode)
-    if saved.window is not None and saved.needs("window"):
-        cut = _cut(saved.x, None, n, hop, by, saved.mode)
-        found["window"] = (frames * cut).reshape(-1, n).sum(0)
-    return found
-
-
 @array_function
 def stft(
-    x: Any,
+    x: Tensor,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: Tensor | None = None,
     center: bool = True,
     pad_mode: str = "reflect",
     normalized: bool = False,
@@ -104,7 +110,7 @@ def stft(
     return_complex: bool = True,
     *,
     precision: Precision | None = None,
-) -> Any:
+) -> Tensor:
     """Transform windowed frames: ``y[..., k, t] = sum_j window[j] x[..., t hop + j] exp(-2 pi i j k / n_fft)``.
 
     Args:
@@ -151,22 +157,22 @@ def stft(
         expected = f"at least n_fft={n_fft} samples, padding included"
         raise ArgumentError(op="stft", argument="length of x", got=x.shape[-1] + 2 * by, expected=expected)
     policy = resolve("stft", precision, x.dtype)
-    scale = "root" if normalized else "none"
+    scale: Scale = "root" if normalized else "none"
     if is_complex:
         frames = _cut(x, taper, n_fft, hop, by, pad_mode)
-        spectrum = transform.c2c(frames, [frames.ndim - 1], False, scale, policy).mT
+        spectrum = run(C2C(frames, [frames.ndim - 1], False, scale, policy)).mT
     else:
-        spectrum = _spectra(x, taper, n_fft, hop, by, pad_mode, onesided, scale, policy).mT
+        spectrum = run(Stft(x, taper, n_fft, hop, by, pad_mode, onesided, scale, policy)).mT
     return spectrum if return_complex else torch.stack([spectrum.real, spectrum.imag], -1)
 
 
 @array_function
 def istft(
-    x: Any,
+    x: Tensor,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: Tensor | None = None,
     center: bool = True,
     normalized: bool = False,
     onesided: bool | None = None,
@@ -174,7 +180,7 @@ def istft(
     return_complex: bool = False,
     *,
     precision: Precision | None = None,
-) -> Any:
+) -> Tensor:
     """The signal whose `stft` is closest to ``x``; the signal itself where ``x`` is one's `stft`.
 
     Frames are transformed back, windowed, added where they overlap and divided by the sum of squared windows.
@@ -218,7 +224,7 @@ def istft(
     if return_complex and onesided:
         raise ArgumentError(op="istft", argument="return_complex", got=True, expected="False for one-sided data")
     policy = resolve("istft", precision, x.dtype)
-    scale = "root" if normalized else "full"
+    scale: Scale = "root" if normalized else "full"
     count = x.shape[-1]
     total = n_fft + hop * (count - 1)
     start = n_fft // 2 if center else 0
@@ -227,10 +233,10 @@ def istft(
     spectra = x.mT
     last = [x.ndim - 1]
     if return_complex:
-        frames = transform.c2c(spectra, last, True, scale, policy)
+        frames = run(C2C(spectra, last, True, scale, policy))
     else:
         # of a whole spectrum the first half is read, as torch does: that of a real signal repeats it
-        frames = transform.c2r(spectra if onesided else spectra[..., :half], last, n_fft, scale, policy)
+        frames = run(C2R(spectra if onesided else spectra[..., :half], last, n_fft, scale, policy))
     if taper is None:
         taper = torch.ones(n_fft, dtype=frames.dtype, device=x.device)
     signal = overlap_add(frames * taper, hop)
@@ -262,11 +268,11 @@ def _overlapped(squares: Tensor, hop: int, count: int) -> Tensor:
 
 @array_function
 def spectrogram(
-    x: Any,
+    x: Tensor,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: Tensor | None = None,
     center: bool = True,
     pad_mode: str = "reflect",
     normalized: bool = False,
@@ -274,7 +280,7 @@ def spectrogram(
     power: float = 2.0,
     *,
     precision: Precision | None = None,
-) -> Any:
+) -> Tensor:
     """Magnitudes of `stft` raised to ``power``: 1 for magnitude, 2 for power. Other arguments are those of `stft`.
 
     Example:

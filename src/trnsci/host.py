@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
+from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from trnsci.specs import TensorSpec
@@ -36,6 +37,8 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
         return "a torch dispatch mode is active, which sees only torch's own functions"
     if transformed():
         return "torch.func transforms only torch's own functions"
+    if forward_ad._current_level >= 0:
+        return "forward-mode differentiation follows only torch's own functions"
     return None
 
 

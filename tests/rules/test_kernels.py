@@ -80,13 +80,6 @@ def test_only_shapes_trail_a_line(tree):
     tree.refuse(offenders)
 
 
-# kernels the parser front end would still refuse or misread; the list may only shrink
-NOT_YET = {
-    "trnfft.exact",
-    "trnfft.transform",
-}
-
-
 def _entries(tree):
     for module in tree.kernels:
         name = ".".join(module.parts[1:]).removesuffix(".py")
@@ -95,15 +88,7 @@ def _entries(tree):
 
 
 def test_the_nki_compiler_would_accept_every_kernel(tree):
-    findings, clean = [], set()
-    for name, kernel in _entries(tree):
-        found = [str(finding) for finding in lint(kernel, strict=name not in NOT_YET) if name not in NOT_YET]
-        findings += found
-        findings += [str(finding) for finding in lint(kernel).errors if name in NOT_YET]
-        if name in NOT_YET and not lint(kernel, strict=True):
-            clean.add(name)
-    tree.refuse(findings)
-    assert not clean, f"take {sorted(clean)} out of NOT_YET"
+    tree.refuse([str(finding) for _, kernel in _entries(tree) for finding in lint(kernel, strict=True)])
 
 
 def test_kernels_call_nki_by_its_documented_signatures(tree):

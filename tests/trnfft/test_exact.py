@@ -8,7 +8,8 @@ import torch
 
 import trnfft
 import trnsci
-from trnfft import exact, exact_programs
+from trnfft import exact
+from trnfft.device import exact_programs
 from trnsci.predict import prediction
 from trnsci.testing import BACKENDS, gaussian
 
@@ -146,7 +147,7 @@ def _launched(backend, x, t, program):
     table = torch.from_numpy(t / 2).bfloat16().movedim(0, -1 if t.ndim == 3 else 2).contiguous()
     with backend:
         got = launch(
-            kernels.exact, torch.from_numpy(x).bfloat16().movedim(0, 2).contiguous(), (table,), program=program
+            kernels.exact, torch.from_numpy(x).bfloat16().movedim(0, 2).contiguous(), table.reshape(-1), program=program
         )
     return got.double().movedim(2, 0).numpy()
 
@@ -158,7 +159,7 @@ def test_the_kernel_multiplies_without_rounding(backend, rows, columns, count):
     x, t = _digits(rng, count, 2, rows, columns), _digits(rng, count, 2 * rows, 1, 2 * rows)
     # The result must stay below 1.
     t[0] = 0
-    found = _launched(backend, x, t, (("product", 0, rows, 1, 1, 1, 1, 1, True),))
+    found = _launched(backend, x, t, (("product", 0, (rows, 1, 1, 1, 1, 1, True)),))
     found, x = found.reshape(count, 2 * rows, columns), x.reshape(count, 2 * rows, columns)
     for row, column in [(0, 0), (2 * rows - 1, columns - 1), (2, columns // 2)]:
         product = sum(_value(t, k, 0, row) * _value(x, k, column) for k in range(2 * rows)) / 2
@@ -173,7 +174,7 @@ def test_the_kernel_multiplies_by_a_diagonal_without_rounding(backend, outer, po
     n, rows = outer * points * inner, np.gcd(points, 128)
     x, t = _digits(rng, count, 2, n, 1), _digits(rng, count, 2, points)
     t[0] = 0
-    found = _launched(backend, x, t, (("multiply", 0, outer, int(rows), points // int(rows), inner),))
+    found = _launched(backend, x, t, (("multiply", 0, (outer, int(rows), points // int(rows), inner)),))
     for at in (0, 1, n // 2, n - 1):
         k = at // inner % points
         (a, b), (c, d) = ([_value(data, *place) for place in places] for data, places in (
@@ -268,7 +269,7 @@ def test_longer_transforms_have_more_digits(precision, points, count):
 def test_many_residues_share_tables():
     made = exact_programs.program((1 << 18,), 1, -1, "fp64")
     # One table for each residue of the first factor would take 1 GB.
-    assert sum(table.nbytes for table in made.tables) <= 64 << 20
+    assert made.tables.nbytes <= 64 << 20
 
 
 def test_plans_say_that_digits_are_used():

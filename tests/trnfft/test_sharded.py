@@ -30,7 +30,7 @@ def _run(name, mesh_shape, shape, places, options):
 
 
 def _close(got, exact):
-    # fp64: relative L2 error of one transform, docs/trnfft/transform.md; three run after each other
+    # fp64: relative L2 error of one transform, docs/trnfft/fft.md; three run after each other
     return np.linalg.norm(got - exact) <= 3e-14 * max(np.linalg.norm(exact), 1e-300)
 
 

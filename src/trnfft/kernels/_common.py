@@ -33,7 +33,7 @@ def _load_repeated(tables_hbm, t, part, copies, first, count):
 def _planes(re_hbm, im_hbm, shape):
     """The planes there are, in a shape."""
     found = [re_hbm.reshape(shape)]
-    if im_hbm != None:  # noqa: E711
+    if im_hbm != None:
         found.append(im_hbm.reshape(shape))
     return found
 
@@ -87,13 +87,13 @@ def _leave(dst_sb, src_ps, odd):
 
 def _rotate(dst_re, dst_im, re, im, w_re, w_im):
     """Dst = (re + i im) (w_re + i w_im); ``im`` is None for real data, ``dst_im`` where it is not wanted."""
-    if im == None:  # noqa: E711
+    if im == None:
         nisa.tensor_tensor(dst=dst_re, data1=re, data2=w_re, op=nl.multiply)
-        if dst_im != None:  # noqa: E711
+        if dst_im != None:
             nisa.tensor_tensor(dst=dst_im, data1=re, data2=w_im, op=nl.multiply)
     else:
         _mixed(dst_re, re, w_re, im, w_im, nl.subtract)
-        if dst_im != None:  # noqa: E711
+        if dst_im != None:
             _mixed(dst_im, re, w_im, im, w_re, nl.add)
 
 

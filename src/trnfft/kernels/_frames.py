@@ -27,7 +27,7 @@ def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, ends_hbm, sizes):
         if index < len(blocks):
             b = blocks[index]
             x_sb = _cut(re_hbm, ends_hbm, b, (T, hop, N1 * N2, pieces))
-            if window_sb != None:  # noqa: E711
+            if window_sb != None:
                 nisa.tensor_tensor(dst=x_sb[:, 0], data1=x_sb[:, 0], data2=window_sb[0 : b.size], op=nl.multiply)
             ahead_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), held[0])
         if index > 0:

@@ -53,15 +53,16 @@ def _mirrored_rows(z_hbm, m, a, flip_sb, sizes):
 
 def _flipped(dst, src, flip_sb, negative, odd):
     """Dst = src [b, w] backwards in both indices, perhaps with its sign changed."""
-    back = _backwards(src, flip_sb)
+    back_ps = _backwards(src, flip_sb)
+    data = back_ps
     if len(dst.shape) > 2:
         rows, outer, inner = dst.shape
-        back = back.ap([[outer * inner, rows], [inner, outer], [1, inner]], offset=0)
+        data = back_ps.ap([[outer * inner, rows], [inner, outer], [1, inner]], offset=0)
     sign = -1.0 if negative else 1.0
     if odd:
-        nisa.tensor_scalar(dst=dst, data=back, op0=nl.multiply, operand0=sign)
+        nisa.tensor_scalar(dst=dst, data=data, op0=nl.multiply, operand0=sign)
     else:
-        nisa.activation(dst=dst, op=nl.copy, data=back, scale=sign)
+        nisa.activation(dst=dst, op=nl.copy, data=data, scale=sign)
 
 
 def _backwards(src, flip_sb):

@@ -2,8 +2,8 @@
 
 A number of at most 1 is ``sum_i d_i 2**(-7 - 8 i)`` with whole ``|d_i| <= 128``; digits are stored with their powers of
 two. Products of one level ``i + j`` are whole multiples, at most 2**24, of one power of two, so that PSUM adds them
-exactly; levels are carried into digits from the lowest up. A program is a tuple of steps, digits being in HBM between
-them:
+exactly; levels are carried into digits from the lowest up. A program is a tuple of steps, each a kind, where its table
+begins, and sizes, which the step names in its first line; digits are in HBM between them:
 
 * ``product``: one factor of an axis, by a table for each residue of what is left of it, its twiddles in the tables; or
   twiddles alone, whose tables are diagonal.
@@ -12,39 +12,89 @@ them:
 Bound by the Tensor and the Vector Engine alike. Below 150 KiB a partition.
 """
 
-from trnsci.nki import N_TILE, P_MAX, jit, load, nisa, nl, require, store, tiles
+from trnsci.nki import N_TILE, P_MAX, nisa, nki, nl, tiles
 
 # Adding and subtracting this rounds to whole numbers, to nearest even.
 ROUND = 1.5 * 2.0**23
 # Tables of one load: 28 KiB of a partition for 7 digits.
 TABLES = 16
-# Columns from which on a product is not dearer for more of them.
+# Columns up to which a product costs the same for more of them.
 LEAST = 64
-# Digits of a run below which writes are dear.
+# Digits of a run below which writes are expensive.
 SHORT = 256
 # Transposed tiles that leave PSUM together.
 TOGETHER = 8
+# Dimensions of a view beside the partition.
+FREE = 4
 
 
-@jit
-def exact(x_hbm, tables, program=()):
+@nki.jit
+def exact(x_hbm, tables_hbm, program=()):
     """Digits x [plane, n, S, F] through the steps of a program."""
+    _, points, S, F = x_hbm.shape
     for index in range(len(program)):
-        step = program[index]
-        t_hbm = tables[step[1]]
-        S, S_t = x_hbm.shape[2], t_hbm.shape[2]
-        require(S_t == S, f"x and its table disagree on digits: {S} and {S_t}")
+        kind, table, sizes = program[index]
         buffer = nl.shared_hbm if index == len(program) - 1 else nl.private_hbm
-        y_hbm = nl.ndarray(x_hbm.shape, dtype=nl.bfloat16, buffer=buffer)  # [plane, n, S, F]
-        if step[0] == "product":
-            _pass(y_hbm, x_hbm, t_hbm, step[2:])
+        y_hbm = nl.ndarray((2, points, S, F), dtype=nl.bfloat16, buffer=buffer)  # [plane, n, S, F]
+        if kind == "product":
+            _pass(y_hbm, x_hbm, tables_hbm, table, sizes)
         else:
-            _multiply(y_hbm, x_hbm, t_hbm, step[2:])
+            _multiply(y_hbm, x_hbm, tables_hbm, table, sizes)
         x_hbm = y_hbm
     return x_hbm
 
 
-def _pass(y_hbm, x_hbm, t_hbm, sizes):
+def _steps(sizes):
+    """Distances of elements along dimensions of these sizes, the last one in a run."""
+    found, step = [], 1
+    for i in range(len(sizes)):
+        found.append(step)
+        step *= sizes[len(sizes) - 1 - i]
+    found.reverse()
+    return found
+
+
+def _move(dst, dst_at, src, src_at, rows, dims):
+    """Copy ``rows`` rows of several dimensions; ``rows`` and ``dims`` are (size, distance in dst, distance in src).
+
+    Dimensions that run into each other on both sides are one; more than a view has are copied one by one.
+    """
+    joined = []
+    for i in range(len(dims)):
+        size, to, of = dims[len(dims) - 1 - i]
+        if size > 1:
+            if len(joined) > 0:
+                inner, inner_to, inner_of = joined[len(joined) - 1]
+                if to == inner * inner_to and of == inner * inner_of:
+                    joined.pop()
+                    size, to, of = size * inner, inner_to, inner_of
+            joined.append((size, to, of))
+    # Here the last dimension comes first.
+    starts = [(dst_at, src_at)]
+    while len(joined) > FREE:
+        size, to, of = joined.pop()
+        more = []
+        for start in starts:
+            at, source = start
+            for i in range(size):
+                more.append((at + i * to, source + i * of))
+        starts = more
+    joined.reverse()
+    count, row_to, row_of = rows
+    dst_pattern, src_pattern = [[row_to, count]], [[row_of, count]]
+    for dim in joined:
+        size, to, of = dim
+        dst_pattern.append([to, size])
+        src_pattern.append([of, size])
+    if len(joined) == 0:
+        dst_pattern.append([1, 1])
+        src_pattern.append([1, 1])
+    for start in starts:
+        at, source = start
+        nisa.dma_copy(dst=dst.ap(dst_pattern, offset=at), src=src.ap(src_pattern, offset=source))
+
+
+def _pass(y_hbm, x_hbm, tables_hbm, table, sizes):
     """y[k, u, n, e, g, d] = sum_r t[n][r, k] x[r, u, n, e, g, d] for every digit and column; k and r hold both planes.
 
     What is left of this axis is (u, n), other axes are e, and what is done is (g, d), of which g lies outside in x. In
@@ -54,8 +104,6 @@ def _pass(y_hbm, x_hbm, t_hbm, sizes):
     R, U, N, E, G, D, turned = sizes
     turned = turned and U * N * E > 1
     _, _, S, F = x_hbm.shape
-    x_hbm = x_hbm.reshape((2, G, R, U, N, E, D, S, F)).permute((0, 2, 3, 4, 5, 1, 6, 7, 8))
-    y_hbm = y_hbm.reshape((2, U, N, E, R, G, D, S, F) if turned else (2, R, U, N, E, G, D, S, F))
     lanes = P_MAX // (2 * R)
     total = U * E * G * D * F
     blocks, columns = _blocks((U, E, G, D, F), max(LEAST, (total + lanes - 1) // lanes))
@@ -63,29 +111,41 @@ def _pass(y_hbm, x_hbm, t_hbm, sizes):
     lanes = 1
     for group in groups:
         lanes = max(lanes, len(group))
-    at_n = max(1, min(N, TABLES, N_TILE // columns))
+    at_n = max(1, min(min(N, TABLES), N_TILE // columns))
     held = []
     for _ in range(min(2, (N + at_n - 1) // at_n) if lanes > 1 else 0):
-        t_sb = nl.ndarray((lanes * 2 * R, at_n, S, lanes * 2 * R), dtype=nl.bfloat16, buffer=nl.sbuf)  # [r, n, S, k]
-        nisa.memset(dst=t_sb, value=0.0)
-        held.append(t_sb)
+        held_sb = nl.ndarray((lanes * 2 * R, at_n, S, lanes * 2 * R), dtype=nl.bfloat16, buffer=nl.sbuf)  # [r, n, S, k]
+        nisa.memset(dst=held_sb, value=0.0)
+        held.append(held_sb)
     for n in tiles(N, at_n):
-        t_sb = _tables(t_hbm[:, n.span], held, n, lanes)
+        t_sb = _tables(tables_hbm, (table, 2 * R, N, S), held, n, lanes)
         for group in groups:
             rows = len(group) * 2 * R
-            y_sb = _product(_loaded(x_hbm, n, group), t_sb[0:rows, :, :, 0:rows])
-            _stored(y_hbm, y_sb, n, group, turned)
+            x_sb = _loaded(x_hbm, n, group, sizes)
+            y_sb = _product(x_sb, t_sb[0:rows, :, :, 0:rows], _shape(group[0], n, S))
+            _stored(y_hbm, y_sb, n, group, (R, U, N, E, G, D, turned))
 
 
-def _tables(t_hbm, held, n, lanes):
+def _shape(block, n, S):
+    """Sizes (u, n, c, S, f) of a block; c is e, g and d."""
+    u, e, g, d, f = block
+    return u.size, n.size, e.size * g.size * d.size, S, f.size
+
+
+def _tables(tables_hbm, sizes, held, n, lanes):
     """[r, n, S, k]: tables along the diagonal, once for every lane, of tiles that are zero elsewhere."""
+    table, rows, N, S = sizes
+    pattern = [[N * S * rows, rows], [S * rows, n.size], [rows, S], [1, rows]]  # [r, n, S, k]
+    here_hbm = tables_hbm.ap(pattern, offset=table + n.start * S * rows)
     if lanes == 1:
-        return load(t_hbm)
-    t_sb, rows = held[n.index % 2][:, 0 : n.size], t_hbm.shape[0]
+        t_sb = nl.ndarray((rows, n.size, S, rows), dtype=nl.bfloat16, buffer=nl.sbuf)  # [r, n, S, k]
+        nisa.dma_copy(dst=t_sb, src=here_hbm)
+        return t_sb
+    held_sb = held[n.index % 2]
     for s in range(lanes):
         here = slice(s * rows, (s + 1) * rows)
-        nisa.dma_copy(dst=t_sb[here, :, :, here], src=t_hbm)
-    return t_sb
+        nisa.dma_copy(dst=held_sb[here, 0 : n.size, :, here], src=here_hbm)
+    return held_sb[:, 0 : n.size]
 
 
 def _blocks(extents, most):
@@ -108,104 +168,138 @@ def _blocks(extents, most):
     return found, columns
 
 
+def _alike(one, other):
+    """Whether two blocks have one shape."""
+    same = True
+    for i in range(len(one)):
+        mine, theirs = one[i], other[i]
+        if mine.size != theirs.size:
+            same = False
+    return same
+
+
 def _grouped(blocks, lanes):
     """Up to ``lanes`` blocks of one shape together."""
     full, begun = [], []
     for block in blocks:
-        mine = None
-        for group in begun:
-            same = True
-            for i in range(len(block)):
-                same = same and group[0][i].size == block[i].size
-            if same:
-                mine = group
-        if mine is None:
-            mine = []
-            begun.append(mine)
-        mine.append(block)
-        if len(mine) == lanes:
-            full.append(mine)
-            begun.remove(mine)
+        mine = -1
+        for i in range(len(begun)):
+            if _alike(begun[i][0], block):
+                mine = i
+        if mine < 0:
+            mine = len(begun)
+            begun.append([])
+        begun[mine].append(block)
+        if len(begun[mine]) == lanes:
+            full.append(begun[mine])
+            rest = []
+            for i in range(len(begun)):
+                if i != mine:
+                    rest.append(begun[i])
+            begun = rest
     return full + begun
 
 
-def _loaded(x_hbm, n, group):
-    """[r, u, n, e, g, d, S, f]: blocks and their planes above each other."""
-    R, S = x_hbm.shape[1], x_hbm.shape[7]
+def _loaded(x_hbm, n, group, sizes):
+    """[r, u n e g d S f]: blocks and their planes above each other."""
+    R, U, N, E, G, D, _ = sizes
+    _, points, S, F = x_hbm.shape
+    of_g, of_r, of_u, of_n, of_e, of_d, of_s, _ = _steps((G, R, U, N, E, D, S, F))
     u, e, g, d, f = group[0]
-    shape = (len(group) * 2 * R, u.size, n.size, e.size, g.size, d.size, S, f.size)
-    x_sb = nl.ndarray(shape, dtype=nl.bfloat16, buffer=nl.sbuf)  # [r, u, n, e, g, d, S, f]
-    if len(group) == 1 and x_hbm.shape[5] == 1:
-        # Planes lie together, so that one transfer takes both.
-        here = x_hbm.flatten_dims(0, 1)[:, u.span, n.span, e.span, g.span, d.span, :, f.span]
-        nisa.dma_copy(dst=x_sb, src=here)
-        return x_sb
+    inside = (u.size, n.size, e.size, g.size, d.size, S, f.size)
+    to = _steps(inside)
+    free = u.size * to[0]
+    x_sb = nl.ndarray((len(group) * 2 * R, free), dtype=nl.bfloat16, buffer=nl.sbuf)  # [r, u n e g d S f]
+    of = (of_u, of_n, of_e, of_g, of_d, of_s, 1)
+    dims = []
+    for i in range(len(inside)):
+        dims.append((inside[i], to[i], of[i]))
+    # Where planes lie together, one transfer takes both.
+    together = 2 if len(group) == 1 and G == 1 else 1
     for s in range(len(group)):
         u, e, g, d, f = group[s]
-        for p in range(2):
-            here = x_hbm[p, :, u.span, n.span, e.span, g.span, d.span, :, f.span]
-            nisa.dma_copy(dst=x_sb[(2 * s + p) * R : (2 * s + p + 1) * R], src=here)
+        start = u.start * of_u + n.start * of_n + e.start * of_e + g.start * of_g + d.start * of_d + f.start
+        for p in range(2 // together):
+            row = (2 * s + p) * R
+            source = p * points * S * F + start
+            _move(x_sb, row * free, x_hbm, source, (together * R, free, of_r), dims)
     return x_sb
 
 
-def _stored(y_hbm, y_sb, n, group, turned):
+def _stored(y_hbm, y_sb, n, group, sizes):
     """Digits to where they belong; where runs would be short, k is transposed next to what is done."""
+    R, U, N, E, G, D, turned = sizes
+    _, points, S, F = y_hbm.shape
     u, e, g, d, f = group[0]
-    run = g.size * d.size * y_hbm.shape[7] * f.size
-    whole = run == y_hbm.shape[5] * y_hbm.shape[6] * y_hbm.shape[7] * y_hbm.shape[8]
-    most = max(u.size, n.size, e.size)
+    run = g.size * d.size * S * f.size
+    most = max(max(u.size, n.size), e.size)
     others = u.size * n.size * e.size // most
-    if turned and whole and run < SHORT and most > 1 and others <= TABLES:
+    if turned and run == G * D * S * F and run < SHORT and most > 1 and others <= TABLES:
         for p in tiles(most, P_MAX):
-            _stored_turned(y_hbm, y_sb.flatten_dims(4, 7), n, group, p)
+            _stored_turned(y_hbm, y_sb, n, group, (R, N, E, run, p))
         return
-    R = y_hbm.shape[4] if turned else y_hbm.shape[1]
-    if len(group) == 1 and not turned:
-        store(y_hbm.flatten_dims(0, 1)[:, u.span, n.span, e.span, g.span, d.span, :, f.span], y_sb)
-        return
+    if turned:
+        to_u, to_n, to_e, to_k, to_g, to_d, to_s, _ = _steps((U, N, E, R, G, D, S, F))
+    else:
+        to_k, to_u, to_n, to_e, to_g, to_d, to_s, _ = _steps((R, U, N, E, G, D, S, F))
+    inside = (u.size, n.size, e.size, g.size, d.size, S, f.size)
+    of = _steps(inside)
+    free = u.size * of[0]
+    to = (to_u, to_n, to_e, to_g, to_d, to_s, 1)
+    dims = []
+    for i in range(len(inside)):
+        dims.append((inside[i], to[i], of[i]))
+    together = 2 if len(group) == 1 and not turned else 1
     for s in range(len(group)):
         u, e, g, d, f = group[s]
-        for p in range(2):
-            if turned:
-                here = y_hbm[p, u.span, n.span, e.span, :, g.span, d.span, :, f.span].permute((3, 0, 1, 2, 4, 5, 6, 7))
-            else:
-                here = y_hbm[p, :, u.span, n.span, e.span, g.span, d.span, :, f.span]
-            store(here, y_sb[(2 * s + p) * R : (2 * s + p + 1) * R])
+        start = u.start * to_u + n.start * to_n + e.start * to_e + g.start * to_g + d.start * to_d + f.start
+        for p in range(2 // together):
+            row = (2 * s + p) * R
+            _move(y_hbm, p * points * S * F + start, y_sb, row * free, (together * R, to_k, free), dims)
 
 
-def _stored_turned(y_hbm, y_sb, n, group, p):
+def _stored_turned(y_hbm, y_sb, n, group, sizes):
     """A tile p of the longest of u, n and e on the partitions, [k, q] beside it: q are the digits of what is done."""
-    rows, U, N, E, Q = y_sb.shape
+    R, N, E, Q, p = sizes
+    _, points, S, F = y_hbm.shape
+    rows, free = y_sb.shape
+    u, e, _, _, _ = group[0]
+    extents = (u.size, n.size, e.size)
+    # Distances of u, n and e on chip and in HBM.
+    of = (n.size * e.size * Q, e.size * Q, Q)
+    to = (N * E * R * Q, E * R * Q, R * Q)
     order = (0, 1, 2)
-    if N >= U and N >= E:
+    if n.size >= u.size and n.size >= e.size:
         order = (1, 0, 2)
-    elif E >= U:
+    elif e.size >= u.size:
         order = (2, 0, 1)
-    y_sb = y_sb.permute((0, 1 + order[0], 1 + order[1], 1 + order[2], 4))[:, p.span]  # [k, p, i, j, q]
-    _, P, A, B, _ = y_sb.shape
-    z_sb = nl.ndarray((P, A, B, rows, Q), dtype=nl.bfloat16, buffer=nl.sbuf)  # [p, i, j, k, q]
+    P, A, B = p.size, extents[order[1]], extents[order[2]]
+    z_sb = nl.ndarray((P, A * B, rows, Q), dtype=nl.bfloat16, buffer=nl.sbuf)  # [p, i j, k, q]
     for i in range(A):
         for j in range(B):
+            start = p.start * of[order[0]] + i * of[order[1]] + j * of[order[2]]
             for q in tiles(Q, TOGETHER):
                 z_ps = nl.ndarray((P, q.size, rows), dtype=nl.bfloat16, buffer=nl.psum)  # [p, q, k]
                 for at in range(q.size):
-                    nisa.nc_transpose(dst=z_ps[:, at, :], data=y_sb[:, :, i, j, q.start + at])
-                nisa.activation(dst=z_sb[:, i, j, :, q.span], op=nl.copy, data=z_ps.permute((0, 2, 1)))
-    R = y_hbm.shape[4]
+                    view = y_sb.ap([[free, rows], [of[order[0]], P]], offset=start + q.start + at)
+                    nisa.nc_transpose(dst=z_ps[:, at, :], data=view)
+                turned = z_ps.ap([[q.size * rows, P], [1, rows], [rows, q.size]], offset=0)  # [p, k, q]
+                nisa.activation(dst=z_sb[:, i * B + j, :, q.span], op=nl.copy, data=turned)
+    dims = [(A, to[order[1]], B * rows * Q), (B, to[order[2]], rows * Q), (R * Q, 1, 1)]
     for s in range(len(group)):
         u, e, _, _, _ = group[s]
+        start = u.start * to[0] + n.start * to[1] + e.start * to[2] + p.start * to[order[0]]
         for part in range(2):
-            here = y_hbm[part, u.span, n.span, e.span].flatten_dims(4, 7)  # [u, n, e, k, q]
-            here = here.permute((order[0], order[1], order[2], 3, 4))[p.span]
-            store(here, z_sb[:, :, :, (2 * s + part) * R : (2 * s + part + 1) * R])
+            source = (2 * s + part) * R * Q
+            _move(y_hbm, part * points * S * F + start, z_sb, source, (P, to[order[0]], A * B * rows * Q), dims)
 
 
-def _product(x_sb, t_sb):
-    """[k, u, n, e, g, d, S, f]: digits of the product, the lowest level first."""
-    _, U, N, E, G, D, S, F = x_sb.shape
-    K, C = t_sb.shape[3], E * G * D
-    x_sb = x_sb.flatten_dims(3, 5)  # [r, u, n, c, S, f]
-    y_sb = nl.ndarray((K, U, N, C, S, F), dtype=nl.bfloat16, buffer=nl.sbuf)  # [k, u, n, c, S, f]
+def _product(x_sb, t_sb, sizes):
+    """[k, u n c S f]: digits of the product, the lowest level first."""
+    U, N, C, S, F = sizes
+    K = t_sb.shape[3]
+    rows, free = x_sb.shape
+    y_sb = nl.ndarray((K, free), dtype=nl.bfloat16, buffer=nl.sbuf)  # [k, u n c S f]
     up_sb = None
     for down in range(S + 1):
         level = S - down
@@ -213,60 +307,76 @@ def _product(x_sb, t_sb):
         first = max(0, level - S + 1)
         for i in range(first, min(level, S - 1) + 1):
             for n in range(N):
+                pattern = [[free, rows], [N * C * S * F, U], [S * F, C], [1, F]]  # [r, u, c, f]
                 nisa.nc_matmul(
                     dst=sum_ps[:, n],
                     stationary=t_sb[:, n, level - i, :],
-                    moving=x_sb[:, :, n, :, i, :],
+                    moving=x_sb.ap(pattern, offset=n * C * S * F + i * F),
                     accumulate=i > first,
                 )
-        up_sb = _carried(_digit(y_sb, level + 1), sum_ps, up_sb, 2.0 ** (-7 - 8 * level))
-    nisa.tensor_copy(dst=_digit(y_sb, 0), src=up_sb)
-    return y_sb.reshape_dim(3, (E, G, D))
+        digit = None if level + 1 >= S else _digit(y_sb, level + 1, sizes)
+        up_sb = _carried(digit, sum_ps, up_sb, 1.0 / 2.0 ** (7 + 8 * level))
+    nisa.tensor_copy(dst=_digit(y_sb, 0, sizes), src=up_sb)
+    return y_sb
 
 
-def _digit(y_sb, i):
-    """[k, n, u, c, f]: one digit of all numbers, None beyond the last."""
-    if i >= y_sb.shape[4]:
-        return None
-    return y_sb[:, :, :, :, i, :].permute((0, 2, 1, 3, 4))
+def _digit(y_sb, i, sizes):
+    """[k, n, u, c, f]: one digit of all numbers."""
+    U, N, C, S, F = sizes
+    K, free = y_sb.shape
+    return y_sb.ap([[free, K], [C * S * F, N], [N * C * S * F, U], [S * F, C], [1, F]], offset=i * F)
 
 
 def _carried(digit_sb, total, up_sb, unit):
     """Add the carry from below, keep what is no multiple of ``unit`` as a digit, return the rest."""
-    if up_sb is not None:
+    if up_sb != None:
         sum_sb = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_tensor(dst=sum_sb, data1=total, data2=up_sb, op=nl.add)
         total = sum_sb
     up_sb = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=up_sb, data=total, op0=nl.add, operand0=ROUND * unit, op1=nl.subtract, operand1=ROUND * unit)
-    if digit_sb is not None:
+    if digit_sb != None:
         nisa.tensor_tensor(dst=digit_sb, data1=total, data2=up_sb, op=nl.subtract, engine=nisa.engine.gpsimd)
     return up_sb
 
 
-def _multiply(y_hbm, x_hbm, w_hbm, sizes):
+def _multiply(y_hbm, x_hbm, tables_hbm, table, sizes):
     """y[g, k, c] = w[k] x[g, k, c] for complex numbers; k is dealt to P partitions."""
     G, P, Q, C = sizes
-    _, _, S, F = x_hbm.shape
-    x_hbm = x_hbm.reshape((2, G, P, Q, C, S, F)).permute((0, 2, 1, 3, 4, 5, 6))
-    y_hbm = y_hbm.reshape((2, G, P, Q, C, S, F)).permute((0, 2, 1, 3, 4, 5, 6))
-    w_hbm = w_hbm.reshape((2, P, Q, S))
+    _, points, S, F = x_hbm.shape
+    in_g, in_p, in_q, in_c, in_s, _ = _steps((G, P, Q, C, S, F))
     blocks, _ = _blocks((Q, G, C, F), N_TILE)
     for block in blocks:
         q, g, c, f = block
+        inside = (g.size, q.size, c.size, S, f.size)
+        on_chip = _steps(inside)
+        free = g.size * on_chip[0]
+        in_hbm = (in_g, in_q, in_c, in_s, 1)
+        start = g.start * in_g + q.start * in_q + c.start * in_c + f.start
+        inward, outward = [], []
+        for i in range(len(inside)):
+            inward.append((inside[i], on_chip[i], in_hbm[i]))
+            outward.append((inside[i], in_hbm[i], on_chip[i]))
         x_sb, w_sb = [], []
         for p in range(2):
-            x_sb.append(load(x_hbm[p, :, g.span, q.span, c.span, :, f.span]))  # [p, g, q, c, S, f]
-            w_sb.append(load(w_hbm[p, :, q.span]))  # [p, q, S]
+            part_sb = nl.ndarray((P, free), dtype=nl.bfloat16, buffer=nl.sbuf)  # [p, g q c S f]
+            _move(part_sb, 0, x_hbm, p * points * S * F + start, (P, free, in_p), inward)
+            x_sb.append(part_sb)
+            by_sb = nl.ndarray((P, q.size, S), dtype=nl.bfloat16, buffer=nl.sbuf)  # [p, q, S]
+            at = table + p * P * Q * S + q.start * S
+            nisa.dma_copy(dst=by_sb, src=tables_hbm.ap([[Q * S, P], [S, q.size], [1, S]], offset=at))
+            w_sb.append(by_sb)
         for part in range(2):
-            y_sb = _multiplied(x_sb, (w_sb[part], w_sb[1 - part]), nl.add if part == 1 else nl.subtract)
-            store(y_hbm[part, :, g.span, q.span, c.span, :, f.span], y_sb)
+            y_sb = _multiplied(x_sb, (w_sb[part], w_sb[1 - part]), inside, nl.add if part == 1 else nl.subtract)
+            _move(y_hbm, part * points * S * F + start, y_sb, 0, (P, in_p, free), outward)
 
 
-def _multiplied(x_sb, w_sb, op):
-    """[p, g, q, c, S, f]: digits of x[0] w[0] op x[1] w[1]; products on the Vector Engine, sums on GpSimd."""
-    P, G, Q, C, S, F = x_sb[0].shape
-    y_sb = nl.ndarray(x_sb[0].shape, dtype=nl.bfloat16, buffer=nl.sbuf)  # [p, g, q, c, S, f]
+def _multiplied(x_sb, w_sb, sizes, op):
+    """[p, g q c S f]: digits of x[0] w[0] op x[1] w[1]; products on the Vector Engine, sums on GpSimd."""
+    G, Q, C, S, F = sizes
+    P, free = x_sb[0].shape
+    pattern = [[free, P], [Q * C * S * F, G], [C * S * F, Q], [S * F, C], [1, F]]  # [p, g, q, c, f]
+    y_sb = nl.ndarray((P, free), dtype=nl.bfloat16, buffer=nl.sbuf)  # [p, g q c S f]
     up_sb = None
     for down in range(S + 1):
         level = S - down
@@ -275,16 +385,20 @@ def _multiplied(x_sb, w_sb, op):
             sum_sb = nl.ndarray((P, G, Q, C, F), dtype=nl.float32, buffer=nl.sbuf)  # [p, g, q, c, f]
             first = max(0, level - S + 1)
             for i in range(first, min(level, S - 1) + 1):
-                by_sb = w_sb[plane][:, :, level - i].expand_dim(1).broadcast(1, G)
-                by_sb = by_sb.expand_dim(3).broadcast(3, C).expand_dim(4).broadcast(4, F)
-                dst_sb = sum_sb if i == first else nl.ndarray(sum_sb.shape, dtype=nl.float32, buffer=nl.sbuf)
-                nisa.tensor_tensor(dst=dst_sb, data1=x_sb[plane][:, :, :, :, i, :], data2=by_sb, op=nl.multiply)
+                by = w_sb[plane].ap([[Q * S, P], [0, G], [S, Q], [0, C], [0, F]], offset=level - i)
+                dst_sb = sum_sb
+                if i > first:
+                    dst_sb = nl.ndarray((P, G, Q, C, F), dtype=nl.float32, buffer=nl.sbuf)  # [p, g, q, c, f]
+                digit = x_sb[plane].ap(pattern, offset=i * F)
+                nisa.tensor_tensor(dst=dst_sb, data1=digit, data2=by, op=nl.multiply)
                 if i > first:
                     nisa.tensor_tensor(dst=sum_sb, data1=sum_sb, data2=dst_sb, op=nl.add, engine=nisa.engine.gpsimd)
             sums_sb.append(sum_sb)
         total_sb = nl.ndarray((P, G, Q, C, F), dtype=nl.float32, buffer=nl.sbuf)  # [p, g, q, c, f]
         nisa.tensor_tensor(dst=total_sb, data1=sums_sb[0], data2=sums_sb[1], op=op, engine=nisa.engine.gpsimd)
-        digit_sb = y_sb[:, :, :, :, level + 1, :] if level + 1 < S else None
-        up_sb = _carried(digit_sb, total_sb, up_sb, 2.0 ** (-7 - 8 * level))
-    nisa.tensor_copy(dst=y_sb[:, :, :, :, 0, :], src=up_sb)
+        digit_sb = None
+        if level + 1 < S:
+            digit_sb = y_sb.ap(pattern, offset=(level + 1) * F)
+        up_sb = _carried(digit_sb, total_sb, up_sb, 1.0 / 2.0 ** (7 + 8 * level))
+    nisa.tensor_copy(dst=y_sb.ap(pattern, offset=0), src=up_sb)
     return y_sb

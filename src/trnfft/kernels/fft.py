@@ -62,6 +62,6 @@ def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, ends_hbm, program=()):
         else:
             _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, twiddles_hbm, sizes)
         re_hbm, im_hbm = out_re_hbm, out_im_hbm
-    if im_hbm == None:  # noqa: E711
+    if im_hbm == None:
         return re_hbm
     return re_hbm, im_hbm

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnfft import exact, exact_programs, passes
-from trnfft import tables as dft_tables
-from trnfft.factor_tables import HALF_OUT, WHOLE, fold
+from trnfft import exact
+from trnfft.device import exact_programs, passes
+from trnfft.device import tables as dft_tables
+from trnfft.device.factor_tables import HALF_OUT, WHOLE, fold
+from trnfft.device.programs import Program, Stage, fold_tables, program, scale_of
 from trnfft.framing import frames_beyond, padded, padded_ends
 from trnfft.kernels import fft as kernels
-from trnfft.programs import Program, fold_tables, program, scale_of
-from trnfft.programs import Stage as Stage
 from trnsci.nki import launch
 
 # Longer transforms would need tables of more than 100 MB.
@@ -133,7 +134,7 @@ def framed(
         made.group,
         *tables[1:],
         passes.NONE if window is None else passes.Table(left.numel() + right.numel(), 1, n),
-        tuple(piece for piece in pieces if piece.count),
+        tuple(piece for piece in pieces if piece.frames),
     )
     step = passes.Pass(sizes, signals * count * written, False)
     ends = torch.cat([tensor.to(dtype).reshape(-1) for tensor in kept])
@@ -156,43 +157,12 @@ def stft(
     return out_re, out_im
 
 
-def _limits(lengths: list[int]) -> str | None:
-    longest = max(lengths, default=0)
+def limits(shape: Sequence[int], dims: Sequence[int]) -> str | None:
+    """Why the kernel refuses to transform these axes of data of this shape, or ``None``."""
+    longest = max((shape[dim] for dim in dims), default=0)
     if longest > LONGEST:
         return f"an axis of {longest} points is longer than {LONGEST}, which its tables are made for"
     return None
-
-
-def stft_limits(
-    x: Tensor, window: Tensor | None, n: int, hop: int, by: int, mode: str, onesided: bool, scale: str, precision: str
-) -> str | None:
-    """Why the kernel refuses a call, or ``None``."""
-    return _limits([n])
-
-
-def c2c_limits(x: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> str | None:
-    """Why the kernel refuses a call, or ``None``."""
-    return _limits([x.shape[d] for d in dims])
-
-
-def c2c_planes_limits(re: Tensor, im: Tensor, dims: list[int], inverse: bool, scale: str, precision: str) -> str | None:
-    """Why the kernel refuses a call, or ``None``."""
-    return c2c_limits(re, dims, inverse, scale, precision)
-
-
-def r2c_limits(x: Tensor, dims: list[int], scale: str, precision: str) -> str | None:
-    """Why the kernel refuses a call, or ``None``."""
-    return _limits([x.shape[d] for d in dims])
-
-
-def c2r_limits(x: Tensor, dims: list[int], n: int, scale: str, precision: str) -> str | None:
-    """Why the kernel refuses a call, or ``None``."""
-    return _limits([*(x.shape[d] for d in dims[:-1]), n])
-
-
-def c2r_planes_limits(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> str | None:
-    """Why the kernel refuses a call, or ``None``."""
-    return c2r_limits(re, dims, n, scale, precision)
 
 
 def _exact_stages(made: exact_programs.Program, dims: tuple[int, ...]) -> list[Stage]:
@@ -202,28 +172,14 @@ def _exact_stages(made: exact_programs.Program, dims: tuple[int, ...]) -> list[S
     ]
 
 
-def stages(steps: tuple[Any, ...]) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
-    """Stages and tables of the programs that planned calls would run on Trainium."""
-    found: list[Stage] = []
-    kept: list[Tensor] = []
-    for step in steps:
-        kind = step.op.removeprefix("trnfft::").removesuffix("_planes")
-        tensors = 2 if step.op.endswith("_planes") and kind != "r2c" else 1
-        spec, dims, options = step.call[0], tuple(step.call[tensors]), list(step.call[tensors + 1 :])
-        scale, precision = options[-2:]
-        if 0 in spec.shape:
-            continue
-        n = {"c2c": 0, "r2c": spec.shape[dims[-1]], "c2r": options[0]}[kind]
-        sign = 1 if kind == "c2r" or (kind == "c2c" and options[0]) else -1
-        if precision in exact.PRECISIONS:
-            whole = list(spec.shape)
-            whole[dims[-1]] = n or whole[dims[-1]]
-            exactly = exact.program(tuple(whole), dims, sign, precision)
-            found += _exact_stages(exactly, dims)
-            kept += exactly.tables
-            continue
-        real_in = tensors == 1 and not spec.dtype.is_complex
-        made = program(kind, spec.shape, dims, n, sign, scale, _operand(precision), real_in)
-        found += made.stages
-        kept += [table for table in made.tables if table is not None]
-    return tuple(found), tuple(kept)
+def stages(
+    kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int, sign: int, scale: str, precision: str, real: bool
+) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
+    """Stages and tables of the program of a ``c2c``, ``r2c`` or ``c2r``, as `programs.program` takes them."""
+    if precision in exact.PRECISIONS:
+        whole = list(shape)
+        whole[dims[-1]] = n or whole[dims[-1]]
+        exactly = exact.program(tuple(whole), dims, sign, precision)
+        return tuple(_exact_stages(exactly, dims)), (exactly.tables,)
+    made = program(kind, shape, dims, n, sign, scale, _operand(precision), real)
+    return made.stages, tuple(table for table in made.tables if table is not None)

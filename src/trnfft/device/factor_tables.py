@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft.tables import Array, roots
+from trnfft.device.tables import Array, roots
 from trnsci.nki import P_MAX
 
 # What a row is: half a spectrum that is read, everything, or half a spectrum that is written.

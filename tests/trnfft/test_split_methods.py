@@ -190,7 +190,7 @@ def test_what_planes_cannot_do_is_said():
 
 def test_planes_in_device_memory_are_not_joined_behind_the_back(monkeypatch):
     z, _ = pair()
-    monkeypatch.setattr("trnfft.planes.is_resident", lambda plane: True)
+    monkeypatch.setattr("trnfft.split_methods.is_resident", lambda plane: True)
     with pytest.raises(DtypeError) as caught:
         torch.kron(z, z)
     assert caught.value.got == "planes in device memory"

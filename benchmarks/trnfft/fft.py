@@ -11,7 +11,7 @@ import torch
 
 import trnfft
 from benchmarks.registry import Bench, Case, Kernel, Peer
-from trnfft import programs
+from trnfft.device import programs
 from trnfft.kernels import fft as kernels
 from trnsci.testing import gaussian
 
@@ -47,9 +47,9 @@ def _numpy(x: torch.Tensor) -> tuple[np.ndarray]:
 
 
 BENCH = Bench(
-    op="trnfft.transform",
+    op="trnfft.fft",
     run=trnfft.fft,
-    tests="tests/trnfft/test_transform.py",
+    tests="tests/trnfft/test_fft.py",
     cases=(
         _case((8,), torch.complex64, overhead=True),
         _case((4096,), torch.complex64),

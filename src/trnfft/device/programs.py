@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft import factor_tables, passes, tables
-from trnfft.factor_tables import HALF_IN, HALF_OUT, WHOLE, Fold
-from trnfft.passes import NONE, Pass, Table, Tables
-from trnfft.tables import Array
+from trnfft.device import factor_tables, passes, tables
+from trnfft.device.factor_tables import HALF_IN, HALF_OUT, WHOLE, Fold
+from trnfft.device.passes import NONE, Pass, Table, Tables
+from trnfft.device.tables import Array
 from trnsci.nki import P_MAX
 
 # From this many rows on, loading them as they lie and transposing them on chip is faster.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft import tables
-from trnfft.tables import Array
+from trnfft.device import tables
+from trnfft.device.tables import Array
 from trnsci.nki import P_MAX
 
 # Real and imaginary parts share the partitions.
@@ -74,13 +74,34 @@ class Program:
     axes: tuple[Axis, ...]
     count: int
     steps: tuple[Any, ...]
-    tables: tuple[Tensor, ...]
+    tables: Tensor
     scales: tuple[tuple[Scale, ...], ...]
 
     @property
     def shift(self) -> int:
         """The power of two that results are divided by."""
         return sum(scale.shift for axis in self.scales for scale in axis)
+
+
+class Product(NamedTuple):
+    """A product with a factor r: what is left of the axis is (u, n), other axes are e, what is done (g, d)."""
+
+    r: int
+    u: int
+    n: int
+    e: int
+    g: int
+    d: int
+    turned: bool
+
+
+class Multiplication(NamedTuple):
+    """A spectrum times an axis that lies between g and c others, dealt to rows of ``each`` points."""
+
+    g: int
+    rows: int
+    each: int
+    c: int
 
 
 class Growth:
@@ -174,13 +195,19 @@ class _Builder:
         self.count, self.columns, self.sign = count, columns, sign
         self.steps: list[Any] = []
         self.tables: list[Tensor] = []
+        self.size = 0
         self.outer, self.done = 1, 1
         self.growth = Growth()
 
+    def _step(self, kind: str, table: Tensor, sizes: tuple[Any, ...]) -> None:
+        """A step as the kernel takes it: its kind, where its table begins, and sizes in the order it unpacks them."""
+        self.steps.append((kind, self.size, tuple(sizes)))
+        self.tables.append(table.reshape(-1))
+        self.size += table.numel()
+
     def _add(self, w: Array, shift: int, r: int, sizes: tuple[int, int, int], turned: bool) -> None:
         """A product for (l, n, e), whose result is done where it is turned."""
-        self.steps.append(("product", len(self.tables), r, *sizes, self.outer, self.done, turned))
-        self.tables.append(_table(w, shift, self.count))
+        self._step("product", _table(w, shift, self.count), Product(r, *sizes, self.outer, self.done, turned))
         self.outer, self.done = 1, self.outer * self.done * (r if turned else 1)
 
     def chain(self, factors: tuple[int, ...], others: int, sign: int, by: Array | None = None) -> list[Scale]:
@@ -251,8 +278,7 @@ class _Builder:
         """Numbers up to 1 times the leading axis, which lies between others; they were divided by ``2 ** exponent``."""
         found = digits(torch.from_numpy(np.stack((by.real, by.imag))), self.count) * 0.5  # [count, part, k]
         rows = math.gcd(len(by), P_MAX)
-        self.steps.append(("multiply", len(self.tables), others, rows, len(by) // rows, beside))
-        self.tables.append(found.permute(1, 2, 0).contiguous())
+        self._step("multiply", found.permute(1, 2, 0), Multiplication(others, rows, len(by) // rows, beside))
         return Scale(exponent + 1, 1, float(np.abs(by).max()) * 2.0**exponent * math.sqrt(len(by)))
 
 
@@ -270,7 +296,7 @@ def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str) -
             scales.append(tuple(builder.convolution(axis, others)))
         else:
             scales.append(tuple(builder.chain(axis.factors, others, sign)))
-    return Program(axes, count, tuple(builder.steps), tuple(builder.tables), tuple(scales))
+    return Program(axes, count, tuple(builder.steps), torch.cat(builder.tables), tuple(scales))
 
 
 def room(made: Program, sizes: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from trnfft import exact_programs, programs, tables
+from trnfft.device import exact_programs, programs, tables
 from trnsci.nki import K_TILE
 
 UNIT = {"fp32": 2.0**-24, "fp64": 2.0**-53}
@@ -22,9 +22,9 @@ _OPERAND = {"fast": 2.0**-8, "fp32": 0.0}
 _OTHERS = 6
 
 
-def guaranteed(backend: str, lengths: list[int], rows: int, inner: int, precision: str) -> float:
+def guaranteed(implementation: str, lengths: list[int], rows: int, inner: int, precision: str) -> float:
     """The bound for axes of these lengths, beside ``rows`` and ``inner`` others for the last of them."""
-    if backend == "pytorch":
+    if implementation != "nki":
         # FFTW, pocketfft and MKL alike: a few roundings for each of log2 n passes, chirps for large primes.
         unit = UNIT["fp64" if precision in ("compensated", "fp64") else "fp32"]
         coarse = _OPERAND["fast"] if precision == "fast" else 0.0

@@ -117,7 +117,7 @@ class Piece(NamedTuple):
     aside: bool
     length: int
     first: int
-    count: int
+    frames: int
     start: int
 
 
@@ -125,7 +125,7 @@ class Frames(NamedTuple):
     """Overlapping, windowed frames of signals as rows of two factors."""
 
     signals: int
-    count: int
+    frames: int
     hop: int
     outputs: int
     n1: int

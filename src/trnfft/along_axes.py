@@ -1,0 +1,132 @@
+"""Transforms along checked axes: what those of one axis and of several have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from trnfft.arguments import COMPLEX_OF, REAL_OF, as_complex, numeric, resized, scale_of
+from trnfft.complextensor import ComplexTensor, parts_of
+from trnfft.ops import C2C, C2R, R2C, C2CPlanes, C2RPlanes, R2CPlanes, half_shape, merged
+from trnsci import DtypeError, check, get_backend, is_resident, neuron, run
+from trnsci.precision import Precision, resolve
+
+# A complex tensor of either kind, or real data that becomes one.
+Transformable = Tensor | ComplexTensor
+
+
+def operand(op: str, x: Any) -> Transformable:
+    """What a complex transform can take: planes, or a tensor of numbers, as planes where it is in device memory."""
+    if isinstance(x, ComplexTensor):
+        return x
+    x = numeric(op, x)
+    return ComplexTensor(x) if is_resident(x) and not x.is_complex() else x
+
+
+def half_operand(op: str, x: Any) -> Transformable:
+    """What the inverse of a real transform can take: planes, or a complex tensor."""
+    return x if isinstance(x, ComplexTensor) else as_complex(numeric(op, x))
+
+
+def cut_or_padded(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
+    """``x`` with these lengths."""
+    for dim, length in zip(dims, lengths, strict=True):
+        if x.shape[dim] != length:
+            x = resized(x, dim, length)
+    return x
+
+
+def complex_along(
+    op: str,
+    x: Transformable,
+    dims: list[int],
+    lengths: list[int],
+    norm: str | None,
+    precision: Precision | None,
+    out: Any,
+    inverse: bool,
+) -> Transformable:
+    """`fft` and `ifft` along axes."""
+    scale, policy = scale_of(op, norm, inverse), resolve(op, precision, x.dtype)
+    if isinstance(x, ComplexTensor):
+        re, im = cut_or_padded(x.real, dims, lengths), cut_or_padded(x.imag, dims, lengths)
+        if _has_complex_numbers() and re.dtype in COMPLEX_OF:
+            # Parts of PyTorch's result are views, which an op on planes could not return.
+            planes = parts_of(run(C2C(merged(re, im), dims, inverse, scale, policy)))
+        else:
+            planes = ComplexTensor(*run(C2CPlanes(re, im, dims, inverse, scale, policy)))
+        return planes if out is None else _into_planes(op, out, planes)
+    x = cut_or_padded(x, dims, lengths)
+    if out is not None:
+        check.out(op, out, shape=tuple(x.shape), dtype=COMPLEX_OF.get(x.dtype, x.dtype), x=x)
+    return run(C2C(x, dims, inverse, scale, policy), out)
+
+
+def real_along(
+    op: str,
+    x: Tensor,
+    dims: list[int],
+    lengths: list[int],
+    norm: str | None,
+    precision: Precision | None,
+    out: Any,
+    hermitian: bool,
+) -> Transformable:
+    """`rfft` along axes, or with the conjugate and the inverse's scale `ihfft`."""
+    scale, policy = scale_of(op, norm, hermitian), resolve(op, precision, x.dtype)
+    x = cut_or_padded(x, dims, lengths)
+    if is_resident(x):
+        # Device memory has no complex dtype.
+        planes = ComplexTensor(*run(R2CPlanes(x, dims, scale, policy)))
+        planes = planes.conj() if hermitian else planes
+        return planes if out is None else _into_planes(op, out, planes)
+    if out is not None:
+        check.out(op, out, shape=tuple(half_shape(x.shape, dims[-1])), dtype=COMPLEX_OF[x.dtype], x=x)
+    call = R2C(x, dims, scale, policy)
+    if not hermitian:
+        return run(call, out)
+    result = run(call).conj_physical_()
+    return result if out is None else out.copy_(result)
+
+
+def inverse_real_along(
+    op: str,
+    x: Transformable,
+    dims: list[int],
+    lengths: list[int],
+    norm: str | None,
+    precision: Precision | None,
+    out: Any,
+    hermitian: bool,
+) -> Tensor:
+    """`irfft` along axes, the last of ``lengths`` being that of the result, or of the conjugate `hfft`."""
+    scale, policy = scale_of(op, norm, not hermitian), resolve(op, precision, x.dtype)
+    n = lengths[-1]
+    stored = [*lengths[:-1], n // 2 + 1]
+    if isinstance(x, ComplexTensor):
+        x = x.conj() if hermitian else x
+        re, im = cut_or_padded(x.real, dims, stored), cut_or_padded(x.imag, dims, stored)
+        return run(C2RPlanes(re, im, dims, n, scale, policy), out)
+    x = cut_or_padded(x, dims, stored)
+    if out is not None:
+        shape = tuple(n if dim == dims[-1] else size for dim, size in enumerate(x.shape))
+        check.out(op, out, shape=shape, dtype=REAL_OF[x.dtype], x=x)
+    return run(C2R(x.conj() if hermitian else x, dims, n, scale, policy), out)
+
+
+def _has_complex_numbers() -> bool:
+    """Whether calls run on PyTorch here, which has complex numbers."""
+    name = get_backend("trnfft")
+    return name == "pytorch" or (name == "auto" and neuron.device() is None)
+
+
+def _into_planes(op: str, out: Any, result: ComplexTensor) -> ComplexTensor:
+    """Copy a result into planes given as ``out``."""
+    if not isinstance(out, ComplexTensor):
+        raise DtypeError(op=op, argument="out", got=type(out), expected="a ComplexTensor, because x is one")
+    for target, plane in ((out.real, result.real), (out.imag, result.imag)):
+        check.out(op, target, shape=tuple(plane.shape), dtype=plane.dtype)
+        target.copy_(plane)
+    return out

@@ -1,0 +1,1 @@
+"""Programs for Trainium: their passes and tables, what they guarantee, and their launch."""

@@ -1,0 +1,214 @@
+"""Transforms of complex tensors: `torch.fft` on any torch device, the kernel ``fft`` on Trainium."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnfft.arguments import COMPLEX_OF, REAL_OF, Scale
+from trnfft.device import launch
+from trnfft.device.bounds import guaranteed
+from trnsci import op, run
+from trnsci.gradient import saves
+from trnsci.precision import Precision, to_bfloat16_values
+
+# How torch.fft spells a scale in each direction.
+_FORWARD_NORM = {"none": "backward", "root": "ortho", "full": "forward"}
+_INVERSE_NORM = {"none": "forward", "root": "ortho", "full": "backward"}
+
+# The policy that computes in the dtype itself.
+_OWN = {torch.float32: "fp32", torch.complex64: "fp32", torch.float64: "fp64", torch.complex128: "fp64"}
+
+
+def flops(shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
+    """The customary count, ``5 N log2 N`` for complex data and half of it for real."""
+    points = math.prod(shape[dim] for dim in dims)
+    count = 5 * math.prod(shape) * max(1, math.ceil(math.log2(max(points, 2))))
+    return count // 2 if real else count
+
+
+def half_shape(shape: Sequence[int], axis: int) -> list[int]:
+    """The shape of a real transform's result."""
+    found = list(shape)
+    found[axis] = found[axis] // 2 + 1
+    return found
+
+
+def real_shape(shape: Sequence[int], axis: int, n: int) -> list[int]:
+    """The shape of real data of n points along an axis of half a spectrum."""
+    found = list(shape)
+    found[axis] = n
+    return found
+
+
+def bound(implementation: str, shape: Sequence[int], dims: Sequence[int], precision: str) -> float:
+    """The guaranteed error of a transform of data of this shape."""
+    before, after = math.prod(shape[: dims[-1]]), math.prod(shape[dims[-1] + 1 :])
+    return guaranteed(implementation, [shape[dim] for dim in dims], before, after, precision)
+
+
+def in_policy(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tensor:
+    """Apply ``fn`` in the arithmetic of a policy and return in the precision of ``x``."""
+    if precision == _OWN[x.dtype]:
+        return fn(x)
+    double = x.dtype in (torch.float64, torch.complex128)
+    if precision == "fast":
+        x = to_bfloat16_values(x)
+    if (precision in ("compensated", "fp64")) == double:
+        return fn(x)
+    if double:
+        result = fn(x.to(torch.complex64 if x.is_complex() else torch.float32))
+        return result.to(torch.complex128 if result.is_complex() else torch.float64)
+    result = fn(x.to(torch.complex128 if x.is_complex() else torch.float64))
+    return result.to(torch.complex64 if result.is_complex() else torch.float32)
+
+
+def _of_nothing(x: Tensor, shape: list[int], axis: int) -> Tensor:
+    """An empty result that keeps the graph; FFT libraries refuse empty batches."""
+    return x.sum(axis, keepdim=True).expand(shape).clone()
+
+
+def weighted(x: Tensor, axis: int, n: int, weight: float) -> Tensor:
+    """Multiply the frequencies that a half spectrum stands for twice."""
+    weights = torch.full((x.shape[axis],), weight, dtype=REAL_OF.get(x.dtype, x.dtype), device=x.device)
+    if n and not x.is_meta:
+        weights[0] = 1.0
+        if n % 2 == 0:
+            weights[n // 2] = 1.0
+    return x * weights.reshape(-1, *[1] * (x.ndim - axis - 1))
+
+
+@op("trnfft::c2c")
+class C2C(NamedTuple):
+    """All terms of complex or real data."""
+
+    x: Tensor
+    dims: list[int]
+    inverse: bool
+    scale: Scale
+    precision: Precision
+
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.x.shape, dtype=COMPLEX_OF.get(self.x.dtype, self.x.dtype))
+
+    def cost(self) -> int:
+        return flops(self.x.shape, self.dims, not self.x.is_complex())
+
+    def bound(self, implementation: str) -> float:
+        return bound(implementation, self.x.shape, self.dims, self.precision)
+
+    def limits(self, implementation: str) -> str | None:
+        return launch.limits(self.x.shape, self.dims) if implementation == "nki" else None
+
+    def pytorch(self) -> Tensor:
+        x, dims = self.x, self.dims
+        if x.numel() == 0:
+            return x.to(COMPLEX_OF.get(x.dtype, x.dtype), copy=True)
+        norm = (_INVERSE_NORM if self.inverse else _FORWARD_NORM)[self.scale]
+        if len(dims) == 1:
+            # Of real data half is computed, which torch does along one axis alone.
+            one = torch.fft.ifft if self.inverse else torch.fft.fft
+            return in_policy(lambda y: one(y, dim=dims[0], norm=norm), x, self.precision).contiguous()
+        many = torch.fft.ifftn if self.inverse else torch.fft.fftn
+        return in_policy(lambda y: many(y, dim=dims, norm=norm), x, self.precision).contiguous()
+
+    def nki(self) -> Tensor:
+        x = self.x
+        if x.numel() == 0:
+            return self.fake()
+        re, im = (x.real, x.imag) if x.is_complex() else (x, None)
+        return torch.complex(*launch.c2c(re, im, self.dims, self.inverse, self.scale, self.precision))
+
+    @saves()
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        result = run(self._replace(x=grad, inverse=not self.inverse))
+        return {"x": result if self.x.is_complex() else result.real}
+
+
+@op("trnfft::r2c")
+class R2C(NamedTuple):
+    """The half of the spectrum of real data that is not redundant, along the last of the axes."""
+
+    x: Tensor
+    dims: list[int]
+    scale: Scale
+    precision: Precision
+
+    def fake(self) -> Tensor:
+        return self.x.new_empty(half_shape(self.x.shape, self.dims[-1]), dtype=COMPLEX_OF[self.x.dtype])
+
+    def cost(self) -> int:
+        return flops(self.x.shape, self.dims, True)
+
+    def bound(self, implementation: str) -> float:
+        return bound(implementation, self.x.shape, self.dims, self.precision)
+
+    def limits(self, implementation: str) -> str | None:
+        return launch.limits(self.x.shape, self.dims) if implementation == "nki" else None
+
+    def pytorch(self) -> Tensor:
+        x, dims, norm = self.x, self.dims, _FORWARD_NORM[self.scale]
+        if x.numel() == 0:
+            return _of_nothing(x, half_shape(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
+        return in_policy(lambda y: torch.fft.rfftn(y, dim=dims, norm=norm), x, self.precision).contiguous()
+
+    def nki(self) -> Tensor:
+        if self.x.numel() == 0:
+            return self.fake()
+        return torch.complex(*launch.r2c(self.x, self.dims, self.scale, self.precision))
+
+    @saves()
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        axis = self.dims[-1]
+        n = self.x.shape[axis]
+        return {"x": run(C2R(weighted(grad, axis, n, 0.5), self.dims, n, self.scale, self.precision))}
+
+
+@op("trnfft::c2r")
+class C2R(NamedTuple):
+    """Real data, n points along the last axis, of half spectra: always inverse; the forward one is of the conjugate."""
+
+    x: Tensor
+    dims: list[int]
+    n: int
+    scale: Scale
+    precision: Precision
+
+    @property
+    def shape(self) -> list[int]:
+        """Shape of the result."""
+        return real_shape(self.x.shape, self.dims[-1], self.n)
+
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.shape, dtype=REAL_OF[self.x.dtype])
+
+    def cost(self) -> int:
+        return flops(self.shape, self.dims, True)
+
+    def bound(self, implementation: str) -> float:
+        return bound(implementation, self.shape, self.dims, self.precision)
+
+    def limits(self, implementation: str) -> str | None:
+        return launch.limits(self.shape, self.dims) if implementation == "nki" else None
+
+    def pytorch(self) -> Tensor:
+        dims, norm = self.dims, _INVERSE_NORM[self.scale]
+        if self.x.numel() == 0:
+            return _of_nothing(self.x.real, self.shape, dims[-1])
+        lengths = [self.shape[dim] for dim in dims]
+        result = in_policy(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=norm), self.x, self.precision)
+        return result.contiguous()
+
+    def nki(self) -> Tensor:
+        if self.x.numel() == 0:
+            return self.fake()
+        return launch.c2r(self.x.real, self.x.imag, self.dims, self.n, self.scale, self.precision)
+
+    @saves()
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        result = run(R2C(grad, self.dims, self.scale, self.precision))
+        return {"x": weighted(result, self.dims[-1], self.n, 2.0)}
