@@ -32,6 +32,8 @@ def half_operand(op: str, x: Any) -> Transformable:
 
 def cut_or_padded(x: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
     """``x`` with these lengths."""
+    if len(dims) == 1:
+        return x if x.shape[dims[0]] == lengths[0] else resized(x, dims[0], lengths[0])
     for dim, length in zip(dims, lengths, strict=True):
         if x.shape[dim] != length:
             x = resized(x, dim, length)

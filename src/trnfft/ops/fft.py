@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,15 @@ _INVERSE_NORM = {"none": "forward", "root": "ortho", "full": "backward"}
 
 # The policy that computes in the dtype itself.
 _OWN = {torch.float32: "fp32", torch.complex64: "fp32", torch.float64: "fp64", torch.complex128: "fp64"}
+
+# The same kind of numbers in the other precision.
+_OTHER = {
+    torch.float32: torch.float64,
+    torch.float64: torch.float32,
+    torch.complex64: torch.complex128,
+    torch.complex128: torch.complex64,
+}
+_DOUBLE = (torch.float64, torch.complex128)
 
 
 def flops(shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
@@ -51,20 +60,17 @@ def bound(implementation: str, shape: Sequence[int], dims: Sequence[int], precis
     return guaranteed(implementation, [shape[dim] for dim in dims], before, after, precision)
 
 
-def in_policy(fn: Callable[[Tensor], Tensor], x: Tensor, precision: str) -> Tensor:
-    """Apply ``fn`` in the arithmetic of a policy and return in the precision of ``x``."""
+def in_policy(fn: Callable[..., Tensor], x: Tensor, precision: str, *options: Any) -> Tensor:
+    """``fn(x, *options)`` in the arithmetic of a policy, contiguous and in the precision of ``x``."""
     if precision == _OWN[x.dtype]:
-        return fn(x)
-    double = x.dtype in (torch.float64, torch.complex128)
+        return fn(x, *options).contiguous()
+    double = x.dtype in _DOUBLE
     if precision == "fast":
         x = to_bfloat16_values(x)
-    if (precision in ("compensated", "fp64")) == double:
-        return fn(x)
-    if double:
-        result = fn(x.to(torch.complex64 if x.is_complex() else torch.float32))
-        return result.to(torch.complex128 if result.is_complex() else torch.float64)
-    result = fn(x.to(torch.complex128 if x.is_complex() else torch.float64))
-    return result.to(torch.complex64 if result.is_complex() else torch.float32)
+    if (precision in ("compensated", "fp64")) != double:
+        x = x.to(_OTHER[x.dtype])
+    result = fn(x, *options)
+    return result.to(_OTHER[result.dtype] if (result.dtype in _DOUBLE) != double else result.dtype).contiguous()
 
 
 def _of_nothing(x: Tensor, shape: list[int], axis: int) -> Tensor:
@@ -112,9 +118,9 @@ class C2C(NamedTuple):
         if len(dims) == 1:
             # Of real data half is computed, which torch does along one axis alone.
             one = torch.fft.ifft if self.inverse else torch.fft.fft
-            return in_policy(lambda y: one(y, dim=dims[0], norm=norm), x, self.precision).contiguous()
+            return in_policy(one, x, self.precision, None, dims[0], norm)
         many = torch.fft.ifftn if self.inverse else torch.fft.fftn
-        return in_policy(lambda y: many(y, dim=dims, norm=norm), x, self.precision).contiguous()
+        return in_policy(many, x, self.precision, None, dims, norm)
 
     def nki(self) -> Tensor:
         x = self.x
@@ -154,7 +160,7 @@ class R2C(NamedTuple):
         x, dims, norm = self.x, self.dims, _FORWARD_NORM[self.scale]
         if x.numel() == 0:
             return _of_nothing(x, half_shape(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
-        return in_policy(lambda y: torch.fft.rfftn(y, dim=dims, norm=norm), x, self.precision).contiguous()
+        return in_policy(torch.fft.rfftn, x, self.precision, None, dims, norm)
 
     def nki(self) -> Tensor:
         if self.x.numel() == 0:
@@ -196,12 +202,12 @@ class C2R(NamedTuple):
         return launch.limits(self.shape, self.dims) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        dims, norm = self.dims, _INVERSE_NORM[self.scale]
+        dims, norm, shape = self.dims, _INVERSE_NORM[self.scale], self.shape
         if self.x.numel() == 0:
-            return _of_nothing(self.x.real, self.shape, dims[-1])
-        lengths = [self.shape[dim] for dim in dims]
-        result = in_policy(lambda y: torch.fft.irfftn(y, s=lengths, dim=dims, norm=norm), self.x, self.precision)
-        return result.contiguous()
+            return _of_nothing(self.x.real, shape, dims[-1])
+        if len(dims) == 1:
+            return in_policy(torch.fft.irfft, self.x, self.precision, self.n, dims[0], norm)
+        return in_policy(torch.fft.irfftn, self.x, self.precision, [shape[dim] for dim in dims], dims, norm)
 
     def nki(self) -> Tensor:
         if self.x.numel() == 0:
