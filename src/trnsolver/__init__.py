@@ -13,14 +13,12 @@
 | `cg` `block_cg` `chebyshev` `minres` `bicgstab` `gmres` `lsqr` `lsmr` | iterative solvers; they return a `Result` |
 | `lanczos` `arnoldi` `lobpcg` `davidson` `svd_randomized` `eigh_randomized` | a few eigenpairs; a low rank |
 | `jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` `ilu0_preconditioner` ... | preconditioners |
-| `Solution` `Spectrum` | what `target_error=` returns |
 """
 
 from trnsci import HAS_NKI, library_functions
 from trnsolver.cg import block_cg, cg
 from trnsolver.chebyshev import chebyshev, chebyshev_preconditioner
 from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
-from trnsolver.contract import Solution, Spectrum
 from trnsolver.davidson import davidson
 from trnsolver.eig import Eig, Hessenberg, Schur, SortedSchur, eig, eigvals, hessenberg, schur
 from trnsolver.eigh import Eigh, eigh, eigvalsh
@@ -76,9 +74,7 @@ __all__ = [
     "Result",
     "Schur",
     "SlogDet",
-    "Solution",
     "SortedSchur",
-    "Spectrum",
     "arnoldi",
     "bicgstab",
     "block_cg",

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from trnsci import (
     ArgumentError,
@@ -83,8 +84,8 @@ def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
 
 
 def readable(x: Tensor) -> bool:
-    """Whether values may be looked at: not while tracing, on meta tensors or under ``torch.func``."""
-    if x.is_meta or torch.compiler.is_compiling():
+    """Whether values may be looked at: not of tensors of a tracer or of ``torch.func``, nor of those without data."""
+    if x.is_meta or torch.compiler.is_compiling() or type(x) not in (Tensor, Parameter):
         return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(x)
 

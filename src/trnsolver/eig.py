@@ -14,6 +14,8 @@ from torch import Tensor
 
 from trnsci import NotConverged, NumericalError, array_function, check, op, run
 from trnsci.arrays import to_numpy
+from trnsci.gradient import saves
+from trnsci.specs import TensorSpec
 from trnsolver.arguments import by_columns, no_gradient, readable, settled, square, written
 from trnsolver.on_host import cubes, in_memory, no_transform
 
@@ -263,6 +265,19 @@ class EigCall(NamedTuple):
         values, vectors = torch.linalg.eig(self.a.cpu())
         return values.to(self.a.device), vectors.to(self.a.device)
 
+    @saves()
+    def vjp(
+        self, grad: tuple[Tensor, Tensor], needs: frozenset[str], result: tuple[Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        (values, v), (grad_values, grad_vectors) = result, grad
+        inner = v.mH @ grad_vectors
+        # vectors keep their length
+        inner = inner - v.mH @ v * inner.diagonal(dim1=-2, dim2=-1).real.unsqueeze(-2)
+        gaps = (values.unsqueeze(-2) - values.unsqueeze(-1)).conj()
+        same = torch.eye(v.shape[-1], dtype=torch.bool, device=v.device)
+        inner = torch.where(same, grad_values.unsqueeze(-1), inner / torch.where(same, 1.0, gaps))
+        return {"a": _similar(v, inner, self.a)}
+
 
 @op("trnsolver::eigvals")
 class EigValues(NamedTuple):
@@ -281,6 +296,15 @@ class EigValues(NamedTuple):
 
     def pytorch(self) -> Tensor:
         return torch.linalg.eigvals(self.a.cpu()).to(self.a.device)
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        return {"a": _similar(eig(self.a).vectors, torch.diag_embed(grad), self.a)}
+
+
+def _similar(v: Tensor, inner: Tensor, like: Tensor | TensorSpec) -> Tensor:
+    """``inv(v.mH) @ inner @ v.mH``, in the dtype of an operand."""
+    whole = torch.linalg.solve(v.mH, inner @ v.mH)
+    return (whole if like.dtype.is_complex else whole.real).to(like.dtype)
 
 
 @op("trnsolver::hessenberg")

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Literal, NamedTuple, overload
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check, op, run
+from trnsci.achieved import state_error
 from trnsci.gradient import saves
 from trnsolver import divide, jacobi
 from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.tiles import near_one
-
-if TYPE_CHECKING:
-    from trnsolver.contract import Spectrum
 
 Method = Literal["auto", "divide", "jacobi"]
 
@@ -40,27 +38,6 @@ class Eigh(NamedTuple):
         return self.vectors
 
 
-@overload
-def eigh(
-    a: Tensor,
-    UPLO: str = ...,
-    *,
-    uplo: str | None = ...,
-    subset: tuple[int, int] | None = ...,
-    target_error: None = ...,
-    method: Method = ...,
-    out: tuple[Tensor, Tensor] | None = ...,
-) -> Eigh: ...
-@overload
-def eigh(
-    a: Tensor,
-    UPLO: str = ...,
-    *,
-    uplo: str | None = ...,
-    subset: tuple[int, int] | None = ...,
-    target_error: float,
-    method: Method = ...,
-) -> Spectrum: ...
 @array_function
 def eigh(
     a: Tensor,
@@ -71,7 +48,7 @@ def eigh(
     target_error: float | None = None,
     method: Method = "auto",
     out: tuple[Tensor, Tensor] | None = None,
-) -> Eigh | Spectrum:
+) -> Eigh:
     """Eigenvalues, ascending, and orthonormal eigenvectors of a Hermitian matrix.
 
     Args:
@@ -80,7 +57,7 @@ def eigh(
         uplo: the same.
         subset: first and last index (included) of the eigenvalues to return; all by default.
         target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
-            products alone, and the result a `Spectrum` with the error reached; `NotConverged` where it was not.
+            products alone, and so is the result. The error is verified; `trnsci.achieved` returns it.
         method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, the one predicted to
             be faster, which is ``divide`` from 16 rows on, and where it does not converge ``jacobi``, with a warning.
             PyTorch has but one method, and refuses the names of kernels.
@@ -113,7 +90,9 @@ def eigh(
         for name, given in (("subset", subset), ("out", out)):
             if given is not None:
                 raise ArgumentError(op="eigh", argument=name, got=given, expected="None with target_error")
-        return eigh_to(lower, target_error, method)
+        found = eigh_to(lower, target_error, method)
+        state_error(found.bound)
+        return Eigh(found.values, found.vectors)
     values, vectors, residual = run(EighCall(lower, method))
     _converged(a, residual, method)
     settled("eigh", values)
@@ -143,10 +122,7 @@ def eigvalsh(
     check.option("eigvalsh", "uplo", uplo, ("L", "U", "l", "u"))
     triangle("eigvalsh", uplo in ("L", "l"), a=a)
     lower = a.mH if uplo in ("U", "u") else a
-    if torch.is_grad_enabled() and a.requires_grad:
-        values = run(EighCall(lower, "auto"))[0]
-    else:
-        values = run(EighValues(lower))
+    values = run(EighValues(lower))
     settled("eigvalsh", values)
     if subset is not None:
         first, last = _subset(subset, a.shape[-1])
@@ -253,6 +229,10 @@ class EighValues(NamedTuple):
         values, _, residual = run(EighCall(self.a, "auto"))
         _converged(self.a, residual)
         return values
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        v = eigh(self.a).vectors
+        return {"a": gemm(1.0, v * grad.unsqueeze(-2).to(v.dtype), v, trans_b="c")}
 
 
 def _refined(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:

@@ -197,6 +197,10 @@ class HouseholderProduct(NamedTuple):
         q: Tensor = torch.linalg.householder_product(self.factors, self.tau)
         return q
 
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        _, pull = torch.func.vjp(torch.linalg.householder_product, *self)
+        return dict(zip(self._fields, pull(grad), strict=True))
+
 
 @op("trnsolver::ormqr")
 class Ormqr(NamedTuple):
@@ -221,3 +225,10 @@ class Ormqr(NamedTuple):
         if self.other.numel() == 0 or self.tau.shape[-1] == 0:
             return self.other.clone()
         return torch.ormqr(self.factors, self.tau, self.other, self.left, self.transpose)
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        def product(factors: Tensor, tau: Tensor, other: Tensor) -> Tensor:
+            return torch.ormqr(factors, tau, other, self.left, self.transpose)
+
+        _, pull = torch.func.vjp(product, self.factors, self.tau, self.other)
+        return dict(zip(("factors", "tau", "other"), pull(grad), strict=True))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.achieved import state_error
 from trnsci.explain import remark
+from trnsci.ops import definition
 from trnsolver.arguments import matrices, nonsingular, readable, right_hand_side, roundoff, settled
-from trnsolver.contract import Solution, lstsq_to
+from trnsolver.contract import lstsq_to
+from trnsolver.on_host import wants_gradient
 from trnsolver.qr import factored
 from trnsolver.solve_triangular import triangular
 from trnsolver.svd import svd
@@ -30,14 +33,6 @@ class LeastSquares(NamedTuple):
     singular_values: Tensor
 
 
-@overload
-def lstsq(
-    a: Tensor, b: Tensor, rcond: float | None = ..., *, driver: Driver | None = ..., target_error: None = ...
-) -> LeastSquares: ...
-@overload
-def lstsq(
-    a: Tensor, b: Tensor, rcond: float | None = ..., *, driver: Driver | None = ..., target_error: float
-) -> Solution: ...
 @array_function
 def lstsq(
     a: Tensor,
@@ -46,7 +41,7 @@ def lstsq(
     *,
     driver: Driver | None = None,
     target_error: float | None = None,
-) -> LeastSquares | Solution:
+) -> LeastSquares:
     """Find the ``x`` of least norm that minimises ``norm(a @ x - b)``: the arguments of `torch.linalg.lstsq`.
 
     Args:
@@ -56,8 +51,9 @@ def lstsq(
             epsilon where it is negative.
         driver: LAPACK's name for what is computed. ``gels`` assumes full rank; ``gelsy``, the default, decides the
             rank; ``gelsd`` and ``gelss`` return the singular values as well.
-        target_error: relative forward error to reach, for one matrix of full column rank; the result is then a
-            `Solution` in float64, from float32 factors of the system that residual and solution fulfil together.
+        target_error: relative forward error of ``solution`` to reach, for one matrix of full column rank. Everything is
+            then in float64, from float32 factors of the system that residual and solution fulfil together. The error is
+            verified; `trnsci.achieved` returns it.
 
     Returns:
         `LeastSquares`: ``solution`` [..., N, K] or [..., N]; ``residuals`` [..., K], the squares of the norms of the
@@ -67,7 +63,7 @@ def lstsq(
 
     Raises:
         Singular: ``driver`` is ``gels``, and a column depends on those before it.
-        NotConverged: ``target_error`` was not reached; ``residual`` is what was.
+        NotConverged: ``target_error`` could not be verified; ``residual`` is the error that could.
 
     Error bound:
         ``x`` solves a system within ``20 max(M, N) u norm(a)`` and ``20 max(M, N) u norm(b)`` of this one.
@@ -84,7 +80,7 @@ def lstsq(
         for name, value in (("rcond", rcond), ("driver", driver)):
             if value is not None:
                 raise ArgumentError(op="lstsq", argument=name, got=value, expected="None with target_error")
-        return lstsq_to(a, b, target_error)
+        return _to_a_target(a, b, target_error)
     matrices("lstsq", a=a)
     chosen = "gelsy" if driver is None else driver
     check.option("lstsq", "driver", chosen, DRIVERS)
@@ -93,6 +89,17 @@ def lstsq(
     x, rank, values = run(LstsqCall(a, right, _least(a, rcond, chosen), chosen))
     settled("lstsq", x, b=b)
     return LeastSquares(x.squeeze(-1) if vector else x, _residuals(a, right, x, rank), rank, values)
+
+
+def _to_a_target(a: Tensor, b: Tensor, target_error: float) -> LeastSquares:
+    found = lstsq_to(a, b, target_error)
+    state_error(found.bound)
+    x, wide = found.x, found.x.dtype
+    vector = x.ndim == 1
+    rank = torch.tensor(a.shape[-1], device=a.device)
+    columns, right = (part.unsqueeze(-1) if vector else part for part in (x, b.detach().to(wide)))
+    left = _residuals(a.detach().to(wide), right, columns, rank)
+    return LeastSquares(x, left, rank, x.new_empty((0,), dtype=wide.to_real()))
 
 
 def _least(a: Tensor, rcond: float | None, driver: str) -> float:
@@ -146,8 +153,8 @@ class LstsqCall(NamedTuple):
         return a.numel() // max(1, m * n) * each * (4 if a.is_complex() else 1)
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
-        if torch.is_grad_enabled() and (self.a.requires_grad or self.b.requires_grad):
-            solved: tuple[Tensor, Tensor, Tensor] = _Differentiable.apply(*self)  # type: ignore[no-untyped-call]
+        if wants_gradient(self):
+            solved: tuple[Tensor, Tensor, Tensor] = definition(self).registered(*self)
             return solved
         return self.nki()
 
@@ -174,7 +181,11 @@ class LstsqCall(NamedTuple):
     def vjp(
         self, grad: tuple[Tensor, Any, Any], needs: frozenset[str], result: tuple[Tensor, Tensor, Tensor]
     ) -> dict[str, Tensor]:
-        return dict(zip(("a", "b"), _pulled(self, result[0], result[1], grad[0]), strict=True))
+        grad_a, grad_b = _pulled(self, result[0], result[1], grad[0])
+        if self.driver in ("gelsd", "gelss") and grad[2] is not None:
+            u, _, vh = svd(self.a, full_matrices=False)
+            grad_a = grad_a + gemm(1.0, u * grad[2].unsqueeze(-2).to(u.dtype), vh)
+        return {"a": grad_a, "b": grad_b}
 
 
 def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
@@ -236,28 +247,6 @@ def _by_values(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor, Tens
     inverse = torch.where(kept, 1.0 / torch.where(kept, s, 1.0), 0.0).to(a.dtype)
     x = gemm(1.0, vh, inverse.unsqueeze(-1) * gemm(1.0, u, b, trans_a="c"), trans_a="c")
     return x * scale, s / scale.squeeze(-1), kept.sum(-1)
-
-
-class _Differentiable(torch.autograd.Function):
-    """The solution with its gradient; ranks and singular values have none, as in torch."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(a: Tensor, b: Tensor, least: float, driver: Driver) -> tuple[Tensor, Tensor, Tensor]:
-        return LstsqCall(a, b, least, driver).nki()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        a, b, ctx.least, ctx.driver = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(a, b, *output[:2])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-        a, b, x, rank = ctx.saved_tensors
-        found = _pulled(LstsqCall(a, b, ctx.least, ctx.driver), x, rank, grad)
-        return *(part if need else None for part, need in zip(found, ctx.needs_input_grad, strict=False)), None, None
 
 
 def _pulled(call: LstsqCall, x: Tensor, rank: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:

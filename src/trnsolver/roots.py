@@ -11,11 +11,11 @@ import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from trnsci import Singular, array_function, op, run
-from trnsolver.arguments import square, widened
-from trnsolver.on_host import cubes, no_transform
+from trnsci.ops import definition
+from trnsolver.arguments import readable, square, widened
+from trnsolver.on_host import cubes, in_memory, no_transform, wants_gradient
 
 Apply = Callable[[str, Tensor], Tensor]
 Matrix = NDArray[Any]
@@ -25,7 +25,6 @@ class Function(NamedTuple):
     """A function of matrices: of one in host memory, and of the eigenvalues of a Hermitian one."""
 
     op: str
-    call: Callable[[Tensor], Any]
     of_one: Callable[[str, Matrix], Matrix]
     hermitian: Apply
 
@@ -56,7 +55,7 @@ def sqrtm(a: Tensor) -> Tensor:
                 [0., 3.]])
     """
     square("sqrtm", a=a)
-    return _applied(a, FUNCTIONS["sqrtm"])
+    return _real_if_so(run(SqrtmCall(a)), a)
 
 
 @array_function
@@ -85,68 +84,50 @@ def logm(a: Tensor) -> Tensor:
                 [0., 0.]])
     """
     square("logm", a=a)
-    return _applied(a, FUNCTIONS["logm"])
-
-
-def _applied(a: Tensor, fn: Function) -> Tensor:
-    if a.requires_grad and torch.is_grad_enabled():
-        made: Tensor = _Differentiable.apply(a, fn)  # type: ignore[no-untyped-call]
-        return made
-    return run(fn.call(a))
-
-
-class _Differentiable(torch.autograd.Function):
-    """The derivative's adjoint at ``a``, applied to ``g``, is the corner of the function of [[a.mH, g], [0, a.mH]]."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, fn: Function) -> Tensor:
-        ctx.save_for_backward(a)
-        ctx.fn = fn
-        return _computed(a, fn)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (a,) = ctx.saved_tensors
-        n = a.shape[-1]
-        # in twice the digits: every eigenvalue of the block matrix is there twice
-        grad = grad.to(widened(grad.dtype))
-        adjoint = a.mH.to(grad.dtype)
-        block = torch.cat([torch.cat([adjoint, grad], -1), torch.cat([torch.zeros_like(grad), adjoint], -1)], -2)
-        corner = _computed(block, ctx.fn)[..., :n, n:]
-        return (corner if a.is_complex() else corner.real).to(a.dtype), None
+    return _real_if_so(run(LogmCall(a)), a)
 
 
 def _computed(a: Tensor, fn: Function) -> Tensor:
-    """Apply a function on the host, in float64 from the Schur form on; return the dtype that holds the result."""
-    here = a.detach().cpu()
+    """Apply a function on the host, in float64, to a complex result: whether it is real only the data tell."""
+    here = in_memory(a)
+    kind = torch.promote_types(a.dtype, torch.complex64)
     if not a.numel():
-        return a.detach().clone()
+        return a.detach().to(kind)
     wide = widened(a.dtype)
     if bool((here == here.mH).all()):
         values, vectors = torch.linalg.eigh(here.to(wide))
-        made = fn.hermitian(fn.op, values)
-        vectors = vectors.to(torch.promote_types(made.dtype, wide))
-        result = (vectors * made.unsqueeze(-2)) @ vectors.mH
+        applied = fn.hermitian(fn.op, values)
+        vectors = vectors.to(torch.promote_types(applied.dtype, wide))
+        result = (vectors * applied.unsqueeze(-2)) @ vectors.mH
     else:
-        result = _each(fn.op, here.to(wide), fn.of_one)
-    if a.is_complex() or not result.is_complex():
-        return result.to(a.device, a.dtype)
-    return result.to(a.device, torch.promote_types(a.dtype, torch.complex64))
+        n = a.shape[-1]
+        found = [fn.of_one(fn.op, one) for one in here.to(wide).reshape(-1, n, n).numpy()]
+        result = torch.from_numpy(np.stack(found)).reshape(a.shape)
+    return _without_noise(result).to(a.device, kind)
 
 
-def _each(op: str, a: Tensor, of_one: Callable[[str, Matrix], Matrix]) -> Tensor:
-    n = a.shape[-1]
-    found = [of_one(op, one) for one in a.reshape(-1, n, n).numpy()]
-    return _real_if_so(torch.from_numpy(np.stack(found))).reshape(a.shape)
-
-
-def _real_if_so(x: Tensor) -> Tensor:
+def _without_noise(x: Tensor) -> Tensor:
     """The real part where nothing but rounding is left of the imaginary one."""
     if not x.is_complex():
         return x
     noise = 1e3 * x.shape[-1] * 2.0**-53 * float(x.abs().max())
     return x.real if float(x.imag.abs().max()) <= noise else x
+
+
+def _real_if_so(x: Tensor, a: Tensor) -> Tensor:
+    """The result in the dtype of a real operand where it is real; a tracer, which cannot know, gets a complex one."""
+    return x.real if not a.is_complex() and readable(x) and not bool(x.detach().imag.any()) else x
+
+
+def _pulled(call: Any, grad: Tensor) -> dict[str, Tensor]:
+    """The derivative's adjoint at ``a``, applied to ``g``, is the corner of the function of [[a.mH, g], [0, a.mH]]."""
+    a, n = call.a, call.a.shape[-1]
+    # in twice the digits: every eigenvalue of the block matrix is there twice
+    grad = grad.to(torch.complex128)
+    adjoint = a.mH.to(grad.dtype)
+    block = torch.cat([torch.cat([adjoint, grad], -1), torch.cat([torch.zeros_like(grad), adjoint], -1)], -2)
+    corner = run(call._replace(a=block))[..., :n, n:]
+    return {"a": (corner if a.is_complex() else corner.real).to(a.dtype)}
 
 
 def _sqrt_hermitian(op: str, values: Tensor) -> Tensor:
@@ -225,10 +206,9 @@ class SqrtmCall(NamedTuple):
     a: Tensor  # [..., N, N]
 
     host_only = _WHY
-    traceable = True
 
     def fake(self) -> Tensor:
-        return self.a.new_empty(self.a.shape)
+        return self.a.new_empty(self.a.shape, dtype=torch.promote_types(self.a.dtype, torch.complex64))
 
     def cost(self) -> int:
         return cubes(self.a, 30)
@@ -237,7 +217,13 @@ class SqrtmCall(NamedTuple):
         return no_transform()
 
     def pytorch(self) -> Tensor:
+        if wants_gradient(self):
+            x: Tensor = definition(self).registered(*self)
+            return x
         return _computed(self.a, FUNCTIONS["sqrtm"])
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        return _pulled(self, grad)
 
 
 @op("trnsolver::logm")
@@ -247,10 +233,9 @@ class LogmCall(NamedTuple):
     a: Tensor  # [..., N, N]
 
     host_only = _WHY
-    traceable = True
 
     def fake(self) -> Tensor:
-        return self.a.new_empty(self.a.shape)
+        return self.a.new_empty(self.a.shape, dtype=torch.promote_types(self.a.dtype, torch.complex64))
 
     def cost(self) -> int:
         return cubes(self.a, 50)
@@ -259,10 +244,16 @@ class LogmCall(NamedTuple):
         return no_transform()
 
     def pytorch(self) -> Tensor:
+        if wants_gradient(self):
+            x: Tensor = definition(self).registered(*self)
+            return x
         return _computed(self.a, FUNCTIONS["logm"])
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        return _pulled(self, grad)
 
 
 FUNCTIONS = {
-    "sqrtm": Function("sqrtm", SqrtmCall, _sqrt_of_one, _sqrt_hermitian),
-    "logm": Function("logm", LogmCall, _log_of_one, _log_hermitian),
+    "sqrtm": Function("sqrtm", _sqrt_of_one, _sqrt_hermitian),
+    "logm": Function("logm", _log_of_one, _log_hermitian),
 }

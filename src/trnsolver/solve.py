@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NumericalError, array_function, check, run
+from trnsci.achieved import state_error
 from trnsolver.arguments import mirrored, nonsingular, readable, right_hand_side, settled, square, written
-from trnsolver.contract import Solution, solve_to
+from trnsolver.contract import solve_to
 from trnsolver.lu import LuFactor, LuInverse, LuSolve
 from trnsolver.spd import solve_spd
 
 
-@overload
-def solve(
-    a: Tensor,
-    b: Tensor,
-    *,
-    left: bool = ...,
-    assume: Literal["gen", "pos"] = ...,
-    target_error: None = ...,
-    out: Tensor | None = ...,
-) -> Tensor: ...
-@overload
-def solve(
-    a: Tensor, b: Tensor, *, left: bool = ..., assume: Literal["gen", "pos"] = ..., target_error: float
-) -> Solution: ...
 @array_function
 def solve(
     a: Tensor,
@@ -38,7 +25,7 @@ def solve(
     assume: Literal["gen", "pos"] = "gen",
     target_error: float | None = None,
     out: Tensor | None = None,
-) -> Tensor | Solution:
+) -> Tensor:
     """Solve ``a @ x = b``.
 
     Args:
@@ -47,12 +34,12 @@ def solve(
         left: solve ``a @ x = b``; otherwise ``x @ a = b``.
         assume: ``gen``, or ``pos`` for Hermitian positive definite matrices.
         target_error: relative forward error to reach. The factors are then float32, corrected with accurate residuals;
-            the result is a `Solution` in float64 with the error reached, for one matrix ``a``.
+            the result is in float64, for one matrix ``a``. The error is verified; `trnsci.achieved` returns it.
         out: where the result goes; it must fit and share no memory with an operand.
 
     Raises:
         Singular: a pivot is zero.
-        NotConverged: the condition number forbids ``target_error``; ``residual`` is the error reached.
+        NotConverged: ``target_error`` could not be verified; ``residual`` is the error that could.
 
     Error bound:
         backward: ``norm(b - a @ x) <= 20 N u g (norm(a) norm(x) + norm(b))``, with ``g`` the growth of `lu_factor`.
@@ -60,7 +47,7 @@ def solve(
     Example:
         >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2))
         tensor([0.5000, 0.2500])
-        >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2), target_error=1e-12).x
+        >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2), target_error=1e-12)
         tensor([0.5000, 0.2500], dtype=torch.float64)
     """
     check.option("solve", "assume", assume, ("gen", "pos"))
@@ -68,7 +55,9 @@ def solve(
         for name, given in (("left", not left), ("out", out is not None)):
             if given:
                 raise ArgumentError(op="solve", argument=name, got="given", expected="left out with target_error")
-        return solve_to(a, b, target_error)
+        found = solve_to(a, b, target_error)
+        state_error(found.bound)
+        return found.x
     if not left:
         turned = solve(a.mH, mirrored("solve", a, b), assume=assume)
         return written("solve", out, turned.mH, a=a, b=b)

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trnsci import ArgumentError, Singular, array_function, check, op, run
+from trnsci.ops import definition
 from trnsolver.arguments import all_finite, finite, matrices, right_hand_side, settled
-from trnsolver.on_host import in_memory, no_transform
+from trnsolver.on_host import in_memory, no_transform, wants_gradient
 
 Matrix = NDArray[Any]
 
@@ -104,7 +105,7 @@ def _checked(op: str, ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
         if not all_finite(ab):
             finite(op, ab=_inside(ab, below, above))
         try:
-            x = _applied(ab, columns, below, above)
+            x = run(SolveBanded(ab, columns, below, above))
         except Singular as error:
             raise Singular(op=op, index=error.index, batch=error.batch, hint="Use lstsq for singular systems") from None
         settled(op, x, b=b)
@@ -118,35 +119,6 @@ def _inside(ab: Tensor, below: int, above: int) -> Tensor:
         -1
     )
     return torch.where((place >= 0) & (place < n), ab, 0.0)
-
-
-def _applied(ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
-    if torch.is_grad_enabled() and (ab.requires_grad or b.requires_grad):
-        made: Tensor = _Differentiable.apply(ab, b, below, above)  # type: ignore[no-untyped-call]
-        return made
-    return run(SolveBanded(ab, b, below, above))
-
-
-class _Differentiable(torch.autograd.Function):
-    """With ``y`` the solution of the adjoint system: ``y`` is b's gradient, ``-y @ x.mH`` inside the band is a's."""
-
-    @staticmethod
-    def forward(ctx: Any, ab: Tensor, b: Tensor, below: int, above: int) -> Tensor:
-        x = run(SolveBanded(ab, b, below, above))
-        ctx.save_for_backward(ab, x)
-        ctx.bands, ctx.right = (below, above), b.shape
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        ab, x = ctx.saved_tensors
-        below, above = ctx.bands
-        back = _applied(_adjoint(ab, below, above), grad, above, below)
-        grad_b = back.sum_to_size(ctx.right) if ctx.needs_input_grad[1] else None
-        if not ctx.needs_input_grad[0]:
-            return None, grad_b, None, None
-        rows = [-(_shifted(back, d - above, -2) * x.conj()).sum(-1) for d in range(below + above + 1)]
-        return torch.stack(rows, -2).sum_to_size(ab.shape), grad_b, None, None
 
 
 def _shifted(x: Tensor, by: int, axis: int) -> Tensor:
@@ -207,7 +179,21 @@ class SolveBanded(NamedTuple):
                 raise Singular(op="solve_banded", index=failed - 1, batch=place)
         return torch.from_numpy(found).reshape(*batch, *b.shape[-2:])
 
+    def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
+        """With ``y`` the solution of the adjoint system, ``-y @ x.mH`` inside the band is the gradient of ``a``."""
+        below, above, gradients = self.below, self.above, {}
+        y = run(SolveBanded(_adjoint(self.ab, below, above), grad, above, below))
+        if "b" in needs:
+            gradients["b"] = y.sum_to_size(self.b.shape)
+        if "ab" in needs:
+            rows = [-(_shifted(y, d - above, -2) * result.conj()).sum(-1) for d in range(below + above + 1)]
+            gradients["ab"] = torch.stack(rows, -2).sum_to_size(self.ab.shape)
+        return gradients
+
     def pytorch(self) -> Tensor:
+        if wants_gradient(self):
+            x: Tensor = definition(self).registered(*self)
+            return x
         return self._replace(ab=in_memory(self.ab), b=in_memory(self.b)).host().to(self.b.device)
 
 

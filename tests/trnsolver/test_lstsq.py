@@ -1,11 +1,15 @@
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 
+import trnsci
 from trnsci import ArgumentError, DtypeError, NotConverged, Singular
 from trnsci.arrays import to_numpy
 from trnsci.testing import BACKENDS, gaussian, pairs, unit_roundoff
 from trnsolver import LeastSquares, lstsq
+from trnsolver.contract import lstsq_to
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 DRIVERS = ["gels", "gelsy", "gelsd", "gelss"]
@@ -277,14 +281,32 @@ def test_least_squares_to_a_target(cond, noise):
 
     a = torch.cat([_spread(12, cond), _spread(12, cond, 3)])
     b = a @ gaussian((12,), 2, torch.float64) + noise * gaussian((24,), 5, torch.float64)
-    found = lstsq(a, b, target_error=1e-12)
+    found, stated = trnsci.achieved(lstsq, a, b, target_error=1e-12)
     with mpmath.workdps(60):
         wide, right = mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist())
         exact = mpmath.lu_solve(wide.T * wide, wide.T * right)
     expected = torch.tensor([float(value) for value in exact], dtype=torch.float64)
-    assert float(torch.linalg.vector_norm(found.x - expected)) <= 1e-12 * float(torch.linalg.vector_norm(expected))
-    assert found.bound <= 1e-12
-    assert "float32 factors" in found.method
+    error = float(torch.linalg.vector_norm(found.solution - expected) / torch.linalg.vector_norm(expected))
+    assert error <= stated <= 1e-12
+    assert int(found.rank) == 12
+    assert "float32 factors" in lstsq_to(a, b, 1e-12).method
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("decades", [10, 30])
+def test_least_squares_of_rows_of_any_scale_claim_nothing_wrong(seed, decades):
+    import mpmath
+
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** rng.uniform(-decades, decades, (10, 1))
+    a, b = (torch.from_numpy(scales * rng.standard_normal((10, k))) for k in (4, 1))
+    with contextlib.suppress(NotConverged):
+        found = lstsq(a, b[:, 0], target_error=1e-8)
+        with mpmath.workdps(250):
+            wide, right = mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist())
+            exact = mpmath.lu_solve(wide.T * wide, wide.T * right)
+        expected = torch.tensor([float(value) for value in exact], dtype=torch.float64)
+        assert float(torch.linalg.vector_norm(found.solution - expected)) <= 1e-8 * float(expected.norm())
 
 
 def test_least_squares_that_keep_no_promise():
@@ -296,4 +318,4 @@ def test_least_squares_that_keep_no_promise():
         lstsq(torch.ones(4, 2), torch.ones(4), driver="gelsd", target_error=1e-10)
     with pytest.raises(ArgumentError, match="None with target_error"):
         lstsq(torch.ones(4, 2), torch.ones(4), rcond=1e-3, target_error=1e-10)
-    assert lstsq(torch.ones(4, 0), torch.ones(4), target_error=1e-10).x.shape == (0,)
+    assert lstsq(torch.ones(4, 0), torch.ones(4), target_error=1e-10).solution.shape == (0,)
