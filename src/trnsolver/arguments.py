@@ -47,7 +47,7 @@ def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
     """The dtype of matrices. One pass in the usual case; `check` finds the words where something is wrong."""
     dtype: torch.dtype | None = None
     for value in values.values():
-        if type(value) is not Tensor or value.ndim < 2 or value.dtype is not (dtype or value.dtype):
+        if not _dense(value) or value.ndim < 2 or value.dtype is not (dtype or value.dtype):
             break
         dtype = value.dtype
     else:
@@ -64,6 +64,11 @@ def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
         )
     check.ndim(op, 2, **values)
     return dtype
+
+
+def _dense(x: Any) -> bool:
+    """Whether this is a tensor that torch's linear algebra takes."""
+    return isinstance(x, Tensor) and x.layout is torch.strided and not x.is_nested
 
 
 def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
@@ -137,6 +142,13 @@ def triangle(op: str, lower: bool, **values: Tensor) -> None:
             finite(op, **{name: value.detach().tril() if lower else value.detach().triu()})
 
 
+def with_data(op: str, a: Tensor) -> None:
+    """Raise where the shape of a result depends on data that cannot be looked at."""
+    if not readable(a):
+        reason = "the shape of its result depends on the data of its operand, which has none to look at"
+        raise UnsupportedError(op=op, reasons=[("any", reason)], hint="Call it on a tensor with data, untraced")
+
+
 def no_gradient(op: str, a: Tensor) -> None:
     """Raise where a gradient is wanted from a function that has none."""
     if a.requires_grad and torch.is_grad_enabled():
@@ -146,7 +158,13 @@ def no_gradient(op: str, a: Tensor) -> None:
 
 def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     """Check ``b`` against ``a`` [..., M, N]; say whether ``b`` is a vector, or a batch of vectors: torch's rule."""
-    if not isinstance(b, Tensor) or b.dtype is not a.dtype or b.ndim == 0:
+    if (
+        not isinstance(b, Tensor)
+        or b.layout is not torch.strided
+        or b.is_nested
+        or b.dtype is not a.dtype
+        or not b.ndim
+    ):
         check.floating(op, a=a, b=b)
         check.ndim(op, 1, b=b)
     check.same_device(op, a=a, b=b)

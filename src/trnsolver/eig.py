@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -235,6 +234,8 @@ def _chosen(t: Matrix, select: Select) -> list[bool]:
 
 def _reordered(t: Matrix, z: Matrix, wanted: list[bool]) -> tuple[Matrix, Matrix]:
     """A Schur form, wanted rows' eigenvalues first. Raise ``ArithmeticError`` where two cannot be parted."""
+    import scipy.linalg
+
     trsen = scipy.linalg.get_lapack_funcs("trsen", (t,))
     form, basis, *_, info = trsen(np.array(wanted, dtype=np.int32), t, z, job="N")
     if info:
@@ -328,6 +329,8 @@ class HessenbergCall(NamedTuple):
         return "scipy.linalg.hessenberg"
 
     def host(self) -> tuple[Tensor, Tensor]:
+        import scipy.linalg
+
         reduce = functools.partial(scipy.linalg.hessenberg, calc_q=True, check_finite=False)
         return _each("hessenberg", self.a, reduce, self.a.dtype)
 
@@ -363,6 +366,8 @@ class SchurCall(NamedTuple):
         return "scipy.linalg.schur"
 
     def host(self) -> tuple[Tensor, Tensor]:
+        import scipy.linalg
+
         output = "complex" if self.triangular else "real"
         split = functools.partial(scipy.linalg.schur, output=output, check_finite=False)
         return _each("schur", self.a, split, self.dtype)

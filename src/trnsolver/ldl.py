@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -203,6 +202,8 @@ class LdlCall(NamedTuple):
 
 def _packed(a: Matrix, hermitian: bool) -> tuple[Matrix, list[int]]:
     """LAPACK's factors and exchanges. A singular block is no failure: it has its place in d."""
+    import scipy.linalg
+
     sytrf = scipy.linalg.get_lapack_funcs("hetrf" if hermitian and np.iscomplexobj(a) else "sytrf", (a,))
     packed, pivots, singular = sytrf(a, lower=1, lwork=_BLOCK * len(a))
     if singular:

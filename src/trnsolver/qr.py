@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,6 +13,7 @@ from trnblas import gemm
 from trnsci import UnsupportedError, array_function, check, op, run
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
+from trnsci.host import transformed
 from trnsci.nki import launch
 from trnsolver.arguments import by_columns, matrices, settled, written
 from trnsolver.kernels import qr as kernels
@@ -245,7 +245,9 @@ class QrPivoted(NamedTuple):
         return QrFactor(self.a, self.mode).cost()
 
     def limits(self, implementation: str) -> str | None:
-        return "there is nothing to factor" if implementation == "host" and self.a.numel() == 0 else None
+        if implementation == "host" and self.a.numel() == 0:
+            return "there is nothing to factor"
+        return "torch.func cannot follow exchanges of columns" if transformed() else None
 
     def calls(self, implementation: str) -> str:
         return "scipy.linalg.qr"
@@ -300,6 +302,8 @@ def _pivot_order(a: Tensor) -> Tensor:
 
 def _geqp3(a: Matrix, mode: str) -> tuple[Matrix, Matrix, Matrix]:
     """``q``, ``r`` and the column order; ``q`` is empty for mode ``r``."""
+    import scipy.linalg
+
     kinds = {"reduced": "economic", "complete": "full", "r": "r"}
     *q, r, order = scipy.linalg.qr(a, mode=kinds[mode], pivoting=True, check_finite=False)
     return (q[0], r, order) if q else (np.empty((0,), a.dtype), r[: min(a.shape)], order)

@@ -108,7 +108,9 @@ def _options(op: str, k: int, most: int, oversampling: int, power_iterations: in
 def gaussian(shape: Sequence[int], like: Tensor, columns: int, seed: int) -> Tensor:
     """Random vectors [..., N, columns] for a matrix of ``shape`` [..., M, N], in the dtype and place of ``like``."""
     source = torch.Generator().manual_seed(seed)
-    drawn = torch.randn((*shape[:-2], shape[-1], columns), dtype=like.dtype, generator=source)
+    # under vmap too the vectors are a function of the seed alone, the same for every matrix
+    with torch._C._DisableFuncTorch():
+        drawn = torch.randn((*shape[:-2], shape[-1], columns), dtype=like.dtype, generator=source)
     return drawn.to(like.device)
 
 

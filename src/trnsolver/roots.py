@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -149,6 +148,8 @@ def _not_zero(op: str, eigenvalues: Tensor) -> None:
 
 
 def _sqrt_of_one(op: str, a: Matrix) -> Matrix:
+    import scipy.linalg
+
     with warnings.catch_warnings():
         # whether a singular matrix has a root is seen from its square
         warnings.simplefilter("ignore")
@@ -174,6 +175,8 @@ def _log_of_one(op: str, a: Matrix) -> Matrix:
 
     SciPy's own estimates norms from random vectors, so that its last bits differ from call to call.
     """
+    import scipy.linalg
+
     t, z = scipy.linalg.schur(a, output="complex", check_finite=False)
     diagonal = t.diagonal()
     _not_zero(op, torch.from_numpy(diagonal.copy()))
@@ -190,6 +193,8 @@ def _log_of_one(op: str, a: Matrix) -> Matrix:
 
 def _quotients(x: Matrix, terms: int) -> Matrix:
     """The logarithm of ``1 + x`` by Gauss and Legendre's rule: partial fractions of its Padé quotient."""
+    import scipy.linalg
+
     total = np.zeros_like(x)
     for node, weight in zip(*np.polynomial.legendre.leggauss(terms), strict=True):
         total += weight / 2 * scipy.linalg.solve_triangular(np.eye(len(x)) + (node + 1) / 2 * x, x)

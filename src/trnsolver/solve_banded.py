@@ -6,7 +6,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -199,6 +198,8 @@ class SolveBanded(NamedTuple):
 
 def _eliminated(band: Matrix, columns: Matrix, below: int, above: int) -> tuple[Matrix, int]:
     """The solution by LAPACK, and the column, from 1, that has no pivot."""
+    import scipy.linalg
+
     if below == above == 1 and band.shape[-1] > 1:
         gtsv = scipy.linalg.get_lapack_funcs("gtsv", (band, columns))
         *_, x, failed = gtsv(band[2, :-1], band[1], band[0, 1:], columns)

@@ -287,7 +287,9 @@ def test_least_squares_to_a_target(cond, noise):
         exact = mpmath.lu_solve(wide.T * wide, wide.T * right)
     expected = torch.tensor([float(value) for value in exact], dtype=torch.float64)
     error = float(torch.linalg.vector_norm(found.solution - expected) / torch.linalg.vector_norm(expected))
-    assert error <= stated <= 1e-12
+    # the oracle is rounded once
+    assert error <= stated + 2.0**-53
+    assert stated <= 1e-12
     assert int(found.rank) == 12
     assert "float32 factors" in lstsq_to(a, b, 1e-12).method
 

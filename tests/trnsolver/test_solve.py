@@ -38,7 +38,9 @@ def test_a_target_error_is_met(backend, cond, method):
     assert stated == found.bound
     error = float(torch.linalg.vector_norm(found.x - expected) / torch.linalg.vector_norm(expected))
     assert error <= 1e-12
-    assert error <= found.bound <= 1e-12
+    # the oracle is rounded once
+    assert error <= found.bound + 2.0**-53
+    assert found.bound <= 1e-12
     assert found.method == f"{method} from float32 factors"
     assert found.trajectory[-1] <= 1e-12
     assert cond / 100 <= found.condition
