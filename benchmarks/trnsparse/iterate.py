@@ -14,7 +14,7 @@ def _inputs():
     row = torch.cat([index, index[1:], index[:-1]])
     col = torch.cat([index, index[:-1], index[1:]])
     values = torch.cat([torch.full((n,), 2.1), torch.full((2 * n - 2,), -1.0)])
-    a = trnsparse.COOMatrix(row, col, values, (n, n)).to_bsr()
+    a = trnsparse.COOMatrix(row, col, values, (n, n)).to_csr()
     return a, torch.randn(n, generator=torch.Generator().manual_seed(0))
 
 
@@ -34,7 +34,7 @@ BENCH = Bench(
             name="scipy cg",
             requires="scipy",
             devices=("cpu",),
-            prepare=lambda a, b: (a.to_csr().prune(0).to_csr().to_scipy(), b.numpy()),
+            prepare=lambda a, b: (a.to_scipy(), b.numpy()),
             run=_scipy,
         ),
     ),
@@ -57,5 +57,5 @@ BENCH = Bench(
         for method in ("cg", "fixed", "power")
     ),
     tolerance=1e-3,
-    notes="On the host blocks that are mostly zero are taken entry by entry, and 16 steps are one compiled loop.",
+    notes="On the host a step is a product by SciPy and vectors of NumPy; the residual is looked at every 8 steps.",
 )

@@ -115,7 +115,7 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
         return _copied(scope.interceptor.call(call), out)
     decision = op.decide(call)
     attached = decision.implementation == "nki" or (op.host_vjp and decision.implementation == "host")
-    if attached and (dispatch_modes() or _wants_gradient(call)):
+    if attached and (dispatch_modes() or _wants_gradient(op.operands(call))):
         # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
         token = _DECIDED.set(decision)
         try:
@@ -164,7 +164,11 @@ class Op:
         self._namespace.impl(stem, self.dispatched, "CompositeExplicitAutograd")
         torch.library.register_fake(name, lambda *args: kind(*args).fake(), lib=self._namespace)
         self.registered: Callable[..., Any] = getattr(getattr(torch.ops, namespace), stem).default
-        self._first = next((i for i, part in enumerate(signature.split(", ")) if "Tensor" in part.split()[0]), None)
+        kinds = [part.split()[0].lstrip("(") for part in signature.partition(") -> ")[0].split(", ")]
+        self._first = next((i for i, k in enumerate(kinds) if k.startswith("Tensor")), None)
+        # Where tensors stand in a call, unless lists hold some.
+        self._positions = tuple(i for i, k in enumerate(kinds) if k.startswith("Tensor"))
+        self._nested = any(k.startswith("Tensor[") for k in kinds)
         self.inspect()
         if self.differentiable:
             self.register_gradient()
@@ -188,6 +192,12 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
+
+    def operands(self, call: Any) -> Iterable[Any]:
+        """Return the tensors, or the specs, of a call."""
+        if self._nested:
+            return tensors_in(call)
+        return [x for i in self._positions if (x := call[i]) is not None]
 
     def on_meta(self, call: Any) -> bool:
         """Whether the operands have no data; they are all on one device."""
@@ -231,12 +241,12 @@ class Op:
                 return self.host_only
             return "has no NKI kernel" if implementation == "nki" else "has no PyTorch implementation"
         if implementation == "nki":
-            if not self.differentiable and _wants_gradient(call):
+            if not self.differentiable and _wants_gradient(self.operands(call)):
                 return "its kernel has no gradient rule, and an operand requires grad"
             if host.transformed():
                 return "torch.func does not see into kernels; torch.autograd differentiates through them"
         elif implementation == "host":
-            refused = host.refusal(tensors_in(call), recorded=self.host_vjp)
+            refused = host.refusal(self.operands(call), recorded=self.host_vjp)
             if refused is not None:
                 return refused
         elif implementation == "cuda" and not all(tensor.is_cuda for tensor in tensors_in(call)):
@@ -420,8 +430,12 @@ def _intercepted() -> bool:
     return scope is not None and scope.interceptor is not None
 
 
-def _wants_gradient(call: Iterable[Any]) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_in(call))
+def _wants_gradient(operands: Iterable[Any]) -> bool:
+    if torch.is_grad_enabled():
+        for tensor in operands:
+            if tensor.requires_grad:
+                return True
+    return False
 
 
 def _traced(call: Iterable[Any]) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci import check, op, run
+from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX, launch
+from trnsparse import scipy_views
 from trnsparse.arguments import dense, evenly, only, same_kind, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.csr import CSRMatrix
@@ -22,8 +25,9 @@ from trnsparse.spmm import spmv
 # Blocks that a kernel keeps in SBUF, and vector length in blocks: one PSUM bank.
 BLOCKS = 256
 LENGTH = 512
-# Iterations between two looks at the residual.
-STEPS = 16
+# Iterations between two looks at the residual: of a kernel, whose launch is expensive, and on the host.
+STEPS, HOST_STEPS = 16, 8
+HOST = (torch.float32, torch.float64)
 Blocks = tuple[Tensor, Tensor, Tensor]
 
 
@@ -157,9 +161,9 @@ def power_iteration(
     if not bool(image.any()):
         # x is an eigenvector of 0, and of a matrix that is 0 there is no other.
         return Eigenpair(image.new_zeros(()), x, 0, 0.0)
-    empty, done, residual = x.new_zeros((0, 2)), 0, float("inf")
+    empty, done, residual, each = x.new_zeros((0, 2)), 0, float("inf"), _steps()
     while done < max_iterations:
-        steps = min(STEPS, max_iterations - done)
+        steps = min(each, max_iterations - done)
         x, image, _ = run(Iterate(*_blocks(matrix), x, x, x, empty, steps, "power"))
         done += steps
         value = torch.dot(x, image)
@@ -210,6 +214,10 @@ def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
     return a.detach().to_bsr(P_MAX)
 
 
+def _steps() -> int:
+    return HOST_STEPS if here() == "host" else STEPS
+
+
 def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
     """Index pointers, block columns and blocks; an entry is a block of one."""
     return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
@@ -229,11 +237,11 @@ def _solved(
     r = b - _times(matrix, x)
     p = torch.zeros_like(r) if coefficients is not None else r.clone()
     goal, done = tol * float(torch.linalg.vector_norm(b)), 0
-    residual = float(torch.linalg.vector_norm(r))
+    residual, each = float(torch.linalg.vector_norm(r)), _steps()
     while not residual <= goal:
         if done >= most or not residual < float("inf"):
             raise NotConverged(op=op, iterations=done, residual=residual * scale)
-        steps = min(STEPS, most - done)
+        steps = min(each, most - done)
         table = [coefficients(done + k) for k in range(steps)] if coefficients is not None else []
         numbers = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
         method = "cg" if coefficients is None else "fixed"
@@ -270,6 +278,10 @@ class Iterate(NamedTuple):
         return self.steps * (2 * self.blocks.numel() + 10 * self.x.shape[0])
 
     def limits(self, implementation: str) -> str | None:
+        if implementation == "host":
+            edge = self.blocks.shape[1]
+            fits = self.x.shape[0] % edge == 0
+            return only(self.x.dtype, HOST) if fits else f"takes lengths that blocks of {edge} divide"
         if implementation != "nki":
             return None
         if self.blocks.shape[0] > BLOCKS:
@@ -278,24 +290,22 @@ class Iterate(NamedTuple):
             return f"keeps vectors of up to {LENGTH * P_MAX} on chip, not {self.x.shape[0]}"
         return only(self.x.dtype, (torch.float32,))
 
+    def calls(self, implementation: str) -> str:
+        return "scipy.sparse, numpy"
+
+    def host(self) -> tuple[Tensor, Tensor, Tensor]:
+        values = self.blocks.reshape(-1) if self.blocks.shape[1:] == (1, 1) else self.blocks
+        a = scipy_views.view(self.indptr, self.indices, values, self.indptr.shape[0] - 1).rows
+        state = (to_numpy(self.x), to_numpy(self.r), to_numpy(self.p))
+        tiny, numbers = np.finfo(state[0].dtype).tiny, to_numpy(self.numbers)
+        x, r, p = _iterated(self, a.__matmul__, state, numbers, np.linalg.norm, lambda y: max(y, tiny))
+        return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p)
+
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
-        matrix = self._matrix()
-        x, r, p, tiny = self.x, self.r, self.p, torch.finfo(self.x.dtype).tiny
-        if self.method == "power":
-            for _ in range(self.steps):
-                r = _times(matrix, x)
-                x = r / torch.linalg.vector_norm(r).clamp(min=tiny)
-            return x.clone(), _times(matrix, x), p.clone()
-        for k in range(self.steps):
-            if self.method == "cg":
-                image, norm = _times(matrix, p), torch.dot(r, r)
-                alpha = norm / torch.dot(p, image).clamp(min=tiny)
-                x, r = x + alpha * p, r - alpha * image
-                p = r + torch.dot(r, r) / norm.clamp(min=tiny) * p
-            else:
-                p = r + self.numbers[k, 1] * p
-                x, r = x + self.numbers[k, 0] * p, r - self.numbers[k, 0] * _times(matrix, p)
-        return (x, r, p) if self.steps else (x.clone(), r.clone(), p.clone())
+        matrix, tiny = self._matrix(), torch.finfo(self.x.dtype).tiny
+        state = (self.x, self.r, self.p)
+        norm = torch.linalg.vector_norm
+        return _iterated(self, lambda y: _times(matrix, y), state, self.numbers, norm, lambda y: y.clamp(min=tiny))
 
     def _matrix(self) -> BSRMatrix | CSRMatrix:
         """Blocks as a matrix; of entries where they are entries."""
@@ -333,11 +343,37 @@ class Iterate(NamedTuple):
 
     def workspace(self, implementation: str) -> int:
         size = self.x.nbytes
+        if implementation == "host":
+            return 4 * size
         if implementation == "pytorch":
             # A product and an update of each vector; what blocks meet, and their products.
             count, bm, bn = self.blocks.shape
             return 4 * size + (count * (bm + bn) * self.x.element_size() if bm > 1 else 0)
         return self.blocks.nbytes + 6 * size + P_MAX * 8 * self.steps
+
+
+def _iterated(call: Iterate, times: Any, state: Any, numbers: Any, norm: Any, floor: Any) -> Any:
+    """The steps on tensors or arrays: ``times`` multiplies by the matrix, ``floor`` keeps divisors from 0."""
+    x, r, p = state
+    if call.steps == 0:
+        return tuple(y + 0 for y in state)
+    if call.method == "power":
+        for _ in range(call.steps):
+            r = times(x)
+            x = r / floor(norm(r))
+        return x, times(x), p + 0
+    square = r @ r
+    for k in range(call.steps):
+        if call.method == "cg":
+            image = times(p)
+            alpha = square / floor(p @ image)
+            x, r = x + alpha * p, r - alpha * image
+            last, square = square, r @ r
+            p = r + square / floor(last) * p
+        else:
+            p = r + numbers[k, 1] * p
+            x, r = x + numbers[k, 0] * p, r - numbers[k, 0] * times(p)
+    return x, r, p
 
 
 def _by_partition(y: Tensor) -> Tensor:

@@ -354,3 +354,19 @@ def test_rules_that_read_no_data_are_bound_once():
     before = mask.bind(600).density
     reach += 400  # data and functions may change, so that such rules are bound anew
     assert mask.bind(600).density > before
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("scale", [1e14, 1e-14, float("nan")])
+def test_heads_batches_and_queries_are_independent(backend, scale):
+    q, k, v = (gaussian((2, 2, 200, 16), i) for i in range(3))
+    mask = ts.causal() & ts.window(70)
+    with backend:
+        plain = ts.attention(q, k, v, mask)
+        q[0, 1, 37] *= scale
+        k[1, 0] *= scale
+        v[1, 0] *= scale
+        other = ts.attention(q, k, v, mask)
+    untouched = torch.ones(2, 2, 200, dtype=torch.bool)
+    untouched[0, 1, 37] = untouched[1, 0] = False
+    assert torch.equal(other[untouched], plain[untouched])

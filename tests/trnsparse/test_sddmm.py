@@ -65,3 +65,15 @@ def test_mistakes_are_named():
         ts.sddmm(where, torch.ones(3, 2), torch.ones(4, 3))
     with pytest.raises(ArgumentError, match="M differs: pattern has M=3, a has M=2"):
         ts.sddmm(where, torch.ones(2, 2), torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("scale", [1e14, 1e-14, float("nan")])
+def test_rows_are_independent(backend, scale):
+    where, a, b = ts.CSRMatrix.from_dense(pattern(40, 30)), gaussian((40, 5), 1), gaussian((5, 30), 2)
+    with backend:
+        plain = ts.sddmm(where, a, b).values
+        a[7] *= scale
+        other = ts.sddmm(where, a, b).values
+    others = where.to_coo().row != 7
+    assert torch.equal(other[others], plain[others])
