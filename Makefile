@@ -22,7 +22,7 @@ help:
 	@echo "make clean      remove caches and build products (not $(VENV))"
 
 INSTALL = PYTHON="$(PYTHON)" sh tools/find_python.sh tools/setup_venv.py $(VENV)
-INPUTS := pyproject.toml constraints.txt tools/setup_venv.py tools/find_python.sh
+INPUTS := pyproject.toml setup.py constraints.txt tools/setup_venv.py tools/find_python.sh $(wildcard src/loops/*)
 
 $(VENV)/.ready-demo: $(INPUTS)
 	@$(INSTALL) chem,cli

@@ -127,12 +127,21 @@ def install(python: Path, venv: Path, extras: str) -> None:
         stop(f"pip failed, the lines above say why. (log: {log})")
 
 
+def loops(python: Path) -> str:
+    """Whether the optional extension module was built, in words."""
+    probe = "from trnsci import loops; print(loops.why_not() or 'built')"
+    done = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False, cwd=ROOT)
+    return done.stdout.strip() or (done.stderr.strip().splitlines() or ["unknown"])[-1]
+
+
 def main(venv: Path, extras: str) -> None:
     """Run the four steps."""
     start = time.monotonic()
     say(1, f"Python {sys.version.split()[0]} at {sys.executable}")
     check_disk(ROOT)
-    install(create(venv), venv, extras)
+    python = create(venv)
+    install(python, venv, extras)
+    print(f"      host loops in C: {loops(python)}", flush=True)
     print(f"set-up done in {time.monotonic() - start:.0f} s", flush=True)
 
 

@@ -12,7 +12,7 @@
 """
 
 from trnrand.binomial import binomial
-from trnrand.bits import bits, philox4x32, probe, threefry4x32
+from trnrand.bits import bits
 from trnrand.continuous import (
     cauchy,
     exponential,
@@ -25,6 +25,7 @@ from trnrand.continuous import (
     von_mises,
     weibull,
 )
+from trnrand.device import probe
 from trnrand.discrete import (
     bernoulli,
     categorical,
@@ -41,11 +42,13 @@ from trnrand.latin import LatinHypercube
 from trnrand.multivariate import multivariate_normal, orthogonal, unit_vector
 from trnrand.normal import normal
 from trnrand.permutation import choice, permutation, shuffle
+from trnrand.philox import philox4x32
 from trnrand.poisson import poisson
 from trnrand.randint import randint
 from trnrand.sketch import sketch
 from trnrand.sobol import Sobol
 from trnrand.stream import Stream
+from trnrand.threefry import threefry4x32
 from trnrand.uniform import uniform
 from trnsci import HAS_NKI, library_functions
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host, maths
-from trnrand.engines import ENGINES
-from trnrand.gamma import substream_blocks, words_at
+from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
+from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import Cost, Op
+from trnsci import Cost, op, run
 
 SMALL = 10.0
 COUNTS = (torch.int64, *INTEGERS, *FLOATS)
@@ -59,56 +59,58 @@ def binomial(
         dtypes=COUNTS,
     )
     stream, first = request.claim(1)
-    base = substream(stream, 0, 0)
+    segment = Segment.of(substream(stream, 0, 0), first, request.count, 1)
     n_, p_ = (request.tensor(name).detach().contiguous() for name in ("n", "p"))
-    return request.finish(_binomial(n_, p_, base.engine, base.key_words, words_at(base, first), 1, request.count))
+    return request.finish(run(Binomial(n_, p_, segment, 1)))
 
 
 def part_of(request: Request, n: Tensor, p: Tensor, part: int, parts: int) -> Tensor:
     """Counts as float64 for each vector of a request whose vectors have ``parts`` elements, from element ``part``'s."""
     stream, first = request.claim(1)
-    base = substream(stream, 0, 0)
-    return _binomial(n, p, base.engine, base.key_words, words_at(base, first + part), parts, n.numel())
+    return run(Binomial(n, p, Segment.of(substream(stream, 0, 0), first + part, n.numel(), 1), parts))
 
 
-def _fake(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
-    return n.new_empty(count)
+@op("trnrand::binomial")
+class Binomial(NamedTuple):
+    """Binomial counts, float64, of every ``stride``-th of a segment of substreams; parameters are as for Poisson."""
 
+    n: Tensor
+    p: Tensor
+    segment: tuple[int, ...]
+    stride: int
 
-def _cost(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Cost:
-    return Cost(flops=150 * count, read=n.nbytes + p.nbytes, written=8 * count)
+    def fake(self) -> Tensor:
+        return self.n.new_empty(self.segment[2])
 
+    def cost(self) -> Cost:
+        return Cost(flops=150 * self.segment[2], read=self.n.nbytes + self.p.nbytes, written=8 * self.segment[2])
 
-_binomial = Op("trnrand::binomial", fake=_fake, cost=_cost)
+    def pytorch(self) -> Tensor:
+        segment, count = Segment(self.segment), self.segment[2]
 
+        def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
+            if self.stride > 1:
+                chosen = self.stride * (torch.arange(count, device=self.n.device) if chosen is None else chosen)
+            return attempt_words(segment, attempt, self.n.device, chosen)
 
-@_binomial.impl("pytorch")
-def _pytorch(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
-    library = host.helper(n.device)
-    if library is not None:
-        return host.binomial(library, ENGINES[engine], key, counter, stride, n, p, count)
-    return _composed(n, p, engine, key, counter, stride, count)
+        return binomial_of(blocks, self.n.expand(count), self.p.expand(count))
 
+    def host(self) -> Tensor:
+        return host.binomial(Segment(self.segment), self.stride, self.n, self.p)
 
-@_binomial.impl("nki")
-def _nki(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
-    # the words are the kernel's; Trainium has no float64 for the rest
-    return _composed(n, p, engine, key, counter, stride, count)
+    def nki(self) -> Tensor:
+        # the words are the kernel's; Trainium has no float64 for the rest
+        return self.pytorch()
 
+    def limits(self, implementation: str) -> str | None:
+        return host.limits(implementation, self.n.device)
 
-@_binomial.prediction
-def _prediction(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> None:
-    # one attempt each; the rejected ones are not predicted
-    substream_blocks(engine, key, counter, 0, count, n.device, None)
+    def calls(self, implementation: str) -> str:
+        return "trnsci._loops.binomial"
 
-
-def _composed(n: Tensor, p: Tensor, engine: str, key: list[int], counter: list[int], stride: int, count: int) -> Tensor:
-    def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
-        if stride > 1:
-            chosen = stride * (torch.arange(count, device=n.device) if chosen is None else chosen)
-        return substream_blocks(engine, key, counter, attempt, count, n.device, chosen)
-
-    return binomial_of(blocks, n.expand(count), p.expand(count))
+    def prediction(self) -> None:
+        # one attempt each; the rejected ones are not predicted
+        attempt_words(Segment(self.segment), 0, self.n.device, None)
 
 
 def binomial_of(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:

@@ -18,15 +18,16 @@ MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine's name, its number in the C helper, and the length of its key in words."""
+    """An engine's name, its number in the compiled loops, the words of its key, and the operations of a block."""
 
     name: str
     number: int
     key_words: int
+    operations: int
 
 
-PHILOX = Engine("philox4x32", 0, 2)
-THREEFRY = Engine("threefry4x32", 1, 4)
+PHILOX = Engine("philox4x32", 0, 2, 10 * 8)
+THREEFRY = Engine("threefry4x32", 1, 4, 20 * 6)
 ENGINES = {engine.name: engine for engine in (PHILOX, THREEFRY)}
 
 PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -85,13 +86,3 @@ def counters(base: int, first: int, blocks: int, device: torch.device | str = "c
         words.append(total & MASK)
         carry = total >> 32
     return tuple(words)
-
-
-def pure_words(
-    engine: Engine, key: Sequence[int], base: int, first: int, count: int, device: torch.device | str
-) -> Tensor:
-    """Words ``first .. first + count`` of a stream by torch alone, as int64."""
-    block, skip = divmod(first, 4)
-    blocks = (skip + count + 3) // 4
-    made = WORDS[engine](counters(base, block, blocks, device), key)
-    return torch.stack(made, dim=1).reshape(-1)[skip : skip + count]

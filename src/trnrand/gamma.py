@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host, maths
-from trnrand.bits import block_words, stream_words
-from trnrand.engines import ENGINES, MASK
+from trnrand.bits import attempt_words
 from trnrand.normal import pairs64
 from trnrand.reject import at, rejected, some
 from trnrand.request import Number, Request, drawing, half_open, open_unit, substream
+from trnrand.segment import Segment
 from trnrand.source import Source
-from trnrand.stream import Stream
-from trnsci import Cost, Op
+from trnsci import Cost, op, run
 
 # attempts begin at 1; block 0 holds the uniform that takes shapes below 1 down from shape + 1
 FIRST = 1
@@ -98,8 +97,8 @@ class _Standard(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, shape: Tensor, request: Request, slot: int) -> Tensor:
         stream, first = request.claim(1)
-        base = substream(stream, slot, 0)
-        made = _gamma(shape.detach().contiguous(), base.engine, base.key_words, words_at(base, first), request.count)
+        segment = Segment.of(substream(stream, slot, 0), first, request.count, 1)
+        made = run(Gamma(shape.detach().contiguous(), segment))
         ctx.save_for_backward(shape, made)
         return made
 
@@ -110,47 +109,45 @@ class _Standard(torch.autograd.Function):
         return (grads[0] * slope).sum_to_size(shape.shape), None, None
 
 
-def words_at(base: Stream, first: int) -> list[int]:
-    """Counter of a substream's block ``first``, as words."""
-    counter = (base.base + first) % (1 << 128)
-    return [counter >> 32 * i & MASK for i in range(4)]
+@op("trnrand::gamma")
+class Gamma(NamedTuple):
+    """Standard gamma variates of a segment of substreams, float64; ``shape`` has one element or one for each."""
+
+    shape: Tensor
+    segment: tuple[int, ...]
+
+    def fake(self) -> Tensor:
+        return self.shape.new_empty(self.segment[2])
+
+    def cost(self) -> Cost:
+        return Cost(flops=150 * self.segment[2], read=self.shape.nbytes, written=8 * self.segment[2])
+
+    def pytorch(self) -> Tensor:
+        return _composed(self.shape, Segment(self.segment))
+
+    def host(self) -> Tensor:
+        return host.sampler("gamma", Segment(self.segment), self.shape)
+
+    def nki(self) -> Tensor:
+        # the words are the kernel's; Trainium has no float64 for the rest
+        return _composed(self.shape, Segment(self.segment))
+
+    def limits(self, implementation: str) -> str | None:
+        return host.limits(implementation, self.shape.device)
+
+    def calls(self, implementation: str) -> str:
+        return "trnsci._loops.sample"
+
+    def prediction(self) -> None:
+        # one attempt each; the rejected few per cent are not predicted
+        attempt_words(Segment(self.segment), FIRST, self.shape.device, None)
 
 
-def _fake(shape: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
-    return shape.new_empty(count)
-
-
-def _cost(shape: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Cost:
-    return Cost(flops=150 * count, read=shape.nbytes, written=8 * count)
-
-
-_gamma = Op("trnrand::gamma", fake=_fake, cost=_cost)
-
-
-@_gamma.impl("pytorch")
-def _pytorch(shape: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
-    library = host.helper(shape.device)
-    if library is not None:
-        return host.sampler(library, "gamma", ENGINES[engine], key, counter, 0, shape, count)
-    return _composed(shape, engine, key, counter, count)
-
-
-@_gamma.impl("nki")
-def _nki(shape: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
-    # the words are the kernel's; Trainium has no float64 for the rest
-    return _composed(shape, engine, key, counter, count)
-
-
-@_gamma.prediction
-def _prediction(shape: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> None:
-    # one attempt each; the rejected few per cent are not predicted
-    substream_blocks(engine, key, counter, FIRST, count, shape.device, None)
-
-
-def _composed(shape: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+def _composed(shape: Tensor, segment: Segment) -> Tensor:
     def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
-        return substream_blocks(engine, key, counter, attempt, count, shape.device, chosen)
+        return attempt_words(segment, attempt, shape.device, chosen)
 
+    count = segment.elements
     d = torch.where(shape < 1.0, shape + 1.0, shape) - 1.0 / 3.0
     c = 1.0 / maths.sqrt(9.0 * d)
 
@@ -173,23 +170,6 @@ def _composed(shape: Tensor, engine: str, key: list[int], counter: list[int], co
         w = blocks(0, None)
         made[small] = made[small] * maths.exp(maths.log(open_unit(w[:, 0], w[:, 1])[small]) / some(shape, small))
     return made
-
-
-def substream_blocks(
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    attempt: int,
-    count: int,
-    device: torch.device,
-    chosen: Tensor | None,
-) -> Tensor:
-    """Blocks of the elements that begin at a counter: int64 [n, 4]."""
-    base = sum(word << 32 * i for i, word in enumerate(counter)) + (attempt << 96)
-    stream = Stream(sum(word << 32 * i for i, word in enumerate(key)), engine, base % (1 << 128))
-    if chosen is None:
-        return stream_words(stream, 0, 4 * count, device).view(-1, 4)
-    return block_words(stream, 0, chosen)
 
 
 def normals_of(request: Request, slot: int) -> Tensor:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnrand import host
 from trnrand.bits import stream_words
 from trnrand.kernels import halton as kernels
 from trnrand.quasi import Sequence, cut
 from trnrand.source import Source
-from trnsci import Cost, Op
+from trnrand.uniform import floating
+from trnsci import Cost, op, run
 from trnsci.nki import N_TILE, P_MAX, launch
 
 MAX_DIMENSIONS = 10000
@@ -68,7 +69,7 @@ class Halton(Sequence):
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         if self._orders is None:
             wide = dtype == torch.float64
-            return cut(_halton(primes(self.d), self.position, n, wide, str(device)), dtype)
+            return cut(run(HaltonPoints(tuple(primes(self.d)), self.position, n, wide, device)), dtype)
         index = torch.arange(self.position, self.position + n, device=device)
         columns = []
         for base, orders in zip(primes(self.d), self._orders, strict=True):
@@ -82,16 +83,54 @@ class Halton(Sequence):
         return points if dtype == torch.float64 else cut((points * 2.0**24).floor().float() * 2.0**-24, dtype)
 
 
-def _fake(bases: list[int], first: int, count: int, wide: bool, device: str) -> Tensor:
-    return torch.empty((count, len(bases)), dtype=torch.float64 if wide else torch.float32, device=device)
+@op("trnrand::halton")
+class HaltonPoints(NamedTuple):
+    """Points ``first .. first + points``, [points, D], of these bases."""
 
+    bases: tuple[int, ...]
+    first: int
+    points: int
+    wide: bool
+    device: torch.device
 
-def _cost(bases: list[int], first: int, count: int, wide: bool, device: str) -> Cost:
-    digits = sum(_digits(first + count, base) for base in bases)
-    return Cost(flops=4 * digits * count, read=0, written=(8 if wide else 4) * count * len(bases))
+    def fake(self) -> Tensor:
+        return torch.empty((self.points, len(self.bases)), dtype=floating(self.wide), device=self.device)
 
+    def cost(self) -> Cost:
+        digits = sum(_digits(self.first + self.points, base) for base in self.bases)
+        written = floating(self.wide).itemsize * self.points * len(self.bases)
+        return Cost(flops=4 * digits * self.points, read=0, written=written)
 
-_halton = Op("trnrand::halton", fake=_fake, cost=_cost)
+    def pytorch(self) -> Tensor:
+        out = self.fake()
+        for column, base in enumerate(self.bases):
+            x = _column(base, self.first, self.points, self.device)
+            # rounding to float32 would reach 1
+            out[:, column] = x if self.wide else (x * 2.0**24).floor() * 2.0**-24
+        return out
+
+    def nki(self) -> Tensor:
+        if self.points == 0:
+            return self.fake()
+        row = min(N_TILE, self.points)
+        rows = -(-self.points // row)
+        start = torch.full((P_MAX, 1), float(self.first))
+        # digits up to the next power of two: one program serves many positions
+        end = min(KERNEL_LIMIT, 1 << (self.first + rows * row - 1).bit_length())
+        counts = tuple(_digits(end, base) for base in self.bases)
+        made: Tensor = launch(kernels.halton, start, bases=tuple(self.bases), digits=counts, rows=rows, row=row)
+        made = made.reshape(rows * row, len(self.bases))[: self.points].contiguous()
+        return made if made.is_meta else made.to(self.device)
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        if self.wide:
+            return "the kernel makes float32 points"
+        end = self.first + self.points
+        if end > KERNEL_LIMIT:
+            return f"the kernel finds the digits of numbers below {KERNEL_LIMIT}, and the last is {end - 1}"
+        return None
 
 
 def _digits(end: int, base: int) -> int:
@@ -102,51 +141,22 @@ def _digits(end: int, base: int) -> int:
     return digits
 
 
-@_halton.impl("pytorch")
-def _pytorch(bases: list[int], first: int, count: int, wide: bool, device: str) -> Tensor:
-    library = host.helper(torch.device(device))
-    if library is not None:
-        made = host.empty((count, len(bases)), torch.float64 if wide else torch.float32)
-        table = torch.tensor([*bases, *(_digits(first + count, base) for base in bases)])
-        kind, threads = host.UNIFORM64 if wide else host.UNIFORM32, torch.get_num_threads()
-        library.trnrand_halton(kind, table.data_ptr(), len(bases), first, count, made.data_ptr(), threads)
-        return made
-    index = torch.arange(first, first + count, device=device)
-    out = _fake(bases, first, count, wide, device)
-    for column, base in enumerate(bases):
-        rest, mirrored = index, torch.zeros_like(index)
-        digits = _digits(first + count, base)
-        for _ in range(digits):
-            above = torch.div(rest, base, rounding_mode="floor")
-            mirrored = mirrored * base + (rest - above * base)
-            rest = above
-        whole = 1.0
-        for _ in range(digits):
-            whole *= base
-        x = mirrored.double() / whole
-        # rounding to float32 would reach 1
-        out[:, column] = x if wide else (x * 2.0**24).floor() * 2.0**-24
-    return out
+def _column(base: int, first: int, count: int, device: torch.device) -> Tensor:
+    """One dimension of the points, float64: numbers in blocks that share their upper digits."""
+    digits = _digits(first + count, base)
+    low = min(digits, max(1, int(math.log(max(count, 2), base) / 2)))
+    block = base**low
+    blocks = torch.arange(first // block, (first + max(count, 1) - 1) // block + 1, device=device)
+    upper = _mirrored(blocks, base, digits - low)
+    lower = _mirrored(torch.arange(block, device=device), base, low) * base ** (digits - low)
+    return (upper[:, None] + lower).view(-1)[first % block :][:count].double() / float(base**digits)
 
 
-def _limits(bases: list[int], first: int, count: int, wide: bool, device: str) -> str | None:
-    if wide:
-        return "the kernel makes float32 points"
-    if first + count > KERNEL_LIMIT:
-        return f"the kernel finds the digits of numbers below {KERNEL_LIMIT}, and the last is {first + count - 1}"
-    return None
-
-
-@_halton.impl("nki", limits=_limits)
-def _nki(bases: list[int], first: int, count: int, wide: bool, device: str) -> Tensor:
-    if count == 0:
-        return _fake(bases, first, count, wide, device)
-    row = min(N_TILE, count)
-    rows = -(-count // row)
-    start = torch.full((P_MAX, 1), float(first))
-    # digits up to the next power of two: one program serves many positions
-    end = min(KERNEL_LIMIT, 1 << (first + rows * row - 1).bit_length())
-    counts = [_digits(end, base) for base in bases]
-    made: Tensor = launch(kernels.halton, start, bases=tuple(bases), digits=tuple(counts), rows=rows, row=row)
-    made = made.reshape(rows * row, len(bases))[:count].contiguous()
-    return made if made.is_meta else made.to(device)
+def _mirrored(numbers: Tensor, base: int, digits: int) -> Tensor:
+    """Integers whose digits are those of the numbers in reverse."""
+    mirrored = torch.zeros_like(numbers)
+    for _ in range(digits):
+        above = torch.div(numbers, base, rounding_mode="floor")
+        mirrored = mirrored * base + (numbers - above * base)
+        numbers = above
+    return mirrored

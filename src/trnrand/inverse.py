@@ -1,28 +1,29 @@
-"""Laws that are a function of one uniform: the formulas, and the op that draws and applies them in one pass."""
+"""Distributions that are a function of one uniform: the formulas, and the op that draws and applies them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host, maths
-from trnrand.bits import launched, placed, stream_words, words_cost
-from trnrand.engines import ENGINES, pure_words
+from trnrand.bits import stream_words, words_cost
+from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.request import Request, half_open, open_unit
-from trnsci import Cost, Op
+from trnrand.segment import Segment
+from trnsci import Cost, op, run
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
-    """A law's number in the C helper, its formula in float64, and how it reads a uniform from two words."""
+class Formula:
+    """A formula's number in the compiled loops, itself in float64, and how it reads a uniform from two words."""
 
     number: int
-    formula: Callable[..., Tensor]
+    function: Callable[..., Tensor]
     unit: Callable[[Tensor, Tensor], Tensor] = open_unit
 
 
@@ -45,127 +46,83 @@ def _geometric(u: Tensor, rate: Any) -> Tensor:
     return torch.ceil(maths.log(u) / rate).clamp(1.0, 2.0**62)
 
 
-LAWS = {
-    "exponential": Law(0, lambda u, scale: -scale * maths.log(u)),
-    "laplace": Law(1, _laplace),
-    "cauchy": Law(2, _cauchy),
-    "gumbel": Law(3, lambda u, loc, scale: loc - scale * maths.log(-maths.log(u))),
-    "logistic": Law(4, lambda u, loc, scale: loc + scale * (maths.log(u) - maths.log(1.0 - u))),
-    "weibull": Law(5, lambda u, shape, scale: scale * maths.power(-maths.log(u), 1.0 / shape)),
-    "pareto": Law(6, lambda u, shape, scale: scale * maths.power(u, -1.0 / shape)),
-    "geometric": Law(7, _geometric),
-    "bernoulli": Law(8, _bernoulli, half_open),
+FORMULAS = {
+    "exponential": Formula(0, lambda u, scale: -scale * maths.log(u)),
+    "laplace": Formula(1, _laplace),
+    "cauchy": Formula(2, _cauchy),
+    "gumbel": Formula(3, lambda u, loc, scale: loc - scale * maths.log(-maths.log(u))),
+    "logistic": Formula(4, lambda u, loc, scale: loc + scale * (maths.log(u) - maths.log(1.0 - u))),
+    "weibull": Formula(5, lambda u, shape, scale: scale * maths.power(-maths.log(u), 1.0 / shape)),
+    "pareto": Formula(6, lambda u, shape, scale: scale * maths.power(u, -1.0 / shape)),
+    "geometric": Formula(7, _geometric),
+    "bernoulli": Formula(8, _bernoulli, half_open),
 }
 
 
-def drawn(request: Request, law: str, *parameters: Any) -> Tensor:
-    """A law of each element's uniform, two words each. ``parameters`` are numbers, or float64 tensors of [count].
+def drawn(request: Request, formula: str, *parameters: Any) -> Tensor:
+    """A formula of each element's uniform, two words each. ``parameters`` are numbers, or float64 tensors of [count].
 
     Numbers go to the op, which may write the result's dtype at once; tensors, which may need gradients, through torch.
     """
     stream, first = request.claim(2)
     if any(isinstance(value, Tensor) for value in parameters):
-        return _applied(law, parameters, stream_words(stream, 2 * first, 2 * request.count, request.device))
+        return _applied(formula, parameters, stream_words(stream, 2 * first, 2 * request.count, request.device))
     dtype = request.dtype if request.dtype in host.RESULTS else torch.float64
-    place = (*placed(stream, first, 2), request.count)
-    arguments = (law, list(parameters), *place, dtype, str(request.device))
+    segment = Segment.of(stream, first, request.count, 2)
+    call = Inverse(formula, tuple(map(float, parameters)), segment, dtype, request.device)
     out = request.out
     if out is not None and out.dtype == dtype and out.is_contiguous():
-        return _inverse.write(out.view(-1), *arguments)
-    return _inverse(*arguments)
+        return run(call, out.view(-1))
+    return run(call)
 
 
-def _fake(
-    law: str,
-    parameters: list[float],
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    skip: int,
-    count: int,
-    dtype: torch.dtype,
-    device: str,
-) -> Tensor:
-    return torch.empty(count, dtype=dtype, device=device)
+@op("trnrand::inverse")
+class Inverse(NamedTuple):
+    """A formula of each element's uniform, of a segment whose elements are two words long."""
 
+    formula: str
+    parameters: tuple[float, ...]
+    segment: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
 
-def _cost(
-    law: str,
-    parameters: list[float],
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    skip: int,
-    count: int,
-    dtype: torch.dtype,
-    device: str,
-) -> Cost:
-    words = words_cost(engine, key, counter, skip, 2 * count, device)
-    return Cost(flops=words.flops + 40 * count, read=0, written=dtype.itemsize * count)
+    def fake(self) -> Tensor:
+        return torch.empty(self.segment[2], dtype=self.dtype, device=self.device)
 
+    def cost(self) -> Cost:
+        count = self.segment[2]
+        words = words_cost(Segment(self.segment), 2 * count)
+        return Cost(flops=words.flops + 40 * count, read=0, written=self.dtype.itemsize * count)
 
-_inverse = Op("trnrand::inverse", fake=_fake, cost=_cost)
+    def pytorch(self) -> Tensor:
+        segment = Segment(self.segment)
+        words = segment.words(2 * segment.skip, 2 * segment.elements, self.device)
+        return _applied(self.formula, self.parameters, words).to(self.dtype)
 
-
-@_inverse.impl("pytorch")
-def _pytorch(
-    law: str,
-    parameters: list[float],
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    skip: int,
-    count: int,
-    dtype: torch.dtype,
-    device: str,
-) -> Tensor:
-    out = host.empty((count,), dtype, device)
-    _pytorch_into(out, law, parameters, engine, key, counter, skip, count, dtype, device)
-    return out
-
-
-@_inverse.into
-def _pytorch_into(
-    out: Tensor,
-    law: str,
-    parameters: list[float],
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    skip: int,
-    count: int,
-    dtype: torch.dtype,
-    device: str,
-) -> None:
-    library = host.helper(out.device)
-    if library is not None:
-        host.inverse(library, LAWS[law].number, parameters, ENGINES[engine], key, counter, skip, out)
-        return
-    base = sum(word << 32 * i for i, word in enumerate(counter))
-    words = pure_words(ENGINES[engine], key, base, 2 * skip, 2 * count, out.device)
-    out.copy_(_applied(law, parameters, words))
-
-
-def _applied(law: str, parameters: Sequence[Any], words: Tensor) -> Tensor:
-    pairs = words.view(-1, 2)
-    return LAWS[law].formula(LAWS[law].unit(pairs[:, 0], pairs[:, 1]), *parameters)
-
-
-@_inverse.impl("nki")
-def _nki(
-    law: str,
-    parameters: list[float],
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    skip: int,
-    count: int,
-    dtype: torch.dtype,
-    device: str,
-) -> Tensor:
-    out = _fake(law, parameters, engine, key, counter, skip, count, dtype, device)
-    if count == 0:
+    def host(self) -> Tensor:
+        out = host.empty((self.segment[2],), self.dtype)
+        self.host_into(out)
         return out
-    # the words are the kernel's; Trainium has no float64 for the rest
-    words = launched(bit_kernels.bits, engine, key, counter, 2 * skip, 2 * count, device)
-    return out if words.is_meta else _applied(law, parameters, words.to(torch.int64)).to(dtype)
+
+    def host_into(self, out: Tensor) -> None:
+        host.inverse(FORMULAS[self.formula].number, self.parameters, Segment(self.segment), out)
+
+    def nki(self) -> Tensor:
+        if not self.segment[2]:
+            return self.fake()
+        # the words are the kernel's; Trainium has no float64 for the rest
+        words = launched(bit_kernels.bits, Segment(self.segment).in_words(2), self.device)
+        if words.is_meta:
+            return self.fake()
+        return _applied(self.formula, self.parameters, words.to(torch.int64)).to(self.dtype)
+
+    def limits(self, implementation: str) -> str | None:
+        return host.limits(implementation, self.device)
+
+    def calls(self, implementation: str) -> str:
+        return "trnsci._loops.inverse"
+
+
+def _applied(formula: str, parameters: Sequence[Any], words: Tensor) -> Tensor:
+    pairs = words.view(-1, 2)
+    return FORMULAS[formula].function(FORMULAS[formula].unit(pairs[:, 0], pairs[:, 1]), *parameters)

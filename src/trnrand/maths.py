@@ -2,7 +2,7 @@
 
 Library functions differ in the last bits between machines and devices, and a random variate must not. Everything here
 is additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way only, so CPU, GPU and the
-compiled loops (``native/numbers.h``, the same steps in C) give the same bits. Errors stay below one unit in the last
+compiled loops (``src/loops/numbers.h``, the same steps in C) give the same bits. Errors stay below one unit in the last
 place for `log` and `exp`, and below 2**-52 absolutely for `turn`. Gradients are those of the mathematical functions.
 """
 
@@ -78,8 +78,7 @@ class _Log(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
-        library = host.helper(x.device)
-        return pure_log(x) if library is None else host.mapped(library, host.LOG, x)
+        return host.mapped(host.LOG, x) if host.mapping(x) else pure_log(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
@@ -89,8 +88,7 @@ class _Log(torch.autograd.Function):
 class _Exp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        library = host.helper(x.device)
-        made = pure_exp(x) if library is None else host.mapped(library, host.EXP, x)
+        made = host.mapped(host.EXP, x) if host.mapping(x) else pure_exp(x)
         ctx.save_for_backward(made)
         return made
 
@@ -130,10 +128,9 @@ def power(x: Tensor, exponent: Tensor | float) -> Tensor:
 
 def turn(t: Tensor) -> tuple[Tensor, Tensor]:
     """Sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``; no gradient."""
-    library = host.helper(t.device)
-    if library is None:
+    if not host.mapping(t):
         return pure_turn(t)
-    return host.mapped(library, host.SIN_TURN, t), host.mapped(library, host.COS_TURN, t)
+    return host.mapped(host.SIN_TURN, t), host.mapped(host.COS_TURN, t)
 
 
 def pure_log(x: Tensor) -> Tensor:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host, maths
-from trnrand.bits import launched, placed
-from trnrand.engines import ENGINES, pure_words
+from trnrand.bits import words_cost
+from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import normal as kernels
 from trnrand.quantiles import normal_quantile
 from trnrand.request import Number, Request, drawing, half_open
+from trnrand.segment import Segment
 from trnrand.source import Source
-from trnrand.uniform import cost
-from trnsci import Op, check
+from trnrand.uniform import floating
+from trnsci import Cost, check, op, run
 
 
 @drawing
@@ -70,11 +71,11 @@ def standard(request: Request, final: bool = False) -> Tensor:
     """Standard normals of a request, float64 or float32; ``final`` allows them to go straight to ``out``."""
     wide = request.dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
-    place = (*placed(stream, first, 2 if wide else 4), request.count, wide, str(request.device))
+    call = Normal(Segment.of(stream, first, request.count, 2 if wide else 4), wide, request.device)
     out = request.out
     if final and out is not None and out.dtype in (torch.float32, torch.float64) and out.is_contiguous():
-        return _normal.write(out.view(-1), *place)
-    return _normal(*place)
+        return run(call, out.view(-1))
+    return run(call)
 
 
 def located(request: Request, z: Tensor) -> Tensor:
@@ -82,36 +83,58 @@ def located(request: Request, z: Tensor) -> Tensor:
     return request.tensor("loc").to(z.dtype) + request.tensor("scale").to(z.dtype) * z
 
 
-def _fake(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
-    return torch.empty(count, dtype=torch.float64 if wide else torch.float32, device=device)
+@op("trnrand::normal")
+class Normal(NamedTuple):
+    """Standard normal numbers of a segment by Box and Muller: float64 of two words each, or float32."""
+
+    segment: tuple[int, ...]
+    wide: bool
+    device: torch.device
+
+    def fake(self) -> Tensor:
+        return torch.empty(self.segment[2], dtype=floating(self.wide), device=self.device)
+
+    def cost(self) -> Cost:
+        return words_cost(Segment(self.segment), self.segment[2] * (2 if self.wide else 1))
+
+    def pytorch(self) -> Tensor:
+        segment = Segment(self.segment)
+        return self._pairs(segment.words(0, _whole(segment, self.wide), self.device))
+
+    def _pairs(self, words: Tensor) -> Tensor:
+        """The numbers of all words from the first block on, less those before the segment."""
+        segment = Segment(self.segment)
+        return (pairs64(words) if self.wide else pairs32(words))[segment.skip : segment.skip + segment.elements]
+
+    def host(self) -> Tensor:
+        out = host.empty((self.segment[2],), floating(self.wide))
+        self.host_into(out)
+        return out
+
+    def host_into(self, out: Tensor) -> None:
+        host.fill(host.NORMAL64 if self.wide else host.NORMAL32, Segment(self.segment), out)
+
+    def nki(self) -> Tensor:
+        segment = Segment(self.segment)
+        if not segment.elements:
+            return self.fake()
+        if not self.wide:
+            return launched(kernels.normal, segment, self.device)
+        # the device has no float64: its words are exact, and the host does the rest
+        whole = Segment((segment[0], 0, _whole(segment, self.wide), *segment[3:]))
+        words = launched(bit_kernels.bits, whole, self.device)
+        return self.fake() if words.is_meta else self._pairs(words.to(torch.int64))
+
+    def limits(self, implementation: str) -> str | None:
+        return host.limits(implementation, self.device)
+
+    def calls(self, implementation: str) -> str:
+        return "trnsci._loops.fill"
 
 
-_normal = Op("trnrand::normal", fake=_fake, cost=cost)
-
-
-@_normal.impl("pytorch")
-def _pytorch(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
-    out = host.empty((count,), torch.float64 if wide else torch.float32, device)
-    _pytorch_into(out, engine, key, counter, skip, count, wide, device)
-    return out
-
-
-@_normal.into
-def _pytorch_into(
-    out: Tensor, engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
-) -> None:
-    library = host.helper(out.device)
-    if library is not None:
-        host.fill(library, host.NORMAL64 if wide else host.NORMAL32, ENGINES[engine], key, counter, skip, out)
-        return
-    base = sum(word << 32 * i for i, word in enumerate(counter))
-    words = pure_words(ENGINES[engine], key, base, 0, _whole(skip + count, wide), out.device)
-    out.copy_((pairs64(words) if wide else pairs32(words))[skip : skip + count])
-
-
-def _whole(elements: int, wide: bool) -> int:
-    """Words of all the blocks that hold so many elements."""
-    return 4 * -(-elements // (2 if wide else 4))
+def _whole(segment: Segment, wide: bool) -> int:
+    """Words of all the blocks that hold a segment."""
+    return 4 * -(-(segment.skip + segment.elements) // (2 if wide else 4))
 
 
 def pairs32(words: Tensor) -> Tensor:
@@ -127,16 +150,3 @@ def pairs64(words: Tensor) -> Tensor:
     radius = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53))
     sine, cosine = maths.turn(half_open(w[:, 2], w[:, 3]))
     return torch.stack([radius * cosine, radius * sine], -1).reshape(-1)
-
-
-@_normal.impl("nki")
-def _nki(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
-    if count == 0:
-        return _fake(engine, key, counter, skip, count, wide, device)
-    if not wide:
-        return launched(kernels.normal, engine, key, counter, skip, count, device)
-    # the device has no float64: its words are exact, and the host does the rest
-    words = launched(bit_kernels.bits, engine, key, counter, 0, _whole(skip + count, wide), device)
-    if words.is_meta:
-        return torch.empty(count, dtype=torch.float64, device="meta")
-    return pairs64(words.to(torch.int64))[skip : skip + count]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host, maths
-from trnrand.engines import ENGINES
-from trnrand.gamma import substream_blocks, words_at
+from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
+from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import Cost, Op
+from trnsci import Cost, op, run
 
 # below it the chance of no event is worth beginning from
 SMALL = 10.0
@@ -60,45 +60,49 @@ def poisson(
 def poisson_of(request: Request, rate: Tensor, slot: int = 0) -> Tensor:
     """Poisson counts of a request as float64 [count], from the substreams of a slot."""
     stream, first = request.claim(1)
-    base = substream(stream, slot, 0)
-    return _poisson(rate.contiguous(), base.engine, base.key_words, words_at(base, first), request.count)
+    segment = Segment.of(substream(stream, slot, 0), first, request.count, 1)
+    return run(Poisson(rate.contiguous(), segment))
 
 
-def _fake(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
-    return rate.new_empty(count)
+@op("trnrand::poisson")
+class Poisson(NamedTuple):
+    """Poisson counts of a segment of substreams, float64; ``rate`` has one element or one for each."""
+
+    rate: Tensor
+    segment: tuple[int, ...]
+
+    def fake(self) -> Tensor:
+        return self.rate.new_empty(self.segment[2])
+
+    def cost(self) -> Cost:
+        return Cost(flops=120 * self.segment[2], read=self.rate.nbytes, written=8 * self.segment[2])
+
+    def pytorch(self) -> Tensor:
+        return _composed(self.rate, Segment(self.segment))
+
+    def host(self) -> Tensor:
+        return host.sampler("poisson", Segment(self.segment), self.rate)
+
+    def nki(self) -> Tensor:
+        # the words are the kernel's; Trainium has no float64 for the rest
+        return _composed(self.rate, Segment(self.segment))
+
+    def limits(self, implementation: str) -> str | None:
+        return host.limits(implementation, self.rate.device)
+
+    def calls(self, implementation: str) -> str:
+        return "trnsci._loops.sample"
+
+    def prediction(self) -> None:
+        # one attempt each; the rejected ones are not predicted
+        attempt_words(Segment(self.segment), 0, self.rate.device, None)
 
 
-def _cost(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Cost:
-    return Cost(flops=120 * count, read=rate.nbytes, written=8 * count)
-
-
-_poisson = Op("trnrand::poisson", fake=_fake, cost=_cost)
-
-
-@_poisson.impl("pytorch")
-def _pytorch(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
-    library = host.helper(rate.device)
-    if library is not None:
-        return host.sampler(library, "poisson", ENGINES[engine], key, counter, 0, rate, count)
-    return _composed(rate, engine, key, counter, count)
-
-
-@_poisson.impl("nki")
-def _nki(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
-    # the words are the kernel's; Trainium has no float64 for the rest
-    return _composed(rate, engine, key, counter, count)
-
-
-@_poisson.prediction
-def _prediction(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> None:
-    # one attempt each; the rejected ones are not predicted
-    substream_blocks(engine, key, counter, 0, count, rate.device, None)
-
-
-def _composed(rate: Tensor, engine: str, key: list[int], counter: list[int], count: int) -> Tensor:
+def _composed(rate: Tensor, segment: Segment) -> Tensor:
     def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
-        return substream_blocks(engine, key, counter, attempt, count, rate.device, chosen)
+        return attempt_words(segment, attempt, rate.device, chosen)
 
+    count = segment.elements
     if count == 0:
         return rate.new_empty(0)
     rates = rate.expand(count) if rate.numel() == 1 else rate

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host
-from trnrand.bits import placed, stream_words
-from trnrand.engines import ENGINES, MASK
-from trnrand.gamma import substream_blocks, words_at
+from trnrand.bits import attempt_words, stream_words
+from trnrand.engines import MASK
 from trnrand.reject import rejected
 from trnrand.request import INTEGERS, Request, drawing, substream
+from trnrand.segment import Segment
 from trnrand.source import Source
-from trnrand.stream import Stream
-from trnsci import ArgumentError, Cost, DtypeError, Op
+from trnsci import ArgumentError, Cost, DtypeError, op, run
 
 
 @drawing
@@ -63,116 +62,69 @@ def randint(
         expected = f"{limits.min} <= low and high - 1 <= {limits.max} for {str(request.dtype).removeprefix('torch.')}"
         raise ArgumentError(op="randint", argument="high", got={"low": low, "high": high}, expected=expected)
     stream, first = request.claim(1)
-    engine, key, counter, skip = placed(stream, first)
-    # the substream of the element that word 0 of the first block is
-    other = words_at(substream(stream, 0, 0), first - skip)
-    made = _randint(engine, key, counter, other, skip, request.count, low, high - 1, str(request.device))
-    return request.finish(made)
+    segment = Segment.of(stream, first, request.count)
+    # the substreams of the elements from word 0 of the first block on
+    other = Segment.of(substream(stream, 0, 0), first - segment.skip, segment.skip + request.count, 1)
+    return request.finish(run(Randint(segment, other, low, high - 1, request.device)))
 
 
-def _fake(
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    other: list[int],
-    skip: int,
-    count: int,
-    low: int,
-    last: int,
-    device: str,
-) -> Tensor:
-    return torch.empty(count, dtype=torch.int64, device=device)
+@op("trnrand::randint")
+class Randint(NamedTuple):
+    """Integers from ``low`` to ``last`` of a segment; ``other`` is where the substreams of its first block begin."""
 
+    segment: tuple[int, ...]
+    other: tuple[int, ...]
+    low: int
+    last: int
+    device: torch.device
 
-def _cost(
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    other: list[int],
-    skip: int,
-    count: int,
-    low: int,
-    last: int,
-    device: str,
-) -> Cost:
-    return Cost(flops=40 * count, read=0, written=8 * count)
+    def fake(self) -> Tensor:
+        return torch.empty(self.segment[2], dtype=torch.int64, device=self.device)
 
+    def cost(self) -> Cost:
+        return Cost(flops=40 * self.segment[2], read=0, written=8 * self.segment[2])
 
-_randint = Op("trnrand::randint", fake=_fake, cost=_cost)
+    def pytorch(self) -> Tensor:
+        segment, other, span = Segment(self.segment), Segment(self.other), self.last - self.low + 1
+        if not segment.elements:
+            return self.fake()
 
+        def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
+            if chosen is None:
+                return attempt_words(other, attempt, self.device, None)[segment.skip :]
+            return attempt_words(other, attempt, self.device, chosen + segment.skip)
 
-@_randint.impl("pytorch")
-def _pytorch(
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    other: list[int],
-    skip: int,
-    count: int,
-    low: int,
-    last: int,
-    device: str,
-) -> Tensor:
-    library = host.helper(torch.device(device))
-    if library is None or count == 0:
-        return _composed(engine, key, counter, other, skip, count, low, last, device)
-    return host.integers(library, ENGINES[engine], key, counter, other, skip, last - low + 1, low, count)
+        # int64 wraps, which is what adding in the other direction needs
+        if span > 1 << 32:
+            return rejected(blocks, lambda w, chosen: _masked(w, span)) + self.low
+        words = stream_words(segment.stream(), segment.skip, segment.elements, self.device)
+        result, taken = _lemire(words, span)
+        pending, attempt = (~taken).nonzero().flatten(), 0
+        while pending.numel():
+            values, good = _lemire(blocks(attempt, pending)[:, 0], span)
+            result[pending[good]] = values[good]
+            pending, attempt = pending[~good], attempt + 1
+        return result + self.low
 
+    def host(self) -> Tensor:
+        span = self.last - self.low + 1
+        return host.integers(Segment(self.segment), Segment(self.other), span, self.low)
 
-@_randint.impl("nki")
-def _composed(
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    other: list[int],
-    skip: int,
-    count: int,
-    low: int,
-    last: int,
-    device: str,
-) -> Tensor:
-    # the words are the kernel's; products of 64 bits are the host's
-    where, span = torch.device(device), last - low + 1
-    if count == 0:
-        return _fake(engine, key, counter, other, skip, count, low, last, device)
+    def nki(self) -> Tensor:
+        # the words are the kernel's; products of 64 bits are the host's
+        return self.pytorch()
 
-    def blocks(attempt: int, chosen: Tensor | None) -> Tensor:
-        if chosen is None:
-            return substream_blocks(engine, key, other, attempt, skip + count, where, None)[skip:]
-        return substream_blocks(engine, key, other, attempt, count, where, chosen + skip)
+    def limits(self, implementation: str) -> str | None:
+        return host.limits(implementation, self.device)
 
-    # int64 wraps, which is what adding in the other direction needs
-    if span > 1 << 32:
-        return rejected(blocks, lambda w, chosen: _masked(w, span)) + low
-    stream = Stream(_joined(key), engine, _joined(counter))
-    result, taken = _lemire(stream_words(stream, skip, count, where), span)
-    pending, attempt = (~taken).nonzero().flatten(), 0
-    while pending.numel():
-        values, good = _lemire(blocks(attempt, pending)[:, 0], span)
-        result[pending[good]] = values[good]
-        pending, attempt = pending[~good], attempt + 1
-    return result + low
+    def calls(self, implementation: str) -> str:
+        return "trnsci._loops.randint"
 
-
-@_randint.prediction
-def _prediction(
-    engine: str,
-    key: list[int],
-    counter: list[int],
-    other: list[int],
-    skip: int,
-    count: int,
-    low: int,
-    last: int,
-    device: str,
-) -> None:
-    # one attempt each; the rejected ones are not predicted
-    words = count if last - low < 1 << 32 else 4 * count
-    stream_words(Stream(_joined(key), engine, _joined(counter)), skip, words, torch.device(device))
-
-
-def _joined(words: list[int]) -> int:
-    return sum(word << 32 * i for i, word in enumerate(words))
+    def prediction(self) -> None:
+        # one attempt each; the rejected ones are not predicted
+        segment = Segment(self.segment)
+        each = 1 if self.last - self.low < 1 << 32 else 4
+        stream_words(segment.stream(), segment.skip, each * segment.elements, self.device)
 
 
 def _lemire(words: Tensor, span: int) -> tuple[Tensor, Tensor]:

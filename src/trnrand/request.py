@@ -28,7 +28,7 @@ RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "finite": ("a finite number", lambda x: abs(x) < math.inf),
     "positive": ("a positive finite number", lambda x: (x > 0) & (x < math.inf)),
     # of gamma variates, whose logarithm is a logarithm of a uniform over it
-    "shape": ("a finite number from 1e-299 on", lambda x: (x >= 1e-299) & (x < math.inf)),
+    "shape": ("a positive finite number, at least 1e-299", lambda x: (x >= 1e-299) & (x < math.inf)),
     "non-negative": ("a non-negative finite number", lambda x: (x >= 0) & (x < math.inf)),
     "probability": ("0 <= p <= 1", lambda x: (x >= 0) & (x <= 1)),
     "positive probability": ("0 < p <= 1", lambda x: (x > 0) & (x <= 1)),

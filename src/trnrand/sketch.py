@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnrand.bits import placed, start_row, trust
+from trnrand.device import start, trust
 from trnrand.kernels import sketch as kernels
-from trnrand.normal import _normal
+from trnrand.normal import Normal
 from trnrand.quasi import whole_number
 from trnrand.request import Request, drawing
+from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, Op, check
-from trnsci.gradient import Saved
+from trnsci import ArgumentError, Cost, check, op, run
+from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 
 # normals that fit a core's SBUF beside the tiles that make and use them: 96 KiB of a partition
@@ -53,63 +53,57 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
         raise ArgumentError(op="sketch", argument="generator", got="a partitioned one", expected="one that is not")
     wide = dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
-    made = _sketch(a, *placed(stream, first, 2 if wide else 4), size)
+    segment = Segment.of(stream, first, a.shape[0] * size, 2 if wide else 4)
+    made = run(Sketch(a, segment, size))
     request.commit()
     return made
 
 
-def _fake(a: Tensor, engine: str, key: list[int], counter: list[int], skip: int, size: int) -> Tensor:
-    return a.new_empty((size, a.shape[1]))
+@op("trnrand::sketch")
+class Sketch(NamedTuple):
+    """``normals.T @ a`` with normals [M, size] of a segment."""
 
+    a: Tensor  # [M, N]
+    segment: tuple[int, ...]
+    size: int
 
-def _cost(a: Tensor, engine: str, key: list[int], counter: list[int], skip: int, size: int) -> Cost:
-    m, n = a.shape
-    return Cost(flops=2 * m * n * size + 40 * m * size, read=a.nbytes, written=a.element_size() * size * n)
+    def fake(self) -> Tensor:
+        return self.a.new_empty((self.size, self.a.shape[1]))
 
+    def cost(self) -> Cost:
+        m, n = self.a.shape
+        read, written = self.a.nbytes, self.a.element_size() * self.size * n
+        return Cost(flops=2 * m * n * self.size + 40 * m * self.size, read=read, written=written)
 
-_sketch = Op("trnrand::sketch", fake=_fake, cost=_cost)
+    def pytorch(self) -> Tensor:
+        return self._normals(self.a.device).T @ self.a
 
+    def _normals(self, device: torch.device) -> Tensor:
+        """The matrix, [M, size]."""
+        wide = self.a.dtype == torch.float64
+        return run(Normal(self.segment, wide, device)).view(self.a.shape[0], self.size)
 
-def _noise(a: Any, engine: str, key: list[int], counter: list[int], skip: int, size: int) -> Tensor:
-    wide = a.dtype == torch.float64
-    return _normal(engine, key, counter, skip, a.shape[0] * size, wide, str(a.device)).view(a.shape[0], size)
+    def nki(self) -> Tensor:
+        if self.a.numel() == 0:
+            return self.fake().zero_()
+        segment = Segment(self.segment)
+        trust(segment.engine.name)
+        engine = segment.engine.name
+        made: Tensor = launch(kernels.sketch, start(segment), self.a.contiguous(), size=self.size, engine=engine)
+        return made
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        skip, size = self.segment[1], self.size
+        if self.a.dtype != torch.float32:
+            return f"the kernel takes float32, and a is {str(self.a.dtype).removeprefix('torch.')}"
+        if skip or size % 4:
+            return f"the kernel makes normals four at a time: position {skip} and size {size} must be multiples of 4"
+        if self.a.shape[0] * size > KERNEL_LIMIT:
+            return f"the kernel keeps up to {KERNEL_LIMIT} normals on chip, and this call has {self.a.shape[0] * size}"
+        return None
 
-@_sketch.impl("pytorch")
-def _pytorch(a: Tensor, engine: str, key: list[int], counter: list[int], skip: int, size: int) -> Tensor:
-    return _noise(a, engine, key, counter, skip, size).T @ a
-
-
-def _limits(a: Tensor, engine: str, key: list[int], counter: list[int], skip: int, size: int) -> str | None:
-    if skip or size % 4:
-        return f"the kernel makes normals four at a time: position {skip} and size {size} must be multiples of 4"
-    if a.shape[0] * size > KERNEL_LIMIT:
-        return f"the kernel keeps up to {KERNEL_LIMIT} normals on chip, and this call has {a.shape[0] * size}"
-    return None
-
-
-@_sketch.impl("nki", dtypes=(torch.float32,), limits=_limits)
-def _nki(a: Tensor, engine: str, key: list[int], counter: list[int], skip: int, size: int) -> Tensor:
-    if a.numel() == 0:
-        return _fake(a, engine, key, counter, skip, size).zero_()
-    trust(engine)
-    start = start_row(engine, torch.tensor(key), torch.tensor(counter))
-    made: Tensor = launch(kernels.sketch, start, a.contiguous(), size=size, engine=engine)
-    return made
-
-
-@_sketch.vjp(saves=())
-def _gradient(saved: Saved, grad: Tensor) -> Mapping[str, Any]:
-    if not saved.needs("a"):
-        return {}
-    spec = saved.a
-    noise = _normal(
-        saved.engine,
-        saved.key,
-        saved.counter,
-        saved.skip,
-        spec.shape[0] * saved.size,
-        grad.dtype == torch.float64,
-        str(grad.device),
-    )
-    return {"a": noise.view(spec.shape[0], saved.size) @ grad}
+    @saves()
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
+        return {"a": self._normals(grad.device) @ grad} if "a" in needs else {}

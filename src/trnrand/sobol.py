@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand import host
 from trnrand.bits import stream_words
 from trnrand.engines import MASK
 from trnrand.kernels import sobol as kernels
 from trnrand.quasi import Sequence, cut, whole_number
 from trnrand.source import Source, fits
 from trnrand.stream import Stream
-from trnsci import Cost, Op
+from trnsci import Cost, op, run
 from trnsci.nki import N_TILE, P_MAX, launch
 
 MAX_DIMENSIONS = 21201
 BITS = 64
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "bits": torch.int64}
-_KINDS = {"float32": host.UNIFORM32, "float64": host.UNIFORM64, "bits": host.WORDS}
 
 
 class Sobol(Sequence):
@@ -57,13 +55,13 @@ class Sobol(Sequence):
         return self._claim(n)._raw(n, where)
 
     def _raw(self, n: int, device: torch.device) -> Tensor:
-        words = _sobol(self._table.to(device), self.position, n, "bits")
+        words = run(SobolPoints(self._table.to(device), self.position, n, "bits"))
         return words if self._seeds is None else owen(words, self._seeds.to(device))
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         if self._seeds is None:
-            kind = "float64" if dtype == torch.float64 else "float32"
-            return cut(_sobol(self._table.to(device), self.position, n, kind), dtype)
+            kind: Literal["float32", "float64"] = "float64" if dtype == torch.float64 else "float32"
+            return cut(run(SobolPoints(self._table.to(device), self.position, n, kind)), dtype)
         words = self._raw(n, device)
         if dtype == torch.float64:
             return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
@@ -150,67 +148,73 @@ def _reversed(x: Tensor) -> Tensor:
     return (x >> 16 | x << 16) & MASK
 
 
-def _fake(table: Tensor, first: int, count: int, kind: str) -> Tensor:
-    return table.new_empty((count, table.shape[1]), dtype=_DTYPES[kind])
+@op("trnrand::sobol")
+class SobolPoints(NamedTuple):
+    """Points ``first .. first + points``, [points, D], of a table of direction numbers and a shift, int64 [65, D]."""
 
+    table: Tensor
+    first: int
+    points: int
+    kind: Literal["float32", "float64", "bits"]
 
-def _cost(table: Tensor, first: int, count: int, kind: str) -> Cost:
-    points = count * table.shape[1]
-    return Cost(flops=2 * points, read=table.nbytes, written=points * (4 if kind == "float32" else 8))
+    def fake(self) -> Tensor:
+        return self.table.new_empty((self.points, self.table.shape[1]), dtype=_DTYPES[self.kind])
 
+    def cost(self) -> Cost:
+        points = self.points * self.table.shape[1]
+        return Cost(flops=2 * points, read=self.table.nbytes, written=points * _DTYPES[self.kind].itemsize)
 
-_sobol = Op("trnrand::sobol", fake=_fake, cost=_cost)
+    def pytorch(self) -> Tensor:
+        table, first, count = self.table, self.first, self.points
+        # numbers in blocks that share their upper bits: the Gray code of a sum without carry is the XOR of both codes
+        block = 1 << count.bit_length() // 2
+        blocks = torch.arange(first // block, (first + max(count, 1) - 1) // block + 1, device=table.device) * block
+        upper = _by_bits(table, blocks).unsqueeze(1)  # [blocks, 1, D]
+        lower = _by_bits(table, torch.arange(block, device=table.device)) ^ table[BITS]  # [block, D]
+        x = (upper ^ lower).reshape(-1, table.shape[1])[first % block :][:count]
+        if self.kind == "bits":
+            return x.clone(memory_format=torch.contiguous_format)
+        if self.kind == "float64":
+            return (x >> 11 & (1 << 53) - 1).double() * 2.0**-53
+        return (x >> 40 & (1 << 24) - 1).float() * 2.0**-24
 
+    def nki(self) -> Tensor:
+        table, d = self.table, self.table.shape[1]
+        if self.points == 0 or d == 0:
+            return self.fake()
+        row = min(N_TILE, 1 << (self.points - 1).bit_length())
+        steps = row.bit_length() - 1
+        start = self.first // row
+        rows = (self.first + self.points - 1) // row - start + 1
+        columns, heads = _for_kernel(table, steps, start, rows, row)
+        made: Tensor = launch(kernels.sobol, columns, heads, row=row)  # [rows, row, D]
+        skip = self.first - start * row
+        return made.reshape(rows * row, d)[skip : skip + self.points].contiguous()
 
-@_sobol.impl("pytorch")
-def _pytorch(table: Tensor, first: int, count: int, kind: str) -> Tensor:
-    library = host.helper(table.device)
-    if library is not None:
-        out = host.empty((count, table.shape[1]), _DTYPES[kind])
-        table = table.contiguous()
-        d, threads = table.shape[1], torch.get_num_threads()
-        library.trnrand_sobol(_KINDS[kind], table.data_ptr(), d, first, count, out.data_ptr(), threads)
-        return out
-    x = _by_bits(table, torch.arange(first, first + count, device=table.device))
-    if kind == "bits":
-        return x
-    if kind == "float64":
-        return (x >> 11 & (1 << 53) - 1).double() * 2.0**-53
-    return (x >> 40 & (1 << 24) - 1).float() * 2.0**-24
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki" or self.kind == "float32":
+            return None
+        return "the kernel makes float32 points without scrambling or with a linear one"
 
 
 def _by_bits(table: Tensor, index: Tensor) -> Tensor:
     """Points by their numbers: the XOR of the direction numbers that the Gray code of a number names. int64 [n, d]."""
     gray = (index ^ index >> 1).unsqueeze(1)
-    x = table[BITS].expand(len(index), -1).clone()
+    x = table[BITS].repeat(len(index), 1)
     top = int(index.max()).bit_length() if len(index) else 0
     for bit in range(top):
         x ^= table[bit] * (gray >> bit & 1)
     return x
 
 
-def _limits(table: Tensor, first: int, count: int, kind: str) -> str | None:
-    return None if kind == "float32" else "the kernel makes float32 points without scrambling or with a linear one"
-
-
-@_sobol.impl("nki", limits=_limits)
-def _nki(table: Tensor, first: int, count: int, kind: str) -> Tensor:
+def _for_kernel(table: Tensor, steps: int, start: int, rows: int, row: int) -> tuple[Tensor, Tensor]:
+    """Columns of the linear map within a row of points, on every partition, and the first point of each row."""
     d = table.shape[1]
-    if count == 0 or d == 0:
-        return _fake(table, first, count, kind)
-    row = min(N_TILE, 1 << (count - 1).bit_length())
-    steps = row.bit_length() - 1
-    start = first // row
-    rows = (first + count - 1) // row - start + 1
     if table.is_meta:
         heads = torch.empty((rows, d), dtype=torch.uint32, device="meta")
-        columns = torch.empty((P_MAX, d * max(steps, 1)), dtype=torch.uint32, device="meta")
-    else:
-        heads = (_by_bits(table, (start + torch.arange(rows, device=table.device)) * row) >> 32 & MASK).to(torch.uint32)
-        # bit b of a number and its neighbour below make bit b of the Gray code
-        linear = table[:BITS] ^ torch.cat([torch.zeros_like(table[:1]), table[: BITS - 1]])
-        columns = (linear[: max(steps, 1)].T.reshape(1, -1) >> 32 & MASK).to(torch.uint32)
-        columns = columns.expand(P_MAX, -1).contiguous()
-    made: Tensor = launch(kernels.sobol, columns, heads.contiguous(), row=row)  # [rows, row, D]
-    skip = first - start * row
-    return made.reshape(rows * row, d)[skip : skip + count].contiguous()
+        return torch.empty((P_MAX, d * max(steps, 1)), dtype=torch.uint32, device="meta"), heads
+    heads = (_by_bits(table, (start + torch.arange(rows, device=table.device)) * row) >> 32 & MASK).to(torch.uint32)
+    # bit b of a number and its neighbour below make bit b of the Gray code
+    linear = table[:BITS] ^ torch.cat([torch.zeros_like(table[:1]), table[: BITS - 1]])
+    columns = (linear[: max(steps, 1)].T.reshape(1, -1) >> 32 & MASK).to(torch.uint32)
+    return columns.expand(P_MAX, -1).contiguous(), heads.contiguous()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host
-from trnrand.bits import launched, placed, stream_words, words_cost
-from trnrand.engines import ENGINES, pure_words
+from trnrand.bits import stream_words, words_cost
+from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import uniform as kernels
 from trnrand.request import Number, Request, drawing, half_open
+from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, Op, check
+from trnsci import ArgumentError, Cost, check, op, run
 
 # bits of a result in [0, 1) that a dtype holds exactly
 BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
@@ -86,11 +87,11 @@ def _unit(request: Request, ends: str) -> Tensor:
     if ends == "()":
         return request.open_unit() if wide else _open_unit32(request)
     stream, first = request.claim(2 if wide else 1)
-    place = (*placed(stream, first, 2 if wide else 4), request.count, wide, str(request.device))
+    call = Uniform(Segment.of(stream, first, request.count, 2 if wide else 4), wide, request.device)
     out = request.out
     if ends == "[)" and out is not None and out.dtype.itemsize > 2 and out.is_contiguous():
-        return _uniform.write(out.view(-1), *place)
-    made = _uniform(*place)
+        return run(call, out.view(-1))
+    made = run(call)
     if request.dtype.itemsize == 2:
         # cut, not rounded: rounding would reach 1
         scale = 2.0 ** BITS[request.dtype]
@@ -136,52 +137,53 @@ def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
     return made
 
 
-def _fake(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
-    return torch.empty(count, dtype=torch.float64 if wide else torch.float32, device=device)
+@op("trnrand::uniform")
+class Uniform(NamedTuple):
+    """Uniform numbers of a segment in [0, 1): float64 of two words each, or float32."""
 
+    segment: tuple[int, ...]
+    wide: bool
+    device: torch.device
 
-def cost(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Cost:
-    """Operations and bytes of a part of a stream as floats."""
-    words = count * (2 if wide else 1)
-    return words_cost(engine, key, counter, skip, words, device)
+    def fake(self) -> Tensor:
+        return torch.empty(self.segment[2], dtype=floating(self.wide), device=self.device)
 
+    def cost(self) -> Cost:
+        return words_cost(Segment(self.segment), self.segment[2] * (2 if self.wide else 1))
 
-_uniform = Op("trnrand::uniform", fake=_fake, cost=cost)
+    def pytorch(self) -> Tensor:
+        segment, each = Segment(self.segment), 2 if self.wide else 1
+        return _converted(segment.words(each * segment.skip, each * segment.elements, self.device), self.wide)
 
-
-@_uniform.impl("pytorch")
-def _pytorch(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
-    out = host.empty((count,), torch.float64 if wide else torch.float32, device)
-    _pytorch_into(out, engine, key, counter, skip, count, wide, device)
-    return out
-
-
-@_uniform.into
-def _pytorch_into(
-    out: Tensor, engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str
-) -> None:
-    library = host.helper(out.device)
-    if library is not None:
-        host.fill(library, host.UNIFORM64 if wide else host.UNIFORM32, ENGINES[engine], key, counter, skip, out)
-        return
-    base = sum(word << 32 * i for i, word in enumerate(counter))
-    each = 2 if wide else 1
-    _converted(pure_words(ENGINES[engine], key, base, each * skip, each * count, out.device), wide, out)
-
-
-def _converted(words: Tensor, wide: bool, out: Tensor) -> Tensor:
-    if wide:
-        return out.copy_(half_open(words[0::2], words[1::2]))
-    return torch.mul((words >> 8).float(), 2.0**-24, out=out)
-
-
-@_uniform.impl("nki")
-def _nki(engine: str, key: list[int], counter: list[int], skip: int, count: int, wide: bool, device: str) -> Tensor:
-    out = _fake(engine, key, counter, skip, count, wide, device)
-    if count == 0:
+    def host(self) -> Tensor:
+        out = host.empty((self.segment[2],), floating(self.wide))
+        self.host_into(out)
         return out
-    if not wide:
-        return launched(kernels.uniform, engine, key, counter, skip, count, device)
-    # the device has no float64: its words are exact, and the host puts two together
-    words = launched(bit_kernels.bits, engine, key, counter, 2 * skip, 2 * count, device)
-    return out if words.is_meta else _converted(words.to(torch.int64), wide, out)
+
+    def host_into(self, out: Tensor) -> None:
+        host.fill(host.UNIFORM64 if self.wide else host.UNIFORM32, Segment(self.segment), out)
+
+    def nki(self) -> Tensor:
+        segment = Segment(self.segment)
+        if not segment.elements:
+            return self.fake()
+        if not self.wide:
+            return launched(kernels.uniform, segment, self.device)
+        # the device has no float64: its words are exact, and the host puts two together
+        words = launched(bit_kernels.bits, segment.in_words(2), self.device)
+        return self.fake() if words.is_meta else _converted(words.to(torch.int64), self.wide)
+
+    def limits(self, implementation: str) -> str | None:
+        return host.limits(implementation, self.device)
+
+    def calls(self, implementation: str) -> str:
+        return "trnsci._loops.fill"
+
+
+def floating(wide: bool) -> torch.dtype:
+    """The dtype of a result."""
+    return torch.float64 if wide else torch.float32
+
+
+def _converted(words: Tensor, wide: bool) -> Tensor:
+    return half_open(words[0::2], words[1::2]) if wide else (words >> 8).float() * 2.0**-24

@@ -101,14 +101,11 @@ CACHE_DIR: Setting[Path] = Setting(
     name="TRNSCI_CACHE_DIR",
     accepts="a directory",
     default=Path("~/.cache/trnsci").expanduser(),
-    meaning="Where compiled host loops, the calibration of the host and pages of demonstrations are kept.",
+    meaning="Where the calibration of the host and pages of demonstrations are kept.",
     parse=_path,
 )
 PLAN_CACHE_COUNT = _count_setting("TRNSCI_PLAN_CACHE_COUNT", 1024, "Plans kept at most.")
 PLAN_CACHE_BYTES = _count_setting("TRNSCI_PLAN_CACHE_BYTES", 256 << 20, "Bytes the kept plans may hold at most.")
-NATIVE = _flag_setting(
-    "TRNSCI_NATIVE", "Compile the small C helpers of host loops; 0 takes the pure-torch paths.", default=True
-)
 KERNEL_CACHE_COUNT = _count_setting("TRNSCI_KERNEL_CACHE_COUNT", 256, "Compiled kernels kept at most.")
 PROGRAM_MATMULS = _count_setting(
     "TRNSCI_PROGRAM_MATMULS", 10_000, "Matmuls one program may have; larger work is several launches of smaller ones."
@@ -159,7 +156,7 @@ def _library(name: str) -> LibrarySettings:
 LIBRARY_SETTINGS = {name: _library(name) for name in LIBRARIES}
 
 SETTINGS: tuple[Setting[object], ...] = (
-    *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, NATIVE, DISTRIBUTED_TIMEOUT),
+    *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
     *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES),
     *(
         setting

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import trnsci
-from trnsci import backends, config, native, neuron
+from trnsci import backends, config, loops, neuron
 from trnsci.errors import ArgumentError
 from trnsci.plans import CACHE, quantity
 from trnsci.show import Table
@@ -153,10 +153,10 @@ def _backends() -> list[Backend]:
     cuda = f" and {torch.cuda.get_device_name()}" if torch.cuda.is_available() else "; no NVIDIA GPU"
     target = _variable(config.TARGET).value
     found = neuron.device()
-    why = native.why_not()
-    loops = f"host loops in C by {native.compiler()}" if why is None else f"no host loops in C: {why}"
+    why = loops.why_not()
+    compiled = "host loops in C" if why is None else f"no host loops in C: {why}"
     return [
-        Backend(name="pytorch", available=True, detail=f"CPU, {torch.get_num_threads()} threads{cuda}; {loops}"),
+        Backend(name="pytorch", available=True, detail=f"CPU, {torch.get_num_threads()} threads{cuda}; {compiled}"),
         Backend(name="simulator", available=True, detail=f"trnsim, imitating {target}"),
         Backend(
             name="nki",

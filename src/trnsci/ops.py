@@ -14,7 +14,7 @@ know about the op:
 | ``calls(implementation)`` | what ``host`` and ``cuda`` call, for plans: ``scipy.linalg.blas.dsymv`` |
 | ``bound(implementation)`` | the guaranteed error; the op's page says relative to what |
 | ``workspace(implementation)`` | bytes needed beyond operands and result |
-| ``into(out)`` | the definition, written into given memory |
+| ``into(out)``, ``host_into(out)`` | the definition, or what ``host`` does, written into given memory |
 | ``vjp(grad, needs)`` | gradients by field, written with public functions; see `trnsci.gradient.saves` |
 | ``prediction()`` | what to launch for a prediction, where ``nki`` needs data and not just shapes |
 
@@ -200,9 +200,10 @@ class Op:
         return [x for i in self._positions if (x := call[i]) is not None]
 
     def on_meta(self, call: Any) -> bool:
-        """Whether the operands have no data; they are all on one device."""
+        """Whether operands, or without any the result, have no data; they are all on one device."""
         if self._first is None:
-            return False
+            where = getattr(call, "device", None)
+            return where is not None and bool(where.type == "meta") and not _intercepted()
         first = call[self._first]
         if isinstance(first, list | tuple):
             first = first[0] if first else None
@@ -415,12 +416,11 @@ def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor 
     if used is not None:
         with using(used):
             result = call.nki()
-    elif decision.implementation == "pytorch":
-        if out is not None and hasattr(call, "into"):
-            call.into(out)
-            return out
-        result = call.pytorch()
     else:
+        into = "into" if decision.implementation == "pytorch" else f"{decision.implementation}_into"
+        if out is not None and hasattr(call, into):
+            getattr(call, into)(out)
+            return out
         result = getattr(call, decision.implementation)()
     return _copied(result, out)
 

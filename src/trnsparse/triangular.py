@@ -165,13 +165,9 @@ def ilu0(a: SparseMatrix, *, boost: tuple[float, complex] | None = None) -> tupl
         boost = tolerance, check.coefficient("ilu0", "boost", boost[1], rows.dtype)
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
-    found = host.loop("ilu0", values)
-    if found is not None:
-        place, diagonal = torch.full((n,), -1), torch.empty(n, dtype=torch.int64)
-        numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype)
-        places = host.at(rows.indptr, rows.indices, values, place, diagonal)
-        bad = found(n, *places, None if numbers is None else numbers.data_ptr())
-    else:
+    numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype)
+    bad = host.factored("ilu0", rows.indptr, rows.indices, values, numbers)
+    if bad is None:
         bad = _ilu0(rows, values, boost)
     if bad >= 0:
         raise Singular(op="ilu0", index=bad)
@@ -216,13 +212,9 @@ def ic0(a: SparseMatrix) -> CSRMatrix:
         NotPositiveDefinite: a pivot is not positive; ``index`` is its row.
     """
     rows = triangle(_square("ic0", a)).to_csr()
-    n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
-    found = host.loop("ic0", values)
-    if found is not None:
-        place = torch.full((n,), -1)
-        bad = found(n, *host.at(rows.indptr, rows.indices, values, place))
-    else:
+    bad = host.factored("ic0", rows.indptr, rows.indices, values)
+    if bad is None:
         bad = _ic0(rows, values)
     if bad >= 0:
         raise NotPositiveDefinite(op="ic0", index=bad)

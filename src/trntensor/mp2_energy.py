@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -13,13 +11,12 @@ from torch import Tensor
 
 from trnblas.arguments import has_data
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, Cost, DtypeError, array_function, check, native, op, run
+from trnsci import ArgumentError, Cost, DtypeError, array_function, check, loops, op, run
 from trnsci.gradient import saves
 from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
 from trntensor.kernels import mp2_energy as kernels
 
-SOURCE = Path(__file__).with_name("pairs.c")
-PASS = "trntensor/pairs.c"
+PASS = "trnsci.loops.pairs"
 # Matmuls of one program, which is unrolled; what takes more is cut into several.
 _PROGRAM = 400_000
 # sum T_ab T_ab / D and sum T_ab T_ba / D
@@ -139,7 +136,7 @@ class Within(NamedTuple):
         return PASS
 
     def host(self) -> Sums:
-        return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True, loop=_loop(self.B))
+        return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True, loop=_loop())
 
     def pytorch(self) -> Sums:
         return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True)
@@ -196,7 +193,7 @@ class Between(NamedTuple):
         return PASS
 
     def host(self) -> Sums:
-        return _summed(*self, once=False, loop=_loop(self.left))
+        return _summed(*self, once=False, loop=_loop())
 
     def pytorch(self) -> Sums:
         return _summed(*self, once=False)
@@ -236,7 +233,7 @@ def _limits(implementation: str, B: Tensor) -> str | None:
             return "the pass runs on one thread, and torch has many"
         if B.numel() == 0:
             return "there are no integrals"
-        if _library() is None:
+        if _loop() is None:
             return "there is no compiled pass on this machine"
     return None
 
@@ -289,7 +286,7 @@ def _summed(
         t = torch.mm(others, first.mT, out=block) if multiply is None else block.copy_(multiply(others, first.mT))
         pair = other[start:stop] + one[i]
         if loop is not None:
-            loop(count, nvir, t.data_ptr(), pair.data_ptr(), vir.data_ptr(), found[0].data_ptr(), found[1].data_ptr())
+            loop(int(work is torch.float64), *(x.detach().numpy() for x in (t, pair, vir, found[0], found[1])))
         else:
             assert gaps is not None
             _energies(found, t.view(count, nvir, nvir), pair, gaps, memory[1:, :size].view(2, count, nvir, nvir))
@@ -325,16 +322,9 @@ def _energies(found: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tens
     torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=found[1])
 
 
-def _library() -> Any:
-    return native.load(SOURCE)
-
-
-def _loop(B: Tensor) -> Callable[..., None]:
-    """The compiled pass over a block for integrals like these."""
-    library = _library()
-    found: Any = library.pairs_float64 if B.dtype == torch.float64 else library.pairs_float32
-    found.argtypes, found.restype = (ctypes.c_int64,) * 2 + (ctypes.c_void_p,) * 5, None
-    return found
+def _loop() -> Callable[..., None] | None:
+    """The compiled pass over a block, where the extension module was built."""
+    return None if loops.compiled is None else loops.compiled.pairs
 
 
 def slopes(

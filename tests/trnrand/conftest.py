@@ -1,15 +1,15 @@
 import pytest
 
-from trnsci import native
+from trnsci import loops as native
 
 
 @pytest.fixture(params=["native", "pure"])
 def loops(request, monkeypatch):
     """Run a test twice: with the compiled host loops, and with torch alone."""
     if request.param == "pure":
-        monkeypatch.setenv("TRNSCI_NATIVE", "0")
-    elif native.compiler() is None:
-        pytest.skip("needs a C compiler")
+        monkeypatch.setattr(native, "compiled", None)
+    elif native.compiled is None:
+        pytest.skip("needs the extension module, which was not built")
     return request.param
 
 
@@ -19,7 +19,7 @@ def pure(monkeypatch):
 
     def call(function):
         with monkeypatch.context() as patch:
-            patch.setenv("TRNSCI_NATIVE", "0")
+            patch.setattr(native, "compiled", None)
             return function()
 
     return call

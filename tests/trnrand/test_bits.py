@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,12 +12,12 @@ from hypothesis import strategies as st
 import trnrand
 import trnsci
 from trnrand import Stream, bits
-from trnsci import ArgumentError, DtypeError, UnsupportedError
+from trnsci import ArgumentError, DtypeError
 from trnsci.testing import BACKENDS, known_answers
 
 ANSWERS = known_answers(Path(__file__).parent / "known" / "random123.csv")
 ENGINES = ("philox4x32", "threefry4x32")
-bits_module = sys.modules["trnrand.bits"]
+device_module = sys.modules["trnrand.device"]
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
@@ -34,10 +33,9 @@ def integer(text):
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row['engine']}-{row['counter'][:8]}")
 def test_random123_known_answers(backend, row, loops):
     with backend:
-        made = getattr(trnrand, row["engine"])(words(row["counter"]), words(row["key"]))
         part = bits(Stream(integer(row["key"]), row["engine"], base=integer(row["counter"])), 0, 4)
-    assert made.dtype == part.dtype == torch.uint32
-    assert made.tolist() == part.tolist() == words(row["words"]).tolist()
+    assert part.dtype == torch.uint32
+    assert part.tolist() == words(row["words"]).tolist()
 
 
 @on_backends
@@ -83,52 +81,16 @@ def test_threads_do_not_change_words(engine, pure):
     assert torch.equal(many, pure(lambda: bits(3, 1, n, engine=engine)))
 
 
-def test_shapes_broadcast_and_dtypes_hold_the_same_words():
-    counter = torch.arange(24).reshape(2, 3, 4)
-    keys = torch.tensor([[1, 2], [3, 4], [5, 2**32 - 1]])
-    made = trnrand.philox4x32(counter, keys)
-    assert made.shape == (2, 3, 4)
-    for i in range(2):
-        for j in range(3):
-            assert torch.equal(made[i, j], trnrand.philox4x32(counter[i, j], keys[j]))
-    assert torch.equal(trnrand.philox4x32(counter[0, 0], keys).long(), made[0, [0, 0, 0]].long()) is False
-    as_uint32, as_int32 = keys.to(torch.uint32), keys.to(torch.int32)
-    assert torch.equal(trnrand.philox4x32(counter, as_uint32), made)
-    assert torch.equal(trnrand.philox4x32(counter, as_int32), made)
-
-
-def test_numpy_in_numpy_out():
-    made = trnrand.philox4x32(np.zeros(4, np.uint32), np.zeros(2, np.uint32))
-    assert isinstance(made, np.ndarray)
-    assert made.dtype == np.uint32
-    assert made[0] == 0x6627E8D5
-
-
-def test_the_kernel_takes_one_key():
-    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="one key for all counters"):
-        trnrand.philox4x32(torch.zeros(2, 4, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64))
-
-
 def test_errors():
-    with pytest.raises(DtypeError) as caught:
-        trnrand.philox4x32(torch.zeros(4), torch.zeros(2, dtype=torch.int64))
-    assert caught.value.argument == "counter"
-    assert "uint32 words" in str(caught.value)
-    with pytest.raises(ArgumentError, match=r"\[\.\.\., 4\]"):
-        trnrand.threefry4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(DtypeError, match="an integer"):
+        bits(1, 0.5, 4)
+    with pytest.raises(DtypeError, match="a device torch knows"):
+        bits(1, 0, 4, device="nowhere")
     with pytest.raises(ArgumentError) as caught:
         bits(1, -1, 4)
     assert (caught.value.argument, caught.value.got) == ("offset", -1)
     with pytest.raises(ArgumentError, match=r"2\*\*64"):
         bits(1 << 64, 0, 4)
-
-
-def test_registration():
-    zeros = torch.zeros(4, dtype=torch.int64)
-    torch.library.opcheck(torch.ops.trnrand.blocks.default, (zeros, zeros[:2], "philox4x32"))
-    args = ("philox4x32", [1, 2], [0, 0, 0, 0], 1, 9, "cpu")
-    for name in ("words",):
-        torch.library.opcheck(getattr(torch.ops.trnrand, name).default, args)
 
 
 def test_a_plan_predicts():
@@ -138,14 +100,14 @@ def test_a_plan_predicts():
 
 def test_the_probe_compares_words_with_the_definition(monkeypatch):
     assert trnrand.probe() == {"bits": "words of philox4x32 and threefry4x32 are exact on simulator (trn2)"}
-    kernel = bits_module.launch
+    kernel = device_module.launch
 
     def saturating(*args, **options):
         made = kernel(*args, **options)
         made[5] = 0xFFFFFFFF
         return made
 
-    monkeypatch.setattr(bits_module, "launch", saturating)
+    monkeypatch.setattr(device_module, "launch", saturating)
     with pytest.raises(ArgumentError, match=r"1 of 1200 words of philox4x32 that differ") as caught:
         trnrand.probe()
     assert "backend 'pytorch'" in str(caught.value)
@@ -153,13 +115,13 @@ def test_the_probe_compares_words_with_the_definition(monkeypatch):
 
 def test_a_device_is_probed_once_before_its_first_stream(monkeypatch):
     checked = []
-    monkeypatch.setattr(bits_module, "_check_words", checked.append)
-    monkeypatch.setattr(bits_module, "_trusted", set())
-    monkeypatch.setattr(bits_module, "current", lambda: SimpleNamespace(backend="nki", target="trn2"))
+    monkeypatch.setattr(device_module, "_check_words", checked.append)
+    monkeypatch.setattr(device_module, "_trusted", set())
+    monkeypatch.setattr(device_module, "current", lambda: SimpleNamespace(backend="nki", target="trn2"))
     for engine in (*ENGINES, *ENGINES):
-        bits_module.trust(engine)
+        device_module.trust(engine)
     assert checked == list(ENGINES)
-    monkeypatch.setattr(bits_module, "current", lambda: SimpleNamespace(backend="simulator", target="trn2"))
-    monkeypatch.setattr(bits_module, "_trusted", set())
-    bits_module.trust("philox4x32")
+    monkeypatch.setattr(device_module, "current", lambda: SimpleNamespace(backend="simulator", target="trn2"))
+    monkeypatch.setattr(device_module, "_trusted", set())
+    device_module.trust("philox4x32")
     assert checked == list(ENGINES)

@@ -68,5 +68,4 @@ def test_errors_and_registration():
         Halton(2).at(2**22).random(4)
     with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="float32"):
         Halton(2).random(4, dtype=torch.float64)
-    torch.library.opcheck(torch.ops.trnrand.halton.default, ([2, 3], 1, 5, True, "cpu"))
     assert np.isclose(Halton(2).at(1).random(1)[0, 1].item(), 1 / 3)

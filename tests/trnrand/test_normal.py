@@ -65,11 +65,6 @@ def test_pairs_do_not_feel_where_calls_begin():
     assert torch.equal(torch.cat(parts), whole)
 
 
-def test_registration():
-    args = ("threefry4x32", [1, 2, 3, 4], [0, 0, 0, 0], 1, 9, True, "cpu")
-    torch.library.opcheck(torch.ops.trnrand.normal.default, args)
-
-
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("truncated_normal", "von_mises")])
 @pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])

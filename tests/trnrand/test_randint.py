@@ -78,8 +78,3 @@ def test_errors_leave_the_generator_alone():
     with pytest.raises(DtypeError, match="an integer"):
         g.randint(2, high=2.5)
     assert g.position == 0
-
-
-def test_registration():
-    args = ("philox4x32", [1, 2], [0, 0, 0, 0], [0, 0, 0, 3], 1, 9, -3, 12, "cpu")
-    torch.library.opcheck(torch.ops.trnrand.randint.default, args)

@@ -9,7 +9,6 @@ from scipy.stats import kstest, qmc
 
 import trnsci
 from trnrand import Generator, Sobol
-from trnrand.sobol import table
 from trnsci import ArgumentError, UnsupportedError
 from trnsci.testing import BACKENDS
 
@@ -114,4 +113,3 @@ def test_errors_and_registration():
         assert caught.value.argument == argument
     with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="float32"):
         Sobol(2).random(4, dtype=torch.float64)
-    torch.library.opcheck(torch.ops.trnrand.sobol.default, (table(3), 2, 5, "float64"))

@@ -1,25 +1,27 @@
 /* Counter-based words: Philox4x32-10 and Threefry4x32-20, many blocks side by side. */
 
-#ifndef TRNRAND_ENGINES_H
-#define TRNRAND_ENGINES_H
+#ifndef LOOPS_ENGINES_H
+#define LOOPS_ENGINES_H
 
 #include <stdint.h>
 
 #define LANES 64  /* blocks computed side by side, for the vectoriser */
 
+/* A function compiled for several processors, with everything it calls; the loader takes the best this one runs. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#define HOT __attribute__((flatten, target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define HOT
+#endif
+
 typedef struct { uint32_t word[4]; } counter_t;
 
 static inline counter_t advance(const uint32_t base[4], uint64_t blocks) {
   /* base + blocks as 128-bit integers */
-  counter_t c;
   uint64_t lo = ((uint64_t)base[1] << 32) | base[0], hi = ((uint64_t)base[3] << 32) | base[2];
   uint64_t sum = lo + blocks;
   hi += sum < lo;
-  c.word[0] = (uint32_t)sum;
-  c.word[1] = (uint32_t)(sum >> 32);
-  c.word[2] = (uint32_t)hi;
-  c.word[3] = (uint32_t)(hi >> 32);
-  return c;
+  return (counter_t){{(uint32_t)sum, (uint32_t)(sum >> 32), (uint32_t)hi, (uint32_t)(hi >> 32)}};
 }
 
 static void fill_counters(uint32_t x[4][LANES], const uint32_t base[4], uint64_t first) {

@@ -3,8 +3,8 @@
    Only additions, subtractions, multiplications, divisions and square roots, each rounded once (the build forbids
    contraction), so that trnrand/maths.py, which does the same steps in torch, gives the same bits on any device. */
 
-#ifndef TRNRAND_NUMBERS_H
-#define TRNRAND_NUMBERS_H
+#ifndef LOOPS_NUMBERS_H
+#define LOOPS_NUMBERS_H
 
 #include <math.h>
 #include <stdint.h>

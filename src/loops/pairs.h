@@ -2,43 +2,46 @@
  *
  * D = occ - vir[a] - vir[b] is symmetric, so elements (a, b) and (b, a) share one division. */
 
-#include <stdint.h>
+#ifndef LOOPS_PAIRS_H
+#define LOOPS_PAIRS_H
 
-#define LANES 16
+#include "engines.h"
+
+#define TILE 16
 
 #define DEFINE(NAME, T)                                                                                               \
-  void pairs_##NAME(int64_t pairs, int64_t n, const T *t, const T *occ, const T *vir, double *square,                 \
+  HOT static void pairs_##NAME(int64_t pairs, int64_t n, const T *t, const T *occ, const T *vir, double *square,                 \
                     double *cross) {                                                                                  \
     for (int64_t p = 0; p < pairs; p++, t += n * n) {                                                                 \
       double squares = 0, crosses = 0;                                                                                \
-      for (int64_t a0 = 0; a0 < n; a0 += LANES) {                                                                     \
-        int64_t rows = n - a0 < LANES ? n - a0 : LANES;                                                               \
-        T sq[LANES] = {0}, cr[LANES] = {0}, half[LANES] = {0}, own[LANES] = {0};                                      \
-        for (int64_t b0 = a0; b0 < n; b0 += LANES) {                                                                  \
-          int64_t columns = n - b0 < LANES ? n - b0 : LANES;                                                          \
+      for (int64_t a0 = 0; a0 < n; a0 += TILE) {                                                                     \
+        int64_t rows = n - a0 < TILE ? n - a0 : TILE;                                                               \
+        T sq[TILE] = {0}, cr[TILE] = {0}, half[TILE] = {0}, own[TILE] = {0};                                      \
+        for (int64_t b0 = a0; b0 < n; b0 += TILE) {                                                                  \
+          int64_t columns = n - b0 < TILE ? n - b0 : TILE;                                                          \
           /* lanes beyond the edge hold zero integrals over a denominator of one */                                   \
-          T turned[LANES][LANES] = {{0}}, x[LANES] = {0}, v[LANES];                                                   \
+          T flipped[TILE][TILE] = {{0}}, x[TILE] = {0}, v[TILE];                                                   \
           for (int64_t b = 0; b < columns; b++)                                                                       \
-            for (int64_t a = 0; a < rows; a++) turned[a][b] = t[(b0 + b) * n + a0 + a];                               \
+            for (int64_t a = 0; a < rows; a++) flipped[a][b] = t[(b0 + b) * n + a0 + a];                               \
           for (int64_t b = 0; b < columns; b++) v[b] = vir[b0 + b];                                                   \
           T *to_square = a0 == b0 ? half : sq, *to_cross = a0 == b0 ? own : cr;                                       \
           for (int64_t a = 0; a < rows; a++) {                                                                        \
             T base = occ[p] - vir[a0 + a];                                                                            \
-            for (int64_t b = columns; b < LANES; b++) v[b] = base - 1;                                                \
+            for (int64_t b = columns; b < TILE; b++) v[b] = base - 1;                                                \
             const T *row = t + (a0 + a) * n + b0;                                                                     \
-            if (columns < LANES) {                                                                                    \
+            if (columns < TILE) {                                                                                    \
               for (int64_t b = 0; b < columns; b++) x[b] = row[b];                                                    \
               row = x;                                                                                                \
             }                                                                                                         \
-            for (int64_t b = 0; b < LANES; b++) {                                                                     \
-              T y = turned[a][b], r = 1 / (base - v[b]);                                                              \
+            for (int64_t b = 0; b < TILE; b++) {                                                                     \
+              T y = flipped[a][b], r = 1 / (base - v[b]);                                                              \
               to_square[b] += (row[b] * row[b] + y * y) * r;                                                          \
               to_cross[b] += row[b] * y * r;                                                                          \
             }                                                                                                         \
           }                                                                                                           \
         }                                                                                                             \
         /* a tile on the diagonal meets each of its elements twice, the others stand for two tiles */                 \
-        for (int64_t b = 0; b < LANES; b++) {                                                                         \
+        for (int64_t b = 0; b < TILE; b++) {                                                                         \
           squares += (double)sq[b] + 0.5 * (double)half[b];                                                           \
           crosses += 2.0 * (double)cr[b] + (double)own[b];                                                            \
         }                                                                                                             \
@@ -50,3 +53,5 @@
 
 DEFINE(float32, float)
 DEFINE(float64, double)
+
+#endif

@@ -1,7 +1,7 @@
 /* Gamma variates. */
 
-#ifndef TRNRAND_GAMMA_H
-#define TRNRAND_GAMMA_H
+#ifndef LOOPS_GAMMA_H
+#define LOOPS_GAMMA_H
 
 #include "share.h"
 
@@ -26,7 +26,7 @@ static int accepted(proposal_t p, double d) {
   return log64(p.u) < 0.5 * (p.x * p.x) + d * ((1.0 - p.v) + log64(p.v));
 }
 
-static void gamma_work(const job_t *job) {
+HOT static void gamma_work(const job_t *job) {
   double *out = job->out;
   for (uint64_t at = 0; at < job->count; at += LANES) {
     int n = job->count - at < LANES ? (int)(job->count - at) : LANES;
@@ -59,15 +59,6 @@ static void gamma_work(const job_t *job) {
       out[at + (uint64_t)l] = made;
     }
   }
-}
-
-/* Standard gamma variates of elements first .. first + count; `shape` moves by `step` doubles per element. */
-void trnrand_gamma(int engine, const uint32_t *key, const uint32_t *base, uint64_t first, uint64_t count,
-                   const double *shape, int64_t step, double *out, int threads) {
-  job_t job = {.work = gamma_work, .engine = engine, .key = key, .first = first, .count = count, .in = shape,
-               .step = step, .out = out};
-  memcpy(job.base, base, sizeof job.base);
-  share(&job, LANES, 8, threads);
 }
 
 #endif

@@ -3,14 +3,14 @@
    Spans up to 2^32 take one word of the stream each (Lemire); an uneven one is drawn again from the element's own
    substream, whose block 0 is `other`. Wider spans take two words of that substream at every attempt. */
 
-#ifndef TRNRAND_INTEGERS_H
-#define TRNRAND_INTEGERS_H
+#ifndef LOOPS_INTEGERS_H
+#define LOOPS_INTEGERS_H
 
 #include "share.h"
 
 /* The integer that words propose, and whether it is taken. */
 static inline int below(const job_t *job, uint32_t w0, uint32_t w1, int narrow, uint32_t uneven, uint64_t *made) {
-  uint64_t span = job->table[0];
+  uint64_t span = job->span;
   if (narrow) {
     uint64_t product = w0 * span;
     *made = product >> 32;
@@ -30,17 +30,17 @@ static void retried(queue_t *q, const job_t *sub, int narrow, uint32_t uneven, i
       uint64_t element = q->element[from + l], made;
       uint32_t attempt = q->attempt[from + l];
       if (below(sub, x[0][l], x[1][l], narrow, uneven, &made))
-        ((int64_t *)sub->out)[element - sub->first] = (int64_t)(made + (uint64_t)sub->step);
+        ((int64_t *)sub->out)[element - sub->first] = (int64_t)(made + (uint64_t)sub->low);
       else
         refused(q, element, attempt + 1);
     }
   }
 }
 
-static void narrow_work(const job_t *job) {
-  uint64_t span = job->table[0], at = job->first, end = job->first + job->count;
+HOT static void narrow_work(const job_t *job) {
+  uint64_t span = job->span, at = job->first, end = job->first + job->count;
   uint32_t word[4 * LANES], uneven = (uint32_t)((UINT64_C(1) << 32) % span);
-  int64_t low = job->step, *out = job->out;
+  int64_t low = job->low, *out = job->out;
   job_t sub = *job;
   queue_t queue = {.n = 0};
   memcpy(sub.base, job->other, sizeof sub.base);
@@ -65,8 +65,8 @@ static void narrow_work(const job_t *job) {
   retried(&queue, &sub, 1, uneven, 0);
 }
 
-static void wide_work(const job_t *job) {
-  int64_t low = job->step, *out = job->out;
+HOT static void wide_work(const job_t *job) {
+  int64_t low = job->low, *out = job->out;
   queue_t queue = {.n = 0};
   for (uint64_t at = 0; at < job->count; at += LANES) {
     int n = job->count - at < LANES ? (int)(job->count - at) : LANES;
@@ -82,17 +82,6 @@ static void wide_work(const job_t *job) {
     if (queue.n > LANES) retried(&queue, job, 0, 0, LANES);
   }
   retried(&queue, job, 0, 0, 0);
-}
-
-/* Integers low .. low + span of elements first .. first + count; a span of 2^64 is given as 0. */
-void trnrand_randint(int engine, const uint32_t *key, const uint32_t *base, const uint32_t *other, uint64_t first,
-                     uint64_t count, uint64_t span, int64_t low, int64_t *out, int threads) {
-  int narrow = span - 1 <= UINT32_MAX;
-  job_t job = {.work = narrow ? narrow_work : wide_work, .engine = engine, .key = key, .first = first,
-               .count = count, .table = &span, .step = low, .out = out};
-  memcpy(job.base, narrow ? base : other, sizeof job.base);
-  memcpy(job.other, other, sizeof job.other);
-  share(&job, narrow ? 4 * LANES : LANES, 8, threads);
 }
 
 #endif

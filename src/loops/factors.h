@@ -1,4 +1,8 @@
-/* Triangular solves and incomplete factors on compressed rows, written once for four dtypes and included by macro. */
+/* Incomplete factors on compressed rows whose columns are in order, written once for four dtypes. */
+
+#ifndef LOOPS_FACTORS_H
+#define LOOPS_FACTORS_H
+
 #include <complex.h>
 #include <math.h>
 #include <stdint.h>
@@ -11,32 +15,9 @@
 typedef int64_t idx;
 
 #define FACTORS(NAME, T)                                                                                              \
-    /* x = b solved in place, row by row; diag[i] is the position of the diagonal, or unit. Returns the first row     \
-       with a zero diagonal, or -1. */                                                                                \
-    idx trsm_##NAME(idx n, idx k, idx lower, idx unit, const idx *ptr, const idx *col, const T *a, T *x) {            \
-        for (idx step = 0; step < n; step++) {                                                                        \
-            idx i = lower ? step : n - 1 - step;                                                                      \
-            T d = unit ? 1 : 0;                                                                                       \
-            T *restrict row = x + i * k;                                                                              \
-            for (idx p = ptr[i]; p < ptr[i + 1]; p++) {                                                               \
-                idx c = col[p];                                                                                       \
-                if (c == i) {                                                                                         \
-                    if (!unit) d = a[p];                                                                              \
-                } else if (lower ? c < i : c > i) {                                                                   \
-                    const T v = a[p];                                                                                 \
-                    const T *restrict from = x + c * k;                                                               \
-                    for (idx j = 0; j < k; j++) row[j] -= v * from[j];                                                \
-                }                                                                                                     \
-            }                                                                                                         \
-            if (d == 0) return i;                                                                                     \
-            if (!unit)                                                                                                \
-                for (idx j = 0; j < k; j++) row[j] /= d;                                                              \
-        }                                                                                                             \
-        return -1;                                                                                                    \
-    }                                                                                                                 \
     /* Incomplete LU on the pattern, in place. `place` holds n entries of -1. A pivot whose magnitude is at most the  \
        first of `boost` becomes the second. */                                                                        \
-    idx ilu0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place, idx *diag, const T *boost) {             \
+    static idx ilu0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place, idx *diag, const T *boost) {             \
         for (idx i = 0; i < n; i++) {                                                                                 \
             diag[i] = -1;                                                                                             \
             for (idx p = ptr[i]; p < ptr[i + 1]; p++) {                                                               \
@@ -63,7 +44,7 @@ FACTORS(complex128, double complex)
 
 /* Incomplete Cholesky on the lower pattern, in place: row i of L from rows before it. `place` holds n entries of -1. */
 #define CHOLESKY(NAME, T, REAL, CONJ, RE)                                                                             \
-    idx ic0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place) {                                         \
+    static idx ic0_##NAME(idx n, const idx *ptr, const idx *col, T *a, idx *place) {                                         \
         for (idx i = 0; i < n; i++) {                                                                                 \
             idx last = ptr[i + 1] - 1;                                                                                \
             if (last < ptr[i] || col[last] != i) return i;                                                            \
@@ -88,3 +69,5 @@ CHOLESKY(float32, float, float, SAME, SAME)
 CHOLESKY(float64, double, double, SAME, SAME)
 CHOLESKY(complex64, float complex, float, conjf, crealf)
 CHOLESKY(complex128, double complex, double, conj, creal)
+
+#endif

@@ -1,11 +1,9 @@
-/* Host loops of trnrand: parts of a stream as words, uniforms and normals, and functions of arrays; distributions and
-   points are in the headers. Word i of a stream is word i % 4 of block i / 4, whatever part of it a call asks for. */
+/* Parts of a stream as words, uniforms and normals, and functions of arrays. Word i of a stream is word i % 4 of block
+   i / 4, whatever part of it a call asks for. */
 
-#include "counts.h"
-#include "gamma.h"
-#include "integers.h"
-#include "inverse.h"
-#include "points.h"
+#ifndef LOOPS_STREAM_H
+#define LOOPS_STREAM_H
+
 #include "share.h"
 
 static void normals_f32(float *out, const uint32_t *word, int pairs) {
@@ -48,7 +46,7 @@ static void convert(const job_t *job, const uint32_t *word, void *out) {
 
 static int wide(int kind) { return kind == UNIFORM_F64 || kind == NORMAL_F64; }
 
-static void fill(const job_t *job) {
+HOT static void fill(const job_t *job) {
   const uint64_t per = wide(job->kind) ? 2 * LANES : 4 * LANES; /* elements of a batch */
   const size_t size = wide(job->kind) ? 8 : 4;
   uint32_t word[4 * LANES];
@@ -70,17 +68,9 @@ static void fill(const job_t *job) {
   }
 }
 
-/* Elements first .. first + count of a stream. */
-void trnrand_fill(int kind, int engine, const uint32_t *key, const uint32_t *base, uint64_t first, uint64_t count,
-                  void *out, int threads) {
-  job_t job = {.work = fill, .engine = engine, .kind = kind, .key = key, .first = first, .count = count, .out = out};
-  memcpy(job.base, base, sizeof job.base);
-  share(&job, 4 * LANES, wide(kind) ? 8 : 4, threads);
-}
-
 enum { LOG, EXP, SIN_TURN, COS_TURN };
 
-static void map_work(const job_t *job) {
+HOT static void map_work(const job_t *job) {
   const double *in = job->in;
   double *out = job->out, other;
   uint64_t n = job->count;
@@ -94,8 +84,4 @@ static void map_work(const job_t *job) {
     for (uint64_t i = 0; i < n; i++) turn64(in[i], &other, &out[i]);
 }
 
-/* out[i] = function(in[i]) */
-void trnrand_map(int kind, const double *in, double *out, uint64_t count, int threads) {
-  job_t job = {.work = map_work, .kind = kind, .in = in, .step = 1, .count = count, .out = out};
-  share(&job, 64, 8, threads);
-}
+#endif

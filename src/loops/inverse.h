@@ -1,8 +1,8 @@
 /* Functions of one uniform. The order of operations is that of the formulas in trnrand/inverse.py, so that both
    give the same bits. */
 
-#ifndef TRNRAND_INVERSE_H
-#define TRNRAND_INVERSE_H
+#ifndef LOOPS_INVERSE_H
+#define LOOPS_INVERSE_H
 
 #include "share.h"
 
@@ -51,7 +51,7 @@ static void put(void *out, const double *made, int to, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) ((uint8_t *)out)[i] = made[i] != 0.0;
 }
 
-static void inverse_work(const job_t *job) {
+HOT static void inverse_work(const job_t *job) {
   const uint64_t per = 2 * LANES;
   uint32_t word[4 * LANES];
   double made[2 * LANES];
@@ -66,15 +66,6 @@ static void inverse_work(const job_t *job) {
     out += take * width[job->dims];
     at += take;
   }
-}
-
-/* Elements first .. first + count of a stream of uniforms of two words, through a law; `to` is the kind of the result. */
-void trnrand_inverse(int law, int engine, const uint32_t *key, const uint32_t *base, uint64_t first, uint64_t count,
-                     double a, double b, int to, void *out, int threads) {
-  job_t job = {.work = inverse_work, .engine = engine, .kind = law, .dims = to, .key = key, .first = first,
-               .count = count, .parameter = {a, b}, .out = out};
-  memcpy(job.base, base, sizeof job.base);
-  share(&job, 2 * LANES, width[to], threads);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* Poisson and binomial counts: inversion where few are expected, Hörmann's transformed rejection elsewhere. */
 
-#ifndef TRNRAND_COUNTS_H
-#define TRNRAND_COUNTS_H
+#ifndef LOOPS_COUNTS_H
+#define LOOPS_COUNTS_H
 
 #include "share.h"
 
@@ -17,10 +17,7 @@ typedef struct {
 
 static void begin(sums_t *s, double none, double mean, double rate, double odds, double n) {
   s->total[0] = s->chance = none;
-  s->mean = mean;
-  s->rate = rate;
-  s->odds = odds;
-  s->n = n;
+  s->mean = mean, s->rate = rate, s->odds = odds, s->n = n;
   s->sums = n > 0.0 ? 1 : 0;
   if (!s->sums) s->total[s->sums++] = INFINITY;
 }
@@ -51,10 +48,7 @@ static memo_t *forget(memo_t *m) {
 }
 
 /* Hörmann's constants: PTRS of a rate, BTRS of n and p. */
-typedef struct {
-  double rate, n, p, q, a, b, c, vr, alpha, top;
-  memo_t *memo;
-} hormann_t;
+typedef struct { double rate, n, p, q, a, b, c, vr, alpha, top; memo_t *memo; } hormann_t;
 
 static double log_chance(const hormann_t *t, double k) {
   return t->n > 0.0 ? log_binomial(k, t->n, t->p, t->q) - t->top : log_poisson(k, t->rate);
@@ -191,7 +185,7 @@ static void begin_binomial(sums_t *s, double n, double p) {
   begin(s, exp64(n * log_complement(p)), n * p, 0.0, p / (1.0 - p), n);
 }
 
-static void poisson_alike(const job_t *job) {
+HOT static void poisson_alike(const job_t *job) {
   sums_t sums;
   memo_t memo;
   double rate = job->in[0];
@@ -204,7 +198,7 @@ static void poisson_alike(const job_t *job) {
   }
 }
 
-static void poisson_work(const job_t *job) {
+HOT static void poisson_work(const job_t *job) {
   double *out = job->out;
   sums_t sums = {.rate = -1.0};
   hormann_t t = {.rate = -1.0};
@@ -226,16 +220,7 @@ static void poisson_work(const job_t *job) {
   }
 }
 
-/* Poisson counts as doubles of elements first .. first + count; `rate` moves by `step` doubles per element. */
-void trnrand_poisson(int engine, const uint32_t *key, const uint32_t *base, uint64_t first, uint64_t count,
-                     const double *rate, int64_t step, double *out, int threads) {
-  job_t job = {.work = step ? poisson_work : poisson_alike, .engine = engine, .key = key, .first = first,
-               .count = count, .in = rate, .step = step, .out = out};
-  memcpy(job.base, base, sizeof job.base);
-  share(&job, LANES, 8, threads);
-}
-
-static void binomial_alike(const job_t *job) {
+HOT static void binomial_alike(const job_t *job) {
   sums_t sums;
   memo_t memo;
   double n = job->in[0], p = job->also[0], rare = p > 0.5 ? 1.0 - p : p, *out = job->out;
@@ -250,7 +235,7 @@ static void binomial_alike(const job_t *job) {
     for (uint64_t i = 0; i < job->count; i++) out[i] = n - out[i];
 }
 
-static void binomial_work(const job_t *job) {
+HOT static void binomial_work(const job_t *job) {
   double *out = job->out, known = -1.0;
   sums_t sums = {.n = -1.0};
   hormann_t t = {.n = -1.0};
@@ -273,17 +258,6 @@ static void binomial_work(const job_t *job) {
       out[i] = p > 0.5 ? n - k : k;
     }
   }
-}
-
-/* Binomial counts as doubles; arguments as for Poisson, with trials and chances, and substreams further apart. */
-void trnrand_binomial(int engine, const uint32_t *key, const uint32_t *base, uint64_t apart, uint64_t count,
-                      const double *trials, int64_t step, const double *chance, int64_t chance_step, double *out,
-                      int threads) {
-  job_t job = {.work = step || chance_step ? binomial_work : binomial_alike, .engine = engine, .key = key,
-               .apart = apart, .count = count, .in = trials, .step = step, .also = chance, .also_step = chance_step,
-               .out = out};
-  memcpy(job.base, base, sizeof job.base);
-  share(&job, LANES, 8, threads);
 }
 
 #endif

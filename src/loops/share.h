@@ -1,7 +1,7 @@
 /* Work cut into shares for threads, and the substreams of elements that may need several attempts. */
 
-#ifndef TRNRAND_SHARE_H
-#define TRNRAND_SHARE_H
+#ifndef LOOPS_SHARE_H
+#define LOOPS_SHARE_H
 
 #include <pthread.h>
 
@@ -16,13 +16,12 @@ enum { WORDS, UNIFORM_F32, UNIFORM_F64, NORMAL_F32, NORMAL_F64 };
 typedef struct job {
   void (*work)(const struct job *);
   int engine, kind, dims;
-  const uint32_t *key;
-  uint32_t base[4], other[4];
+  uint32_t key[4], base[4], other[4];
   uint64_t first, count, apart; /* substreams of neighbours lie apart + 1 blocks from each other */
   double parameter[2];
   const double *in, *also;
-  const uint64_t *table;
-  int64_t step, also_step;
+  uint64_t span;
+  int64_t step, also_step, low;
   void *out;
 } job_t;
 

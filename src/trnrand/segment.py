@@ -1,0 +1,85 @@
+"""Segments of streams: what an op that draws is given, as one value."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trnrand.engines import ENGINES, MASK, WORDS, Engine, counters
+from trnrand.stream import Stream
+
+_BY_NUMBER = {engine.number: engine for engine in ENGINES.values()}
+
+
+class Segment(tuple[int, ...]):
+    """Elements of a stream that follow each other: the integers of an op's schema, read by name.
+
+    They are the engine's number, elements to skip, elements, the key (4 words) and the counter of the first block (4
+    words). How many words an element takes is the op's own.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, stream: Stream, first: int, count: int, per_block: int = 4) -> Segment:
+        """Elements ``first .. first + count`` of a stream whose blocks hold ``per_block`` of them."""
+        block, skip = divmod(first, per_block)
+        return cls._packed(stream.kind, stream.key, stream.base + block, skip, count)
+
+    @classmethod
+    def _packed(cls, engine: Engine, key: int, counter: int, skip: int, count: int) -> Segment:
+        key_words = (key >> 32 * i & MASK for i in range(4))
+        return cls((engine.number, skip, count, *key_words, *(counter >> 32 * i & MASK for i in range(4))))
+
+    @property
+    def engine(self) -> Engine:
+        """The engine."""
+        return _BY_NUMBER[self[0]]
+
+    @property
+    def skip(self) -> int:
+        """Elements of the first block that come before."""
+        return self[1]
+
+    @property
+    def elements(self) -> int:
+        """How many."""
+        return self[2]
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The key as words, lowest first."""
+        return self[3 : 3 + self.engine.key_words]
+
+    @property
+    def counter(self) -> tuple[int, ...]:
+        """The counter of the first block as words, lowest first."""
+        return self[7:]
+
+    @property
+    def place(self) -> bytes:
+        """Key and counter as the compiled loops read them."""
+        return struct.pack("<8I", *self[3:])
+
+    def in_words(self, each: int) -> Segment:
+        """The words of the elements, when each is so many."""
+        return Segment((self[0], each * self.skip, each * self.elements, *self[3:]))
+
+    def stream(self, attempt: int = 0) -> Stream:
+        """The stream whose block 0 is the first, or the one in which every element has its next attempt."""
+        base = _joined(self.counter) + (attempt << 96)
+        return Stream(_joined(self.key), self.engine.name, base % (1 << 128))
+
+    def words(self, first: int, count: int, device: torch.device) -> Tensor:
+        """Words from the first block on, by torch alone, as int64."""
+        block, skip = divmod(first, 4)
+        blocks = (skip + count + 3) // 4
+        made = WORDS[self.engine](counters(_joined(self.counter), block, blocks, device), self.key)
+        return torch.stack(made, dim=1).reshape(-1)[skip : skip + count]
+
+
+def _joined(words: Sequence[int]) -> int:
+    return sum(word << 32 * i for i, word in enumerate(words))
