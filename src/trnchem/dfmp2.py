@@ -21,6 +21,7 @@ from trnchem.pairs import PairState
 from trnchem.result import MP2Result, Progress
 from trnchem.stages import Run, open_store
 from trnsci import ArgumentError, check
+from trnsci.backends import inside
 from trnsci.precision import Precision, resolve
 from trntensor.mp2_energy import mp2_within
 
@@ -57,6 +58,7 @@ class Request:
         return self.pairs or self.checkpoint is not None
 
 
+@inside("trnchem")
 def dfmp2(
     mf: Any,
     *,
@@ -173,6 +175,7 @@ def _alone(want: Request) -> MP2Result:
     return run.result(float(field.e_tot), (e_os, e_ss, error), state if want.pairs else None, resumed)
 
 
+@inside("trnchem")
 def plan(
     mf: Any,
     *,

@@ -220,6 +220,27 @@ def test_the_device_runs_one_fused_program_in_fp32_and_pairs_where_asked(water):
     assert float(sum(part.sum() for part in found.pairs)) == pytest.approx(found.e_corr, abs=1e-12)
 
 
+@pytest.mark.parametrize("method", ["pairs", "laplace", "stochastic"])
+@pytest.mark.parametrize("reuse", [True, False], ids=["reused", "computed"])
+def test_a_backend_for_trnchem_decides_for_what_others_do_for_it(field, method, reuse):
+    options = {"method": method, "reuse": reuse, "precision": "fp32", "samples": 4}
+    with trnsci.backend("simulator", library="trnchem"), trnsci.ledger() as ledger:
+        forced = dfmp2(field("water", "sto-3g"), **options)
+    assert {entry.step.implementation for entry in ledger.entries if entry.depth == 0} == {"nki"}
+    with trnsci.backend("simulator"):
+        expected = dfmp2(field("water", "sto-3g"), **options)
+    assert forced.e_os == expected.e_os
+    # unless the library that works has a setting of its own
+    with (
+        trnsci.backend("simulator", library="trnchem"),
+        trnsci.backend("pytorch", library="trnblas"),
+        trnsci.ledger() as ledger,
+    ):
+        dfmp2(field("water", "sto-3g"), **options)
+    ran = {entry.step.implementation for entry in ledger.entries if entry.step.op == "trnblas::gemm"}
+    assert "nki" not in ran
+
+
 @pytest.mark.parametrize("precision", BOUNDS)
 def test_laplace_gives_the_opposite_spin_energy(field, reference, precision):
     found = dfmp2(field("ammonia"), method="laplace", precision=precision)
