@@ -46,6 +46,7 @@ class Access:
     probes: list[Any] | None
     params: Any
     garbage: Any
+    origins: list[Any]
 
     def operand(self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True) -> NkiTensor:
         """Check that ``t`` is a tensor this instruction can reach; ``compute`` adds the engines' partition rules."""

@@ -62,7 +62,7 @@ def check_written(t: NkiTensor, session: Session) -> None:
 def _short(missing: np.ndarray) -> str:
     """A hint for a loop that stopped before the end of a dimension."""
     for dim, n in enumerate(missing.shape):
-        gone = missing.all(axis=tuple(d for d in range(missing.ndim) if d != dim))
+        gone: np.ndarray = np.asarray(missing.all(axis=tuple(d for d in range(missing.ndim) if d != dim)))
         count = int(gone.sum())
         if 0 < count < n and gone[-count:].all():
             return (
@@ -83,7 +83,7 @@ def check_read(storage: Storage, session: Session) -> None:
         if offset + sum(s * (n - 1) for s, n in zip(strides, extent, strict=True)) < flat.size:
             as_strided(flat[offset:], extent, strides)[...] = True
     for dim, n in enumerate(shape):
-        read = seen.all(axis=tuple(d for d in range(len(shape)) if d != dim))
+        read: np.ndarray = np.asarray(seen.all(axis=tuple(d for d in range(len(shape)) if d != dim)))
         count = int((~read).sum())
         tile = max(w[1][dim] for w in windows)
         if 0 < count < min(tile, n) and not read[-count:].any() and not seen.take(range(n - count, n), dim).any():

@@ -132,7 +132,7 @@ class _Finder(ast.NodeVisitor):
         self.made: dict[str, ast.Call] = {}
 
     def change(self, node: ast.AST, new: str | None, why: str = "") -> None:
-        old = ast.get_source_segment(self.text, node) or ""  # type: ignore[arg-type]
+        old = ast.get_source_segment(self.text, node) or ""
         self.found.append(
             Change(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, old, new, why)  # type: ignore[attr-defined]
         )
@@ -210,7 +210,7 @@ class _Finder(ast.NodeVisitor):
             self.change(node, None, _DST)
             return
         values = {**dict(zip(order, (ast.unparse(a) for a in call.args), strict=False))}
-        values |= {k: ast.unparse(v) for k, v in given.items() if k not in (None, "dtype")}  # type: ignore[misc]
+        values |= {k: ast.unparse(v) for k, v in given.items() if k not in (None, "dtype")}
         like = values.get(_SHAPED[name], "")
         if not like.isidentifier():
             self.change(node, None, _DST)

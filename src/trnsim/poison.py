@@ -208,7 +208,7 @@ def matmul_codes(view: NkiTensor, codes: int | np.ndarray) -> int | np.ndarray:
     return first if (made == first).all() else made
 
 
-def new_origin(s: Session, key: Any, describe: Callable[[], dict[str, Any]]) -> int:
+def new_origin(s: Any, key: Any, describe: Callable[[], dict[str, Any]]) -> int:
     """The number of the origin ``key``, described when it is new."""
     known = s.origin_ids.get(key)
     if known is None:
@@ -248,7 +248,7 @@ def _garbage(dtype: np.dtype[Any], run: int) -> Any:
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return (info.max, info.min, 0, 1)[run]
-    limits: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else ml_dtypes.finfo(dtype)
+    limits: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     most = float(limits.max) / 2
     return np.asarray((float("nan"), most, -most, 0.0)[run]).astype(dtype)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trnsim.kernels import each
 from trnsim.errors import NotModelled, WrongArgument, WrongDtype, WrongEngine
 from trnsim.isa import alu
 from trnsim.isa.words import bits, immediate_bits, resize
@@ -83,13 +84,13 @@ def test_the_table_is_the_references():
         assert found.since == (4 if name in ("abs_max", "abs_min", "square", "relu") else 2)
 
 
-@pytest.mark.parametrize("name", [*BITVEC, *ARITHMETIC, *UNARY])
+@each("name", [*BITVEC, *ARITHMETIC, *UNARY])
 def test_functions_and_strings_name_an_operator(name):
     for spelling in (named(name), name, f"nl.{name}", f"nki.language.{name}", alu.OPERATORS[name]):
         assert alu.operator(spelling).name == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("spelling", "name"),
     [
         (np.add, "add"),

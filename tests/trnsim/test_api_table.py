@@ -13,6 +13,7 @@ import pytest
 
 import trnsim
 import trnsim.collectives
+from tests.trnsim.kernels import each
 from trnsim import isa, language
 from trnsim._lint.reference import COLLECTIVES, ENUM_MEMBERS, ISA, LANGUAGE, TENSOR, TILE_SIZE, rows
 from trnsim.errors import HardwareLimit
@@ -79,7 +80,7 @@ def test_the_lists_are_complete():
     }
 
 
-@pytest.mark.parametrize(("space", "name", "version", "kind", "parameters"), ALL, ids=IDS)
+@each(("space", "name", "version", "kind", "parameters"), ALL, ids=IDS)
 def test_every_name_exists_with_its_parameters(space, name, version, kind, parameters):
     thing = found(space, name)
     if kind == "class":
@@ -91,7 +92,7 @@ def test_every_name_exists_with_its_parameters(space, name, version, kind, param
             assert ours[: len(parameters)] == parameters, f"{name}{inspect.signature(thing)}"
 
 
-@pytest.mark.parametrize("name", [n for space, n, *_ in ALL if space in ("nki.language", "nki.isa", "nki.collectives")])
+@each("name", [n for space, n, *_ in ALL if space in ("nki.language", "nki.isa", "nki.collectives")])
 def test_instructions_know_their_first_generation(name):
     things = [getattr(m, name, None) for m in (language, isa) if name not in DEPRECATED]
     for thing in things:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import trnsim
+from tests.trnsim.kernels import each
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import KernelError, ReadUninitialized, WrongArgument, WrongBuffer, WrongDtype, WrongShape
@@ -62,7 +63,7 @@ def run(kernel, *args, **options):
 # kinds and dtypes
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, "float8_e4m3", "float8_e8m0fnu", "bool"])
+@each("dtype", [*DTYPES, "float8_e4m3", "float8_e8m0fnu", "bool"])
 def test_numpy_in_numpy_out(dtype):
     x = np.arange(1, 13).reshape(3, 4).astype(np.float32).astype(np_dtype(dtype))
     made = run(copy_kernel, x)
@@ -71,7 +72,7 @@ def test_numpy_in_numpy_out(dtype):
     assert made.tobytes() == x.tobytes()
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, "bool", "float8_e8m0fnu"])
+@each("dtype", [*DTYPES, "bool", "float8_e8m0fnu"])
 def test_torch_in_torch_out(dtype):
     values = torch.arange(1, 13, dtype=torch.float32).reshape(3, 4)
     x = values.to(torch.int32).to(getattr(torch, dtype)) if dtype.startswith("u") else values.to(getattr(torch, dtype))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import trnsim
+from tests.trnsim.kernels import each
 from trnsim import collectives as ncc
 from trnsim import isa as nisa
 from trnsim import language as nl
@@ -512,9 +513,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "rule", "kernel"), WRONG, ids=[f"{i}-{rule}" for i, (_, rule, _) in enumerate(WRONG)]
-)
+@each(("error", "rule", "kernel"), WRONG, ids=[f"{i}-{rule}" for i, (_, rule, _) in enumerate(WRONG)])
 def test_wrong_calls_are_refused(error, rule, kernel):
     found = refused(error, rule, kernel, 2, trnsim.per_rank(shards(2, (4, 4))), ReplicaGroup([[0, 1]]), lint="off")
     assert found.kernel == "kernel"

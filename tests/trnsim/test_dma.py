@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsim
-from tests.trnsim.kernels import TARGETS, refused, rng, run
+from tests.trnsim.kernels import TARGETS, each, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -58,7 +58,7 @@ def bits(x):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_equal_dtypes_keep_every_bit_through_all_memories(name, target):
     x = nasty((37, 11), dtype(name))
 
@@ -86,7 +86,7 @@ def through_f32(x, kind):
     return np.clip(np.nan_to_num(nearest, nan=0, posinf=info.max, neginf=info.min), info.min, info.max).astype(kind)
 
 
-@pytest.mark.parametrize("second", NAMES)
+@each("second", NAMES)
 @pytest.mark.parametrize("first", NAMES)
 def test_different_dtypes_convert_through_fp32(first, second):
     if first == second:
@@ -417,7 +417,7 @@ def test_on_chip_run_time_offsets_stay_within_the_partition():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("mode", [None, 0, 3, "swdge", dge_mode.none, dge_mode.swdge])
+@each("mode", [None, 0, 3, "swdge", dge_mode.none, dge_mode.swdge])
 def test_descriptor_modes_change_no_value(target, mode):
     def body(x, out):
         isa.dma_copy(dst=out, src=x, dge_mode=mode)
@@ -666,7 +666,7 @@ def test_computing_on_gathered_rows_directly_is_refused():
 # -- sums ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 2, 16])
+@each("count", [1, 2, 16])
 @pytest.mark.parametrize("kind", [F32, BF16, I32], ids=str)
 def test_dma_compute_sums_in_fp32(kind, count):
     parts = [(rng(i).standard_normal((8, 6)) * 50).astype(np.float32).astype(kind) for i in range(count)]
@@ -771,7 +771,7 @@ SUMS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "error", "rule", "says"), SUMS)
+@each(("body", "error", "rule", "says"), SUMS)
 def test_dma_compute_refuses(body, error, rule, says):
     refused(error, rule, body, table(), column([0, 1, 2, 3]), out=[((4, 6), F32)], says=says)
 
@@ -839,7 +839,7 @@ def flip(**options):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int32", "uint16"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@each("shape", SHAPES, ids=str)
 def test_dma_transpose_moves_every_bit(shape, name, target):
     x = nasty(shape, dtype(name))
     out = trnsim.simulate(flip(), target=target, lint="off")(x)
@@ -874,7 +874,7 @@ def gathered(shape, count, **options):
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-@pytest.mark.parametrize(
+@each(
     ("shape", "index", "count"),
     [
         ((300, 100), (128, 1), 128),
@@ -955,7 +955,7 @@ FLIPS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "options", "error", "rule", "says"), FLIPS)
+@each(("body", "options", "error", "rule", "says"), FLIPS)
 def test_dma_transpose_refuses(body, options, error, rule, says):
     found = refused(error, rule, body, says=says, **options)
     assert found.instruction == "dma_transpose"
@@ -996,7 +996,7 @@ GATHER_FLIPS = [
 ]
 
 
-@pytest.mark.parametrize(("body", "options", "error", "rule", "says"), GATHER_FLIPS)
+@each(("body", "options", "error", "rule", "says"), GATHER_FLIPS)
 def test_gathering_transposes_refuse(body, options, error, rule, says):
     refused(error, rule, body, says=says, **options)
 
@@ -1041,7 +1041,7 @@ def test_gathers_and_scatters_with_any_row_numbers(data, rows, columns, count, k
 
 
 @pytest.mark.parametrize("outside", [99, -1])
-@pytest.mark.parametrize("what", ["gather", "scatter", "both", "add_from", "add_to", "transpose", "scalar"])
+@each("what", ["gather", "scatter", "both", "add_from", "add_to", "transpose", "scalar"])
 def test_a_transfer_of_which_every_row_is_skipped_moves_nothing(what, outside):
     skip = isa.oob_mode.skip
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import TARGETS, refused, rng, run
+from tests.trnsim.kernels import TARGETS, each, refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import (
@@ -101,7 +101,7 @@ COMPARE = {
 }
 
 
-@pytest.mark.parametrize("op", COMPARE)
+@each("op", COMPARE)
 @pytest.mark.parametrize("target", TARGETS)
 def test_affine_select_compares_an_affine_value_with_zero(op, target):
     x = rng().standard_normal((64, 4, 8)).astype(np.float32)
@@ -161,7 +161,7 @@ def test_affine_select_constraints():
     refused(WrongBuffer, "buffer", body(), x, out=out, psum=(0,), says="psum")
 
 
-@pytest.mark.parametrize(("op", "fold"), [("add", np.sum), ("maximum", np.max), ("average", np.mean)])
+@each(("op", "fold"), [("add", np.sum), ("maximum", np.max), ("average", np.mean)])
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int16], ids=lambda d: np.dtype(d).name)
 def test_tensor_partition_reduce(op, fold, dtype):
     x = rng().integers(-50, 50, (96, 3, 7)).astype(dtype)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import refused, rng, run
+from tests.trnsim.kernels import each, refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
@@ -55,7 +55,7 @@ BITS = {
 }
 
 
-@pytest.mark.parametrize("name", ARITHMETIC)
+@each("name", ARITHMETIC)
 def test_arithmetic_of_tiles_numbers_and_columns(name):
     fn, reference = getattr(nl, name), ARITHMETIC[name]
     x, y = (rng(i).integers(-3, 4, (32, 5, 6)).astype(np.float32) for i in (1, 2))
@@ -76,7 +76,7 @@ def test_arithmetic_of_tiles_numbers_and_columns(name):
         np.testing.assert_array_equal(got, want.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", BITS)
+@each("name", BITS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint32], ids=lambda d: d.__name__)
 def test_bits_are_exact(name, dtype):
     fn, reference = getattr(nl, name), BITS[name]
@@ -158,7 +158,7 @@ PROMOTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("a", "b", "wanted"), PROMOTIONS, ids=str)
+@each(("a", "b", "wanted"), PROMOTIONS, ids=str)
 def test_two_dtypes_promote(a, b, wanted):
     assert promote(a, b) is wanted or promote(a, b) == wanted
     assert str(promote(b, a)) == str(wanted)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from tests.trnsim.kernels import TARGETS, refused, rng
+from tests.trnsim.kernels import TARGETS, each, refused, rng
 from tests.trnsim.test_language_maths import call
 from trnsim import language as nl
 from trnsim.errors import WrongArgument
@@ -67,7 +67,7 @@ def test_axes_that_are_not_the_last(axis):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
+@each(
     ("shape", "axis"), [((128, 50), 1), ((128, 50), -1), ((16, 4, 9), (1, 2)), ((16, 4, 9), 2), ((1, 3, 4, 5), (2, 3))]
 )
 def test_softmax(target, shape, axis):

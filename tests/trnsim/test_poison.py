@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import trnsim
+from tests.trnsim.kernels import each
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import ReadUninitialized
@@ -121,7 +122,7 @@ MATHS = {
 }
 
 
-@pytest.mark.parametrize("name", MATHS)
+@each("name", MATHS)
 def test_partitions_that_were_written_are_values_and_the_others_are_refused(name):
     act, oracle = MATHS[name]
 
@@ -142,7 +143,7 @@ def test_partitions_that_were_written_are_values_and_the_others_are_refused(name
 DTYPES = (nl.float32, nl.bfloat16, nl.float16, nl.int32, nl.uint32, nl.int16, nl.uint16, nl.int8, nl.uint8)
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, nl.float8_e4m3, nl.float8_e5m2], ids=str)
+@each("dtype", [*DTYPES, nl.float8_e4m3, nl.float8_e5m2], ids=str)
 def test_every_dtype_propagates(dtype):
     def kernel(x, keep):
         tile = nl.ndarray((64, 32), dtype)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.trnsim import random_calls
+from tests.trnsim.kernels import each
 
 pytestmark = pytest.mark.sim
 
@@ -15,6 +16,6 @@ def test_random_calls_raise_errors_of_the_suite_only(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 110))
+@each("seed", range(100, 110))
 def test_a_hundred_thousand_random_calls_raise_errors_of_the_suite_only(seed):
     random_calls.run(seed, 10_000)

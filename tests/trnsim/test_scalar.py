@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from tests.trnsim.kernels import TARGETS, refused, rng, run
+from tests.trnsim.kernels import TARGETS, each, refused, rng, run
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import (
@@ -84,7 +84,7 @@ def test_the_table_has_every_documented_function():
         assert hasattr(nl, name)
 
 
-@pytest.mark.parametrize("name", REFERENCE)
+@each("name", REFERENCE)
 def test_every_function_is_the_mathematical_one(name):
     x = inputs(name)
     got = run(activate(getattr(nl, name)), x, out=[(x.shape, nl.float32)])
@@ -92,7 +92,7 @@ def test_every_function_is_the_mathematical_one(name):
     assert np.all(np.abs(got - want) <= 4 * ULP * np.abs(want) + 1e-37)
 
 
-@pytest.mark.parametrize("name", [n for n in REFERENCE if not FUNCTIONS[n].narrow])
+@each("name", [n for n in REFERENCE if not FUNCTIONS[n].narrow])
 def test_unbounded_functions_have_finite_limits_at_infinity(name):
     x = np.array([[np.inf, -np.inf, 3e38, -3e38, 0.0, np.nan]], np.float32)
     got = run(activate(getattr(nl, name)), x, out=[(x.shape, nl.float32)])[0]
@@ -181,7 +181,7 @@ DTYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("source", DTYPES, ids=str)
+@each("source", DTYPES, ids=str)
 @pytest.mark.parametrize("target", [nl.float32, nl.bfloat16, nl.int16, nl.uint8], ids=str)
 def test_any_dtype_goes_in_and_out_through_fp32(source, target):
     x = rng().integers(0, 100, (16, 12)).astype(np.float32).astype(source)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnsim
-from tests.trnsim.kernels import TARGETS, refused, rng, run
+from tests.trnsim.kernels import TARGETS, each, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -59,7 +59,7 @@ def tile(shape, dtype, seed=0):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("first", "second"), PAIRS, ids=str)
+@each(("first", "second"), PAIRS, ids=str)
 def test_products_of_every_dtype_mix_stay_within_fp32_bounds(first, second, target):
     for k, m, n in [(128, 128, 512), (1, 1, 1), (127, 3, 511), (32, 128, 2)]:
         a, b = tile((k, m), first, k), tile((k, n), second, n)
@@ -161,7 +161,7 @@ FLAGS = [
 
 @pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("steps", "total"), FLAGS)
+@each(("steps", "total"), FLAGS)
 def test_accumulate_flags_mean_what_they_say(steps, total, target, checks):
     assert (sums(steps, target=target, checks=checks) == total).all()
 
@@ -341,7 +341,7 @@ def same_bits(a, b):
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
-@pytest.mark.parametrize("dtype", [F32, BF16, F16, E4, E5], ids=str)
+@each("dtype", [F32, BF16, F16, E4, E5], ids=str)
 def test_transpose_mode_moves_every_bit_pattern(dtype, target):
     x = nasty((100, 60), dtype)
 
@@ -406,7 +406,7 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 @pytest.mark.parametrize("target", TARGETS)
 def test_nc_transpose_of_every_dtype(name, target):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -589,7 +589,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("body", "options", "error", "rule", "says"), REFUSED)
+@each(("body", "options", "error", "rule", "says"), REFUSED)
 def test_nc_matmul_refuses(body, options, error, rule, says):
     found = refused(error, rule, body, says=says, **options)
     assert found.instruction == "nc_matmul"

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.trnsim.kernels import TARGETS, refused, rng, run
+from tests.trnsim.kernels import TARGETS, each, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import (
     HardwareLimit,
@@ -36,7 +36,7 @@ def values(name, shape, seed=0):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("source", NAMES)
+@each("source", NAMES)
 def test_copy_converts_between_all_dtypes(source, target):
     x = values(source, (3, 7))
 
@@ -212,7 +212,7 @@ def test_an_access_pattern_has_at_most_four_free_strides():
 # memset
 
 
-@pytest.mark.parametrize("name", [*NAMES, "bool"])
+@each("name", [*NAMES, "bool"])
 def test_memset_fills_every_dtype(name):
     kind = np.dtype(bool) if name == "bool" else dtype(name)
     made = run(lambda b: isa.memset(dst=b, value=1), out=[((3, 5), kind)])

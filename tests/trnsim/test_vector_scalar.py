@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import TARGETS, refused, rng, run
+from tests.trnsim.kernels import TARGETS, each, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import NotModelled, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.enums import engine
@@ -83,7 +83,7 @@ def test_integers_above_two_to_the_24_round():
     assert tensor_scalar(x, out=((1, 1), I32), op0=np.add, operand0=0.0).tolist() == [[2**24]]
 
 
-@pytest.mark.parametrize("name", ["abs", "reciprocal", "rsqrt"])
+@each("name", ["abs", "reciprocal", "rsqrt"])
 @pytest.mark.parametrize("nothing", [None, 0, 0.0])
 def test_unary_operators_take_nothing(name, nothing):
     x = np.array([[0.25, 4.0]], F32)
@@ -155,7 +155,7 @@ def test_bits_reversed_negative_and_cut():
     ).tolist() == [[0x12]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "engine_name", "target", "expected"),
     [
         ({"op0": "add", "operand0": 1.0}, "unknown", "trn2", "vector"),

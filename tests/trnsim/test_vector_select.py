@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trnsim.kernels import refused, rng, run
+from tests.trnsim.kernels import each, refused, rng, run
 from trnsim import isa, language
 from trnsim.errors import HardwareLimit, WrongArgument, WrongBuffer, WrongDtype, WrongEngine, WrongShape
 from trnsim.isa.enums import reduce_cmd as cmd
@@ -19,7 +19,7 @@ LEAST = np.finfo(F32).min
 # select_reduce
 
 
-@pytest.mark.parametrize("predicate", [U8, I8, U16, I16, np.dtype(bool)], ids=str)
+@each("predicate", [U8, I8, U16, I16, np.dtype(bool)], ids=str)
 @pytest.mark.parametrize("dtype", [F32, BF16, F16, I16, U8], ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_select(dtype, predicate, reverse):

@@ -228,7 +228,7 @@ def run_time_rows(index: Any, what: str) -> Any:
             hint="row numbers are 32-bit integers",
         )
     if index.ndim > 2 and index.free_size == index.shape[1]:
-        index = index.reshape(index.shape[:2])
+        index = index._view(index.shape[:2], index.strides[:2], index.offset)
     if index.ndim != 2:
         raise WrongShape(
             f"{what}: the index {index.name} has shape {index.shape}",
