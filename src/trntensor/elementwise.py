@@ -10,8 +10,8 @@ from torch import Tensor
 
 from trnblas.arguments import HALF
 from trnsci import ArgumentError, array_function, check
-from trntensor.einsum import common_dtype, einsum
-from trntensor.equation import parse
+from trntensor.einsum import einsum
+from trntensor.equation import common_dtype, parse
 
 OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "identity": lambda x: x,

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from trnsci import ArgumentError
+from trnsci import ArgumentError, DtypeError, check
 
+# Truth values, and integers torch stores but does not add up.
+STORED_ONLY = (torch.bool, torch.uint16, torch.uint32, torch.uint64)
+DTYPES = check.FLOATING.union(STORED_ONLY, (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 # Past the alphabet, letters of a long row of them.
 _SUBLIST_START = 0x3400
 
@@ -166,3 +170,46 @@ def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> t
             if label not in sizes or size != 1:
                 sizes[label], owner[label] = int(size), place
     return tuple(sizes.items())
+
+
+def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
+    """The dtype that holds all operands; they are tensors on one device."""
+    if not tensors:
+        raise ArgumentError(op=op, argument="number of operands", got=0, expected="at least one")
+    for place, x in enumerate(tensors):
+        if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
+            check.dense(op, **{f"operand {place}": x})
+        if x.dtype not in DTYPES:
+            raise DtypeError(
+                op=op,
+                argument=f"dtype of operand {place}",
+                got=x.dtype,
+                expected="a floating-point, complex, integer or bool dtype of 8 to 128 bits that torch computes with",
+                hint="Convert it, with .to(torch.bfloat16) for one",
+            )
+    first = tensors[0]
+    dtype: torch.dtype = first.dtype
+    for place, x in enumerate(tensors[1:], 1):
+        if x.dtype != dtype:
+            dtype = _promoted(op, place, dtype, x.dtype)
+        if x.device != first.device:
+            raise ArgumentError(
+                op=op,
+                argument="device",
+                got={"operand 0": first.device, f"operand {place}": x.device},
+                hint="Move one side with .to(device)",
+            )
+    return dtype
+
+
+def _promoted(op: str, place: int, dtype: torch.dtype, other: torch.dtype) -> torch.dtype:
+    try:
+        return torch.promote_types(dtype, other)
+    except RuntimeError:
+        raise DtypeError(
+            op=op,
+            argument=f"dtype of operand {place}",
+            got=other,
+            expected=f"{dtype}, because torch has no common dtype for the two",
+            hint="Convert one with .to(dtype)",
+        ) from None

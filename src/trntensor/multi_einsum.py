@@ -12,8 +12,8 @@ from torch import Tensor
 import trnsci
 from trnsci import ArgumentError, array_function, from_device, is_resident, to_device
 from trnsci.precision import Precision
-from trntensor.einsum import common_dtype, policy_of, program_for
-from trntensor.equation import split_call
+from trntensor.equation import common_dtype, split_call
+from trntensor.plan import planned
 from trntensor.steps import ContractionStep, multiply
 
 # Copying operands side by side pays where a product is short; on a device, always: one program instead of many.
@@ -84,8 +84,8 @@ class _Graph:
         self, text: str, tensors: Sequence[Tensor], dtype: torch.dtype, precision: Precision | None, optimize: Any
     ) -> int:
         shapes = tuple(tuple(x.shape) for x in tensors)
-        program = program_for(text, shapes, dtype, None, optimize)
-        policy = None if precision is None else policy_of(program, dtype, precision, None)
+        scheme = planned(text, shapes, dtype, precision, optimize=optimize)
+        program, policy = scheme.program, None if precision is None else scheme.precision
         live = [self._operand(x, dtype) for x in tensors]
         for step in program.steps:
             children = tuple(live[place] for place in step.places)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trnblas import accuracy
+from trnblas.arguments import HALF, finished
 from trnsci import ArgumentError, DtypeError, check, neuron
 from trnsci.arrays import from_numpy, to_numpy
-from trnsci.backends import settings
+from trnsci.backends import inside, settings
 from trnsci.explain import plan as traced
 from trnsci.plans import CACHE, Plan, Step, quantity
 from trnsci.precision import Precision
-from trntensor.einsum import policy_of, program_for
-from trntensor.equation import split_call
+from trntensor.equation import STORED_ONLY, split_call
 from trntensor.precision import contraction_bound, working_dtype
-from trntensor.program import Program, allocated
+from trntensor.program import Program, allocated, compiled
 from trntensor.steps import PRODUCTS, ContractionStep
 
 _HOST = "a view, a sum or an elementwise product: PyTorch, where the operands are"
@@ -55,6 +56,7 @@ class ContractionPlan(Plan):
     constants: Mapping[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
     known: Mapping[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
+    @inside("trntensor")
     def __call__(self, *operands: Any, alpha: complex = 1.0, out: Tensor | None = None) -> Any:
         """Contract operands of the planned shapes and dtype; constants are left out."""
         numpy = bool(operands) and not any(isinstance(x, Tensor) for x in operands)
@@ -73,13 +75,39 @@ class ContractionPlan(Plan):
                 )
             if x.dtype != self.dtype:
                 raise DtypeError(op="plan", argument=f"dtype of operand {place}", got=x.dtype, expected=str(self.dtype))
-        work = self.dtype if self.precision is None else working_dtype(self.dtype, self.precision)
-        known = self.known if alpha == 1 else {n: x for n, x in self.known.items() if n < len(self.program.steps) - 1}
-        made = self.program.run([x.to(work) for x in full], self.precision, alpha, known or None).to(self.dtype)
         if out is not None:
-            check.out("plan", out, shape=tuple(made.shape), dtype=self.dtype)
-            return out.copy_(made)
-        return to_numpy(made) if numpy else made
+            check.out("plan", out, shape=self.program.result_shape, dtype=self.dtype)
+        result = self.contract(full, alpha)
+        if out is not None:
+            return out.copy_(result)
+        return to_numpy(result) if numpy else result
+
+    def contract(
+        self, operands: Sequence[Tensor], alpha: complex = 1.0, beta: complex = 0.0, c: Tensor | None = None
+    ) -> Tensor:
+        """``alpha * contraction + beta * c`` of checked operands, rounded once: what every contraction runs."""
+        if self.precision is None:
+            return self._exact(operands, alpha, beta, c)
+        work, policy = self.dtype, self.precision
+        if policy == "fp64" or c is not None or (self.program.blocks and self.dtype in HALF):
+            # What is added later is added before the one rounding.
+            work = accuracy.working_dtype(policy, self.dtype)
+            if work is not self.dtype and (policy == "compensated" or self.dtype in HALF):
+                policy = "fp64" if work in (torch.float64, torch.complex128) else "fp32"
+        if work is not self.dtype:
+            operands = [x.to(work) for x in operands]
+        last = len(self.program.steps) - 1
+        known = self.known if alpha == 1 else {n: x for n, x in self.known.items() if n < last}
+        result = self.program.run(operands, policy, alpha, known or None)
+        return result if work is self.dtype and c is None else finished(result, 1.0, beta, c, self.dtype)
+
+    def _exact(self, operands: Sequence[Tensor], alpha: complex, beta: complex, c: Tensor | None) -> Tensor:
+        """Integers modulo their range, as NumPy; truth values by "and" and "or"."""
+        stored = self.dtype in STORED_ONLY
+        result = self.program.run([x.long() for x in operands] if stored else operands, None, alpha)
+        if stored:
+            result = result != 0 if self.dtype is torch.bool else result.to(self.dtype)
+        return result if c is None else torch.add(result, c, alpha=beta)
 
     @property
     def path(self) -> tuple[tuple[int, ...], ...]:
@@ -101,7 +129,7 @@ class ContractionPlan(Plan):
         """Guaranteed error, relative to the contraction of absolute values."""
         if self.precision is None:
             return 0.0
-        return contraction_bound([step.terms for step in self.program.steps], self.dtype, self.precision)
+        return contraction_bound(tuple(step.terms for step in self.program.steps), self.dtype, self.precision)
 
     @property
     def predicted(self) -> dict[str, float]:
@@ -170,26 +198,80 @@ def plan(
     shapes = tuple(_shape(x) for x in operands)
     kind = _dtype(operands, dtype)
     held = {place: _constant(operands, place) for place in constants}
-    if isinstance(optimize, list):
-        optimize = tuple(optimize)
-    key = (
-        "trntensor.plan", text, shapes, kind, precision, target_error, memory_limit, _hashable(optimize),
-        settings(), neuron.why_no_device(),
-    )  # fmt: skip
+    scheme = planned(text, shapes, kind, precision, target_error, memory_limit, optimize)
 
     def build() -> ContractionPlan:
-        program = program_for(text, shapes, kind, memory_limit, optimize)
-        policy = None
-        if kind.is_floating_point or kind.is_complex:
-            policy = policy_of(program, kind, precision, target_error)
-        return _built(program, kind, policy, held)
+        return _described(scheme, held)
 
+    key = ("trntensor.plan", scheme, settings(), neuron.why_no_device())
     return build() if held else CACHE.get(key, build)
 
 
-def _built(
-    program: Program, dtype: torch.dtype, policy: Precision | None, held: Mapping[int, Tensor]
+def planned(
+    text: str,
+    shapes: tuple[tuple[int, ...], ...],
+    dtype: torch.dtype,
+    precision: Precision | None = None,
+    target_error: float | None = None,
+    memory_limit: int | None = None,
+    optimize: Any = "auto",
+    single: bool = False,
 ) -> ContractionPlan:
+    """Return the plan that runs, without the report of where: from the cache wherever the order can be a key.
+
+    ``single``: float32's range holds the data, so that a target may be met with its arithmetic.
+    """
+    if isinstance(optimize, list | tuple):
+        optimize = tuple(pair if isinstance(pair, str) else tuple(pair) for pair in optimize)
+    key = (text, shapes, dtype, precision, target_error, memory_limit, optimize, single)
+
+    def build() -> ContractionPlan:
+        program = program_for(text, shapes, dtype, memory_limit, optimize)
+        policy = None
+        if dtype.is_floating_point or dtype.is_complex:
+            policy = policy_of(program, dtype, precision, target_error, single)
+        return ContractionPlan(
+            op="trntensor.einsum", steps=(), peak_bytes=0, program=program, dtype=dtype, precision=policy,
+            contractions=(),
+        )  # fmt: skip
+
+    return CACHE.get(key, build) if isinstance(optimize, Hashable) else build()
+
+
+def program_for(
+    text: str, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype, memory_limit: int | None, optimize: Any
+) -> Program:
+    """The program of an expression, in pieces where memory is limited."""
+    if memory_limit is None:
+        return compiled(text, shapes, optimize, None)
+    if isinstance(memory_limit, bool) or not isinstance(memory_limit, int) or memory_limit <= 0:
+        expected = "a positive number of bytes"
+        raise ArgumentError(op="einsum", argument="memory_limit", got=memory_limit, expected=expected)
+    # Pieces of half precision are added up in float32.
+    itemsize = max(dtype.itemsize, 4) if dtype.is_floating_point else dtype.itemsize
+    return compiled(text, shapes, optimize, (memory_limit, itemsize))
+
+
+def policy_of(
+    program: Program,
+    dtype: torch.dtype,
+    precision: Precision | None,
+    target_error: float | None,
+    single: bool = False,
+) -> Precision:
+    """The policy in force: the one asked for, the cheapest that meets a target, or the default."""
+    terms = tuple(step.terms for step in program.steps)
+
+    def bound(policy: Precision) -> float:
+        return contraction_bound(terms, dtype, policy)
+
+    # Without operands every product is in range; with no sight of them, none is.
+    return accuracy.choose("einsum", precision, target_error, dtype, bound, "this contraction", () if single else None)
+
+
+def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> ContractionPlan:
+    """The plan with where each step runs, its cost and its memory, by a run on shapes alone."""
+    program, dtype, policy = scheme.program, scheme.dtype, scheme.precision
     work = dtype if policy is None else working_dtype(dtype, policy)
     shapes = program.shapes
     if program.blocks:
@@ -302,7 +384,3 @@ def _constant(operands: Sequence[Any], place: int) -> Tensor:
             op="plan", argument="constants", got=place, expected="positions of operands that are given as tensors"
         )
     return _tensor(operands[place])
-
-
-def _hashable(optimize: Any) -> Any:
-    return tuple(map(tuple, optimize)) if isinstance(optimize, tuple) else optimize

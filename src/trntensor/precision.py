@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 
 import torch
 
@@ -15,7 +15,8 @@ def working_dtype(dtype: torch.dtype, precision: Precision) -> torch.dtype:
     return arithmetic(precision, dtype) if precision == "fp64" else dtype
 
 
-def contraction_bound(terms: Sequence[int], dtype: torch.dtype, precision: Precision) -> float:
+@functools.lru_cache(maxsize=4096)
+def contraction_bound(terms: tuple[int, ...], dtype: torch.dtype, precision: Precision) -> float:
     """Error relative to the contraction of absolute values: one factor ``1 + e`` per step, ``e`` as for a product.
 
     Args:

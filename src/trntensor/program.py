@@ -95,10 +95,14 @@ class Program:
 
     def _run_sliced(self, operands: Sequence[Tensor], precision: Precision | None, alpha: complex) -> Tensor:
         result = operands[0].new_zeros(self.result_shape)
+        # Pieces have two lengths at most along each label, so that few programs serve them all.
+        programs: dict[Any, Program] = {}
         for piece in self.pieces():
             cut = [_cut(x, labels, piece) for x, labels in zip(operands, self.equation.inputs, strict=True)]
-            inner = compiled(self.equation.text, tuple(tuple(x.shape) for x in cut), self.path, None)
-            part = inner.run(cut, precision, alpha)
+            shapes = tuple(tuple(x.shape) for x in cut)
+            if shapes not in programs:
+                programs[shapes] = compiled(self.equation.text, shapes, self.path, None)
+            part = programs[shapes].run(cut, precision, alpha)
             where = tuple(piece.get(label, slice(None)) for label in self.equation.output)
             result[where] += part
         return result
@@ -122,11 +126,10 @@ def _cut(x: Tensor, labels: str, piece: Mapping[str, slice]) -> Tensor:
     return x[where] if any(part != slice(None) for part in where) else x
 
 
-@functools.lru_cache(maxsize=4096)
 def compiled(
     subscripts: str, shapes: tuple[tuple[int, ...], ...], optimize: Hashable, memory_limit: tuple[int, int] | None
 ) -> Program:
-    """Return the program of an expression: parsed, ordered and classified once, and kept.
+    """Return the program of an expression: parsed, ordered and classified. Plans keep it.
 
     Args:
         subscripts: the expression, as a string.

@@ -277,6 +277,30 @@ def test_precisions_keep_their_bounds(precision, dtype):
     assert_within(got, oracle("ij,jk,kl->il", *operands), limit)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "precision", "unit"),
+    [
+        (torch.bfloat16, None, 2.0**-8),
+        (torch.float16, None, 2.0**-11),
+        (F32, "compensated", 2.0**-24),
+        (F32, "fp64", 2.0**-24),
+    ],
+)
+@pytest.mark.parametrize("equation", ["ij,jk->ik", "ij,ij->ij", "ij->ji"])
+@pytest.mark.parametrize("limit", [None, 400])
+def test_a_contraction_and_its_addend_are_rounded_once(dtype, precision, unit, equation, limit):
+    operands = [gaussian((5, 5), n).to(dtype) for n in range(1 + equation.count(","))]
+    exact = 0.37 * torch.as_tensor(oracle(equation, *(x.double() for x in operands)))
+    # The addend cancels the contraction up to its own rounding.
+    c = (exact / 0.81).to(dtype)
+    expected = exact - 0.81 * c.double()
+    size = 0.37 * torch.as_tensor(oracle(equation, *(x.abs().double() for x in operands))) + c.abs().double()
+    got = einsum(equation, *operands, alpha=0.37, beta=-0.81, c=c, precision=precision, memory_limit=limit)
+    before = 10 * (2.0**-24 if dtype.itemsize == 2 else 2.0**-53)
+    faint = unit * torch.finfo(dtype).smallest_normal
+    assert_within(got.double(), expected, unit * expected.abs() + before * size + faint)
+
+
 @pytest.mark.parametrize("scale", [1e60, 1e-150, 1e-40])
 @pytest.mark.parametrize("target", [0.1, 1e-6])
 def test_a_target_keeps_the_range_of_the_data(scale, target):
@@ -336,11 +360,11 @@ def test_gradients_flow_through_kernels(equation):
 @pytest.mark.parametrize("equation", ["ij,jk->ki", "ii,ij->j", "ij,ij->", "ijk->k"])
 def test_the_registered_operator_is_sound(equation):
     operands = [x.requires_grad_() for x in operands_for(equation)]
-    args = (operands, equation, 1.0, "", 0.0, 0, "auto")
+    args = (operands, None, equation, 0.5, 0.0, "", 0.0, 0, "auto", [])
     torch.library.opcheck(torch.ops.trntensor.einsum.default, args)
     made = torch.ops.trntensor.einsum.default(*args)
     grads = torch.autograd.grad(made.square().sum(), operands)
-    other = torch.autograd.grad(torch.einsum(equation, *operands).square().sum(), operands)
+    other = torch.autograd.grad((0.5 * torch.einsum(equation, *operands)).square().sum(), operands)
     sizes = [x.detach().abs().requires_grad_() for x in operands]
     largest = torch.autograd.grad(torch.einsum(equation, *sizes).square().sum(), sizes)
     for x, y, size in zip(grads, other, largest, strict=True):
@@ -349,7 +373,7 @@ def test_the_registered_operator_is_sound(equation):
 
 def test_broadcast_axes_have_gradients_in_the_operator():
     a, b = gaussian((1, 3), 1, F64).requires_grad_(), gaussian((4, 3), 2, F64).requires_grad_()
-    args = ([a, b], "ij,ij->j", 1.0, "", 0.0, 0, "auto")
+    args = ([a, b], None, "ij,ij->j", 1.0, 0.0, "", 0.0, 0, "path", [2, 0, 1])
     assert torch.autograd.gradcheck(lambda a, b: torch.ops.trntensor.einsum.default([a, b], *args[1:]), (a, b))
 
 
