@@ -299,20 +299,18 @@ def test_operands_that_are_no_dense_numbers_are_refused(backend, name):
 
 @on_backends
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "ComplexTensor"])
-@pytest.mark.parametrize("dtype", [F32, C64])
-def test_meta_tensors_have_the_layout_of_results(backend, name, dtype):
-    x = gaussian((6, 4), 1, dtype)
-    try:
+def test_meta_tensors_have_the_layout_of_results(backend, name):
+    for x in (gaussian((6, 4), 1, F32), gaussian((6, 4), 1, C64)):
         with backend:
-            expected = EVERY[name](x)
-    except trnsci.TrnError as error:
-        with backend, pytest.raises(type(error)):
-            EVERY[name](x.to("meta"))
-        return
-    with backend:
-        got = EVERY[name](x.to("meta"))
-    assert got.is_meta
-    assert (got.shape, got.dtype, got.stride()) == (expected.shape, expected.dtype, expected.stride())
+            try:
+                expected = EVERY[name](x)
+            except trnsci.TrnError as error:
+                with pytest.raises(type(error)):
+                    EVERY[name](x.to("meta"))
+                continue
+            got = EVERY[name](x.to("meta"))
+        assert got.is_meta
+        assert (got.shape, got.dtype, got.stride()) == (expected.shape, expected.dtype, expected.stride())
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "ComplexTensor"])
