@@ -45,6 +45,11 @@ def sparse(op: str, **matrices: Any) -> None:
             )
 
 
+def together(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors, all without data where one has none."""
+    return tuple(x.to("meta") for x in tensors) if any(x.is_meta for x in tensors) else tensors
+
+
 def only(dtype: torch.dtype, accepted: tuple[torch.dtype, ...]) -> str | None:
     """Why an implementation refuses a dtype, or ``None``."""
     if dtype in accepted:

@@ -12,7 +12,16 @@ from torch import Tensor
 from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
-from trnsparse.indices import as_index, as_shape, check_compressed, check_length, compress, expand, transposition
+from trnsparse.indices import (
+    as_index,
+    as_shape,
+    check_compressed,
+    check_length,
+    compress,
+    expand,
+    need_data,
+    transposition,
+)
 from trnsparse.matrix import SparseMatrix, as_scipy, as_values
 
 
@@ -78,6 +87,7 @@ class BSRMatrix(SparseMatrix):
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
             raise ArgumentError(op="from_dense", argument="shape", got=tuple(tensor.shape), expected="two dimensions")
+        need_data("from_dense", tensor)
         bm, bn = as_block("from_dense", block)
         rows, cols = -(-tensor.shape[0] // bm), -(-tensor.shape[1] // bn)
         padded = torch.nn.functional.pad(tensor, (0, cols * bn - tensor.shape[1], 0, rows * bm - tensor.shape[0]))
@@ -141,7 +151,7 @@ class BSRMatrix(SparseMatrix):
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other blocks."""
         self._check_values(values)
-        result = self._rebuilt(self._indices(), values, self.shape)
+        result = self._rebuilt(self._index_on(values.device), values, self.shape)
         return self._share(result)
 
     def transpose(self) -> BSRMatrix:

@@ -14,7 +14,7 @@ from trnsci.host import transformed
 from trnsci.nki import K_TILE, M_TILE, launch
 from trnsci.predict import HOST_PAYS
 from trnsparse import scipy_views
-from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only
+from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only, together
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.indices import expand, transposition
@@ -27,7 +27,7 @@ LARGE = 4096
 
 def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
     """``a @ b`` [M, N] for b [K, N]."""
-    return run(BsrSpmm(a.indptr, a.indices, a.values.resolve_conj(), b.resolve_conj(), a.shape[0]))
+    return run(BsrSpmm(*together(a.indptr, a.indices, a.values.resolve_conj(), b.resolve_conj()), a.shape[0]))
 
 
 @op("trnsparse::bsr_spmm")

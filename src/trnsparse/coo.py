@@ -19,6 +19,7 @@ from trnsparse.indices import (
     check_range,
     compress,
     in_blocks,
+    need_data,
     scattered,
 )
 from trnsparse.matrix import SparseMatrix, as_scipy, as_values
@@ -79,6 +80,7 @@ class COOMatrix(SparseMatrix):
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
             raise ArgumentError(op="from_dense", argument="shape", got=tuple(tensor.shape), expected="two dimensions")
+        need_data("from_dense", tensor)
         row, col = (index.contiguous() for index in (tensor.detach() != 0).nonzero(as_tuple=True))
         return cls.sorted(row, col, tensor[row, col], (tensor.shape[0], tensor.shape[1]))
 
@@ -111,7 +113,7 @@ class COOMatrix(SparseMatrix):
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other values."""
         self._check_values(values)
-        result = self._rebuilt(self._indices(), values, self.shape)
+        result = self._rebuilt(self._index_on(values.device), values, self.shape)
         result._canonical = self._canonical
         return self._share(result)
 

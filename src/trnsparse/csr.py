@@ -52,7 +52,7 @@ class _Compressed(SparseMatrix):
     def with_values(self, values: Tensor) -> Self:
         """Return a matrix of the same pattern with other values."""
         self._check_values(values)
-        result = self._rebuilt(self._indices(), values, self.shape)
+        result = self._rebuilt(self._index_on(values.device), values, self.shape)
         return self._share(result)
 
     @property

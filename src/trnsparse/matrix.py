@@ -17,7 +17,7 @@ from torch import Tensor
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy, untouched
 from trnsci.errors import ArgumentError, DtypeError
-from trnsparse.indices import scattered
+from trnsparse.indices import need_data, scattered
 from trnsparse.picture import picture
 
 if TYPE_CHECKING:
@@ -100,6 +100,11 @@ class SparseMatrix(ABC):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_derived"}
 
+    def _index_on(self, device: torch.device) -> dict[str, Tensor]:
+        """The index tensors where values are."""
+        indices = self._indices()
+        return indices if device == self.device else {name: index.to(device) for name, index in indices.items()}
+
     def _check_values(self, values: Any) -> None:
         check.tensor("with_values", values=values)
         as_values("with_values", values)
@@ -111,7 +116,8 @@ class SparseMatrix(ABC):
 
     def _share(self, other: S) -> S:
         """Hand what was computed from the pattern to a matrix of the same pattern, which is returned."""
-        other.__dict__["_derived"] = self._derived
+        if other.device == self.device:
+            other.__dict__["_derived"] = self._derived
         return other
 
     @property
@@ -184,9 +190,7 @@ class SparseMatrix(ABC):
 
     def to(self, target: torch.device | str | torch.dtype) -> Self:
         """Return the matrix on another device or in another dtype."""
-        values = self.values.to(target)
-        indices = {name: index.to(values.device) for name, index in self._indices().items()}
-        return self._rebuilt(indices, values, self.shape)
+        return self.with_values(self.values.to(target))
 
     def cuda(self) -> Self:
         """Return the matrix on the current CUDA device."""
@@ -219,6 +223,7 @@ class SparseMatrix(ABC):
         """Return the diagonal ``a[i, i + offset]``, zeros where nothing is stored."""
         coo = self.to_coo()
         length = max(0, min(self.shape[0] + min(offset, 0), self.shape[1] - max(offset, 0)))
+        need_data("diagonal", coo.row)
         on = (coo.col - coo.row == offset).nonzero().flatten()
         return scattered(coo.values[on], torch.minimum(coo.row[on], coo.col[on]), length)
 

@@ -17,7 +17,7 @@ from trnsparse.arguments import applied, coefficient, dense, on_host, operation,
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.indices import by_position, compress, find
+from trnsparse.indices import by_position, compress, find, need_data
 from trnsparse.matrix import SparseMatrix
 from trnsparse.spmm import spmm, spmv
 
@@ -53,6 +53,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
     sparse("add", a=a, b=b)
     dtype = same_kind("add", a=a, b=b)
     _same_shape("add", a, b)
+    _same_place("add", a, b)
     alpha, beta = coefficient("add", "alpha", alpha, dtype), coefficient("add", "beta", beta, dtype)
     if isinstance(a, BSRMatrix) and isinstance(b, BSRMatrix) and a.block == b.block:
         blocks = [a.values * alpha, b.values * beta]
@@ -91,6 +92,7 @@ def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     sparse("multiply", a=a, b=b)
     same_kind("multiply", a=a, b=b)
     _same_shape("multiply", a, b)
+    _same_place("multiply", a, b)
     if _by_scipy(a, b):
         x, y = _rows(a), _rows(b.to_csc() if isinstance(a, CSCMatrix) else b)
         return _unrows(a, x.multiply(y).tocsr())
@@ -122,6 +124,7 @@ def spgemm(
     on_host("spgemm")
     sparse("spgemm", a=a, b=b)
     same_kind("spgemm", a=a, b=b)
+    _same_place("spgemm", a, b)
     a = applied(operation("spgemm", trans_a, "trans_a"), a)
     b = applied(operation("spgemm", trans_b, "trans_b"), b)
     check.equal("spgemm", "K", a=a.shape[1], b=b.shape[0])
@@ -174,6 +177,12 @@ def _like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
     return converted
 
 
+def _same_place(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
+    """What plans let pass, a matrix with data and one without, has no sum or product."""
+    if a.device != b.device:
+        need_data(op, a.values, b.values)
+
+
 def _same_shape(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
     if a.shape != b.shape:
         raise ArgumentError(op=op, argument="shape", got={"a": a.shape, "b": b.shape})
@@ -200,6 +209,7 @@ def norm(a: SparseMatrix, ord: float | str = "fro") -> Tensor:  # noqa: A002
     if ord in (1, float("inf")):
         return coo.abs().sum(axis=0 if ord == 1 else 1).max()
     if ord == 2:
+        need_data("norm", coo.values)
         return _spectral(coo.to_csr())
     raise ArgumentError(op="norm", argument="ord", got=ord, expected="'fro', 'max', 1, 2 or inf")
 
@@ -257,6 +267,8 @@ def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
     same_kind(op, a=a, d=d)
     shaped(op, d=(d, "[N]" if axis else "[M]"))
     check.equal(op, "MN"[axis], a=a.shape[axis], d=d.shape[0])
+    if a.device != d.device:
+        need_data(op, a.values, d)
     coo = a.to_coo()
     return _like(a, coo.with_values(coo.values * d[(coo.row, coo.col)[axis]]))
 
@@ -266,6 +278,7 @@ def kron(a: SparseMatrix, b: SparseMatrix) -> COOMatrix:
     on_host("kron")
     sparse("kron", a=a, b=b)
     same_kind("kron", a=a, b=b)
+    _same_place("kron", a, b)
     x, y = a.to_coo(), b.to_coo()
     shape = (a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
     if max(shape) >= 1 << 63:

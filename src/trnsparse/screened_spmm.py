@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci import array_function, check, op, run
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
-from trnsparse.arguments import KERNEL_DTYPES, dense, evenly, only, same_kind, shaped, sparse
+from trnsparse.arguments import KERNEL_DTYPES, dense, evenly, only, same_kind, shaped, sparse, together
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.bsr_spmm import BsrSpmm
@@ -53,10 +53,8 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
     limit = as_threshold("screened_spmm", threshold)
     (u, u_scale), (w, w_scale) = _near_one(u), _near_one(w)
     limit = limit * u_scale * w_scale
-    bounds = (u.to(exact), w.to(exact))
-    return run(
-        ScreenedSpmm(blocks.indptr, blocks.indices, blocks.values.resolve_conj(), *bounds, b.resolve_conj(), limit)
-    )
+    parts = (blocks.indptr, blocks.indices, blocks.values.resolve_conj(), u.to(exact), w.to(exact), b.resolve_conj())
+    return run(ScreenedSpmm(*together(*parts), limit))
 
 
 def _near_one(bounds: Tensor) -> tuple[Tensor, float]:

@@ -13,6 +13,7 @@ from trnsci import array_function, check
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.arguments import dense, on_host
 from trnsparse.coo import COOMatrix
+from trnsparse.indices import need_data
 
 
 @array_function
@@ -83,6 +84,7 @@ def screen_quartets(bounds: Tensor, threshold: float) -> Quartets:
     bounds = check_bounds("screen_quartets", bounds=bounds)[0]
     _square("screen_quartets", bounds)
     limit = as_threshold("screen_quartets", threshold)
+    need_data("screen_quartets", bounds)
     i, j = torch.tril_indices(*bounds.shape, device=bounds.device)
     value, order = torch.maximum(bounds, bounds.mT)[i, j].double().sort(descending=True)
     pairs = torch.stack([i[order], j[order]], 1)
@@ -142,6 +144,7 @@ def density_screen(bounds: Tensor, density: Tensor, threshold: float) -> COOMatr
     bounds = check_bounds("density_screen", bounds=bounds)[0]
     dense("density_screen", density=density)
     check.floating("density_screen", density=density)
+    need_data("density_screen", bounds, density)
     check.same_device("density_screen", bounds=bounds, density=density)
     _square("density_screen", bounds)
     check.equal("density_screen", "shape", bounds=tuple(bounds.shape), density=tuple(density.shape))
@@ -161,7 +164,9 @@ def check_bounds(op: str, **bounds: Any) -> list[Tensor]:
         if value.is_complex() or value.dtype == torch.bool:
             raise DtypeError(op=op, argument=f"dtype of {name}", got=value.dtype, expected="real numbers")
         if value.is_meta:
+            # a plan is made by running on shapes
             continue
+        need_data(op, value)
         bad = ~(torch.isfinite(value) & (value >= 0))
         if bool(bad.any()):
             at = tuple(bad.nonzero()[0].tolist())

@@ -12,7 +12,7 @@ from trnsci.gradient import saves
 from trnsci.launcher import current
 from trnsci.nki import launch
 from trnsparse import scipy_views
-from trnsparse.arguments import HALF, KERNEL_DTYPES, coefficient, dense, only, same_kind, shaped, sparse
+from trnsparse.arguments import HALF, KERNEL_DTYPES, coefficient, dense, only, same_kind, shaped, sparse, together
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
@@ -70,7 +70,7 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
 
 def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """``result[p] = a[row of p] . b[indices[p]]`` without conjugation, for a [M, D] and b [N, D]."""
-    return run(Sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj()))
+    return run(Sddmm(*together(indptr, indices, a.resolve_conj(), b.resolve_conj())))
 
 
 @op("trnsparse::sddmm")

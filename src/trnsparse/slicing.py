@@ -12,7 +12,7 @@ from trnsci.errors import ArgumentError
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
-from trnsparse.indices import compress, find
+from trnsparse.indices import compress, find, need_data
 from trnsparse.matrix import SparseMatrix
 
 WHOLE = slice(None)
@@ -25,6 +25,8 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
     of one row. Two lists are positions, as in NumPy and SciPy: ``a[[0, 1], [2, 3]]`` is a vector of two elements, and
     ``a[[0, 1]][:, [2, 3]]`` or ``a[numpy.ix_([0, 1], [2, 3])]`` a matrix.
     """
+    if matrix.device.type == "meta":
+        need_data("getitem", matrix.values)
     row_key, col_key = _keys(key)
     if isinstance(row_key, Integral) and isinstance(col_key, Integral):
         i, j = _number(matrix, int(row_key), 0), _number(matrix, int(col_key), 1)

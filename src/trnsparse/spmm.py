@@ -26,6 +26,7 @@ from trnsparse.arguments import (
     scaled,
     sparse,
     spread,
+    together,
     unfolded,
 )
 from trnsparse.bsr import BSRMatrix
@@ -181,7 +182,8 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     values = rows.values
     if values.is_complex():
         values, b = (values.conj() if kind == "c" else values).resolve_conj(), b.resolve_conj()
-    return run(Spmm(rows.indptr, rows.indices, values, b, rows.shape[1], trans))
+    parts = (rows.indptr, rows.indices, values, b)
+    return run(Spmm(*(together(*parts) if b.is_meta or values.is_meta else parts), rows.shape[1], trans))
 
 
 @op("trnsparse::spmm")

@@ -16,7 +16,7 @@ from trnsci.host import refusal
 from trnsparse import host, scipy_views
 from trnsparse.arguments import dense, on_host, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
-from trnsparse.indices import expand
+from trnsparse.indices import expand, need_data
 from trnsparse.matrix import SparseMatrix
 from trnsparse.products import triangle
 from trnsparse.sddmm import sampled
@@ -59,6 +59,7 @@ def solve_triangular(
     check.equal("solve_triangular", "N", rows=a.shape[0], columns=a.shape[1], b=b.shape[0] if b.ndim else 1)
     if b.ndim not in (1, 2):
         raise ArgumentError(op="solve_triangular", argument="shape of b", got=tuple(b.shape), expected="[N] or [N, K]")
+    need_data("solve_triangular", a.values, b)
     kind = operation("solve_triangular", trans)
     rows = a.to_csr()
     if kind != "n":
@@ -246,6 +247,7 @@ def _ic0(a: CSRMatrix, values: Tensor) -> int:
 def _square(op: str, a: SparseMatrix) -> CSRMatrix:
     on_host(op)
     sparse(op, a=a)
+    need_data(op, a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     check.floating(op, a=a.values)
     if torch.is_grad_enabled() and a.requires_grad:

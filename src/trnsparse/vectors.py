@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trnsci import array_function, check
 from trnsparse.arguments import coefficient, dense, on_host, same_kind, shaped
-from trnsparse.indices import as_index, check_length, check_range
+from trnsparse.indices import as_index, check_length, check_range, need_data
 
 
 @array_function
@@ -63,4 +63,6 @@ def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> 
         same_kind(op, x=x, y=y)
         shaped(op, x=(x, "[entries]"))
         check_length(op, x=x.shape[0], indices=positions.shape[0])
+        if x.device != y.device:
+            need_data(op, x, y)
     return positions

@@ -9,7 +9,7 @@ import trnsci
 import trnsim
 import trnsparse as ts
 from trnsci.errors import UnsupportedError
-from trnsci.testing import BACKENDS, EDGES, assert_within, gamma, gaussian, stated_and_used, unit_roundoff
+from trnsci.testing import BACKENDS, EDGES, assert_within, gamma, gaussian, pairs, stated_and_used, unit_roundoff
 from trnsparse.bsr_spmm import BsrSpmm
 from trnsparse.kernels import bsr_spmm as kernels
 from trnsparse.tile_order import in_order
@@ -49,10 +49,7 @@ def test_every_block_shape(backend, block):
         assert_within(a @ b, dense.double() @ b.double(), bound(dense, b))
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("m", EDGES)
-@pytest.mark.parametrize("k", EDGES)
-@pytest.mark.parametrize("n", [1, 513])
+@pytest.mark.parametrize(("backend", "m", "k", "n"), pairs(BACKENDS, EDGES, EDGES, [1, 513]), ids=str)
 def test_edges(backend, m, k, n):
     dense, b = gaussian((m, k), 1), gaussian((k, n), 2)
     with backend:
@@ -108,9 +105,11 @@ def test_the_op_is_well_registered_and_compiles():
     assert_within(run(a.values, b), a @ b, 2 * bound(a.to_dense(), b))
 
 
-@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("block", [128, 32, 200])
+@pytest.mark.parametrize(
+    ("backend", "dtype", "block"),
+    pairs(["pytorch", "simulator"], [torch.float32, torch.bfloat16], [128, 32, 200]),
+    ids=str,
+)
 def test_the_plan_states_the_memory_that_is_used(backend, dtype, block):
     a = ts.BSRMatrix.from_dense(sample(1000, 1000, block, dtype=dtype), block)
     args = (a.indptr, a.indices, a.values, gaussian((1000, 64), 1, dtype), 1000)

@@ -6,7 +6,7 @@ import torch
 import trnsci
 import trnsparse as ts
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, pairs
 
 
 def pattern(m, n, seed=0, dtype=torch.float32):
@@ -14,11 +14,12 @@ def pattern(m, n, seed=0, dtype=torch.float32):
     return torch.where(kept, torch.ones((), dtype=dtype), 0)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+SHAPES = [(1, 1, 1), (130, 60, 5), (20, 30, 130), (10, 300, 2050), (4, 4, 0), (0, 3, 2)]
+
+
 @pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (130, 60, 5), (20, 30, 130), (10, 300, 2050), (4, 4, 0), (0, 3, 2)], ids=str
+    ("backend", "shape", "kind"), pairs(BACKENDS, SHAPES, [ts.COOMatrix, ts.CSRMatrix, ts.CSCMatrix]), ids=str
 )
-@pytest.mark.parametrize("kind", [ts.COOMatrix, ts.CSRMatrix, ts.CSCMatrix])
 def test_samples_are_those_of_the_dense_product(backend, shape, kind):
     m, n, d = shape
     where, a, b = pattern(m, n), gaussian((m, d), 1), gaussian((d, n), 2)

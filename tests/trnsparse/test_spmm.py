@@ -14,7 +14,7 @@ import trnsci
 import trnsparse as ts
 from trnsci import ArgumentError
 from trnsci.errors import BackendUnavailable, DtypeError, UnsupportedError
-from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, pairs
 
 # What underflow may take away.
 TINY = torch.finfo(torch.float32).tiny
@@ -214,9 +214,11 @@ def test_spgemm_gradients():
 FORMATS = ("stored", "auto", "csr", "bsr", "dense")
 
 
-@pytest.mark.parametrize("kind", ["csr", "bsr", "coo", "csc"])
-@pytest.mark.parametrize("trans", ["n", "t", "c"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize(
+    ("kind", "trans", "dtype"),
+    pairs(["csr", "bsr", "coo", "csc"], ["n", "t", "c"], [torch.float64, torch.complex128]),
+    ids=str,
+)
 def test_every_format_of_the_product_agrees(kind, trans, dtype):
     generator = torch.Generator().manual_seed(3)
     dense = torch.randn(150, 140, dtype=dtype, generator=generator)
@@ -245,29 +247,13 @@ def test_a_plan_says_which_format_was_chosen_and_what_the_others_would_take(call
     assert "is predicted fastest on trn2: csr " in plan.reason
 
 
-# Every pair of two options: dtype, format, operation, columns (None is a vector).
-PAIRS = [
-    (torch.float32, "csr", "n", None),
-    (torch.float32, "csc", "t", 1),
-    (torch.float32, "coo", "c", 5),
-    (torch.float32, (3, 4), "n", 17),
-    (torch.float32, (5, 3), "t", 5),
-    (torch.float64, "csr", "t", 5),
-    (torch.float64, "csc", "n", 17),
-    (torch.float64, "coo", "n", 1),
-    (torch.float64, (3, 4), "c", None),
-    (torch.float64, (5, 3), "c", 1),
-    (torch.complex64, "csr", "c", 17),
-    (torch.complex64, "csc", "c", None),
-    (torch.complex64, "coo", "t", None),
-    (torch.complex64, (3, 4), "t", 1),
-    (torch.complex64, (5, 3), "n", 17),
-    (torch.complex128, "csr", "n", 1),
-    (torch.complex128, "csc", "n", 5),
-    (torch.complex128, "coo", "t", 17),
-    (torch.complex128, (3, 4), "n", 5),
-    (torch.complex128, (5, 3), "t", None),
-]
+# A vector is no columns.
+PAIRS = pairs(
+    [torch.float32, torch.float64, torch.complex64, torch.complex128],
+    ["csr", "csc", "coo", (3, 4), (5, 3)],
+    ["n", "t", "c"],
+    [None, 1, 5, 17],
+)
 
 
 @pytest.mark.parametrize(("dtype", "kind", "trans", "columns"), PAIRS, ids=str)

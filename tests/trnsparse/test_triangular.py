@@ -8,7 +8,7 @@ import torch
 import trnsparse as ts
 from trnsci import ArgumentError
 from trnsci.errors import NotPositiveDefinite, Singular
-from trnsci.testing import assert_within, gamma, gaussian
+from trnsci.testing import assert_within, gamma, gaussian, pairs
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 
@@ -24,23 +24,7 @@ def loops(request, monkeypatch):
         monkeypatch.setattr("trnsci.loops.compiled", None)
 
 
-# Every pair of two options.
-SOLVES = [
-    (torch.float32, True, True, "n"),
-    (torch.float32, False, False, "t"),
-    (torch.float32, True, False, "c"),
-    (torch.float64, False, True, "t"),
-    (torch.float64, True, False, "n"),
-    (torch.float64, False, True, "c"),
-    (torch.complex64, True, True, "c"),
-    (torch.complex64, False, False, "n"),
-    (torch.complex64, True, True, "t"),
-    (torch.complex128, False, True, "n"),
-    (torch.complex128, True, False, "t"),
-    (torch.complex128, False, False, "c"),
-]
-
-
+SOLVES = pairs(DTYPES, [True, False], [True, False], ["n", "t", "c"])
 # 1e200 only where the numbers themselves stay in the dtype, and there is a diagonal to differ.
 SCALED = [(*case, scale) for case in SOLVES for scale in (1.0, 1e-30)]
 SCALED += [(*case, 1e200) for case in SOLVES if case[0] in (torch.float64, torch.complex128) and not case[2]]
