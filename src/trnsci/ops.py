@@ -18,9 +18,6 @@ know about the op:
 | ``vjp(grad, needs)`` | gradients by field, written with public functions; see `trnsci.gradient.saves` |
 | ``prediction()`` | what to launch for a prediction, where ``nki`` needs data and not just shapes |
 
-Two attributes may stand beside them: ``host_only = "why"`` for an op that runs on the host by nature, also in a block
-that admits one backend only, and ``traceable = True`` where a tracer may follow ``pytorch`` itself.
-
 Only ``fake``, ``cost`` and one implementation are required. `freeze` of a call is the same class over `TensorSpec`, as
 plans, ledgers and caches hold it, so ``limits`` reads nothing of a tensor that `TensorSpec` does not have.
 """
@@ -132,11 +129,17 @@ def _copied(result: Any, out: Tensor | None) -> Any:
     return result if out is None else out.copy_(result)
 
 
-def op(name: str) -> Callable[[C], C]:
-    """Register a call class as the op ``name``, ``library::stem``."""
+def op(name: str, *, host_only: str | None = None, traceable: bool = False) -> Callable[[C], C]:
+    """Register a call class as the op ``name``, ``library::stem``.
+
+    Args:
+        name: the full name.
+        host_only: why it runs on the host by nature, also in a block that admits one backend only.
+        traceable: a tracer may follow ``pytorch`` itself.
+    """
 
     def register(kind: C) -> C:
-        kind._op = Op(kind, name, schema(kind))  # type: ignore[attr-defined]
+        kind._op = Op(kind, name, schema(kind), host_only=host_only, traceable=traceable)  # type: ignore[attr-defined]
         return kind
 
     return register
@@ -154,10 +157,14 @@ def _namespace(name: str) -> Any:
 class Op:
     """What the runtime keeps of a call class: its name, library, implementations and registration with torch."""
 
-    def __init__(self, kind: Any, name: str, signature: str) -> None:
+    def __init__(
+        self, kind: Any, name: str, signature: str, *, host_only: str | None = None, traceable: bool = False
+    ) -> None:
         namespace, stem = name.split("::")
         self.kind = kind
         self.name = name
+        self.host_only = host_only
+        self.traceable = traceable
         self.library = backends.library(namespace)
         self._namespace = _namespace(namespace)
         self._namespace.define(stem + signature)
@@ -181,8 +188,6 @@ class Op:
         # One implementation without limits: there is nothing to ask.
         self._only = self.on_pytorch[0] if self.on_pytorch == ("pytorch",) and not self.limited else None
         self.differentiable = hasattr(self.kind, "vjp")
-        self.host_only: str | None = getattr(self.kind, "host_only", None)
-        self.traceable: bool = getattr(self.kind, "traceable", False)
         self.host_vjp: bool = getattr(getattr(self.kind, "vjp", None), "__host__", False)
 
     def register_gradient(self) -> None:

@@ -246,14 +246,11 @@ def _reordered(t: Matrix, z: Matrix, wanted: list[bool]) -> tuple[Matrix, Matrix
 _CHAIN = "the QR algorithm is a chain of small dependent steps"
 
 
-@op("trnsolver::eig")
+@op("trnsolver::eig", host_only=_CHAIN, traceable=True)
 class EigCall(NamedTuple):
     """Values and vectors."""
 
     a: Tensor  # [..., N, N]
-
-    host_only = _CHAIN
-    traceable = True
 
     def fake(self) -> tuple[Tensor, Tensor]:
         a, wide = self.a, torch.promote_types(self.a.dtype, torch.complex64)
@@ -280,14 +277,11 @@ class EigCall(NamedTuple):
         return {"a": _similar(v, inner, self.a)}
 
 
-@op("trnsolver::eigvals")
+@op("trnsolver::eigvals", host_only=_CHAIN, traceable=True)
 class EigValues(NamedTuple):
     """The eigenvalues alone."""
 
     a: Tensor  # [..., N, N]
-
-    host_only = _CHAIN
-    traceable = True
 
     def fake(self) -> Tensor:
         return EigCall(self.a).fake()[0]
@@ -308,13 +302,11 @@ def _similar(v: Tensor, inner: Tensor, like: Tensor | TensorSpec) -> Tensor:
     return (whole if like.dtype.is_complex else whole.real).to(like.dtype)
 
 
-@op("trnsolver::hessenberg")
+@op("trnsolver::hessenberg", host_only="half of its work is products of a matrix with a vector")
 class HessenbergCall(NamedTuple):
     """``h`` and ``q``."""
 
     a: Tensor  # [..., N, N]
-
-    host_only = "half of its work is products of a matrix with a vector"
 
     def fake(self) -> tuple[Tensor, Tensor]:
         return self.a.new_empty(self.a.shape), self.a.new_empty(self.a.shape)
@@ -339,14 +331,12 @@ class HessenbergCall(NamedTuple):
         return h.to(self.a.device), q.to(self.a.device)
 
 
-@op("trnsolver::schur")
+@op("trnsolver::schur", host_only=_CHAIN)
 class SchurCall(NamedTuple):
     """``t`` and ``z``; ``t`` is triangular, or has blocks of two rows for pairs."""
 
     a: Tensor  # [..., N, N]
     triangular: bool
-
-    host_only = _CHAIN
 
     @property
     def dtype(self) -> torch.dtype:

@@ -144,13 +144,11 @@ def _checked(op: str, factors: Tensor, tau: Tensor) -> None:
 _WHY = "the device multiplies by q itself, which the kernel of qr forms"
 
 
-@op("trnsolver::geqrf")
+@op("trnsolver::geqrf", host_only=_WHY)
 class Geqrf(NamedTuple):
     """Reflections, and their factors."""
 
     a: Tensor  # [..., M, N]
-
-    host_only = _WHY
 
     def fake(self) -> tuple[Tensor, Tensor]:
         return by_columns(self.a), self.a.new_empty((*self.a.shape[:-2], min(self.a.shape[-2:])))
@@ -177,15 +175,12 @@ class Geqrf(NamedTuple):
         return factors, tau
 
 
-@op("trnsolver::householder_product")
+@op("trnsolver::householder_product", host_only=_WHY, traceable=True)
 class HouseholderProduct(NamedTuple):
     """The leading columns of ``q``."""
 
     factors: Tensor  # [..., M, N]
     tau: Tensor  # [..., K]
-
-    host_only = _WHY
-    traceable = True
 
     def fake(self) -> Tensor:
         return by_columns(self.factors)
@@ -202,7 +197,7 @@ class HouseholderProduct(NamedTuple):
         return dict(zip(self._fields, pull(grad), strict=True))
 
 
-@op("trnsolver::ormqr")
+@op("trnsolver::ormqr", host_only=_WHY, traceable=True)
 class Ormqr(NamedTuple):
     """``q @ other``, or another of the four products."""
 
@@ -211,9 +206,6 @@ class Ormqr(NamedTuple):
     other: Tensor  # [..., M, P]
     left: bool
     transpose: bool
-
-    host_only = _WHY
-    traceable = True
 
     def fake(self) -> Tensor:
         return by_columns(self.other)

@@ -165,14 +165,12 @@ def _divided(op: str, middle: Tensor, y: Tensor, hermitian: bool) -> Tensor:
     return torch.where(paired, pair, y / determinant)
 
 
-@op("trnsolver::ldl")
+@op("trnsolver::ldl", host_only="pivots of two rows are a chain of small decisions")
 class LdlCall(NamedTuple):
     """``l``, ``d`` and the order of rows and columns."""
 
     a: Tensor  # [..., N, N]
     hermitian: bool
-
-    host_only = "pivots of two rows are a chain of small decisions"
 
     def fake(self) -> tuple[Tensor, Tensor, Tensor]:
         a = self.a

@@ -204,13 +204,11 @@ def _quotients(x: Matrix, terms: int) -> Matrix:
 _WHY = "it starts from a Schur form"
 
 
-@op("trnsolver::sqrtm")
+@op("trnsolver::sqrtm", host_only=_WHY)
 class SqrtmCall(NamedTuple):
     """The square root; complex where it is, which only the data tell."""
 
     a: Tensor  # [..., N, N]
-
-    host_only = _WHY
 
     def fake(self) -> Tensor:
         return self.a.new_empty(self.a.shape, dtype=torch.promote_types(self.a.dtype, torch.complex64))
@@ -231,13 +229,11 @@ class SqrtmCall(NamedTuple):
         return _pulled(self, grad)
 
 
-@op("trnsolver::logm")
+@op("trnsolver::logm", host_only=_WHY)
 class LogmCall(NamedTuple):
     """The logarithm; complex where it is, which only the data tell."""
 
     a: Tensor  # [..., N, N]
-
-    host_only = _WHY
 
     def fake(self) -> Tensor:
         return self.a.new_empty(self.a.shape, dtype=torch.promote_types(self.a.dtype, torch.complex64))

@@ -136,7 +136,9 @@ def _adjoint(ab: Tensor, below: int, above: int) -> Tensor:
     return torch.stack(rows, -2)
 
 
-@op("trnsolver::solve_banded")
+@op(
+    "trnsolver::solve_banded", host_only="elimination along a band is a chain of dependent steps, each of a few numbers"
+)
 class SolveBanded(NamedTuple):
     """``x`` with ``a @ x = b``, ``a`` given by its diagonals."""
 
@@ -144,8 +146,6 @@ class SolveBanded(NamedTuple):
     b: Tensor  # [..., N, K]
     below: int
     above: int
-
-    host_only = "elimination along a band is a chain of dependent steps, each of a few numbers"
 
     @property
     def batch(self) -> tuple[int, ...]:
