@@ -97,6 +97,7 @@ class Garbage:
     def __init__(self, session: Session, operands: list[Any]) -> None:
         self.session = session
         self.run = 0
+        self.fills = 0
         self.origin = 0
         self.windows: dict[Any, Window] = {}
         self.lanes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -107,8 +108,10 @@ class Garbage:
     def filled(self, values: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
         """``values`` with this run's garbage where ``missing``."""
         made = values.copy()
+        self.fills += 1
         if self.run < _KINDS:
-            made[... if missing is None else missing] = _garbage(made.dtype, self.run)
+            where: Any = ... if missing is None else missing
+            made[where] = _garbage(made.dtype, self.run, self.fills, made[where].shape)
             return made
         # an element may happen to equal what it is compared with
         other = self.likely[self.run - _KINDS]
@@ -151,7 +154,7 @@ def replay(s: Session, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     trace, result = s.trace, None
     try:
         for run in range(garbage.runs):
-            garbage.run = run
+            garbage.run, garbage.fills = run, 0
             if run:
                 for window in reversed(garbage.windows.values()):
                     window.restore()
@@ -241,15 +244,25 @@ def bits_of(array: np.ndarray) -> np.ndarray:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def _garbage(dtype: np.dtype[Any], run: int) -> Any:
-    """Not a number, huge, huge and negative, zero; for integers the extremes, zero and one."""
+def _garbage(dtype: np.dtype[Any], run: int, fill: int, shape: tuple[int, ...]) -> Any:
+    """Not a number, huge, huge and negative, zero; for integers two sets of random bits, and the extremes.
+
+    The ``fill``-th operand of an instruction gets other garbage than the ones before, larger in one run, smaller in
+    another and equal in a third: nothing is known of two unknown values.
+    """
     if dtype.kind == "b":
-        return run % 2 == 0
+        return (run + fill) % 2 == 0
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        return (info.max, info.min, 0, 1)[run]
+        if run < 2:
+            # once the same bits for every operand: two unknown values may be equal
+            bits = np.random.default_rng((run, 0 if run else fill)).integers(
+                0, 2 ** (8 * dtype.itemsize), shape, dtype=np.uint64
+            )
+            return bits.astype(f"u{dtype.itemsize}").view(dtype)
+        return (info.max - fill, info.min + fill)[run - 2]
     limits: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    most = float(limits.max) / 2
+    most = float(limits.max) * (1 - 0.5 ** min(fill, 3)) / 2
     return np.asarray((float("nan"), most, -most, 0.0)[run]).astype(dtype)
 
 

@@ -450,3 +450,29 @@ def test_a_kernel_that_reads_only_what_it_wrote_runs_every_instruction_once(monk
         return store(tile)
 
     np.testing.assert_array_equal(run(kernel, X), X + 1)
+
+
+@pytest.mark.parametrize("op", ["subtract", "bitwise_xor", "equal", "greater", "less_equal", "maximum"])
+@pytest.mark.parametrize("dtype", [nl.int32, nl.float32], ids=str)
+def test_nothing_is_known_of_two_unknown_values(op, dtype):
+    if op == "bitwise_xor" and dtype == nl.float32:
+        dtype = nl.uint8
+
+    def kernel(x):
+        a = nl.ndarray((32, 8), dtype, name="a")
+        b = nl.ndarray((32, 8), dtype, name="b")
+        made = nl.ndarray((32, 8), dtype)
+        nisa.tensor_tensor(dst=made, data1=a, data2=b, op=getattr(nl, op))
+        return store(made)
+
+    assert refused(kernel, X).tensor in ("a", "b")
+
+
+def test_garbage_of_one_tile_does_not_cancel():
+    def kernel(x):
+        a = nl.ndarray((32, 8), nl.int32, name="a")
+        made = nl.ndarray((32, 1), nl.int32)
+        nisa.tensor_reduce(dst=made, op=nl.bitwise_xor, data=a, axis=1)
+        return store(made)
+
+    assert refused(kernel, X).tensor == "a"
