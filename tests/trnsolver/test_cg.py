@@ -58,39 +58,6 @@ def test_every_kind_of_operand(solver, kind):
     assert _residual(a, found.require(), b) <= 2e-9
 
 
-@pytest.mark.parametrize("solver", GENERAL, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_general_matrices(solver, dtype):
-    a = gaussian((30, 30), 1, dtype) / 30**0.5 + 3 * torch.eye(30, dtype=dtype)
-    b = gaussian((30,), 2, dtype)
-    steps = []
-    found = solver(a, b, tol=1e-10, callback=lambda step, residual: steps.append(step))
-    assert found.converged
-    assert _residual(a, found.x, b) <= 2e-10
-    assert steps == list(range(found.iterations + 1))
-
-
-def test_minres_on_an_indefinite_matrix():
-    a = torch.diag(torch.linspace(-3, 4, 20, dtype=torch.float64) + 0.05)
-    b = gaussian((20,), 1, torch.float64)
-    found = ts.minres(a, b, tol=1e-10)
-    assert found.converged
-    assert _residual(a, found.x, b) <= 2e-10
-
-
-def test_restarts_and_flexible_preconditioners():
-    a, b = (
-        gaussian((40, 40), 1, torch.float64) / 9 + 2 * torch.eye(40, dtype=torch.float64),
-        gaussian((40,), 2, torch.float64),
-    )
-    short = ts.gmres(a, b, restart=5, tol=1e-8, maxiter=400)
-    changing = iter(range(1000))
-    flexible = ts.gmres(a, b, flexible=True, preconditioner=lambda r: r / (1 + next(changing) % 3), tol=1e-8)
-    assert short.converged
-    assert flexible.converged
-    assert _residual(a, flexible.x, b) <= 2e-8
-
-
 @pytest.mark.parametrize("name", ["jacobi", "block_jacobi", "ssor", "ic0", "ilu0", "chebyshev"])
 def test_preconditioners_save_steps(name):
     n = 60
@@ -133,89 +100,6 @@ def test_every_solver_takes_every_preconditioner(solver, name, dtype):
     found = solver(a, b, tol=1e-9, preconditioner=m)
     assert found.converged
     assert _residual(a, found.x, b) <= 2e-9
-
-
-@pytest.mark.parametrize("solver", [ts.lsqr, ts.lsmr], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("kind", ["function", "LinearOperator", "scipy sparse", "torch sparse", "trnsparse", "numpy"])
-def test_least_squares_with_every_kind_of_operand(solver, kind):
-    a, b = gaussian((30, 10), 1, torch.float64), gaussian((30,), 2, torch.float64)
-    operand = {
-        "function": lambda: (lambda x: a @ x, lambda x: a.mT @ x),
-        "LinearOperator": lambda: scipy.sparse.linalg.aslinearoperator(a.numpy()),
-        "scipy sparse": lambda: scipy.sparse.csr_array(a.numpy()),
-        "torch sparse": lambda: a.to_sparse(),
-        "trnsparse": lambda: trnsparse.CSRMatrix.from_dense(a),
-        "numpy": lambda: a.numpy(),
-    }[kind]()
-    expected = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)[0]
-    assert np.abs(solver(operand, b, tol=1e-12).require().numpy() - expected).max() <= 1e-9
-
-
-@pytest.mark.parametrize("solver", [ts.lsqr, ts.lsmr], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("damp", [0.0, 0.5])
-def test_least_squares(solver, damp):
-    a, b = gaussian((40, 12), 1, torch.float64), gaussian((40, 2), 2, torch.float64)
-    tall = np.vstack([a.numpy(), damp * np.eye(12)])
-    expected = np.linalg.lstsq(tall, np.vstack([b.numpy(), np.zeros((12, 2))]), rcond=None)[0]
-    found = solver(a, b, damp=damp, tol=1e-11)
-    assert found.converged
-    assert np.abs(found.x.numpy() - expected).max() <= 1e-8
-
-
-@pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
-def test_lanczos(which):
-    a = _spd(80, 3) - 1.5 * torch.eye(80, dtype=torch.float64)
-    exact = np.linalg.eigvalsh(a.numpy())
-    found = ts.lanczos(a, 3, which=which, tol=1e-9).require()
-    chosen = {"largest": exact[::-1][:3], "smallest": exact[:3], "magnitude": sorted(exact, key=abs, reverse=True)[:3]}
-    assert np.abs(found.values.numpy() - chosen[which]).max() <= 1e-8
-    assert float(torch.linalg.matrix_norm(a @ found.vectors - found.vectors * found.values)) <= 1e-7
-
-
-def test_arnoldi():
-    a = gaussian((60, 60), 4, torch.float64)
-    exact = np.linalg.eigvals(a.numpy())
-    found = ts.arnoldi(a, 4, tol=1e-9).require()
-    largest = sorted(abs(exact), reverse=True)[:4]
-    assert np.abs(found.values.abs().numpy() - largest).max() <= 1e-7
-    assert float(found.residuals.max()) <= 1e-7
-
-
-@pytest.mark.parametrize("largest", [False, True])
-def test_lobpcg(largest):
-    a, b = _spd(50, 1), _spd(50, 2)
-    exact = scipy.linalg.eigh(a.numpy(), b.numpy(), eigvals_only=True)
-    found = ts.lobpcg(a, gaussian((50, 3), 3, torch.float64), b=b, largest=largest, tol=1e-9, maxiter=400).require()
-    assert np.abs(found.values.numpy() - (exact[::-1][:3] if largest else exact[:3])).max() <= 1e-7
-
-
-@pytest.mark.parametrize("which", ["smallest", "largest"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-@pytest.mark.parametrize("operand", ["matrix", "function"])
-def test_davidson(which, dtype, operand):
-    x = gaussian((120, 120), 3, dtype)
-    a = torch.diag(torch.linspace(1, 60, 120, dtype=torch.float64)).to(dtype) + 0.05 * (x + x.mH)
-    exact = np.linalg.eigvalsh(a.numpy())
-    chosen = exact[:4] if which == "smallest" else exact[::-1][:4]
-    if operand == "matrix":
-        found = ts.davidson(a, 4, which=which, tol=1e-9, space=16).require()
-    else:
-        found = ts.davidson(lambda v: a @ v, 4, which=which, tol=1e-9, diagonal=a.diagonal()).require()
-    # An eigenvalue is as near as its residual.
-    assert np.abs(found.values.numpy() - chosen).max() <= 2e-9 * 62
-    left = torch.linalg.matrix_norm(a @ found.vectors - found.vectors * found.values)
-    assert float(left) <= 2 * 2e-9 * 62
-
-
-def test_davidson_says_what_it_lacks():
-    with pytest.raises(ArgumentError, match="the diagonal of a, because a is not a matrix"):
-        ts.davidson(lambda v: v, 2)
-    with pytest.raises(ArgumentError, match="k is 9, expected 1 to 3"):
-        ts.davidson(torch.eye(3), 9)
-    found = ts.davidson(_spd(40), 3, maxiter=1, tol=1e-14)
-    assert not found.converged
-    with pytest.raises(NotConverged):
-        found.require()
 
 
 def test_what_was_not_reached_is_said():

@@ -139,14 +139,3 @@ def test_an_indefinite_preconditioner_is_told():
     a = _spd()
     with pytest.raises(NumericalError, match="the preconditioner is not positive definite"):
         ts.minres(a, torch.ones(N, dtype=torch.float64), preconditioner=lambda r: -r)
-
-
-@pytest.mark.parametrize("name", ["lsqr", "lsmr"])
-@pytest.mark.parametrize("damp", [0.0, 0.7])
-def test_least_squares_start_where_scipy_does(name, damp):
-    a, b = gaussian((30, 8), 1, torch.float64), gaussian((30,), 2, torch.float64)
-    x0 = gaussian((8,), 3, torch.float64)
-    expected = scipy.sparse.linalg.lsqr(a.numpy(), b.numpy(), damp=damp, x0=x0.numpy(), atol=1e-14, btol=1e-14)[0]
-    for operand in (a, (lambda x: a @ x, lambda x: a.mT @ x)):
-        found = getattr(ts, name)(operand, b, x0=x0, damp=damp, tol=1e-13)
-        assert np.abs(found.require().numpy() - expected).max() <= 1e-10

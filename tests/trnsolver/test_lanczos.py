@@ -1,0 +1,42 @@
+"""A few eigenpairs by Krylov spaces and by descent, against NumPy and SciPy."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse.linalg
+import torch
+
+import trnsolver as ts
+from trnsci.testing import gaussian
+
+
+def _spd(n, seed=0, dtype=torch.float64):
+    x = gaussian((n, n), seed, dtype)
+    return x @ x.mH / n + torch.eye(n, dtype=dtype)
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest", "magnitude"])
+def test_lanczos(which):
+    a = _spd(80, 3) - 1.5 * torch.eye(80, dtype=torch.float64)
+    exact = np.linalg.eigvalsh(a.numpy())
+    found = ts.lanczos(a, 3, which=which, tol=1e-9).require()
+    chosen = {"largest": exact[::-1][:3], "smallest": exact[:3], "magnitude": sorted(exact, key=abs, reverse=True)[:3]}
+    assert np.abs(found.values.numpy() - chosen[which]).max() <= 1e-8
+    assert float(torch.linalg.matrix_norm(a @ found.vectors - found.vectors * found.values)) <= 1e-7
+
+
+def test_arnoldi():
+    a = gaussian((60, 60), 4, torch.float64)
+    exact = np.linalg.eigvals(a.numpy())
+    found = ts.arnoldi(a, 4, tol=1e-9).require()
+    largest = sorted(abs(exact), reverse=True)[:4]
+    assert np.abs(found.values.abs().numpy() - largest).max() <= 1e-7
+    assert float(found.residuals.max()) <= 1e-7
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_lobpcg(largest):
+    a, b = _spd(50, 1), _spd(50, 2)
+    exact = scipy.linalg.eigh(a.numpy(), b.numpy(), eigvals_only=True)
+    found = ts.lobpcg(a, gaussian((50, 3), 3, torch.float64), b=b, largest=largest, tol=1e-9, maxiter=400).require()
+    assert np.abs(found.values.numpy() - (exact[::-1][:3] if largest else exact[:3])).max() <= 1e-7
