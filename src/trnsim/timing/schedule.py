@@ -306,7 +306,7 @@ class Schedule:
         if transfer.trigger in ("sync", "scalar"):
             return DMA_SYNC if transfer.trigger == "sync" else SCALAR
         # P: the trigger of a hardware-generated store takes the Scalar Engine's time
-        return DMA_SYNC if transfer.load else SCALAR
+        return SCALAR if transfer.written and not transfer.load else DMA_SYNC
 
     def _begin(self, i: int, q: int, at: float) -> float:
         """Run instruction ``i`` on queue ``q`` at ``at``; returns when the queue takes the next one."""

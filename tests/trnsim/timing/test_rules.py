@@ -200,3 +200,15 @@ def test_trn1_transposes_loads_on_the_vector_engine(dtype):
     assert report.hbm_read_bytes == x.nbytes
     assert report.engines["tensor"].instructions == 0
     assert report.engines["vector"].busy_s > 2 * report.engines["dma"].busy_s
+
+
+def test_only_stores_are_triggered_by_scalar():
+    def kernel(x):
+        y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        t, u = zeroed(128, 128, dtype=x.dtype), tile(128, 128, dtype=x.dtype)
+        nisa.dma_transpose(dst=u, src=t)
+        nisa.dma_copy(dst=y, src=u, dge_mode=nisa.dge_mode.hwdge)
+        return y
+
+    queues = [queue for _, queue, _ in _queues(report_of(kernel, shaped(128, 128, dtype=np.float16)))]
+    assert queues == ["dma.sync", "scalar"]
