@@ -10,7 +10,6 @@ from trnsim.calls import no_tensor
 from trnsim.errors import (
     HardwareLimit,
     OutOfBounds,
-    ReadUninitialized,
     WrongArgument,
     WrongBuffer,
     WrongEngine,
@@ -20,9 +19,8 @@ from trnsim.language.dtypes import ExtraDtype, cast, float32
 from trnsim.language.layout import pattern_rank, widest_step
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN
-from trnsim.places import kernel_line
-from trnsim.poison import Poisoned, new_origin, origins
 from trnsim.targets import Target
+from trnsim.unwritten import Unwritten
 
 
 class Nothing(BaseException):
@@ -34,7 +32,7 @@ STRIDE_MAX = 2**15 - 1
 _NOTHING = np.zeros((1, 1), np.float32)
 
 
-class Access:
+class Access(Unwritten):
     """The part of a session that reads and writes operands."""
 
     target: Target
@@ -162,66 +160,6 @@ class Access:
             elif marks == UNWRITTEN:
                 return self.poisoned(t, role, t.array, None, exact=exact)
         return t.array
-
-    def poisoned(
-        self, t: NkiTensor, role: str, values: np.ndarray, missing: np.ndarray | None, *, exact: bool = False
-    ) -> np.ndarray:
-        """``values`` with garbage where ``missing`` (everywhere when ``None``); ``t`` is the static view they are of.
-
-        The first such read of an instruction raises `Poisoned`, upon which the instruction is run with garbage.
-        """
-        ids = origins(t)
-        earliest = 0 if ids is None or not ids.any() else int(ids[ids > 0].min())
-        if exact or self.params.strict or self.instr is None:
-            if earliest:
-                raise self.origins[earliest - 1].error(f"{role} of {self.instr} ({kernel_line()})")
-            raise ReadUninitialized(rule="uninitialized", limit=None, **self._unwritten(t, role, missing))
-        if self.garbage is None:
-            raise Poisoned
-        if not earliest:
-            key = (t.storage.uid, role, kernel_line())
-            earliest = new_origin(self, key, lambda: self._unwritten(t, role, missing))
-        self.garbage.origin = min(self.garbage.origin or earliest, earliest)
-        made: np.ndarray = self.garbage.filled(values, missing)
-        return made
-
-    def taken(self, t: NkiTensor, role: str, where: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None]:
-        """The elements of ``t`` as they are, and what the poison among them depends on (``None``: there is none)."""
-        try:
-            return self.read(t, role, where, compute=False), None
-        except Poisoned:
-            missing, ids = t.unwritten(), origins(t)
-            fresh = new_origin(self, (t.storage.uid, role, kernel_line()), lambda: self._unwritten(t, role, missing))
-            known = np.zeros(t.shape, np.int64) if ids is None else ids
-            return t.array, np.where(missing & (known == 0), fresh, known)
-
-    def lanes(self, values: np.ndarray, origin: np.ndarray) -> np.ndarray:
-        """The accumulators of an engine, with garbage where they depend on unwritten memory."""
-        if not origin.any():
-            return values
-        if self.garbage is None:
-            raise Poisoned
-        earliest = int(origin[origin > 0].min())
-        self.garbage.origin = min(self.garbage.origin or earliest, earliest)
-        made: np.ndarray = self.garbage.filled(values, origin > 0)
-        return made
-
-    def _unwritten(self, t: NkiTensor, role: str, missing: np.ndarray | None) -> dict[str, Any]:
-        at = tuple(0 for _ in t.shape) if missing is None else tuple(int(i) for i in np.argwhere(missing)[0])
-        count = t.size if missing is None else int(missing.sum())
-        storage = t.storage
-        assert storage is not None
-        made = f", allocated at {storage.line}" if storage.line else ""
-        return {
-            "message": f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{made}), of which {count} of"
-            f" {t.size} elements were never written; the first is {at}",
-            "got": at,
-            "tensor": t.name,
-            "hint": f"if the other core writes it, call nisa.core_barrier(data={t.name}, cores=(0, 1)) on both cores "
-            "between the two"
-            if storage.shared
-            else "write it first (dma_copy, memset, or a compute instruction)",
-        }
 
     def write(
         self,

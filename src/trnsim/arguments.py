@@ -5,13 +5,15 @@ A kernel that fails leaves its inputs as they were.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from trnsim.arrays import dtype_of, is_array, is_torch, to_numpy, to_torch, without_values
 from trnsim.coverage import check_written
-from trnsim.errors import WrongArgument, WrongBuffer, WrongShape
+from trnsim.errors import WrongArgument, WrongBuffer, WrongCall, WrongShape
 from trnsim.language.dtypes import as_dtype
 from trnsim.language.objects import NKIObject, fields_of
 from trnsim.language.tensor import NkiTensor
@@ -275,3 +277,43 @@ def refuse_poison(t: NkiTensor, session: Session, what: str) -> None:
     at = tuple(int(i) for i in np.argwhere(ids)[0])
     origin = session.origins[int(ids[at]) - 1]
     raise origin.error(f"{what} at {at}", kernel=session.kernel, target=session.target.name)
+
+
+def check_arguments(function: Callable[..., Any], kernel: str, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that do not fit the kernel's signature."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise WrongCall(
+            f"{kernel}{signature}: {error}",
+            rule="arguments",
+            got=(len(args), sorted(kwargs)),
+            limit=list(signature.parameters),
+            hint="pass an array or a constant for every parameter (on the command line: --shapes and --set)",
+            kernel=kernel,
+        ) from None
+
+
+def same_results(kernel: str, first: Any, core: int, other: Any) -> None:
+    """Refuse cores that do not return the same tensors."""
+
+    def place(t: NkiTensor) -> tuple[Any, ...]:
+        return (
+            id(t.storage) if not t.on_chip and t.buffer.value == "shared_hbm" else None,
+            t.offset,
+            t.shape,
+            t.strides,
+        )
+
+    one, two = tensors_in(first), tensors_in(other)
+    if [place(t) for t in one] == [place(t) for t in two]:
+        return
+    shown = [", ".join(f"{t.name}{list(t.shape)}" for t in tensors) or "nothing" for tensors in (one, two)]
+    raise WrongArgument(
+        f"core 0 returns {shown[0]} and core {core} returns {shown[1]}",
+        rule="core-results",
+        got=shown,
+        hint="both cores run one program and return the same shared_hbm tensors, each having written its part",
+        kernel=kernel,
+    )

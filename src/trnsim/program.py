@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from trnsim.adopt import adopt, adopt_argument
-from trnsim.arguments import Arguments, LostOutput, PrivateOutput, tensors_in
+from trnsim.arguments import Arguments, LostOutput, PrivateOutput, check_arguments, same_results, tensors_in
 from trnsim.collectives.world import World
 from trnsim.cores import Device, check_grid
 from trnsim.coverage import UnreadInput, UnwrittenOutput, check_read
 from trnsim.crew import Crew
 from trnsim.debug import active_probes
-from trnsim.errors import KernelError, WrongArgument, WrongCall
-from trnsim.language.tensor import NkiTensor
+from trnsim.errors import KernelError, WrongArgument
 from trnsim.lint import LintWarning
 from trnsim.places import warn
 from trnsim.reach import Reach
@@ -353,7 +352,7 @@ class Launch:
             error.locate(kernel=self.name, instruction=None, line=session.line_of(error), target=session.target.name)
             raise
         except TypeError:
-            _check_arguments(self.kernel.function, self.name, args, kwargs)
+            check_arguments(self.kernel.function, self.name, args, kwargs)
             raise
         else:
             if session.checks:
@@ -368,7 +367,7 @@ class Launch:
         if self.named is not None:
             self.named.check()
         for core, other in enumerate(raw[1:], 1):
-            _same_results(self.name, raw[0], core, other)
+            same_results(self.name, raw[0], core, other)
             for one, two in zip(tensors_in(raw[0]), tensors_in(other), strict=True):
                 self.arguments.merge(one, two, core)
         self.arguments.check_write_back(raw[0])
@@ -379,47 +378,9 @@ class Launch:
         return self.arguments.unwrap(raw[0])
 
 
-def _check_arguments(function: Callable[..., Any], kernel: str, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Refuse arguments that do not fit the kernel's signature."""
-    signature = inspect.signature(function)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise WrongCall(
-            f"{kernel}{signature}: {error}",
-            rule="arguments",
-            got=(len(args), sorted(kwargs)),
-            limit=list(signature.parameters),
-            hint="pass an array or a constant for every parameter (on the command line: --shapes and --set)",
-            kernel=kernel,
-        ) from None
-
-
 def _parameter_names(function: Callable[..., Any]) -> list[str]:
     code = getattr(inspect.unwrap(function), "__code__", None)
     return [] if code is None else list(code.co_varnames[: code.co_argcount])
-
-
-def _same_results(kernel: str, first: Any, core: int, other: Any) -> None:
-    def place(t: NkiTensor) -> tuple[Any, ...]:
-        return (
-            id(t.storage) if not t.on_chip and t.buffer.value == "shared_hbm" else None,
-            t.offset,
-            t.shape,
-            t.strides,
-        )
-
-    one, two = tensors_in(first), tensors_in(other)
-    if [place(t) for t in one] == [place(t) for t in two]:
-        return
-    shown = [", ".join(f"{t.name}{list(t.shape)}" for t in tensors) or "nothing" for tensors in (one, two)]
-    raise WrongArgument(
-        f"core 0 returns {shown[0]} and core {core} returns {shown[1]}",
-        rule="core-results",
-        got=shown,
-        hint="both cores run one program and return the same shared_hbm tensors, each having written its part",
-        kernel=kernel,
-    )
 
 
 __all__ = [
