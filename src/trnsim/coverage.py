@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from trnsim.errors import ReadUninitialized
+from trnsim.language.layout import row_major
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
 from trnsim.places import warn
@@ -72,10 +74,22 @@ def _short(missing: np.ndarray) -> str:
     return ""
 
 
+def _reaches_the_end(shape: tuple[int, ...], windows: set[Any]) -> bool:
+    """True when windows end where the tensor does, in every dimension: no remainder was dropped."""
+    row, ends = row_major(shape), [0] * len(shape)
+    for offset, extent, strides in windows:
+        for dim, step in enumerate(row):
+            start, offset = divmod(offset, step)
+            ends[dim] = max(ends[dim], start + strides[dim] * (extent[dim] - 1) // step + 1)
+    return all(end >= n for end, n in zip(ends, shape, strict=True))
+
+
 def check_read(storage: Storage, session: Session) -> None:
     """Warn when an argument was read from its beginning to less than a tile before the end of a dimension."""
     windows, shape = storage.windows, storage.shape
     if not windows or math.prod(shape) > _MOST or any(len(w[1]) != len(shape) for w in windows):
+        return
+    if _reaches_the_end(shape, windows):
         return
     seen = np.zeros(shape, bool)
     flat = seen.reshape(-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import itertools
 import linecache
 import os
 import re
@@ -86,21 +87,26 @@ def stored_name(code: Any, at: int) -> str | None:
 _NOT_TOLD = "<not told>"
 
 
+# by identity: code objects hash by content, which takes longer than the answer
+_TARGETS: dict[tuple[int, int], tuple[Any, str]] = {}
+
+
 def _target(code: Any, frame: Any) -> str | None:
     """The variable of a line with several calls, found by the column of this one; none for an argument of another."""
-    line = frame.f_lineno
-    if linecache.getline(code.co_filename, line).count("(") < 2:
-        return _NOT_TOLD
-    start, _, column, _ = _positions(code)[frame.f_lasti // 2]
-    return _NOT_TOLD if column is None or start != line else _target_at(code.co_filename, line, column)
+    known = _TARGETS.get((id(code), frame.f_lasti))
+    if known is not None and known[0] is code:
+        return known[1]
+    line, name = frame.f_lineno, _NOT_TOLD
+    if linecache.getline(code.co_filename, line).count("(") > 1:
+        start, _, column, _ = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))
+        if column is not None and start == line:
+            name = _target_at(code.co_filename, line, column)
+    if len(_TARGETS) > 4096:
+        _TARGETS.clear()
+    _TARGETS[id(code), frame.f_lasti] = (code, name)
+    return name
 
 
-@functools.lru_cache(maxsize=1024)
-def _positions(code: Any) -> list[tuple[int | None, int | None, int | None, int | None]]:
-    return list(code.co_positions())
-
-
-@functools.lru_cache(maxsize=4096)
 def _target_at(path: str, number: int, column: int) -> str:
     text = linecache.getline(path, number)
     at = column - (len(text) - len(text.lstrip()))

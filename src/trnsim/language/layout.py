@@ -236,6 +236,8 @@ def as_flag(value: Any, what: str) -> bool:
 
 def as_shape(value: Any, what: str) -> tuple[int, ...]:
     """``value`` as a tuple of ints: a sequence of them, or one."""
+    if type(value) is tuple and all(type(n) is int for n in value):
+        return value
     try:
         if isinstance(value, (str, bytes, dict)):
             raise WrongArgument
