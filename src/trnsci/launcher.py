@@ -18,6 +18,7 @@ from trnsci import config, neuron
 from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable
 from trnsci.neuron import KERNELS
+from trnsci.programs import MATMULS
 from trnsci.specs import ResidentTensor, freeze, is_resident, map_tensors, tensors_in
 
 
@@ -92,6 +93,10 @@ class Predictor(Launcher):
     def __init__(self, target: TargetName) -> None:
         super().__init__(target)
         self.launches = 0
+        self.instructions = 0
+        # the longest program, in instructions and in matmuls
+        self.longest = (0, 0)
+        self._reports: dict[Any, tuple[Any, Any]] = {}
         self.seconds = 0.0
         self.low = 0.0
         self.high = 0.0
@@ -100,9 +105,15 @@ class Predictor(Launcher):
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Cost one kernel without its arithmetic."""
-        costed = trnsim.profile(_on_grid(simulated(kernel), grid), target=self.target, numerics=False)
-        results, report = costed(*tensors, **static)
+        key = kernel, grid, freeze(tensors), tuple(sorted(static.items()))
+        if key not in self._reports:
+            costed = trnsim.profile(_on_grid(simulated(kernel), grid), target=self.target, numerics=False)
+            self._reports[key] = costed(*tensors, **static)
+        results, report = self._reports[key]
         self.launches += 1
+        self.instructions += report.instruction_count
+        matmuls = sum(count for name, count in report.instructions.items() if name in MATMULS)
+        self.longest = max(self.longest[0], report.instruction_count), max(self.longest[1], matmuls)
         self.seconds += report.total_s
         # errors of one model's kernels add up: they are not independent
         self.low += report.interval.low_s
@@ -111,6 +122,11 @@ class Predictor(Launcher):
         for engine, use in report.engines.items():
             self.busy[engine] = self.busy.get(engine, 0.0) + use.utilisation * report.active_s
         return results
+
+    @property
+    def compilations(self) -> int:
+        """How many different programs were launched."""
+        return len(self._reports)
 
 
 def _on_grid(kernel: Any, grid: int) -> Any:

@@ -7,7 +7,7 @@ AWS's package is installed they are compiled for Trainium; elsewhere the same na
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 # the simulator's errors and profiles point at the kernel's own line, not at `load` or `store`
 __trnsim_helper__ = True
@@ -65,6 +65,7 @@ __all__ = [
     "PSUM_BANKS",
     "PSUM_BANK_BYTES",
     "P_MAX",
+    "Axis",
     "Matrix",
     "Queue",
     "Tile",
@@ -79,6 +80,22 @@ __all__ = [
     "store",
     "tiles",
 ]
+
+
+class Axis(NamedTuple):
+    """A dimension along which a launch may be cut into several, in a kernel file's ``AXES``.
+
+    Attributes:
+        step: pieces are multiples of it.
+        arguments: dimension of each tensor argument that is cut; one of size 1 there serves all pieces.
+        results: dimension along which each result is put together again.
+        broadcasts: whether a tensor of size 1 may serve all pieces.
+    """
+
+    step: int
+    arguments: dict[str, int]
+    results: tuple[int, ...]
+    broadcasts: bool = True
 
 
 class Tile(nl.NKIObject):  # type: ignore[misc]
@@ -165,7 +182,8 @@ def require(condition: bool, message: str) -> None:
 def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
     """Run a kernel where the current call was dispatched to: the simulator or the device.
 
-    Operands that are not resident are moved, and moved bytes counted; results are resident when an operand was.
+    Operands that are not resident are moved, and moved bytes counted; results are resident when an operand was. A
+    program that would be too long to compile is cut into several launches, where the kernel's file says how.
 
     Args:
         kernel: a function decorated with `jit`.
@@ -173,8 +191,13 @@ def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
         grid: logical cores (the ``kernel[grid]`` of NKI).
         static: compile-time arguments.
     """
+    from trnsci import programs
     from trnsci.launcher import current
 
+    launcher = current()
     # the NKI compiler takes tuples of tensors, and no lists
     tensors = tuple(tuple(t) if isinstance(t, list) else t for t in tensors)
-    return current().launch(kernel, tensors, grid, static)
+    pieces = programs.cut(kernel, tensors, static) if grid == 1 else None
+    if pieces is None:
+        return launcher.launch(kernel, tensors, grid, static)
+    return pieces.run(tensors, lambda piece: launcher.launch(kernel, piece, grid, static))

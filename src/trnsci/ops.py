@@ -387,6 +387,10 @@ class Op:
 
         return CACHE.get((freeze(call), self.name, self.library.choice(), neuron.why_no_device()), build)
 
+    def programs(self, call: Any, target: TargetName) -> predict.Prediction | None:
+        """Launches, distinct programs and their sizes for a frozen call; ``None`` where no kernel takes it."""
+        return predict.prediction(call, target)
+
     def predicted(self, call: Any, target: TargetName) -> float | None:
         """Predicted seconds of a frozen call's kernels on a generation; ``None`` where none takes it."""
         return predict.device_seconds(call, target)

@@ -21,6 +21,27 @@ class Cost(NamedTuple):
     workspace: int = 0
 
 
+class Programs(NamedTuple):
+    """How a plan's kernels are launched: how often, as how many different programs, and how long those are.
+
+    ``instructions`` are those of all launches; ``longest`` and ``most_matmuls`` are of one program.
+    """
+
+    launches: int
+    compilations: int
+    instructions: int
+    longest: int
+    most_matmuls: int
+
+    def __str__(self) -> str:
+        kinds = "1 program" if self.compilations == 1 else f"{self.compilations} programs"
+        times = "1 launch" if self.launches == 1 else f"{self.launches} launches"
+        return (
+            f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
+            f"{self.most_matmuls:,} of them matmuls"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One dispatch: a call without its data, its cost, and the one implementation chosen for it.
@@ -64,6 +85,10 @@ class Step:
         from trnsci.predict import device_interval
 
         return device_interval(self.call, target)
+
+    def programs(self, target: config.TargetName) -> Any:
+        """Launches, distinct programs and their sizes on a generation; ``None`` where no kernel takes this call."""
+        return self.call._op.programs(self.call, target)
 
     @property
     def error_bound(self) -> float | None:
@@ -148,6 +173,20 @@ class Plan:
         )
 
     @property
+    def programs(self) -> Programs | None:
+        """What the kernels of the plan would be on the configured generation; ``None`` where a step has none."""
+        found = [step.programs(config.TARGET.get()) for step in self.steps]
+        if not found or None in found:
+            return None
+        return Programs(
+            launches=sum(each.programs for each in found),
+            compilations=sum(each.compilations for each in found),
+            instructions=sum(each.instructions for each in found),
+            longest=max(each.longest[0] for each in found),
+            most_matmuls=max(each.longest[1] for each in found),
+        )
+
+    @property
     def error_bound(self) -> float | None:
         """Guaranteed relative error, where the plan is one step that states its own."""
         return self.steps[0].error_bound if len(self.steps) == 1 else None
@@ -164,6 +203,9 @@ class Plan:
             f"{quantity(self.bytes_written, 'B')} written, peak {quantity(self.peak_bytes, 'B')}",
             f"  predicted: {self.predicted_text or 'nothing, no kernel takes every step'}",
         ]
+        programs = self.programs
+        if programs is not None and programs.launches:
+            lines.append(f"  on {config.TARGET.get()}: {programs}")
         for number, step in enumerate(self.steps, 1):
             lines.append(f"  {number}. {step.op}  {step.operands}  {step.runs_on}  {quantity(step.cost.flops, 'FLOP')}")
         return "\n".join(lines)

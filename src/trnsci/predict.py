@@ -47,7 +47,9 @@ class Prediction(NamedTuple):
     """Predicted seconds of an op's kernels: in all, between first and last instruction, and of each engine's work.
 
     ``low`` and ``high`` are the ends of the kernels' intervals (`trnsim.timing.Report.interval`). ``programs`` counts
-    the kernels it starts; an implementation that leaves small work to the host starts none.
+    the kernels it starts; an implementation that leaves small work to the host starts none. ``compilations`` of them
+    differ. ``instructions`` are those of all launches; ``longest`` has the most instructions, and the most matmuls, of
+    one program.
     """
 
     seconds: float
@@ -56,6 +58,9 @@ class Prediction(NamedTuple):
     programs: int
     low: float
     high: float
+    compilations: int = 0
+    instructions: int = 0
+    longest: tuple[int, int] = (0, 0)
 
 
 def device_seconds(call: Any, target: TargetName) -> float | None:
@@ -89,7 +94,17 @@ def prediction(call: Any, target: TargetName) -> Prediction | None:
         except _NoKernel:
             return None
     made = predictor
-    return Prediction(made.seconds, made.active, made.busy, made.launches, made.low, made.high)
+    return Prediction(
+        made.seconds,
+        made.active,
+        made.busy,
+        made.launches,
+        made.low,
+        made.high,
+        made.compilations,
+        made.instructions,
+        made.longest,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,3 +109,14 @@ def test_kernels_call_nki_by_its_documented_signatures(tree):
                 wrong = [k.arg for k in node.keywords if k.arg not in allowed]
                 offenders += [f"{module.at(node)}: {ast.unparse(called)}({name}=)" for name in wrong]
     tree.refuse(offenders)
+
+
+def test_axes_name_arguments_of_their_kernel(tree):
+    offenders = []
+    for module in tree.kernels:
+        loaded = importlib.import_module(".".join(module.parts[1:]).removesuffix(".py"))
+        for axis in getattr(loaded, "AXES", ()):
+            (entry,) = [f for f in module.ast.body if isinstance(f, ast.FunctionDef) and _is_entry(f)]
+            known = {argument.arg for argument in entry.args.args}
+            offenders += [f"{module.name}: AXES cut {name}" for name in axis.arguments.keys() - known]
+    tree.refuse(offenders)

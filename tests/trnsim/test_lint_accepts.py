@@ -450,3 +450,14 @@ def open_questions(a, bias=None):
         print(f"{shape[0]:>4}")
     key = lambda x: x  # noqa: E731
     return key(shape)
+
+
+def rebound_views(a, wide=False):
+    whole = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
+    if wide:
+        whole = whole.ap([[512, 128], [1, 256]])
+    nisa.tensor_copy(dst=whole, src=a)
+
+
+def test_a_name_that_is_a_view_of_itself_now_and_then_is_no_finding():
+    assert [f.rule for f in lint(rebound_views, strict=True)] == []

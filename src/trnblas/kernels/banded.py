@@ -1,8 +1,10 @@
 """y[B, P, W] = sum over d of weights[B, d, P, W] * x[B, d, P, W], x shifted to every diagonal.  Bound by DMA."""
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"weights_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),)
 
 
 @nki.jit

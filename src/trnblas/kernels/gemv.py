@@ -4,9 +4,11 @@ Transposed, the contraction is over partitions: x is stationary, a single column
 is, rows are multiplied by x on the Vector Engine and added up on the Scalar Engine.
 """
 
-from trnsci.nki import K_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"a_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),)
 
 
 @nki.jit

@@ -3,9 +3,11 @@
 x is [B, P, W]. Of every tile of every partition: the best |x| and the best NaN flag, and where they first occur.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"x_hbm": 0}, (0, 0)),)
 
 
 @nki.jit

@@ -5,11 +5,17 @@ Entries of diagonals below ``exact`` become a plane each; the rest are so small 
 relative to diagonal ``exact``, into one last plane. Bound by the Tensor Engine: one pass a pair, where fp32 takes four.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, Axis, load, nisa, nki, nl, require, store, tiles
 
 # One digit of 7 bits further down.
 STEP = 2.0**-7
 ROW_TILES = 4
+# How a launch that would be too long a program may be cut.
+AXES = (
+    Axis(1, {"aT_hbm": 1, "b_hbm": 1}, (1,), broadcasts=False),
+    Axis(M_TILE, {"aT_hbm": 3}, (2,)),
+    Axis(N_TILE, {"b_hbm": 3}, (3,)),
+)
 
 
 @nki.jit

@@ -4,9 +4,11 @@ The stationary operand is wanted transposed, and the transpose of a tile below t
 tiles below the diagonal serve as they lie for the columns they stand in, and are transposed once for their own rows.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"a_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
 
 
 @nki.jit

@@ -4,9 +4,11 @@ Row tiles end where their diagonal does, so half of a square product is never co
 ``x`` stays in SBUF; left out, ``y`` is ``x``, and the block on the diagonal serves as both.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = N_TILE // M_TILE
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"xT_hbm": 0, "yT_hbm": 0}, (0,), broadcasts=False),)
 
 
 @nki.jit

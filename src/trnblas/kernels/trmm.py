@@ -3,9 +3,11 @@
 Tiles on the wrong side of the diagonal are neither loaded nor multiplied; a tile on it is masked once.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"aT_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
 
 
 @nki.jit

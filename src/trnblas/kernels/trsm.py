@@ -6,7 +6,10 @@ inverse Y is built along, because both orders of the product need a transposed f
 the Tensor Engine for wide right-hand sides, by the chain of row blocks for narrow ones.
 """
 
-from trnsci.nki import M_TILE, N_TILE, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, Axis, load, nisa, nki, nl, store, tiles
+
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"aT_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
 
 
 @nki.jit

@@ -44,9 +44,10 @@ class Frame:
     roles: dict[str, Role] = field(default_factory=dict)
     loops: list[bool] = field(default_factory=list)
     returns_value: bool = False
-    # names of slices of tensors, of what .ap gives, and of tensors in private memory
+    # names of slices of tensors, of what .ap gives, of what is neither, and of tensors in private memory
     slices: set[str] = field(default_factory=set)
     patterns: set[str] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)
     private: set[str] = field(default_factory=set)
 
 
@@ -135,7 +136,8 @@ class Base:
     def is_slice(self, node: ast.AST) -> bool:
         """True for part of a tensor, as far as the text tells: an index with a slice or with several entries."""
         if isinstance(node, ast.Name):
-            return any(node.id in frame.slices for frame in self.frames if node.id in frame.bound)
+            owners = [frame for frame in self.frames if node.id in frame.bound]
+            return any(node.id in frame.slices and node.id not in frame.whole for frame in owners)
         if not isinstance(node, ast.Subscript) or self.kind(node.value) in ("list", "str"):
             return False
         if isinstance(node.value, ast.Attribute) and node.value.attr in ("shape", "get_pattern"):
@@ -145,7 +147,8 @@ class Base:
     def is_pattern(self, node: ast.AST) -> bool:
         """True for what ``.ap`` gives."""
         if isinstance(node, ast.Name):
-            return any(node.id in frame.patterns for frame in self.frames if node.id in frame.bound)
+            owners = [frame for frame in self.frames if node.id in frame.bound]
+            return any(node.id in frame.patterns - frame.slices - frame.whole for frame in owners)
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "ap"
 
     def infer(self, frame: Frame, body: list[ast.stmt]) -> None:
@@ -173,8 +176,10 @@ class Base:
         if isinstance(target, ast.Name):
             if self.is_slice(value):
                 frame.slices.add(target.id)
-            if self.is_pattern(value):
+            elif self.is_pattern(value):
                 frame.patterns.add(target.id)
+            else:
+                frame.whole.add(target.id)
             if self._is_private(value):
                 frame.private.add(target.id)
             self._hold(frame, target.id, self.kind(value) or "other")

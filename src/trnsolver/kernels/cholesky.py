@@ -6,10 +6,12 @@ that errors do not grow with the condition of the tile. The rest is products. Bo
 tile.
 """
 
-from trnsci.nki import M_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _less, _product, _transposed, _upper_inverse
 
 N_MAX = 16 * P_MAX
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"a_hbm": 0}, (0,)),)
 
 
 @nki.jit

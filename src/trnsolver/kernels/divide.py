@@ -7,7 +7,7 @@ rows get which sign depends on the data, but only through masks; shapes do not. 
 rotation given, a random one, or what an earlier program left. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._divide import (
     _add_diagonal,
     _column,
@@ -36,6 +36,8 @@ TINY = 1e-37
 # Entries of so many units of roundoff are noise, and angles of more than this are not small.
 NOISE = 8 * 2.0**-24
 SMALL = 2.0**-9
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(GROUP, {"a_hbm": 0, "start_hbm": 0, "labels_hbm": 0}, (0, 0, 0, 0), broadcasts=False),)
 
 
 @nki.jit

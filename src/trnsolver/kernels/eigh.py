@@ -6,7 +6,7 @@ blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then t
 products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
 """
 
-from trnsci.nki import P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import P_MAX, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -21,6 +21,8 @@ from trnsolver.kernels._jacobi import (
 )
 
 N_MAX = 8 * P_MAX
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
 
 
 @nki.jit

@@ -6,12 +6,14 @@ grow, so left factors are transposed for the array and not taken as they lie. Th
 the Tensor Engine.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._divide import _turn
 
 N_MAX = 8 * P_MAX
 # A step multiplies a small eigenvalue of z y by 9/4: 24 bring 1e-7 near 1, and 6 more converge.
 STEPS = 32
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
 
 
 @nki.jit

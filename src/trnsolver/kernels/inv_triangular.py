@@ -4,10 +4,12 @@ Diagonal tiles are inverted by doubling. Column n of the result follows from its
 x[m, n] = -x[m, m] sum over k of u[m, k] x[k, n]. Bound by that chain, and by the Tensor Engine for many tiles.
 """
 
-from trnsci.nki import M_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _transposed, _upper_inverse
 
 N_MAX = 16 * P_MAX
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"u_hbm": 0}, (0,)),)
 
 
 @nki.jit

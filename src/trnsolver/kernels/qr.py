@@ -6,13 +6,15 @@ applies it. Blocks v of reflections act as 1 - v t v.T, with inv(t) the upper tr
 Bound by the chain of M-long vector passes, one column after the other.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._tiles import _transposed, _upper_inverse
 
 M_MAX = 8 * P_MAX
 N_MAX = 8 * P_MAX
 # Columns shorter than its root, with entries scaled to 1, count as zero: no reflection.
 LEAST = 1e-30
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
 
 
 @nki.jit

@@ -6,7 +6,7 @@ small singular values keep their digits. Rotations, seats and blocks are those o
 two passes over all rows a step.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 from trnsolver.kernels._jacobi import (
     GROUP,
     NEGLIGIBLE,
@@ -20,6 +20,8 @@ from trnsolver.kernels._jacobi import (
 )
 
 N_MAX = 8 * P_MAX
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"r_hbm": 0}, (0, 0)),)
 
 
 @nki.jit

@@ -7,7 +7,7 @@ pattern is known when the kernel is compiled; ``lonely`` says that some query ke
 Scalar Engines.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Queue, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Axis, Queue, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._attention import FLOOR, _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._moves import _copy, _warm_up
 from trnsparse.kernels._shared import _fits, _Shared
@@ -22,6 +22,8 @@ RESIDENT = 64 * 1024
 PIECES = 4
 # Bytes of SBUF in each partition for the sums of some heads.
 TABLES = 8 * 1024
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"qT_hbm": 0, "kT_hbm": 0, "v_hbm": 0}, (0, 0)),)
 
 
 @nki.jit

@@ -6,7 +6,7 @@ as many key blocks as there is room for. Where there are more, sums of queries w
 for each query block its key blocks and their slots, is known when the kernel is compiled. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, Queue, nisa, nki, nl, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, Axis, Queue, nisa, nki, nl, tiles
 from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
 from trnsparse.kernels._moves import _fetch, _warm_up
@@ -21,6 +21,25 @@ PIECES = 4
 DEPTH = 3
 # Of eighteen blocks the DMA engines turn so many, where they can.
 MOVED = 13
+# How a launch that would be too long a program may be cut.
+AXES = (
+    Axis(
+        1,
+        {
+            "qT_hbm": 0,
+            "kT_hbm": 0,
+            "vT_hbm": 0,
+            "doT_hbm": 0,
+            "q_hbm": 0,
+            "k_hbm": 0,
+            "do_hbm": 0,
+            "lse_hbm": 0,
+            "delta_hbm": 0,
+        },
+        (0, 0, 0),
+        broadcasts=False,
+    ),
+)
 
 
 @nki.jit

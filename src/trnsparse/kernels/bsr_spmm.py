@@ -7,7 +7,7 @@ and in bursts, so that what is still to be multiplied comes first. Bound by the 
 the result where a block row has few blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Queue, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, Queue, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _copy, _fetch, _warm_up
 
 # Bytes of SBUF in each partition: b in one panel of columns may take so much to stay, one load of blocks so much, rows
@@ -15,6 +15,8 @@ from trnsparse.kernels._moves import _copy, _fetch, _warm_up
 RESIDENT = 1 << 17
 GROUP = 4 * 1024
 WAITING = 32 * 1024
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(N_TILE, {"b_hbm": 1}, (1,)),)
 
 
 @nki.jit

@@ -1,0 +1,180 @@
+"""Programs of a size that compiles: counting a kernel's instructions, and cutting a launch into several smaller ones.
+
+Loops of a kernel are unrolled when it is compiled, so a large call is a long program, and beyond some length compiling
+does not end. A kernel's file says along which dimensions its work may be cut (``AXES``); `launch` cuts it into equal
+pieces, which are launches of one compiled program, and puts the results together. The limit is a setting.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import trnsim
+from trnsci import config
+from trnsci.nki import Axis
+from trnsci.specs import freeze
+
+Launch = Callable[[tuple[Any, ...]], Any]
+
+
+class Size(NamedTuple):
+    """How long a program is."""
+
+    instructions: int
+    matmuls: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is within the suite's limit."""
+        limit = limits()
+        return self.instructions <= limit.instructions and self.matmuls <= limit.matmuls
+
+
+def limits() -> Size:
+    """Return the longest program the settings admit."""
+    return Size(config.PROGRAM_INSTRUCTIONS.get(), config.PROGRAM_MATMULS.get())
+
+
+MATMULS = frozenset({"nc_matmul", "nc_matmul_mx", "nc_transpose"})
+
+
+class _Counter:
+    """A trace that keeps nothing but counts."""
+
+    def __init__(self) -> None:
+        self.instructions = 0
+        self.matmuls = 0
+
+    def append(self, record: Any) -> None:
+        self.instructions += 1
+        self.matmuls += record.name in MATMULS
+
+
+def size_of(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Size:
+    """Follow a kernel on shapes alone and count its instructions."""
+    from trnsci.launcher import simulated
+
+    counter = _Counter()
+    shapes = tuple(t.to("meta") if isinstance(t, Tensor) else t for t in tensors)
+    run = trnsim.simulate(simulated(kernel), numerics=False, checks=False, lint="off", trace=counter)  # type: ignore[arg-type]
+    run(*shapes, **static)
+    return Size(counter.instructions, counter.matmuls)
+
+
+class Cut(NamedTuple):
+    """A launch in pieces: for each axis that is cut, which tensors it cuts, how wide a piece is, and what it gives."""
+
+    axes: tuple[tuple[Axis, int, int], ...]
+    names: tuple[str, ...]
+
+    @property
+    def launches(self) -> int:
+        """How many pieces."""
+        return math.prod(-(-extent // width) for _, extent, width in self.axes)
+
+    def run(self, tensors: tuple[Any, ...], launch: Launch, at: int = 0) -> Any:
+        """Launch every piece, and put the results together."""
+        if at == len(self.axes):
+            return launch(tuple(t.contiguous() if isinstance(t, Tensor) else t for t in tensors))
+        axis, extent, width = self.axes[at]
+        parts = []
+        for start in range(0, extent, width):
+            piece = _narrowed(tensors, self.names, axis, extent, start, min(width, extent - start))
+            parts.append(self.run(piece, launch, at + 1))
+        return _joined(parts, axis.results)
+
+
+def _joined(parts: list[Any], dims: tuple[int, ...]) -> Any:
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts, dims[0])
+    return type(parts[0])(torch.cat(list(same), dim) for same, dim in zip(zip(*parts, strict=True), dims, strict=True))
+
+
+def _narrowed(
+    tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis, extent: int, start: int, width: int
+) -> tuple[Any, ...]:
+    made = list(tensors)
+    for name, dim in axis.arguments.items():
+        where = names.index(name)
+        if where < len(made) and made[where] is not None and made[where].shape[dim] > 1:
+            each = made[where].shape[dim] // extent
+            made[where] = made[where].narrow(dim, start * each, width * each)
+    return tuple(made)
+
+
+def _extent(tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis) -> int:
+    """Along how much an axis can be cut: the shortest of its tensors, of which the others have multiples; else 1."""
+    sizes = []
+    for name, dim in axis.arguments.items():
+        where = names.index(name)
+        if where < len(tensors) and tensors[where] is not None:
+            sizes.append(int(tensors[where].shape[dim]))
+    if not axis.broadcasts and 1 in sizes:
+        return 1
+    long = [size for size in sizes if size > 1]
+    shortest = min(long, default=1)
+    return shortest if all(size % shortest == 0 for size in long) else 1
+
+
+def cut(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Cut | None:
+    """Return how to cut a launch so that no program exceeds the limit; ``None`` when one program does, or must."""
+    function = getattr(kernel, "function", kernel)
+    axes: tuple[Axis, ...] = getattr(sys.modules.get(function.__module__), "AXES", ())
+    if not axes:
+        return None
+    names = _names(function)
+    extents = [_extent(tensors, names, axis) for axis in axes]
+    units = [-(-extent // axis.step) for extent, axis in zip(extents, axes, strict=True)]
+    if math.prod(units) == 1:
+        return None
+    key = freeze(tensors), tuple(sorted(static.items())), limits()
+    found = _WIDTHS.get((kernel, key))
+    if found is None:
+        found = _widths(kernel, tensors, static, names, axes, extents, units)
+        _WIDTHS[kernel, key] = found
+    chosen = tuple(
+        (axis, extent, width) for axis, extent, width in zip(axes, extents, found, strict=True) if width < extent
+    )
+    return Cut(chosen, names) if chosen else None
+
+
+_WIDTHS: dict[Any, tuple[int, ...]] = {}
+
+
+@functools.cache
+def _names(function: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+def _widths(
+    kernel: Any,
+    tensors: tuple[Any, ...],
+    static: dict[str, Any],
+    names: tuple[str, ...],
+    axes: tuple[Axis, ...],
+    extents: list[int],
+    units: list[int],
+) -> tuple[int, ...]:
+    """How wide a piece is along each axis. The length of a program is taken to grow with its pieces of one step."""
+    one = tensors
+    for axis, extent in zip(axes, extents, strict=True):
+        if extent > axis.step:
+            one = _narrowed(one, names, axis, extent, 0, axis.step)
+    unit, limit = size_of(kernel, one, static), limits()
+    most = min(limit.instructions // max(1, unit.instructions), limit.matmuls // max(1, unit.matmuls))
+    each = list(units)
+    while math.prod(each) > max(1, most):
+        # the first axis costs nothing to cut; of the others the longest, so that pieces stay square
+        at = 0 if each[0] > 1 else max(range(len(each)), key=lambda i: each[i])
+        each[at] = -(-each[at] // 2)
+    # as many pieces, of equal size
+    even = [-(-full // -(-full // part)) for full, part in zip(units, each, strict=True)]
+    return tuple(min(extent, part * axis.step) for extent, part, axis in zip(extents, even, axes, strict=True))

@@ -1,0 +1,167 @@
+"""Programs of a size that compiles: launches are cut into equal pieces, and their results are those of one program."""
+
+import pytest
+import torch
+
+import trnblas
+import trnsci
+import trnsolver
+import trnsparse
+from trnblas.kernels import gemm as kernels
+from trnsci import launcher, programs, specs
+from trnsci.nki import Axis, launch
+from trnsci.testing import gaussian
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A limit that a few tiles exceed."""
+    monkeypatch.setenv("TRNSCI_PROGRAM_MATMULS", "20")
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "1000")
+
+
+class Counting(launcher.Simulator):
+    """The simulator, with what it launched."""
+
+    def __init__(self):
+        super().__init__("trn2")
+        self.shapes = []
+
+    def launch(self, kernel, tensors, grid, static):
+        self.shapes.append(tuple(tuple(t.shape) for t in tensors if t is not None))
+        return super().launch(kernel, tensors, grid, static)
+
+
+def launched(*tensors, **static):
+    with launcher.using(Counting()) as used:
+        return launch(kernels.gemm, *tensors, **static), used.shapes
+
+
+def test_a_short_program_is_one_launch():
+    a, b = gaussian((1, 130, 700), 1), gaussian((1, 130, 600), 2)
+    _, shapes = launched(a, b)
+    assert shapes == [((1, 130, 700), (1, 130, 600))]
+
+
+def test_a_long_one_is_cut_into_equal_pieces_with_the_same_bits(small):
+    a, b = gaussian((1, 300, 2048), 1), gaussian((1, 300, 1024), 2)
+    whole = launcher.Simulator("trn2").launch(kernels.gemm, (a, b), 1, {})
+    made, shapes = launched(a, b)
+    assert torch.equal(made, whole)
+    assert len(shapes) > 1
+    assert len(set(shapes)) == 1
+    for left, right in shapes:
+        assert programs.size_of(kernels.gemm, (torch.empty(left), torch.empty(right)), {}).fits
+
+
+def test_batches_are_cut_first_and_a_shared_operand_serves_all(small):
+    a, b = gaussian((6, 300, 64), 1), gaussian((1, 300, 64), 2)
+    made, shapes = launched(a, b)
+    assert torch.equal(made, launcher.Simulator("trn2").launch(kernels.gemm, (a, b), 1, {}))
+    assert {right for _, right in shapes} == {(1, 300, 64)}
+    assert sum(left[0] for left, _ in shapes) == 6
+
+
+def test_epilogues_are_cut_with_what_they_add_to(small):
+    a, b, c = gaussian((1, 300, 1024), 1), gaussian((1, 300, 1024), 2), gaussian((1, 1024, 1024), 3)
+    scale, bias = (
+        torch.tensor([[0.5, 2.0]]).expand(128, 2).contiguous(),
+        gaussian((1, 1024), 4).expand(128, -1).contiguous(),
+    )
+    made, shapes = launched(a, b, c, scale, bias, activation="relu")
+    whole = launcher.Simulator("trn2").launch(kernels.gemm, (a, b, c, scale, bias), 1, {"activation": "relu"})
+    assert len(shapes) > 1
+    assert torch.equal(made, whole)
+
+
+def test_a_plan_counts_launches_programs_and_instructions(small):
+    plan = trnsci.plan(trnblas.gemm, 1.0, torch.empty(2048, 300), torch.empty(300, 1024))
+    found = plan.programs
+    assert found.launches > 1
+    assert found.compilations == 1
+    assert found.most_matmuls <= 20
+    assert f"{found.launches} launches of 1 program" in str(plan)
+
+
+def test_the_limit_is_a_setting(monkeypatch):
+    assert programs.limits() == programs.Size(30_000, 10_000)
+    monkeypatch.setenv("TRNSCI_PROGRAM_MATMULS", "5")
+    assert not programs.Size(1, 6).fits
+    assert programs.Size(1, 5).fits
+
+
+@pytest.mark.parametrize(
+    ("shapes", "broadcasts", "extent"),
+    [
+        (((6, 2), (6, 3)), True, 6),
+        (((6, 2), (1, 3)), True, 6),
+        (((6, 2), (1, 3)), False, 1),
+        (((8, 2), (2, 3)), True, 2),
+        (((8, 2), (3, 3)), True, 1),
+    ],
+)
+def test_tensors_of_an_axis_have_one_extent_or_multiples_of_it(shapes, broadcasts, extent):
+    tensors = tuple(map(torch.empty, shapes))
+    assert programs._extent(tensors, ("a", "b"), Axis(1, {"a": 0, "b": 0}, (0,), broadcasts)) == extent
+
+
+def test_grouped_heads_travel_with_their_keys():
+    cut = programs.Cut(((Axis(1, {"q": 0, "k": 0}, (0,)), 2, 1),), ("q", "k"))
+    q, k = torch.arange(8.0).reshape(8, 1), torch.arange(2.0).reshape(2, 1)
+    seen = []
+    made = cut.run((q, k), lambda piece: seen.append([t.flatten().tolist() for t in piece]) or piece[0])
+    assert seen == [[[0, 1, 2, 3], [0]], [[4, 5, 6, 7], [1]]]
+    assert torch.equal(made, q)
+    assert cut.launches == 2
+
+
+def _symmetric(n, seed, batch=()):
+    a = gaussian((*batch, n, n), seed)
+    return a @ a.mT / n + torch.eye(n)
+
+
+def _attention():
+    q, k, v = (gaussian((1, 4, 256, 32), seed).requires_grad_() for seed in (1, 2, 3))
+    made = trnsparse.attention(q, k, v, trnsparse.causal())
+    made.sum().backward()
+    return made.detach(), q.grad, k.grad, v.grad
+
+
+TRIANGLE = gaussian((3, 40, 40), 9).tril() + 40 * torch.eye(40)
+# public calls that reach every kernel with axes, cut as small as they can be
+CALLS = {
+    "gemm": lambda: trnblas.gemm(1.0, gaussian((600, 40), 1), gaussian((40, 700), 2)),
+    "split": lambda: trnblas.gemm(1.0, gaussian((300, 40), 1).double(), gaussian((40, 600), 2).double()),
+    "symm": lambda: trnblas.symm(1.0, _symmetric(40, 1), gaussian((40, 600), 2)),
+    "syrk": lambda: trnblas.syrk(1.0, gaussian((3, 40, 50), 1)),
+    "trmm": lambda: trnblas.trmm(1.0, TRIANGLE, gaussian((3, 40, 600), 2)),
+    "trsm": lambda: trnblas.trsm(1.0, TRIANGLE, gaussian((3, 40, 600), 2)),
+    "gemv": lambda: trnblas.gemv(1.0, gaussian((3, 40, 50), 1), gaussian((3, 50), 2)),
+    "iamax": lambda: trnblas.iamax(gaussian((3, 300), 1)),
+    "cholesky": lambda: trnsolver.cholesky(_symmetric(40, 1, (3,))),
+    "qr": lambda: trnsolver.qr(gaussian((3, 50, 40), 1)),
+    "eigh": lambda: trnsolver.eigh(_symmetric(70, 1, (9,))),
+    "svd": lambda: trnsolver.svd(gaussian((3, 20, 16), 1)),
+    "inv_sqrt_spd": lambda: trnsolver.inv_sqrt_spd(_symmetric(40, 1, (3,))),
+    "attention": _attention,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_in_pieces_has_the_bits_of_the_whole(name, monkeypatch):
+    launches = []
+    simulate = launcher.Simulator.launch
+    monkeypatch.setattr(
+        launcher.Simulator,
+        "launch",
+        lambda self, kernel, *rest: launches.append(kernel) or simulate(self, kernel, *rest),
+    )
+    with trnsci.backend("simulator"):
+        whole = CALLS[name]()
+        before = len(launches)
+        monkeypatch.setenv("TRNSCI_PROGRAM_MATMULS", "1")
+        monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "1")
+        pieces = CALLS[name]()
+    assert len(launches) > 2 * before
+    for one, two in zip(specs.tensors_in(whole), specs.tensors_in(pieces), strict=True):
+        assert torch.equal(one, two)
