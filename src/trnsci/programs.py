@@ -20,7 +20,7 @@ from torch import Tensor
 import trnsim
 from trnsci import config
 from trnsci.nki import Axis
-from trnsci.specs import freeze
+from trnsci.specs import freeze, thaw
 
 Launch = Callable[[tuple[Any, ...]], Any]
 
@@ -36,6 +36,10 @@ class Size(NamedTuple):
         """Whether it is within the suite's limit."""
         limit = limits()
         return self.instructions <= limit.instructions and self.matmuls <= limit.matmuls
+
+    def holds(self, part: Size) -> int:
+        """How often a part fits into a program of this size, at least once: a part that does not is not cut."""
+        return max(1, min(self.instructions // max(1, part.instructions), self.matmuls // max(1, part.matmuls)))
 
 
 def limits() -> Size:
@@ -59,11 +63,16 @@ class _Counter:
 
 
 def size_of(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Size:
-    """Follow a kernel on shapes alone and count its instructions."""
+    """Follow a kernel on shapes alone and count its instructions. Counted once for the same shapes."""
+    shapes = tuple(t.to("meta") if isinstance(t, Tensor) else t for t in tensors)
+    return _counted(kernel, freeze(shapes), *static.items())
+
+
+@functools.lru_cache(maxsize=1024)
+def _counted(kernel: Any, specs: Any, *options: tuple[str, Any]) -> Size:
     from trnsci.launcher import simulated
 
-    counter = _Counter()
-    shapes = tuple(t.to("meta") if isinstance(t, Tensor) else t for t in tensors)
+    counter, shapes, static = _Counter(), thaw(specs), dict(options)
     run = trnsim.simulate(simulated(kernel), numerics=False, checks=False, lint="off", trace=counter)  # type: ignore[arg-type]
     run(*shapes, **static)
     return Size(counter.instructions, counter.matmuls)
@@ -168,10 +177,9 @@ def _widths(
     for axis, extent in zip(axes, extents, strict=True):
         if extent > axis.step:
             one = _narrowed(one, names, axis, extent, 0, axis.step)
-    unit, limit = size_of(kernel, one, static), limits()
-    most = min(limit.instructions // max(1, unit.instructions), limit.matmuls // max(1, unit.matmuls))
+    most = limits().holds(size_of(kernel, one, static))
     each = list(units)
-    while math.prod(each) > max(1, most):
+    while math.prod(each) > most:
         # the first axis costs nothing to cut; of the others the longest, so that pieces stay square
         at = 0 if each[0] > 1 else max(range(len(each)), key=lambda i: each[i])
         each[at] = -(-each[at] // 2)

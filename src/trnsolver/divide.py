@@ -7,6 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
+from trnsci import programs
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import readable, roundoff
 from trnsolver.kernels import divide as kernels
@@ -87,11 +88,21 @@ def _renumbered(labels: Tensor) -> Tensor:
     return (labels > labels.mT).sum(-1, keepdim=True).float()
 
 
+def _program(operands: tuple[Tensor, ...], count: int) -> tuple[int, int]:
+    """Levels of one program, so that it is not too long to compile, and how often it runs."""
+    group = tuple(x[: kernels.GROUP] for x in operands[:3]) + operands[3:]
+    times = max(1, -(-count // programs.limits().holds(programs.size_of(kernels.divide, group, {"levels": 1}))))
+    return -(-count // times), times
+
+
 def _launched(a: Tensor, start: Tensor, labels: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """One program: values, rows, labels, the part off the diagonal and the loss of orthogonality."""
     size = a.shape[-1]
     operands = a.contiguous(), start.contiguous(), labels.contiguous(), *constants(size, a.device)
-    values, rows, found, left = launch(kernels.divide, *operands, levels=levels(n))
+    each, times = _program(tuple(operands), levels(n))
+    for _ in range(times):
+        values, rows, found, left = launch(kernels.divide, *operands, levels=each)
+        operands = operands[0], rows.contiguous(), _renumbered(found), *operands[3:]
     values = values.reshape(-1, size)
     # Of matrices that share rows, the one with the smallest norm has the largest relative error; zeros have none.
     largest = values.abs().reshape(len(values), -1, n).amax(-1)

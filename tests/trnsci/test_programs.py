@@ -11,6 +11,10 @@ from trnblas.kernels import gemm as kernels
 from trnsci import launcher, programs, specs
 from trnsci.nki import Axis, launch
 from trnsci.testing import gaussian
+from trnsolver.divide import constants, rotation
+from trnsolver.jacobi import masks
+from trnsolver.kernels import divide, eigh, inv_sqrt_spd, svd
+from trnsolver.tiles import doubling_masks
 
 
 @pytest.fixture
@@ -127,8 +131,14 @@ def _attention():
     return made.detach(), q.grad, k.grad, v.grad
 
 
+def _start(n, batch):
+    labels = torch.zeros(batch, n, 1)
+    return rotation(n, 0, CPU).expand(batch, n, n).contiguous(), labels, *constants(n, CPU)
+
+
+CPU = torch.device("cpu")
 TRIANGLE = gaussian((3, 40, 40), 9).tril() + 40 * torch.eye(40)
-# public calls that reach every kernel with axes, cut as small as they can be
+# every kernel with axes, cut as small as it can be
 CALLS = {
     "gemm": lambda: trnblas.gemm(1.0, gaussian((600, 40), 1), gaussian((40, 700), 2)),
     "split": lambda: trnblas.gemm(1.0, gaussian((300, 40), 1).double(), gaussian((40, 600), 2).double()),
@@ -140,9 +150,10 @@ CALLS = {
     "iamax": lambda: trnblas.iamax(gaussian((3, 300), 1)),
     "cholesky": lambda: trnsolver.cholesky(_symmetric(40, 1, (3,))),
     "qr": lambda: trnsolver.qr(gaussian((3, 50, 40), 1)),
-    "eigh": lambda: trnsolver.eigh(_symmetric(70, 1, (9,))),
-    "svd": lambda: trnsolver.svd(gaussian((3, 20, 16), 1)),
-    "inv_sqrt_spd": lambda: trnsolver.inv_sqrt_spd(_symmetric(40, 1, (3,))),
+    "eigh": lambda: launch(eigh.eigh, _symmetric(20, 1, (3,)), *masks(20, CPU), sweeps=2),
+    "svd": lambda: launch(svd.svd, _symmetric(20, 1, (3,)), *masks(20, CPU), sweeps=2),
+    "divide": lambda: launch(divide.divide, _symmetric(70, 1, (9,)), *_start(70, 9), levels=2),
+    "inv_sqrt_spd": lambda: launch(inv_sqrt_spd.inv_sqrt_spd, _symmetric(40, 1, (3,)), doubling_masks(CPU), steps=3),
     "attention": _attention,
 }
 
@@ -156,7 +167,7 @@ def test_a_call_in_pieces_has_the_bits_of_the_whole(name, monkeypatch):
         "launch",
         lambda self, kernel, *rest: launches.append(kernel) or simulate(self, kernel, *rest),
     )
-    with trnsci.backend("simulator"):
+    with trnsci.backend("simulator"), launcher.using(launcher.Simulator("trn2")):
         whole = CALLS[name]()
         before = len(launches)
         monkeypatch.setenv("TRNSCI_PROGRAM_MATMULS", "1")

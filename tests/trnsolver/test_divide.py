@@ -231,3 +231,19 @@ def test_predicted_times():
     assert _predicted(128, "auto", "trn2") <= 1.2e-3
     assert _predicted(256, "auto", "trn2") <= 2.0e-3
     assert _predicted(32, "auto", "trn2", torch.float64) > 1.5 * _predicted(32, "auto", "trn2")
+
+
+def test_levels_in_several_programs_meet_the_bound(monkeypatch):
+    a = gaussian((70, 70), 5)
+    a = a + a.mT
+    launches = []
+    start = divide.launch
+    monkeypatch.setattr(divide, "launch", lambda *args, **kw: launches.append(kw["levels"]) or start(*args, **kw))
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "1200")
+    with trnsci.backend("simulator"):
+        values, vectors = eigh(a)
+    assert len(launches) > 1
+    assert len(set(launches)) == 1
+    limit = 10 * 70 * unit_roundoff(torch.float32) * float(torch.linalg.matrix_norm(a.double(), 2))
+    assert float((values - torch.linalg.eigvalsh(a.double())).abs().max()) <= limit
+    assert float((vectors * values @ vectors.mT - a).abs().max()) <= limit
