@@ -18,9 +18,10 @@ from trnrand.engines import (
     THREEFRY_ROUNDS,
 )
 from trnrand.kernels import bits as kernels
+from trnrand.kernels._engines import BLOCKS
 from trnrand.segment import Segment
 from trnrand.stream import Stream
-from trnsci import ArgumentError
+from trnsci import ArgumentError, programs
 from trnsci.launcher import current
 from trnsci.nki import P_MAX, launch
 
@@ -29,14 +30,29 @@ def launched(kernel: Any, segment: Segment, device: torch.device) -> Tensor:
     """Elements of a segment by a kernel that makes four of a block."""
     engine, skip, count = segment.engine.name, segment.skip, segment.elements
     trust(engine)
-    made: Tensor = launch(kernel, start(segment), blocks=(skip + count + 3) // 4, engine=engine)
-    made = made[skip : skip + count]
+    total = (skip + count + 3) // 4
+    width = blocks_of_a_program(kernel, engine, total, start(segment))
+    parts: list[Tensor] = []
+    for first in range(0, total, width):
+        parts.append(launch(kernel, start(segment, first), blocks=min(width, total - first), engine=engine))
+    made = (parts[0] if len(parts) == 1 else torch.cat(parts))[skip : skip + count]
     return made if made.is_meta else made.to(device)
 
 
-def start(segment: Segment) -> Tensor:
-    """What a kernel needs of a segment, on every partition."""
-    return start_row(segment.engine.name, torch.tensor(segment.key), torch.tensor(segment.counter))
+def blocks_of_a_program(kernel: Any, engine: str, total: int, *operands: Tensor) -> int:
+    """How many of ``total`` blocks one launch makes: of whole tiles, as many as compile and fp32 counts exactly."""
+    tile = P_MAX * BLOCKS
+    if total <= tile:
+        return max(1, total)
+    one = programs.size_of(kernel, operands, {"blocks": tile, "engine": engine})
+    return tile * min(2**24 // tile, programs.limits().holds(one))
+
+
+def start(segment: Segment, first: int = 0) -> Tensor:
+    """What a kernel needs of a segment from its block ``first`` on, on every partition."""
+    base = sum(word << 32 * i for i, word in enumerate(segment.counter)) + first
+    counter = torch.tensor([base >> 32 * i & MASK for i in range(4)])
+    return start_row(segment.engine.name, torch.tensor(segment.key), counter)
 
 
 def start_row(engine: str, key: Tensor, counter: Tensor) -> Tensor:

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from trnblas.arguments import has_data
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, Cost, DtypeError, array_function, check, loops, op, run
+from trnsci import ArgumentError, Cost, DtypeError, array_function, check, loops, op, programs, run
 from trnsci.gradient import saves
-from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
+from trnsci.nki import launch
 from trntensor.kernels import mp2_energy as kernels
 
 PASS = "trnsci.loops.pairs"
-# Matmuls of one program, which is unrolled; what takes more is cut into several.
-_PROGRAM = 400_000
 # sum T_ab T_ab / D and sum T_ab T_ba / D
 Sums = tuple[Tensor, Tensor]
 
@@ -365,9 +363,10 @@ def slopes(
 
 
 def piece(nvir: int, naux: int) -> int:
-    """Orbitals on either side of a program of pairs, so that it has at most `_PROGRAM` matmuls."""
-    one = math.ceil(nvir / M_TILE) * math.ceil(nvir / N_TILE) * math.ceil(naux / K_TILE)
-    return max(1, math.isqrt(_PROGRAM // max(1, one)))
+    """Orbitals on either side of a program of pairs, so that it is not too long to compile."""
+    B, energy, vir = torch.empty((1, nvir, naux)), torch.empty((1, 1)), torch.empty((1, nvir))
+    pair = programs.size_of(kernels.mp2_energy, (B, energy, vir, vir.mT.contiguous(), B, energy), {})
+    return math.isqrt(programs.limits().holds(pair))
 
 
 def _pieces(count: int, width: int) -> list[slice]:

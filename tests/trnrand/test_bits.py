@@ -125,3 +125,17 @@ def test_a_device_is_probed_once_before_its_first_stream(monkeypatch):
     monkeypatch.setattr(device_module, "_trusted", set())
     device_module.trust("philox4x32")
     assert checked == list(ENGINES)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_stream_too_long_for_one_program_is_several(engine, monkeypatch):
+    monkeypatch.setattr(sys.modules["trnrand.device"], "BLOCKS", 2)
+    monkeypatch.setattr(sys.modules["trnrand.blocks"], "BLOCKS", 2)
+    expected = bits(5, (1 << 34) - 9, 4000, engine=engine)
+    counters = torch.arange(4 * 700).reshape(700, 4)
+    key = torch.arange(2 if engine == "philox4x32" else 4)
+    words = getattr(trnrand, engine)(counters, key)
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "1")
+    with trnsci.backend("simulator"):
+        assert torch.equal(bits(5, (1 << 34) - 9, 4000, engine=engine), expected)
+        assert torch.equal(getattr(trnrand, engine)(counters, key), words)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import trnsci
-from trnsci import distributed
+from trnsci import distributed, programs
 from trnsci.distributed import Layout
 from trnsci.memory import MemoryMeter
 from trnsci.testing import BACKENDS, assert_within, gamma
@@ -182,12 +182,16 @@ def test_sums_that_do_not_fit_are_added_up_in_groups(monkeypatch, once):
         assert_within(got, exact, 3 * _bound(scale, B, F32))
 
 
+# operands of one pair of orbitals, of two sets
+PAIR = ((1, 19, 30), (1, 1), (1, 19), (19, 1), (1, 19, 30), (1, 1))
+
+
 @pytest.mark.sim
 @pytest.mark.parametrize("side", [1, 2, 5])
 def test_many_pairs_are_several_programs(monkeypatch, side):
     module = sys.modules["trntensor.mp2_energy"]
-    # a pair of these sizes is one matmul
-    monkeypatch.setattr(module, "_PROGRAM", side**2)
+    pair = programs.size_of(kernels.mp2_energy, tuple(map(torch.empty, PAIR)), {})
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", str(side**2 * pair.instructions))
     assert module.piece(19, 30) == side
     B, occ, vir = _operands((5, 19, 30), F32)
     other = _data(3, 19, 30, seed=1, dtype=F32)
