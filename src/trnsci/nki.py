@@ -192,11 +192,19 @@ def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
         static: compile-time arguments.
     """
     from trnsci import programs
+    from trnsci.errors import ArgumentError
     from trnsci.launcher import current
 
     launcher = current()
-    # the NKI compiler takes tuples of tensors, and no lists
-    tensors = tuple(tuple(t) if isinstance(t, list) else t for t in tensors)
+    for number, tensor in enumerate(tensors):
+        if isinstance(tensor, list | tuple):
+            raise ArgumentError(
+                op="launch",
+                argument=f"tensor {number}",
+                got=f"a {type(tensor).__name__} of {len(tensor)}",
+                expected="one tensor, or None",
+                hint="The compiler names tensors that are arguments of their own; pass each, or one with offsets",
+            )
     pieces = programs.cut(kernel, tensors, static) if grid == 1 else None
     if pieces is None:
         return launcher.launch(kernel, tensors, grid, static)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import trnsci
 import trnsim
-from trnsci import launcher, nki
-from trnsci.nki import N_TILE, P_MAX, jit, launch, load, nisa, nl, require, store, tiles
+from trnsci import ArgumentError, launcher, nki
+from trnsci.nki import N_TILE, P_MAX, Matrix, Queue, jit, launch, load, nisa, nl, require, store, tiles
 from trnsci.testing import gaussian
 
 
@@ -64,14 +64,30 @@ def test_require_stops_a_kernel_with_both_values():
 
 
 @pytest.mark.sim
-def test_lists_of_tensors_reach_a_kernel_as_tuples():
-    @jit
-    def first(xs_hbm):
-        require(isinstance(xs_hbm, tuple), "the NKI compiler takes no lists")
-        return xs_hbm[0]
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_sequence_of_tensors_is_no_argument(kind):
+    with pytest.raises(ArgumentError, match=f"a {kind.__name__} of 2.*arguments of their own"):
+        launch(copy, kind([gaussian((2, 3), 1), gaussian((2, 3), 2)]))
 
-    x = torch.ones(2, 3)
-    assert torch.equal(launch(first, [x, x]), x)
+
+def test_a_queue_gives_back_what_came_first():
+    queue = Queue()
+    for i in range(3):
+        queue.put(i)
+    assert [queue.take(), queue.take(), queue.count(), queue.take(), queue.count()] == [0, 1, 1, 2, 0]
+
+
+@jit
+def transposed_tile(x_hbm, start=0):
+    out_hbm = nl.ndarray((2, 3), dtype=x_hbm.dtype, buffer=nl.shared_hbm)
+    matrix = Matrix(x_hbm, start, 4, 5)
+    store(out_hbm, load(matrix.tile(tiles(4, 2)[1], tiles(5, 3)[0])))
+    return out_hbm
+
+
+def test_a_matrix_in_a_flat_tensor_is_read_in_tiles():
+    x = gaussian((3 + 20 + 2,), 1)
+    assert torch.equal(launch(transposed_tile, x, start=3), x[3:23].reshape(4, 5)[2:4, 0:3])
 
 
 @pytest.mark.sim
