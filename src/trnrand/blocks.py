@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnrand.device import BLOCKS, blocks_of_a_program, start_row, trust
+from trnrand.device import blocks_of_a_program, start_row, trust
 from trnrand.engines import MASK, Engine
 from trnrand.kernels import bits as kernels
+from trnrand.kernels._engines import BLOCKS
 from trnsci import ArgumentError, DtypeError, check
 from trnsci.nki import P_MAX, launch
 

@@ -182,3 +182,15 @@ def test_a_wide_tensor_and_two_halves_share_what_is_left():
 
     trnsim.simulate(kernel, lint="off")(X, 46232)
     assert overflow(kernel, X, 46233).required == SBUF["trn2"] + 2
+
+
+def test_the_strict_profile_keeps_a_psum_tile_within_a_bank():
+    trnsim.simulate(strict_tile, lint="off")(X, 513)
+    with pytest.raises(CapacityError, match="PSUM: 2052 bytes per partition are needed and 2048 are available"):
+        trnsim.simulate(strict_tile, lint="strict")(X, 513)
+    trnsim.simulate(strict_tile, lint="strict")(X, 512)
+
+
+def strict_tile(x, columns):
+    tile = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.psum)
+    nisa.memset(dst=tile, value=0.0)
