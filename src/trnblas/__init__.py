@@ -10,10 +10,12 @@
 | `gemm` `grouped_gemm` `symm` `hemm` `syrk` `herk` `syr2k` `her2k` `syrkx` `trmm` `trsm` | matrices |
 | `geam` `dgmm` | CUDA's extensions: sums of matrices, diagonal factors |
 | `mp2_energy` `mp2_pairs` | the fused MP2 correlation energy |
+| `nki` | kernels by name: `nki.nki_gemm`, `nki.nki_batched_gemm`, `nki.nki_mp2_energy` |
 | `Epilogue` | what follows a product in its kernel |
 | `error_bound`, `Achieved` | what a precision guarantees; a result with what was achieved |
 """
 
+from trnblas import nki
 from trnblas.accuracy import error_bound
 from trnblas.axpy import axpy, copy, scal, swap
 from trnblas.banded import gbmv, hbmv, sbmv, tbmv, tbsv
@@ -72,6 +74,7 @@ __all__ = [
     "iamin",
     "mp2_energy",
     "mp2_pairs",
+    "nki",
     "nrm2",
     "probe",
     "rot",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -75,6 +76,8 @@ def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:
     if not wanted:
         return result
     assert bound is not None
+    what = "return_error= goes in the next release; trnsci.achieved(function, ...) returns the same for every function"
+    warnings.warn(what, DeprecationWarning, stacklevel=5)
     return Achieved(result, bound)  # type: ignore[return-value]
 
 

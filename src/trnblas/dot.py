@@ -43,7 +43,7 @@ def dot(
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
         target_error: error to guarantee, relative to ``|x| . |y|``, instead of ``precision``: the cheapest policy that
             meets it is taken.
-        return_error: return ``Achieved(result, error_bound)``, relative to the same.
+        return_error: deprecated; `trnsci.achieved` returns the error, relative to the same.
         out: [...], memory for the result, shared with no operand.
 
     Returns:
@@ -134,7 +134,7 @@ def asum(
         x: [..., N]
         precision: as for `dot`.
         target_error: as for `dot`, relative to the result.
-        return_error: as for `dot`, relative to the result.
+        return_error: deprecated, as for `dot`.
         out: [...], memory for the result, real, shared with no operand.
 
     Returns:
@@ -162,7 +162,7 @@ def nrm2(
         x: [..., N]
         precision: as for `dot`.
         target_error: as for `dot`, relative to the result.
-        return_error: as for `dot`, relative to the result.
+        return_error: deprecated, as for `dot`.
         out: [...], memory for the result, real, shared with no operand.
 
     Returns:
@@ -339,7 +339,11 @@ class Norm(NamedTuple):
             planes = torch.view_as_real(x.resolve_conj()).flatten(-2) if x.is_complex() else x
             return torch.linalg.vector_norm(planes, 1, -1).to(dtype)
         norm = torch.linalg.vector_norm(x, dim=-1)
-        return (norm if x.shape[-1] and in_range(norm) else _scaled_norm(x)).to(dtype)
+        if x.shape[-1] == 0 or in_range(norm):
+            return norm.to(dtype)
+        # Row by row: what one of them needs changes no other.
+        lowest, highest = _RANGE[norm.dtype]
+        return torch.where((norm > lowest) & (norm < highest), norm, _scaled_norm(x)).to(dtype)
 
     def _by_dot(self) -> Tensor:
         """From a dot product of higher precision, scaled by a power of two so that no square overflows."""

@@ -50,8 +50,7 @@ def gemm(
         target_error: error to guarantee, relative to ``|a| @ |b|``, instead of ``precision``: the cheapest policy that
             meets it, within the range of its arithmetic, is taken. `trnblas.error_bound` says what each guarantees.
         epilogue: scale, bias and activation to apply to the result, inside the kernel.
-        return_error: return ``Achieved(result, error_bound)``: with the result, the error guaranteed where it was
-            computed, relative to ``|a| @ |b|`` and before the epilogue. Plans and the ledger have it too.
+        return_error: deprecated; `trnsci.achieved` returns the error, relative to ``|a| @ |b|``, before the epilogue.
         out: [..., M, N], memory for the result, shared with no operand except that it may be ``c`` itself.
 
     Returns:

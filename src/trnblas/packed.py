@@ -16,7 +16,7 @@ from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnblas import host
-from trnblas.arguments import Trans, alike, finished, flag, needed, nonsingular, real, through, transposition
+from trnblas.arguments import Trans, agree, alike, finished, flag, needed, nonsingular, real, through, transposition
 from trnblas.symm import hemv, symv
 from trnblas.syr import her, her2, syr, syr2
 from trnblas.trmm import trmv
@@ -106,7 +106,7 @@ def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tens
     _size(name, n, ap)
     for argument, x in vectors.items():
         check.ndim(name, 1, **{argument: x})
-        check.equal(name, "N", ap=n, **{argument: x.shape[-1]})
+        agree(name, "N", {"ap": n, argument: x.shape[-1]})
     check.broadcast(name, **{argument: x.shape[:-1] for argument, x in operands.items()})
     return operands
 
@@ -191,7 +191,7 @@ def tpsv(
 
 
 def _triangular(
-    name: str, n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str,
+    name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str,
     out: Tensor | None,
 ) -> Tensor:  # fmt: skip
     operands = _checked(name, n, ap, x=x)
@@ -262,7 +262,9 @@ class Packed(NamedTuple):
             return multiply(self.alpha, whole, self.x, self.beta, self.y, self.lower)
         return (trmv if self.routine == "tpmv" else trsv)(whole, self.x, self.lower, self.trans, self.unit)
 
-    nki = pytorch
+    def nki(self) -> Tensor:
+        # Made of functions that have kernels.
+        return self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("ap", "x", "y"), grad, needs)
@@ -306,11 +308,15 @@ class PackedUpdate(NamedTuple):
     def pytorch(self) -> Tensor:
         whole = unpacked(self.x.shape[-1], self.ap, self.lower)
         if self.y is None:
-            return packed((her if self.hermitian else syr)(self.alpha, self.x, self.lower, whole), self.lower)
-        update = her2 if self.hermitian else syr2
-        return packed(update(self.alpha, self.x, self.y, self.lower, whole), self.lower)
+            if self.hermitian:
+                return packed(her(self.alpha.real, self.x, self.lower, whole), self.lower)
+            return packed(syr(self.alpha, self.x, self.lower, whole), self.lower)
+        sum_of_two = her2 if self.hermitian else syr2
+        return packed(sum_of_two(self.alpha, self.x, self.y, self.lower, whole), self.lower)
 
-    nki = pytorch
+    def nki(self) -> Tensor:
+        # Made of functions that have kernels.
+        return self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return through(self, ("ap", "x", "y"), grad, needs)

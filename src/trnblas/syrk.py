@@ -65,7 +65,7 @@ def syrk(
         lower: the lower triangle (1, ``"l"``) or the upper one (0, ``"u"``).
         precision: ``fast``, ``fp32``, ``compensated`` or ``fp64``; by default never less precise than the operands.
         target_error: error to guarantee, relative to ``|a| @ |a|.T``, instead of ``precision``; as for `gemm`.
-        return_error: return ``Achieved(result, error_bound)``, as for `gemm`.
+        return_error: deprecated, as for `gemm`.
         out: [..., N, N], shared with no operand. Its other triangle is not written.
 
     Returns:

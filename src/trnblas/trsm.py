@@ -54,7 +54,7 @@ def trsm(
             residual, ``fp32`` and ``fp64`` name the arithmetic; by default never less precise than the operands.
         target_error: error to guarantee, relative to ``|inv(a)| |a| |inv(a)| |b|``, instead of ``precision``: the
             cheapest policy that meets it on every backend is taken.
-        return_error: return ``Achieved(result, error_bound)``, relative to the same.
+        return_error: deprecated; `trnsci.achieved` returns the error, relative to the same.
         out: [..., M, N], memory for the result, shared with no operand.
 
     Raises:

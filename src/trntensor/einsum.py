@@ -54,8 +54,7 @@ def einsum(
         optimize: order of contractions: an opt_einsum preset, a path, ``False`` for left to right, or an optimizer
             object of opt_einsum or cotengra.
         c: the addend, of the result's shape.
-        return_error: return ``Achieved(result, error_bound)`` as `trnblas.gemm` does: with the result, the error
-            guaranteed for it, relative to the contraction of absolute values.
+        return_error: deprecated; `trnsci.achieved` returns the error, relative to the contraction of absolute values.
 
     Returns:
         A tensor that shares no memory with an operand.
@@ -82,7 +81,7 @@ def einsum(
     factor = check.coefficient("einsum", "alpha", alpha, dtype)
     scale = check.coefficient("einsum", "beta", beta, dtype)
     addend = None if scale == 0 else _addend(c, out, scale)
-    tensors = [x if x.dtype == dtype else x.to(dtype) for x in tensors]
+    tensors = tuple(x if x.dtype == dtype else x.to(dtype) for x in tensors)
     if is_compiling() or (dispatch_modes() and any(type(x) is not Tensor for x in tensors)):
         return _traced(text, tensors, factor, scale, addend, precision, target_error, memory_limit, optimize, out)
     scheme = _scheme(text, tensors, dtype, precision, target_error, memory_limit, optimize)
@@ -151,8 +150,8 @@ def _traced(
             expected="a preset name or a path inside torch.compile",
             hint="Make a plan outside and use its path",
         )
-    options = (precision or "", target_error or 0.0, memory_limit or 0, preset, path)
-    return run(Einsum(list(tensors), addend, text, alpha, beta, *options), out)
+    limit, target = memory_limit or 0, target_error or 0.0
+    return run(Einsum(list(tensors), addend, text, alpha, beta, precision or "", target, limit, preset, path), out)
 
 
 @op("trntensor::einsum")
@@ -197,7 +196,9 @@ class Einsum(NamedTuple):
     def pytorch(self) -> Tensor:
         return self._plan().contract(self.operands, self.alpha, self.beta, self.c).contiguous()
 
-    nki = pytorch
+    def nki(self) -> Tensor:
+        # The same plan: its products are kernels, its views and sums are not.
+        return self.pytorch()
 
     @saves("operands")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:

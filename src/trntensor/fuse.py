@@ -266,7 +266,7 @@ class Fuse(NamedTuple):
                 block = _block(fresh[0], fresh[1], fresh[2:], read, keep, i, rows)
                 seed = grad[i if "b" in keep else 0, rows if "m" in keep else slice(None)].expand(block.shape)
                 options = {"allow_unused": True, "create_graph": again, "materialize_grads": True}
-                parts = torch.autograd.grad(block, fresh, seed, **options)  # type: ignore[arg-type]
+                parts = torch.autograd.grad(block, fresh, seed, **options)
                 totals = [total + part for total, part in zip(totals, parts, strict=True)]
         return {"a": totals[0], "b": totals[1], "extras": totals[2:]}
 

@@ -1,4 +1,4 @@
-"""``target_error`` takes the cheapest policy that meets it, and ``return_error`` says what was achieved."""
+"""``target_error`` takes the cheapest policy that meets it, and `trnsci.achieved` says what was."""
 
 import mpmath
 import numpy as np
@@ -27,17 +27,17 @@ def test_gemm_and_rank_k_updates(backend, target):
     one, two = np.abs(a.numpy()) @ np.abs(a.numpy()).T, np.abs(a.numpy()) @ np.abs(b.numpy()).T
     with backend:
         for made, expected, size in (
-            (gemm(1.0, a, b, trans_b=1, target_error=target, return_error=True), a.numpy() @ b.numpy().T, two),
-            (syrk(1.0, a, lower=1, target_error=target, return_error=True), np.tril(a.numpy() @ a.numpy().T), one),
+            (trnsci.achieved(gemm, 1.0, a, b, trans_b=1, target_error=target), a.numpy() @ b.numpy().T, two),
+            (trnsci.achieved(syrk, 1.0, a, lower=1, target_error=target), np.tril(a.numpy() @ a.numpy().T), one),
             (
-                syr2k(1.0, a, b, lower=1, target_error=target, return_error=True),
+                trnsci.achieved(syr2k, 1.0, a, b, lower=1, target_error=target),
                 np.tril(a.numpy() @ b.numpy().T + b.numpy() @ a.numpy().T),
                 two + two.T,
             ),
         ):
             assert isinstance(made, Achieved)
-            assert made.error_bound <= target
-            assert_within(made.result, expected, made.error_bound * torch.from_numpy(size))
+            assert made.error <= target
+            assert_within(made.result, expected, made.error * torch.from_numpy(size))
 
 
 @on_backends
@@ -47,7 +47,7 @@ def test_triangular_solves(backend, target):
     a = (gaussian((n, n), 1, F64) / (2 * n**0.5)).tril() + 2 * torch.eye(n, dtype=F64)
     b = gaussian((n, 4), 2, F64)
     with backend:
-        made, reached = trsm(1.0, a, b, lower=1, target_error=target, return_error=True)
+        made, reached = trnsci.achieved(trsm, 1.0, a, b, lower=1, target_error=target)
     inverse = np.abs(np.linalg.inv(a.numpy()))
     size = inverse @ np.abs(a.numpy()) @ inverse @ np.abs(b.numpy())
     assert reached <= target
@@ -69,7 +69,7 @@ def test_reductions(backend, target, dtype):
             (lambda **o: asum(x, **o), parts.sum(-1), parts.sum(-1)),
             (lambda **o: nrm2(x, **o), np.linalg.norm(wide, axis=-1), np.linalg.norm(wide, axis=-1)),
         ):
-            made, reached = call(target_error=target, return_error=True)
+            made, reached = trnsci.achieved(call, target_error=target)
             assert reached <= target
             assert_within(made, expected, reached * torch.from_numpy(scale))
 
@@ -103,25 +103,25 @@ def test_plans_and_the_ledger_say_what_is_guaranteed():
     # A plan sees shapes: float64 may hold what float32 does not.
     assert trnsci.plan(gemm, 1.0, a, b, target_error=1e-3).error_bound == error_bound(50, F64, "fp64")
     with trnsci.ledger() as book:
-        _, reached = gemm(1.0, a, b, target_error=1e-3, return_error=True)
+        _, reached = trnsci.achieved(gemm, 1.0, a, b, target_error=1e-3)
         dot(a[0], a[1])
     assert [entry.error_bound for entry in book] == [reached, dot_bound(50, F64)]
     with trnsci.backend("simulator"):
-        assert gemm(1.0, a, b, target_error=1e-10, return_error=True).error_bound == 1e-10
+        assert trnsci.achieved(gemm, 1.0, a, b, target_error=1e-10).error == 1e-10
 
 
 def test_without_a_target_the_default_is_reported():
     x = gaussian((20,), 1)
-    assert nrm2(x, return_error=True).error_bound < 20 * 2.0**-24
-    assert herk(1.0, gaussian((3, 4), 1, C64), return_error=True).error_bound == error_bound(4, C64)
-    made = her2k(1.0, gaussian((3, 4), 1, C64), gaussian((3, 4), 2, C64), return_error=True)
-    assert made.error_bound == error_bound(8, C64)
+    assert trnsci.achieved(nrm2, x).error < 20 * 2.0**-24
+    assert trnsci.achieved(herk, 1.0, gaussian((3, 4), 1, C64)).error == error_bound(4, C64)
+    made = trnsci.achieved(her2k, 1.0, gaussian((3, 4), 1, C64), gaussian((3, 4), 2, C64))
+    assert made.error == error_bound(8, C64)
 
 
 def test_numpy_in_numpy_out():
-    made = gemm(1.0, np.ones((2, 2)), np.ones((2, 2)), return_error=True)
+    made = trnsci.achieved(gemm, 1.0, np.ones((2, 2)), np.ones((2, 2)))
     assert isinstance(made.result, np.ndarray)
-    assert made.error_bound == error_bound(2, F64)
+    assert made.error == error_bound(2, F64)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
@@ -152,3 +152,10 @@ def test_targets_that_make_no_sense(call):
         call(target_error=0)
     with pytest.raises(ArgumentError, match="wider dtype"):
         call(target_error=1e-12)
+
+
+def test_the_deprecated_option_returns_the_same():
+    a = gaussian((3, 4), 1)
+    with pytest.warns(DeprecationWarning, match="trnsci.achieved"):
+        result, error = gemm(1.0, a, a, trans_b=1, return_error=True)
+    assert (error, torch.equal(result, gemm(1.0, a, a, trans_b=1))) == (error_bound(4, F32), True)

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -24,3 +27,9 @@ def test_on_a_device_it_runs_there():
     with trnsci.neuron.stand_in(), trnsci.ledger() as book:
         nki_gemm(torch.ones(2, 3), torch.ones(3, 2))
     assert [entry.step.backend for entry in book] == ["nki"]
+
+
+def test_kernels_by_name_need_no_further_import():
+    code = "import torch, trnblas; print(trnblas.nki.nki_gemm(torch.ones(2, 3), torch.ones(3, 2)).sum().item())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "12.0"
