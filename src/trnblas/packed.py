@@ -191,8 +191,8 @@ def tpsv(
 
 
 def _triangular(
-    name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str,
-    out: Tensor | None,
+    name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str,
+    diag: bool | int | str, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
     operands = _checked(name, n, ap, x=x)
     stored, kind, unit = flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
