@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +14,10 @@ from trnfft.ops import merged
 from trnfft.split_methods import ALIKE, SEVERAL, Planes, by_torch
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
 from trnsci.arrays import from_numpy, to_numpy, untouched
+
+Data = Tensor | np.ndarray[Any, Any]
+# What arithmetic mixes with.
+Operand: TypeAlias = "ComplexTensor | Tensor | np.ndarray[Any, Any] | complex"
 
 
 class ComplexTensor(Planes):
@@ -42,7 +46,7 @@ class ComplexTensor(Planes):
     real: Tensor
     imag: Tensor
 
-    def __init__(self, real: Any, imag: Any = None) -> None:
+    def __init__(self, real: Data | ComplexTensor, imag: Data | None = None) -> None:
         if isinstance(real, np.ndarray):
             real = from_numpy(real)
         if isinstance(imag, np.ndarray):
@@ -201,7 +205,7 @@ class ComplexTensor(Planes):
         """Principal square root."""
         return ComplexTensor(torch.sqrt(self.to_torch())).to(self.dtype)
 
-    def norm(self, p: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+    def norm(self, p: float = 2, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
         """Norm of magnitudes over dimensions, or of all elements."""
         if p == 2 and dim is None and not keepdim:
             return torch.linalg.vector_norm(torch.stack((self.real.flatten(), self.imag.flatten())))
@@ -212,7 +216,7 @@ class ComplexTensor(Planes):
         z = self.to_torch()
         return ComplexTensor(z.prod() if dim is None else z.prod(dim, keepdim=keepdim)).to(self.dtype)
 
-    def allclose(self, other: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+    def allclose(self, other: Operand, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
         """Whether both planes agree within tolerances."""
         other = as_complex_tensor(other, self)
         return torch.allclose(self.to_torch(), other.to_torch(), rtol=rtol, atol=atol)
@@ -226,20 +230,20 @@ class ComplexTensor(Planes):
     def __abs__(self) -> Tensor:
         return self.abs()
 
-    def __add__(self, other: Any) -> ComplexTensor:
+    def __add__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         total = self.real + re
         return _made(total, (self.imag if im is None else self.imag + im).expand_as(total))
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> ComplexTensor:
+    def __sub__(self, other: Operand) -> ComplexTensor:
         return self + -_negatable(other)
 
-    def __rsub__(self, other: Any) -> ComplexTensor:
+    def __rsub__(self, other: Operand) -> ComplexTensor:
         return -self + other
 
-    def __mul__(self, other: Any) -> ComplexTensor:
+    def __mul__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
             return _made(self.real * re, self.imag * re)
@@ -247,29 +251,29 @@ class ComplexTensor(Planes):
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> ComplexTensor:
+    def __truediv__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
             return _made(self.real / re, self.imag / re)
         return ComplexTensor(self.to_torch() / as_complex_tensor(other, self).to_torch()).to(self.dtype)
 
-    def __rtruediv__(self, other: Any) -> ComplexTensor:
+    def __rtruediv__(self, other: Operand) -> ComplexTensor:
         return as_complex_tensor(other, self) / self
 
-    def __pow__(self, exponent: Any) -> ComplexTensor:
+    def __pow__(self, exponent: Operand) -> ComplexTensor:
         power = exponent.to_torch() if isinstance(exponent, ComplexTensor) else exponent
         return ComplexTensor(self.to_torch() ** power).to(self.dtype)
 
-    def __rpow__(self, base: Any) -> ComplexTensor:
+    def __rpow__(self, base: Operand) -> ComplexTensor:
         return as_complex_tensor(base, self) ** self
 
-    def __matmul__(self, other: Any) -> ComplexTensor:
+    def __matmul__(self, other: Operand) -> ComplexTensor:
         re, im = _parts(other, self)
         if im is None:
             return _made(self.real @ re, self.imag @ re)
         return _made(self.real @ re - self.imag @ im, self.real @ im + self.imag @ re)
 
-    def __rmatmul__(self, other: Any) -> ComplexTensor:
+    def __rmatmul__(self, other: Operand) -> ComplexTensor:
         return as_complex_tensor(other, self) @ self
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]

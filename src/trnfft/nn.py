@@ -9,8 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trnfft.along_axes import Transformable
 from trnfft.complextensor import ComplexTensor
 from trnsci import ArgumentError, DtypeError, check
+
+Device = torch.device | str | None
 
 __all__ = ["ComplexBatchNorm1d", "ComplexConv1d", "ComplexLinear", "ModReLU"]
 
@@ -26,7 +29,7 @@ def _planes(op: str, z: Any) -> ComplexTensor:
     return ComplexTensor(z)
 
 
-def _kind(result: ComplexTensor, like: Any) -> Any:
+def _kind(result: ComplexTensor, like: Transformable) -> Transformable:
     return result if isinstance(like, ComplexTensor) else result.to_torch()
 
 
@@ -48,7 +51,7 @@ class ComplexLinear(nn.Module):
         bias: bool = True,
         *,
         dtype: torch.dtype | None = None,
-        device: Any = None,
+        device: Device = None,
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -60,7 +63,7 @@ class ComplexLinear(nn.Module):
         """[out, in]."""
         return ComplexTensor(self.weight_real, self.weight_imag)
 
-    def forward(self, z: Any) -> Any:
+    def forward(self, z: Transformable) -> Transformable:
         """Apply to [..., in]."""
         x = _planes("ComplexLinear", z)
         if x.shape[-1] != self.in_features:
@@ -89,7 +92,7 @@ class ComplexConv1d(nn.Module):
         bias: bool = True,
         *,
         dtype: torch.dtype | None = None,
-        device: Any = None,
+        device: Device = None,
     ) -> None:
         super().__init__()
         if in_channels % groups or out_channels % groups:
@@ -103,7 +106,7 @@ class ComplexConv1d(nn.Module):
         self.weight_real, self.weight_imag = _weights(shape, shape[1] * kernel_size, dtype, device)
         self.bias_real, self.bias_imag = _biases(out_channels, bias, dtype, device)
 
-    def forward(self, z: Any) -> Any:
+    def forward(self, z: Transformable) -> Transformable:
         """Apply to [batch, in, length] or [in, length]."""
         x = _planes("ComplexConv1d", z)
         if x.ndim not in (2, 3) or x.shape[-2] != self.in_channels:
@@ -146,7 +149,7 @@ class ComplexBatchNorm1d(nn.Module):
         track_running_stats: bool = True,
         *,
         dtype: torch.dtype | None = None,
-        device: Any = None,
+        device: Device = None,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -165,7 +168,7 @@ class ComplexBatchNorm1d(nn.Module):
             self.register_buffer("running_cov", covariance)
             self.register_buffer("num_batches_tracked", torch.zeros((), dtype=torch.long, device=device))
 
-    def forward(self, z: Any) -> Any:
+    def forward(self, z: Transformable) -> Transformable:
         """Apply to [batch, C] or [batch, C, length]."""
         x = _planes("ComplexBatchNorm1d", z)
         if x.ndim not in (2, 3) or x.shape[1] != self.num_features:
@@ -217,11 +220,11 @@ class ModReLU(nn.Module):
         device: of the bias.
     """
 
-    def __init__(self, num_features: int, *, dtype: torch.dtype | None = None, device: Any = None) -> None:
+    def __init__(self, num_features: int, *, dtype: torch.dtype | None = None, device: Device = None) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(num_features, dtype=dtype, device=device))
 
-    def forward(self, z: Any) -> Any:
+    def forward(self, z: Transformable) -> Transformable:
         """Apply to [batch, features, ...] or [features]."""
         x = _planes("ModReLU", z)
         axis = min(1, x.ndim - 1)
@@ -237,14 +240,16 @@ class ModReLU(nn.Module):
         return _kind(x * torch.where(zero, torch.zeros_like(factor), factor), z)
 
 
-def _weights(shape: tuple[int, ...], fan_in: int, dtype: Any, device: Any) -> tuple[nn.Parameter, nn.Parameter]:
+def _weights(
+    shape: tuple[int, ...], fan_in: int, dtype: torch.dtype | None, device: Device
+) -> tuple[nn.Parameter, nn.Parameter]:
     """Parts uniform within ``1 / sqrt(2 fan_in)``, so that magnitudes are as large as a real layer's."""
     bound = 1 / math.sqrt(2 * max(1, fan_in))
     re, im = (nn.Parameter(torch.empty(shape, dtype=dtype, device=device).uniform_(-bound, bound)) for _ in range(2))
     return re, im
 
 
-def _biases(size: int, wanted: bool, dtype: Any, device: Any) -> tuple[Any, Any]:
+def _biases(size: int, wanted: bool, dtype: torch.dtype | None, device: Device) -> tuple[Any, Any]:
     if not wanted:
         return None, None
     return tuple(nn.Parameter(torch.zeros(size, dtype=dtype, device=device)) for _ in range(2))  # type: ignore[return-value]
