@@ -193,7 +193,7 @@ class HouseholderProduct(NamedTuple):
         return q
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-        _, pull = torch.func.vjp(torch.linalg.householder_product, *self)
+        _, pull = torch.func.vjp(torch.linalg.householder_product, *self)  # type: ignore[misc]
         return dict(zip(self._fields, pull(grad), strict=True))
 
 
@@ -222,5 +222,5 @@ class Ormqr(NamedTuple):
         def product(factors: Tensor, tau: Tensor, other: Tensor) -> Tensor:
             return torch.ormqr(factors, tau, other, self.left, self.transpose)
 
-        _, pull = torch.func.vjp(product, self.factors, self.tau, self.other)
+        _, pull = torch.func.vjp(product, self.factors, self.tau, self.other)  # type: ignore[misc]
         return dict(zip(("factors", "tau", "other"), pull(grad), strict=True))

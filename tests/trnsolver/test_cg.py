@@ -8,7 +8,7 @@ import trnsci
 import trnsolver as ts
 import trnsparse
 from trnsci import ArgumentError, DtypeError, NotConverged
-from trnsci.testing import BACKENDS, gaussian
+from trnsci.testing import BACKENDS, gaussian, pairs
 
 
 def _spd(n, seed=0, dtype=torch.float64):
@@ -82,9 +82,15 @@ def test_preconditioners_save_steps(name):
         assert better.iterations <= 2
 
 
-@pytest.mark.parametrize("solver", SYMMETRIC + GENERAL, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", ["jacobi", "block_jacobi", "ssor", "ic0", "ilu0", "chebyshev", "callable"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize(
+    ("solver", "name", "dtype"),
+    pairs(
+        SYMMETRIC + GENERAL,
+        ["jacobi", "block_jacobi", "ssor", "ic0", "ilu0", "chebyshev", "callable"],
+        [torch.float64, torch.complex128],
+    ),
+    ids=lambda x: getattr(x, "__name__", str(x)),
+)
 def test_every_solver_takes_every_preconditioner(solver, name, dtype):
     a = _spd(20, 1, dtype) + torch.diag(torch.linspace(0, 50, 20, dtype=torch.float64)).to(dtype)
     b = gaussian((20, 2), 2, dtype)

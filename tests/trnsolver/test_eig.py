@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from trnsci.testing import gaussian, unit_roundoff
+from trnsci.testing import gaussian, pairs, unit_roundoff
 from trnsolver import eig, eigvals, hessenberg, schur
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (9, 9), (2, 5, 5), (0, 0)])
-@pytest.mark.parametrize("output", ["real", "complex"])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "output"),
+    pairs(DTYPES, [(1, 1), (2, 2), (9, 9), (2, 5, 5), (0, 0)], ["real", "complex"]),
+    ids=str,
+)
 def test_schur_form(dtype, shape, output, norm):
     a = gaussian(shape, 1, dtype)
     t, z = schur(a, output=output)

@@ -101,9 +101,8 @@ def test_spectra(backend, dtype, n, family, norm):
     assert np.abs(s.numpy() - expected).max() <= _limit(a) * norm(a)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_polar_and_least_squares(backend, dtype, family, norm):
+@pytest.mark.parametrize(("backend", "dtype", "n"), CASES, ids=str)
+def test_polar_and_least_squares(backend, dtype, n, family, norm):
     a, b = _matrix(family, 8, dtype), gaussian((8, 2), 5, dtype)
     with backend:
         u, p = ts.polar(a)

@@ -7,7 +7,7 @@ import torch
 
 import trnsci
 from trnsci import ArgumentError, UnsupportedError
-from trnsci.testing import gaussian
+from trnsci.testing import gaussian, pairs
 from trnsolver import geqrf, householder_product, ormqr, qr
 from trnsolver.arguments import roundoff
 
@@ -42,10 +42,9 @@ def test_q_from_its_reflections(dtype, shape):
     assert norm(factors[..., :k, :].triu() - torch.from_numpy(expected)) <= 40 * bound * norm(a)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
-@pytest.mark.parametrize("transpose", [True, False], ids=["adjoint", "plain"])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "left", "transpose"), pairs(DTYPES, SHAPES, [True, False], [True, False]), ids=str
+)
 def test_products_with_q(dtype, shape, left, transpose):
     a = drawn(shape, dtype)
     m = shape[-2]

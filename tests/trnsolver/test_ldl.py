@@ -6,7 +6,7 @@ import torch
 
 import trnsci
 from trnsci import ArgumentError, Singular
-from trnsci.testing import gaussian
+from trnsci.testing import gaussian, pairs
 from trnsolver import ldl, ldl_inverse, ldl_solve
 from trnsolver.arguments import roundoff
 
@@ -24,9 +24,11 @@ def norm(x):
     return float(torch.linalg.matrix_norm(x.to(torch.complex128)).max())
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("hermitian", [True, False], ids=["hermitian", "symmetric"])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (7, 7), (40, 40), (3, 6, 6), (2, 2, 5, 5)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "hermitian", "shape"),
+    pairs(DTYPES, [True, False], [(1, 1), (2, 2), (7, 7), (40, 40), (3, 6, 6), (2, 2, 5, 5)]),
+    ids=str,
+)
 def test_it_stays_within_its_stated_bound(dtype, hermitian, shape):
     a = drawn(shape, dtype, hermitian)
     n = shape[-1]
@@ -51,9 +53,11 @@ def test_blocks_of_two_rows_are_met():
     np.testing.assert_allclose(x.numpy(), np.linalg.solve(a.numpy(), np.arange(4.0)), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
-@pytest.mark.parametrize("hermitian", [True, False])
-@pytest.mark.parametrize("n", [64, 65, 100])
+@pytest.mark.parametrize(
+    ("dtype", "hermitian", "n"),
+    pairs([torch.float32, torch.float64, torch.complex64, torch.complex128], [True, False], [64, 65, 100]),
+    ids=str,
+)
 def test_singular_matrices_of_several_blocks(dtype, hermitian, n):
     # LAPACK's blocked routine returns wrong factors where a column becomes zero
     x = (torch.arange(3 * n) % 5 - 2).reshape(n, 3).to(dtype)

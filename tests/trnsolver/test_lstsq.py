@@ -53,10 +53,11 @@ def test_solutions_of_least_norm(backend, dtype, m, n, rank):
     assert found.rank.tolist() == (rank or min(m, n))
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(33, 13), (40, 40), (13, 33)])
-@pytest.mark.parametrize("kind", ["ones", "checkers", "repeated"])
+@pytest.mark.parametrize(
+    ("backend", "dtype", "shape", "kind"),
+    pairs(BACKENDS, DTYPES, [(33, 13), (40, 40), (13, 33)], ["ones", "checkers", "repeated"]),
+    ids=str,
+)
 def test_ranks_that_rounding_hides(backend, dtype, shape, kind):
     # diagonals of r at the level of underflow, or exactly zero, must not be divided by
     m, n = shape

@@ -4,7 +4,7 @@ import scipy.linalg
 import torch
 
 from trnsci import ArgumentError, DtypeError, NumericalError, Singular
-from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, Backend, gaussian, pairs, unit_roundoff
 from trnsolver import det, inv, lu, lu_factor, lu_solve, slogdet, solve
 
 
@@ -44,9 +44,11 @@ def test_hard_matrices(backend, family, norm):
     assert norm(p.double() @ lower.double() @ upper.double() - a.double()) <= _bound(a) * growth * norm(a)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
-@pytest.mark.parametrize("shape", [(70, 70), (70, 9), (9, 70)], ids=str)
+@pytest.mark.parametrize(
+    ("backend", "dtype", "shape"),
+    pairs(BACKENDS, [torch.float32, torch.float64, torch.complex64, torch.complex128], [(70, 70), (70, 9), (9, 70)]),
+    ids=str,
+)
 def test_pivots_are_lapacks(backend, dtype, shape):
     a = gaussian(shape, 2, dtype)
     with backend:

@@ -9,7 +9,7 @@ import torch
 import trnsolver as ts
 import trnsparse
 from trnsci import ArgumentError, DtypeError, NumericalError
-from trnsci.testing import gaussian
+from trnsci.testing import gaussian, pairs
 
 N = 20
 SOLVERS = ["cg", "block_cg", "minres", "bicgstab", "gmres", "lsqr", "lsmr", "chebyshev"]
@@ -37,9 +37,9 @@ def _solve(name, a, b, **options):
     return getattr(ts, name)(a, b, **options)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize(
+    ("dtype", "kind", "name"), pairs([torch.float64, torch.complex128], [*KINDS], [*SOLVERS]), ids=str
+)
 def test_every_solver_takes_every_operand(name, kind, dtype):
     a, b = _spd(dtype), gaussian((N, 3), 3, dtype)
     exact = torch.from_numpy(np.linalg.solve(a.numpy(), b.numpy()))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, gaussian, pairs, unit_roundoff
 from trnsolver import matrix_rank, null_space, orth, pinv
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -22,11 +22,13 @@ def test_gradients_of_pseudo_inverses(shape):
     assert torch.autograd.gradcheck(lambda x: pinv(x + x.mH, hermitian=True), (square,))
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(("shape", "rank"), [((6, 4), 4), ((4, 6), 2), ((5, 5), 3), ((3, 3), 0)])
-@pytest.mark.parametrize("scale", [1.0, 1e30, 1e-30])
-def test_the_four_conditions_of_penrose(backend, dtype, shape, rank, scale, norm):
+@pytest.mark.parametrize(
+    ("backend", "dtype", "case", "scale"),
+    pairs(BACKENDS, DTYPES, [((6, 4), 4), ((4, 6), 2), ((5, 5), 3), ((3, 3), 0)], [1.0, 1e30, 1e-30]),
+    ids=str,
+)
+def test_the_four_conditions_of_penrose(backend, dtype, case, scale, norm):
+    shape, rank = case
     m, n = shape
     a = scale * (gaussian((m, max(rank, 1)), 1, dtype) @ gaussian((max(rank, 1), n), 2, dtype)) * (rank > 0)
     with backend:

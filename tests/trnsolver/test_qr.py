@@ -4,7 +4,7 @@ import torch
 
 import trnsci
 from trnsci import ArgumentError, NumericalError, UnsupportedError
-from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, Backend, gaussian, pairs, unit_roundoff
 from trnsolver import qr, qr_pivoted
 
 
@@ -15,9 +15,13 @@ def _holds(q, r, a, norm):
     return norm(q @ r - a.to(wide)) <= limit * norm(a) and norm(q.mH @ q - eye) <= limit and not r.tril(-1).any()
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 5), (130, 20), (33, 33), (2, 6, 6), (4, 0), (0, 4)])
+@pytest.mark.parametrize(
+    ("backend", "mode", "shape"),
+    pairs(
+        BACKENDS, ["reduced", "complete", "r"], [(1, 1), (5, 3), (3, 5), (130, 20), (33, 33), (2, 6, 6), (4, 0), (0, 4)]
+    ),
+    ids=str,
+)
 def test_q_r_multiply_back(backend, mode, shape, norm):
     a = gaussian(shape, 1)
     with backend:
@@ -39,10 +43,11 @@ def test_hard_matrices(backend, family, norm):
         assert _holds(*qr(a), a, norm)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
-@pytest.mark.parametrize("shape", [(17, 17), (20, 7), (7, 20)])
-@pytest.mark.parametrize("mode", ["reduced", "complete"])
+@pytest.mark.parametrize(
+    ("backend", "dtype", "shape", "mode"),
+    pairs(BACKENDS, [torch.complex64, torch.complex128], [(17, 17), (20, 7), (7, 20)], ["reduced", "complete"]),
+    ids=str,
+)
 def test_complex_columns_that_vanish(backend, dtype, shape, mode, norm):
     # MKL's reflections are NaN where what is left of a column is near underflow
     m, n = shape

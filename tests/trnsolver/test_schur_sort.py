@@ -7,7 +7,7 @@ import torch
 
 from trnsci import ArgumentError, NumericalError
 from trnsci.arrays import to_numpy
-from trnsci.testing import gaussian, unit_roundoff
+from trnsci.testing import gaussian, pairs, unit_roundoff
 from trnsolver import SortedSchur, schur
 
 SORTS = {
@@ -27,9 +27,11 @@ def _holds(a, t, z):
     assert np.all(np.tril(t, -2) == 0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
-@pytest.mark.parametrize("output", ["real", "complex"])
-@pytest.mark.parametrize("n", [1, 2, 3, 9, 20])
+@pytest.mark.parametrize(
+    ("dtype", "output", "n"),
+    pairs([torch.float32, torch.float64, torch.complex64, torch.complex128], ["real", "complex"], [1, 2, 3, 9, 20]),
+    ids=str,
+)
 def test_the_selected_come_first(dtype, output, n):
     a = gaussian((n, n), 1, dtype) / n**0.5
     for sort, inside in SORTS.items():

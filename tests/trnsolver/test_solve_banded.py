@@ -7,7 +7,7 @@ import torch
 
 import trnsci
 from trnsci import ArgumentError, DtypeError, Singular
-from trnsci.testing import gaussian
+from trnsci.testing import gaussian, pairs
 from trnsolver import solve_banded, solve_tridiagonal
 from trnsolver import solve_banded as function
 from trnsolver.arguments import roundoff
@@ -37,9 +37,9 @@ def backward_error(a, x, b):
     return left / (torch.linalg.matrix_norm(a) * torch.linalg.matrix_norm(x))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("bands", [(0, 0), (1, 1), (2, 1), (0, 2), (3, 0), (1, 4)], ids=str)
-@pytest.mark.parametrize("n", [1, 2, 5, 40])
+@pytest.mark.parametrize(
+    ("dtype", "bands", "n"), pairs(DTYPES, [(0, 0), (1, 1), (2, 1), (0, 2), (3, 0), (1, 4)], [1, 2, 5, 40]), ids=str
+)
 def test_it_stays_within_its_stated_bound(dtype, bands, n):
     below, above = bands
     ab, b = drawn((3, below + above + 1, n), dtype, 1), drawn((3, n, 2), dtype, 2)

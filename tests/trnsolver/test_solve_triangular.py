@@ -4,7 +4,7 @@ import torch
 
 import trnsci
 from trnsci import ArgumentError, DtypeError, Singular
-from trnsci.testing import BACKENDS, gaussian, unit_roundoff
+from trnsci.testing import BACKENDS, gaussian, pairs, unit_roundoff
 from trnsolver import solve_triangular
 
 
@@ -17,11 +17,17 @@ def _kept(a, upper, unit):
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
-@pytest.mark.parametrize("upper", [False, True])
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize(
+    ("backend", "dtype", "upper", "left", "unit"),
+    pairs(
+        BACKENDS,
+        [torch.float32, torch.float64, torch.complex64, torch.complex128],
+        [False, True],
+        [False, True],
+        [False, True],
+    ),
+    ids=str,
+)
 def test_every_side(backend, dtype, upper, left, unit, norm):
     a, b = gaussian((9, 9), 1, dtype) / 9 + torch.eye(9, dtype=dtype), gaussian((3, 9, 4), 2, dtype)
     b = b if left else b.mT.contiguous()
