@@ -356,25 +356,29 @@ class Iterate(NamedTuple):
 
 def _iterated(call: Iterate, times: Any, state: Any, numbers: Any, norm: Any, floor: Any) -> Any:
     """The steps on tensors or arrays: ``times`` multiplies by the matrix, ``floor`` keeps divisors from 0."""
-    x, r, p = state
-    if call.steps == 0:
-        return tuple(y + 0 for y in state)
+    x, r, p = (y + 0 for y in state)
     if call.method == "power":
         for _ in range(call.steps):
             r = times(x)
             x = r / floor(norm(r))
-        return x, times(x), p + 0
+        return x, times(x), p
     square = r @ r
     for k in range(call.steps):
         if call.method == "cg":
             image = times(p)
             alpha = square / floor(p @ image)
-            x, r = x + alpha * p, r - alpha * image
-            last, square = square, r @ r
-            p = r + square / floor(last) * p
+            last = floor(square)
         else:
-            p = r + numbers[k, 1] * p
-            x, r = x + numbers[k, 0] * p, r - numbers[k, 0] * times(p)
+            p *= numbers[k, 1]
+            p += r
+            image, alpha = times(p), numbers[k, 0]
+        x += alpha * p
+        image *= alpha
+        r -= image
+        if call.method == "cg":
+            square = r @ r
+            p *= square / last
+            p += r
     return x, r, p
 
 
