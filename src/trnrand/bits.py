@@ -13,6 +13,7 @@ from trnrand.engines import MASK, PHILOX
 from trnrand.kernels import bits as kernels
 from trnrand.philox import Philox
 from trnrand.segment import Segment
+from trnrand.source import fits
 from trnrand.stream import Stream
 from trnrand.threefry import Threefry
 from trnsci import ArgumentError, Cost, DtypeError, op, run
@@ -36,7 +37,9 @@ def bits(
             raise DtypeError(op="bits", argument=name, got=type(value), expected="an integer")
         if value < 0:
             raise ArgumentError(op="bits", argument=name, got=value, expected="a non-negative integer")
-    return run(Bits(Segment.of(stream, stream.position + offset, n), host.device_of("bits", device)))
+    where = host.device_of("bits", device)
+    fits("bits", (n,), 4, where)
+    return run(Bits(Segment.of(stream, stream.position + offset, n), where))
 
 
 def stream_words(stream: Stream, first: int, count: int, device: torch.device) -> Tensor:

@@ -109,7 +109,8 @@ def geometric(
     request = Request(
         "geometric", size, generator, dtype=dtype, device=device, out=out, parameters=parameters, dtypes=COUNTS
     )
-    chance = request.tensor("p").detach()
+    # of a number on the host, wherever the result goes
+    chance = request.tensor("p").detach() if isinstance(p, Tensor) else torch.tensor([float(p)], dtype=torch.float64)
     rate = torch.where(chance < 1.0, log_complement(chance.clamp(max=1.0 - 2.0**-53)), -1e300)
     return request.finish(drawn(request, "geometric", rate if isinstance(p, Tensor) else rate.item()))
 

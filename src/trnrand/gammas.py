@@ -9,9 +9,9 @@ from torch import Tensor
 
 from trnrand import maths
 from trnrand.gamma import log_gamma, moderate, normals_of, scaled_gamma, standard_gamma, tiny
-from trnrand.request import Number, Request, drawing
+from trnrand.request import Number, Request, as_tensor, drawing
 from trnrand.source import Source
-from trnsci import ArgumentError
+from trnsci import ArgumentError, check
 
 
 @drawing
@@ -195,7 +195,9 @@ def dirichlet(
         ArgumentError: ``alpha`` has no axis of categories or is not positive. Nothing was drawn.
     """
     if not isinstance(alpha, Tensor):
-        alpha = torch.as_tensor(alpha, dtype=torch.float64)
+        alpha = as_tensor("dirichlet", "alpha", alpha)
+        alpha = alpha if alpha.is_complex() else alpha.double()
+    check.dense("dirichlet", alpha=alpha)
     if alpha.ndim < 1 or alpha.shape[-1] < 1:
         raise ArgumentError(
             op="dirichlet", argument="shape of alpha", got=tuple(alpha.shape), expected="[..., K], K >= 1"

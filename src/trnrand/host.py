@@ -44,12 +44,16 @@ def mapping(x: Tensor) -> bool:
 
 
 def device_of(op: str, device: Any) -> torch.device:
-    """A device by its name."""
+    """A device by its name, which has memory here."""
     try:
-        return torch.device(device)
-    except (RuntimeError, TypeError):
-        expected = "a device torch knows, as 'cpu' or 'cuda:0'"
-        raise DtypeError(op=op, argument="device", got=device, expected=expected) from None
+        found = torch.device(device)
+        if found.type not in ("cpu", "meta"):
+            torch.empty(0, device=found)
+    except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError) as error:
+        said = str(error).partition("\n")[0]
+        expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"
+        raise DtypeError(op=op, argument="device", got=device, expected=expected, hint=f"torch says: {said}") from None
+    return found
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -13,7 +13,7 @@ from trnrand.discrete import inverted, weights_of
 from trnrand.randint import randint
 from trnrand.request import INTEGERS, Request, drawing
 from trnrand.source import Source, shape_of
-from trnsci import ArgumentError, DtypeError
+from trnsci import ArgumentError, DtypeError, check
 
 
 @drawing
@@ -59,6 +59,7 @@ def shuffle(x: Tensor, *, generator: Source | None = None) -> Tensor:
 
 def _order(op: str, x: Any, device: Any, generator: Source | None) -> tuple[Tensor, Request]:
     if isinstance(x, Tensor):
+        check.dense(op, x=x)
         if x.ndim < 1:
             raise ArgumentError(op=op, argument="shape of x", got=(), expected="at least one axis")
         n, device = x.shape[0], x.device
@@ -113,6 +114,10 @@ def choice(
             replacement
             than there is. Nothing was drawn.
     """
+    if isinstance(a, Tensor):
+        check.dense("choice", a=a)
+    if not isinstance(replace, bool):
+        raise DtypeError(op="choice", argument="replace", got=type(replace), expected="True or False")
     n = a.shape[0] if isinstance(a, Tensor) and a.ndim else a
     if not isinstance(n, int) or isinstance(n, bool):
         raise DtypeError(op="choice", argument="a", got=type(a), expected="an integer or a tensor with an axis")

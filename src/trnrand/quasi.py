@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from trnrand.host import device_of
 from trnrand.request import FLOATS
 from trnrand.source import Source, default, fits
 from trnrand.stream import Stream
@@ -52,6 +53,8 @@ class Sequence:
     ) -> None:
         self.name = name
         self.d = whole_number(name, "d", d, 1, most)
+        if not isinstance(scramble, bool | str):
+            raise DtypeError(op=name, argument="scramble", got=type(scramble), expected="True, False or a name")
         check.option(name, "scramble", scramble, (False, True, *kinds))
         self.scramble: str | None = kinds[0] if scramble is True else scramble or None
         self.position = 0
@@ -105,9 +108,15 @@ class Sequence:
             out: memory for the result.
         """
         n = whole_number(self.name, "n", n)
-        kind = dtype or (out.dtype if out is not None else torch.get_default_dtype())
+        if out is not None:
+            check.dense(self.name, out=out)
+        kind = out.dtype if dtype is None and out is not None else torch.get_default_dtype() if dtype is None else dtype
+        if not isinstance(kind, torch.dtype):
+            raise DtypeError(op=self.name, argument="dtype", got=type(kind), expected="a torch.dtype")
         check.option(self.name, "dtype", kind, FLOATS)
-        where = torch.device(device) if device is not None else out.device if out is not None else torch.device("cpu")
+        where = torch.device("cpu") if out is None else out.device
+        if device is not None:
+            where = device_of(self.name, device)
         fits(self.name, (n, self.d), 8, where)
         if out is not None:
             check.out(self.name, out, shape=(n, self.d), dtype=kind)

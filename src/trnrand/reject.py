@@ -19,6 +19,8 @@ Propose = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 def rejected(blocks: Blocks, propose: Propose, first: int = 0) -> Tensor:
     """Propose until every element is taken. ``first`` is the number of the first attempt."""
     result, taken = propose(blocks(first, None), None)
+    if result.is_meta:
+        return result
     attempt, pending = first, (~taken).nonzero().flatten()
     while pending.numel():
         attempt += 1

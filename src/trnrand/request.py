@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trnrand.bits import block_words, stream_words
+from trnrand.host import device_of
 from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, array_function, check
@@ -110,6 +111,8 @@ class Request:
         asked = parameters or {}
         self._parameters = {name: checked(op, name, value, rule) for name, (value, rule) in asked.items()}
         tensors = {name: value for name, value in self._parameters.items() if isinstance(value, Tensor)}
+        if out is not None:
+            check.dense(op, out=out)
         self.device = _device(op, device, out, tensors)
         self.dtype = _dtype(op, dtype, out, {name: asked[name][0] for name in tensors}, dtypes)
         self._whole_numbers = dtypes[0] == torch.int64 and self.dtype != torch.bool
@@ -224,16 +227,19 @@ def open_unit(low: Tensor, high: Tensor) -> Tensor:
 def as_tensor(op: str, name: str, value: Any) -> Tensor:
     """A tensor of a tensor or of nested numbers."""
     try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
+        made = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise DtypeError(op=op, argument=name, got=type(value), expected="a tensor of numbers") from None
+    check.dense(op, **{name: made})
+    return made
 
 
 def checked(op: str, name: str, value: Any, rule: str) -> Any:
     """A parameter as float or float64 tensor, after its rule was tested."""
     words, test = RULES[rule]
     if isinstance(value, Tensor):
-        if value.is_complex():
+        check.dense(op, **{name: value})
+        if value.is_complex() or value.is_quantized:
             raise DtypeError(op=op, argument=name, got=value.dtype, expected="a real tensor")
         wide = value.double()
         if not wide.is_meta:
@@ -244,7 +250,8 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
         return wide
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DtypeError(op=op, argument=name, got=type(value), expected="a number or a tensor")
-    number = float(value)
+    # an integer beyond float64 is infinite to every rule
+    number = float(value) if abs(value) < 1 << 1024 or value != value else math.inf
     if not test(number):
         raise ArgumentError(op=op, argument=name, got=value, expected=words)
     return number
@@ -257,7 +264,7 @@ def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tens
     if out is not None:
         found["out"] = out.device
     if device is not None:
-        found["device"] = torch.device(device)
+        found["device"] = device_of(op, device)
         if found["device"].type == "cuda" and found["device"].index is None:
             found["device"] = torch.device("cuda", torch.cuda.current_device())
     if len(set(found.values())) > 1:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trnrand.bits import stream_words
 from trnrand.engines import MASK
+from trnrand.host import device_of
 from trnrand.kernels import sobol as kernels
 from trnrand.quasi import Sequence, cut, whole_number
 from trnrand.source import Source, fits
@@ -50,7 +51,7 @@ class Sobol(Sequence):
     def bits(self, n: int, device: torch.device | str = "cpu") -> Tensor:
         """The next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
         n = whole_number("Sobol", "n", n)
-        where = torch.device(device)
+        where = device_of("Sobol", device)
         fits("Sobol", (n, self.d), 8, where)
         return self._claim(n)._raw(n, where)
 

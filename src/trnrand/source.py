@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from trnrand.engines import ENGINES, PHILOX
-from trnrand.stream import Stream
-from trnsci import ArgumentError, CapacityError, DtypeError
+from trnrand.stream import MOST, Stream
+from trnsci import ArgumentError, CapacityError, DtypeError, check
 
 Size = int | Sequence[int]
 _FIELDS = (("engine", 1), ("key", 16), ("base", 16), ("position", 17), ("rank", 4), ("size", 4))
@@ -84,8 +84,9 @@ class Source(torch.Generator):
 
     def spawn(self, count: int) -> list[Self]:
         """``count`` independent generators. A later call gives others; their number is drawn from the stream."""
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise ArgumentError(op="spawn", argument="count", got=count, expected="a non-negative integer")
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
+            expected = f"a non-negative integer, at most {MOST}"
+            raise ArgumentError(op="spawn", argument="count", got=count, expected=expected)
         return [type(self)(stream) for stream in self.fold().split(count)]
 
     def fold(self) -> Stream:
@@ -133,6 +134,8 @@ class Source(torch.Generator):
 
     def set_state(self, state: Tensor) -> Self:
         """Return to what `get_state` gave."""
+        if isinstance(state, Tensor):
+            check.dense("set_state", state=state)
         if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.numel() != STATE_BYTES:
             got = f"{tuple(state.shape)} {state.dtype}" if isinstance(state, Tensor) else type(state)
             raise ArgumentError(
@@ -171,7 +174,7 @@ def _restored(kind: type[Source], state: Tensor) -> Source:
 
 
 def _key(seed: Any, engine: str) -> int:
-    if engine not in ENGINES:
+    if not isinstance(engine, str) or engine not in ENGINES:
         expected = "one of " + ", ".join(map(repr, ENGINES))
         raise ArgumentError(op="Generator", argument="engine", got=engine, expected=expected)
     if seed is None:

@@ -12,6 +12,8 @@ from trnsci import ArgumentError, DtypeError, check
 
 # the high 64 bits of the counter say what a block is for, so that children never meet the words of their parent
 SPLIT, FOLD, SUBSTREAM = 1 << 125, 2 << 125, 3 << 125
+# children of one call: a list of more would not fit anywhere
+MOST = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +66,20 @@ class Stream:
 
     def jump(self, times: int = 1) -> Stream:
         """The same key, ``times`` * 2**64 blocks further: it shares no word with this one for 2**66 words."""
-        return replace(self, base=(self.base + (times << 64)) % (1 << 128))
+        if not isinstance(times, int) or isinstance(times, bool):
+            raise DtypeError(op="Stream.jump", argument="times", got=type(times), expected="an integer")
+        return replace(self, base=(self.base + (times % (1 << 64) << 64)) % (1 << 128))
 
     def split(self, count: int = 2) -> tuple[Stream, ...]:
         """``count`` independent streams; child ``i`` is the same whatever ``count`` is."""
-        if not isinstance(count, int) or count < 0:
-            raise ArgumentError(op="Stream.split", argument="count", got=count, expected="a non-negative integer")
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
+            expected = f"a non-negative integer, at most {MOST}"
+            raise ArgumentError(op="Stream.split", argument="count", got=count, expected=expected)
         return tuple(self._child(SPLIT, i) for i in range(count))
 
     def fold_in(self, data: int) -> Stream:
         """An independent stream for an integer, a step number for example."""
-        if not isinstance(data, int) or not 0 <= data < 1 << 64:
+        if not isinstance(data, int) or isinstance(data, bool) or not 0 <= data < 1 << 64:
             raise ArgumentError(op="Stream.fold_in", argument="data", got=data, expected="0 <= data < 2**64")
         return self._child(FOLD, data)
 

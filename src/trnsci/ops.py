@@ -217,6 +217,9 @@ class Op:
     def dispatched(self, *args: Any) -> Any:
         """Execute a call that comes from torch's dispatcher: as decided before, or at the run time of a traced call."""
         call, decision = self.kind(*args), _DECIDED.get()
+        if self._first is None and self.on_meta(call):
+            # without operands torch does not see that there is no data
+            return call.fake()
         # What the implementation calls decides for itself.
         _DECIDED.set(None)
         with _lazy_conjugates():
