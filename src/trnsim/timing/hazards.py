@@ -186,7 +186,7 @@ class Hazards:
         self.watched: dict[int, list[Gate]] = {}
         target = stream.target
         self.pools = {
-            SBUF: Pool(target.sbuf_usable_bytes, 1),
+            SBUF: Pool(target.sbuf_filled_bytes, 1),
             PSUM: Pool(target.psum_partition_bytes, target.psum_bank_bytes),
         }
         self.fixed: dict[str, int] = {}

@@ -96,7 +96,7 @@ def profile(
             launch = Launch(made, params, trace, spills=True)
             result = launch.run(args, kwargs)
             given = frozenset(storage.uid for storage in launch.arguments.storages)
-            crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_usable_bytes
+            crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_filled_bytes
         else:
             every = simulate_ranks(
                 made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=trace

@@ -36,7 +36,7 @@ def overflow(stream: Stream) -> int:
 
 def spilled(stream: Stream) -> tuple[Stream, int]:
     """The stream with saves and reloads put in, and how many; the stream itself when everything fits."""
-    capacity = stream.target.sbuf_usable_bytes
+    capacity = stream.target.sbuf_filled_bytes
     if overflow(stream) <= capacity:
         return stream, 0
     return _Spiller(stream, capacity).run()
