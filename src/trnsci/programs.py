@@ -64,8 +64,10 @@ class _Counter:
 
 def size_of(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Size:
     """Follow a kernel on shapes alone and count its instructions. Counted once for the same shapes."""
-    shapes = tuple(t.to("meta") if isinstance(t, Tensor) else t for t in tensors)
-    return _counted(kernel, freeze(shapes), *static.items())
+    # what is made here has no data, and whoever watches the call's tensors should not see it
+    with torch._C._DisableTorchDispatch():
+        shapes = tuple(t.to("meta") if isinstance(t, Tensor) else t for t in tensors)
+        return _counted(kernel, freeze(shapes), *static.items())
 
 
 @functools.lru_cache(maxsize=1024)
