@@ -5,7 +5,7 @@ import torch
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, scipy_blas, sum_bound
 from trnblas import gbmv, hbmv, sbmv, tbmv, tbsv
 from trnsci import ArgumentError, Singular, UnsupportedError
-from trnsci.testing import BACKENDS, assert_within, gaussian
+from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 TRANS = {"n": 0, "t": 1, "c": 2}
@@ -17,13 +17,18 @@ def outside_spoiled(a, keep):
     return torch.where(torch.from_numpy(keep(rows, columns)), a, torch.nan)
 
 
-@on_backends
-@pytest.mark.parametrize("dtype", [F32, C64], ids=str)
-@pytest.mark.parametrize("trans", ["n", "t", "c"])
 @pytest.mark.parametrize(
-    ("m", "n", "kl", "ku"), [(7, 9, 2, 1), (9, 7, 0, 3), (5, 5, 0, 0), (200, 150, 3, 2), (4, 4, 6, 6)]
+    ("backend", "dtype", "trans", "size"),
+    pairs(
+        BACKENDS,
+        [F32, C64],
+        ["n", "t", "c"],
+        [(7, 9, 2, 1), (9, 7, 0, 3), (5, 5, 0, 0), (200, 150, 3, 2), (4, 4, 6, 6)],
+    ),
+    ids=str,
 )
-def test_general_bands(backend, dtype, trans, m, n, kl, ku):
+def test_general_bands(backend, dtype, trans, size):
+    m, n, kl, ku = size
     a = gaussian((kl + ku + 1, n), 1, dtype)
     x, y = (gaussian((s,), i, dtype) for i, s in ((2, n if trans == "n" else m), (3, m if trans == "n" else n)))
     alpha, beta = (0.5 - 1j, 2j) if dtype.is_complex else (0.5, -2.0)

@@ -16,12 +16,12 @@ from tests.trnblas.oracles import gradient_bound
 from trnblas import Epilogue, gemm
 from trnblas.kernels import gemm as kernels
 from trnsci import ArgumentError, BackendUnavailable, DtypeError
-from trnsci.testing import BACKENDS, EDGES, assert_within, gamma, gaussian, gemm_bound, ill_scaled, in_float64
+from trnsci.testing import BACKENDS, EDGES, assert_within, gamma, gaussian, gemm_bound, ill_scaled, in_float64, pairs
 
 F32, F64, C64, C128 = torch.float32, torch.float64, torch.complex64, torch.complex128
 BF16, F16 = torch.bfloat16, torch.float16
 
-CASES = [(m, k, n) for m in EDGES for k in EDGES for n in EDGES]
+CASES = pairs(EDGES, EDGES, EDGES)
 CASES += [(64, 1000, 513), (7, 257, 1021), (520, 130, 3)]
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
@@ -41,10 +41,13 @@ def test_stays_within_its_stated_bound(backend, m, k, n):
         assert_within(gemm(1.0, a, b), oracle(a, b), gemm_bound(a, b))
 
 
-@on_backends
-@pytest.mark.parametrize("dtype", [F32, BF16, F16, C64], ids=str)
-@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (2.5, 0.0), (1.0, 1.0), (-0.5, 0.75), (0.0, 2.0), (3, 1)])
-def test_scaling_and_addition(backend, dtype, alpha, beta):
+@pytest.mark.parametrize(
+    ("backend", "dtype", "factors"),
+    pairs(BACKENDS, [F32, BF16, F16, C64], [(1.0, 0.0), (2.5, 0.0), (1.0, 1.0), (-0.5, 0.75), (0.0, 2.0), (3, 1)]),
+    ids=str,
+)
+def test_scaling_and_addition(backend, dtype, factors):
+    alpha, beta = factors
     a, b, c = gaussian((130, 40), 1, dtype), gaussian((40, 70), 2, dtype), gaussian((130, 70), 3, dtype)
     with backend:
         got = gemm(alpha, a, b, beta, c)

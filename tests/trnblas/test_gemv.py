@@ -7,16 +7,18 @@ import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import gemm, gemv, ger, gerc, geru
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, assert_within, gaussian
+from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
-@on_backends
-@pytest.mark.parametrize("dtype", [F32, C64, F64], ids=str)
-@pytest.mark.parametrize("trans", ["n", "t", "c"])
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (127, 129), (128, 513), (9, 2100)])
-def test_gemv(backend, dtype, trans, m, n):
+@pytest.mark.parametrize(
+    ("backend", "dtype", "trans", "size"),
+    pairs(BACKENDS, [F32, C64, F64], ["n", "t", "c"], [(1, 1), (127, 129), (128, 513), (9, 2100)]),
+    ids=str,
+)
+def test_gemv(backend, dtype, trans, size):
+    m, n = size
     a = gaussian((m, n), 1, dtype)
     x, y = gaussian((n if trans == "n" else m,), 2, dtype), gaussian((m if trans == "n" else n,), 3, dtype)
     alpha, beta = (0.5 - 1j, 2j) if dtype.is_complex else (0.5, -2.0)

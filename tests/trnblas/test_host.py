@@ -33,7 +33,7 @@ from trnblas import (
     trsv,
 )
 from trnsci import Singular, ledger
-from trnsci.testing import assert_within, gamma, gaussian
+from trnsci.testing import assert_within, gamma, gaussian, pairs
 
 LAYOUTS = {
     "by rows": lambda x: x,
@@ -49,13 +49,18 @@ def library(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize(
-    ("left", "right"), [("by rows", "by columns"), ("by columns", "by rows"), ("strided", "strided")]
+    ("dtype", "lower", "layouts", "size"),
+    pairs(
+        [F32, F64],
+        [0, 1],
+        [("by rows", "by columns"), ("by columns", "by rows"), ("strided", "strided")],
+        [(5, 3), (600, 40), (7, 1)],
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize(("n", "columns"), [(5, 3), (600, 40), (7, 1)])
-def test_every_layout(library, dtype, lower, left, right, n, columns):
+def test_every_layout(library, dtype, lower, layouts, size):
+    (left, right), (n, columns) = layouts, size
     square, other = gaussian((n, n), 1, dtype), gaussian((n, columns), 2, dtype)
     a, b = LAYOUTS[left](square), LAYOUTS[right](other)
     kept = square.double().tril() if lower else square.double().triu()
@@ -89,13 +94,18 @@ def test_every_layout(library, dtype, lower, left, right, n, columns):
         assert_within(got, expected, 2 * sum_bound(max(n, columns), size, dtype))
 
 
-@pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize(
-    ("left", "right"), [("by rows", "by columns"), ("by columns", "by rows"), ("strided", "strided")]
+    ("lower", "layouts", "size", "flags"),
+    pairs(
+        [0, 1],
+        [("by rows", "by columns"), ("by columns", "by rows"), ("strided", "strided")],
+        [(5, 3), (300, 40), (7, 1)],
+        [("n", "n"), ("t", "n"), ("n", "u"), ("t", "u")],
+    ),
+    ids=str,
 )
-@pytest.mark.parametrize(("n", "columns"), [(5, 3), (300, 40), (7, 1)])
-@pytest.mark.parametrize(("trans", "diag"), [("n", "n"), ("t", "n"), ("n", "u"), ("t", "u")])
-def test_solves_of_every_layout(library, lower, left, right, n, columns, trans, diag):
+def test_solves_of_every_layout(library, lower, layouts, size, flags):
+    (left, right), (n, columns), (trans, diag) = layouts, size, flags
     square = gaussian((n, n), 1, F64) / (2 * n**0.5) + 2 * torch.eye(n, dtype=F64)
     other = gaussian((n, columns), 2, F64)
     full = square.tril() if lower else square.triu()

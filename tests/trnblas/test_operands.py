@@ -10,7 +10,7 @@ import torch
 import trnblas as B
 from tests.trnblas.oracles import C128, F64
 from trnsci import TrnError
-from trnsci.testing import BACKENDS, assert_within, gaussian
+from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
@@ -157,9 +157,9 @@ BATCHED = {
 }
 
 
-@on_backends
-@pytest.mark.parametrize("name", BATCHED)
-@pytest.mark.parametrize("factor", [1e14, 1e-14, float("nan")])
+@pytest.mark.parametrize(
+    ("backend", "name", "factor"), pairs(BACKENDS, list(BATCHED), [1e14, 1e-14, float("nan")]), ids=str
+)
 def test_rows_of_a_batch_never_touch_each_other(backend, name, factor):
     shapes, call = BATCHED[name]
     operands = [t(*shape, seed=n) for n, shape in enumerate(shapes)]

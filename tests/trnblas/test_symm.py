@@ -7,7 +7,7 @@ import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import hemm, hemv, symm, symv
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, assert_within, gaussian
+from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 both_triangles = pytest.mark.parametrize("lower", [0, 1])
@@ -17,12 +17,13 @@ def whole(a, lower):
     return a.tril() + a.tril(-1).mT if lower else a.triu() + a.triu(1).mT
 
 
-@on_backends
-@both_triangles
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("dtype", [F32, C64, F64], ids=str)
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (127, 3), (129, 130), (2, 520)])
-def test_products(backend, lower, side, dtype, m, n):
+@pytest.mark.parametrize(
+    ("backend", "lower", "side", "dtype", "size"),
+    pairs(BACKENDS, [0, 1], [0, 1], [F32, C64, F64], [(1, 1), (127, 3), (129, 130), (2, 520)]),
+    ids=str,
+)
+def test_products(backend, lower, side, dtype, size):
+    m, n = size
     size = n if side else m
     a, b, c = gaussian((size, size), 1, dtype), gaussian((m, n), 2, dtype), gaussian((m, n), 3, dtype)
     alpha, beta = (0.5 - 1j, 2j) if dtype.is_complex else (0.5, -2.0)

@@ -7,7 +7,7 @@ import trnsci
 from tests.trnblas.oracles import C64, F32, F64, scipy_blas, sum_bound
 from trnblas import her, her2, host, syr, syr2
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, assert_within, gaussian
+from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 both_triangles = pytest.mark.parametrize("lower", [0, 1])
@@ -24,14 +24,14 @@ def library(request, monkeypatch):
         monkeypatch.setattr(host, "refusal", lambda *tensors, **options: "not in this test")
 
 
-@both_triangles
-@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
-@pytest.mark.parametrize("n", [1, 2, 129])
-@pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("turned", [False, True])
-def test_against_scipy(library, lower, dtype, n, given, turned):
+@pytest.mark.parametrize(
+    ("lower", "dtype", "n", "given", "transposed"),
+    pairs([0, 1], [F32, F64], [1, 2, 129], [False, True], [False, True]),
+    ids=str,
+)
+def test_against_scipy(library, lower, dtype, n, given, transposed):
     x, y, a = gaussian((2 * n,), 1, dtype)[::2], gaussian((n,), 2, dtype), gaussian((n, n), 3, dtype)
-    a = a.mT if turned else a
+    a = a.mT if transposed else a
     addend, options = (a, {"a": a}) if given else (None, {})
     kept = a.clone(), x.clone()
     one, two = syr(1.5, x, lower, addend), syr2(-0.5, x, y, lower, addend)

@@ -7,7 +7,7 @@ import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import her2k, herk, syr2k, syrk, syrkx
 from trnsci import ArgumentError, DtypeError
-from trnsci.testing import BACKENDS, assert_within, gaussian
+from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 both_triangles = pytest.mark.parametrize("lower", [0, 1])
@@ -18,11 +18,13 @@ def size_of(a, b, c, alpha, beta):
     return abs(alpha) * (product + product.mT) + abs(beta) * c.abs().double()
 
 
-@on_backends
-@both_triangles
-@pytest.mark.parametrize("dtype", [F32, C64, F64], ids=str)
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (127, 5), (129, 130), (600, 3)])
-def test_rank_k_updates(backend, lower, dtype, n, k):
+@pytest.mark.parametrize(
+    ("backend", "lower", "dtype", "size"),
+    pairs(BACKENDS, [0, 1], [F32, C64, F64], [(1, 1), (127, 5), (129, 130), (600, 3)]),
+    ids=str,
+)
+def test_rank_k_updates(backend, lower, dtype, size):
+    n, k = size
     a, b, c = gaussian((n, k), 1, dtype), gaussian((n, k), 2, dtype), gaussian((n, n), 3, dtype)
     alpha, beta = (0.5 - 1j, 2j) if dtype.is_complex else (0.5, -2.0)
     options = {"lower": lower, "complex_valued": dtype.is_complex}

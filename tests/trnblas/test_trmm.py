@@ -7,7 +7,7 @@ import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, gradient_bound, rounded_once, scipy_blas, sum_bound
 from trnblas import trmm, trmv
 from trnsci import ArgumentError
-from trnsci.testing import BACKENDS, assert_within, gaussian
+from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 TRANS = {"n": 0, "t": 1, "c": 2}
@@ -20,13 +20,13 @@ def spoiled(a, lower, unit):
     return torch.where(hidden, torch.nan, a)
 
 
-@on_backends
-@pytest.mark.parametrize("lower", [0, 1])
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("trans", ["n", "t", "c"])
-@pytest.mark.parametrize("unit", [0, 1])
-@pytest.mark.parametrize(("dtype", "m", "n"), [(F32, 129, 131), (C64, 5, 7), (F64, 6, 3)])
-def test_products(backend, lower, side, trans, unit, dtype, m, n):
+@pytest.mark.parametrize(
+    ("backend", "lower", "side", "trans", "unit", "size"),
+    pairs(BACKENDS, [0, 1], [0, 1], ["n", "t", "c"], [0, 1], [(F32, 129, 131), (C64, 5, 7), (F64, 6, 3)]),
+    ids=str,
+)
+def test_products(backend, lower, side, trans, unit, size):
+    dtype, m, n = size
     size = n if side else m
     a, b = gaussian((size, size), 1, dtype), gaussian((m, n), 2, dtype)
     alpha = 0.5 - 1j if dtype.is_complex else 0.5

@@ -8,7 +8,7 @@ import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS, scipy_blas
 from trnblas import error_bound, trsm, trsv
 from trnsci import ArgumentError, Singular
-from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
+from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, pairs
 
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 TRANS = {"n": 0, "t": 1, "c": 2}
@@ -26,13 +26,15 @@ def factor_bound(full, x, dtype, terms):
     return factor * (inverse @ size @ inverse @ size @ x.abs()) + torch.finfo(dtype).smallest_normal
 
 
-@on_backends
-@pytest.mark.parametrize("lower", [0, 1])
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("trans", ["n", "t", "c"])
-@pytest.mark.parametrize("unit", [0, 1])
-@pytest.mark.parametrize(("dtype", "m", "n"), [(F32, 129, 131), (C64, 5, 7), (C64, 70, 66), (F64, 6, 3)])
-def test_systems(backend, lower, side, trans, unit, dtype, m, n):
+@pytest.mark.parametrize(
+    ("backend", "lower", "side", "trans", "unit", "size"),
+    pairs(
+        BACKENDS, [0, 1], [0, 1], ["n", "t", "c"], [0, 1], [(F32, 129, 131), (C64, 5, 7), (C64, 70, 66), (F64, 6, 3)]
+    ),
+    ids=str,
+)
+def test_systems(backend, lower, side, trans, unit, size):
+    dtype, m, n = size
     size = n if side else m
     a, b = system(size, dtype), gaussian((m, n), 2, dtype)
     alpha = 0.5 - 1j if dtype.is_complex else 0.5
