@@ -52,26 +52,35 @@ def _turned(x: Tensor, made: Program, sign: int) -> Tensor:
 
 
 def program(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, precision: str) -> Program:
-    """The program of a complex transform over axes of a tensor of this shape."""
+    """The program of a complex transform over axes of a tensor of this shape, or of as many columns as it takes."""
     columns = math.prod(size for dim, size in enumerate(shape) if dim not in dims)
-    return exact_programs.program(tuple(shape[dim] for dim in dims), columns, sign, precision)
+    lengths = tuple(shape[dim] for dim in dims)
+    return exact_programs.program(lengths, exact_programs.columns_at_once(lengths, columns, precision), sign, precision)
 
 
 def c2c(x: Tensor, dims: list[int], sign: int, scale: float, precision: str) -> Tensor:
-    """A complex transform over axes of a complex128 tensor."""
-    made = program(tuple(x.shape), tuple(dims), sign, precision)
+    """A complex transform over axes of a complex128 tensor, in as many launches as its columns need."""
     beside = [dim for dim in range(x.ndim) if dim not in dims]
-    columns = [x.shape[dim] for dim in beside]
-    moved = _turned(x.permute(*dims, *beside).reshape(*(axis.n for axis in made.axes), -1), made, sign)
+    lengths = tuple(x.shape[dim] for dim in dims)
+    moved = x.permute(*dims, *beside).reshape(*lengths, -1)
+    width = exact_programs.columns_at_once(lengths, moved.shape[-1], precision)
+    found = [_columns(part, sign, precision) for part in moved.split(width, -1)]
+    y = torch.cat(found, -1).reshape(*lengths, *(x.shape[dim] for dim in beside))
+    y = y.permute(*(([*dims, *beside]).index(dim) for dim in range(x.ndim)))
+    return y * scale if scale != 1 else y
+
+
+def _columns(x: Tensor, sign: int, precision: str) -> Tensor:
+    """[n.., F]: all axes but the last of [n.., F], in one program."""
+    made = exact_programs.program(tuple(x.shape[:-1]), x.shape[-1], sign, precision)
+    moved = _turned(x, made, sign)
     pad = [0, 0]
     for axis in reversed(made.axes):
         pad += [0, axis.length - axis.n]
     padded = torch.nn.functional.pad(moved, pad) if any(pad) else moved
     parts = torch.stack((padded.real, padded.imag)).flatten(1, -2)
     re, im = _run(parts, made).unflatten(1, [axis.length for axis in reversed(made.axes)])
-    y = torch.complex(re, im).permute(*range(len(dims) - 1, -1, -1), len(dims))
+    y = torch.complex(re, im).permute(*range(x.ndim - 2, -1, -1), x.ndim - 1)
     for at, axis in enumerate(made.axes):
         y = y.narrow(at, 0, axis.n)
-    y = _turned(y, made, sign).reshape(*(axis.n for axis in made.axes), *columns)
-    y = y.permute(*(([*dims, *beside]).index(dim) for dim in range(x.ndim)))
-    return y * scale if scale != 1 else y
+    return _turned(y, made, sign)

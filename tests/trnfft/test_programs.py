@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import trnfft
 import trnsci
 import trnsim
-from trnfft.device import factor_tables, launch, programs, tables
+from trnfft import exact
+from trnfft.device import exact_programs, factor_tables, launch, pieces, programs, tables
 from trnfft.kernels import fft as kernels
 from trnfft.ops import C2C, C2R, R2C
 from trnsci import ArgumentError, UnsupportedError, run
@@ -592,3 +593,38 @@ def test_predicted_times_of_whole_programs(kind, shape, dims, n, most):
     timed = trnsim.profile(kernels.fft, target="trn2", numerics=False)
     report = timed(plane, None if kind == "r2c" else plane, *made.tables, program=made.steps)[1]
     assert report.total_s <= most
+
+
+# Programs that would be too long are several launches
+
+
+@on_kernels
+def test_programs_beyond_the_limit_are_several_launches_of_equal_pieces(backend, monkeypatch):
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "40")
+    for module in (pieces, exact_programs):
+        monkeypatch.setattr(module, "_FEW", 64)
+    steps = []
+    for module in (launch, exact):
+        started = module.launch
+        monkeypatch.setattr(
+            module, "launch", lambda *args, f=started, **kw: (steps.append(kw["program"]), f(*args, **kw))[1]
+        )
+    z, x = gaussian((512, 64), 1, C64), gaussian((400, 9, 40), 2)
+    half = torch.from_numpy(np.fft.rfftn(double(x)).astype(np.complex64))
+    with backend:
+        found = [
+            (trnfft.fft(z, norm="ortho"), np.fft.fft(double(z), norm="ortho")),
+            (trnfft.ifft(z, dim=0), np.fft.ifft(double(z), axis=0)),
+            (trnfft.fftn(x), np.fft.fftn(double(x))),
+            (trnfft.rfftn(x), np.fft.rfftn(double(x))),
+            (trnfft.irfftn(half, x.shape), np.fft.irfftn(half.numpy().astype(np.complex128), x.shape)),
+        ]
+        rows = len(steps)
+        exactly = trnfft.fft(z.to(C128))
+    for mine, theirs in found:
+        assert relative(mine, theirs) <= BOUND["fp32"]
+    assert relative(exactly, np.fft.fft(double(z))) <= BOUND["fp64"]
+    # More launches than calls, of fewer different programs.
+    assert rows > len(found)
+    assert len(set(steps[:rows])) < rows
+    assert len(steps) - rows > 1

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from trnfft.device import tables
+from trnfft.device.counting import counted, limits
 from trnfft.device.tables import Array
+from trnfft.kernels import exact as kernels
 from trnsci.nki import P_MAX
 
 # Real and imaginary parts share the partitions.
@@ -297,6 +299,30 @@ def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str) -
         else:
             scales.append(tuple(builder.chain(axis.factors, others, sign)))
     return Program(axes, count, tuple(builder.steps), torch.cat(builder.tables), tuple(scales))
+
+
+# Numbers that fit in one program whatever their shape.
+_FEW = 1 << 18
+
+
+@functools.lru_cache(maxsize=256)
+def _size(lengths: tuple[int, ...], columns: int, precision: str) -> tuple[int, int]:
+    """Instructions and matmuls of a program."""
+    made = program(lengths, columns, -1, precision)
+    points = math.prod(axis.length for axis in made.axes)
+    x = torch.empty(2, points, made.count, columns, dtype=torch.bfloat16, device="meta")
+    return counted(kernels.exact, x, made.tables.to("meta"), program=made.steps)
+
+
+def columns_at_once(lengths: tuple[int, ...], columns: int, precision: str) -> int:
+    """How many columns one program may have; one that is too long for a single column is not cut."""
+    width = columns
+    while width > 1 and math.prod(lengths) * width > _FEW:
+        if all(size <= most for size, most in zip(_size(lengths, width, precision), limits(), strict=True)):
+            break
+        width = -(-width // 2)
+    # Equal pieces are one compiled program.
+    return max(1, -(-columns // -(-columns // max(1, width))))
 
 
 def room(made: Program, sizes: Tensor) -> Tensor:

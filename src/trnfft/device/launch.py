@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from trnfft import exact
-from trnfft.device import exact_programs, passes
+from trnfft.device import exact_programs, passes, pieces
 from trnfft.device import tables as dft_tables
 from trnfft.device.factor_tables import HALF_OUT, WHOLE, fold
+from trnfft.device.pieces import Rows
 from trnfft.device.programs import Program, Stage, fold_tables, program, scale_of
 from trnfft.framing import frames_beyond, padded, padded_ends
 from trnfft.kernels import fft as kernels
@@ -59,6 +60,44 @@ def c2c(
     if precision in exact.PRECISIONS:
         y = _exactly(re, im, dims, 1 if inverse else -1, scale, precision, shape[dims[-1]])
         return y.real.to(re.dtype), y.imag.to(re.dtype)
+    if not pieces.fit([Rows("c2c", re.numel() // shape[dim], shape[dim], im is None) for dim in dims]):
+        for dim in dims:
+            re, im = _along("c2c", re, im, dim, shape[dim], inverse, scale, precision)
+        assert im is not None
+        return re, im
+    return _c2c(re, im, dims, inverse, scale, precision)
+
+
+def _along(
+    kind: str, re: Tensor, im: Tensor | None, dim: int, n: int, inverse: bool, scale: str, precision: str
+) -> tuple[Tensor, Tensor | None]:
+    """One axis in several launches: pieces of rows, of which as many as can be are equal."""
+    planes = [None if plane is None else plane.movedim(dim, -1) for plane in (re, im)]
+    lead = re.movedim(dim, -1).shape[:-1]
+    rows = [None if plane is None else plane.reshape(-1, plane.shape[-1]) for plane in planes]
+    first, second = rows
+    assert first is not None
+    width = Rows(kind, first.shape[0], n, im is None).at_once()
+    found: list[tuple[Tensor, ...]] = []
+    for start in range(0, first.shape[0], width):
+        one = first[start : start + width]
+        two = None if second is None else second[start : start + width]
+        if kind == "c2c":
+            found.append(_c2c(one, two, [1], inverse, scale, precision))
+        elif kind == "r2c":
+            found.append(_r2c(one, [1], scale, precision))
+        else:
+            assert two is not None
+            found.append((_c2r(one, two, [1], n, scale, precision),))
+    joined = [torch.cat(part).reshape(*lead, -1).movedim(-1, dim) for part in zip(*found, strict=True)]
+    return joined[0], joined[1] if len(joined) > 1 else None
+
+
+def _c2c(
+    re: Tensor, im: Tensor | None, dims: list[int], inverse: bool, scale: str, precision: str
+) -> tuple[Tensor, Tensor]:
+    """`c2c` as one program."""
+    shape = tuple(re.shape)
     made = program("c2c", shape, tuple(dims), 0, 1 if inverse else -1, scale, _operand(precision), im is None)
     found = _run(made, _plane(re, precision), None if im is None else _plane(im, precision))
     out_re, out_im = (plane.reshape(shape).to(re.dtype) for plane in found)
@@ -71,6 +110,19 @@ def r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor,
     if precision in exact.PRECISIONS:
         y = _exactly(x, None, dims, -1, scale, precision, n).narrow(dims[-1], 0, n // 2 + 1)
         return y.real.to(x.dtype), y.imag.to(x.dtype)
+    axes = [Rows("r2c", x.numel() // n, n, True)]
+    half = x.numel() // n * (n // 2 + 1)
+    axes += [Rows("c2c", half // x.shape[dim], x.shape[dim]) for dim in dims[:-1]]
+    if pieces.fit(axes):
+        return _r2c(x, dims, scale, precision)
+    re, im = _along("r2c", x, None, dims[-1], n, False, scale, precision)
+    assert im is not None
+    return c2c(re, im, dims[:-1], False, scale, precision) if len(dims) > 1 else (re, im)
+
+
+def _r2c(x: Tensor, dims: list[int], scale: str, precision: str) -> tuple[Tensor, Tensor]:
+    """`r2c` as one program."""
+    n = x.shape[dims[-1]]
     made = program("r2c", tuple(x.shape), tuple(dims), n, -1, scale, _operand(precision))
     shape = list(x.shape)
     shape[dims[-1]] = made.written
@@ -91,6 +143,18 @@ def c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: 
     if precision in exact.PRECISIONS:
         re, im = _weighted(re.double(), last, n), _weighted(im.double(), last, n)
         return _exactly(re, im, dims, 1, scale, precision, n).real.to(dtype)
+    axes = [Rows("c2c", re.numel() // re.shape[dim], re.shape[dim]) for dim in dims[:-1]]
+    axes.append(Rows("c2r", re.numel() // re.shape[last], n))
+    if pieces.fit(axes):
+        return _c2r(re, im, dims, n, scale, precision)
+    if len(dims) > 1:
+        re, im = c2c(re, im, dims[:-1], True, scale, precision)
+    return _along("c2r", re, im, last, n, True, scale, precision)[0]
+
+
+def _c2r(re: Tensor, im: Tensor, dims: list[int], n: int, scale: str, precision: str) -> Tensor:
+    """`c2r` as one program."""
+    last, dtype = dims[-1], re.dtype
     made = program("c2r", tuple(re.shape), tuple(dims), n, 1, scale, _operand(precision))
     pad = [0, 0] * (re.ndim - last)
     pad[-1] = made.read - re.shape[last]
@@ -113,12 +177,14 @@ def framed(
     if made is None or at is None or precision in exact.PRECISIONS:
         return None
     count, signals = (x.shape[-1] + 2 * by - n) // hop + 1, math.prod(x.shape[:-1])
+    if not pieces.fit([Rows("r2c", signals * count, n, True)]):
+        return None
     written = n // 2 + 1 if onesided else n
     dtype = _operand(precision)
     tables = fold_tables(made, half, -1, scale, dtype)
     left, right = padded_ends(x, n, hop, by, mode, at)
     kept = [left, right] if window is None else [left, right, window]
-    pieces = (
+    signal_pieces = (
         passes.Piece(True, left.shape[-1], 0, at.before, 0),
         passes.Piece(False, x.shape[-1], at.before, count - at.before - at.after, at.before * hop - by),
         passes.Piece(True, right.shape[-1], count - at.after, at.after, left.numel()),
@@ -134,7 +200,7 @@ def framed(
         made.group,
         *tables[1:],
         passes.NONE if window is None else passes.Table(left.numel() + right.numel(), 1, n),
-        tuple(piece for piece in pieces if piece.frames),
+        tuple(piece for piece in signal_pieces if piece.frames),
     )
     step = passes.Pass(sizes, signals * count * written, False)
     ends = torch.cat([tensor.to(dtype).reshape(-1) for tensor in kept])

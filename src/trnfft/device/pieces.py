@@ -1,0 +1,72 @@
+"""Programs of a size that compiles: rows of a large batch are several launches of one program.
+
+A program grows with the rows it transforms, evenly from one tile of rows to the next, so two small ones tell how many
+rows one may have. The limits are settings of the suite (``TRNSCI_PROGRAM_MATMULS``, ``TRNSCI_PROGRAM_INSTRUCTIONS``).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from trnfft.device.counting import counted, limits
+from trnfft.device.programs import program
+from trnfft.kernels import fft as kernels
+from trnsci.nki import P_MAX
+
+# Points that fit whatever their shape: at most 8 instructions for each tile of 128 rows.
+_FEW = 1 << 18
+# Points of a row from which rows do not share tiles.
+_LONG = 8192
+
+
+@functools.lru_cache(maxsize=1024)
+def _size(kind: str, rows: int, n: int, real: bool) -> tuple[int, int]:
+    """Instructions and matmuls of the program of a batch of rows of n points."""
+    given = n // 2 + 1 if kind == "c2r" else n
+    made = program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
+    plane = torch.empty(rows * (made.read if kind == "c2r" else n), device="meta")
+    tables = [None if table is None else table.to("meta") for table in made.tables]
+    return counted(kernels.fft, plane, None if real or kind == "r2c" else plane, *tables, program=made.steps)
+
+
+def _tile(n: int) -> int:
+    return P_MAX if n <= _LONG else 1
+
+
+class Rows(NamedTuple):
+    """A batch of rows of n points, as a program would transform it: ``c2c``, ``r2c`` or ``c2r``."""
+
+    kind: str
+    rows: int
+    n: int
+    real: bool = False
+
+    def size(self) -> tuple[int, int]:
+        """About how many instructions and matmuls its program has."""
+        tile = _tile(self.n)
+        if self.rows <= tile or self.rows * self.n <= _FEW:
+            return 0, 0
+        one, two = (_size(self.kind, count, self.n, self.real) for count in (tile, 2 * tile))
+        more = math.ceil(self.rows / tile) - 1
+        return one[0] + more * (two[0] - one[0]), one[1] + more * (two[1] - one[1])
+
+    def at_once(self) -> int:
+        """How many rows one program may transform: all, or a number of whole tiles."""
+        if fit([self]):
+            return self.rows
+        most, found = limits(), self.size()
+        tile = _tile(self.n)
+        # Equal pieces are one compiled program.
+        pieces = math.ceil(max(found[0] / most[0], found[1] / most[1]))
+        return math.ceil(self.rows / (pieces * tile)) * tile
+
+
+def fit(axes: Sequence[Rows]) -> bool:
+    """Whether one program may transform all of these, one after the other."""
+    sizes = [axis.size() for axis in axes]
+    return all(sum(size[i] for size in sizes) <= most for i, most in enumerate(limits()))
