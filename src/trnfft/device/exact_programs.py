@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from trnfft.device import tables
-from trnfft.device.counting import counted, limits
 from trnfft.device.tables import Array
 from trnfft.kernels import exact as kernels
 from trnsci.nki import P_MAX
+from trnsci.programs import limits, size_of
 
 # Real and imaginary parts share the partitions.
 LARGEST = P_MAX // 2
@@ -311,7 +311,7 @@ def _size(lengths: tuple[int, ...], columns: int, precision: str) -> tuple[int, 
     made = program(lengths, columns, -1, precision)
     points = math.prod(axis.length for axis in made.axes)
     x = torch.empty(2, points, made.count, columns, dtype=torch.bfloat16, device="meta")
-    return counted(kernels.exact, x, made.tables.to("meta"), program=made.steps)
+    return size_of(kernels.exact, (x, made.tables), {"program": made.steps})
 
 
 def columns_at_once(lengths: tuple[int, ...], columns: int, precision: str) -> int:

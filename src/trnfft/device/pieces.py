@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import torch
 
-from trnfft.device.counting import counted, limits
 from trnfft.device.programs import program
 from trnfft.kernels import fft as kernels
 from trnsci.nki import P_MAX
+from trnsci.programs import limits, size_of
 
 # Points that fit whatever their shape: at most 8 instructions for each tile of 128 rows.
 _FEW = 1 << 18
@@ -30,8 +30,8 @@ def _size(kind: str, rows: int, n: int, real: bool) -> tuple[int, int]:
     given = n // 2 + 1 if kind == "c2r" else n
     made = program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
     plane = torch.empty(rows * (made.read if kind == "c2r" else n), device="meta")
-    tables = [None if table is None else table.to("meta") for table in made.tables]
-    return counted(kernels.fft, plane, None if real or kind == "r2c" else plane, *tables, program=made.steps)
+    planes = plane, None if real or kind == "r2c" else plane
+    return size_of(kernels.fft, (*planes, *made.tables), {"program": made.steps})
 
 
 def _tile(n: int) -> int:
