@@ -11,6 +11,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
 from trnsci.achieved import state_error
 from trnsci.explain import remark
+from trnsci.host import transformed
 from trnsci.ops import definition
 from trnsolver.arguments import matrices, nonsingular, readable, right_hand_side, roundoff, settled
 from trnsolver.contract import lstsq_to
@@ -153,7 +154,8 @@ class LstsqCall(NamedTuple):
         return a.numel() // max(1, m * n) * each * (4 if a.is_complex() else 1)
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
-        if wants_gradient(self):
+        # torch.func differentiates the functions below by itself, and cannot see the rule
+        if wants_gradient(self) and not transformed():
             solved: tuple[Tensor, Tensor, Tensor] = definition(self).registered(*self)
             return solved
         return self.nki()
@@ -197,11 +199,10 @@ def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:
     # a zero on the diagonal decides; it is replaced so that nothing is divided by it
     divides = torch.isfinite(r).all(-1) & (r.diagonal(dim1=-2, dim2=-1) != 0)
     whole = r if bool(divides.all()) else torch.where(divides.all(-1)[..., None, None], r, torch.eye(r.shape[-1]).to(r))
-    scale = near_one(whole, (-2, -1))
-    shrunk = whole * scale
     eye = torch.eye(r.shape[-1], dtype=r.dtype, device=r.device).expand(r.shape)
-    inverse = torch.linalg.matrix_norm(triangular(shrunk, eye, lower=False))
-    full = divides.all(-1) & (torch.linalg.matrix_norm(shrunk) * inverse * least < 1.0)
+    inverse = torch.linalg.matrix_norm(triangular(whole, eye, lower=False))
+    # where a norm overflows or vanishes nothing is proved
+    full = divides.all(-1) & (torch.linalg.matrix_norm(whole) * inverse * least < 1.0)
     return _through(a, q, whole, b), full
 
 
