@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,9 +45,14 @@ def sparse(op: str, **matrices: Any) -> None:
             )
 
 
-def together(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors, all without data where one has none."""
-    return tuple(x.to("meta") for x in tensors) if any(x.is_meta for x in tensors) else tensors
+C = TypeVar("C", bound=tuple[Any, ...])
+
+
+def together(call: C) -> C:
+    """The call, with no data at all where an operand has none."""
+    if not any(isinstance(x, Tensor) and x.is_meta for x in call):
+        return call
+    return type(call)._make(x.to("meta") if isinstance(x, Tensor) else x for x in call)  # type: ignore[attr-defined]
 
 
 def only(dtype: torch.dtype, accepted: tuple[torch.dtype, ...]) -> str | None:

@@ -16,7 +16,7 @@ from trnsparse.kernels import bsr_sddmm as kernels
 
 def sampled_blocks(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
     """Blocks ``a[i] @ b[j].T`` [blocks, bm, bn] without conjugation, a [M, D], b [N, D]; zero outside the matrix."""
-    return run(BsrSddmm(*together(indptr, indices, a.resolve_conj(), b.resolve_conj()), bm, bn))
+    return run(together(BsrSddmm(indptr, indices, a.resolve_conj(), b.resolve_conj(), bm, bn)))
 
 
 @op("trnsparse::bsr_sddmm")

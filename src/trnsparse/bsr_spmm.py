@@ -27,7 +27,7 @@ LARGE = 4096
 
 def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
     """``a @ b`` [M, N] for b [K, N]."""
-    return run(BsrSpmm(*together(a.indptr, a.indices, a.values.resolve_conj(), b.resolve_conj()), a.shape[0]))
+    return run(together(BsrSpmm(a.indptr, a.indices, a.values.resolve_conj(), b.resolve_conj(), a.shape[0])))
 
 
 @op("trnsparse::bsr_spmm")

@@ -53,8 +53,8 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
     limit = as_threshold("screened_spmm", threshold)
     (u, u_scale), (w, w_scale) = _near_one(u), _near_one(w)
     limit = limit * u_scale * w_scale
-    parts = (blocks.indptr, blocks.indices, blocks.values.resolve_conj(), u.to(exact), w.to(exact), b.resolve_conj())
-    return run(ScreenedSpmm(*together(*parts), limit))
+    values, u, w = blocks.values.resolve_conj(), u.to(exact), w.to(exact)
+    return run(together(ScreenedSpmm(blocks.indptr, blocks.indices, values, u, w, b.resolve_conj(), limit)))
 
 
 def _near_one(bounds: Tensor) -> tuple[Tensor, float]:

@@ -70,7 +70,7 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
 
 def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """``result[p] = a[row of p] . b[indices[p]]`` without conjugation, for a [M, D] and b [N, D]."""
-    return run(Sddmm(*together(indptr, indices, a.resolve_conj(), b.resolve_conj())))
+    return run(together(Sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj())))
 
 
 @op("trnsparse::sddmm")

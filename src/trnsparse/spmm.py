@@ -182,8 +182,8 @@ def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     values = rows.values
     if values.is_complex():
         values, b = (values.conj() if kind == "c" else values).resolve_conj(), b.resolve_conj()
-    parts = (rows.indptr, rows.indices, values, b)
-    return run(Spmm(*(together(*parts) if b.is_meta or values.is_meta else parts), rows.shape[1], trans))
+    call = Spmm(rows.indptr, rows.indices, values, b, rows.shape[1], trans)
+    return run(together(call) if b.is_meta or values.is_meta else call)
 
 
 @op("trnsparse::spmm")
