@@ -104,7 +104,9 @@ class Normal(NamedTuple):
     def _pairs(self, words: Tensor) -> Tensor:
         """The numbers of all words from the first block on, less those before the segment."""
         segment = Segment(self.segment)
-        return (pairs64(words) if self.wide else pairs32(words))[segment.skip : segment.skip + segment.elements]
+        made = (pairs64(words) if self.wide else pairs32(words))[segment.skip : segment.skip + segment.elements]
+        # not a view into more than was asked for
+        return made.clone() if len(made) < len(words) else made
 
     def host(self) -> Tensor:
         out = host.empty((self.segment[2],), floating(self.wide))

@@ -69,7 +69,10 @@ def test_no_op_is_forgotten():
 
 
 @every
-def test_registration(name):
+@pytest.mark.parametrize("built", [True, False], ids=["compiled", "pure"])
+def test_registration(name, built, monkeypatch):
+    if not built:
+        monkeypatch.setattr(loops, "compiled", None)
     call = calls("threefry4x32")[name]
     torch.library.opcheck(call._op.registered, tuple(call))
 
