@@ -68,7 +68,7 @@ def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
 
 def _dense(x: Any) -> bool:
     """Whether this is a tensor that torch's linear algebra takes."""
-    return isinstance(x, Tensor) and x.layout is torch.strided and not x.is_nested
+    return type(x) in (Tensor, Parameter) and x.layout is torch.strided and not x.is_nested
 
 
 def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
