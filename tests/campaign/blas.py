@@ -130,4 +130,11 @@ def axpy(draw: Draw) -> Trial:
     dtype, n = draw.dtype(*DTYPES), draw.size(0, 513)
     alpha, x, y = draw.number(dtype), draw.tensor((n,), dtype), draw.tensor((n,), dtype)
     exact, size = alpha * wide(x) + wide(y), abs(alpha) * np.abs(wide(x)) + np.abs(wide(y))
-    return Trial(trnblas.axpy, (x, y, alpha), {}, lambda: narrow(exact), lambda _: summed(2, size, exact, dtype))
+    return Trial(
+        trnblas.axpy,
+        (x, y, alpha),
+        {},
+        lambda: narrow(exact),
+        lambda _: summed(2, size, exact, dtype),
+        kernels="maybe",
+    )
