@@ -45,7 +45,7 @@ test-all: $(VENV)/.ready-dev
 
 SECONDS ?= 600
 campaign: $(VENV)/.ready-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.campaign --seconds $(SECONDS)
+	$(BIN)/python -m tests.campaign --seconds $(SECONDS)
 
 check: lint types imports docs
 	@$(BIN)/python tools/sizes.py

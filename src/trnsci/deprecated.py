@@ -128,7 +128,7 @@ class Op(Generic[P, R]):
         return self.kind(*args, **kwargs)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if is_compiling() and not self.core.traceable:
+        if is_compiling():
             return self.core.registered(*args, **kwargs)
         return ops.run(self._call(args, kwargs))
 

@@ -102,10 +102,10 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
         call: the checked call.
         out: memory for the result, which is then returned: written by ``into`` where PyTorch runs, by a copy elsewhere.
     """
+    if is_compiling():
+        return _copied(_traceable(call), out)
     op = definition(call)
-    if is_compiling() and op.traceable:
-        return _copied(call.pytorch(), out)  # type: ignore[attr-defined]
-    if is_compiling() or (dispatch_modes() and _traced(call)) or op.on_meta(call):
+    if (dispatch_modes() and _traced(call)) or op.on_meta(call):
         return _copied(op.registered(*call), out)
     scope = SCOPE.get()
     if scope is not None and scope.interceptor is not None:
@@ -120,6 +120,11 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
         finally:
             _DECIDED.reset(token)
     return op.execute(call, decision, out)
+
+
+def _traceable(call: Any) -> Any:
+    """What a tracer follows: the registered operator, or the definition itself. It reads attributes of the class."""
+    return call.pytorch() if call._follows else call._registered(*call)
 
 
 _DECIDED: ContextVar[Decision | None] = ContextVar("trnsci.decided", default=None)
@@ -164,13 +169,13 @@ class Op:
         self.kind = kind
         self.name = name
         self.host_only = host_only
-        self.traceable = traceable
         self.library = backends.library(namespace)
         self._namespace = _namespace(namespace)
         self._namespace.define(stem + signature)
         self._namespace.impl(stem, self.dispatched, "CompositeExplicitAutograd")
         torch.library.register_fake(name, lambda *args: kind(*args).fake(), lib=self._namespace)
         self.registered: Callable[..., Any] = getattr(getattr(torch.ops, namespace), stem).default
+        kind._registered, kind._follows = self.registered, traceable
         kinds = [part.split()[0].lstrip("(") for part in signature.partition(") -> ")[0].split(", ")]
         self._first = next((i for i, k in enumerate(kinds) if k.startswith("Tensor")), None)
         # Where tensors stand in a call, unless lists hold some.
