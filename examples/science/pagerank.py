@@ -61,7 +61,7 @@ def main(argv=None):
     parser.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), default="auto")
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--links", type=int, default=4, help="links of every new page")
-    parser.add_argument("--tol", type=float, default=1e-5)
+    parser.add_argument("--tol", type=float, default=8e-6)
     args = parser.parse_args(argv)
 
     sources, targets = links(args.pages, args.links, seed=1998)

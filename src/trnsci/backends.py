@@ -44,8 +44,8 @@ class Choice:
 class Interceptor(Protocol):
     """Takes the place of dispatch inside a block: records a plan, or predicts, instead of running."""
 
-    def call(self, call: Any) -> Any:
-        """Return the result of a call whose tensors are on the ``meta`` device."""
+    def call(self, call: Any, out: Any = None) -> Any:
+        """Return the result of a call whose tensors are on the ``meta`` device; ``out`` itself where it is given."""
 
 
 @dataclass(frozen=True, slots=True)

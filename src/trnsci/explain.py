@@ -13,7 +13,7 @@ import torch
 from trnsci import neuron
 from trnsci.arrays import spread
 from trnsci.backends import SCOPE, Scope, entered, settings
-from trnsci.ops import Decision, Op, Verdict
+from trnsci.ops import Decision, Op, Verdict, writer
 from trnsci.plans import CACHE, Plan, Step
 from trnsci.specs import HOST, TensorSpec, freeze, tensors_in, thaw
 
@@ -64,17 +64,20 @@ class Recorder:
             self._note(tensor)
         self.peak = self.live
 
-    def call(self, call: Any) -> Any:
+    def call(self, call: Any, out: Any = None) -> Any:
         """Note one step; its results, and operands that nobody made before, count as live until they are garbage."""
         # What a sparse matrix holds is no argument of the function, and comes to light here.
         for tensor in tensors_in(call):
             self._note(tensor)
         op, frozen = call._op, freeze(call, self.home)
         step = op.step(frozen, self.decided(op, frozen))
-        result = call.fake()
         self.calls.append(frozen)
         self.steps.append(step)
-        self.peak = max(self.peak, self.live + step.cost.written + step.cost.workspace)
+        written = 0 if out is not None and writer(call, step.implementation) is not None else step.cost.written
+        self.peak = max(self.peak, self.live + written + step.cost.workspace)
+        if out is not None:
+            return out
+        result = call.fake()
         wanted = torch.is_grad_enabled() and any(spec.requires_grad for spec in tensors_in(frozen))
         for tensor in tensors_in(result):
             self._note(tensor)

@@ -109,7 +109,7 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
         return _copied(op.registered(*call), out)
     scope = SCOPE.get()
     if scope is not None and scope.interceptor is not None:
-        return _copied(scope.interceptor.call(call), out)
+        return scope.interceptor.call(call, out)
     decision = op.decide(call)
     attached = decision.implementation == "nki" or (op.host_vjp and decision.implementation == "host")
     if attached and (dispatch_modes() or _wants_gradient(op.operands(call))):
@@ -434,12 +434,19 @@ def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor 
         with using(used):
             result = call.nki()
     else:
-        into = "into" if decision.implementation == "pytorch" else f"{decision.implementation}_into"
-        if out is not None and hasattr(call, into):
-            getattr(call, into)(out)
+        into = writer(call, decision.implementation)
+        if out is not None and into is not None:
+            into(out)
             return out
         result = getattr(call, decision.implementation)()
     return _copied(result, out)
+
+
+def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:
+    """The method by which an implementation writes into given memory, if it has one."""
+    name = "into" if implementation == "pytorch" else f"{implementation}_into"
+    method: Callable[[Tensor], None] | None = getattr(call, name, None)
+    return method
 
 
 def _intercepted() -> bool:

@@ -34,13 +34,14 @@ class _NoKernel(Exception):
 class _Predicting:
     """Makes ops inside a prediction run their kernels on the timing model too."""
 
-    def call(self, call: Any) -> Any:
+    def call(self, call: Any, out: Any = None) -> Any:
         if call._op.refusal(call, "nki") is not None:
             raise _NoKernel
         if not hasattr(call, "prediction"):
-            return call.nki()
+            result = call.nki()
+            return result if out is None else out
         call.prediction()
-        return call.fake()
+        return call.fake() if out is None else out
 
 
 class Prediction(NamedTuple):

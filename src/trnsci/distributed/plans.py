@@ -206,9 +206,9 @@ class _Metered(Recorder):
         super().__init__(())
         self.meter = meter
 
-    def call(self, call: Any) -> Any:
+    def call(self, call: Any, out: Any = None) -> Any:
         with _disable_current_modes():
-            result = super().call(call)
+            result = super().call(call, out)
         for tensor in tensors_in(result):
             self.meter.note(tensor)
         self.meter.peak = max(self.meter.peak, self.meter.live + self.steps[-1].cost.workspace)
