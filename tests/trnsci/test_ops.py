@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 import trnsci
 from trnsci import Cost, UnsupportedError, neuron, op, run
@@ -273,7 +274,7 @@ def test_host_refuses_what_only_torch_may_touch(make, reason):
 def test_host_is_invisible_to_transforms_and_modes():
     kind = one("host_under_modes", calls=lambda call, name: "numpy.add", **HOST)
     assert torch.func.vmap(lambda x: run(kind(x)))(torch.ones(3, 2)).tolist() == [[2.0, 2.0]] * 3
-    with torch.utils.flop_counter.FlopCounterMode(display=False):
+    with FlopCounterMode(display=False):
         assert kind._op.decide(kind(torch.ones(2))).implementation == "pytorch"
 
 
