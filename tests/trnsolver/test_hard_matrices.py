@@ -58,11 +58,13 @@ def test_lu_and_qr(backend, dtype, n, family, norm):
 def test_systems(backend, dtype, n, family, norm):
     a, b = _matrix(family, n, dtype), gaussian((n, 2), 5, dtype)
     with backend:
-        if bool((ts.lu_factor(a).factors.diagonal() == 0).any()):
-            with pytest.raises(Singular, match="the matrix is singular: diagonal entry"):
-                ts.solve(a, b)
+        try:
+            x = ts.solve(a, b)
+        except Singular as error:
+            # LAPACKs differ in whether rounding leaves an exact zero on the diagonal
+            assert "the matrix is singular: diagonal entry" in str(error)
+            assert np.linalg.matrix_rank(family(n)) < n
             return
-        x = ts.solve(a, b)
         upper = ts.lu(a).U
     (wide, right), found = _wide(a, b), _wide(x)[0]
     growth = max(1.0, float(upper.abs().max()) / float(a.abs().max()))
