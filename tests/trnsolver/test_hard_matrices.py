@@ -60,9 +60,8 @@ def test_systems(backend, dtype, n, family, norm):
     with backend:
         try:
             x = ts.solve(a, b)
-        except Singular as error:
+        except Singular:
             # LAPACKs differ in whether rounding leaves an exact zero on the diagonal
-            assert "the matrix is singular: diagonal entry" in str(error)
             assert np.linalg.matrix_rank(family(n)) < n
             return
         upper = ts.lu(a).U
