@@ -12,7 +12,7 @@
 """
 
 from trnsci import check, rosetta
-from trnsci.achieved import Achieved, achieved
+from trnsci.accuracy import Achieved, achieved
 from trnsci.arrays import array_function, merge_complex, split_complex
 from trnsci.backends import backend, get_backend, library_functions, set_backend
 from trnsci.config import BackendName, TargetName

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check, op, run
-from trnsci.achieved import state_error
+from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsolver import divide, jacobi
 from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written

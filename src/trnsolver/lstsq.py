@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check, op, run
-from trnsci.achieved import state_error
+from trnsci.accuracy import state_error
 from trnsci.explain import remark
 from trnsci.host import transformed
 from trnsci.ops import definition

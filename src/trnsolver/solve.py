@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NumericalError, array_function, check, run
-from trnsci.achieved import state_error
+from trnsci.accuracy import state_error
 from trnsolver.arguments import mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.contract import solve_to
 from trnsolver.lu import LuFactor, LuInverse, LuSolve

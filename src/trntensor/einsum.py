@@ -14,7 +14,7 @@ from torch.compiler import is_compiling
 from trnblas.accuracy import reported, within_single
 from trnblas.arguments import conjugated
 from trnsci import ArgumentError, array_function, check, op, run
-from trnsci.achieved import state_error
+from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.precision import Precision
 from trntensor.decomposed import Decomposed, expanded

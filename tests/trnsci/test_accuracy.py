@@ -4,7 +4,7 @@ import torch
 import trnblas
 import trnsci
 from trnsci import Achieved, UnsupportedError
-from trnsci.achieved import state_error
+from trnsci.accuracy import state_error
 
 
 def test_the_bound_of_the_one_op_that_ran():
