@@ -7,6 +7,7 @@ AWS's package is installed they are compiled for Trainium; elsewhere the same na
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 # the simulator's errors and profiles point at the kernel's own line, not at `load` or `store`
@@ -18,6 +19,10 @@ M_TILE = 128
 N_TILE = 512
 PSUM_BANKS = 8
 PSUM_BANK_BYTES = 2048
+
+
+# The first version whose interface the kernels speak.
+OLDEST = (0, 3)
 
 
 def _aws() -> Any:
@@ -32,7 +37,12 @@ def _aws() -> Any:
     import trnsim
 
     real = hasattr(nki, "jit") and hasattr(nki, "__version__") and nki.jit is not trnsim.jit
-    return nki if real else None
+    return nki if real and _version(nki.__version__) >= OLDEST else None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first two numbers of a version; what has none is older than all."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
 
 _nki = _aws()

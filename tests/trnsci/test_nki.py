@@ -143,8 +143,15 @@ def test_awss_package_is_recognised(monkeypatch):
 
 @pytest.mark.parametrize(
     "attributes",
-    [{}, {"jit": object}, {"__version__": "0.6.0"}, {"__version__": "0.6.0", "jit": trnsim.jit}],
-    ids=["empty", "no version", "no jit", "trnsim installed as nki"],
+    [
+        {},
+        {"jit": object},
+        {"__version__": "0.6.0"},
+        {"__version__": "0.6.0", "jit": trnsim.jit},
+        {"__version__": "0.2.9+g1", "jit": object},
+        {"__version__": "beta", "jit": object},
+    ],
+    ids=["empty", "no version", "no jit", "trnsim installed as nki", "too old", "no number"],
 )
 def test_placeholders_are_not_awss_package(monkeypatch, attributes):
     fake_nki(monkeypatch, **attributes)
