@@ -434,7 +434,7 @@ def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor 
         with using(used):
             result = call.nki()
     else:
-        into = writer(call, decision.implementation)
+        into = None if out is None else writer(call, decision.implementation)
         if out is not None and into is not None:
             into(out)
             return out
