@@ -99,14 +99,6 @@ class Library:
                     return scope.choices[name]
         return _outside(libraries)
 
-    @property
-    def direct(self) -> bool:
-        """Whether calls outside every block run on PyTorch."""
-        from trnsci import neuron
-
-        choice = _outside((self.name,))
-        return choice.name == "pytorch" or (choice.name == "auto" and neuron.device() is None)
-
 
 _suite = Library("trnsci")
 _libraries: dict[str, Library] = {}

@@ -9,13 +9,10 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
 from trnsci import ops
-from trnsci.backends import SCOPE
 from trnsci.gradient import Saved, saves
-from trnsci.ledger import EVERYWHERE
 from trnsci.plans import Cost, Plan
 from trnsci.specs import tensors_in
 
@@ -135,12 +132,6 @@ class Op(Generic[P, R]):
     def write(self, out: Tensor, *args: P.args, **kwargs: P.kwargs) -> Tensor:
         """Compute into ``out`` and return it."""
         return ops.run(self._call(args, kwargs), out)
-
-    def straight(self) -> bool:
-        """Whether a call here and now runs on PyTorch, unrecorded and untraced."""
-        if is_compiling() or dispatch_modes() or EVERYWHERE or SCOPE.get() is not None:
-            return False
-        return self.library.direct
 
     def decide(self, args: tuple[Any, ...]) -> tuple[str, str]:
         """Return the backend that runs a call, and why."""
