@@ -1,6 +1,6 @@
 """The MP2 correlation energy of a molecule with density fitting, beside PySCF's.
 
-Mean field and integrals come from PySCF (pip install trnsci[chem]); the metric's factor, the fit and the pair energies
+Mean field and integrals come from PySCF (pip install '.[chem]'); the metric's factor, the fit and the pair energies
 are ours. The bound is 1e-9 Ha in fp64 and 2e-6 Ha in fp32.
 
     python examples/quantum_chemistry/df_mp2.py --molecule benzene

@@ -1,6 +1,6 @@
 """Restricted Hartree-Fock: a self-consistent field around a generalized eigenproblem.
 
-Integrals come from PySCF (pip install trnsci[chem]); everything after them is ours: Coulomb and exchange by
+Integrals come from PySCF (pip install '.[chem]'); everything after them is ours: Coulomb and exchange by
 trntensor.einsum, F C = S C E by trnsolver.eigh_generalized, in float64. The energy is compared with PySCF's own.
 
     python examples/science/hartree_fock.py --molecule water

@@ -39,7 +39,7 @@ from trnsci.ops import Call, op, run
 from trnsci.plans import Cost, Plan, Step, clear_plans, plans
 from trnsci.specs import is_resident
 
-__version__ = "0.1.0"
+__version__ = "1.0.0.dev0"
 
 __all__ = [
     "HAS_NKI",

@@ -3,11 +3,13 @@
 import importlib
 import inspect
 import re
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+import trnsci
 from trnsci import config
 from trnsci import errors as suite_errors
 from trnsim import errors as machine_errors
@@ -135,3 +137,29 @@ def _exists(dotted):
             value = getattr(value, part, None)
         return value is not None
     return False
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    for page, pattern in (
+        ("README.md", r"^Version (\S+),"),
+        ("CITATION.cff", r"^version: (\S+)$"),
+        ("CHANGELOG.md", r"^## (\S+)$"),
+        ("tools/conda/recipe.yaml", r"^  version: (\S+)$"),
+    ):
+        found = re.search(pattern, (ROOT / page).read_text(), re.M)
+        assert found, f"{page} names no version"
+        assert found[1] == trnsci.__version__, f"{page}: {found[1]} is not {trnsci.__version__}"
+
+
+def test_the_conda_recipe_asks_for_what_pip_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [line.replace("torch", "pytorch").replace(">=", " >=") for line in project["dependencies"]]
+    recipe = (ROOT / "tools/conda/recipe.yaml").read_text().partition("  run:")[2]
+    assert [line for line in wanted if f"    - {line}\n" not in recipe] == []
+
+
+def test_no_page_names_the_package_of_the_public_index():
+    pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("src/**/*.py"), ROOT / "README.md"]
+    wrong = re.compile(r"pip install ['\"]?trnsci(?!\[\w+\] @ git)")
+    lines = [(page, line) for page in pages for line in page.read_text().splitlines() if wrong.search(line)]
+    assert [str(page) for page, line in lines if "Do not type" not in line] == []

@@ -125,7 +125,7 @@ def test_without_pyscf_the_extra_is_named(monkeypatch):
     with pytest.raises(BackendUnavailable) as caught:
         dfmp2("water")
     assert caught.value.backend == "pyscf"
-    assert "pip install 'trnsci[chem]'" in str(caught.value)
+    assert "pip install '.[chem]'" in str(caught.value)
 
 
 def test_a_mean_field_of_a_program_that_imported_only_what_it_uses():
