@@ -27,5 +27,5 @@ BENCH = Bench(
     cases=(),
     peers=(),
     kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",)), _kernel(4, 32, 32)),
-    notes="The eigenproblem that follows is in `trnsolver.divide`.",
+    notes="The eigenproblem that follows is in `trnsolver.eigh`.",
 )

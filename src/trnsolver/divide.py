@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci import programs
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import readable, roundoff
-from trnsolver.kernels import divide as kernels
+from trnsolver.kernels import eigh as kernels
 
 # From here on it is predicted to be faster than Jacobi, on every generation.
 N_MIN = 16
@@ -91,7 +91,7 @@ def _renumbered(labels: Tensor) -> Tensor:
 def _program(operands: tuple[Tensor, ...], count: int) -> tuple[int, int]:
     """Levels of one program, so that it is not too long to compile, and how often it runs."""
     group = tuple(x[: kernels.GROUP] for x in operands[:3]) + operands[3:]
-    times = max(1, -(-count // programs.limits().holds(programs.size_of(kernels.divide, group, {"levels": 1}))))
+    times = max(1, -(-count // programs.limits().holds(programs.size_of(kernels.eigh, group, {"levels": 1}))))
     return -(-count // times), times
 
 
@@ -101,7 +101,7 @@ def _launched(a: Tensor, start: Tensor, labels: Tensor, n: int) -> tuple[Tensor,
     operands = a.contiguous(), start.contiguous(), labels.contiguous(), *constants(size, a.device)
     each, times = _program(tuple(operands), levels(n))
     for _ in range(times):
-        values, rows, found, left = launch(kernels.divide, *operands, levels=each)
+        values, rows, found, left = launch(kernels.eigh, *operands, levels=each)
         operands = operands[0], rows.contiguous(), _renumbered(found), *operands[3:]
     values = values.reshape(-1, size)
     # Of matrices that share rows, the one with the smallest norm has the largest relative error; zeros have none.

@@ -10,7 +10,7 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import readable, roundoff
-from trnsolver.kernels import eigh as kernels
+from trnsolver.kernels import jacobi as kernels
 
 PROGRAMS = 4
 
@@ -29,7 +29,7 @@ def jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     n = a.shape[-1]
     core, rows = a, None
     for _ in range(PROGRAMS):
-        values, turned, left = launch(kernels.eigh, core, *masks(n, a.device), sweeps=sweeps(n))
+        values, turned, left = launch(kernels.jacobi, core, *masks(n, a.device), sweeps=sweeps(n))
         rows = turned if rows is None else gemm(1.0, turned, rows)
         values = values.reshape(-1, n)
         largest = values.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny)

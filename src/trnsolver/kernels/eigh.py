@@ -1,218 +1,304 @@
-"""w[B, N], vT[B, N, N] with a[B, N, N] = vT.T diag(w) vT: Jacobi, rotations as Tensor-Engine products.
+"""w[B, N], vT[B, N, N] with a[B, N, N] = vT.T diag(w) vT: spectral divide and conquer, products alone.
 
-A step rotates all disjoint pairs (i, i + half) at once: q holds the rotations and the move to the next seats, so
-every step is the same program. Up to 128 rows, matrices of a batch share the free dimension. Above, tiles hold two
-blocks of 64 rows each; a round diagonalises all pairs of blocks on chip, then turns the whole matrix by three
-products, and blocks move as positions do. Bound by the chain of a step: about 20 dependent instructions.
+Rows carry labels, and rows of one label are a block that no other couples to. A level splits every block at a point
+between its eigenvalues: s is the sign of the blocks, shifted; j a diagonal of signs, as many of each as s has; and
+u = sign(s + j), symmetric and orthogonal, turns s into j, so that u a u couples no rows of different signs. How many
+rows get which sign depends on the data, but only through masks; shapes do not. Levels are fixed. vT starts from the
+rotation given, a random one, or what an earlier program left. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import P_MAX, Axis, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._jacobi import (
-    GROUP,
-    NEGLIGIBLE,
+from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsolver.kernels._divide import (
+    _add_diagonal,
+    _column,
+    _diagonal,
     _multiply,
-    _polish,
-    _polish_large,
-    _rotation,
-    _seats,
+    _row_squares,
+    _sign,
     _square,
+    _symmetric,
     _total,
-    _turn_rows,
+    _turn,
 )
 
 N_MAX = 8 * P_MAX
+# Matrices of one tile that go side by side.
+GROUP = 4
+# Steps that lift small values: to a sign of what is 1e-7 of a block's norm, and of s + j down to 5e-6.
+LIFTS = 13
+TURNS = 9
+# Blocks of this norm, relative to the matrix's, are left.
+DONE = 4 * 2.0**-24
+# The mean is between the smallest and the largest eigenvalue, but may be one; so far off it, in units of the norm over
+# the number of rows, is still between.
+OFF = 0.3
+TINY = 1e-37
+# Entries of so many units of roundoff are noise, and angles of more than this are not small.
+NOISE = 8 * 2.0**-24
+SMALL = 2.0**-9
 # How a launch that would be too long a program may be cut.
-AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
+AXES = (Axis(GROUP, {"a_hbm": 0, "start_hbm": 0, "labels_hbm": 0}, (0, 0, 0, 0), broadcasts=False),)
 
 
 @nki.jit
-def eigh(a_hbm, masks_hbm, sweeps=10):
+def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8):
     B, N, _ = a_hbm.shape
     w_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
     vT_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    left_hbm = nl.ndarray((B, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 1]
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0 : masks_hbm.shape[1], 0 : masks_hbm.shape[2]]))  # [n, n]
-    if N <= P_MAX:
-        for b in tiles(B, GROUP):
-            _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps)
-    else:
-        for b in range(B):
-            _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps)
-    return w_hbm, vT_hbm, left_hbm
+    out_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
+    left_hbm = nl.ndarray((B, 1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, 2]
+    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX])  # [k, m]
+    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.memset(dst=ones_sb, value=1.0)
+    order_sb = _column(N)
+    _load_column(order_sb, order_hbm, N)
+    for b in tiles(B, GROUP if N <= P_MAX else 1):
+        a_sb, v_sb, x_sb, y_sb, q_sb, label_sb, row_sb, floor_sb = [], [], [], [], [], [], [], []
+        for g in range(b.size):
+            for made in (a_sb, v_sb, x_sb, y_sb, q_sb):
+                made.append(_square(N))
+            label_sb.append(_column(N))
+            row_sb.append(nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf))  # [n, N]
+            for m in tiles(N, M_TILE):
+                nisa.dma_copy(dst=v_sb[g][m.index], src=start_hbm[b.start + g, m.span, 0:N])
+            _load_column(label_sb[g], labels_hbm[b.start + g], N)
+            _spread(row_sb[g], label_sb[g], eye_sb, ones_sb)
+            _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
+            floor_sb.append(_floor(a_sb[g], ones_sb))
+        for _level in range(levels):
+            counts_sb = []
+            for g in range(b.size):
+                counts_sb.append(_blocks(x_sb[g], a_sb[g], label_sb[g], row_sb[g], floor_sb[g], eye_sb, ones_sb))
+            x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, LIFTS)
+            for g in range(b.size):
+                _choose(x_sb[g], counts_sb[g], label_sb[g], row_sb[g], order_sb, eye_sb, ones_sb)
+            x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, TURNS)
+            for g in range(b.size):
+                _multiply(y_sb[g], a_sb[g], x_sb[g])
+                _symmetric(a_sb[g], x_sb[g], y_sb[g], 1.0, True)
+                _multiply(q_sb[g], x_sb[g], v_sb[g])
+            v_sb, q_sb = q_sb, v_sb
+        for g in range(b.size):
+            _correct(v_sb[g], a_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb)
+            _polish(left_hbm[b.start + g], v_sb[g], x_sb[g], y_sb[g], eye_sb, ones_sb)
+            _core(a_sb[g], v_sb[g], y_sb[g], q_sb[g], a_hbm[b.start + g])
+            _finish(w_hbm[b.start + g], left_hbm[b.start + g], a_sb[g], eye_sb, ones_sb)
+            for m in tiles(N, M_TILE):
+                store(vT_hbm[b.start + g, m.span, 0:N], v_sb[g][m.index])
+                store(out_hbm[b.start + g, m.span, 0:1], label_sb[g][0 : m.size, m.index : m.index + 1])
+    return w_hbm, vT_hbm, out_hbm, left_hbm
 
 
-def _small(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
-    """A few matrices side by side in the free dimension."""
-    N = a_hbm.shape[1]
-    size = masks_sb[0].shape[0]
-    work = _workspace(masks_sb, b.size)
-    s_sb = work[0]
-    wT_sb = work[1]
-    nisa.memset(dst=s_sb, value=0.0)
-    for g in range(b.size):
-        nisa.dma_copy(dst=s_sb[0:N, g, 0:N], src=a_hbm[b.start + g, 0:N, 0:N])
-        nisa.tensor_copy(dst=wT_sb[0:size, g, 0:size], src=masks_sb[0])
-    for _sweep in range(sweeps):
-        for _step in range(size - 1):
-            _rotate(work, masks_sb, 3)
-    _finish(w_hbm, vT_hbm, left_hbm, work, masks_sb, b)
+def _load_column(dst_sb, src_hbm, N):
+    for m in tiles(N, M_TILE):
+        nisa.dma_copy(dst=dst_sb[0 : m.size, m.index : m.index + 1], src=src_hbm[m.span, 0:1])
 
 
-def _finish(w_hbm, vT_hbm, left_hbm, work, masks_sb, b):
-    """Diagonals, vectors, and the squares of what is left off the diagonal."""
-    s_sb, wT_sb, scratch_sb, d_sb = work[0], work[1], work[3], work[4]
-    N = w_hbm.shape[1]
-    size = s_sb.shape[0]
-    nisa.tensor_tensor(dst=scratch_sb, data1=s_sb, data2=work[2], op=nl.multiply)
-    nisa.tensor_reduce(dst=d_sb, op=nl.add, data=scratch_sb, axis=2)
-    nisa.tensor_tensor(dst=s_sb, data1=s_sb, data2=scratch_sb, op=nl.subtract)
-    nisa.tensor_tensor(dst=s_sb, data1=s_sb, data2=s_sb, op=nl.multiply)
-    rows_sb = nl.ndarray((size, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [n, g]
-    nisa.tensor_reduce(dst=rows_sb, op=nl.add, data=s_sb, axis=2)
-    for g in range(b.size):
-        store(w_hbm[b.start + g, 0:N, 0:1], d_sb[0:N, g : g + 1])
-        _polish(vT_hbm, wT_sb[0:size, g, 0:size], masks_sb, b.start + g)
-        _total(left_hbm, rows_sb[0:size, g : g + 1], b.start + g)
+def _core(a_sb, v_sb, y_sb, q_sb, a_hbm):
+    """Set a to vT a v, of the matrix as it was given."""
+    N = a_sb[0].shape[1]
+    for m in tiles(N, M_TILE):
+        nisa.dma_copy(dst=a_sb[m.index], src=a_hbm[m.span, 0:N])
+    _turn(y_sb, v_sb)
+    _multiply(q_sb, a_sb, y_sb)
+    _symmetric(a_sb, y_sb, q_sb, 1.0, True)
 
 
-def _workspace(masks_sb, groups):
-    """Matrices, rotations collected so far, masks repeated for every group, and room for a step."""
-    size = masks_sb[0].shape[0]
-    shape = (size, groups, size)
-    s_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    wT_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    eyes_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    scratch_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    d_sb = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.sbuf)  # [n, g]
-    pairs_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    other_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    q_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    half_sb = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    small_sb = []
-    for _i in range(8):
-        small_sb.append(nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.sbuf))  # [n, g]
-    for g in range(groups):
-        nisa.tensor_copy(dst=eyes_sb[0:size, g, 0:size], src=masks_sb[0])
-        nisa.tensor_copy(dst=pairs_sb[0:size, g, 0:size], src=masks_sb[1])
-    return s_sb, wT_sb, eyes_sb, scratch_sb, d_sb, pairs_sb, other_sb, q_sb, half_sb, small_sb
+def _floor(a_sb, ones_sb):
+    """The square of the norm below which a block is left, in every partition."""
+    rows_sb = _row_squares(a_sb)
+    total_ps = _total(rows_sb, ones_sb, a_sb[0].shape[1])
+    floor_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [n, 1]
+    nisa.tensor_scalar(dst=floor_sb, data=total_ps, op0=nl.multiply, operand0=DONE**2, op1=nl.add, operand1=TINY)
+    return floor_sb
 
 
-def _rotate(work, masks_sb, pattern):
-    """One step: s becomes q.T s q and wT becomes q.T wT, for every group."""
-    s_sb, wT_sb, eyes_sb, scratch_sb, d_sb, pairs_sb, other_sb, q_sb, half_sb, small_sb = work
-    size = s_sb.shape[0]
-    groups = s_sb.shape[1]
-    e_sb = small_sb[0]
-    nisa.tensor_tensor(dst=other_sb, data1=s_sb, data2=pairs_sb, op=nl.multiply)
-    nisa.tensor_reduce(dst=e_sb, op=nl.add, data=other_sb, axis=2)
-    # Rounding leaves s not quite symmetric; both halves of a pair must see one angle.
-    e_ps = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.psum)  # [n, g]
-    nisa.nc_matmul(dst=e_ps, stationary=masks_sb[7], moving=e_sb, accumulate=False)
-    nisa.tensor_tensor(dst=scratch_sb, data1=s_sb, data2=eyes_sb, op=nl.multiply)
-    nisa.tensor_reduce(dst=d_sb, op=nl.add, data=scratch_sb, axis=2)
-    delta_ps = nl.ndarray((size, groups), dtype=nl.float32, buffer=nl.psum)  # [n, g]
-    nisa.nc_matmul(dst=delta_ps, stationary=masks_sb[2], moving=d_sb, accumulate=False)
-    # Entries are at most 1.
-    _rotation(q_sb, half_sb, e_ps, delta_ps, masks_sb, pattern, small_sb, (2 * NEGLIGIBLE) ** 2)
-    _multiply(other_sb, s_sb, q_sb)
-    _multiply(s_sb, other_sb, q_sb)
-    _multiply(wT_sb, q_sb, wT_sb)
+def _spread(row_sb, column_sb, eye_sb, ones_sb):
+    """Set every partition of row [P, N] to the column's numbers."""
+    N = row_sb.shape[1]
+    for n in tiles(N, N_TILE):
+        row_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, N]
+        for m in tiles(n.size, M_TILE):
+            t = (n.start + m.start) // M_TILE
+            own_sb = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
+            nisa.tensor_scalar(
+                dst=own_sb,
+                data=eye_sb[0 : m.size, 0 : m.size],
+                op0=nl.multiply,
+                operand0=column_sb[0 : m.size, t : t + 1],
+            )
+            nisa.nc_matmul(
+                dst=row_ps[0:P_MAX, m.span], stationary=ones_sb[0 : m.size, 0:P_MAX], moving=own_sb, accumulate=False
+            )
+        nisa.tensor_copy(dst=row_sb[0:P_MAX, n.span], src=row_ps)
 
 
-def _large(w_hbm, vT_hbm, left_hbm, a_hbm, masks_sb, b, sweeps):
-    """Blocks of 64 rows play the part of rows."""
-    N = a_hbm.shape[1]
-    rows = tiles(N, P_MAX)
-    T = len(rows)
-    work = _workspace(masks_sb, T)
-    s_sb = work[0]
-    wT_sb = work[1]
-    a_sb = _square(T)
-    v_sb = _square(T)
-    b_sb = _square(T)
-    for m in rows:
-        nisa.memset(dst=a_sb[m.index], value=0.0)
-        nisa.memset(dst=v_sb[m.index], value=0.0)
-        nisa.dma_copy(dst=a_sb[m.index][0 : m.size, 0:N], src=a_hbm[b, m.span, 0:N])
-        nisa.tensor_copy(dst=v_sb[m.index][0:P_MAX, m.start : m.start + P_MAX], src=masks_sb[0])
-    seats = _seats(2 * T)
-    w_sb = nl.ndarray((P_MAX, T, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [n, g, n]
-    for _sweep in range(sweeps):
-        for rnd in range(2 * T - 1):
-            for g in range(T):
-                nisa.tensor_copy(dst=s_sb[0:P_MAX, g, 0:P_MAX], src=a_sb[g][0:P_MAX, g * P_MAX : (g + 1) * P_MAX])
-                nisa.tensor_copy(dst=wT_sb[0:P_MAX, g, 0:P_MAX], src=masks_sb[0])
-            # Rows of one block meet once a sweep, in its first round; after that only those of different blocks.
-            if rnd == 0:
-                for _step in range(P_MAX - 1):
-                    _rotate(work, masks_sb, 3)
-            else:
-                for _step in range(P_MAX // 2):
-                    _rotate(work, masks_sb, 5)
-            for g in range(T):
-                w_ps = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.psum)  # [n, n]
-                nisa.nc_transpose(dst=w_ps, data=wT_sb[0:P_MAX, g, 0:P_MAX])
-                nisa.tensor_copy(dst=w_sb[0:P_MAX, g, 0:P_MAX], src=w_ps)
-            _turn_columns(b_sb, a_sb, w_sb, seats)
-            _turn_rows(a_sb, b_sb, w_sb, seats)
-            for g in range(T):
-                nisa.tensor_copy(dst=b_sb[g], src=v_sb[g])
-            _turn_rows(v_sb, b_sb, w_sb, seats)
-    _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, b_sb, work, b)
-
-
-def _start(block, T):
-    """First column of a block."""
-    return block * P_MAX if block < T else (block - T) * P_MAX + P_MAX // 2
-
-
-def _turn_columns(dst_sb, a_sb, w_sb, seats):
-    """Set dst to a w, columns moved to their next seats. a is symmetric, so its rows serve as its columns."""
-    T = len(a_sb)
-    half = P_MAX // 2
-    for m in range(T):
-        for c in tiles(T, GROUP):
-            product_ps = nl.ndarray((P_MAX, c.size * P_MAX), dtype=nl.float32, buffer=nl.psum)  # [n, cN]
-            for i in range(c.size):
-                nisa.nc_matmul(
-                    dst=product_ps[0:P_MAX, i * P_MAX : (i + 1) * P_MAX],
-                    stationary=a_sb[c.start + i][0:P_MAX, m * P_MAX : (m + 1) * P_MAX],
-                    moving=w_sb[0:P_MAX, c.start + i, 0:P_MAX],
-                    accumulate=False,
-                )
-            for i in range(c.size):
-                up = _start(seats[c.start + i], T)
-                down = _start(seats[c.start + i + T], T)
-                nisa.tensor_copy(
-                    dst=dst_sb[m][0:P_MAX, up : up + half], src=product_ps[0:P_MAX, i * P_MAX : i * P_MAX + half]
-                )
-                nisa.tensor_copy(
-                    dst=dst_sb[m][0:P_MAX, down : down + half],
-                    src=product_ps[0:P_MAX, i * P_MAX + half : (i + 1) * P_MAX],
-                )
-
-
-def _finish_large(w_hbm, vT_hbm, left_hbm, a_sb, v_sb, b_sb, work, index):
-    """Diagonals, the squares of what is left off them, and vectors polished as in `_polish`."""
-    N = w_hbm.shape[1]
-    T = len(a_sb)
-    eye_sb = work[2][0:P_MAX, 0, 0:P_MAX]
-    rows_sb = nl.ndarray((P_MAX, T), dtype=nl.float32, buffer=nl.sbuf)  # [n, g]
-    d_sb = nl.ndarray((P_MAX, T), dtype=nl.float32, buffer=nl.sbuf)  # [n, g]
-    own_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [n, n]
-    for m in tiles(N, P_MAX):
-        here = slice(m.start, m.start + P_MAX)
-        nisa.tensor_tensor(dst=own_sb, data1=a_sb[m.index][0:P_MAX, here], data2=eye_sb, op=nl.multiply)
-        nisa.tensor_reduce(dst=d_sb[0:P_MAX, m.index : m.index + 1], op=nl.add, data=own_sb, axis=1)
-        nisa.tensor_tensor(
-            dst=a_sb[m.index][0:P_MAX, here], data1=a_sb[m.index][0:P_MAX, here], data2=own_sb, op=nl.subtract
+def _within(column_sb, label_sb, row_sb, eye_sb, ones_sb):
+    """Sums of a column over blocks, one for every row."""
+    N = row_sb.shape[1]
+    values_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
+    _spread(values_sb, column_sb, eye_sb, ones_sb)
+    sums_sb = _column(N)
+    for m in tiles(N, M_TILE):
+        own_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
+        nisa.scalar_tensor_tensor(
+            dst=own_sb,
+            data=row_sb[0 : m.size, 0:N],
+            op0=nl.equal,
+            operand0=label_sb[0 : m.size, m.index : m.index + 1],
+            op1=nl.multiply,
+            operand1=values_sb[0 : m.size, 0:N],
         )
-        nisa.tensor_tensor(dst=a_sb[m.index], data1=a_sb[m.index], data2=a_sb[m.index], op=nl.multiply)
-        nisa.tensor_reduce(dst=rows_sb[0:P_MAX, m.index : m.index + 1], op=nl.add, data=a_sb[m.index], axis=1)
-        store(w_hbm[index, m.span, 0:1], d_sb[0 : m.size, m.index : m.index + 1])
-    total_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [n, 1]
-    nisa.tensor_reduce(dst=total_sb, op=nl.add, data=rows_sb, axis=1)
-    _total(left_hbm, total_sb, index)
-    _polish_large(vT_hbm, v_sb, b_sb, a_sb, eye_sb, index)
+        nisa.tensor_reduce(dst=sums_sb[0 : m.size, m.index : m.index + 1], op=nl.add, data=own_sb, axis=1)
+    return sums_sb
+
+
+def _blocks(x_sb, a_sb, label_sb, row_sb, floor_sb, eye_sb, ones_sb):
+    """Set x to the blocks of a, shifted between their eigenvalues and scaled to norm 1; return the sizes of blocks.
+
+    A block that is done becomes the identity, whose sign splits nothing.
+    """
+    N = row_sb.shape[1]
+    count_sb, diagonal_sb, shift_sb, done_sb = _column(N), _column(N), _column(N), _column(N)
+    for m in tiles(N, M_TILE):
+        label = label_sb[0 : m.size, m.index : m.index + 1]
+        nisa.tensor_scalar(dst=x_sb[m.index], data=row_sb[0 : m.size, 0:N], op0=nl.equal, operand0=label)
+        nisa.tensor_reduce(dst=count_sb[0 : m.size, m.index : m.index + 1], op=nl.add, data=x_sb[m.index], axis=1)
+        nisa.tensor_tensor(dst=x_sb[m.index], data1=x_sb[m.index], data2=a_sb[m.index], op=nl.multiply)
+    _diagonal(diagonal_sb, a_sb, eye_sb)
+    sums_sb = _within(diagonal_sb, label_sb, row_sb, eye_sb, ones_sb)
+    inverse_sb = _column(N)
+    nisa.reciprocal(dst=inverse_sb, data=count_sb)
+    nisa.scalar_tensor_tensor(
+        dst=shift_sb, data=sums_sb, op0=nl.multiply, operand0=-1.0, op1=nl.multiply, operand1=inverse_sb
+    )
+    _add_diagonal(x_sb, eye_sb, shift_sb)
+    norm_sb = _within(_row_squares(x_sb), label_sb, row_sb, eye_sb, ones_sb)
+    nisa.tensor_scalar(dst=done_sb, data=norm_sb, op0=nl.less_equal, operand0=floor_sb)
+    # norm becomes what a row is multiplied by: nothing where the block is done.
+    nisa.tensor_scalar(dst=norm_sb, data=norm_sb, op0=nl.add, operand0=TINY, op1=nl.power, operand1=-0.5)
+    nisa.tensor_scalar(dst=shift_sb, data=done_sb, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=1.0)
+    nisa.tensor_tensor(dst=norm_sb, data1=norm_sb, data2=shift_sb, op=nl.multiply)
+    for m in tiles(N, M_TILE):
+        nisa.tensor_scalar(
+            dst=x_sb[m.index],
+            data=x_sb[m.index],
+            op0=nl.multiply,
+            operand0=norm_sb[0 : m.size, m.index : m.index + 1],
+        )
+    nisa.scalar_tensor_tensor(
+        dst=shift_sb, data=shift_sb, op0=nl.multiply, operand0=-OFF, op1=nl.multiply, operand1=inverse_sb
+    )
+    nisa.tensor_tensor(dst=shift_sb, data1=shift_sb, data2=done_sb, op=nl.add)
+    _add_diagonal(x_sb, eye_sb, shift_sb)
+    return count_sb
+
+
+def _choose(x_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb):
+    """From s in x: the rows of each block with the largest diagonal of s get a plus; x becomes (s + j) / 2.
+
+    The trace of s says how many, and labels are renewed. A little of the position settles ties.
+    """
+    N = row_sb.shape[1]
+    key_sb, rank_sb, plus_sb = _column(N), _column(N), _column(N)
+    _diagonal(key_sb, x_sb, eye_sb)
+    trace_sb = _within(key_sb, label_sb, row_sb, eye_sb, ones_sb)
+    nisa.tensor_tensor(dst=key_sb, data1=key_sb, data2=order_sb, op=nl.add)
+    keys_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
+    _spread(keys_sb, key_sb, eye_sb, ones_sb)
+    for m in tiles(N, M_TILE):
+        one = slice(m.index, m.index + 1)
+        same_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
+        nisa.tensor_scalar(dst=same_sb, data=row_sb[0 : m.size, 0:N], op0=nl.equal, operand0=label_sb[0 : m.size, one])
+        nisa.scalar_tensor_tensor(
+            dst=same_sb,
+            data=keys_sb[0 : m.size, 0:N],
+            op0=nl.greater,
+            operand0=key_sb[0 : m.size, one],
+            op1=nl.multiply,
+            operand1=same_sb,
+        )
+        nisa.tensor_reduce(dst=rank_sb[0 : m.size, one], op=nl.add, data=same_sb, axis=1)
+    # Plus where 2 rank + 1 <= count + trace.
+    nisa.scalar_tensor_tensor(
+        dst=rank_sb, data=rank_sb, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=trace_sb
+    )
+    nisa.scalar_tensor_tensor(dst=plus_sb, data=rank_sb, op0=nl.add, operand0=1.0, op1=nl.less_equal, operand1=count_sb)
+    nisa.scalar_tensor_tensor(dst=label_sb, data=label_sb, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=plus_sb)
+    _spread(row_sb, label_sb, eye_sb, ones_sb)
+    nisa.tensor_scalar(dst=plus_sb, data=plus_sb, op0=nl.subtract, operand0=0.5)
+    for m in tiles(N, M_TILE):
+        nisa.tensor_scalar(dst=x_sb[m.index], data=x_sb[m.index], op0=nl.multiply, operand0=0.5)
+    _add_diagonal(x_sb, eye_sb, plus_sb)
+
+
+def _correct(v_sb, a_sb, x_sb, y_sb, eye_sb, ones_sb):
+    """Turn vT by what perturbation theory says of the couplings left in a.
+
+    Where an s + j was nearly singular, its u has turned by a small angle too much. Every such angle is a coupling
+    divided by the gap between two eigenvalues.
+    """
+    N = a_sb[0].shape[1]
+    own_sb = _column(N)
+    _diagonal(own_sb, a_sb, eye_sb)
+    values_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
+    _spread(values_sb, own_sb, eye_sb, ones_sb)
+    for m in tiles(N, M_TILE):
+        e_sb = x_sb[m.index]
+        gap_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
+        nisa.tensor_scalar(
+            dst=gap_sb,
+            data=values_sb[0 : m.size, 0:N],
+            op0=nl.subtract,
+            operand0=own_sb[0 : m.size, m.index : m.index + 1],
+        )
+        # e = a / gap where gap is not zero.
+        nisa.tensor_tensor(dst=e_sb, data1=gap_sb, data2=gap_sb, op=nl.multiply)
+        nisa.tensor_scalar(dst=e_sb, data=e_sb, op0=nl.add, operand0=TINY)
+        nisa.reciprocal(dst=e_sb, data=e_sb)
+        nisa.tensor_tensor(dst=gap_sb, data1=gap_sb, data2=a_sb[m.index], op=nl.multiply)
+        nisa.tensor_tensor(dst=e_sb, data1=e_sb, data2=gap_sb, op=nl.multiply)
+        nisa.tensor_tensor(dst=gap_sb, data1=e_sb, data2=e_sb, op=nl.multiply)
+        nisa.scalar_tensor_tensor(
+            dst=e_sb, data=gap_sb, op0=nl.less_equal, operand0=SMALL**2, op1=nl.multiply, operand1=e_sb
+        )
+        nisa.tensor_tensor(dst=gap_sb, data1=a_sb[m.index], data2=a_sb[m.index], op=nl.multiply)
+        nisa.scalar_tensor_tensor(
+            dst=e_sb, data=gap_sb, op0=nl.greater, operand0=NOISE**2, op1=nl.multiply, operand1=e_sb
+        )
+    _multiply(y_sb, x_sb, v_sb)
+    for m in tiles(N, M_TILE):
+        nisa.tensor_tensor(dst=v_sb[m.index], data1=v_sb[m.index], data2=y_sb[m.index], op=nl.add)
+
+
+def _polish(left_hbm, v_sb, x_sb, y_sb, eye_sb, ones_sb):
+    """One Newton-Schulz step restores the orthogonality lost on the way; what was lost is stored, squared."""
+    N = v_sb[0].shape[1]
+    _turn(y_sb, v_sb)
+    _symmetric(x_sb, y_sb, y_sb, -1.0, False)
+    _add_diagonal(x_sb, eye_sb, 1.0)
+    total_ps = _total(_row_squares(x_sb), ones_sb, N)
+    store(left_hbm[0:1, 1:2], total_ps[0:1, 0:1])
+    _multiply(y_sb, x_sb, v_sb)
+    for m in tiles(N, M_TILE):
+        nisa.scalar_tensor_tensor(
+            dst=v_sb[m.index],
+            data=y_sb[m.index],
+            op0=nl.multiply,
+            operand0=0.5,
+            op1=nl.add,
+            operand1=v_sb[m.index],
+        )
+
+
+def _finish(w_hbm, left_hbm, a_sb, eye_sb, ones_sb):
+    """Store the diagonal, and the sum of the squares of what is off it."""
+    N = a_sb[0].shape[1]
+    w_sb, minus_sb = _column(N), _column(N)
+    _diagonal(w_sb, a_sb, eye_sb)
+    for m in tiles(N, M_TILE):
+        store(w_hbm[m.span, 0:1], w_sb[0 : m.size, m.index : m.index + 1])
+    nisa.tensor_scalar(dst=minus_sb, data=w_sb, op0=nl.multiply, operand0=-1.0)
+    _add_diagonal(a_sb, eye_sb, minus_sb)
+    total_ps = _total(_row_squares(a_sb), ones_sb, N)
+    store(left_hbm[0:1, 0:1], total_ps[0:1, 0:1])

@@ -1,0 +1,37 @@
+"""The two-sided Jacobi method, which ``trnsolver.eigh`` runs on the device below 16 rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from benchmarks.registry import TARGETS, Bench, Kernel
+from trnsolver import eigh
+from trnsolver.jacobi import masks, sweeps
+from trnsolver.kernels import jacobi as kernels
+
+
+def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS, slow: bool = False) -> Kernel:
+    def inputs() -> tuple[Any, ...]:
+        return torch.empty(shape, device="meta"), *masks(shape[-1], torch.device("cpu"))
+
+    return Kernel(
+        name="x".join(map(str, shape)),
+        kernel=kernels.jacobi,
+        inputs=inputs,
+        options={"sweeps": sweeps(shape[-1])},
+        targets=targets,
+        slow=slow,
+    )
+
+
+BENCH = Bench(
+    op="trnsolver.jacobi",
+    run=eigh,
+    tests="tests/trnsolver/test_eigh.py",
+    cases=(),
+    peers=(),
+    kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",), slow=True), _kernel(4, 32, 32)),
+    notes="Sweeps are those of one program.",
+)
