@@ -25,6 +25,12 @@ def doubling_masks(device: torch.device) -> Tensor:
     return torch.stack(found).float().to(device)  # [8, 128, 128]
 
 
+@functools.cache
+def identity(device: torch.device) -> Tensor:
+    """The identity of one tile."""
+    return torch.eye(P_MAX, device=device)  # [128, 128]
+
+
 def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> Tensor:
     """Powers of two, one for each matrix, row or column, that bring the largest magnitude over ``axes`` near 1.
 
