@@ -132,9 +132,13 @@ class _Walk(nl.NKIObject):
         self.number = 0
         self.waiting = Queue()
 
+    def holds(self, whole):
+        """How many blocks the Tensor Engine turns at a time."""
+        return self.turned_ps.shape[1] // P_MAX
+
     def turned(self, count, whole):
-        """Room for blocks the Tensor Engine turns, and how many it holds."""
-        return self.turned_ps, self.turned_ps.shape[1] // P_MAX
+        """Room for blocks the Tensor Engine turns."""
+        return self.turned_ps
 
     def rows(self, line, part, head, keys, sums, out):
         """Some query blocks and all key blocks of one part."""
@@ -164,12 +168,12 @@ class _Walk(nl.NKIObject):
         q0, q1 = i * P_MAX, min((i + 1) * P_MAX, queries.x_hbm.shape[2])
         q, total, dtype = q1 - q0, keys[0].width(columns), queries.x_hbm.dtype
         s_ps = self.banks_ps[self.number % 2][0:q, 0:total]
-        _score_blocks(s_ps, 0, queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns, slots)
+        _score_blocks([s_ps], queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns, slots)
         p_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
         nisa.activation(dst=p_sb, op=nl.exp, data=s_ps, bias=head[2][0:q, i : i + 1])
         dp_ps = self.banks_ps[2 + self.number % 2][0:q, 0:total]
         none = [-1] * len(slots)
-        _score_blocks(dp_ps, 0, outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns, none)
+        _score_blocks([dp_ps], outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns, none)
         ds_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
         nisa.scalar_tensor_tensor(
             dst=ds_sb, data=dp_ps, op0=nl.subtract, operand0=head[3][0:q, i : i + 1], op1=nl.multiply, operand1=p_sb
