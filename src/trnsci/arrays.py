@@ -58,9 +58,8 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
         for value in args:
             if type(value) not in _NATIVE:
                 return _converted(fn, args, kwargs)
-        for value in kwargs.values():
-            if type(value) not in _NATIVE:
-                return _converted(fn, args, kwargs)
+        if kwargs and not _NATIVE.issuperset(map(type, kwargs.values())):
+            return _converted(fn, args, kwargs)
         return fn(*args, **kwargs)
 
     return wrapper

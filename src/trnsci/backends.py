@@ -81,17 +81,18 @@ def entered(scope: Scope | None) -> Iterator[None]:
 class Library:
     """A library and the backend it was given by ``set_backend``, if any."""
 
-    __slots__ = ("chosen", "name")
+    __slots__ = ("alone", "chosen", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.alone = (name,)
         self.chosen: Choice | None = None
 
     def choice(self) -> Choice:
         """Return the choice in force here and now."""
         scope = SCOPE.get()
         if scope is None:
-            return _outside((self.name,))
+            return _outside(self.alone)
         libraries = (*scope.libraries, self.name)
         if scope.choices:
             for name in (*reversed(libraries), None):

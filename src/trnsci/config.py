@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -185,10 +185,11 @@ def backend_variables(libraries: tuple[str, ...]) -> tuple[Any, ...]:
 
     Every dispatch asks, so the mapping behind ``os.environ`` is read without its conversions.
     """
-    return tuple(map(_ENVIRONMENT.get, _backend_names(libraries)))
+    names = _backend_names(libraries)
+    return () if _ENVIRONMENT.keys().isdisjoint(names) else tuple(map(_ENVIRONMENT.get, names))
 
 
-_ENVIRONMENT: Mapping[Any, Any] = os.environ._data  # type: ignore[attr-defined]
+_ENVIRONMENT: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
 
 
 @functools.cache

@@ -46,6 +46,7 @@ def test_general_bands(backend, dtype, trans, size):
     assert_within(got, expected, bound)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize(("n", "k"), [(9, 2), (6, 0), (140, 4), (3, 5)])
@@ -67,6 +68,7 @@ def test_symmetric_and_triangular_bands(backend, lower, n, k):
                     assert_within(got, scipy_blas("tbmv", k, a, x, **options), size)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize("trans", ["n", "t", "c"])

@@ -92,6 +92,7 @@ def test_complex_operands_by_columns(name, args):
     torch.library.opcheck(getattr(torch.ops.trnblas, name).default, args)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("name", "args"), _cases(F32))
 @pytest.mark.parametrize("change", [lambda x: x, by_columns], ids=["by rows", "by columns"])
 def test_fakes_have_the_strides_of_results(name, args, change):

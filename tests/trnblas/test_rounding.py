@@ -160,6 +160,7 @@ def test_results_are_rounded_once(backend, name, dtype, precision):
     _tried(TABLE[name], name, dtype, policy, backend, precision=precision)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("dtype", [BF16, F32], ids=str)

@@ -28,6 +28,7 @@ def size_of(a, b):
     return a.abs().double() @ b.abs().double()
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 7, 2), (2, 129, 3), (4, 1030, 2)])
@@ -76,6 +77,7 @@ def test_nonfinite_values_pass_as_ieee_says_and_nothing_hangs(backend, precision
         assert_within(gemm(1.0, a, b, precision=precision), expected, 0.0)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("precision", ["compensated", "fp64"])
@@ -107,6 +109,7 @@ def test_any_shape_and_scale(m, k, n, decades, seed):
         assert_within(gemm(1.0, a, b), exact(a, b), gamma(k + 2, F64) * size_of(a, b))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("target", [1e-1, 1e-3, 1e-6, 1e-10, 1e-13])
 def test_target_error_is_met(backend, target):

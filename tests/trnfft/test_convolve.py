@@ -41,6 +41,7 @@ def close(got, expected, bound):
     assert np.linalg.norm(got - expected) <= bound
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
 def test_every_mode_agrees_with_scipy(name, left, right):
@@ -136,6 +137,7 @@ def spiral(n, m, w, a):
 
 
 # Inside and outside the circle, on it, and so steep that float64 could not hold w ** (n ** 2 / 2).
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(
     ("w", "a"), [(0.99 * np.exp(-0.1j), 1.02), (1.01 * np.exp(2j), 0.98j), (np.exp(0.3j), 1), (0.5, 1), (1.3, 4j)]

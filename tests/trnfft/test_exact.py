@@ -28,6 +28,7 @@ def relative(got, expected):
     return np.linalg.norm(got - expected) / np.linalg.norm(expected)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_fp64_on_every_backend(backend, shape):
@@ -40,6 +41,7 @@ def test_fp64_on_every_backend(backend, shape):
         assert relative(trnfft.irfft(torch.from_numpy(half), shape[-1]), x.real) <= 1e-14
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_compensated_on_every_backend(backend, shape):
@@ -193,6 +195,7 @@ HARD = {
 }
 
 
+@pytest.mark.grid(1)
 @on_kernels
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("n", [60, 521, 1024, 4096, 16384])

@@ -41,6 +41,7 @@ def close(got, expected, bound=1e-14):
     assert np.linalg.norm(got - expected) <= bound * max(size, 1e-300)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", ONE)
 @pytest.mark.parametrize("n", [None, 1, 2, 5, 9, 16])
 def test_one_axis_agrees_with_scipy(name, n):
@@ -51,6 +52,7 @@ def test_one_axis_agrees_with_scipy(name, n):
         close(getattr(trnfft, name)(x, n=n, axis=dim, norm=norm), expected)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", TWO)
 @pytest.mark.parametrize("s", [None, (4, 9), (7, 2)])
 def test_two_axes_agree_with_scipy(name, s):
@@ -61,6 +63,7 @@ def test_two_axes_agree_with_scipy(name, s):
         close(getattr(trnfft, name)(x, s, axes=dim, norm=norm), expected)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize(
     ("s", "dim"), [(None, None), ((3, 4), None), (None, (1,)), ((8, 3, 5), (2, 0, 1)), ((4, -1), (0, 1))]
@@ -172,6 +175,7 @@ def test_dtypes(dtype, expected):
     assert trnfft.fftn(x).dtype == expected
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("name", [*ONE, *MANY])
 def test_out_is_written_and_returned(backend, name):
@@ -193,6 +197,7 @@ def test_no_axes_is_a_copy():
 # Split planes
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("name", ["fft", "ifft", "irfft", "hfft", "fft2", "ifftn", "irfftn", "hfftn"])
 @pytest.mark.parametrize("dtype", [F32, torch.bfloat16], ids=str)
@@ -284,6 +289,7 @@ EVERY |= {
 }
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("name", EVERY)
 def test_operands_that_are_no_dense_numbers_are_refused(backend, name):
@@ -297,6 +303,7 @@ def test_operands_that_are_no_dense_numbers_are_refused(backend, name):
             EVERY[name](x)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "ComplexTensor"])
 def test_meta_tensors_have_the_layout_of_results(backend, name):

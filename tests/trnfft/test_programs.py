@@ -79,6 +79,7 @@ def double(x):
     return x.to(C128 if x.is_complex() else F64).numpy()
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(("shape", "dims"), CASES, ids=str)
 def test_every_direction_stays_within_its_stated_error(backend, shape, dims):
@@ -118,6 +119,7 @@ def hard(n):
 
 
 # One matrix, two factors in few rows and in many, four, chirps, and a prime as a matrix.
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize(
     ("rows", "n"),
@@ -175,6 +177,7 @@ def test_long_lengths_on_kernels(backend, n):
         assert relative(trnfft.irfft(torch.from_numpy(half.astype(np.complex64)), n), x.real) <= 2 * BOUND["fp32"]
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
 @pytest.mark.parametrize("n", [12, 150])
@@ -190,6 +193,7 @@ def test_norms(backend, norm, n):
         assert relative(trnfft.ihfft(x.real, norm=norm), np.fft.ihfft(wide.real, norm=norm)) <= BOUND["fp32"]
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("shape", [(6, 100), (6, 300), (3, 40, 7)], ids=str)
 def test_fast_rounds_to_bfloat16(backend, shape):
@@ -199,6 +203,7 @@ def test_fast_rounds_to_bfloat16(backend, shape):
     assert 1e-4 < error <= BOUND["fast"]
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(("shape", "dim"), [((2, 1511), 1), ((20, 526), 1), ((263, 3), 0), ((2, 263, 130), 1)], ids=str)
 def test_fast_chirps(backend, shape, dim):
@@ -542,6 +547,7 @@ def test_chirp_lengths_hold_the_convolution():
 # Folded twiddles: how rows are cut in two factors must not show in the result.
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("half", [factor_tables.HALF_IN, factor_tables.WHOLE, factor_tables.HALF_OUT])
 @pytest.mark.parametrize("n", [6, 9, 130, 255, 1000, 1024, 4096])
 def test_folds_fit_the_partitions(n, half):

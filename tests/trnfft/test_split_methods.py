@@ -199,6 +199,7 @@ def test_planes_in_device_memory_are_not_joined_behind_the_back(monkeypatch):
     assert z.roll(1).shape == (3, 4)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     "shape", [(4096,), (64, 64), (5, 1009), (3, 2048), (2, 3, 331), (2, 40, 60), (70000,), (3, 2, 2050)]

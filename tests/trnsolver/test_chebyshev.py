@@ -19,6 +19,7 @@ def _interval(a):
     return 0.99 * values[0], 1.01 * values[-1]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("shape", [(1,), (20,), (20, 3), (130, 2)])
 def test_reaches_its_tolerance(backend, shape):
@@ -62,6 +63,7 @@ def test_operands(kind):
     assert float(torch.linalg.matrix_norm(b - a @ found.x)) <= 2e-10 * float(torch.linalg.matrix_norm(b)) * 2**0.5
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("degree", [1, 2, 6])
 def test_the_preconditioner_is_the_same_polynomial(backend, degree):

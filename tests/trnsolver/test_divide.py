@@ -64,6 +64,7 @@ def _solve(a):
         return eigh(a, method="divide")
 
 
+@pytest.mark.grid(1)
 @pytest.mark.sim
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("spectrum", sorted(SPECTRA))
@@ -72,6 +73,7 @@ def test_spectra_that_are_hard_to_split(spectrum, n, norm):
     _holds(*_solve(a), a, norm)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.sim
 @pytest.mark.parametrize("n", SIZES)
 def test_hard_matrices(n, family, norm):

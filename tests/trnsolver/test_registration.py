@@ -64,6 +64,7 @@ def test_no_op_is_left_out():
     }
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("dtype", "grad"), [(torch.float64, True), (torch.complex64, False)], ids=["real", "complex"])
 @pytest.mark.parametrize("name", sorted(_calls(torch.float64, False)))
 def test_torch_finds_no_fault(name, dtype, grad):

@@ -160,6 +160,7 @@ def test_masks_elements_and_bad_indices(kind):
         made[:, [0, 6]]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul])
 def test_arithmetic_is_that_of_scipy(kind, op):
@@ -179,6 +180,7 @@ def test_sums_of_different_shapes_are_refused():
     assert caught.value.got == {"a": (2, 2), "b": (3, 3)}
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex128])
 def test_files_give_back_the_matrix(kind, dtype, tmp_path):

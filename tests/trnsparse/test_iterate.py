@@ -33,6 +33,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("n", [1, 128, 300])
@@ -100,6 +101,7 @@ def test_what_does_not_converge_says_so():
 ITERATIONS = SOLVERS | {"power_iteration": lambda a, b, **more: ts.power_iteration(a, x0=b, **more)}
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", ITERATIONS)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_is_no_solution(name, value):
@@ -114,6 +116,7 @@ def test_what_is_not_finite_is_no_solution(name, value):
         run(a, torch.ones(5))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_squares_of_the_right_hand_side_may_leave_the_dtype(name, size):
