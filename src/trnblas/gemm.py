@@ -242,7 +242,7 @@ class Gemm(NamedTuple):
         if not (empty or self.a.is_complex() or self.precision in ("fp64", "compensated")):
             return _kernel(self, shape, c)
         if empty:
-            result = self.a.new_zeros(shape)
+            result = self.a.new_zeros(shape, dtype=working_dtype(self.precision, self.a.dtype))
         elif self.a.is_complex():
             result = _complex_product(self)
         else:

@@ -10,7 +10,7 @@ import trnblas
 import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS
 from trnblas import error_bound, gemm, split
-from trnsci import ArgumentError
+from trnsci import ArgumentError, CapacityError
 from trnsci.launcher import launcher, using
 from trnsci.testing import BACKENDS, assert_within, exact_dot, gamma, gaussian, ill_scaled
 
@@ -190,3 +190,14 @@ def test_gradients_of_double_precision(backend):
 
 def test_probe_is_part_of_the_library():
     assert "split_gemm" in trnblas.probe()
+
+
+def test_terms_beyond_the_deepest_slices_are_refused_and_never_dropped():
+    # One term of 2**-600 beside factors of 1 that meet zeros: 80 slices of either operand do not reach it.
+    a = torch.tensor([[1.0, 2.0**-300, 0.0]], dtype=torch.float64)
+    b = torch.tensor([[0.0], [2.0**-300], [1.0]], dtype=torch.float64)
+    with trnsci.backend("simulator"):
+        with pytest.raises(CapacityError, match="560 powers of two"):
+            split.split_gemm(a, b)
+        # the same span with a sum that is large: what is cut does not matter
+        assert split.split_gemm(a, b + torch.tensor([[1.0], [0.0], [0.0]])).item() == 1.0
