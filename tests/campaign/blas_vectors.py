@@ -75,7 +75,7 @@ def rotation_made(draw: Draw, name: str) -> Trial:
     dtype, shape = draw.dtype(*REAL, *COMPLEX), draw.batch()
     a, b = draw.tensor(shape, dtype), draw.tensor(shape, dtype)
 
-    def check(result):
+    def check(result, kernel):
         c, s, x, y = (wide(torch.as_tensor(z)) for z in (*result, a, b))
         u, r = unit(dtype), np.hypot(np.abs(x), np.abs(y))
         assert np.all(np.abs(-np.conj(s) * x + c * y) <= 16 * u * r + 16 * torch.finfo(dtype).smallest_normal)
@@ -89,7 +89,7 @@ def modified(draw: Draw, name: str) -> Trial:
     d1, d2 = (abs(float(draw.rng.normal())) * 10.0 ** draw.among(-6, 0, 0, 6) for _ in range(2))
     x1, y1 = (float(draw.rng.normal()) * 10.0 ** draw.among(-6, 0, 0, 6) for _ in range(2))
 
-    def check(result):
+    def check(result, kernel):
         flag, h11, h21, h12, h22 = map(float, result)
         matrix = {-1.0: (h11, h21, h12, h22), 0.0: (1, h21, h12, 1), 1.0: (h11, -1, 1, h22)}.get(flag, (1, 0, 0, 1))
         _, h21, _, h22 = matrix

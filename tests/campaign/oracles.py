@@ -30,7 +30,7 @@ def unit(dtype: torch.dtype) -> float:
 
 
 def summed(terms: int, size: np.ndarray, result: np.ndarray, dtype: torch.dtype) -> np.ndarray:
-    """``g(terms + 4)`` of ``size``, the sum of absolute values, and a rounding to storage; complex terms count twice."""
+    """``g(terms + 4)`` of ``size``, the sum of magnitudes, and a rounding to storage; complex terms count twice."""
     work = unit(dtype)
     count, factor = (2 * terms + 3, 2**0.5) if dtype.is_complex else (terms + 4, 1.0)
     stored = unit_roundoff(dtype) if dtype in HALF else 0.0

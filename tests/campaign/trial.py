@@ -37,7 +37,7 @@ class Trial:
             judges alone.
         bound: called with what ``expected`` gave; absolute, elementwise, one per array.
         kernel_bound: the same where the simulator runs, if another.
-        check: called with the result instead of a comparison, where a property decides; raises AssertionError.
+        check: called with the result, and whether the simulator ran, where a property decides; raises AssertionError.
         view: what of the result is compared, by default the result itself or the tuple it is.
         kernels: whether the simulator runs it too; ``"maybe"`` where the kernel may refuse.
         differentiable: whether gradients are tried in float64.
@@ -54,7 +54,7 @@ class Trial:
     expected: Callable[[], Any] | None = None
     bound: Callable[..., Any] | None = None
     kernel_bound: Callable[..., Any] | None = None
-    check: Callable[[Any], None] | None = None
+    check: Callable[[Any, bool], None] | None = None
     view: Callable[[Any], Any] = lambda result: result
     kernels: bool | str = True
     differentiable: bool = True
@@ -69,7 +69,7 @@ class Trial:
     def judge(self, result: Any, *, kernel: bool = False) -> None:
         """Raise AssertionError unless the result is what it must be."""
         if self.check is not None:
-            self.check(result)
+            self.check(result, kernel)
         if self.expected is None:
             return
         expected = self.expected()
