@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 import trnsim
-from trnsci import config, neuron
+from trnsci import config, neuron, programs
 from trnsci.config import TargetName
-from trnsci.errors import BackendUnavailable
+from trnsci.errors import BackendUnavailable, UnsupportedError
 from trnsci.neuron import KERNELS
 from trnsci.programs import MATMULS
 from trnsci.specs import ResidentTensor, freeze, is_resident, map_tensors, tensors_in
@@ -75,7 +75,7 @@ class OnDevice(Launcher):
         stays = any(is_resident(t) for t in tensors_in(tensors))
         moved = map_tensors(tensors, lambda t: t if is_resident(t) else self.device.put(t.contiguous()))
         key = ("nki", kernel, grid, freeze(moved), tuple(sorted(static.items())))
-        run = KERNELS.get(key, lambda: _on_grid(kernel, grid))
+        run = KERNELS.get(key, lambda: _compilable(kernel, tensors, grid, static))
         results = self.device.run(run, *moved, **static)
         self._account(tensors, results, stays)
         return results if stays else map_tensors(results, self.device.fetch)
@@ -127,6 +127,17 @@ class Predictor(Launcher):
     def compilations(self) -> int:
         """How many different programs were launched."""
         return len(self._reports)
+
+
+def _compilable(kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+    """The kernel for a launch on the device, unless its program is too long to be compiled."""
+    size = programs.size_of(kernel, tensors, static)
+    if not size.fits:
+        name = getattr(kernel, "__name__", str(kernel))
+        raise UnsupportedError(
+            op=f"kernel {name}", reasons=[("nki", size.excess)], hint="Call it with smaller operands"
+        )
+    return _on_grid(kernel, grid)
 
 
 def _on_grid(kernel: Any, grid: int) -> Any:

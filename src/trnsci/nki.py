@@ -98,14 +98,18 @@ class Axis(NamedTuple):
     Attributes:
         step: pieces are multiples of it.
         arguments: dimension of each tensor argument that is cut; one of size 1 there serves all pieces.
-        results: dimension along which each result is put together again.
+        results: dimension along which each result is put together again; ``None`` where pieces add up to it.
         broadcasts: whether a tensor of size 1 may serve all pieces.
+        last: whether it is cut after the others: pieces repeat work, or their results are parts of sums, side by side.
+        when: the name of a compile-time argument and the value it must have.
     """
 
     step: int
     arguments: dict[str, int]
-    results: tuple[int, ...]
+    results: tuple[int | None, ...]
     broadcasts: bool = True
+    last: bool = False
+    when: tuple[str, Any] | None = None
 
 
 class Tile(nl.NKIObject):  # type: ignore[misc]

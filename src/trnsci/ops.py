@@ -278,7 +278,9 @@ class Op:
         """Why an implementation cannot take a call on a backend of this machine, or ``None``."""
         if backend == "nki" and neuron.device() is None:
             return neuron.why_no_device()
-        return self.refusal(call, implementation)
+        refused = self.refusal(call, implementation)
+        device = neuron.device() if refused is None and backend == "nki" else None
+        return refused if device is None else predict.too_long(freeze(call), device.target)
 
     def _on_pytorch(self, call: Any) -> tuple[str | None, str | None]:
         """The implementation that PyTorch's backend would run, or why there is none."""
@@ -330,7 +332,7 @@ class Op:
             return Decision(backend, "nki" if backend == "nki" else chosen, reason)
         if chosen is not None:
             return Decision("pytorch", chosen, f"nki refuses: {device_refuses}")
-        if device_refuses is None:
+        if self._refusal_here(call, "nki", "nki") is None:
             return Decision("nki", "nki", f"pytorch refuses: {host_refuses}")
         raise self._unsupported(call, "")
 

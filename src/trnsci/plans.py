@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from trnsci import config
+from trnsci.programs import Size
 from trnsci.specs import tensors_in, thaw
 
 
@@ -38,8 +39,13 @@ class Programs(NamedTuple):
         times = "1 launch" if self.launches == 1 else f"{self.launches} launches"
         return (
             f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
-            f"{self.most_matmuls:,} of them matmuls"
+            f"{self.most_matmuls:,} of them matmuls{self._refused}"
         )
+
+    @property
+    def _refused(self) -> str:
+        excess = Size(self.longest, self.most_matmuls).excess
+        return f"; nki refuses it: {excess}" if excess else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
 from trnsci.launcher import Predictor, using
 from trnsci.plans import Cost, seconds
+from trnsci.programs import Size, limits
 from trnsci.specs import tensors_in, thaw
 
 # Where a host implementation pays: the sizes its ``limits`` compare with, by op.
@@ -83,10 +84,20 @@ def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None
     return result.low, result.high
 
 
-# Typed: calls of two ops with the same fields are equal as tuples.
-@functools.lru_cache(maxsize=8192, typed=True)
 def prediction(call: Any, target: TargetName) -> Prediction | None:
     """What the timing model says of a frozen call's kernels; ``None`` where none takes the call."""
+    return _predicted(call, target, limits())
+
+
+def too_long(call: Any, target: TargetName) -> str | None:
+    """Return why a frozen call cannot be compiled, however its launches are cut; ``None`` where it can."""
+    result = prediction(call, target)
+    return (Size(*result.longest).excess or None) if result is not None else None
+
+
+# Typed: calls of two ops with the same fields are equal as tuples.
+@functools.lru_cache(maxsize=8192, typed=True)
+def _predicted(call: Any, target: TargetName, limit: Size) -> Prediction | None:
     predicting = _Predicting()
     scope = replace(SCOPE.get() or Scope(), interceptor=predicting, ledgers=())
     with torch.no_grad(), entered(scope), using(Predictor(target)) as predictor:
@@ -147,6 +158,9 @@ def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     start = LINKS[target].dispatch
     if here <= start:
         return "pytorch", f"host estimate {seconds(here)}, starting a program on {target} takes {seconds(start)}"
+    long = too_long(call, target)
+    if long is not None:
+        return "pytorch", f"nki refuses: {long}"
     there = offload_seconds(call, cost, target)
     if there is None:
         return "nki", f"nothing predicts its time on {target}, host estimate {seconds(here)}"

@@ -289,7 +289,9 @@ class Fuse(NamedTuple):
         code = tuple(map(tuple, _instructions(self.code)))
         operands = (self.a.mT.contiguous(), self.b.contiguous(), *slots)
         result: Tensor = launch(kernels.fuse, *operands, code=code, keep=self.keep)
-        return result.reshape(self.shape)
+        # long sums come in parts
+        over = [dim for dim, name in enumerate("bmn") if name not in self.keep and result.shape[dim] > 1]
+        return (result.sum(over) if over else result).reshape(self.shape)
 
 
 def _blocks(B: int, M: int, N: int) -> Iterator[tuple[int, slice]]:

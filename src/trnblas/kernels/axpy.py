@@ -3,9 +3,11 @@
 Coefficients of 0 and 1 are compile-time: a 0 does not read its vector and a 1 is not multiplied.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(WIDTH, {"x_hbm": 2}, (2,)),)
 
 
 @nki.jit

@@ -4,7 +4,10 @@ from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # How a launch that would be too long a program may be cut.
-AXES = (Axis(1, {"weights_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),)
+AXES = (
+    Axis(1, {"weights_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),
+    Axis(WIDTH, {"weights_hbm": 3, "x_hbm": 3}, (2,)),
+)
 
 
 @nki.jit

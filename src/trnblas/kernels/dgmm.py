@@ -1,8 +1,10 @@
 """out[M, N] = x[M, 1] * a[M, N].  Bound by DMA."""
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(P_MAX, {"a_hbm": 0, "x_hbm": 0}, (0,)), Axis(WIDTH, {"a_hbm": 1}, (1,)))
 
 
 @nki.jit

@@ -24,7 +24,7 @@ def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
         u_sb.append(load(u_hbm[a.span, 0:Q]))  # [a, Q]
     uT_sb, left_sb, right_sb = load(uT_hbm), load(left_hbm), load(right_hbm)  # [Q, V], [Q, L], [Q, J]
     for i in range(L):
-        count = min(J, first + i + 1) if symmetric else J
+        count = min(J, max(0, first + i + 1)) if symmetric else J
         sums_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
         if count < J:
             nisa.memset(dst=sums_sb[:, count:J], value=0.0)

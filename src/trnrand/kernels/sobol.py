@@ -5,10 +5,12 @@ once on chip by doubling, the same in every partition; the second is a column. O
 bits, one scales. Bound by DMA from two dimensions on.
 """
 
-from trnsci.nki import P_MAX, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import P_MAX, Axis, load, nisa, nki, nl, require, store, tiles
 
 # dimensions together: their tables and one tile of points take 64 KiB of a partition at F = 512
 GROUP = 16
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(P_MAX, {"heads_hbm": 0}, (0,)), Axis(GROUP, {"heads_hbm": 1, "columns_hbm": 1}, (2,)))
 
 
 @nki.jit

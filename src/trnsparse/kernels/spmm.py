@@ -6,10 +6,12 @@ its row) adds every one to its row in PSUM. No row is padded. ``bounds`` are the
 when the kernel is compiled; columns and values are not. Bound by the gather.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, load, nisa, nki, nl, store, tiles
 
 # Columns of b gathered at a time: half of the PSUM banks, so that one bucket drains while the next one fills.
 WIDTH = PSUM_BANKS // 2 * N_TILE
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(WIDTH, {"b_hbm": 1}, (1,)),)
 
 
 @nki.jit
