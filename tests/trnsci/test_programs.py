@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import trnblas
+import trnrand
 import trnsci
 import trnsolver
 import trnsparse
+import trntensor
 from trnblas.kernels import gemm as kernels
 from trnsci import launcher, programs, specs
 from trnsci.nki import Axis, launch
@@ -137,6 +139,9 @@ def _start(n, batch):
 
 
 CPU = torch.device("cpu")
+ENERGIES = gaussian((6,), 3).abs() + 1
+SPARSE = trnsparse.CSRMatrix.from_dense(torch.where(gaussian((500, 500), 8) > 1, gaussian((500, 500), 7), 0.0))
+BLOCKS = trnsparse.BSRMatrix.from_dense(gaussian((512, 512), 8), (128, 128))
 TRIANGLE = gaussian((3, 40, 40), 9).tril() + 40 * torch.eye(40)
 # every kernel with axes, cut as small as it can be
 CALLS = {
@@ -155,6 +160,25 @@ CALLS = {
     "eigh": lambda: launch(eigh.eigh, _symmetric(70, 1, (9,)), *_start(70, 9), levels=2),
     "inv_sqrt_spd": lambda: launch(inv_sqrt_spd.inv_sqrt_spd, _symmetric(40, 1, (3,)), doubling_masks(CPU), steps=3),
     "attention": _attention,
+    "axpy": lambda: trnblas.axpy(gaussian((1 << 20,), 1), gaussian((1 << 20,), 2), 2.0),
+    "dgmm": lambda: trnblas.dgmm(gaussian((300, 40), 1), gaussian((300,), 2), "l"),
+    "gemv of rows": lambda: trnblas.gemv(1.0, gaussian((400, 50), 1), gaussian((50,), 2)),
+    "gemv of columns": lambda: trnblas.gemv(1.0, gaussian((50, 7000), 1), gaussian((50,), 2), trans=True),
+    "iamax of one": lambda: trnblas.iamax(gaussian((1 << 20,), 1)),
+    "syrk of one": lambda: trnblas.syrk(1.0, gaussian((1100, 40), 1), lower=True),
+    "grouped": lambda: trnblas.grouped_gemm(
+        1.0, [gaussian((40, 30), i) for i in range(4)], [gaussian((30, 20), 9)] * 4
+    ),
+    "mp2": lambda: trnblas.mp2_pairs(gaussian((24, 24), 1), -ENERGIES[:4], -ENERGIES[:4], ENERGIES),
+    "spmm": lambda: trnsparse.spmm(SPARSE, gaussian((500, 40), 1)),
+    "sddmm": lambda: trnsparse.sddmm(SPARSE, gaussian((500, 40), 1), gaussian((40, 500), 2)).values,
+    "bsr_spmm": lambda: trnsparse.spmm(BLOCKS, gaussian((512, 40), 1), format="stored"),
+    "bsr_sddmm": lambda: trnsparse.sddmm(BLOCKS, gaussian((512, 40), 1), gaussian((40, 512), 2)).values,
+    "halton": lambda: trnrand.Halton(20).random(70000),
+    "sobol": lambda: trnrand.Sobol(20).random(70000),
+    "sketch": lambda: trnrand.sketch(gaussian((100, 1200), 1), 8, generator=trnrand.Generator(1)),
+    "fuse": lambda: trntensor.fuse("ik,jk->ij", epilogue=torch.exp)(gaussian((200, 30), 1), gaussian((600, 30), 2)),
+    "ao_to_mo_transform": lambda: trntensor.ao_to_mo_transform(gaussian((20, 20, 300), 1), *gaussian((2, 20, 6), 2)),
 }
 
 
@@ -176,3 +200,18 @@ def test_a_call_in_pieces_has_the_bits_of_the_whole(name, monkeypatch):
     assert len(launches) > 2 * before
     for one, two in zip(specs.tensors_in(whole), specs.tensors_in(pieces), strict=True):
         assert torch.equal(one, two)
+
+
+def test_sums_that_come_in_parts_are_as_accurate_as_whole_ones(monkeypatch):
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "200")
+    x, y, a = gaussian((1 << 20,), 1), gaussian((1 << 20,), 2), gaussian((20000, 3), 3)
+    wide, sizes = x.double() * y.double(), (x.double() * y.double()).abs().sum()
+    with trnsci.backend("simulator"):
+        compensated = trnblas.dot(x, y, precision="compensated")
+        plain, norm, tall = trnblas.dot(x, y), trnblas.nrm2(x), trnblas.gemv(1.0, a, x[:20000], trans=True)
+    assert trnsci.plan(trnblas.dot, x, y, precision="compensated").programs.launches > 1
+    assert trnsci.plan(trnblas.gemv, 1.0, a, x[:20000], trans=True).programs.launches > 1
+    assert abs(compensated.double() - wide.sum()) <= 2.0**-24 * abs(wide.sum()) + 1e-12 * sizes
+    assert abs(plain.double() - wide.sum()) <= 1e-6 * sizes
+    assert abs(norm.double() - x.double().norm()) <= 1e-6 * norm
+    assert torch.allclose(tall.double(), a.double().mT @ x[:20000].double(), rtol=0, atol=1e-6 * 20000)

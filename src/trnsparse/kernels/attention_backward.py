@@ -3,7 +3,8 @@
 One walk over the stored blocks, a few query blocks and a few key blocks at a time, so that PSUM holds what they add to
 all three gradients. Those of queries are complete when their key blocks are done; those of keys are summed in SBUF, for
 as many key blocks as there is room for. Where there are more, sums of queries wait in HBM for the others. The pattern,
-for each query block its key blocks and their slots, is known when the kernel is compiled. Bound by the Tensor Engine.
+for each query block its key blocks and their slots, is known when the kernel is compiled. With ``wide`` gradients of
+keys and values are parts of sums, and keep float32. Bound by the Tensor Engine.
 """
 
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, Axis, Queue, nisa, nki, nl, tiles
@@ -44,14 +45,15 @@ AXES = (
 
 @nki.jit
 def attention_backward(
-    qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=()
+    qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=(), wide=False
 ):
     H, D, Q = qT_hbm.shape
     G, E, K = vT_hbm.shape
     dtype = q_hbm.dtype
     dq_hbm = nl.ndarray((H, Q, D), dtype=dtype, buffer=nl.shared_hbm)  # [H, Q, D]
-    dk_hbm = nl.ndarray((G, K, D), dtype=dtype, buffer=nl.shared_hbm)  # [G, K, D]
-    dv_hbm = nl.ndarray((G, K, E), dtype=dtype, buffer=nl.shared_hbm)  # [G, K, E]
+    kept = nl.float32 if wide else dtype
+    dk_hbm = nl.ndarray((G, K, D), dtype=kept, buffer=nl.shared_hbm)  # [G, K, D]
+    dv_hbm = nl.ndarray((G, K, E), dtype=kept, buffer=nl.shared_hbm)  # [G, K, E]
     masks = (_identity(hidden_hbm.dtype), _fetch(hidden_hbm))
     _warm_up()
     half = dtype in (nl.bfloat16, nl.float16)
