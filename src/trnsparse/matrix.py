@@ -16,6 +16,7 @@ from torch import Tensor
 
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy, untouched
+from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.indices import need_data, scattered
 from trnsparse.picture import picture
@@ -233,6 +234,7 @@ class SparseMatrix(ABC):
 
     def sum(self, axis: int | None = None) -> Tensor:
         """Return the sum of all entries, or of every column (``axis=0``) or row (``axis=1``)."""
+        on_host("trnsparse.sum")
         if axis is None:
             return self.values.sum()
         if axis not in (0, 1, -1, -2):

@@ -165,6 +165,7 @@ class ContractionPlan(Plan):
         return self.explain()
 
 
+@inside("trntensor")
 def plan(
     subscripts: Any,
     *shapes_or_tensors: Any,

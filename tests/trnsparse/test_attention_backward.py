@@ -100,7 +100,7 @@ def test_gradients_of_gradients_on_the_host():
         return ts.attention(q, k, v, mask)
 
     assert torch.autograd.gradcheck(call, operands)
-    assert torch.autograd.gradgradcheck(call, operands)
+    assert torch.autograd.gradgradcheck(call, operands, fast_mode=True)
 
 
 def test_the_gradient_on_the_host_touches_stored_blocks_only():
