@@ -320,6 +320,9 @@ class Norm(NamedTuple):
         if implementation == "host":
             if self.kind != "asum":
                 return "torch has norms"
+            if self.x.ndim and self.x.stride(-1) != 1:
+                # BLAS adds in an order that depends on alignment, and SciPy copies to memory of any alignment.
+                return "a strided vector would be copied, and its bits depend on where to"
             return host.refusal(self.x, ndim=1, precision=self.precision)
         if implementation == "nki" and self.precision == "compensated" and self.x.dtype in _DOUBLE:
             return "the compensated kernel takes float32 and complex64; ask for fp64, or use backend 'pytorch'"
