@@ -40,6 +40,7 @@ class Trial:
         check: called with the result, and whether the simulator ran, where a property decides; raises AssertionError.
         view: what of the result is compared, by default the result itself or the tuple it is.
         kernels: whether the simulator runs it too; ``"maybe"`` where the kernel may refuse.
+        simulated: how often the simulator runs it; rarely where that takes seconds.
         differentiable: whether gradients are tried in float64.
         compiles: whether ``torch.compile`` is tried.
         repeats: whether a second call gives the same bits.
@@ -57,6 +58,7 @@ class Trial:
     check: Callable[[Any, bool], None] | None = None
     view: Callable[[Any], Any] = lambda result: result
     kernels: bool | str = True
+    simulated: float = 0.3
     differentiable: bool = True
     compiles: bool = True
     repeats: bool = True
@@ -153,7 +155,7 @@ def attempt(name: str, seed: int, largest: int = 10**9) -> str | None:
 
 def _ways(trial: Trial, draw: Draw) -> list[str]:
     ways = ["pytorch"]
-    if trial.kernels and draw.chance(0.3):
+    if trial.kernels and draw.chance(trial.simulated):
         ways.append("simulator")
     if draw.chance(0.05):
         ways.append("threads")
