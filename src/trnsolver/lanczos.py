@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -256,6 +257,13 @@ def lobpcg(
     sign = -1.0 if largest else 1.0
     directions = x.new_zeros((n, 0))
     x = _b_orthonormal(x, right)
+    if x.shape[1] < k:
+        raise ArgumentError(
+            op="lobpcg",
+            argument="x",
+            got=f"{x.shape[1]} such columns",
+            expected=f"{k} columns that are finite and linearly independent in the product of b",
+        )
     residuals, values, step = x.new_full((k,), float("inf")).real, x.new_zeros(k).real, 0
     converged = False
     for step in range(maxiter + 1):
@@ -268,7 +276,7 @@ def lobpcg(
         if callback is not None:
             callback(step, worst / scale)
         converged = worst <= tol * scale
-        if converged or step == maxiter:
+        if converged or step == maxiter or not math.isfinite(worst):
             break
         w = improve(r)
         space = _b_orthonormal(
@@ -293,7 +301,9 @@ def _b_orthonormal(x: Tensor, right: Apply) -> Tensor:
     """Columns orthonormal in the inner product of ``b``, dependent ones left out; twice is enough."""
     for _ in range(2):
         gram = gemm(1.0, x, right(x), trans_a="c")
+        if not bool(gram.isfinite().all()):
+            return x[:, :0]
         values, vectors = torch.linalg.eigh(0.5 * (gram + gram.mH))
-        kept = values > values[-1] * torch.finfo(values.dtype).eps * x.shape[1] * 10
+        kept = values > values[-1:] * torch.finfo(values.dtype).eps * x.shape[1] * 10
         x = gemm(1.0, x, vectors[:, kept] * values[kept].rsqrt().to(x.dtype))
     return x.flip(-1)

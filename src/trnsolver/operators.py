@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, NotConverged
+from trnsci import ArgumentError, DtypeError, NotConverged, check
 from trnsci.arrays import Answer, from_numpy, to_numpy
 from trnsolver.arguments import DTYPES, finite
 
@@ -121,6 +121,7 @@ def on_columns(op: str, n: int, apply: Apply) -> Apply:
     """A function of [N, K] that takes [N] as well."""
 
     def either(r: Tensor) -> Tensor:
+        check.tensor(op, r=r)
         if r.ndim not in (1, 2) or r.shape[0] != n:
             raise ArgumentError(op=op, argument="shape of r", got=tuple(r.shape), expected=f"[{n}] or [{n}, K]")
         return apply(r) if r.ndim == 2 else apply(r.unsqueeze(-1)).squeeze(-1)

@@ -189,7 +189,7 @@ def solved(draw: Draw, name: str) -> Trial:
         size = np.sqrt(np.sum(np.abs(wide(b)) ** 2, 0))
         if not result.converged:
             # one may break down; of a well-conditioned definite matrix none does
-            assert stem not in ("cg", "chebyshev", "gmres", "lsqr", "lsmr"), f"not converged: {result.residuals[-1]}"
+            assert stem not in ("cg", "gmres", "lsqr", "lsmr"), f"not converged: {result.residuals[-1]}"
             return
         slack = 20 * n * unit(dtype) * (spectral(wide(a)) * np.sqrt(np.sum(np.abs(x) ** 2, 0)) + size)
         if stem.startswith("ls"):
@@ -234,7 +234,7 @@ def extreme(draw: Draw, name: str) -> Trial:
         # each is within its residual of an eigenvalue
         assert np.all(np.min(np.abs(exact[:, None] - w[None].real), 0) <= residual + slack)
 
-    return judged(name, args, check, {"tol": tol}, differentiable=False, compiles=False)
+    return judged(name, args, check, {"tol": tol}, simulated=0.01, differentiable=False, compiles=False)
 
 
 @spec(
@@ -277,7 +277,7 @@ PRECONDITIONERS = ("jacobi", "block_jacobi", "ssor", "ilu0", "ic0", "chebyshev")
 )  # fmt: skip
 def preconditioner(draw: Draw, name: str) -> Trial:
     stem, dtype, n = name.split(".")[1].removesuffix("_preconditioner"), draw.dtype(*REAL), draw.size(1, 49)
-    a = definite(draw, n, dtype, 3.0)
+    a = draw.tensor((n, n), dtype, kind="gaussian", change=lambda v: v @ adjoint(v) / (n * 9.0) + np.eye(n))
     x = draw.tensor((n, 2), dtype, kind="gaussian")
     whole, make, size = wide(a), public(name), min(draw.size(1, 5), n)
     values = np.linalg.eigvalsh(narrow(whole))
@@ -320,7 +320,7 @@ def preconditioner(draw: Draw, name: str) -> Trial:
     return Trial(
         *(run, (a, x)),
         check=lambda result, kernel: check(result),
-        kernels="maybe", simulated=0.05, differentiable=False, compiles=False,
+        kernels="maybe", simulated=0.05, differentiable=False, compiles=False, arrays=False,
     )  # fmt: skip
 
 

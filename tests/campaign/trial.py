@@ -43,6 +43,7 @@ class Trial:
         simulated: how often the simulator runs it; rarely where that takes seconds.
         differentiable: whether gradients are tried in float64.
         compiles: whether ``torch.compile`` is tried.
+        arrays: whether NumPy arrays are taken for tensors.
         repeats: whether a second call gives the same bits.
         rows: whether every operand has a leading axis whose rows the function treats apart: a NaN in one of them leaves
             every bit of the others as it was.
@@ -61,6 +62,7 @@ class Trial:
     simulated: float = 0.3
     differentiable: bool = True
     compiles: bool = True
+    arrays: bool = True
     repeats: bool = True
     rows: bool = False
     carries: bool = False
@@ -159,7 +161,7 @@ def _ways(trial: Trial, draw: Draw) -> list[str]:
         ways.append("simulator")
     if draw.chance(0.05):
         ways.append("threads")
-    if _has_tensors(trial) and draw.chance(0.1):
+    if trial.arrays and _has_tensors(trial) and draw.chance(0.1):
         ways.append("numpy")
     if trial.compiles and draw.chance(0.01):
         ways.append("compiled")
