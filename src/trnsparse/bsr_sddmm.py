@@ -41,9 +41,8 @@ class BsrSddmm(NamedTuple):
         return only(self.a.dtype, KERNEL_DTYPES) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        depth, entries = self.a.shape[1], self.indices.shape[0]
-        left = padded(self.a, self.bm).reshape(-1, self.bm, depth)[expand(self.indptr, entries)]
-        right = padded(self.b, self.bn).reshape(-1, self.bn, depth)[self.indices]
+        left = padded(self.a, self.bm).unflatten(0, (-1, self.bm))[expand(self.indptr, self.indices.shape[0])]
+        right = padded(self.b, self.bn).unflatten(0, (-1, self.bn))[self.indices]
         return left @ right.mT
 
     def nki(self) -> Tensor:

@@ -72,11 +72,11 @@ class BsrSpmm(NamedTuple):
         recorded = torch.is_grad_enabled() and (blocks.requires_grad or b.requires_grad)
         if bm * bn >= LARGE and b.is_cpu and not recorded and not transformed():
             return _accumulated(self._replace(blocks=blocks, b=b)).to(dtype)
-        met = padded(b, bn).reshape(-1, bn, n)[self.indices]
+        met = padded(b, bn).unflatten(0, (-1, bn))[self.indices]
         terms = torch.bmm(blocks, met)  # [blocks, bm, n]
         rows = expand(self.indptr, self.indices.shape[0])
         sums = terms.new_zeros((self.indptr.shape[0] - 1, bm, n)).index_add(0, rows, terms)
-        return sums.reshape(-1, n)[: self.rows].to(dtype)
+        return sums.flatten(0, 1)[: self.rows].to(dtype)
 
     def nki(self) -> Tensor:
         return self._launched(self.indptr.tolist(), self.indices.tolist())

@@ -60,7 +60,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
         blocks = [a.values * alpha, b.values * beta]
         return _blocks(torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a)
     if _by_scipy(a, b):
-        x, y = _rows(a), _rows(b.to_csc() if isinstance(a, CSCMatrix) else b)
+        x, y = _rows(a, a), _rows(b, a)
         return _unrows(a, (x if alpha == 1 else x * alpha) + (y if beta == 1 else y * beta))
     p, q = a.to_coo(), b.to_coo()
     values = torch.cat([p.values * alpha, q.values * beta]).to(dtype)
@@ -73,9 +73,9 @@ def _by_scipy(*matrices: SparseMatrix) -> bool:
     return matrices[0].dtype in scipy_views.DTYPES and refusal(a.values for a in matrices) is None
 
 
-def _rows(a: SparseMatrix) -> Any:
-    """A matrix as SciPy's CSR; one in compressed columns as that of its transpose."""
-    rows = a.transpose() if isinstance(a, CSCMatrix) else a.to_csr()
+def _rows(a: SparseMatrix, like: SparseMatrix) -> Any:
+    """A matrix as SciPy's CSR; as that of its transpose where ``like`` is in compressed columns."""
+    rows = a.to_csc().transpose() if isinstance(like, CSCMatrix) else a.to_csr()
     return scipy_views.view(rows.indptr, rows.indices, rows.values, rows.shape[1]).rows
 
 
@@ -95,7 +95,7 @@ def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     _same_shape("multiply", a, b)
     _same_place("multiply", a, b)
     if _by_scipy(a, b):
-        x, y = _rows(a), _rows(b.to_csc() if isinstance(a, CSCMatrix) else b)
+        x, y = _rows(a, a), _rows(b, a)
         return _unrows(a, x.multiply(y).tocsr())
     p, q = a.to_coo(), b.to_coo()
     low, high = (torch.searchsorted(q.row, p.row, right=right) for right in (False, True))
@@ -140,7 +140,7 @@ def spgemm(
         return _blocks(a.block_rows[left], b.indices[right], blocks, shaped)
     x, y = a.to_csr(), b.to_csr()
     if _by_scipy(x, y):
-        indices, product = scipy_views.parts(_rows(x) @ _rows(y))
+        indices, product = scipy_views.parts(_rows(x, x) @ _rows(y, y))
         return CSRMatrix._rebuilt(indices, product, (a.shape[0], b.shape[1]))
     left, right = _pairs(x.indices, y.indptr)
     terms = x.values[left] * y.values[right]
