@@ -144,7 +144,7 @@ def _aligned(x: Tensor, labels: str, output: str) -> Tensor:
 def permute(
     subscripts: str, a: Tensor, *, alpha: complex = 1.0, operator: str = "identity", out: Tensor | None = None
 ) -> Tensor:
-    """Reorder axes: ``alpha * op(a)`` with the labels of the result, ``"ijk->kij"``; labels `a` lacks broadcast.
+    """Reorder axes: ``alpha * op(a)`` with the labels of the result, ``"ijk->kij"``, which are those of `a`.
 
     Example:
         >>> permute("ij->ji", torch.ones(2, 3)).shape
