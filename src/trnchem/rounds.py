@@ -25,6 +25,7 @@ from trnchem.pairs import PairState, Workspace, groups
 from trnchem.shares import AHEAD, KEPT, Block, blocks_of, duty
 from trnchem.store import Store
 from trnsci.distributed.team import LiveTeam, Wait
+from trnsci.errors import RankFailed
 
 # Seconds between two messages about finished pairs.
 TELL_EVERY = 0.5
@@ -125,10 +126,7 @@ class Rounds:
         if (low, high) in self._asked or not self._left(own, block):
             return False
         self._asked.add((low, high))
-        try:
-            return int(self._team.world.notes.add(f"pairs/{low}/{high}", 1)) == 1
-        except RuntimeError as error:
-            raise self._team.world.failure("a share of the pairs") from error
+        return self._team.world.notes.add(f"pairs/{low}/{high}", 1) == 1
 
     def _left(self, one: Block, other: Block) -> bool:
         low, high = sorted((one, other), key=lambda block: block.first)
@@ -175,10 +173,7 @@ class Ledger:
             self._then = time.monotonic()
 
     def _tell(self) -> None:
-        try:
-            self._team.world.notes.set(f"found/{self._team.here(0)}/{self._said}", json.dumps(self._unsaid))
-        except RuntimeError as error:
-            raise self._team.world.failure("the store, to tell of finished pairs") from error
+        self._team.world.notes.set(f"found/{self._team.here(0)}/{self._said}", json.dumps(self._unsaid))
         self._said += 1
         self._unsaid = []
 
@@ -186,7 +181,7 @@ class Ledger:
         """On the first rank, put what the others have said into the state."""
         notes = self._team.world.notes
         # a store that is gone has nothing to tell, and the next exchange says why
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RankFailed):
             for rank in self._next:
                 while notes.check([key := f"found/{rank}/{self._next[rank]}"]):
                     for i, j, *parts in json.loads(notes.get(key)):

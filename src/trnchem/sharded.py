@@ -160,22 +160,18 @@ def _heard(team: LiveTeam, key: str, what: str) -> str:
     """Wait for a text of the first rank for as long as it goes on: it may be at a mean field for hours."""
     world, notes = team.world, team.world.notes
     world.waiting, cycles, deadline, look, pause = True, 0, time.monotonic() + world.patience, 0.0, 1e-4
-    try:
-        while not notes.check([key]):
-            time.sleep(pause)
-            pause = min(1.2 * pause, 0.02)
-            now = time.monotonic()
-            if now > look:
-                look, seen = now + 0.25, int(notes.add("cycles", 0))
-                if seen > cycles:
-                    cycles, deadline = seen, now + world.patience
-                if world.fault() is not None or now > deadline:
-                    raise world.failure(what)
-        text = bytes(notes.get(key)).decode()
-    except RuntimeError as error:
-        raise (error if hasattr(error, "failed") else world.failure(what)) from error
+    while not notes.check([key]):
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.02)
+        now = time.monotonic()
+        if now > look:
+            look, seen = now + 0.25, notes.add("cycles", 0)
+            if seen > cycles:
+                cycles, deadline = seen, now + world.patience
+            if now > deadline or world.fault() is not None:
+                raise world.failure(what)
     world.waiting = False
-    return text
+    return notes.get(key).decode()
 
 
 def _solved(team: LiveTeam, molecule: Any, basis: str) -> Any:
@@ -314,11 +310,8 @@ class ShardedRun(stages.Run):
     def _shells(self) -> Iterator[int]:
         """Shells for this rank, a few at a time, as it becomes free; the long rows come first."""
         count = self.source.molecule.nbas
-        try:
-            while (start := int(self.team.world.notes.add("shells", SHELLS)) - SHELLS) < count:
-                yield from (count - 1 - shell for shell in range(start, min(count, start + SHELLS)))
-        except RuntimeError as error:
-            raise self.team.world.failure("a share of the shells") from error
+        while (start := self.team.world.notes.add("shells", SHELLS) - SHELLS) < count:
+            yield from (count - 1 - shell for shell in range(start, min(count, start + SHELLS)))
 
     def _transform(self, store: Store) -> None:
         """Transform slabs in turn, and send every rank the rows it holds; one exchange is always under way."""

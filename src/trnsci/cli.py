@@ -73,7 +73,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     rosetta.add_argument("--coverage", action="store_true", help="how much is covered, and what is not, with reasons")
     rosetta.add_argument("--json", action="store_true", help="print JSON")
 
-    launched = _command(commands, "launch", _launch, "start a program on several ranks of this machine (torchrun)")
+    launched = _command(commands, "launch", _launch, "start a program on several ranks")
     launch.arguments(launched)
 
     # listed here for the help; its arguments are those of benchmarks.run and never reach this parser

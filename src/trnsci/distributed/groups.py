@@ -8,6 +8,7 @@ mesh's own groups, which torch's operations on DTensors use, never see our messa
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Sequence
 from datetime import timedelta
@@ -60,7 +61,8 @@ class Groups:
         # new_group counts the groups of this process, which differ between ranks; a name of our own does not
         known: Any = distributed_c10d
         engine, store = known._world.pg_map[known._get_default_group()]
-        group, _ = known._new_process_group_helper(
+        made = functools.partial(
+            known._new_process_group_helper,
             len(ranks),
             ranks.index(self._world.rank),
             list(ranks),
@@ -69,5 +71,6 @@ class Groups:
             name,
             timeout=timedelta(seconds=2 * self._world.timeout),
         )
+        group, _ = self._world.bounded(made, "the other ranks")
         known._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
         return group
