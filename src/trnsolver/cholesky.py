@@ -23,6 +23,8 @@ from trnsolver.arguments import (
     square,
     written,
 )
+from trnsolver.batched_cholesky import LEAST, batched_cholesky
+from trnsolver.batches import pays
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
 from trnsolver.solve_triangular import triangular
@@ -136,6 +138,9 @@ class Cholesky(NamedTuple):
             return self.pytorch()
         if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
             return _blocked(a)
+        if pays(LEAST, a):
+            factor = batched_cholesky(a)
+            return factor, _info(factor)
         factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), doubling_masks(a.device))
         factor = factors.reshape(a.shape).tril()
         return factor, _info(factor)

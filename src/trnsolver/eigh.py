@@ -14,6 +14,8 @@ from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsolver import divide, jacobi
 from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
+from trnsolver.batched_eigh import LEAST, batched_eigh
+from trnsolver.batches import pays
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.tiles import near_one
@@ -58,9 +60,9 @@ def eigh(
         subset: first and last index (included) of the eigenvalues to return; all by default.
         target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
             products alone, and so is the result. The error is verified; `trnsci.achieved` returns it.
-        method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, the one predicted to
-            be faster, which is ``divide`` from 16 rows on, and where it does not converge ``jacobi``, with a warning.
-            PyTorch has but one method, and refuses the names of kernels.
+        method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, what is predicted to
+            be faster: one-sided rotations below 16 rows and for batches of up to 64, else ``divide``, and where that does
+            not converge ``jacobi``, with a warning. PyTorch has but one method, and refuses the names of kernels.
         out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Raises:
@@ -187,7 +189,9 @@ class EighCall(NamedTuple):
         whole = a.tril() + a.tril(-1).mT
         scale = near_one(whole, (-2, -1))
         flat = (whole * scale).reshape(-1, n, n).contiguous()
-        if method == "jacobi" or (method == "auto" and n < divide.N_MIN):
+        if method == "auto" and pays(LEAST, a):
+            values, rows, residual = batched_eigh(flat)
+        elif method == "jacobi":
             values, rows, residual = jacobi.jacobi(flat)
         else:
             values, rows, residual = divide.divide(flat)

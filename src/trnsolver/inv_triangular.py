@@ -12,6 +12,8 @@ from trnsci import array_function, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsolver.arguments import nonsingular, square, triangle
+from trnsolver.batched_triangular import LEAST_INVERSE, batched_triangular
+from trnsolver.batches import pays
 from trnsolver.kernels import inv_triangular as kernels
 from trnsolver.tiles import doubling_masks
 
@@ -71,6 +73,9 @@ class InvTriangular(NamedTuple):
             return self.fake()
         if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
             return _blocked(a, self.unit)
+        if pays(LEAST_INVERSE, a):
+            eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
+            return batched_triangular(a, eye, lower=True, unit=self.unit).tril()
         upper = a.mT.reshape(-1, *a.shape[-2:]).contiguous()
         inverse: Tensor = launch(kernels.inv_triangular, upper, doubling_masks(a.device), unit=self.unit)
         return inverse.reshape(a.shape).mT.contiguous()

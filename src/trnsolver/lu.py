@@ -23,6 +23,8 @@ from trnsolver.arguments import (
     square,
     written,
 )
+from trnsolver.batched_lu import LEAST, batched_lu
+from trnsolver.batches import pays
 from trnsolver.kernels import lu as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks, near_one
@@ -328,6 +330,8 @@ class LuFactor(NamedTuple):
             factors, order = _blocked(a)
             pivots, _ = _exchanges(order[..., :k].reshape(-1, k), m)
             return factors, pivots.reshape(*a.shape[:-2], k)
+        if pays(LEAST, a):
+            return batched_lu(a)
         scale = near_one(a, (-2, -1), beyond=2.0**100)
         flat = (a * scale).reshape(-1, m, n).contiguous()
         rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)

@@ -16,6 +16,8 @@ from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import launch
 from trnsolver.arguments import by_columns, matrices, settled, written
+from trnsolver.batched_qr import LEAST, batched_qr
+from trnsolver.batches import pays
 from trnsolver.kernels import qr as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks, near_one
@@ -166,7 +168,7 @@ class QrFactor(NamedTuple):
         # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
         scale = near_one(a, -2)
         flat = (a * scale).reshape(-1, m, n).contiguous()
-        q, r = launch(kernels.qr, flat, doubling_masks(a.device))
+        q, r = batched_qr(flat) if pays(LEAST, a) else launch(kernels.qr, flat, doubling_masks(a.device))
         r = r.reshape(*a.shape[:-2], n, n).triu() / scale
         return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
 

@@ -1,0 +1,25 @@
+"""Triangular systems of batches of small matrices on the device, a matrix in each partition."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnsolver.batches import group, launched
+from trnsolver.kernels import batched_triangular as kernels
+
+LEAST = ((16, 1), (32, 4), (kernels.N_MAX, 16))
+# The inverse of one matrix by doubling is a shorter chain.
+LEAST_INVERSE = ((16, 2), (32, 10), (kernels.N_MAX, 46))
+
+
+def floats(n: int, k: int) -> int:
+    """What a matrix takes of its partition."""
+    return n * n + 2 * n * k + n
+
+
+def batched_triangular(a: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
+    """``x`` [..., N, K] with ``a @ x = b``, where ``a`` [..., N, N] and ``b`` have the same leading axes."""
+    n, k = b.shape[-2:]
+    left, right = a.reshape(-1, n, n).contiguous(), b.reshape(-1, n, k).contiguous()
+    x: Tensor = launched(kernels.batched_triangular, left, right, group=group(floats(n, k)), lower=lower, unit=unit)
+    return x.reshape(b.shape)
