@@ -7,6 +7,7 @@
 | `ledger` | record what ran, why, what moved, how long it took |
 | `achieved` | a result with the error guaranteed where it was computed |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
+| `drop_in` | run the calls of another program here |
 | `rosetta` | what takes the place of a CUDA library's symbol |
 | `op`, `run`, `Call`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trnsci.backends import backend, get_backend, library_functions, set_backend
     from trnsci.config import BackendName, TargetName
     from trnsci.deprecated import Op
+    from trnsci.drop_in import drop_in
     from trnsci.errors import (
         ArgumentError,
         BackendUnavailable,
@@ -76,6 +78,7 @@ __all__ = [
     "backend",
     "check",
     "clear_plans",
+    "drop_in",
     "explain",
     "from_device",
     "from_xla",
