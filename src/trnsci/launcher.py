@@ -31,6 +31,11 @@ class Launcher:
         self.target: TargetName = target
         self.bytes_to_device = 0
         self.bytes_from_device = 0
+        self.cores = neuron.logical_cores(target)
+
+    def cores_for(self, kernel: Any) -> int:
+        """Return the cores a kernel is launched on: those of a logical core where it shares its work, else one."""
+        return min(self.cores, programs.cores_of(kernel))
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Run one kernel."""
@@ -80,6 +85,12 @@ class OnDevice(Launcher):
         self._account(tensors, results, stays)
         return results if stays else map_tensors(results, self.device.fetch)
 
+    def cores_for(self, kernel: Any) -> int:
+        """Return the cores of a logical core: a launch must have as many."""
+        if programs.cores_of(kernel) < self.cores:
+            raise UnsupportedError(op=f"kernel {_name(kernel)}", reasons=[("nki", neuron.single(_name(kernel)))])
+        return self.cores
+
     def wait(self) -> None:
         """Wait for the device."""
         self.device.synchronize()
@@ -94,6 +105,8 @@ class Predictor(Launcher):
         super().__init__(target)
         self.launches = 0
         self.instructions = 0
+        # kernels that run on one core where a logical core has two
+        self.single: list[str] = []
         # the longest program, in instructions and in matmuls
         self.longest = (0, 0)
         self._reports: dict[Any, tuple[Any, Any]] = {}
@@ -110,6 +123,8 @@ class Predictor(Launcher):
             costed = trnsim.profile(_on_grid(simulated(kernel), grid), target=self.target, numerics=False)
             self._reports[key] = costed(*tensors, **static)
         results, report = self._reports[key]
+        if grid < self.cores and _name(kernel) not in self.single:
+            self.single.append(_name(kernel))
         self.launches += 1
         self.instructions += report.instruction_count
         matmuls = sum(count for name, count in report.instructions.items() if name in MATMULS)
@@ -133,11 +148,14 @@ def _compilable(kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[s
     """The kernel for a launch on the device, unless its program is too long to be compiled."""
     size = programs.size_of(kernel, tensors, static)
     if not size.fits:
-        name = getattr(kernel, "__name__", str(kernel))
         raise UnsupportedError(
-            op=f"kernel {name}", reasons=[("nki", size.excess)], hint="Call it with smaller operands"
+            op=f"kernel {_name(kernel)}", reasons=[("nki", size.excess)], hint="Call it with smaller operands"
         )
     return _on_grid(kernel, grid)
+
+
+def _name(kernel: Any) -> str:
+    return str(getattr(kernel, "__name__", kernel))
 
 
 def _on_grid(kernel: Any, grid: int) -> Any:

@@ -280,7 +280,7 @@ class Op:
             return neuron.why_no_device()
         refused = self.refusal(call, implementation)
         device = neuron.device() if refused is None and backend == "nki" else None
-        return refused if device is None else predict.too_long(freeze(call), device.target)
+        return refused if device is None else predict.obstacle(freeze(call), device.target)
 
     def _on_pytorch(self, call: Any) -> tuple[str | None, str | None]:
         """The implementation that PyTorch's backend would run, or why there is none."""

@@ -7,7 +7,7 @@ The pattern is known when the kernel is compiled; ``lonely`` says that some quer
 Scalar Engines.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Axis, Queue, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Axis, Queue, Tile, load, mine, nisa, nki, nl, store, tiles
 from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._moves import _copy, _warm_up
 from trnsparse.kernels._shared import _fits, _Shared
@@ -22,6 +22,8 @@ RESIDENT = 64 * 1024
 PIECES = 4
 # Bytes of SBUF in each partition for the sums of some heads.
 TABLES = 8 * 1024
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"qT_hbm": 0, "kT_hbm": 0, "v_hbm": 0}, (0, 0)),)
 
@@ -45,7 +47,11 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     )
     masks = (identity_sb, hidden_sb, pointers, columns, slots)
     # The Scalar Engine changes its table for the logarithms of many heads at once.
-    for batch in tiles(H, max(1, TABLES // (4 * rows))):
+    first, last = H, 0
+    for some in mine(tiles(H, group)):
+        first, last = min(first, some.start), max(last, some.stop)
+    for heads in tiles(max(0, last - first), max(1, TABLES // (4 * rows))):
+        batch = Tile(heads.index, first + heads.start, heads.size)
         top_sb = nl.ndarray((P_MAX, batch.size * rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
         sum_sb = nl.ndarray((P_MAX, batch.size * rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
         nisa.memset(dst=top_sb, value=FLOOR)
@@ -62,11 +68,11 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
                 queries.fetch(piece)
                 if h % group == 0:
                     values.fetch(piece)
-            mine = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
+            own = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
             if shared != None:
-                shared.head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, h == H - 1)
+                shared.head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks, h == last - 1)
             else:
-                _head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, lonely)
+                _head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks, lonely)
         if shared != None:
             shared.finish()
         _logarithms(lse_hbm, batch, top_sb, sum_sb, shared != None)
