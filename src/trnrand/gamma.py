@@ -12,7 +12,7 @@ from trnrand import host, maths
 from trnrand.bits import attempt_words
 from trnrand.normal import pairs64
 from trnrand.reject import at, rejected, some
-from trnrand.request import Number, Request, drawing, half_open, open_unit, substream
+from trnrand.request import Number, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import Cost, op, run
@@ -25,7 +25,7 @@ SMALL = 2.0**-4
 
 @drawing
 def gamma(
-    *size: Any,
+    *size: Size,
     shape: Number,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
+from collections.abc import Sequence as SequenceOf
+from typing import Any, ParamSpec, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from trnsci import ArgumentError, DtypeError, array_function, check
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 Number = float | int | Tensor
+# How a caller gives sizes: numbers one after the other, or all of them at once.
+Size = SupportsIndex | SequenceOf[SupportsIndex]
 _CPU = torch.device("cpu")
 
 # what a parameter must be: the words of the error, and the test, which takes a float as well as a tensor

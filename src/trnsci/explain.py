@@ -103,7 +103,7 @@ class Recorder:
         self.live -= size
 
 
-def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Plan:
+def plan(function: Callable[..., object], *args: object, **kwargs: object) -> Plan:
     """Return what a call of a public function or op would do, without doing it.
 
     The function runs on shapes alone, so data that steers its control flow is not seen. Plans are cached by function,
@@ -149,7 +149,7 @@ def remark(text: str) -> None:
         scope.interceptor.remarks.append(text)
 
 
-def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(function: Callable[..., object], *args: object, **kwargs: object) -> Explanation:
     """Return, for every op a call would run, which implementations take it and why the others do not."""
     kind = getattr(function, "kind", function)
     if hasattr(kind, "_op"):

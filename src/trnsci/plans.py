@@ -6,11 +6,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trnsci import config
 from trnsci.programs import Size
 from trnsci.specs import tensors_in, thaw
+
+if TYPE_CHECKING:
+    from trnsci.predict import Prediction
 
 
 class Cost(NamedTuple):
@@ -92,9 +95,10 @@ class Step:
 
         return device_interval(self.call, target)
 
-    def programs(self, target: config.TargetName) -> Any:
+    def programs(self, target: config.TargetName) -> Prediction | None:
         """Launches, distinct programs and their sizes on a generation; ``None`` where no kernel takes this call."""
-        return self.call._op.programs(self.call, target)
+        result: Prediction | None = self.call._op.programs(self.call, target)
+        return result
 
     @property
     def error_bound(self) -> float | None:
@@ -181,8 +185,9 @@ class Plan:
     @property
     def programs(self) -> Programs | None:
         """What the kernels of the plan would be on the configured generation; ``None`` where a step has none."""
-        found = [step.programs(config.TARGET.get()) for step in self.steps]
-        if not found or None in found:
+        each_step = [step.programs(config.TARGET.get()) for step in self.steps]
+        found = [programs for programs in each_step if programs is not None]
+        if not found or len(found) < len(each_step):
             return None
         return Programs(
             launches=sum(each.programs for each in found),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from trnsolver.kernels import cg as kernels
 from trnsolver.operators import (
     Apply,
     Callback,
+    Matrix,
     Problem,
     Result,
     inner,
@@ -30,7 +31,7 @@ _CHUNK = 16
 
 @array_function
 def cg(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -142,7 +143,7 @@ class CgSteps(NamedTuple):
 
 @array_function
 def block_cg(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci import ArgumentError, array_function, op, run
 from trnsci.nki import P_MAX, launch
 from trnsolver.kernels import chebyshev as kernels
-from trnsolver.operators import Apply, Callback, Operator, Result, norms, on_chip, on_columns, operator, problem
+from trnsolver.operators import Apply, Callback, Matrix, Operator, Result, norms, on_chip, on_columns, operator, problem
 
 # Steps a kernel takes between two looks at the residual.
 _CHUNK = 16
@@ -18,7 +18,7 @@ _CHUNK = 16
 
 @array_function
 def chebyshev(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     low: float,
@@ -79,7 +79,7 @@ def chebyshev(
     return p.result(x, done)
 
 
-def chebyshev_preconditioner(a: Any, low: float, high: float, *, degree: int = 4) -> Apply:
+def chebyshev_preconditioner(a: Matrix, low: float, high: float, *, degree: int = 4) -> Apply:
     """A polynomial in ``a`` [N, N] close to its inverse where eigenvalues lie between ``low`` and ``high``.
 
     Args:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NumericalError, array_function
-from trnsolver.operators import Apply, Callback, Result, inner, norms, preconditioned, problem, quotient
+from trnsolver.operators import Apply, Callback, Matrix, Result, inner, norms, preconditioned, problem, quotient
 
 
 @array_function
 def minres(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -92,7 +90,7 @@ def _length(r: Tensor, z: Tensor) -> Tensor:
 
 @array_function
 def bicgstab(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -140,7 +138,7 @@ def bicgstab(
 
 @array_function
 def gmres(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,

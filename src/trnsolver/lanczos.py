@@ -13,7 +13,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function
 from trnsci.arrays import Answer
 from trnsolver.eig import eig
-from trnsolver.operators import Apply, Callback, norms, operator, preconditioned
+from trnsolver.operators import Apply, Callback, Matrix, norms, operator, preconditioned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Pairs(Answer):
 
 @array_function
 def lanczos(
-    a: Any,
+    a: Matrix,
     k: int,
     *,
     n: int | None = None,
@@ -76,7 +76,7 @@ def lanczos(
 
 @array_function
 def arnoldi(
-    a: Any,
+    a: Matrix,
     k: int,
     *,
     n: int | None = None,
@@ -100,7 +100,7 @@ def arnoldi(
 
 def _restarted(
     op: str,
-    a: Any,
+    a: Matrix,
     k: int,
     n: int | None,
     which: str,
@@ -120,7 +120,7 @@ def _restarted(
         raise ArgumentError(op=op, argument="k", got=k, expected=f"1 to {rows}")
     if which not in ("largest", "smallest", "magnitude"):
         raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
-    known = found.matrix if found.matrix is not None else a
+    known: Any = found.matrix if found.matrix is not None else a
     kind = known.dtype if isinstance(getattr(known, "dtype", None), torch.dtype) else dtype
     place = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
     # A real operator on complex vectors costs twice; a general spectrum is complex anyway.
@@ -219,10 +219,10 @@ def _extended(
 
 @array_function
 def lobpcg(
-    a: Any,
+    a: Matrix,
     x: Tensor,
     *,
-    b: Any = None,
+    b: Matrix | None = None,
     preconditioner: Apply | None = None,
     largest: bool = False,
     tol: float = 1e-6,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +18,21 @@ from trnsolver.arguments import DTYPES, finite
 
 Apply = Callable[[Tensor], Tensor]
 Callback = Callable[[int, float], None]
+
+
+class LinearMap(Protocol):
+    """Anything that has a shape and multiplies: sparse matrices, SciPy's matrices and operators."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    def __matmul__(self, other: Any, /) -> Any:
+        """Multiply."""
+
+
+# What stands for a matrix: itself, something that multiplies, a function, or a function and that of the adjoint.
+Matrix: TypeAlias = "Tensor | np.ndarray[Any, Any] | LinearMap | Apply | tuple[Apply, Apply]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import HALF, KERNEL_DTYPES, dense, evenly, only
 from trnsparse.attention_backward import backward
 from trnsparse.bound_mask import BoundMask, Pattern
+from trnsparse.bsr import BSRMatrix
 from trnsparse.kernels import attention as kernels
 from trnsparse.mask_base import Mask
 from trnsparse.masks import as_mask
@@ -25,7 +27,7 @@ def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Mask | BoundMask | Any = None,
+    mask: Mask | BoundMask | BSRMatrix | Tensor | Callable[..., Tensor] | None = None,
     scale: float | None = None,
     *,
     block: int = 128,

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
     from trnsparse.coo import COOMatrix
     from trnsparse.csr import CSCMatrix, CSRMatrix
+
+# A matrix or array of scipy.sparse, which comes without types.
+Foreign: TypeAlias = sp.sparray | sp.spmatrix
 
 T = TypeVar("T")
 S = TypeVar("S", bound="SparseMatrix")
@@ -173,7 +176,7 @@ class SparseMatrix(ABC):
         coo, (rows, columns) = self.to_coo(), self.shape
         return scattered(coo.values, coo.row * columns + coo.col, rows * columns).reshape(self.shape)
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse`` array of the same format, detached from gradients."""
         raise NotImplementedError
 

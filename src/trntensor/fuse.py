@@ -42,15 +42,15 @@ class FusedProgram:
     extras: tuple[str, ...]
     reduce: str
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Tensor) -> Tensor:
         return _call(self, *operands)
 
-    def explain(self, *operands: Any) -> str:
+    def explain(self, *operands: Tensor) -> str:
         """Which backends take the program for these operands, and why the others do not."""
         reason = self.refusal(*operands)
         return str(trnsci.explain(self, *operands)) if reason is None else f"no kernel: {reason}"
 
-    def refusal(self, *operands: Any) -> str | None:
+    def refusal(self, *operands: Tensor) -> str | None:
         """Why no kernel runs this program, or ``None``; sizes are judged by the backends' own limits."""
         if len(self.equations) == 1:
             return None
@@ -59,7 +59,7 @@ class FusedProgram:
 
 def fuse(
     *equations: str,
-    epilogue: Callable[..., Any] | None = None,
+    epilogue: Callable[..., object] | None = None,
     extras: Sequence[str] = (),
     reduce: str | None = None,
 ) -> FusedProgram:
