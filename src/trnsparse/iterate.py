@@ -212,7 +212,7 @@ def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
     if a.dtype.is_complex:
         raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
     if here() == "host":
-        return a.detach() if isinstance(a, BSRMatrix) else a.detach().to_csr()
+        return a.detach() if isinstance(a, BSRMatrix) and a.block[0] == a.block[1] else a.detach().to_csr()
     return a.detach().to_bsr(P_MAX)
 
 

@@ -175,3 +175,13 @@ def test_the_plan_states_the_memory_that_is_used(backend):
     args = (a.indptr, a.indices, a.values, x, r, p, torch.zeros(0, 2), 4, "cg")
     stated, used = stated_and_used(Iterate, backend, *args)
     assert 0.95 * stated <= used <= 1.01 * stated + 4096
+
+
+@pytest.mark.parametrize("block", [(2, 3), (3, 2), (5, 5), (1, 12)])
+def test_blocks_of_any_shape_iterate(block):
+    # Blocks that are not square were multiplied as if their columns were as many as their rows.
+    dense = torch.diag(torch.linspace(1.0, 2.0, 12)) + 0.01
+    a, b = ts.BSRMatrix.from_dense(dense, block), torch.ones(12)
+    for solve in (ts.cg, lambda a, b: ts.richardson(a, b, omega=0.6)):
+        assert float((dense @ solve(a, b).x - b).norm()) <= 2e-5 * float(b.norm())
+    assert abs(float(ts.power_iteration(a).value) - float(torch.linalg.eigvalsh(dense)[-1])) <= 1e-3
