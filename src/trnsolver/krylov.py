@@ -68,8 +68,9 @@ def minres(
             left = norms(p.b - p.a.apply(x))
             true = float((left / p.sizes).max())
             p.residuals[-1] = true
-            done = true <= 2 * p.tol
-            if not done and preconditioner is None:
+            done = true <= p.tol
+            # the recurrence has lost the system, unless a step more may do
+            if true > 2 * p.tol and preconditioner is None:
                 break
     return p.result(x, done)
 
@@ -209,7 +210,7 @@ def gmres(
         if done:
             true = float((norms(r) / p.sizes).max())
             p.residuals[-1] = true
-            done = true <= 2 * p.tol
+            done = true <= p.tol
         if len(p.residuals) > 2 * restart and p.residuals[-1] >= p.residuals[-1 - width] and not done:
             break
     return p.result(x, done)

@@ -162,7 +162,7 @@ def _restarted(
         values=values[:k],
         vectors=x,
         residuals=true,
-        converged=bool((true <= (2 * tol + 10 * eps * rows**0.5) * scale).all()),
+        converged=bool((true <= (tol + 10 * eps * rows**0.5) * scale).all()),
         iterations=count,
     )
 

@@ -129,7 +129,9 @@ class ContractionPlan(Plan):
         """Guaranteed error, relative to the contraction of absolute values."""
         if self.precision is None:
             return 0.0
-        return contraction_bound(tuple(step.terms for step in self.program.steps), self.dtype, self.precision)
+        steps = self.program.steps
+        roundings = sum(step.roundings for step in steps)
+        return contraction_bound(tuple(step.terms for step in steps), self.dtype, self.precision, roundings)
 
     @property
     def predicted(self) -> dict[str, float]:
@@ -262,9 +264,10 @@ def policy_of(
 ) -> Precision:
     """The policy in force: the one asked for, the cheapest that meets a target, or the default."""
     terms = tuple(step.terms for step in program.steps)
+    roundings = sum(step.roundings for step in program.steps)
 
     def bound(policy: Precision) -> float:
-        return contraction_bound(terms, dtype, policy)
+        return contraction_bound(terms, dtype, policy, roundings)
 
     # Without operands every product is in range; with no sight of them, none is.
     return accuracy.choose("einsum", precision, target_error, dtype, bound, "this contraction", () if single else None)

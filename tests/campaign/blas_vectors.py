@@ -180,4 +180,6 @@ def policies(draw: Draw) -> Trial:
     size = np.abs(wide(a)) @ np.abs(wide(b))
     bound = narrow(trnblas.error_bound(k, dtype, policy) * size + torch.finfo(torch.float32).smallest_normal)
     exact = wide(a) @ wide(b)
-    return Trial(trnblas.gemm, (1.0, a, b), {"precision": policy}, lambda: narrow(exact), lambda _: bound)
+    args, exactly = (1.0, a, b), policy in ("fp64", "compensated")
+    options = {"precision": policy}
+    return Trial(trnblas.gemm, args, options, lambda: narrow(exact), lambda _: bound, differentiable=exactly)

@@ -100,3 +100,15 @@ def test_mistakes():
     assert caught.value.got == {"a": 5, "b": 4}
     with pytest.raises(NotConverged, match="not finite"):
         ts.chebyshev(1e6 * a, b, low=1.0, high=2.0, maxiter=400)
+
+
+def test_the_residual_that_is_claimed_is_that_of_the_solution():
+    # Residuals of this iteration rise again: one below the tolerance inside a chunk of steps is not that of its end.
+    for seed in range(40):
+        a = torch.diag(torch.tensor([0.05, 2.0])) + 1e-3
+        b = gaussian((2,), seed)
+        low, high = (float(x) for x in torch.linalg.eigvalsh(a))
+        for tol in (1e-1, 1e-2, 1e-3):
+            found = ts.chebyshev(a, b, low=0.99 * low, high=1.01 * high, tol=tol)
+            residual = float((b - a @ found.x).norm() / b.norm())
+            assert not found.converged or residual <= 1.001 * tol

@@ -446,3 +446,16 @@ def test_options_are_checked():
 
 def test_set_backend_is_the_librarys_own():
     assert trntensor.get_backend() == "auto"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("subscripts", ["knm,nj->nmj", "kn,m->nm", "kni,nj->ij", "kin,njl->ij", "ki,lj->ij"])
+def test_factors_that_are_sums_keep_the_bound_of_half_precision(dtype, subscripts):
+    # The sum of a factor was rounded before it was multiplied, which the bound did not count.
+    sizes = dict(zip("ijklmn", (4, 5, 6, 3, 7, 2), strict=True))
+    labels = subscripts.split("->")[0].split(",")
+    for seed in range(5):
+        operands = [(gaussian([sizes[x] for x in term], seed + i).abs() / 3).to(dtype) for i, term in enumerate(labels)]
+        exact = torch.einsum(subscripts, *(x.double() for x in operands))
+        bound = trntensor.plan(subscripts, *operands).error_bound
+        assert_within(trntensor.einsum(subscripts, *operands), exact, bound * exact.abs())
