@@ -1,4 +1,4 @@
-"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``rosetta``, ``launch``, ``bench``."""
+"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``run``, ``rosetta``, ``launch``, ``bench``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import trnsci
-from trnsci import launch, show
+from trnsci import show
 from trnsci.errors import TrnError
 from trnsci.rosetta import LIBRARIES
 
@@ -64,8 +64,17 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
     fit.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
     fit.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
-    fit.add_argument("script", metavar="SCRIPT.py", help="the program")
+    fit.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    fit.add_argument("script", metavar="SCRIPT.py", help="the program; a CUDA source is read instead")
     fit.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+
+    ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
+    ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
+    ran.add_argument("--report", metavar="FILE", type=Path, help="write what happened as one page")
+    ran.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
+    ran.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    ran.add_argument("script", metavar="SCRIPT.py", help="the program")
+    ran.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
 
     rosetta = _command(commands, "rosetta", _rosetta, "what takes the place of a CUDA library's symbol")
     rosetta.add_argument("symbol", metavar="SYMBOL", nargs="?", help="a name or a part of one, e.g. cublasSgemm, potrf")
@@ -74,7 +83,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     rosetta.add_argument("--json", action="store_true", help="print JSON")
 
     launched = _command(commands, "launch", _launch, "start a program on several ranks")
-    launch.arguments(launched)
+    if "launch" in given:
+        from trnsci import launch
+
+        launch.arguments(launched)
 
     # listed here for the help; its arguments are those of benchmarks.run and never reach this parser
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
@@ -82,6 +94,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _launch(args: argparse.Namespace) -> int:
+    from trnsci import launch
+
     return launch.run(args)
 
 
@@ -116,20 +130,29 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _fit(args: argparse.Namespace) -> int:
+    return _report(args, args.html, substitute=False)
+
+
+def _run(args: argparse.Namespace) -> int:
+    with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():
+        return _report(args, args.report, substitute=True)
+
+
+def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) -> int:
     from trnsci.fit import fit
 
     def progress(text: str) -> None:
-        print(f"trnsci fit: {text}", file=sys.stderr)
+        print(f"trnsci {args.command}: {text}", file=sys.stderr)
 
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-        report = fit(args.script, args.arguments, progress=progress)
+        report = fit(args.script, args.arguments, module=args.module, substitute=substitute, progress=progress)
     if args.json:
         show.as_json(report.to_dict())
     else:
         show.tables(*report.tables())
-    if args.html is not None:
-        args.html.write_text(report.html(), encoding="utf-8")
-        progress(f"wrote {args.html}")
+    if page is not None:
+        page.write_text(report.html(), encoding="utf-8")
+        progress(f"wrote {page}")
     if report.error:
         progress(f"{args.script} {report.error}")
     return report.status

@@ -9,14 +9,11 @@ is left to the library that was called, with the reason.
 from __future__ import annotations
 
 import functools
-import importlib
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +21,7 @@ from torch import Tensor
 
 from trnsci import config
 from trnsci.analogs import ANALOGS, FUNCTIONS, RANDOM, Analog, Different
+from trnsci.analogs.replacing import observed
 from trnsci.errors import TrnError
 from trnsci.ledger import Substitution, record
 from trnsci.specs import tensors_in
@@ -31,8 +29,6 @@ from trnsci.specs import tensors_in
 # torch keeps this key for experiments with modes; nothing of its own listens there
 _KEY = "TESTING_ONLY_GenericMode"
 _OURS = (*config.LIBRARIES, "trnsci", "trnsim", "trnchem")
-# callers whose own use of NumPy and SciPy is not the program's
-_LIBRARIES = (*_OURS, "numpy", "scipy", "torch")
 # what a tensor must be: subclasses have operators of their own
 _PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -76,7 +72,7 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
     seen = Substitutions(random=random)
     token = _active.set(seen)
     try:
-        with _replaced(), torch._C._IncludeDispatchKeyGuard(_key()):
+        with observed(_take), torch._C._IncludeDispatchKeyGuard(_key()):
             yield seen
     finally:
         _active.reset(token)
@@ -123,64 +119,22 @@ def _kernel(name: str, analog: Analog) -> Callable[..., Any]:
     return kernel
 
 
-_replacing = threading.Lock()
-_blocks = 0
-
-
-@contextmanager
-def _replaced() -> Iterator[None]:
-    """Replace functions of NumPy and SciPy in their modules while any block is open, in whatever thread."""
-    global _blocks
-    with _replacing:
-        _blocks += 1
-        if _blocks == 1:
-            _replace({name: _wrapped(name, function) for name, function in _originals().items()})
+def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a program's call of NumPy or SciPy here, or leave it alone."""
+    seen = _active.get()
+    if seen is None:
+        return function(*args, **kwargs)
+    # what runs in here, ours or theirs, calls NumPy itself
+    token = _active.set(None)
     try:
-        yield
+        result = FUNCTIONS[name](*args, **kwargs)
+    except (Different, TrnError, TypeError) as error:
+        _note(seen, name, "", str(error))
+        return function(*args, **kwargs)
     finally:
-        with _replacing:
-            _blocks -= 1
-            if _blocks == 0:
-                _replace(_originals())
-
-
-@functools.cache
-def _originals() -> dict[str, Callable[..., Any]]:
-    return {name: getattr(*_home(name)) for name in FUNCTIONS}
-
-
-def _home(name: str) -> tuple[ModuleType, str]:
-    path, _, attribute = name.rpartition(".")
-    return importlib.import_module(path), attribute
-
-
-def _replace(functions: dict[str, Callable[..., Any]]) -> None:
-    for name, function in functions.items():
-        setattr(*_home(name), function)
-
-
-def _wrapped(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    analog = FUNCTIONS[name]
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        seen = _active.get()
-        if seen is None or sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
-            return function(*args, **kwargs)
-        # what runs in here, ours or theirs, calls NumPy itself
-        token = _active.set(None)
-        try:
-            try:
-                result = analog(*args, **kwargs)
-            except (Different, TrnError, TypeError) as error:
-                _note(seen, name, "", str(error))
-                return function(*args, **kwargs)
-        finally:
-            _active.reset(token)
-        _note(seen, name, analog.name, "")
-        return result
-
-    return call
+        _active.reset(token)
+    _note(seen, name, FUNCTIONS[name].name, "")
+    return result
 
 
 _OWN = "called by the suite"

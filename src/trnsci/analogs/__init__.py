@@ -7,6 +7,6 @@ torch is read at its operators: whatever a program calls, a product arrives as `
 from trnsci.analogs.analog import Analog, Different
 from trnsci.analogs.functions import FUNCTIONS
 from trnsci.analogs.lines import NUMPY, looks_like
-from trnsci.analogs.operators import ANALOGS, RANDOM
+from trnsci.analogs.operators import ANALOGS, RANDOM, runs_on_neuron
 
-__all__ = ["ANALOGS", "FUNCTIONS", "NUMPY", "RANDOM", "Analog", "Different", "looks_like"]
+__all__ = ["ANALOGS", "FUNCTIONS", "NUMPY", "RANDOM", "Analog", "Different", "looks_like", "runs_on_neuron"]

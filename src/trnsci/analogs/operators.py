@@ -249,3 +249,71 @@ RANDOM = {
     "normal_": Analog("trnrand.normal", _fill_normal, _filled),
 }
 ANALOGS.update({name: Analog(analog.name, _planned_draw, runs=False) for name, analog in RANDOM.items()})
+
+# what AWS's own PyTorch compiles for the device, besides everything that goes element by element
+_NEURON = frozenset(
+    [
+        "convolution",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "batch_norm",
+        "embedding",
+        "_softmax",
+        "_log_softmax",
+        "max_pool2d_with_indices",
+        "avg_pool2d",
+        "_adaptive_avg_pool2d",
+        "upsample_nearest2d",
+        "nll_loss_forward",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "argmax",
+        "max",
+        "min",
+        "cumsum",
+        "prod",
+        "var",
+        "std",
+        "cat",
+        "stack",
+        "index_select",
+        "gather",
+        "scatter",
+        "where",
+        "clone",
+        "copy_",
+        "_to_copy",
+        "permute",
+        "transpose",
+        "view",
+        "_unsafe_view",
+        "expand",
+        "slice",
+        "select",
+        "index",
+        "sort",
+        "topk",
+        "pad",
+        "constant_pad_nd",
+        "convolution_backward",
+        "native_layer_norm_backward",
+        "embedding_dense_backward",
+        "_softmax_backward_data",
+    ]
+)
+
+
+def runs_on_neuron(operator: str) -> bool:
+    """Whether the Neuron SDK's own PyTorch runs an operator of torch's, so that nothing of ours is needed."""
+    if operator in _NEURON:
+        return True
+    overloads = getattr(torch.ops.aten, operator, None)
+    if overloads is None:
+        return False
+    return any(torch.Tag.pointwise in getattr(overloads, name).tags for name in overloads.overloads())
