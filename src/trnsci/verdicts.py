@@ -285,7 +285,7 @@ class FitReport:
     def html(self) -> str:
         """The report as a page: the verdict, pictures of time now and predicted, then the tables."""
         title = "Is it a fit for Trainium?" if self.replaced is None else "Run through trnsci"
-        lead = f"{self.verdict} {self.script}. {machine()} Times of Trainium are predicted, all others measured here."
+        lead = f"{self.verdict}\n{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
         charts = [chart for chart in (self._went(), self._rows()) if chart.bars]
         return page(title, lead, [*charts, *self.tables()[1:]])
 
@@ -307,7 +307,8 @@ class FitReport:
         """Time now and predicted, row by row, with the predictions' intervals."""
         bars = []
         rows = sorted((*self.groups, *self.plain), key=lambda group: -group.measured)
-        for group in [g for g in rows if self.main_target in g.targets][:CHARTED]:
+        worth = [g for g in rows if self.main_target in g.targets and g.measured > 0.005 * self.wall]
+        for group in worth[:CHARTED]:
             there = group.targets[self.main_target]
             name = group.op if not group.where else f"{group.op} ({group.where})"
             time = there.seconds("resident")
