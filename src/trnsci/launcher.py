@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from threading import Lock
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -20,18 +21,24 @@ from trnsci.errors import BackendUnavailable, UnsupportedError
 from trnsci.neuron import KERNELS
 from trnsci.programs import MATMULS
 from trnsci.specs import ResidentTensor, freeze, is_resident, map_tensors, tensors_in
+from trnsim.threads import one_torch_thread, side_by_side
 
 
 class Launcher:
     """One dispatch's way of running kernels, with the bytes it moved."""
 
     backend: str
+    # how independent launches follow each other
+    each: Callable[..., Iterable[Any]] = staticmethod(map)
+    # what surrounds a dispatch
+    around: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
 
     def __init__(self, target: TargetName) -> None:
         self.target: TargetName = target
         self.bytes_to_device = 0
         self.bytes_from_device = 0
         self.cores = neuron.logical_cores(target)
+        self._counting = Lock()
 
     def cores_for(self, kernel: Any) -> int:
         """Return the cores a kernel is launched on: those of a logical core where it shares its work, else one."""
@@ -45,15 +52,18 @@ class Launcher:
         """Return when everything launched has finished."""
 
     def _account(self, tensors: Any, results: Any, stays: bool) -> None:
-        self.bytes_to_device += sum(t.nbytes for t in tensors_in(tensors) if not is_resident(t))
-        if not stays:
-            self.bytes_from_device += sum(t.nbytes for t in tensors_in(results))
+        with self._counting:
+            self.bytes_to_device += sum(t.nbytes for t in tensors_in(tensors) if not is_resident(t))
+            if not stays:
+                self.bytes_from_device += sum(t.nbytes for t in tensors_in(results))
 
 
 class Simulator(Launcher):
     """The kernel on ``trnsim``. Transfers are counted as a device would make them."""
 
     backend = "simulator"
+    each = staticmethod(side_by_side)
+    around = staticmethod(one_torch_thread)
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Simulate on the CPU; results go back to the operands' device."""
@@ -184,7 +194,8 @@ def using(launcher: L) -> Iterator[L]:
     """Let kernels started inside the block run through ``launcher``."""
     token = _CURRENT.set(launcher)
     try:
-        yield launcher
+        with launcher.around():
+            yield launcher
     finally:
         _CURRENT.reset(token)
 

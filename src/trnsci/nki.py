@@ -237,4 +237,4 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
     grid = launcher.cores_for(kernel) if grid is None else grid
     if pieces is None:
         return launcher.launch(kernel, tensors, grid, static)
-    return pieces.run(tensors, lambda piece: launcher.launch(kernel, piece, grid, static))
+    return pieces.run(tensors, lambda piece: launcher.launch(kernel, piece, grid, static), launcher.each)

@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from trnsci.nki import Axis
 from trnsci.specs import freeze, thaw
 
 Launch = Callable[[tuple[Any, ...]], Any]
+Each = Callable[[Launch, Iterable[tuple[Any, ...]]], Iterable[Any]]
 
 
 class Size(NamedTuple):
@@ -101,16 +102,24 @@ class Cut(NamedTuple):
         """How many pieces."""
         return math.prod(-(-extent // width) for _, extent, width in self.axes)
 
-    def run(self, tensors: tuple[Any, ...], launch: Launch, at: int = 0) -> Any:
-        """Launch every piece, and put the results together."""
+    def run(self, tensors: tuple[Any, ...], launch: Launch, each: Each = map) -> Any:
+        """Launch every piece, which ``each`` maps to results in order, and put the results together."""
+        return self._together(iter(each(launch, self._pieces(tensors))))
+
+    def _pieces(self, tensors: tuple[Any, ...], at: int = 0) -> Iterator[tuple[Any, ...]]:
         if at == len(self.axes):
-            return launch(tuple(t.contiguous() if isinstance(t, Tensor) else t for t in tensors))
+            yield tuple(t.contiguous() if isinstance(t, Tensor) else t for t in tensors)
+            return
         axis, extent, width = self.axes[at]
-        parts = []
         for start in range(0, extent, width):
             piece = _narrowed(tensors, self.names, axis, extent, start, min(width, extent - start))
-            parts.append(self.run(piece, launch, at + 1))
-        return _joined(parts, axis.results)
+            yield from self._pieces(piece, at + 1)
+
+    def _together(self, results: Iterator[Any], at: int = 0) -> Any:
+        if at == len(self.axes):
+            return next(results)
+        axis, extent, width = self.axes[at]
+        return _joined([self._together(results, at + 1) for _ in range(0, extent, width)], axis.results)
 
     def first(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the operands of the first piece, which is as large as any."""
