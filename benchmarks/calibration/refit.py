@@ -9,8 +9,10 @@ kernel is the interval a report carries.
 from __future__ import annotations
 
 import dataclasses
+import re
 import statistics
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from scipy import stats
 
 from benchmarks.calibration.rows import Row
 from benchmarks.calibration.table import Result, predict
+from trnsim import constants
 from trnsim.constants import CONSTANTS, LEVEL, RESOURCES, SPREAD, Timing
 from trnsim.targets import TARGETS, Target
 
@@ -139,19 +142,37 @@ def page(results: Sequence[Result], fit: Fit) -> str:
         f" Fitted to all rows: {quality(fit.fitted)}. Each family"
         f" predicted by constants fitted to the others: {quality(fit.held_out)}.",
         "",
-        "| family left out | rows | median error |",
-        "|---|--:|--:|",
+        "| family left out | rows | median error | rank correlation |",
+        "|---|--:|--:|--:|",
     ]
     for family in families:
         mine = [i for i, r in enumerate(results) if r.row.family == family]
         error = np.median(np.abs(np.exp(-fit.held_out[mine]) - 1))
-        lines.append(f"| {family} | {len(mine)} | {error:.1%} |")
+        lines.append(f"| {family} | {len(mine)} | {error:.1%} | {ranks([results[i] for i in mine])} |")
     lines += ["", f"| bound by | {LEVEL:.0%} interval, in parts of the prediction |", "|---|---|"]
     lines += [f"| {resource} | {low:.2f} to {high:.2f} |" for resource, (low, high) in held.items()]
     return "\n".join(lines)
+
+
+def ranks(results: Sequence[Result]) -> str:
+    """Spearman's correlation of predicted and measured times; nothing for fewer than three rows."""
+    if len(results) < 3:
+        return ""
+    found = stats.spearmanr([r.predicted_us for r in results], [r.row.measured_us for r in results])
+    return f"{float(found.statistic):.2f}"
 
 
 def quality(errors: np.ndarray) -> str:
     """Median and 90th percentile of the error of predictions."""
     relative = np.abs(np.exp(-errors) - 1)
     return f"median error {np.median(relative):.1%}, 90th percentile {np.quantile(relative, 0.9):.1%}"
+
+
+def keep(results: Sequence[Result], fit: Fit) -> None:
+    """Write the intervals where reports look for them."""
+    path = Path(constants.__file__)
+    lines = [
+        f'    "{resource}": ({low}, {high}),' for resource, (low, high) in intervals(results, fit.held_out).items()
+    ]
+    block = "\n".join(["INTERVALS = {", *lines, "}"])
+    path.write_text(re.sub(r"(?ms)^INTERVALS = \{.*?^\}", block, path.read_text()))

@@ -285,6 +285,8 @@ def _activation(call: Call, target: Target) -> Cost:
     time = target.timing
     stream = call.n / _scalar_rate(call, target)
     near = time.act_psum if any(o.buffer == PSUM for o in call.reads if o.n == call.n) else 0.0
+    if str(call.info.get("op")) in ("copy", "identity") and not call.pointers():
+        near += time.act_plain
     busy, done = time.act_issue - near + stream, time.act_done - near + stream
     if call.name == "activation_reduce" or len(call.writes) > 1:
         busy, done = busy + time.act_read, done + time.act_read_done

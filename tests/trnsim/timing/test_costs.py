@@ -47,6 +47,8 @@ PROBES = [
     ("affine_select", "gpsimd", layout(512), [layout(512)], {}, 177 + 0.846 * 512, None),
     ("activation", "scalar", layout(512), [layout(512), layout(1)], {"op": "exp"}, 706, 612),
     ("activation", "scalar", layout(512), [layout(512, buffer="psum"), layout(1)], {"op": "exp"}, 686, 570),
+    ("activation", "scalar", layout(512), [layout(512)], {"op": "copy"}, 202 + 0.834 * 512, None),
+    ("activation", "scalar", layout(512), [layout(512), layout(1)], {"op": "identity"}, 293 + 0.834 * 512, None),
     ("nc_matmul", "tensor", PSUM, BF16, {}, 379, 216),
     ("nc_matmul", "tensor", layout(128, buffer="psum"), SHORT, {}, 219, 56),
     ("nc_matmul", "tensor", layout(512, buffer="psum"), [layout(128), layout(512)], {}, 2 * 429 + 165, 2 * 429),
