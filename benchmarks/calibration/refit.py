@@ -9,6 +9,7 @@ kernel is the interval a report carries.
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
 import re
 import statistics
 from collections.abc import Callable, Sequence
@@ -55,18 +56,31 @@ def _free(target: str) -> list[str]:
     return [name for name, c in known if SPREAD[c.source] > 0 and c.value > 0 and name not in counts]
 
 
+_shared: list[Result] = []
+
+
+def _slopes(constant: tuple[str, str]) -> list[float]:
+    """The logarithmic derivative of every prediction by one constant."""
+    target, name = constant
+    changed = _changed(target, name)
+    slopes = [0.0] * len(_shared)
+    for i, result in enumerate(_shared):
+        if result.row.target == target:
+            again = Result(result.row, result.report.recording.report(changed))
+            slopes[i] = float(np.log(again.predicted_us / result.predicted_us) / np.log1p(STEP))
+    return slopes
+
+
 def refit(rows: Sequence[Row], say: Callable[[str], None]) -> tuple[list[Result], Fit]:
     """Predict every row, differentiate by every constant of its target, and fit."""
-    results = [predict(row) for row in rows]
+    results = _shared[:] = [predict(row) for row in rows]
     names = [(target, name) for target in sorted({row.target for row in rows}) for name in _free(target)]
     slopes = np.zeros((len(rows), len(names)))
-    for column, (target, name) in enumerate(names):
-        say(f"{column + 1} of {len(names)}: {target} {name}")
-        changed = _changed(target, name)
-        for i, result in enumerate(results):
-            if result.row.target == target:
-                again = Result(result.row, result.report.recording.report(changed))
-                slopes[i, column] = np.log(again.predicted_us / result.predicted_us) / np.log1p(STEP)
+    # forked processes have the recordings already
+    with multiprocessing.get_context("fork").Pool() as pool:
+        for column, slope in enumerate(pool.imap(_slopes, names)):
+            say(f"{column + 1} of {len(names)}: {' '.join(names[column])}")
+            slopes[:, column] = slope
     present = np.array([-np.log1p(r.error) for r in results])
     prior = np.array([SPREAD[CONSTANTS[target][name].source] for target, name in names])
     moves = _step(slopes, present, prior)

@@ -289,6 +289,6 @@ INTERVALS = {
     "all": (0.84, 1.19),
     "latency": (0.84, 1.19),
     "tensor": (0.84, 1.19),
-    "transfers": (0.83, 1.21),
+    "transfers": (0.84, 1.19),
     "vector": (0.82, 1.22),
 }
