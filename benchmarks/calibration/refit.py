@@ -119,6 +119,18 @@ def intervals(results: Sequence[Result], errors: np.ndarray) -> dict[str, tuple[
     return found
 
 
+def coverage(results: Sequence[Result], errors: np.ndarray) -> float:
+    """Share of rows inside the interval that the other families alone would have given them."""
+    inside = 0
+    for family in {r.row.family for r in results}:
+        others = [i for i, r in enumerate(results) if r.row.family != family]
+        known = intervals([results[i] for i in others], errors[others])
+        for r, error in zip(results, errors, strict=True):
+            low, high = known.get(RESOURCES.get(r.binds, ""), known["all"])
+            inside += r.row.family == family and low <= np.exp(error) <= high
+    return inside / len(results)
+
+
 def _interval(results: Sequence[Result], errors: np.ndarray) -> tuple[float, float]:
     families: dict[str, list[float]] = {}
     for r, e in zip(results, errors, strict=True):
@@ -163,6 +175,7 @@ def page(results: Sequence[Result], fit: Fit) -> str:
         mine = [i for i, r in enumerate(results) if r.row.family == family]
         error = np.median(np.abs(np.exp(-fit.held_out[mine]) - 1))
         lines.append(f"| {family} | {len(mine)} | {error:.1%} | {ranks([results[i] for i in mine])} |")
+    lines += ["", f"Intervals from the other families hold {coverage(results, fit.held_out):.0%} of a family's rows."]
     lines += ["", f"| bound by | {LEVEL:.0%} interval, in parts of the prediction |", "|---|---|"]
     lines += [f"| {resource} | {low:.2f} to {high:.2f} |" for resource, (low, high) in held.items()]
     return "\n".join(lines)
