@@ -179,7 +179,10 @@ class Problem:
 
     def record(self, norms: Tensor) -> bool:
         """Note the residual norms of the columns; say whether all are small enough."""
-        worst = float((norms / self.sizes).max()) if norms.numel() else 0.0
+        return self.note(float((norms / self.sizes).max()) if norms.numel() else 0.0)
+
+    def note(self, worst: float) -> bool:
+        """Note the largest residual of the columns, relative to their right-hand sides, likewise."""
         self.residuals.append(worst)
         if self.callback is not None:
             self.callback(len(self.residuals) - 1, worst)
@@ -190,7 +193,9 @@ class Problem:
 
         A recurrence drifts, and a residual may rise again before the chunk ends: what decides is computed afresh.
         """
-        reached = [self.record(row) for row in history]
+        worst = (history / self.sizes).amax(1).tolist() if history.numel() else [0.0] * len(history)
+        # a negative one stands for a step that was not taken
+        reached = [self.note(each) for each in worst if not each < 0]
         if not any(reached):
             return False
         self.residuals[-1] = float((norms(self.b - self.a.apply(x)) / self.sizes).max()) if x.numel() else 0.0
