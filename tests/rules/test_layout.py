@@ -125,8 +125,6 @@ MUTUAL = {
     "trnchem.dfmp2 -> trnchem.sharded",
     "trnsci.arrays -> trnsci.distributed.calls",
     "trnsci.distributed.arguments -> trnsci.explain",
-    "trnsci.distributed.world -> trnsci.distributed.calls",
-    "trnsci.distributed.world -> trnsci.distributed.parts",
     "trnsci.launcher -> trnsci.nki",
     "trnsci.nki -> trnsci.launcher",
     "trnsci.nki -> trnsci.programs",
