@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import trnfft
+from tests.together import together
 from trnfft import ComplexTensor
 from trnsci import ArgumentError, DtypeError
 from trnsci.testing import gaussian
@@ -114,7 +115,7 @@ def same(found, expected):
         assert found == expected
 
 
-@pytest.mark.parametrize("call", METHODS, ids=lambda call: " ".join(map(str, call[:2]))[:20])
+@together("call", METHODS)
 def test_methods_are_those_of_tensors(call):
     name, *arguments = call
     z, x = pair()
@@ -123,7 +124,7 @@ def test_methods_are_those_of_tensors(call):
         same(z, x)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+@together("function", FUNCTIONS.values())
 def test_functions_are_those_of_torch(function):
     z, x = pair()
     same(function(z), function(x))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnrand
+from tests.together import together
 from tests.trnrand.distributions import ALL
 from trnrand import Generator, Halton, LatinHypercube, Sobol, Stream
 from trnsci.errors import TrnError
@@ -97,13 +98,13 @@ def refused(call, value, right=False):
         assert right
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_what_cannot_be_right_is_refused(name):
     for kind, value in ODD.items():
         refused(CALLS[name], value(), (name, kind) in RIGHT)
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_parameters_and_options_of_distributions(name):
     given = ALL[name][0]
     for parameter in given:
@@ -129,7 +130,7 @@ def test_parameters_and_options_of_distributions(name):
         refused(lambda g, x: getattr(g, name)(*x, **given), size)
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_shapes_alone(name):
     made = getattr(Generator(1), name)(2, 3, device="meta", **ALL[name][0])
     assert (made.is_meta, made.shape) == (True, (2, 3))
