@@ -193,7 +193,8 @@ class Op:
         self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
         self.limited = hasattr(self.kind, "limits")
         # One implementation without limits: there is nothing to ask.
-        self._only = self.on_pytorch[0] if self.on_pytorch == ("pytorch",) and not self.limited else None
+        self._alone = self.on_pytorch == ("pytorch",)
+        self._only = "pytorch" if self._alone and not self.limited else None
         self.differentiable = hasattr(self.kind, "vjp")
         self.host_vjp: bool = getattr(getattr(self.kind, "vjp", None), "__host__", False)
         # Implementations through which torch's autograd does not see.
@@ -287,6 +288,9 @@ class Op:
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
+        if self._alone:
+            refused = call.limits("pytorch")
+            return (None, refused) if refused is not None else ("pytorch", None)
         for name in self.on_pytorch:
             refused = self.refusal(call, name)
             if refused is None:
