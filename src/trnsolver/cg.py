@@ -48,7 +48,8 @@ def cg(
         a: [N, N] matrix, sparse matrix, ``LinearOperator``, anything with ``@``, or a function of [N, K].
         b: [N] or [N, K]; columns are solved side by side, one product per step for all.
         x0: start; zero by default.
-        tol: residual to reach, relative to the norm of each column of ``b``.
+        tol: residual to reach, relative to the norm of each column of ``b``. Of a dense matrix it is computed afresh;
+            one smaller than rounding leaves is not claimed.
         maxiter: ``10 N`` by default.
         preconditioner: a function of [N, K] close to the inverse of ``a``; see `trnsolver.jacobi_preconditioner`.
         callback: called with the step and the residual.
