@@ -95,12 +95,14 @@ def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
 
 class _Standard(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shape: Tensor, request: Request, slot: int) -> Tensor:
+    def forward(shape: Tensor, request: Request, slot: int) -> Tensor:
         stream, first = request.claim(1)
         segment = Segment.of(substream(stream, slot, 0), first, request.count, 1)
-        made = run(Gamma(shape.detach().contiguous(), segment))
-        ctx.save_for_backward(shape, made)
-        return made
+        return run(Gamma(shape.detach().contiguous(), segment))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
