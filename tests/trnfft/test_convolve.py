@@ -193,3 +193,12 @@ def test_mistakes_of_frequencies():
         trnfft.fftfreq(0)
     with pytest.raises(ArgumentError, match="not 0"):
         trnfft.rfftfreq(4, 0.0)
+
+
+def test_a_chirp_of_few_points_to_many_keeps_its_angles():
+    # Powers of w go up to the square of the longer side: in float64 their angles lost more than is stated.
+    w, m = complex(np.exp(0.7j)), 513
+    with mpmath.workdps(40):
+        powers = np.array([complex(mpmath.mpc(w) ** k) for k in range(m)])
+    found = trnfft.chirp_z(torch.tensor([1.0, 1.0j], dtype=torch.complex128), m, w).numpy()
+    assert np.all(np.abs(found - (1 + 1j * powers)) <= (1e-13 + 2 * m * 2.0**-50) * 2)
