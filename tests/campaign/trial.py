@@ -45,8 +45,8 @@ class Trial:
         compiles: whether ``torch.compile`` is tried.
         arrays: whether NumPy arrays are taken for tensors.
         repeats: whether a second call gives the same bits.
-        rows: whether every operand has a leading axis whose rows the function treats apart: a NaN in one of them leaves
-            every bit of the others as it was.
+        rows: whether the first operand has a leading axis whose rows the function treats apart: a NaN in one of them
+            leaves every bit of the others as it was.
         carries: whether a NaN in an operand shows in the result, unless it is refused.
     """
 
@@ -243,7 +243,7 @@ def _not_a_number(trial: Trial) -> None:
     args, kwargs = copy.deepcopy((trial.args, trial.kwargs))
     operands = _inexact(replace(trial, args=args, kwargs=kwargs))
     which = zlib.crc32(repr([tuple(x.shape) for x in operands]).encode())
-    operand = operands[which % len(operands)]
+    operand = operands[0 if trial.rows else which % len(operands)]
     index = [which % size for size in operand.shape]
     if trial.rows:
         index[0] = 0
