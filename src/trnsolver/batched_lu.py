@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsolver.batches import group, launched
+from trnsolver.batches import apart, group, launched, planes, together
 from trnsolver.kernels import batched_lu as kernels
 from trnsolver.tiles import near_one
 
 LEAST = ((16, 1), (32, 2), (kernels.N_MAX, 3))
 
 
-def floats(m: int, n: int) -> int:
+def floats(m: int, n: int, planes: int = 1) -> int:
     """What a matrix takes of its partition."""
-    return 2 * m * n + 5 * m + 2 * n + 8
+    return planes * (2 * m * n + 2 * n) + 5 * m + n + 12
 
 
 def batched_lu(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -22,11 +22,11 @@ def batched_lu(a: Tensor) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
     k = min(m, n)
     scale = near_one(a, (-2, -1), beyond=2.0**100)
-    flat = (a * scale).reshape(-1, m, n).contiguous()
-    turned, rank = launched(kernels.batched_lu, flat, group=group(floats(m, n)))
+    flat = apart((a * scale).reshape(-1, m, n))
+    turned, rank = launched(kernels.batched_lu, flat, group=group(floats(m, n, planes(a))), planes=planes(a))
     # Rows count down from M.
     pivots = m + 1 - rank.reshape(-1, k)
-    factors = turned.mT
+    factors = together(turned, a, -2).mT
     if not factors.is_meta:
         lost = ~torch.isfinite(factors).all(-1).all(-1)
         pivots = torch.where(lost[:, None], torch.arange(1.0, k + 1, device=a.device), pivots)

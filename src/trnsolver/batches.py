@@ -17,10 +17,33 @@ Least = tuple[tuple[int, int], ...]
 
 
 def pays(least: Least, a: Tensor) -> bool:
-    """Whether the kernel for batches is predicted to be faster on matrices ``a`` [..., M, N] of single precision."""
+    """Whether the kernel for batches is predicted to be faster on matrices ``a`` [..., M, N] of single precision.
+
+    Complex matrices, which have no other kernel, always take it.
+    """
     rows = max(a.shape[-2:])
+    if a.dtype == torch.complex64:
+        return rows <= least[-1][0]
     count = a.numel() // max(1, a.shape[-2] * a.shape[-1])
     return a.dtype == torch.float32 and any(rows <= most and count >= first for most, first in least)
+
+
+def planes(a: Tensor) -> int:
+    """Two for complex matrices, whose real and imaginary parts a kernel takes apart."""
+    return 2 if a.is_complex() else 1
+
+
+def apart(a: Tensor) -> Tensor:
+    """Matrices [B, M, N] with the imaginary parts of each row, if there are any, behind its real parts."""
+    return torch.cat([a.real, a.imag], -1) if a.is_complex() else a.contiguous()
+
+
+def together(x: Tensor, like: Tensor, dim: int) -> Tensor:
+    """What `apart` took apart, complex if ``like`` is."""
+    if not like.is_complex():
+        return x
+    re, im = x.chunk(2, dim)
+    return torch.complex(re.contiguous(), im.contiguous())
 
 
 def group(floats: int) -> int:

@@ -19,6 +19,7 @@ from trnsolver.arguments import (
     positive_definite,
     readable,
     right_hand_side,
+    roundoff,
     settled,
     square,
     written,
@@ -136,11 +137,11 @@ class Cholesky(NamedTuple):
         a = self.a
         if a.numel() == 0:
             return self.pytorch()
-        if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
-            return _blocked(a)
         if pays(LEAST, a):
             factor = batched_cholesky(a)
             return factor, _info(factor)
+        if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
+            return _blocked(a)
         factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), doubling_masks(a.device))
         factor = factors.reshape(a.shape).tril()
         return factor, _info(factor)
@@ -171,7 +172,7 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     n = a.shape[-1]
     limit = kernels.N_MAX if a.dtype == torch.float32 else _LEAF
     if n <= limit:
-        return run(Cholesky(a)) if a.dtype == torch.float32 else Cholesky(a).pytorch()
+        return Cholesky(a).pytorch() if roundoff(a.dtype) < 2.0**-30 else run(Cholesky(a))
     half = n // 2
     first, info = _blocked(a[..., :half, :half])
     below = triangular(first, a[..., half:, :half].mH, lower=True).mH

@@ -288,17 +288,15 @@ def independent(z: Tensor) -> Tensor:
     n = z.shape[-2]
     if z.is_meta:
         return z.new_empty((*z.shape[:-2], n, n))
-    flat = z.reshape(-1, n, 2 * n)
-    chosen = torch.empty((flat.shape[0], n, n), dtype=z.dtype, device=z.device)
-    for one, out in zip(flat, chosen, strict=True):
-        rest = one.to(torch.complex128, copy=True)
-        for k in range(n):
-            # The first that is clearly outside the span so far: in order, so that each keeps its eigenvalue.
-            lengths = torch.linalg.vector_norm(rest, dim=0)
-            clear = lengths > 0.5
-            first = int(clear.int().argmax()) if bool(clear.any()) else int(lengths.argmax())
-            unit = rest[:, first] / lengths[first]
-            out[:, k] = unit.to(z.dtype)
-            rest -= torch.outer(unit, unit.conj() @ rest)
-            rest[:, first] = 0
-    return chosen.reshape(*z.shape[:-2], n, n)
+    rest, chosen = z.to(torch.complex128, copy=True), []
+    for _ in range(n):
+        # The first that is clearly outside the span so far: in order, so that each keeps its eigenvalue.
+        lengths = torch.linalg.vector_norm(rest, dim=-2)
+        clear = lengths > 0.5
+        first = torch.where(clear.any(-1), clear.int().argmax(-1), lengths.argmax(-1))[..., None, None]
+        unit = rest.gather(-1, first.expand(*rest.shape[:-1], 1))
+        unit = unit / lengths.gather(-1, first[..., 0]).unsqueeze(-2)
+        chosen.append(unit)
+        rest -= unit @ (unit.mH @ rest)
+        rest.scatter_(-1, first.expand(*rest.shape[:-1], 1), 0.0)
+    return torch.cat(chosen, -1).to(z.dtype)

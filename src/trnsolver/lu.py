@@ -326,12 +326,12 @@ class LuFactor(NamedTuple):
         k = min(m, n)
         if a.numel() == 0:
             return self.pytorch()
+        if pays(LEAST, a):
+            return batched_lu(a)
         if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
             factors, order = _blocked(a)
             pivots, _ = _exchanges(order[..., :k].reshape(-1, k), m)
             return factors, pivots.reshape(*a.shape[:-2], k)
-        if pays(LEAST, a):
-            return batched_lu(a)
         scale = near_one(a, (-2, -1), beyond=2.0**100)
         flat = (a * scale).reshape(-1, m, n).contiguous()
         rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)

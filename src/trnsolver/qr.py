@@ -163,12 +163,13 @@ class QrFactor(NamedTuple):
             q, r = factored(a[..., :m])
             r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
             return (a.new_empty((0,)), r) if mode == "r" else (q, r)
-        if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
+        batched = pays(LEAST, a)
+        if not batched and (a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX):
             return _blocked(a, mode)
         # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
         scale = near_one(a, -2)
         flat = (a * scale).reshape(-1, m, n).contiguous()
-        q, r = batched_qr(flat) if pays(LEAST, a) else launch(kernels.qr, flat, doubling_masks(a.device))
+        q, r = batched_qr(flat) if batched else launch(kernels.qr, flat, doubling_masks(a.device))
         r = r.reshape(*a.shape[:-2], n, n).triu() / scale
         return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
 

@@ -77,3 +77,48 @@ def _multiplied(dst, data1, data2, engine):
 def _subtracted(dst, products, engine):
     """Subtract from dst in place."""
     nisa.tensor_tensor(dst=dst, data1=dst, data2=products, op=nl.subtract, engine=engine)
+
+
+def _times_i(dst_sb, dst_at, src_sb, src_at, g, count):
+    """Set dst to i times src, both with ``count`` real parts and then the imaginary ones."""
+    nisa.tensor_scalar(
+        dst=_at(dst_sb, g, dst_at, [[1, count]]),
+        data=_at(src_sb, g, src_at + count, [[1, count]]),
+        op0=nl.multiply,
+        operand0=-1.0,
+    )
+    nisa.tensor_copy(dst=_at(dst_sb, g, dst_at + count, [[1, count]]), src=_at(src_sb, g, src_at, [[1, count]]))
+
+
+def _inverses(dst_sb, a_sb, scratch_sb, N, planes):
+    """Inverses of the N diagonal entries, real parts first; the scratch tile has room for three times as many."""
+    whole = _all(a_sb)
+    step = planes * N + 1
+    re = _at(dst_sb, whole, 0, [[1, N]])
+    if planes == 1:
+        nisa.reciprocal(dst=re, data=_at(a_sb, whole, 0, [[step, N]]))
+        return
+    im = _at(dst_sb, whole, N, [[1, N]])
+    nisa.tensor_copy(dst=re, src=_at(a_sb, whole, 0, [[step, N]]))
+    nisa.tensor_copy(dst=im, src=_at(a_sb, whole, N, [[step, N]]))
+    _complex_inverse(re, im, scratch_sb, whole, N)
+
+
+def _complex_inverse(re, im, scratch_sb, g, count):
+    """Invert complex numbers in place, by way of ones of magnitude near 1; of zero it is infinite or NaN."""
+    size = _at(scratch_sb, g, 0, [[1, count]])
+    other = _at(scratch_sb, g, count, [[1, count]])
+    nisa.tensor_scalar(dst=size, data=re, op0=nl.abs, operand0=None)
+    nisa.tensor_scalar(dst=other, data=im, op0=nl.abs, operand0=None)
+    nisa.tensor_tensor(dst=size, data1=size, data2=other, op=nl.maximum)
+    nisa.reciprocal(dst=size, data=size)
+    nisa.tensor_tensor(dst=re, data1=re, data2=size, op=nl.multiply)
+    nisa.tensor_tensor(dst=im, data1=im, data2=size, op=nl.multiply)
+    square = _at(scratch_sb, g, 2 * count, [[1, count]])
+    nisa.tensor_tensor(dst=other, data1=re, data2=re, op=nl.multiply)
+    nisa.tensor_tensor(dst=square, data1=im, data2=im, op=nl.multiply)
+    nisa.tensor_tensor(dst=other, data1=other, data2=square, op=nl.add)
+    nisa.reciprocal(dst=other, data=other)
+    nisa.tensor_tensor(dst=other, data1=other, data2=size, op=nl.multiply)
+    nisa.tensor_tensor(dst=re, data1=re, data2=other, op=nl.multiply)
+    nisa.scalar_tensor_tensor(dst=im, data=im, op0=nl.multiply, operand0=-1.0, op1=nl.multiply, operand1=other)

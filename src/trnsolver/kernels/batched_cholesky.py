@@ -7,7 +7,7 @@ the free dimension for all matrices at once, on two engines. What lies above the
 from trnsci.nki import P_MAX, Tile, nisa, nki, nl, tiles
 from trnsolver.kernels._batches import _all, _at, _read, _tile, _write
 
-N_MAX = 64
+N_MAX = P_MAX
 
 
 @nki.jit
