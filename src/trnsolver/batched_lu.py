@@ -9,7 +9,7 @@ from trnsolver.batches import apart, group, launched, planes, together
 from trnsolver.kernels import batched_lu as kernels
 from trnsolver.tiles import near_one
 
-LEAST = ((16, 1), (32, 2), (kernels.N_MAX, 3))
+LEAST = ((32, 2), (kernels.N_MAX, 6))
 
 
 def floats(m: int, n: int, planes: int = 1) -> int:

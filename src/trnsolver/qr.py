@@ -158,18 +158,19 @@ class QrFactor(NamedTuple):
             return self.pytorch()
         if mode == "complete" and m > n:
             return _completed(a)
+        if m >= n and pays(LEAST, a):
+            return _small(a, mode)
         if n > m:
             # The reflections come from the leading square; the other columns follow.
             q, r = factored(a[..., :m])
             r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
             return (a.new_empty((0,)), r) if mode == "r" else (q, r)
-        batched = pays(LEAST, a)
-        if not batched and (a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX):
+        if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
             return _blocked(a, mode)
         # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
         scale = near_one(a, -2)
         flat = (a * scale).reshape(-1, m, n).contiguous()
-        q, r = batched_qr(flat) if batched else launch(kernels.qr, flat, doubling_masks(a.device))
+        q, r = launch(kernels.qr, flat, doubling_masks(a.device))
         r = r.reshape(*a.shape[:-2], n, n).triu() / scale
         return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
 
@@ -178,6 +179,15 @@ class QrFactor(NamedTuple):
         self, grad: tuple[Tensor, Tensor], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
         return {"a": _pull(*result, *grad, tuple(self.a.shape[-2:]), self.mode)}
+
+
+def _small(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    """Batches of small matrices; columns scaled by powers of two have the same q."""
+    m, n = a.shape[-2:]
+    scale = near_one(a, -2)
+    q, r = batched_qr((a * scale).reshape(-1, m, n))
+    r = r.reshape(*a.shape[:-2], n, n).triu() / scale
+    return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
 
 
 def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
