@@ -45,7 +45,8 @@ test-all: $(VENV)/.ready-dev
 
 SECONDS ?= 600
 campaign: $(VENV)/.ready-dev
-	$(BIN)/python -m tests.campaign --seconds $(SECONDS)
+	$(BIN)/python -m tests.campaign --seconds $(SECONDS) --counts tests/campaign/counts.json
+	$(BIN)/python -m tests.campaign --docs
 
 check: lint types imports docs
 	@$(BIN)/python tools/sizes.py

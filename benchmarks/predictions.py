@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import trnsim
 from benchmarks.registry import Bench, Kernel
@@ -51,16 +52,34 @@ def path(op: str) -> Path:
     return FOLDER / f"{op}.json"
 
 
+def recorded(op: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The baseline of an op by kernel and target; empty when there is none."""
+    if not path(op).exists():
+        return {}
+    return {
+        (kernel, target): facts
+        for kernel, targets in json.loads(path(op).read_text()).items()
+        for target, facts in targets.items()
+    }
+
+
+def before(op: str, predicted: Predicted) -> int | None:
+    """The last cycles on record that differ from these; None when there never were others."""
+    facts = recorded(op).get((predicted.kernel, predicted.target))
+    if facts is None:
+        return None
+    return facts["cycles"] if facts["cycles"] != predicted.cycles else facts.get("before")
+
+
 def record(op: str, predicted: Iterable[Predicted]) -> Path:
-    """Accept these predictions as the baseline."""
+    """Accept these predictions as the baseline, each beside the one it replaces."""
     kept: dict[str, dict[str, dict[str, object]]] = {}
     for each in predicted:
-        facts = asdict(each)
-        kept.setdefault(facts.pop("kernel"), {})[facts.pop("target")] = {
-            "cycles": facts["cycles"],
-            "binding": facts["binding"],
-            "hbm_bytes": facts["hbm_bytes"],
-        }
+        facts: dict[str, object] = {"cycles": each.cycles, "binding": each.binding, "hbm_bytes": each.hbm_bytes}
+        older = before(op, each)
+        if older is not None:
+            facts["before"] = older
+        kept.setdefault(each.kernel, {})[each.target] = facts
     path(op).write_text(json.dumps(kept, indent=1) + "\n")
     return path(op)
 
@@ -78,19 +97,15 @@ def compare(op: str, predicted: Iterable[Predicted], registered: Iterable[Kernel
         return []
     if not path(op).exists():
         return [f"{op} has no baseline yet"]
-    kept = {
-        (kernel, target): facts
-        for kernel, targets in json.loads(path(op).read_text()).items()
-        for target, facts in targets.items()
-    }
+    kept = recorded(op)
     left_out = {(kernel.name, target) for kernel in registered for target in kernel.targets}
     gone = sorted(kept.keys() - now.keys() - left_out)
     lines = [f"{op} {' '.join(key)}: recorded, but no longer registered" for key in gone]
     for key, each in now.items():
-        before = kept.get(key)
-        if before is None:
+        facts = kept.get(key)
+        if facts is None:
             lines.append(f"{op} {' '.join(key)}: registered, but not recorded")
-        elif before["cycles"] != each.cycles:
-            change = each.cycles / before["cycles"] - 1
-            lines.append(f"{op} {' '.join(key)}: {before['cycles']} cycles recorded, {each.cycles} now ({change:+.2%})")
+        elif facts["cycles"] != each.cycles:
+            change = each.cycles / facts["cycles"] - 1
+            lines.append(f"{op} {' '.join(key)}: {facts['cycles']} cycles recorded, {each.cycles} now ({change:+.2%})")
     return lines

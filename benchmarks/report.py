@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.predictions import Predicted
+from benchmarks.predictions import Predicted, before
 from benchmarks.registry import ROOT
 
 STEADY = 0.25
@@ -85,9 +85,11 @@ def _timed_table(report: OpReport) -> list[list[str]]:
 
 
 def _predicted_table(report: OpReport) -> list[list[str]]:
-    rows = [["kernel", "target", "cycles", "time", "busiest", "busy", "HBM traffic"]]
+    rows = [["kernel", "target", "cycles", "before", "change", "time", "busiest", "busy", "HBM traffic"]]
     for p in report.predicted:
-        figures = [f"{p.cycles:,}", _time(p.seconds), p.binding, f"{p.busy:.0%}", _bytes(p.hbm_bytes)]
+        older = before(report.op, p)
+        change = ["", ""] if older is None else [f"{older:,}", f"{p.cycles / older - 1:+.1%}"]
+        figures = [f"{p.cycles:,}", *change, _time(p.seconds), p.binding, f"{p.busy:.0%}", _bytes(p.hbm_bytes)]
         rows.append([p.kernel, p.target, *figures])
     return rows
 
@@ -163,7 +165,8 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
         "# Benchmarks",
         "Written by `make bench`. *Measured* times are medians of interleaved runs on the machine below, ours and every"
         " peer in the same process, and are never a gate. *Predicted* figures come from the simulator's time model, are"
-        " deterministic, and are compared exactly with the recorded baselines in CI.",
+        " deterministic, and are compared exactly with the recorded baselines in CI; *before* is what was recorded"
+        " until the model or the kernel last changed.",
         "Ratios are our time over the peer's: below 1 we are faster. Overhead rows show the difference instead. Spread"
         " is the distance between the quartiles over the median. An op whose tests fail has no figures.",
         _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),

@@ -117,6 +117,14 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
     return OpReport(op=op, tests=verdict.line, green=True, notes=bench.notes, timed=tuple(timed), predicted=predicted)
 
 
+def predict(op: str) -> OpReport:
+    """Predict one op's kernels, and neither test nor time it."""
+    bench = registry.load(op)
+    say(f"{op}: predicting {len(bench.kernels)} kernels")
+    predicted = tuple(predictions.predict(bench))
+    return OpReport(op=op, tests="not run", green=True, notes=bench.notes, timed=(), predicted=predicted)
+
+
 def say(text: str) -> None:
     """Progress goes to stderr, so that the tables can be piped."""
     print(text, file=sys.stderr, flush=True)
@@ -128,6 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("ops", nargs="*", metavar="OP", help="e.g. trnblas.gemm; all when left out")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=15, help="samples per contender (default 15)")
+    parser.add_argument("--predicted", action="store_true", help="predicted figures alone, old beside new")
     parser.add_argument("--record", action="store_true", help="accept today's predictions as the new baselines")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results and docs/benchmarks.md")
     args = parser.parse_args(argv)
@@ -138,10 +147,13 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--rounds is {args.rounds}; the spread needs at least 2")
     if args.write and args.ops:
         parser.error("--write keeps the whole table, so it cannot be given with a choice of ops")
+    if args.write and args.predicted:
+        parser.error("--write keeps the whole table, so it cannot be given with --predicted")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: PyTorch finds no NVIDIA GPU on this machine")
 
-    reports = [measure(op, device=args.device, rounds=args.rounds) for op in args.ops or registry.names()]
+    look = predict if args.predicted else functools.partial(measure, device=args.device, rounds=args.rounds)
+    reports = [look(op) for op in args.ops or registry.names()]
     print(report.text(reports))
     if args.record:
         for each in reports:

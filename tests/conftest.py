@@ -5,6 +5,7 @@ import torch
 from hypothesis import settings
 
 from trnsci import neuron
+from trnsci.testing.options import covering
 from trnsci.testing.ranks import Ranks
 
 pytest_plugins = ["trnsci.testing.plugin"]
@@ -32,7 +33,32 @@ def ranks():
         made.close()
 
 
+def options(item):
+    """What each parametrisation gives a test, as something that can be compared; what they list is given as it is."""
+    given = {name: id(value) for name, value in item.callspec.params.items()}
+    together = [marker.args[0] for marker in item.iter_markers("parametrize")]
+    names = [[name.strip() for name in names.split(",")] if isinstance(names, str) else names for names in together]
+    parametrised = [tuple(given.pop(name) for name in each) for each in names]
+    return (*parametrised, *given.values())
+
+
+def thin(items):
+    """Mark as slow what a covering part of a ``grid`` leaves out; cases that need a device are covered on their own."""
+    grids = {}
+    for item in items:
+        marker = item.get_closest_marker("grid")
+        if marker is not None and not item.get_closest_marker("slow"):
+            needs = tuple(name for name in ("cuda", "neuron") if item.get_closest_marker(name))
+            grids.setdefault((item.nodeid.partition("[")[0], needs, *marker.args), []).append(item)
+    for (*_, strength), cases in grids.items():
+        kept = covering([options(case) for case in cases], strength)
+        for index in set(range(len(cases))).difference(kept):
+            cases[index].add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    thin(items)
     absent = {}
     if not torch.cuda.is_available():
         absent["cuda"] = "needs an NVIDIA GPU, and PyTorch finds none here"

@@ -1,7 +1,8 @@
 """``python -m benchmarks.calibration`` predicts every row and prints the tables.
 
 ``--refit`` fits the constants to the rows and prints what moves, the error of families left out, and the intervals that
-follow; ``--docs`` writes what was printed into the docs. Data of one's own are rows of the same form in another file.
+follow; ``--docs`` writes what was printed into the docs, and the intervals into `trnsim.constants`. Data of one's own
+are rows of the same form in another file.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def main() -> int:
         print(refit.text(results, fit))
         if options.docs:
             write(results, FIT_BEGIN, FIT_END, refit.page(results, fit))
+            refit.keep(results, fit)
         return 0
     results = []
     for row in rows:

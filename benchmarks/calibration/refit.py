@@ -9,8 +9,11 @@ kernel is the interval a report carries.
 from __future__ import annotations
 
 import dataclasses
+import multiprocessing
+import re
 import statistics
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +21,7 @@ from scipy import stats
 
 from benchmarks.calibration.rows import Row
 from benchmarks.calibration.table import Result, predict
+from trnsim import constants
 from trnsim.constants import CONSTANTS, LEVEL, RESOURCES, SPREAD, Timing
 from trnsim.targets import TARGETS, Target
 
@@ -52,18 +56,31 @@ def _free(target: str) -> list[str]:
     return [name for name, c in known if SPREAD[c.source] > 0 and c.value > 0 and name not in counts]
 
 
+_shared: list[Result] = []
+
+
+def _slopes(constant: tuple[str, str]) -> list[float]:
+    """The logarithmic derivative of every prediction by one constant."""
+    target, name = constant
+    changed = _changed(target, name)
+    slopes = [0.0] * len(_shared)
+    for i, result in enumerate(_shared):
+        if result.row.target == target:
+            again = Result(result.row, result.report.recording.report(changed))
+            slopes[i] = float(np.log(again.predicted_us / result.predicted_us) / np.log1p(STEP))
+    return slopes
+
+
 def refit(rows: Sequence[Row], say: Callable[[str], None]) -> tuple[list[Result], Fit]:
     """Predict every row, differentiate by every constant of its target, and fit."""
-    results = [predict(row) for row in rows]
+    results = _shared[:] = [predict(row) for row in rows]
     names = [(target, name) for target in sorted({row.target for row in rows}) for name in _free(target)]
     slopes = np.zeros((len(rows), len(names)))
-    for column, (target, name) in enumerate(names):
-        say(f"{column + 1} of {len(names)}: {target} {name}")
-        changed = _changed(target, name)
-        for i, result in enumerate(results):
-            if result.row.target == target:
-                again = Result(result.row, result.report.recording.report(changed))
-                slopes[i, column] = np.log(again.predicted_us / result.predicted_us) / np.log1p(STEP)
+    # forked processes have the recordings already
+    with multiprocessing.get_context("fork").Pool() as pool:
+        for column, slope in enumerate(pool.imap(_slopes, names)):
+            say(f"{column + 1} of {len(names)}: {' '.join(names[column])}")
+            slopes[:, column] = slope
     present = np.array([-np.log1p(r.error) for r in results])
     prior = np.array([SPREAD[CONSTANTS[target][name].source] for target, name in names])
     moves = _step(slopes, present, prior)
@@ -100,6 +117,18 @@ def intervals(results: Sequence[Result], errors: np.ndarray) -> dict[str, tuple[
         low, high = everything if few else _interval([results[i] for i in mine], errors[mine])
         found[resource] = min(low, everything[0]), max(high, everything[1])
     return found
+
+
+def coverage(results: Sequence[Result], errors: np.ndarray) -> float:
+    """Share of rows inside the interval that the other families alone would have given them."""
+    inside = 0
+    for family in {r.row.family for r in results}:
+        others = [i for i, r in enumerate(results) if r.row.family != family]
+        known = intervals([results[i] for i in others], errors[others])
+        for r, error in zip(results, errors, strict=True):
+            low, high = known.get(RESOURCES.get(r.binds, ""), known["all"])
+            inside += r.row.family == family and low <= np.exp(error) <= high
+    return inside / len(results)
 
 
 def _interval(results: Sequence[Result], errors: np.ndarray) -> tuple[float, float]:
@@ -139,19 +168,38 @@ def page(results: Sequence[Result], fit: Fit) -> str:
         f" Fitted to all rows: {quality(fit.fitted)}. Each family"
         f" predicted by constants fitted to the others: {quality(fit.held_out)}.",
         "",
-        "| family left out | rows | median error |",
-        "|---|--:|--:|",
+        "| family left out | rows | median error | rank correlation |",
+        "|---|--:|--:|--:|",
     ]
     for family in families:
         mine = [i for i, r in enumerate(results) if r.row.family == family]
         error = np.median(np.abs(np.exp(-fit.held_out[mine]) - 1))
-        lines.append(f"| {family} | {len(mine)} | {error:.1%} |")
+        lines.append(f"| {family} | {len(mine)} | {error:.1%} | {ranks([results[i] for i in mine])} |")
+    lines += ["", f"Intervals from the other families hold {coverage(results, fit.held_out):.0%} of a family's rows."]
     lines += ["", f"| bound by | {LEVEL:.0%} interval, in parts of the prediction |", "|---|---|"]
     lines += [f"| {resource} | {low:.2f} to {high:.2f} |" for resource, (low, high) in held.items()]
     return "\n".join(lines)
+
+
+def ranks(results: Sequence[Result]) -> str:
+    """Spearman's correlation of predicted and measured times; nothing for fewer than three rows."""
+    if len(results) < 3:
+        return ""
+    found = stats.spearmanr([r.predicted_us for r in results], [r.row.measured_us for r in results])
+    return f"{float(found.statistic):.2f}"
 
 
 def quality(errors: np.ndarray) -> str:
     """Median and 90th percentile of the error of predictions."""
     relative = np.abs(np.exp(-errors) - 1)
     return f"median error {np.median(relative):.1%}, 90th percentile {np.quantile(relative, 0.9):.1%}"
+
+
+def keep(results: Sequence[Result], fit: Fit) -> None:
+    """Write the intervals where reports look for them."""
+    path = Path(constants.__file__)
+    lines = [
+        f'    "{resource}": ({low}, {high}),' for resource, (low, high) in intervals(results, fit.held_out).items()
+    ]
+    block = "\n".join(["INTERVALS = {", *lines, "}"])
+    path.write_text(re.sub(r"(?ms)^INTERVALS = \{.*?^\}", block, path.read_text()))

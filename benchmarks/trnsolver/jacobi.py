@@ -1,4 +1,4 @@
-"""The two-sided Jacobi method, which ``trnsolver.eigh`` runs on the device below 16 rows."""
+"""The two-sided Jacobi method, to which ``trnsolver.eigh`` hands what divide and conquer could not solve."""
 
 from __future__ import annotations
 

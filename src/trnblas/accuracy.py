@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas.arguments import has_data
-from trnsci import Achieved, ArgumentError
+from trnsci import Achieved, ArgumentError, check
 from trnsci.precision import PRECISIONS, Precision, arithmetic, resolve
 
 _ROUNDOFF = {
@@ -83,7 +83,14 @@ def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:
 
 def working_dtype(precision: Precision, dtype: torch.dtype) -> torch.dtype:
     """The dtype of everything before the one rounding to ``dtype``: sums of half precision are float32."""
-    return arithmetic("fp64" if precision in ("compensated", "fp64") else "fp32", dtype)
+    return _WORKING[precision, dtype]
+
+
+_WORKING = {
+    (precision, dtype): arithmetic("fp64" if precision in ("compensated", "fp64") else "fp32", dtype)
+    for precision in PRECISIONS
+    for dtype in check.FLOATING
+}
 
 
 def within_single(terms: int, operands: Sequence[Tensor]) -> bool:

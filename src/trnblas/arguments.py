@@ -76,8 +76,11 @@ def needed(op: str, argument: str, value: Tensor | None, coefficient: str, numbe
 def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, dtype: torch.dtype) -> Tensor:
     """``alpha * product + beta * c`` in the arithmetic of ``product``, rounded to ``dtype`` once.
 
-    The shape is what both broadcast to. A coefficient of 0 does not read its operand.
+    The shape is what both broadcast to. A coefficient of 0 does not read its operand. Half precision is scaled and
+    added in float32.
     """
+    if product.dtype in HALF:
+        product = product.float()
     shape = product.shape if c is None else torch.broadcast_shapes(product.shape, c.shape)
     if alpha == 0:
         product = torch.zeros_like(product)

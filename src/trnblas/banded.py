@@ -257,6 +257,8 @@ class Banded(NamedTuple):
                 return "BLAS has no complex symmetric bands"
             if self.alpha == 0:
                 return "nothing is multiplied"
+            if self._routine == "gbmv" and min(self.m, self.a.shape[-1]) < self.a.shape[-2]:
+                return "SciPy takes no more diagonals than the matrix has rows and columns"
             return _host_refusal(self.a, self.x, self.m, self.ku)
         return None
 

@@ -277,6 +277,9 @@ def _launched(x: Tensor, y: Tensor, mode: str) -> Tensor:
     batch = torch.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     left, right = (spread(t.expand(*batch, t.shape[-1])) for t in (x, y))
     sums: Tensor = launch(kernels.dot, left, right, mode=mode)  # [1 or 2, B, 1]
+    if sums.shape[2] > 1:
+        # a long sum comes in parts
+        sums = sums.double().sum(2).float()
     return sums.sum(0).reshape(batch)
 
 
@@ -317,6 +320,9 @@ class Norm(NamedTuple):
         if implementation == "host":
             if self.kind != "asum":
                 return "torch has norms"
+            if self.x.ndim and self.x.stride(-1) != 1:
+                # BLAS adds in an order that depends on alignment, and SciPy copies to memory of any alignment.
+                return "a strided vector would be copied, and its bits depend on where to"
             return host.refusal(self.x, ndim=1, precision=self.precision)
         if implementation == "nki" and self.precision == "compensated" and self.x.dtype in _DOUBLE:
             return "the compensated kernel takes float32 and complex64; ask for fp64, or use backend 'pytorch'"
@@ -377,10 +383,12 @@ class Norm(NamedTuple):
             return x.new_zeros(shape, dtype=dtype)
         operand = x.dtype if x.dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
         sums: Tensor = launch(kernels.dot, spread(x.to(operand)), None, mode=self.kind)  # [1 or 3, B, 1]
+        # a long sum comes in parts
+        sums = sums.sum(2)
         if self.kind == "asum":
             return sums[0].reshape(shape).to(dtype)
         # Sums of squares scaled down, not at all, and up: the one that neither overflowed nor underflowed is accurate.
-        low, plain, high = sums.squeeze(-1).sqrt()
+        low, plain, high = sums.sqrt()
         norm = torch.where(plain > 2.0**63, low * 2.0**64, torch.where(plain < 2.0**-40, high * 2.0**-64, plain))
         return torch.where(plain.isnan(), plain, norm).reshape(shape).to(dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ class Epilogue:
         activation: ``none``, ``relu``, ``gelu`` (with the error function), ``silu``, ``sigmoid`` or ``tanh``.
     """
 
-    bias: Tensor | Any = None
+    bias: Tensor | None = None
     scale: float = 1.0
     activation: Activation = "none"
 

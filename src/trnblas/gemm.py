@@ -132,9 +132,9 @@ def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
         check.ndim("gemm", 2, a=a, b=b)
     if a_shape[-1] != b_shape[-2]:
         check.equal("gemm", "K", a=a_shape[-1], b=b_shape[-2], hint="Transpose one of them with trans_a or trans_b?")
-    if a.device != b.device:
+    if not (a.is_cpu and b.is_cpu) and a.device != b.device:
         check.same_device("gemm", a=a, b=b)
-    if a_shape[:-2] != b_shape[:-2]:
+    if (len(a_shape) != 2 or len(b_shape) != 2) and a_shape[:-2] != b_shape[:-2]:
         check.broadcast("gemm", a=a_shape[:-2], b=b_shape[:-2])
     if c is not None:
         c_shape = c.shape
@@ -142,9 +142,9 @@ def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
             check.ndim("gemm", 2, c=c)
             check.equal("gemm", "M", a=a_shape[-2], c=c_shape[-2])
             check.equal("gemm", "N", b=b_shape[-1], c=c_shape[-1])
-        if a.device != c.device:
+        if not (a.is_cpu and c.is_cpu) and a.device != c.device:
             check.same_device("gemm", a=a, c=c)
-        if c_shape[:-2] != a_shape[:-2] or c_shape[:-2] != b_shape[:-2]:
+        if len(a_shape) + len(b_shape) + len(c_shape) != 6 and not a_shape[:-2] == b_shape[:-2] == c_shape[:-2]:
             check.broadcast("gemm", a=a_shape[:-2], b=b_shape[:-2], c=c_shape[:-2])
     elif beta != 0:
         raise ArgumentError(op="gemm", argument="c", got=None, expected=f"a tensor [..., M, N], because beta is {beta}")
@@ -188,7 +188,8 @@ class Gemm(NamedTuple):
     def pytorch(self) -> Tensor:
         a, b, c, policy, dtype = self.a, self.b, self.c, self.precision, self.a.dtype
         if policy in ("fp32", "fp64") and working_dtype(policy, dtype) is dtype and self.bias is None:
-            return ACTIVATIONS[self.activation](_multiply(a, b, c, self.alpha, self.beta))
+            product = _multiply(a, b, c, self.alpha, self.beta)
+            return product if self.activation == "none" else ACTIVATIONS[self.activation](product)
         bare = c is None and self.alpha == 1 and self.bias is None and self.activation == "none"
         if bare and dtype in HALF and policy == "fast":
             # Sums of half precision are accumulated in float32 and rounded once.
@@ -241,7 +242,7 @@ class Gemm(NamedTuple):
         if not (empty or self.a.is_complex() or self.precision in ("fp64", "compensated")):
             return _kernel(self, shape, c)
         if empty:
-            result = self.a.new_zeros(shape)
+            result = self.a.new_zeros(shape, dtype=working_dtype(self.precision, self.a.dtype))
         elif self.a.is_complex():
             result = _complex_product(self)
         else:

@@ -218,6 +218,8 @@ def _product(a: Tensor, x: Tensor, trans: bool) -> Tensor:
     x = x.expand(*batch, x.shape[-1]).reshape(-1, x.shape[-1]).to(operand)  # [B, K]
     if trans:
         product: Tensor = launch(kernels.gemv, a, x.unsqueeze(-1).contiguous(), trans=True)  # [B, 1, N]
+        # a long sum comes in parts
+        product = product.sum(1)
     else:
         product = launch(kernels.gemv, a, x.unsqueeze(1).expand(-1, P_MAX, -1).contiguous(), trans=False)  # [B, M, 1]
     return product.reshape(*batch, -1)

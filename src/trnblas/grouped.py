@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor
 from trnblas.accuracy import error_bound
 from trnblas.arguments import HALF, agree, applied, conjugated, finished, transposition
 from trnblas.gemm import gemm
+from trnblas.kernels import gemm as gemm_kernels
 from trnblas.kernels import grouped as kernels
-from trnsci import ArgumentError, array_function, check, op, run
+from trnsci import ArgumentError, array_function, check, op, programs, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsci.precision import Precision, resolve
@@ -132,13 +133,31 @@ class Grouped(NamedTuple):
         rounds = dtype in HALF and self.alpha == 1 and not self.c
         products = [x.zero_() for x in self.fake()]
         some = [g for g, x in enumerate(a) if x.shape[1] and products[g].numel()]
-        if some:
+        lefts = {g: a[g].mT.to(operand).contiguous() for g in some}
+        rights = {g: b[g].to(operand).contiguous() for g in some}
+        for group in _programs(some, lefts, rights):
+            if len(group) == 1:
+                (g,) = group
+                products[g] = launch(gemm_kernels.gemm, lefts[g][None], rights[g][None], half=rounds)[0]
+                continue
             # tensors are arguments of their own: the matrices of a side lie one after the other in one
-            lefts = torch.cat([a[g].mT.to(operand).reshape(-1) for g in some])
-            rights = torch.cat([b[g].to(operand).reshape(-1) for g in some])
-            shapes = tuple((*a[g].shape, b[g].shape[1]) for g in some)
-            results = launch(kernels.grouped, lefts, rights, shapes=shapes, half=rounds)
-            for g, product in zip(some, results, strict=True):
+            left, right = (torch.cat([side[g].reshape(-1) for g in group]) for side in (lefts, rights))
+            shapes = tuple((*a[g].shape, b[g].shape[1]) for g in group)
+            for g, product in zip(group, launch(kernels.grouped, left, right, shapes=shapes, half=rounds), strict=True):
                 products[g] = product[0]
         groups = zip(products, self._addends, strict=True)
         return [finished(x, self.alpha, self.beta, z, dtype) for x, z in groups]
+
+
+def _programs(some: list[int], lefts: Mapping[int, Tensor], rights: Mapping[int, Tensor]) -> list[list[int]]:
+    """Products that follow each other, as many in a program as compile; one that is too long is alone, and is cut."""
+    found: list[list[int]] = []
+    used = programs.Size(0, 0)
+    for g in some:
+        size = programs.size_of(gemm_kernels.gemm, (lefts[g][None], rights[g][None]), {})
+        used = programs.Size(used.instructions + size.instructions, used.matmuls + size.matmuls)
+        if not found or not used.fits:
+            found.append([])
+            used = size
+        found[-1].append(g)
+    return found

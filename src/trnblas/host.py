@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from trnblas.accuracy import working_dtype
 from trnsci.precision import Precision
@@ -59,18 +58,6 @@ def _routine(name: str) -> Any:
     from scipy.linalg import blas
 
     return getattr(blas, name)
-
-
-def plain(*tensors: Tensor, dtypes: Container[torch.dtype] = _LETTERS) -> bool:
-    """Whether libraries beside torch may compute on these: real, in host memory, not watched or differentiated."""
-    for t in tensors:
-        if type(t) is not Tensor or t.dtype not in dtypes or not t.is_cpu or t.requires_grad:
-            return False
-        if t.is_neg() or t.is_conj() or t.numel() == 0:
-            return False
-    if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0:
-        return False
-    return not is_compiling()
 
 
 def rotated(x: Tensor, y: Tensor, matrix: Sequence[complex], *, plane: bool) -> tuple[Tensor, Tensor]:

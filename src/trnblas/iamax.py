@@ -91,16 +91,17 @@ def _kernel(x: Tensor, largest: bool) -> Tensor:
     if 0 in x.shape[:-1]:
         return x.new_empty(x.shape[:-1], dtype=torch.int64)
     rows = spread(x.float(), repeat=True)  # [B, p, width]
-    values, positions = launch(kernels.iamax, rows, largest=largest)  # [B, p, 2 * T]
+    values, positions = launch(kernels.iamax, rows, largest=largest)  # [B, p, 2, T]
     # Of each tile of each partition: its best value and its best NaN flag, with positions. NaN wins, then size.
-    tiles = values.shape[-1] // 2
+    tiles = values.shape[-1]
     width = rows.shape[-1] // tiles
     start = (
         torch.arange(P_MAX, device=x.device).unsqueeze(-1) * rows.shape[-1]
         + torch.arange(tiles, device=x.device) * width
     )  # [p, T]
-    index = positions.long() + start.repeat(1, 2)
-    flagged, plain = values[..., tiles:].flatten(1), values[..., :tiles].flatten(1)
-    by_nan = index[..., tiles:].flatten(1).gather(1, flagged.argmax(1, keepdim=True))
-    by_size = index[..., :tiles].flatten(1).gather(1, plain.argmax(1, keepdim=True))
+    index = positions.long() + start.unsqueeze(1)
+    plain, flagged = (part.flatten(1) for part in values.unbind(2))
+    at_plain, at_flagged = (part.flatten(1) for part in index.unbind(2))
+    by_nan = at_flagged.gather(1, flagged.argmax(1, keepdim=True))
+    by_size = at_plain.gather(1, plain.argmax(1, keepdim=True))
     return torch.where(flagged.amax(1, keepdim=True) > 0, by_nan, by_size).reshape(x.shape[:-1])

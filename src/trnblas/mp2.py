@@ -19,7 +19,7 @@ from torch import Tensor
 from trnblas.arguments import HALF, has_data, through
 from trnblas.kernels import mp2 as kernels
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, array_function, check, op, run
+from trnsci import ArgumentError, array_function, check, op, programs, run
 from trnsci.nki import P_MAX, launch
 
 Sums = Callable[[Tensor, Tensor], Tensor]
@@ -200,20 +200,39 @@ def pair_partials(
 ) -> Tensor:
     """Run the kernel: [Q, I, J], the part of every exponential in every pair's energy."""
     u, left, right = _factors(eps_i, eps_j, eps_vir, target_error)
-    partials: Tensor = launch(
-        kernels.mp2,
-        t_flat.float().contiguous(),
-        u.contiguous(),
-        u.mT.contiguous(),
-        left,
-        right,
-        symmetric=symmetric,
-        first=first,
-    )  # [Q, I, J]
+    t, exponents = t_flat.float(), (u.contiguous(), u.mT.contiguous())
+    v, side = len(eps_vir), _side(*exponents)
+    rows = []
+    for i in _cut(len(eps_i), side):
+        row = []
+        for j in _cut(len(eps_j), side):
+            pairs = left[:, i].contiguous(), right[:, j].contiguous()
+            # where the diagonal is, seen from the first pair of this block; pairs beyond it are left out
+            at = first + i.start - j.start
+            if symmetric and at + pairs[0].shape[1] <= 0:
+                row.append(left.new_zeros((left.shape[0], pairs[0].shape[1], pairs[1].shape[1])))
+                continue
+            beyond = symmetric and at + 1 < pairs[1].shape[1]
+            block = t[i.start * v : i.stop * v, j.start * v : j.stop * v].contiguous()
+            options = {"symmetric": beyond, "first": at if beyond else 0}
+            row.append(launch(kernels.mp2, block, *exponents, *pairs, **options))
+        rows.append(torch.cat(row, 2))
+    partials = torch.cat(rows, 1)  # [Q, I, J]
     if symmetric:
         weights = [[_weight(i, j, first) for j in range(len(eps_j))] for i in range(len(eps_i))]
         partials = partials * partials.new_tensor(weights) if not partials.is_meta else partials
     return partials
+
+
+def _side(u: Tensor, uT: Tensor) -> int:
+    """Orbitals on either side of a program of pairs, so that it is not too long to compile."""
+    one = u.new_empty((u.shape[1], 1))
+    pair = programs.size_of(kernels.mp2, (u.new_empty((len(u), len(u))), u, uT, one, one), {})
+    return math.isqrt(programs.limits().holds(pair))
+
+
+def _cut(count: int, width: int) -> list[slice]:
+    return [slice(start, min(count, start + width)) for start in range(0, count, width)]
 
 
 def _factors(eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, target_error: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from trnblas.arguments import has_data, real, vectors
 from trnblas.axpy import Rotate, same_shape
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check, run
+from trnsci.backends import on_host
 
 
 @array_function
@@ -91,6 +92,7 @@ def rotg(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         >>> rotg(torch.tensor(3.0), torch.tensor(4.0))
         (tensor(0.6000), tensor(0.8000))
     """
+    on_host("trnblas.rotg")
     a, b = _scalars("rotg", a, b)
     size_a, size_b = a.abs(), b.abs()
     scale = torch.maximum(size_a, size_b)

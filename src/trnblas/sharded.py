@@ -90,22 +90,45 @@ def _gemm(
     if c is not None and any(len(part.shape) > 2 for part in (a, b, c)):
         options = {"precision": precision, "target_error": target_error}
         return written(team, by_batch(team, lambda x, y, z: gemm(alpha, x, y, beta, z, **options), a, b, c), out)
-    made = multiply(team, alpha, a, b, precision, target_error)
-    if c is not None and beta != 0:
-        made = made.with_local(made.local + beta * c.to(team, made.places).local)
-    return written(team, made, out)
+    return written(team, multiply(team, alpha, a, b, beta, c, precision=precision, target_error=target_error), out)
 
 
-def multiply(team: Team, alpha: complex, a: Part, b: Part, precision: Any, target_error: Any = None) -> Part:
-    """``alpha * a @ b`` by the form that suits placements and mesh."""
+def multiply(
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    beta: complex = 0.0,
+    c: Part | None = None,
+    *,
+    precision: Any,
+    target_error: Any = None,
+) -> Part:
+    """``alpha * a @ b + beta * c`` by the form that suits placements and mesh; rounded once."""
     options = {"precision": precision, "target_error": target_error}
+    c = None if beta == 0 else c
     if len(a.shape) > 2 or len(b.shape) > 2:
+        assert c is None
         return by_batch(team, lambda x, y: gemm(alpha, x, y, **options), a, b)
     if all(place is None for place in (*a.places, *b.places)):
-        return a.with_local(gemm(alpha, a.local, b.local, **options), (a.shape[0], b.shape[1]))
+        return _whole(team, alpha, a, b.local, beta, c, options)
     if len(team.shape) > 1:
-        return _summa(team, alpha, a, b, options)
-    return _one_axis(team, alpha, a, b, options)
+        return _summa(team, alpha, a, b, beta, c, options)
+    return _one_axis(team, alpha, a, b, beta, c, options)
+
+
+def _whole(team: Team, alpha: complex, a: Part, b: Tensor, beta: complex, c: Part | None, options: Any) -> Part:
+    """The product where no sum is cut between ranks; it is placed as the rows of ``a`` are."""
+    addend = None if c is None else c.to(team, a.places).local
+    return a.with_local(gemm(alpha, a.local, b, beta, addend, **options), (a.shape[0], b.shape[1]))
+
+
+def rounded(team: Team, sums: Part, dtype: torch.dtype, beta: complex, c: Part | None) -> Part:
+    """Add ``beta * c`` to sums in the arithmetic they were computed in, and round once."""
+    local = sums.local
+    if c is not None and beta != 0:
+        local = torch.add(local, c.to(team, sums.places).local.to(local.dtype), alpha=beta)
+    return sums.with_local(local.to(dtype))
 
 
 def written(team: Team, made: Part, out: Part | None) -> Part:
@@ -146,7 +169,7 @@ def by_batch(team: Team, fn: Callable[..., Any], *parts: Part) -> Any:
     return whole(local) if isinstance(local, Tensor) else type(local)(*map(whole, local))
 
 
-def _one_axis(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
+def _one_axis(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part | None, options: Any) -> Part:
     """Take the form that moves least: rows of a, columns of b, or the sum over K cut between ranks."""
     ranks = team.size(0)
     m, n = a.shape[0], b.shape[1]
@@ -163,12 +186,12 @@ def _one_axis(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Par
         team.tally.on_chip = _on_chip(ranks, alpha, a, b, options)
     if form == "sums":
         local = _terms(alpha, a.to(team, 1).local, b.to(team, 0).local, options)
-        made = a.with_local(local, (m, n), (SUM,)).to(team, 0)
-        return made.with_local(made.local.to(a.dtype))
+        return rounded(team, a.with_local(local, (m, n), (SUM,)).to(team, 0), a.dtype, beta, c)
     if form == "columns":
         # the transposed product, by rows
-        return _by_rows(team, alpha, b.transposed(), a.transposed(), options).transposed()
-    return _by_rows(team, alpha, a, b, options)
+        c = None if c is None else c.transposed()
+        return _by_rows(team, alpha, b.transposed(), a.transposed(), beta, c, options).transposed()
+    return _by_rows(team, alpha, a, b, beta, c, options)
 
 
 def _term(dtype: torch.dtype) -> torch.dtype:
@@ -205,22 +228,24 @@ def _on_chip(ranks: int, alpha: complex, a: Part, b: Part, options: Any) -> OnCh
     return OnChip("trnblas.kernels.sharded.sharded_gemm", operands, a.dtype, refusal)
 
 
-def _by_rows(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
+def _by_rows(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part | None, options: Any) -> Part:
     """Each rank keeps its rows of a; panels of b come round, one in use and the next under way."""
     a = a.to(team, 0)
     n = b.shape[1]
     if b.places[0] == SUM or (b.places[0] == 0 and keeps_sums(options, a.dtype)):
         b = b.to(team, 1)
     if b.places[0] is None:
-        return a.with_local(gemm(alpha, a.local, b.local, **options), (a.shape[0], n), (0,))
+        return _whole(team, alpha, a, b.local, beta, c, options)
     along = b.places[0]
     local = a.local.new_zeros(a.local.shape[0], n, dtype=_term(a.dtype) if along == 0 else a.dtype)
+    addend = None if along == 0 or c is None else c.to(team, 0).local
     for start, size, panel in panels(team, 0, b, along):  # type: ignore[arg-type]
         if along == 0:
             _terms(alpha, a.local.narrow(1, start, size), panel, options, local)
         else:
-            local.narrow(1, start, size).copy_(gemm(alpha, a.local, panel, **options))
-    return a.with_local(local.to(a.dtype), (a.shape[0], n), (0,))
+            of_c = None if addend is None else addend.narrow(1, start, size)
+            local.narrow(1, start, size).copy_(gemm(alpha, a.local, panel, beta, of_c, **options))
+    return rounded(team, a.with_local(local, (a.shape[0], n), (0,)), a.dtype, beta, c if along == 0 else None)
 
 
 def panels(team: Team, axis: int, part: Part, dim: int) -> Iterator[tuple[int, int, Tensor]]:
@@ -241,15 +266,16 @@ def panels(team: Team, axis: int, part: Part, dim: int) -> Iterator[tuple[int, i
         waits[number] = None
 
 
-def _summa(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
+def _summa(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part | None, options: Any) -> Part:
     """Rows along the first axis of the mesh, columns along the second; panels of K go to whoever needs them."""
     rest = (None,) * (len(team.shape) - 2)
     places: Places = (0, 1, *rest)
     shape = (a.shape[0], b.shape[1])
     a, b = a.to(team, places), b.to(team, places)
     if keeps_sums(options, a.dtype):
-        local = gemm(alpha, a.to(team, (0, None, *rest)).local, b.to(team, (None, 1, *rest)).local, **options)
-        return a.with_local(local, shape)
+        addend = None if c is None else c.to(team, places).local
+        left, right = a.to(team, (0, None, *rest)).local, b.to(team, (None, 1, *rest)).local
+        return a.with_local(gemm(alpha, left, right, beta, addend, **options), shape)
     local = a.local.new_zeros(a.local.shape[0], b.local.shape[1], dtype=_term(a.dtype))
     of_a, of_b = chunks(a.shape[1], team.size(1)), chunks(b.shape[0], team.size(0))
     edges = sorted({start for start, size in (*of_a, *of_b) if size} | {a.shape[1]})
@@ -275,7 +301,7 @@ def _summa(team: Team, alpha: complex, a: Part, b: Part, options: Any) -> Part:
         left, right = (wait() for wait in waits[number])
         _terms(alpha, left, right, options, local)
         waits[number] = None
-    return a.with_local(local.to(a.dtype), shape)
+    return rounded(team, a.with_local(local, shape), a.dtype, beta, c)
 
 
 def keeps_sums(options: Any, dtype: torch.dtype) -> bool:

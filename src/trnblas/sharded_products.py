@@ -18,7 +18,7 @@ from torch import Tensor
 from trnblas.arguments import flag, transposition
 from trnblas.gemm import gemm
 from trnblas.gemv import gemv
-from trnblas.sharded import by_batch, keeps_sums, multiply, widened, written
+from trnblas.sharded import by_batch, keeps_sums, multiply, rounded, widened, written
 from trnblas.symm import hemm, symm
 from trnblas.trmm import trmm
 from trnsci.distributed import Part, Team, sharded
@@ -43,10 +43,10 @@ def _gemv(
         columns = [part.with_local(part.local.unsqueeze(-1), (*part.shape, 1)) for part in (x, y) if part is not None]
         made = by_batch(team, lambda m, v, w=None: gemm(alpha, m, v, beta, w, precision=precision), a, *columns)
         return written(team, made.with_local(made.local.squeeze(-1), made.shape[:-1]), out)
-    return _finished(team, _stationary(team, alpha, a, x, precision), beta, y, out)
+    return written(team, _stationary(team, alpha, a, x, beta, None if beta == 0 else y, precision), out)
 
 
-def _stationary(team: Team, alpha: complex, a: Part, x: Part, precision: Any) -> Part:
+def _stationary(team: Team, alpha: complex, a: Part, x: Part, beta: complex, y: Part | None, precision: Any) -> Part:
     """The matrix stays: ranks that share a row add up, each needs of the vector what its columns meet."""
     cut = [place for place in a.places if place is not None]
     if SUM in cut or len(set(cut)) < len(cut):
@@ -56,18 +56,13 @@ def _stationary(team: Team, alpha: complex, a: Part, x: Part, precision: Any) ->
     part = x.to(team, tuple(0 if place == 1 else None for place in a.places))
     places: Places = tuple({0: 0, 1: SUM, None: None}[place] for place in a.places)  # type: ignore[index]
     if SUM not in places:
-        return a.with_local(gemv(alpha, a.local, part.local, precision=precision), a.shape[:1], places)
+        addend = None if y is None else y.to(team, places).local
+        return a.with_local(gemv(alpha, a.local, part.local, beta, addend, precision=precision), a.shape[:1], places)
     options, (matrix, vector) = widened({"precision": precision}, a.local, part.local)
     made = a.with_local(gemv(alpha, matrix, vector, **options), a.shape[:1], places)
     free = 0 not in places
     made = made.to(team, tuple((0 if free else None) if place == SUM else place for place in places))
-    return made.with_local(made.local.to(a.dtype))
-
-
-def _finished(team: Team, made: Part, beta: complex, c: Part | None, out: Part | None) -> Part:
-    if c is not None and beta != 0:
-        made = made.with_local(made.local + beta * c.to(team, made.places).local)
-    return written(team, made, out)
+    return rounded(team, made, a.dtype, beta, y)
 
 
 def _rows_of(team: Team, a: Part) -> tuple[Part, Tensor, Tensor]:
@@ -103,8 +98,9 @@ def _symmetric(op: str, team: Team, given: dict[str, Any], hermitian: bool) -> P
         return written(team, made, given["out"])
     a = _whole_matrix(team, a, down, hermitian)
     left, other = (b, a) if right else (a, b)
-    made = multiply(team, given["alpha"], left, other, given["precision"])
-    return _finished(team, made, beta, c, given["out"])
+    return written(
+        team, multiply(team, given["alpha"], left, other, beta, c, precision=given["precision"]), given["out"]
+    )
 
 
 @sharded(symm)
@@ -144,4 +140,4 @@ def _trmm(
     a = a.with_local(triangle)
     a = a if kind == "n" else a.transposed(conj=kind == "c")
     left, other = (b, a) if right else (a, b)
-    return written(team, multiply(team, alpha, left, other, precision), out)
+    return written(team, multiply(team, alpha, left, other, precision=precision), out)

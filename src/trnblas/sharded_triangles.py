@@ -45,26 +45,24 @@ def _syrk(
     if any(len(part.shape) > 2 for part in given):
         made = by_batch(team, lambda x, y=None: syrk(alpha, x, beta, y, kind, down, **options), *given)
         return _into_triangle(team, made, down, out)
-    made = _rows_of_product(team, alpha, a if kind == "n" else a.transposed(), down, options)
-    if c is not None:
-        kept = c.to(team, made.places).local
-        sums = made.local if beta == 0 else made.local + beta * kept
-        made = made.with_local(torch.where(_inside(team, made, down), sums, kept))
+    made = _rows_of_product(team, alpha, a if kind == "n" else a.transposed(), beta, c, down, options)
     return _into_triangle(team, made, down, out)
 
 
-def _rows_of_product(team: Team, alpha: complex, a: Part, down: bool, options: Any) -> Part:
-    """Rows of one triangle of ``alpha * a @ a.T``; those of the others come round."""
+def _rows_of_product(
+    team: Team, alpha: complex, a: Part, beta: complex, c: Part | None, down: bool, options: Any
+) -> Part:
+    """Rows of one triangle of ``alpha * a @ a.T + beta * c``; those of the others come round."""
     a = a.to(team, team.first(0))
     n = a.shape[0]
     start, rows = chunks(n, team.size(0))[team.here(0)]
-    local = a.local.new_zeros(rows, n)
+    local = a.local.new_zeros(rows, n) if c is None else c.to(team, a.places).local.clone()
     for at, size, panel in panels(team, 0, a, 0):
         block = local.narrow(1, at, size)
         if at == start:
-            block.copy_(syrk(alpha, a.local, lower=down, **options))
+            block.copy_(syrk(alpha, a.local, beta, block, lower=down, **options))
         elif (at < start) == down and rows:
-            block.copy_(gemm(alpha, a.local, panel, trans_b=True, **options))
+            block.copy_(gemm(alpha, a.local, panel, beta, block, trans_b=True, **options))
     return a.with_local(local, (n, n))
 
 

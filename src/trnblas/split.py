@@ -58,7 +58,10 @@ def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
     a_unit, a_exponent = normalised(a_finite, -1)
     b_unit, b_exponent = normalised(b_finite, -2)
     count = diagonals(k, target, _smallest_share(a_unit, b_unit))
-    product = _launch(slices(a_unit, count).mT, slices(b_unit, count), count)
+    left, right = slices(a_unit, count), slices(b_unit, count)
+    if count == MAX_SLICES and len(left) + len(right) > count:
+        _refuse_what_is_cut(a_unit, b_unit, target)
+    product = _launch(left.mT, right, count)
     product = rescaled(product, a_exponent + b_exponent)
     if not finite:
         product = torch.where(_spoiled(a3, b3), a3 @ b3, product)
@@ -70,6 +73,25 @@ def _spoiled(a: Tensor, b: Tensor) -> Tensor:
     return ~a.isfinite().all(-1, keepdim=True) | ~b.isfinite().all(-2, keepdim=True)
 
 
+def _refuse_what_is_cut(a: Tensor, b: Tensor, target: float) -> None:
+    """Raise where the deepest slices the device holds do not reach the smallest element of ``|a| @ |b|``."""
+    sizes = (a.abs() @ b.abs())[((a != 0).double() @ (b != 0).double()) > 0]
+    share = float(sizes.min()) / a.shape[-1] if sizes.numel() else 1.0
+    if not _reached(MAX_SLICES, a.shape[-1], target, share):
+        raise CapacityError(
+            where="SBUF",
+            required=2 * MAX_SLICES * 2 * N_TILE,
+            available=SLICES_BYTES,
+            hint=f"The terms of a sum span more than {BITS * MAX_SLICES} powers of two; scale rows and columns, or use "
+            "backend 'pytorch'",
+        )
+
+
+def _reached(count: int, k: int, target: float, share: float) -> bool:
+    """Whether ``count`` diagonals reach a relative error; arguments as for `diagonals`."""
+    return 2 * (count + 2) * 2.0 ** (-BITS * count) <= (target / 2 if target else k * 2.0**-54) * share
+
+
 def diagonals(k: int, target: float, share: float) -> int:
     """How many diagonals ``s + t`` of slice pairs reach a relative error.
 
@@ -78,9 +100,8 @@ def diagonals(k: int, target: float, share: float) -> int:
         target: the relative error, or 0 for ``k 2**-54``.
         share: the smallest ``(|a| @ |b|)_ij / k`` of operands scaled to largest entries between 1/2 and 1.
     """
-    wanted = target / 2 if target else k * 2.0**-54
     count = 1
-    while count < MAX_SLICES and 2 * (count + 2) * 2.0 ** (-BITS * count) > wanted * share:
+    while count < MAX_SLICES and not _reached(count, k, target, share):
         count += 1
     return count
 

@@ -27,11 +27,12 @@ from trnblas.arguments import (
     triangle_mask,
 )
 from trnblas.gemm import gemm
+from trnblas.kernels import gemm as gemm_kernels
 from trnblas.kernels import syrk as kernels
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, array_function, check, op, run
+from trnsci import ArgumentError, array_function, check, op, programs, run
 from trnsci.gradient import saves
-from trnsci.nki import launch
+from trnsci.nki import N_TILE, launch
 from trnsci.precision import Precision, to_bfloat16_values
 
 # Below this the whole product is cheaper than its parts.
@@ -433,5 +434,19 @@ def _kernel(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> T
         t.expand(*shape[:-2], *t.shape[-2:]).reshape(-1, *t.shape[-2:]).mT.to(operand).contiguous()
         for t in ([x] if same else [x, y])
     ]  # [B, K, N]
-    made: Tensor = launch(kernels.syrk, planes[0], None if same else planes[1])
-    return made.reshape(shape)
+    return _lower(planes[0], None if same else planes[1]).reshape(shape)
+
+
+def _lower(xT: Tensor, yT: Tensor | None) -> Tensor:
+    """The lower triangle of x @ y.T; of one too large for a program two triangles, and the square below the first."""
+    n = xT.shape[-1]
+    if n <= N_TILE or programs.fits(kernels.syrk, (xT, yT), {}):
+        whole: Tensor = launch(kernels.syrk, xT, yT)
+        return whole
+    h = -(-n // (2 * N_TILE)) * N_TILE
+    (top, bottom), right = (xT[..., :h].contiguous(), xT[..., h:].contiguous()), xT if yT is None else yT
+    square = launch(gemm_kernels.gemm, bottom, right[..., :h].contiguous())
+    first = _lower(top, None if yT is None else yT[..., :h].contiguous())
+    second = _lower(bottom, None if yT is None else yT[..., h:].contiguous())
+    above = first.new_zeros((*first.shape[:-1], n - h))
+    return torch.cat([torch.cat([first, above], -1), torch.cat([square, second], -1)], -2)

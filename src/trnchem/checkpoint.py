@@ -1,43 +1,120 @@
-"""Finished pairs in a file: written whole or not at all, checked when read, and never unpickled."""
+"""Finished pairs in a file of fixed layout: each is written in its place when it is done, and checked when read.
+
+The file is a head, which says what it is of and holds the orbitals, and a slot of 32 bytes for every pair. The head is
+written once, with a checksum, under another name, and appears whole. A slot holds two energies with a checksum of their
+own, and lies within one sector of a disk: a crash leaves it as it was or as it should be. Nothing is ever unpickled.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import io
+import json
+import math
 import os
+import secrets
+import stat
+import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from trnchem.files import Files, Lock
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState
-from trnchem.store import full_disk, h5py
+from trnchem.store import full_disk
 from trnsci import ArgumentError
 
-FORMAT = "trnchem.dfmp2 1"
-ARRAYS = ("C_occ", "C_vir", "e_occ", "e_vir", "opposite", "same", "done")
+FORMAT = b"trnchem.dfmp2 2\n"
+ARRAYS = ("C_occ", "C_vir", "e_occ", "e_vir")
+SLOT = 32
+# format, bytes of the head with its checksum, bytes of the file
+_PREAMBLE = struct.Struct("<16sQQ")
+_HINT = "The pairs finished before are safe in the file; free some space and run again"
+
+FILES = Files()
+
+
+class Slots:
+    """The slots of an open file, which any process that has the file may fill: no two write the same one."""
+
+    def __init__(self, path: Path, descriptor: int, start: int, token: str, nocc: int) -> None:
+        self._path, self._descriptor, self._start, self.token, self._nocc = path, descriptor, start, token, nocc
+
+    @classmethod
+    def join(cls, path: str | Path, token: str) -> Slots | None:
+        """Open the file another process of the same calculation has made, or ``None`` where it cannot be reached."""
+        try:
+            descriptor = FILES.open(Path(path))
+        except OSError:
+            return None
+        try:
+            data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            facts, _, start = _head(data)
+        except (OSError, ValueError):
+            facts, start = {}, 0
+        if facts.get("token") != token:
+            os.close(descriptor)
+            return None
+        return cls(Path(path), descriptor, start, token, facts["shapes"][2][0])
+
+    def put(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+        """Write energies of orbital ``i`` with those from ``j`` on; a kill afterwards does not lose them."""
+        columns = zip(*(part.tolist() for part in energies), strict=True)
+        data = b"".join(_slot(self.token, i, j + k, *pair) for k, pair in enumerate(columns))
+        with full_disk(self._path, _HINT):
+            FILES.write(self._descriptor, data, self._start + SLOT * _index(i, j, self._nocc))
+
+    def sync(self) -> None:
+        """Return when everything is on the disk; a power cut afterwards does not lose it."""
+        with full_disk(self._path, _HINT):
+            FILES.sync(self._descriptor)
+
+    def close(self) -> None:
+        """Synchronise and let go of the file."""
+        try:
+            self.sync()
+        finally:
+            os.close(self._descriptor)
 
 
 class Checkpoint:
-    """The file of one calculation: what it is of, its orbitals, and the energies of finished pairs.
+    """The file of one calculation: what it is of, its orbitals, and the energies of finished pairs. One process has it.
 
     The orbitals are kept because a mean field that runs again may rotate degenerate ones or change signs, and pairs of
     different orbitals do not add up to an energy.
 
     Args:
-        path: of the file; its folder must exist.
+        path: of the file; its folder must exist, and a link is refused.
         identity: what the calculation is of, by name. A file with other values is refused.
     """
 
     def __init__(self, path: str | Path, identity: Mapping[str, str]) -> None:
         self.path = Path(path)
         self.identity = dict(identity)
-        if self.path.is_dir() or not self.path.parent.is_dir():
-            expected = "a file in a folder that exists"
+        self.slots: Slots | None = None
+        if self.path.is_dir() or self.path.is_symlink() or not self.path.parent.is_dir():
+            expected = "a file in a folder that exists, and not a link"
             raise ArgumentError(op="dfmp2", argument="checkpoint", got=str(path), expected=expected)
+        self._lock = Lock(self.path)
+        for left in self.path.parent.glob(f"{_literal(self.path.name)}.*.new"):
+            # of a process that died before its file was whole
+            left.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            if self.slots is not None:
+                self.slots.close()
+        finally:
+            self._lock.release()
 
     def load(self, orbitals: Orbitals) -> tuple[Orbitals, PairState] | None:
         """Return the orbitals and finished pairs of the file, or ``None`` where there is no file.
@@ -45,18 +122,28 @@ class Checkpoint:
         Raises:
             ArgumentError: the file is damaged, or belongs to another calculation.
         """
-        if not self.path.exists():
+        try:
+            descriptor = FILES.open(self.path)
+        except FileNotFoundError:
             return None
-        identity, arrays = self._read()
-        for name, mine in self.identity.items():
-            if identity.get(name) != mine:
-                raise self._refused(f"of another calculation: its {name} is {identity.get(name)}", f"{name} {mine}")
-        energies = (arrays["e_occ"], arrays["e_vir"])
-        for kept, now in zip(energies, (orbitals.e_occ, orbitals.e_vir), strict=True):
-            if kept.shape != now.shape or float((kept - now).abs().max()) > 1e-4:
-                raise self._refused("of another state of this molecule", "the same orbital energies")
-        same = Orbitals(arrays["C_occ"], arrays["C_vir"], *energies, orbitals.frozen)
-        return same, PairState(arrays["opposite"], arrays["same"], arrays["done"])
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+            raise self._refused("not a plain file", "the file a calculation wrote") from None
+        try:
+            facts, arrays, state, start = self._read(descriptor)
+            for name, mine in self.identity.items():
+                if facts["identity"].get(name) != mine:
+                    got = f"of another calculation: its {name} is {facts['identity'].get(name)}"
+                    raise self._refused(got, f"{name} {mine}")
+            for kept, now in zip(arrays[2:], (orbitals.e_occ, orbitals.e_vir), strict=True):
+                if kept.shape != now.shape or float((kept - now).abs().max()) > 1e-4:
+                    raise self._refused("of another state of this molecule", "the same orbital energies")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self.slots = Slots(self.path, descriptor, start, facts["token"], len(state.done))
+        return Orbitals(arrays[0], arrays[1], arrays[2], arrays[3], orbitals.frozen), state
 
     def _refused(self, got: str, expected: str) -> ArgumentError:
         return ArgumentError(
@@ -67,84 +154,109 @@ class Checkpoint:
             hint="Name another file, or delete this one to start again",
         )
 
-    def _read(self) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    def _read(self, descriptor: int) -> tuple[dict[str, Any], list[Tensor], PairState, int]:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise self._refused("not a plain file", "the file a calculation wrote")
+        data = os.pread(descriptor, _PREAMBLE.size, 0)
+        if data[:14] == FORMAT[:14] and data[14:16] != FORMAT[14:]:
+            raise self._refused(f"of format {data[:16]!r}", repr(FORMAT))
         try:
-            with h5py().File(self.path, "r") as file:
-                if file.attrs.get("format") != FORMAT:
-                    raise self._refused(f"of format {file.attrs.get('format')!r}", repr(FORMAT))
-                arrays = {name: np.asarray(file[name][()]) for name in ARRAYS}
-                identity = {name: str(value) for name, value in file["identity"].attrs.items()}
-                checksum = file.attrs["checksum"]
-        except (OSError, KeyError, ValueError, RuntimeError) as error:
-            if isinstance(error, ArgumentError):
-                raise
+            if len(data) < _PREAMBLE.size or _PREAMBLE.unpack(data)[::2] != (FORMAT, about.st_size):
+                raise ValueError("it is not the file of a calculation, or not all of it")
+            data = os.pread(descriptor, about.st_size, 0)
+            facts, arrays, start = _head(data)
+            state = _pairs(data, start, facts["token"], facts["shapes"][2][0])
+        except ValueError as error:
             raise self._refused(f"damaged ({error})", "the file a calculation wrote") from None
-        if any(array.dtype.kind not in "fb" for array in arrays.values()) or checksum != _checksum(arrays, identity):
-            raise self._refused("damaged (its checksum is wrong)", "the file a calculation wrote")
-        return identity, {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return facts, arrays, state, start
 
-    def save(self, orbitals: Orbitals, state: PairState) -> None:
-        """Write the file anew beside the old one and put it in its place: a crash leaves one or the other.
+    def start(self, orbitals: Orbitals) -> Slots:
+        """Return the slots of the file; make one with room for every pair, where there is none.
 
         Raises:
-            CapacityError: the disk is full. The file of the last call is intact.
+            CapacityError: the disk has no room for it.
         """
-        parts = (orbitals.C_occ, orbitals.C_vir, orbitals.e_occ, orbitals.e_vir, state.opposite, state.same, state.done)
-        arrays = {name: part.numpy() for name, part in zip(ARRAYS, parts, strict=True)}
-        image = io.BytesIO()
-        with h5py().File(image, "w") as file:
-            file.attrs["format"] = FORMAT
-            file.attrs["checksum"] = _checksum(arrays, self.identity)
-            file.create_group("identity").attrs.update(self.identity)
-            for name, array in arrays.items():
-                file[name] = array
-        fresh = self.path.with_name(self.path.name + ".new")
-        try:
-            with full_disk(fresh, "The pairs finished before are safe in the file; free some space and run again"):
-                with fresh.open("wb") as out:
-                    out.write(image.getbuffer())
-                    out.flush()
-                    os.fsync(out.fileno())
-                fresh.replace(self.path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        if self.slots is not None:
+            return self.slots
+        token, nocc = secrets.token_hex(16), len(orbitals.e_occ)
+        arrays = [orbitals.C_occ, orbitals.C_vir, orbitals.e_occ, orbitals.e_vir]
+        facts = {"identity": self.identity, "token": token, "shapes": [list(array.shape) for array in arrays]}
+        head = _packed(facts, arrays, nocc)
+        with full_disk(self.path, "Nothing has been computed yet; free some space and run again"):
+            descriptor, fresh = FILES.create(self.path)
+            try:
+                FILES.reserve(descriptor, len(head) + SLOT * _index(nocc, nocc, nocc))
+                FILES.write(descriptor, head, 0)
+                FILES.sync(descriptor)
+                FILES.replace(fresh, self.path)
+            except BaseException:
+                os.close(descriptor)
+                fresh.unlink(missing_ok=True)
+                raise
+        self.slots = Slots(self.path, descriptor, len(head), token, nocc)
+        return self.slots
 
 
-def _checksum(arrays: Mapping[str, np.ndarray[Any, Any]], identity: Mapping[str, str]) -> str:
-    total = hashlib.sha256(repr(sorted(identity.items())).encode())
-    for name in ARRAYS:
-        array = arrays[name]
-        total.update(f"{name} {array.shape} {array.dtype.str}".encode())
-        total.update(np.ascontiguousarray(array).tobytes())
-    return total.hexdigest()
+def _index(i: int, j: int, nocc: int) -> int:
+    """The slot of a pair ``i <= j``: rows of a triangle, one after the other."""
+    return i * nocc - i * (i - 1) // 2 + j - i
 
 
-def identity(molecule: Any, auxiliary: Any, orbitals: Orbitals, precision: str) -> dict[str, str]:
-    """What makes two calculations the same, in words short enough for an error."""
-    return {
-        **molecule_text(molecule),
-        "auxbasis": basis_text(auxiliary),
-        "frozen": str(list(orbitals.frozen)),
-        "precision": precision,
-    }
+def _slot(token: str, i: int, j: int, opposite: float, same: float) -> bytes:
+    energies = struct.pack("<dd", opposite, same)
+    return energies + hashlib.blake2b(f"{token} {i} {j}".encode() + energies, digest_size=16).digest()
 
 
-def molecule_text(molecule: Any) -> dict[str, str]:
-    """What a molecule is."""
-    atoms = [molecule.atom_pure_symbol(k) for k in range(molecule.natm)]
-    formula = "".join(f"{a}{atoms.count(a) if atoms.count(a) > 1 else ''}" for a in dict.fromkeys(atoms))
-    coordinates = np.round(molecule.atom_coords(), 8) + 0.0
-    return {
-        "molecule": f"{formula} charge {molecule.charge}",
-        "geometry": _digest(repr(atoms).encode() + coordinates.tobytes()),
-        "basis": basis_text(molecule),
-    }
+def _packed(facts: dict[str, Any], arrays: list[Tensor], nocc: int) -> bytes:
+    text = json.dumps(facts).encode()
+    body = struct.pack("<Q", len(text)) + text
+    body += b"".join(np.ascontiguousarray(array.numpy(), "<f8").tobytes() for array in arrays)
+    # slots begin at a multiple of their size
+    body += bytes(-(_PREAMBLE.size + len(body) + 32) % SLOT)
+    size = _PREAMBLE.size + len(body) + 32
+    body = _PREAMBLE.pack(FORMAT, size, size + SLOT * _index(nocc, nocc, nocc)) + body
+    return body + hashlib.sha256(body).digest()
 
 
-def basis_text(molecule: Any) -> str:
-    """How many functions a molecule or an auxiliary one has, and which."""
-    return f"{molecule.nao_nr()} functions, {_digest(repr(sorted(molecule._basis.items())).encode())}"
+def _head(data: bytes) -> tuple[dict[str, Any], list[Tensor], int]:
+    """What the head of a file says, its orbitals, and where slots begin; ``ValueError`` when it is damaged."""
+    if len(data) < _PREAMBLE.size + 40:
+        raise ValueError("it is too short")
+    _, start, size = _PREAMBLE.unpack_from(data)
+    if not _PREAMBLE.size + 40 <= start <= size == len(data):
+        raise ValueError("its size is wrong")
+    if hashlib.sha256(data[: start - 32]).digest() != data[start - 32 : start]:
+        raise ValueError("its checksum is wrong")
+    (length,) = struct.unpack_from("<Q", data, _PREAMBLE.size)
+    offset = _PREAMBLE.size + 8 + length
+    facts: dict[str, Any] = json.loads(data[_PREAMBLE.size + 8 : offset])
+    arrays = []
+    for shape in facts["shapes"]:
+        array = np.frombuffer(data, "<f8", math.prod(shape), offset).reshape(shape)
+        arrays.append(torch.from_numpy(array.copy()))
+        offset += array.nbytes
+    return facts, arrays, start
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:12]
+def _pairs(data: bytes, start: int, token: str, nocc: int) -> PairState:
+    """The finished pairs of a file; ``ValueError`` when a slot is neither empty nor what was written."""
+    opposite, same, done = np.zeros((nocc, nocc)), np.zeros((nocc, nocc)), np.zeros((nocc, nocc), bool)
+    if len(data) != start + SLOT * _index(nocc, nocc, nocc):
+        raise ValueError("it has not as many slots as pairs")
+    empty = bytes(SLOT)
+    for i in range(nocc):
+        for j in range(i, nocc):
+            at = start + SLOT * _index(i, j, nocc)
+            slot = data[at : at + SLOT]
+            if slot != empty:
+                energies = struct.unpack_from("<dd", slot)
+                if slot != _slot(token, i, j, *energies):
+                    raise ValueError(f"the checksum of pair {i}, {j} is wrong")
+                opposite[i, j], same[i, j], done[i, j] = *energies, True
+    return PairState(torch.from_numpy(opposite), torch.from_numpy(same), torch.from_numpy(done))
+
+
+def _literal(name: str) -> str:
+    """A name in which nothing is a pattern."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

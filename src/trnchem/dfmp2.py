@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ import torch
 
 import trnblas
 import trnsci
-from trnchem import checkpoint as checkpoints
 from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, empty_plan, make_plan, memory_bytes
+from trnchem.checkpoint import Checkpoint
+from trnchem.identity import identity
 from trnchem.integrals import Source, source
 from trnchem.laplace import quadrature
 from trnchem.molecules import mean_field
@@ -23,6 +25,7 @@ from trnchem.stages import Run, open_store
 from trnsci import ArgumentError, check
 from trnsci.backends import inside
 from trnsci.precision import Precision, resolve
+from trnsci.signals import terminable
 from trntensor.mp2_energy import mp2_within
 
 if TYPE_CHECKING:
@@ -159,15 +162,18 @@ def _alone(want: Request) -> MP2Result:
     plan = _plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
     run = Run.of(plan, chosen, integrals, want.progress, want.screening)
     state = PairState.empty(plan.sizes.nocc)
-    file = None
-    if want.checkpoint is not None:
-        who = checkpoints.identity(field.mol, integrals.auxiliary, chosen, plan.precision)
-        file = checkpoints.Checkpoint(want.checkpoint, who)
-        run.orbitals, state = file.load(chosen) or (chosen, state)
-    resumed = state.finished
-    with open_store(plan, plan.sizes.nocc, want.scratch) as store:
+    with ExitStack() as stack:
+        slots = None
+        if want.checkpoint is not None:
+            stack.enter_context(terminable())
+            who = identity(field.mol, integrals.auxiliary, chosen, plan.precision)
+            file = stack.enter_context(Checkpoint(want.checkpoint, who))
+            run.orbitals, state = file.load(chosen) or (chosen, state)
+            slots = file.start(run.orbitals)
+        resumed = state.finished
+        store = stack.enter_context(open_store(plan, plan.sizes.nocc, want.scratch))
         if want.method == "pairs":
-            e_os, e_ss = run.pair_energies(store, state, file)
+            e_os, e_ss = run.pair_energies(store, state, slots)
             error = None
         else:
             e_ss = None

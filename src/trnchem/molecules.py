@@ -72,7 +72,7 @@ def pyscf() -> Any:
         import pyscf.scf
     except ImportError as error:
         raise BackendUnavailable(
-            backend="pyscf", reason=f"its import fails ({error})", how="Install the extra from a clone: pip install '.[chem]'"
+            backend="pyscf", reason=f"its import fails ({error})", how="In a clone: pip install '.[chem]'"
         ) from None
     return pyscf
 

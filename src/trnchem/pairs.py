@@ -59,7 +59,7 @@ def run_pairs(
     rows: int,
     width: int,
     precision: Precision,
-    finished: Callable[[PairState], None],
+    finished: Callable[[int, int, tuple[Tensor, Tensor]], None],
 ) -> None:
     """Compute every pair that is not done.
 
@@ -70,7 +70,7 @@ def run_pairs(
         rows: occupied orbitals in a block of B.
         width: pairs at once.
         precision: of the products.
-        finished: called after each group of pairs.
+        finished: called after each group of pairs with the orbital, the first other one, and their energies.
     """
     nocc = len(energies[0])
     for first, last in _ranges(0, nocc, rows):
@@ -83,8 +83,9 @@ def run_pairs(
             right = left if start == first else store.rows(start, stop)
             work = Workspace(energies, width, left.dtype)
             for i, j, end in wanted:
-                state.put(i, j, work.energies(left[i - first], right[j - start : end - start], i, j, precision))
-                finished(state)
+                found = work.energies(left[i - first], right[j - start : end - start], i, j, precision)
+                state.put(i, j, found)
+                finished(i, j, found)
 
 
 def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:

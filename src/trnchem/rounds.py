@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnchem import stages
 from trnchem.budget import MP2Plan, dtype_of
 from trnchem.pairs import PairState, Workspace, groups
 from trnchem.shares import AHEAD, KEPT, Block, blocks_of, duty
 from trnchem.store import Store
 from trnsci.distributed.team import LiveTeam, Wait
+from trnsci.errors import RankFailed
 
 # Seconds between two messages about finished pairs.
 TELL_EVERY = 0.5
@@ -125,10 +125,7 @@ class Rounds:
         if (low, high) in self._asked or not self._left(own, block):
             return False
         self._asked.add((low, high))
-        try:
-            return int(self._team.world.notes.add(f"pairs/{low}/{high}", 1)) == 1
-        except RuntimeError as error:
-            raise self._team.world.failure("a share of the pairs") from error
+        return self._team.world.notes.add(f"pairs/{low}/{high}", 1) == 1
 
     def _left(self, one: Block, other: Block) -> bool:
         low, high = sorted((one, other), key=lambda block: block.first)
@@ -153,10 +150,19 @@ class Ledger:
         team: the ranks.
         state: what was finished before the start; on the first rank, what is known so far.
         heard: whether the first rank wants to know before the end.
+        write: puts a group into the checkpoint, where there is one.
+        own: whether this rank can write there itself.
     """
 
-    def __init__(self, team: LiveTeam, state: PairState, heard: bool) -> None:
-        self._team, self.state, self._heard = team, state, heard
+    def __init__(
+        self,
+        team: LiveTeam,
+        state: PairState,
+        heard: bool,
+        write: Callable[[int, int, tuple[Tensor, Tensor]], None],
+        own: bool,
+    ) -> None:
+        self._team, self.state, self._heard, self._write, self._own = team, state, heard, write, own
         self._mine = PairState.empty(len(state.done))
         self._first = team.here(0) == 0
         self._unsaid: list[Any] = []
@@ -165,32 +171,36 @@ class Ledger:
 
     def keep(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
         """A group of pairs is finished here."""
+        self._write(i, j, energies)
         self._mine.put(i, j, energies)
         if self._first:
             self.state.put(i, j, energies)
         elif self._heard:
             self._unsaid.append((i, j, *(part.tolist() for part in energies)))
-        if self._heard and time.monotonic() - self._then > min(TELL_EVERY, stages.CHECKPOINT_EVERY):
+        # what is not in the file yet is told at once
+        if self._heard and time.monotonic() - self._then > (TELL_EVERY if self._own else 0.0):
             self.hear() if self._first else self._tell()
             self._then = time.monotonic()
 
     def _tell(self) -> None:
-        try:
-            self._team.world.notes.set(f"found/{self._team.here(0)}/{self._said}", json.dumps(self._unsaid))
-        except RuntimeError as error:
-            raise self._team.world.failure("the store, to tell of finished pairs") from error
+        key = f"found/{self._team.here(0)}/{self._said}"
+        self._team.world.notes.set(key, json.dumps([self._own, self._unsaid]))
         self._said += 1
         self._unsaid = []
 
     def hear(self) -> None:
-        """On the first rank, put what the others have said into the state."""
+        """On the first rank, put what the others have said into the state, and into the file what they could not."""
         notes = self._team.world.notes
         # a store that is gone has nothing to tell, and the next exchange says why
-        with contextlib.suppress(RuntimeError):
-            for rank in self._next:
+        with contextlib.suppress(RankFailed):
+            for rank in self._next if self._first else ():
                 while notes.check([key := f"found/{rank}/{self._next[rank]}"]):
-                    for i, j, *parts in json.loads(notes.get(key)):
-                        self.state.put(i, j, tuple(torch.tensor(part, dtype=torch.float64) for part in parts))  # type: ignore[arg-type]
+                    written, groups = json.loads(notes.get(key))
+                    for i, j, *parts in groups:
+                        opposite, same = (torch.tensor(part, dtype=torch.float64) for part in parts)
+                        self.state.put(i, j, (opposite, same))
+                        if not written:
+                            self._write(i, j, (opposite, same))
                     self._next[rank] += 1
 
     def close(self) -> None:

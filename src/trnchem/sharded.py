@@ -8,6 +8,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from trnchem import checkpoint as checkpoints
 from trnchem import stages
-from trnchem.budget import Sizes, dtype_of, memory_bytes
+from trnchem.budget import Method, Sizes, dtype_of, memory_bytes
+from trnchem.checkpoint import Checkpoint, Slots
 from trnchem.dfmp2 import Request, check_options, products, quadrature_points, sharded_plan
+from trnchem.identity import basis_text, identity, molecule_text
 from trnchem.integrals import Source, source
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import mean_field, molecule_of, pyscf, solved, unsolved
@@ -33,6 +35,8 @@ from trnchem.store import Store
 from trnsci import ArgumentError, to_device
 from trnsci.distributed.calls import run
 from trnsci.distributed.team import LiveTeam, Tally, Wait
+from trnsci.precision import Precision
+from trnsci.signals import terminable
 
 # Shells a rank takes at a time when all of them bound the integrals.
 SHELLS = 4
@@ -56,12 +60,26 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
     options = check_options(want)
     field, integrals = _agreed(team, want)
     budget = _budget(team, want.memory)
+    with ExitStack() as stack:
+        stack.enter_context(terminable())
+        return _calculated(team, want, options, field, integrals, budget, stack)
+
+
+def _calculated(
+    team: LiveTeam,
+    want: Request,
+    options: tuple[Precision, Method],
+    field: Any,
+    integrals: Source,
+    budget: int,
+    stack: ExitStack,
+) -> MP2Result:
     first = team.here(0) == 0
-    file, chosen, state = _start(want, field, integrals, options[0]) if first else (None, None, None)
+    slots, chosen, state = _start(want, field, integrals, options[0], stack) if first else (None, None, None)
     told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
     if chosen is not None:
         told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": len(chosen.e_vir)}
-        told["points"] = quadrature_points(chosen, options)
+        told |= {"points": quadrature_points(chosen, options), "token": slots.token if slots else ""}
     told = _gathered(team, told)[0]
     sizes = Sizes(
         nao=told["nao"],
@@ -92,14 +110,16 @@ def _calculate(team: LiveTeam, want: Request) -> MP2Result:
         device=want.resident and products(sizes, options[0])[0] != "pytorch",
     )
     resumed = state.finished
-    with stages.open_store(plan, len(calculation.held), want.scratch) as store:
-        if want.method == "pairs":
-            e_os, e_ss = calculation.pair_energies(store, state, file)
-            error = None
-        else:
-            e_ss = None
-            samples = want.samples if want.method == "stochastic" else None
-            e_os, error = calculation.without_pairs(store, samples, want.seed)
+    store = stack.enter_context(stages.open_store(plan, len(calculation.held), want.scratch))
+    if want.method == "pairs":
+        if not first and want.checkpoint is not None and (slots := Slots.join(want.checkpoint, told["token"])):
+            stack.callback(slots.close)
+        e_os, e_ss = calculation.pair_energies(store, state, slots)
+        error = None
+    else:
+        e_ss = None
+        samples = want.samples if want.method == "stochastic" else None
+        e_os, error = calculation.without_pairs(store, samples, want.seed)
     return calculation.result(told["e_hf"], (e_os, e_ss, error), state if want.pairs else None, resumed)
 
 
@@ -119,7 +139,7 @@ def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
     if not all(fact["fitted"] for fact in facts):
         # fitted integrals of the first rank alone are of no use to the others
         integrals = source(field, want.auxbasis, False)
-    auxiliary = checkpoints.basis_text(integrals.auxiliary) + f", {integrals.naux} vectors"
+    auxiliary = basis_text(integrals.auxiliary) + f", {integrals.naux} vectors"
     close = named or abs(field.e_tot - facts[0]["e_tot"]) <= SAME_FIELD
     energy = facts[0]["e_tot"] if close else float(field.e_tot)
     _same(team, {"mf": f"a mean field of {energy:.8f} Ha", "auxbasis": auxiliary})
@@ -128,7 +148,7 @@ def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
 
 def _said(want: Request, molecule: Any) -> dict[str, str]:
     """What ranks have to agree on, argument by argument; each has its own scratch folder and progress."""
-    told = checkpoints.molecule_text(molecule)
+    told = molecule_text(molecule)
     names = ("frozen", "auxbasis", "precision", "method", "samples", "seed", "pairs", "screening", "reuse")
     options = {name: repr(getattr(want, name)) for name in (*names, "resident", "memory")}
     return {"mf": ", ".join(told.values()), **options, "checkpoint": str(want.checkpoint)}
@@ -160,22 +180,18 @@ def _heard(team: LiveTeam, key: str, what: str) -> str:
     """Wait for a text of the first rank for as long as it goes on: it may be at a mean field for hours."""
     world, notes = team.world, team.world.notes
     world.waiting, cycles, deadline, look, pause = True, 0, time.monotonic() + world.patience, 0.0, 1e-4
-    try:
-        while not notes.check([key]):
-            time.sleep(pause)
-            pause = min(1.2 * pause, 0.02)
-            now = time.monotonic()
-            if now > look:
-                look, seen = now + 0.25, int(notes.add("cycles", 0))
-                if seen > cycles:
-                    cycles, deadline = seen, now + world.patience
-                if world.fault() is not None or now > deadline:
-                    raise world.failure(what)
-        text = bytes(notes.get(key)).decode()
-    except RuntimeError as error:
-        raise (error if hasattr(error, "failed") else world.failure(what)) from error
+    while not notes.check([key]):
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.02)
+        now = time.monotonic()
+        if now > look:
+            look, seen = now + 0.25, notes.add("cycles", 0)
+            if seen > cycles:
+                cycles, deadline = seen, now + world.patience
+            if now > deadline or world.fault() is not None:
+                raise world.failure(what)
     world.waiting = False
-    return text
+    return notes.get(key).decode()
 
 
 def _solved(team: LiveTeam, molecule: Any, basis: str) -> Any:
@@ -204,16 +220,17 @@ def _budget(team: LiveTeam, memory: int | str | None) -> int:
 
 
 def _start(
-    want: Request, field: Any, integrals: Source, precision: str
-) -> tuple[checkpoints.Checkpoint | None, Orbitals, PairState]:
+    want: Request, field: Any, integrals: Source, precision: str, stack: ExitStack
+) -> tuple[Slots | None, Orbitals, PairState]:
     """On the first rank: orbitals and finished pairs, of the checkpoint where there is one."""
     chosen = orbitals(field, want.frozen)
     state = PairState.empty(len(chosen.e_occ))
     if want.checkpoint is None:
         return None, chosen, state
-    who = checkpoints.identity(field.mol, integrals.auxiliary, chosen, precision)
-    file = checkpoints.Checkpoint(want.checkpoint, who)
-    return file, *(file.load(chosen) or (chosen, state))
+    who = identity(field.mol, integrals.auxiliary, chosen, precision)
+    file = stack.enter_context(Checkpoint(want.checkpoint, who))
+    chosen, state = file.load(chosen) or (chosen, state)
+    return file.start(chosen), chosen, state
 
 
 def _spread(team: LiveTeam, n: Sizes, chosen: Orbitals | None, state: PairState | None) -> tuple[Orbitals, PairState]:
@@ -252,8 +269,8 @@ class ShardedRun(stages.Run):
         """Occupied orbitals whose rows of B are here."""
         return cuts(self.plan.sizes.nocc, self.team.size(0))[self.team.here(0)]
 
-    def pair_energies(self, store: Store, state: PairState, file: checkpoints.Checkpoint | None) -> tuple[float, float]:
-        """Opposite- and same-spin energy of all ranks; finished pairs are in the file whatever ends the loop."""
+    def pair_energies(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
+        """Opposite- and same-spin energy of all ranks; every pair is in the file as soon as it is finished."""
         total = len(state.done) * (len(state.done) + 1) // 2
         left = state.finished < total
         if left:
@@ -261,22 +278,18 @@ class ShardedRun(stages.Run):
         with self._timed("pairs"):
             self.progress(Progress("pairs", state.finished, total))
             if left:
-                self._rounds(store, state, file, total)
+                self._rounds(store, state, slots, total)
             return state.totals()
 
-    def _rounds(self, store: Store, state: PairState, file: checkpoints.Checkpoint | None, total: int) -> None:
+    def _rounds(self, store: Store, state: PairState, slots: Slots | None, total: int) -> None:
         before = PairState(state.opposite, state.same, state.done.clone())
-        book = Ledger(self.team, state, self.heard)
-        saved = time.monotonic()
+        keep = stages.Keeper(slots)
+        # what a rank cannot write itself the first one writes
+        book = Ledger(self.team, state, self.heard, keep, own=slots is not None)
 
         def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
-            nonlocal saved
             book.keep(i, j, energies)
             self.progress(Progress("pairs", state.finished, total))
-            if file is not None and time.monotonic() - saved > stages.CHECKPOINT_EVERY:
-                book.hear()
-                file.save(self.orbitals, state)
-                saved = time.monotonic()
 
         put = to_device if self.device else _same_place
         rounds = Rounds(self.team, self.plan, store, self._energies(), before, self.metric.vectors, put, finished)
@@ -284,9 +297,7 @@ class ShardedRun(stages.Run):
             rounds.run()
             book.close()
         finally:
-            if file is not None:
-                book.hear()
-                file.save(self.orbitals, state)
+            book.hear()
         self.progress(Progress("pairs", total, total))
 
     def _summed(self, matrix: Tensor) -> Tensor:
@@ -314,11 +325,8 @@ class ShardedRun(stages.Run):
     def _shells(self) -> Iterator[int]:
         """Shells for this rank, a few at a time, as it becomes free; the long rows come first."""
         count = self.source.molecule.nbas
-        try:
-            while (start := int(self.team.world.notes.add("shells", SHELLS)) - SHELLS) < count:
-                yield from (count - 1 - shell for shell in range(start, min(count, start + SHELLS)))
-        except RuntimeError as error:
-            raise self.team.world.failure("a share of the shells") from error
+        while (start := self.team.world.notes.add("shells", SHELLS) - SHELLS) < count:
+            yield from (count - 1 - shell for shell in range(start, min(count, start + SHELLS)))
 
     def _transform(self, store: Store) -> None:
         """Transform slabs in turn, and send every rank the rows it holds; one exchange is always under way."""

@@ -15,7 +15,7 @@ from torch import Tensor
 import trnblas
 import trntensor
 from trnchem.budget import MP2Plan, before_fit, dtype_of
-from trnchem.checkpoint import Checkpoint
+from trnchem.checkpoint import Slots
 from trnchem.integrals import Source, Transformer
 from trnchem.laplace import run_laplace
 from trnchem.metric import Metric, fit_matrix
@@ -26,8 +26,8 @@ from trnchem.screening import Screen, screen
 from trnchem.store import DeviceStore, HostStore, Store, scratch
 from trnsci import from_device, to_device
 
-# seconds between two writings of the checkpoint
-CHECKPOINT_EVERY = 2.0
+# seconds between two moments at which the checkpoint survives a power cut; it survives a kill at any
+SYNC_EVERY = 2.0
 
 
 def open_store(plan: MP2Plan, rows: int, folder: str | Path | None) -> AbstractContextManager[Store]:
@@ -38,6 +38,21 @@ def open_store(plan: MP2Plan, rows: int, folder: str | Path | None) -> AbstractC
     if plan.place == "device memory":
         return nullcontext(DeviceStore())
     return nullcontext(HostStore(shape, dtype_of(plan.precision)))
+
+
+class Keeper:
+    """Finished pairs on their way into a file, if there is one."""
+
+    def __init__(self, slots: Slots | None) -> None:
+        self._slots, self._synced = slots, time.monotonic()
+
+    def __call__(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+        """Keep the energies of a group."""
+        if self._slots is not None:
+            self._slots.put(i, j, energies)
+            if time.monotonic() - self._synced > SYNC_EVERY:
+                self._slots.sync()
+                self._synced = time.monotonic()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -100,8 +115,8 @@ class Run:
             resumed=resumed,
         )
 
-    def pair_energies(self, store: Store, state: PairState, file: Checkpoint | None) -> tuple[float, float]:
-        """Opposite- and same-spin energy; finished pairs are in the file whatever ends the loop."""
+    def pair_energies(self, store: Store, state: PairState, slots: Slots | None) -> tuple[float, float]:
+        """Opposite- and same-spin energy; every pair is in the file as soon as it is finished."""
         total = len(state.done) * (len(state.done) + 1) // 2
         if not self.plan.stages:
             return 0.0, 0.0
@@ -111,29 +126,22 @@ class Run:
             self.progress(Progress("pairs", state.finished, total))
             if self.plan.fused:
                 return self._fused(store, total)
-            saved = time.monotonic()
-
-            def finished(now: PairState) -> None:
-                nonlocal saved
-                self.progress(Progress("pairs", now.finished, total))
-                if file is not None and time.monotonic() - saved > CHECKPOINT_EVERY:
-                    file.save(self.orbitals, now)
-                    saved = time.monotonic()
-
             plan = self.plan
-            try:
-                run_pairs(
-                    store,
-                    self._energies(),
-                    state,
-                    rows=plan.rows,
-                    width=plan.width,
-                    precision=plan.precision,
-                    finished=finished,
-                )
-            finally:
-                if file is not None:
-                    file.save(self.orbitals, state)
+            keep = Keeper(slots)
+
+            def finished(i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
+                keep(i, j, energies)
+                self.progress(Progress("pairs", state.finished, total))
+
+            run_pairs(
+                store,
+                self._energies(),
+                state,
+                rows=plan.rows,
+                width=plan.width,
+                precision=plan.precision,
+                finished=finished,
+            )
             return state.totals()
 
     def _fused(self, store: Store, total: int) -> tuple[float, float]:

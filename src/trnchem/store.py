@@ -162,6 +162,6 @@ def h5py() -> Any:
         import h5py
     except ImportError as error:
         raise BackendUnavailable(
-            backend="h5py", reason=f"its import fails ({error})", how="Install the extra from a clone: pip install '.[chem]'"
+            backend="h5py", reason=f"its import fails ({error})", how="In a clone: pip install '.[chem]'"
         ) from None
     return h5py

@@ -22,7 +22,7 @@ def operand(op: str, x: Any) -> Transformable:
     if isinstance(x, ComplexTensor):
         return x
     x = numeric(op, x)
-    return ComplexTensor(x) if is_resident(x) and not x.is_complex() else x
+    return x if (x.is_cpu and type(x) is Tensor) or x.is_complex() or not is_resident(x) else ComplexTensor(x)
 
 
 def half_operand(op: str, x: Any) -> Transformable:

@@ -21,6 +21,7 @@ _INVERSE: dict[str | None, Scale] = {None: "full", "backward": "full", "ortho": 
 REAL = (torch.float32, torch.float64)
 COMPLEX = (torch.complex64, torch.complex128)
 HALF = (torch.float16, torch.bfloat16)
+_COMPUTED = frozenset((*REAL, *COMPLEX))
 
 COMPLEX_OF = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 REAL_OF = {torch.complex64: torch.float32, torch.complex128: torch.float64}
@@ -62,9 +63,12 @@ def strided(op: str, x: Any) -> Tensor:
 
 def numeric(op: str, x: Any) -> Tensor:
     """A tensor transforms can take: halves become float32 and integers float64, which keeps every value."""
+    if type(x) is Tensor and x.dtype in _COMPUTED and x.layout is torch.strided and not x.is_nested:
+        # most calls, which need no other question
+        return x
     x = strided(op, x)
     dtype = x.dtype
-    if dtype in REAL or dtype in COMPLEX:
+    if dtype in _COMPUTED:
         return x
     if dtype in HALF:
         return x.float()

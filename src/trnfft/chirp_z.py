@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
 import functools
 import math
 
@@ -132,15 +131,27 @@ def _chirp(j: Array, w: complex | None, m: int) -> Array:
 
 def _powers(base: complex, exponents: Array) -> Array:
     """Powers of one number; the phase is reduced to one turn before it is used."""
-    turns = np.remainder(exponents * (cmath.phase(base) / (2 * math.pi)), 1.0)
-    return np.exp(exponents * math.log(abs(base)) + 2j * math.pi * turns)
+    size, turn = _logarithm(base)
+    wide = exponents.astype(np.longdouble)
+    return _exponential(wide * size, wide * turn)
+
+
+def _logarithm(base: complex) -> tuple[np.longdouble, np.longdouble]:
+    """Logarithm of the modulus, and the phase in turns.
+
+    They are multiplied by up to the square of a length: a chirp of few points to many would lose what float64 rounds.
+    """
+    re, im = np.longdouble(base.real), np.longdouble(base.imag)
+    return np.log(np.hypot(re, im)), np.arctan2(im, re) / (8 * np.arctan(np.longdouble(1)))
+
+
+def _exponential(logs: Array, turns: Array) -> Array:
+    # Beyond a float is infinity, which is no mistake of the caller's arithmetic here.
+    with np.errstate(over="ignore"):
+        return np.exp(logs.astype(np.float64) + 2j * math.pi * np.remainder(turns, 1.0).astype(np.float64))
 
 
 def _values(j: Array, k: Array, w: complex, a: complex) -> Array:
     """[k, j]: ``z_k**-j``, magnitudes multiplied as logarithms, so that what fits a float does not overflow."""
-    powers = np.outer(k, j).astype(np.float64)
-    logs = powers * math.log(abs(w)) - j * math.log(abs(a))
-    turns = powers * (cmath.phase(w) / (2 * math.pi)) - j * (cmath.phase(a) / (2 * math.pi))
-    # Beyond a float is infinity, which is no mistake of the caller's arithmetic here.
-    with np.errstate(over="ignore"):
-        return np.exp(logs + 2j * math.pi * np.remainder(turns, 1.0))
+    powers, (size, turn), (first, angle) = np.outer(k, j).astype(np.longdouble), _logarithm(w), _logarithm(a)
+    return _exponential(powers * size - j * first, powers * turn - j * angle)

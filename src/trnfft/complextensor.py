@@ -13,9 +13,13 @@ from trnfft.arguments import strided
 from trnfft.ops import merged
 from trnfft.split_methods import ALIKE, SEVERAL, Planes, by_torch
 from trnsci import ArgumentError, DtypeError, check, from_device, to_device
-from trnsci.arrays import from_numpy, to_numpy, untouched
+from trnsci.arrays import Array, from_numpy, to_numpy, untouched
 
-Data = Tensor | np.ndarray[Any, Any]
+Data = Tensor | Array
+# What `to` takes: a dtype, a device, a tensor that has both, and torch's switches.
+Target: TypeAlias = "torch.dtype | torch.device | str | int | bool | Tensor | torch.memory_format | None"
+# Numbers in lists, as deep as there are axes.
+Nested: TypeAlias = "complex | list[Nested]"
 # What arithmetic mixes with.
 Operand: TypeAlias = "ComplexTensor | Tensor | np.ndarray[Any, Any] | complex"
 
@@ -92,7 +96,7 @@ class ComplexTensor(Planes):
             return torch.complex(self.real.float(), self.imag.float())
         return merged(self.real, self.imag)
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> Array:
         """As a NumPy complex array."""
         return to_numpy(self.to_torch())
 
@@ -100,7 +104,7 @@ class ComplexTensor(Planes):
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
-    def to(self, *args: Any, **kwargs: Any) -> ComplexTensor:
+    def to(self, *args: Target, **kwargs: Target) -> ComplexTensor:
         """Move or convert both planes, as ``Tensor.to`` does; a complex dtype stands for that of its parts."""
         values = [_plane_dtype(value) for value in args]
         named = {name: _plane_dtype(value) for name, value in kwargs.items()}
@@ -153,7 +157,7 @@ class ComplexTensor(Planes):
         """The only element as a Python number."""
         return complex(self)
 
-    def tolist(self) -> Any:
+    def tolist(self) -> Nested:
         """Nested lists of Python numbers."""
         return self.to_torch().tolist()
 

@@ -217,9 +217,11 @@ class Dct(NamedTuple):
         return flops(self.x.shape, self.dims, True)
 
     def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
         # Type 4 of odd length is a transform of twice the points, type 1 nearly so.
         longest = [2 * self.x.shape[dim] + 2 for dim in self.dims]
-        return launch.limits(longest, range(len(longest))) if implementation == "nki" else None
+        return launch.limits(longest, range(len(longest)))
 
     def calls(self, implementation: str) -> str:
         return "scipy.fft." + ("dst" if self.sine else "dct") + ("n" if len(self.dims) > 1 else "")

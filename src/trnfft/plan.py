@@ -17,6 +17,7 @@ from trnfft.device import launch
 from trnfft.device.programs import Stage
 from trnfft.fft import fft, hfft, ifft, ihfft, irfft, rfft
 from trnfft.fftn import (
+    Axes,
     fft2,
     fftn,
     hfft2,
@@ -71,7 +72,17 @@ class FFTPlan(Plan):
             x, self.n, *(() if self.dim is None else (self.dim,)), norm=self.norm, precision=self.precision, out=out
         )
 
-    def serve(self, op: str, x: Any, n: Any, dim: Any, norm: Any, axis: Any, precision: Any, out: Any) -> Any:
+    def serve(
+        self,
+        op: str,
+        x: Transformable,
+        n: Axes,
+        dim: Axes,
+        norm: str | None,
+        axis: Axes,
+        precision: Precision | None,
+        out: Transformable | None,
+    ) -> Transformable:
         """``fft(x, plan=plan)``: the plan's own options hold, and contradicting ones are refused."""
         if op != self.kind:
             raise ArgumentError(op=op, argument="plan", got=f"a plan for {self.kind}", expected=f"a plan for {op}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from trnrand import host, maths
 from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
-from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
+from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import Cost, op, run
@@ -22,7 +22,7 @@ COUNTS = (torch.int64, *INTEGERS, *FLOATS)
 
 @drawing
 def binomial(
-    *size: Any,
+    *size: Size,
     n: Number,
     p: Number = 0.5,
     dtype: torch.dtype | None = None,

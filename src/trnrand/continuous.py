@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from trnrand.inverse import drawn
 from trnrand.normal import standard
 from trnrand.quantiles import normal_quantile
 from trnrand.reject import at, rejected
-from trnrand.request import Number, Request, drawing, half_open
+from trnrand.request import Number, Request, Size, drawing, half_open
 from trnrand.source import Source
 from trnrand.uniform import ordered
 from trnsci import ArgumentError
@@ -21,7 +20,7 @@ from trnsci import ArgumentError
 
 @drawing
 def lognormal(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -54,7 +53,7 @@ def lognormal(
 
 @drawing
 def exponential(
-    *size: Any,
+    *size: Size,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -84,7 +83,7 @@ def exponential(
 
 @drawing
 def laplace(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -116,7 +115,7 @@ def laplace(
 
 @drawing
 def cauchy(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -148,7 +147,7 @@ def cauchy(
 
 @drawing
 def gumbel(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -180,7 +179,7 @@ def gumbel(
 
 @drawing
 def logistic(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -212,7 +211,7 @@ def logistic(
 
 @drawing
 def weibull(
-    *size: Any,
+    *size: Size,
     shape: Number,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -244,7 +243,7 @@ def weibull(
 
 @drawing
 def pareto(
-    *size: Any,
+    *size: Size,
     shape: Number,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -278,7 +277,7 @@ def pareto(
 
 @drawing
 def truncated_normal(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     scale: Number = 1.0,
     low: Number = -math.inf,
@@ -334,7 +333,7 @@ def truncated_normal(
 
 @drawing
 def von_mises(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     concentration: Number = 1.0,
     dtype: torch.dtype | None = None,

@@ -12,7 +12,7 @@ from trnrand.bits import stream_words
 from trnrand.gamma import scaled_gamma
 from trnrand.inverse import drawn
 from trnrand.poisson import poisson_of
-from trnrand.request import FLOATS, INTEGERS, Number, Request, as_tensor, checked, drawing
+from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, as_tensor, checked, drawing
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, check
 
@@ -23,7 +23,7 @@ MOST = 2.0**62
 
 @drawing
 def bernoulli(
-    *size: Any,
+    *size: Size,
     p: Number = 0.5,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -55,7 +55,7 @@ def bernoulli(
 
 @drawing
 def rademacher(
-    *size: Any,
+    *size: Size,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     out: Tensor | None = None,
@@ -82,7 +82,7 @@ def rademacher(
 
 @drawing
 def geometric(
-    *size: Any,
+    *size: Size,
     p: Number,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -117,7 +117,7 @@ def geometric(
 
 @drawing
 def negative_binomial(
-    *size: Any,
+    *size: Size,
     n: Number,
     p: Number = 0.5,
     dtype: torch.dtype | None = None,
@@ -156,7 +156,7 @@ def negative_binomial(
 
 @drawing
 def categorical(
-    *size: Any,
+    *size: Size,
     probs: Tensor,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -234,7 +234,7 @@ def levelled(weights: Tensor) -> Tensor:
 
 @drawing
 def multinomial(
-    *size: Any,
+    *size: Size,
     n: Number,
     probs: Tensor,
     dtype: torch.dtype | None = None,

@@ -12,7 +12,7 @@ from trnrand import host, maths
 from trnrand.bits import attempt_words
 from trnrand.normal import pairs64
 from trnrand.reject import at, rejected, some
-from trnrand.request import Number, Request, drawing, half_open, open_unit, substream
+from trnrand.request import Number, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import Cost, op, run
@@ -25,7 +25,7 @@ SMALL = 2.0**-4
 
 @drawing
 def gamma(
-    *size: Any,
+    *size: Size,
     shape: Number,
     scale: Number = 1.0,
     dtype: torch.dtype | None = None,
@@ -95,12 +95,14 @@ def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
 
 class _Standard(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, shape: Tensor, request: Request, slot: int) -> Tensor:
+    def forward(shape: Tensor, request: Request, slot: int) -> Tensor:
         stream, first = request.claim(1)
         segment = Segment.of(substream(stream, slot, 0), first, request.count, 1)
-        made = run(Gamma(shape.detach().contiguous(), segment))
-        ctx.save_for_backward(shape, made)
-        return made
+        return run(Gamma(shape.detach().contiguous(), segment))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:

@@ -9,14 +9,14 @@ from torch import Tensor
 
 from trnrand import maths
 from trnrand.gamma import log_gamma, moderate, normals_of, scaled_gamma, standard_gamma, tiny
-from trnrand.request import Number, Request, as_tensor, drawing
+from trnrand.request import Number, Request, Size, as_tensor, drawing
 from trnrand.source import Source
 from trnsci import ArgumentError, check
 
 
 @drawing
 def beta(
-    *size: Any,
+    *size: Size,
     a: Number,
     b: Number,
     dtype: torch.dtype | None = None,
@@ -58,7 +58,7 @@ def beta(
 
 @drawing
 def chi_squared(
-    *size: Any,
+    *size: Size,
     df: Number,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -89,7 +89,7 @@ def chi_squared(
 
 @drawing
 def student_t(
-    *size: Any,
+    *size: Size,
     df: Number,
     loc: Number = 0.0,
     scale: Number = 1.0,
@@ -131,7 +131,7 @@ def student_t(
 
 @drawing
 def f(
-    *size: Any,
+    *size: Size,
     dfnum: Number,
     dfden: Number,
     dtype: torch.dtype | None = None,
@@ -171,7 +171,7 @@ def f(
 
 @drawing
 def dirichlet(
-    *size: Any,
+    *size: Size,
     alpha: Tensor,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from trnrand.kernels import halton as kernels
 from trnrand.quasi import Sequence, cut
 from trnrand.source import Source
 from trnrand.uniform import floating
-from trnsci import Cost, op, run
+from trnsci import Cost, op, programs, run
 from trnsci.nki import N_TILE, P_MAX, launch
 
 MAX_DIMENSIONS = 10000
@@ -114,12 +114,24 @@ class HaltonPoints(NamedTuple):
             return self.fake()
         row = min(N_TILE, self.points)
         rows = -(-self.points // row)
-        start = torch.full((P_MAX, 1), float(self.first))
         # digits up to the next power of two: one program serves many positions
         end = min(KERNEL_LIMIT, 1 << (self.first + rows * row - 1).bit_length())
-        counts = tuple(_digits(end, base) for base in self.bases)
-        made: Tensor = launch(kernels.halton, start, bases=tuple(self.bases), digits=counts, rows=rows, row=row)
-        made = made.reshape(rows * row, len(self.bases))[: self.points].contiguous()
+        counts = [_digits(end, base) for base in self.bases]
+        tile = min(rows, P_MAX)
+
+        def size(digits: int) -> programs.Size:
+            return programs.size_of(kernels.halton, (_start(0),), _options([2], [digits], tile, row))
+
+        columns = []
+        for some in programs.runs(size, counts):
+            options = _options(self.bases[some], counts[some], tile, row)
+            high = tile * programs.limits().holds(programs.size_of(kernels.halton, (_start(0),), options))
+            pieces = [
+                launch(kernels.halton, _start(self.first + at * row), **{**options, "rows": min(high, rows - at)})
+                for at in range(0, rows, high)
+            ]
+            columns.append(torch.cat(pieces))
+        made = torch.cat(columns, 2).reshape(rows * row, len(self.bases))[: self.points].contiguous()
         return made if made.is_meta else made.to(self.device)
 
     def limits(self, implementation: str) -> str | None:
@@ -160,3 +172,11 @@ def _mirrored(numbers: Tensor, base: int, digits: int) -> Tensor:
         mirrored = mirrored * base + (numbers - above * base)
         numbers = above
     return mirrored
+
+
+def _start(first: int) -> Tensor:
+    return torch.full((P_MAX, 1), float(first))
+
+
+def _options(bases: list[int], digits: list[int], rows: int, row: int) -> dict[str, Any]:
+    return {"bases": tuple(bases), "digits": tuple(digits), "rows": rows, "row": row}

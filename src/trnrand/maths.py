@@ -63,11 +63,13 @@ def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 class _Sqrt(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
         # torch's square root on the CPU may be a vector library's, which is not correctly rounded; NumPy's is
-        made = torch.from_numpy(np.sqrt(x.detach().numpy())) if x.device.type == "cpu" else torch.sqrt(x)
-        ctx.save_for_backward(made)
-        return made
+        return torch.from_numpy(np.sqrt(x.detach().numpy())) if x.device.type == "cpu" else torch.sqrt(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
@@ -76,9 +78,12 @@ class _Sqrt(torch.autograd.Function):
 
 class _Log(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
+    def forward(x: Tensor) -> Tensor:
         return host.mapped(host.LOG, x) if host.mapping(x) else pure_log(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
@@ -87,10 +92,12 @@ class _Log(torch.autograd.Function):
 
 class _Exp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        made = host.mapped(host.EXP, x) if host.mapping(x) else pure_exp(x)
-        ctx.save_for_backward(made)
-        return made
+    def forward(x: Tensor) -> Tensor:
+        return host.mapped(host.EXP, x) if host.mapping(x) else pure_exp(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from trnrand.normal import standard
-from trnrand.request import Request, drawing
+from trnrand.request import Request, Size, drawing
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, NotPositiveDefinite, check
 
 
 @drawing
 def multivariate_normal(
-    *size: Any,
+    *size: Size,
     mean: Tensor,
     covariance: Tensor,
     method: str = "cholesky",
@@ -91,7 +89,7 @@ def _factor(covariance: Tensor, method: str) -> Tensor:
 
 @drawing
 def unit_vector(
-    *size: Any,
+    *size: Size,
     dim: int = 3,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
@@ -124,7 +122,7 @@ def unit_vector(
 
 @drawing
 def orthogonal(
-    *size: Any,
+    *size: Size,
     n: int,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,

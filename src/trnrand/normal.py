@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import normal as kernels
 from trnrand.quantiles import normal_quantile
-from trnrand.request import Number, Request, drawing, half_open
+from trnrand.request import Number, Request, Size, drawing, half_open
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnrand.uniform import floating
@@ -22,7 +22,7 @@ from trnsci import Cost, check, op, run
 
 @drawing
 def normal(
-    *size: Any,
+    *size: Size,
     loc: Number = 0.0,
     scale: Number = 1.0,
     method: str = "box-muller",

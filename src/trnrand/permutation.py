@@ -11,7 +11,7 @@ from trnrand import maths
 from trnrand.bits import stream_words
 from trnrand.discrete import inverted, weights_of
 from trnrand.randint import randint
-from trnrand.request import INTEGERS, Request, drawing
+from trnrand.request import INTEGERS, Request, Size, drawing
 from trnrand.source import Source, shape_of
 from trnsci import ArgumentError, DtypeError, check
 
@@ -89,7 +89,7 @@ def _gathered(request: Request, x: Tensor, order: Tensor) -> Tensor:
 @drawing
 def choice(
     a: int | Tensor,
-    *size: Any,
+    *size: Size,
     replace: bool = True,
     p: Tensor | None = None,
     device: torch.device | str | None = None,

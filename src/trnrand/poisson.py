@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from trnrand import host, maths
 from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
-from trnrand.request import FLOATS, INTEGERS, Number, Request, drawing, half_open, open_unit, substream
+from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, drawing, half_open, open_unit, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import Cost, op, run
@@ -21,7 +21,7 @@ SMALL = 10.0
 
 @drawing
 def poisson(
-    *size: Any,
+    *size: Size,
     rate: Number,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from trnrand import host
 from trnrand.bits import attempt_words, stream_words
 from trnrand.engines import MASK
 from trnrand.reject import rejected
-from trnrand.request import INTEGERS, Request, drawing, substream
+from trnrand.request import INTEGERS, Request, Size, drawing, substream
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import ArgumentError, Cost, DtypeError, op, run
@@ -19,7 +19,7 @@ from trnsci import ArgumentError, Cost, DtypeError, op, run
 
 @drawing
 def randint(
-    *size: Any,
+    *size: Size,
     low: int = 0,
     high: int,
     dtype: torch.dtype | None = None,

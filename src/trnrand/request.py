@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
+from collections.abc import Sequence as SequenceOf
+from typing import Any, ParamSpec, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -17,11 +18,13 @@ from trnrand.bits import block_words, stream_words
 from trnrand.host import device_of
 from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
-from trnsci import ArgumentError, DtypeError, array_function, check
+from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 Number = float | int | Tensor
+# How a caller gives sizes: numbers one after the other, or all of them at once.
+Size = SupportsIndex | SequenceOf[SupportsIndex]
 _CPU = torch.device("cpu")
 
 # what a parameter must be: the words of the error, and the test, which takes a float as well as a tensor
@@ -40,6 +43,8 @@ RULES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 _PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, Tensor})
 
+_VMAP = torch._C._functorch.TransformType.Vmap
+
 P = ParamSpec("P")
 
 
@@ -52,6 +57,12 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        if (level := torch._C._functorch.peek_interpreter_stack()) is not None and level.key() == _VMAP:
+            raise UnsupportedError(
+                op=function.__name__,
+                reasons=[("vmap", "a draw moves a generator once, not once for every element of a batch")],
+                hint="Parameters broadcast: draw the whole batch in one call, outside vmap",
+            )
         given = kwargs.get("generator")
         with (given if isinstance(given, Source) else default()).lock:
             return function(*args, **kwargs)

@@ -23,6 +23,11 @@ from trnsci.nki import N_TILE, P_MAX, launch
 MAX_DIMENSIONS = 21201
 BITS = 64
 _DTYPES = {"float32": torch.float32, "float64": torch.float64, "bits": torch.int64}
+# Bits dropped from a word, and a mask of those kept, which make a number in [0, 1).
+_KEPT = {"float32": (40, (1 << 24) - 1), "float64": (11, (1 << 53) - 1), "bits": (0, -1)}
+# Elements of an innermost loop, and of what stays in the cache.
+_LONG = 512
+_CACHED = 1 << 15
 
 
 class Sobol(Sequence):
@@ -166,18 +171,27 @@ class SobolPoints(NamedTuple):
         return Cost(flops=2 * points, read=self.table.nbytes, written=points * _DTYPES[self.kind].itemsize)
 
     def pytorch(self) -> Tensor:
-        table, first, count = self.table, self.first, self.points
-        # numbers in blocks that share their upper bits: the Gray code of a sum without carry is the XOR of both codes
+        table, first, count, d = self.table, self.first, self.points, self.table.shape[1]
+        # Indices in blocks that share their upper bits: the Gray code of a sum without carry is the XOR of both codes.
         block = 1 << count.bit_length() // 2
         blocks = torch.arange(first // block, (first + max(count, 1) - 1) // block + 1, device=table.device) * block
-        upper = _by_bits(table, blocks).unsqueeze(1)  # [blocks, 1, D]
-        lower = _by_bits(table, torch.arange(block, device=table.device)) ^ table[BITS]  # [block, D]
-        x = (upper ^ lower).reshape(-1, table.shape[1])[first % block :][:count]
-        if self.kind == "bits":
-            return x.clone(memory_format=torch.contiguous_format)
-        if self.kind == "float64":
-            return (x >> 11 & (1 << 53) - 1).double() * 2.0**-53
-        return (x >> 40 & (1 << 24) - 1).float() * 2.0**-24
+        drop, keep = _KEPT[self.kind]
+        upper = _by_bits(table, blocks) >> drop & keep  # [blocks, D]
+        lower = _first(_linear(table), block) >> drop & keep  # [block, D]
+        # Rows repeated, so that the innermost loop of the XOR is long whatever D is.
+        rows = min(block, 1 << (_LONG // max(d, 1)).bit_length())
+        upper = upper.unsqueeze(1).expand(-1, rows, -1).reshape(-1, 1, rows * d)
+        lower = lower.reshape(1, -1, rows * d)
+        out = table.new_empty((len(blocks), *lower.shape[1:]), dtype=_DTYPES[self.kind])
+        # A few blocks at a time, which stay in the cache.
+        some = max(1, _CACHED // max(block * d, 1))
+        scratch = table.new_empty((min(some, len(blocks)), *lower.shape[1:]))
+        for target, words in zip(out.split(some), upper.split(some), strict=True):
+            if self.kind == "bits":
+                torch.bitwise_xor(words, lower, out=target)
+            else:
+                target.copy_(torch.bitwise_xor(words, lower, out=scratch[: len(words)])).mul_(1.0 / (keep + 1))
+        return out.reshape(-1, d)[first % block :][:count]
 
     def nki(self) -> Tensor:
         table, d = self.table, self.table.shape[1]
@@ -208,6 +222,20 @@ def _by_bits(table: Tensor, index: Tensor) -> Tensor:
     return x
 
 
+def _linear(table: Tensor) -> Tensor:
+    """What each bit of an index adds to a point: the bit and its neighbour below make bits of the Gray code."""
+    return table[:BITS] ^ torch.cat([torch.zeros_like(table[:1]), table[: BITS - 1]])
+
+
+def _first(linear: Tensor, count: int) -> Tensor:
+    """The first points without a shift, a power of two of them, by doubling. int64 [count, d]."""
+    x = linear.new_zeros((count, linear.shape[1]))
+    for bit in range(count.bit_length() - 1):
+        done = 1 << bit
+        torch.bitwise_xor(x[:done], linear[bit], out=x[done : 2 * done])
+    return x
+
+
 def _for_kernel(table: Tensor, steps: int, start: int, rows: int, row: int) -> tuple[Tensor, Tensor]:
     """Columns of the linear map within a row of points, on every partition, and the first point of each row."""
     d = table.shape[1]
@@ -215,7 +243,5 @@ def _for_kernel(table: Tensor, steps: int, start: int, rows: int, row: int) -> t
         heads = torch.empty((rows, d), dtype=torch.uint32, device="meta")
         return torch.empty((P_MAX, d * max(steps, 1)), dtype=torch.uint32, device="meta"), heads
     heads = (_by_bits(table, (start + torch.arange(rows, device=table.device)) * row) >> 32 & MASK).to(torch.uint32)
-    # bit b of a number and its neighbour below make bit b of the Gray code
-    linear = table[:BITS] ^ torch.cat([torch.zeros_like(table[:1]), table[: BITS - 1]])
-    columns = (linear[: max(steps, 1)].T.reshape(1, -1) >> 32 & MASK).to(torch.uint32)
+    columns = (_linear(table)[: max(steps, 1)].T.reshape(1, -1) >> 32 & MASK).to(torch.uint32)
     return columns.expand(P_MAX, -1).contiguous(), heads.contiguous()

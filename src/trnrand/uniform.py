@@ -12,7 +12,7 @@ from trnrand.bits import stream_words, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import uniform as kernels
-from trnrand.request import Number, Request, drawing, half_open
+from trnrand.request import Number, Request, Size, drawing, half_open
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import ArgumentError, Cost, check, op, run
@@ -23,7 +23,7 @@ BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 
 @drawing
 def uniform(
-    *size: Any,
+    *size: Size,
     low: Number = 0.0,
     high: Number = 1.0,
     ends: str = "[)",

@@ -7,37 +7,45 @@
 | `ledger` | record what ran, why, what moved, how long it took |
 | `achieved` | a result with the error guaranteed where it was computed |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
+| `drop_in` | run the calls of another program here |
 | `rosetta` | what takes the place of a CUDA library's symbol |
 | `op`, `run`, `Call`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
 
-from trnsci import check, rosetta
-from trnsci.accuracy import Achieved, achieved
-from trnsci.arrays import array_function, merge_complex, split_complex
-from trnsci.backends import backend, get_backend, library_functions, set_backend
-from trnsci.config import BackendName, TargetName
-from trnsci.deprecated import Op
-from trnsci.errors import (
-    ArgumentError,
-    BackendUnavailable,
-    CapacityError,
-    DtypeError,
-    KernelError,
-    NotConverged,
-    NotPositiveDefinite,
-    NumericalError,
-    RankFailed,
-    Singular,
-    TrnError,
-    UnsupportedError,
-)
-from trnsci.explain import Explanation, explain, plan
-from trnsci.ledger import Ledger, ledger
-from trnsci.neuron import from_device, from_xla, to_device, to_xla
-from trnsci.nki import HAS_NKI
-from trnsci.ops import Call, op, run
-from trnsci.plans import Cost, Plan, Step, clear_plans, plans
-from trnsci.specs import is_resident
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trnsim.lazy import lazily
+
+if TYPE_CHECKING:
+    from trnsci import check, rosetta
+    from trnsci.accuracy import Achieved, achieved
+    from trnsci.arrays import array_function, merge_complex, split_complex
+    from trnsci.backends import backend, get_backend, library_functions, set_backend
+    from trnsci.config import BackendName, TargetName
+    from trnsci.deprecated import Op
+    from trnsci.drop_in import drop_in
+    from trnsci.errors import (
+        ArgumentError,
+        BackendUnavailable,
+        CapacityError,
+        DtypeError,
+        KernelError,
+        NotConverged,
+        NotPositiveDefinite,
+        NumericalError,
+        RankFailed,
+        Singular,
+        TrnError,
+        UnsupportedError,
+    )
+    from trnsci.explain import Explanation, explain, plan
+    from trnsci.ledger import Ledger, ledger
+    from trnsci.neuron import from_device, from_xla, to_device, to_xla
+    from trnsci.nki import HAS_NKI
+    from trnsci.ops import Call, op, run
+    from trnsci.plans import Cost, Plan, Step, clear_plans, plans
+    from trnsci.specs import is_resident
 
 __version__ = "1.0.0.dev0"
 
@@ -70,6 +78,7 @@ __all__ = [
     "backend",
     "check",
     "clear_plans",
+    "drop_in",
     "explain",
     "from_device",
     "from_xla",
@@ -88,3 +97,8 @@ __all__ = [
     "to_device",
     "to_xla",
 ]
+
+lazily(__name__)
+if any(Path("/dev").glob("neuron*")):
+    # cores are paired or not when the device library is imported, so this comes before it
+    from trnsci import neuron as _neuron  # noqa: F401

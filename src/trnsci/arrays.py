@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import NoneType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +16,10 @@ from torch import Tensor
 
 from trnsci.backends import inside
 from trnsci.errors import DtypeError
+
+# What stands for numbers: a tensor, an array, a number, lists of them.
+Array: TypeAlias = np.ndarray[Any, Any]
+Numbers: TypeAlias = "Tensor | Array | complex | Sequence[Numbers]"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,9 +62,8 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
         for value in args:
             if type(value) not in _NATIVE:
                 return _converted(fn, args, kwargs)
-        for value in kwargs.values():
-            if type(value) not in _NATIVE:
-                return _converted(fn, args, kwargs)
+        if kwargs and not _NATIVE.issuperset(map(type, kwargs.values())):
+            return _converted(fn, args, kwargs)
         return fn(*args, **kwargs)
 
     return wrapper

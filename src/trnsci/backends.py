@@ -19,7 +19,7 @@ from torch.compiler import is_compiling
 
 from trnsci import check, config
 from trnsci.config import BACKENDS, BackendName
-from trnsci.errors import ArgumentError
+from trnsci.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from trnsci.ledger import Ledger
@@ -81,17 +81,18 @@ def entered(scope: Scope | None) -> Iterator[None]:
 class Library:
     """A library and the backend it was given by ``set_backend``, if any."""
 
-    __slots__ = ("chosen", "name")
+    __slots__ = ("alone", "chosen", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.alone = (name,)
         self.chosen: Choice | None = None
 
     def choice(self) -> Choice:
         """Return the choice in force here and now."""
         scope = SCOPE.get()
         if scope is None:
-            return _outside((self.name,))
+            return _outside(self.alone)
         libraries = (*scope.libraries, self.name)
         if scope.choices:
             for name in (*reversed(libraries), None):
@@ -140,6 +141,14 @@ def _from_environment(name: str) -> Choice | None:
     if own.require_nki.get():
         return Choice("nki", True, f"{own.require_nki.name}=1", required=True)
     return None
+
+
+def on_host(function: str) -> None:
+    """Refuse a function without a kernel, ``trnsparse.add``, where its library's settings admit nothing but kernels."""
+    choice = library(function.partition(".")[0]).choice()
+    if choice.required:
+        reasons = [("nki", "has no NKI kernel"), ("pytorch", f"{choice.source} admits kernels only")]
+        raise UnsupportedError(op=function, reasons=reasons)
 
 
 def inside(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -1,24 +1,19 @@
-"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``rosetta``, ``launch``, ``bench``."""
+"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``run``, ``rosetta``, ``launch``, ``bench``."""
 
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
-import difflib
 import importlib
-import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import trnsci
-from trnsci import config, launch, show
-from trnsci.errors import ArgumentError, TrnError
+from trnsci import show
+from trnsci.errors import TrnError
 from trnsci.rosetta import LIBRARIES
 
 
@@ -27,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     if given[:1] == ["bench"]:
         return _bench(given[1:])
-    args = _parser().parse_args(given)
+    args = _parser(given).parse_args(given)
     try:
         status: int = args.run(args)
     except TrnError as error:
@@ -37,10 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of the pipe has seen enough
         sys.stderr.close()
         return 0
+    except OSError as error:
+        print(f"trnsci {args.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"trnsci {args.command}: interrupted", file=sys.stderr)
+        return 130
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trnsci", description="Scientific computing on AWS Trainium.")
     parser.add_argument("--version", action="version", version=f"trnsci {trnsci.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -50,20 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("--probe", action="store_true", help="also run the libraries' self-tests of kernel arithmetic")
 
     explain = _command(commands, "explain", _explain, "which backends take a call, why not, and the plan")
-    explain.add_argument("op", metavar="OP", help="a public function, e.g. trnblas.gemm")
-    explain.add_argument(
-        "--shapes", required=True, help="shapes of the array arguments in order, e.g. 512x256,256x512 or scalar,64"
-    )
-    explain.add_argument("--dtype", default="float32", help="of every array (default float32)")
-    explain.add_argument("--backend", choices=config.BACKENDS, help="ask as if this backend had been chosen")
-    explain.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other argument, e.g. precision=fast; numbers the function requires count as 1 when left out",
-    )
-    explain.add_argument("--json", action="store_true", help="print JSON")
+    if "explain" in given:
+        from trnsci import explain_cli
+
+        explain_cli.arguments(explain)
 
     demo = _command(commands, "demo", _demo, "a calculation on PyTorch and the simulator, and what Trainium would do")
     demo.add_argument("name", metavar="NAME", nargs="?", default="water", help="water (default) or speech")
@@ -73,8 +64,17 @@ def _parser() -> argparse.ArgumentParser:
     fit = _command(commands, "fit", _fit, "run a Python program and say what it would cost on Trainium")
     fit.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
     fit.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
-    fit.add_argument("script", metavar="SCRIPT.py", help="the program")
+    fit.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    fit.add_argument("script", metavar="SCRIPT.py", help="the program; a CUDA source is read instead")
     fit.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+
+    ran = _command(commands, "run", _run, "run a Python program with its calls of torch, NumPy and SciPy made ours")
+    ran.add_argument("--backend", choices=("auto", "nki", "simulator", "pytorch"), help="where they run")
+    ran.add_argument("--report", metavar="FILE", type=Path, help="write what happened as one page")
+    ran.add_argument("--json", action="store_true", help="print JSON (the program's own output goes to stderr)")
+    ran.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    ran.add_argument("script", metavar="SCRIPT.py", help="the program")
+    ran.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
 
     rosetta = _command(commands, "rosetta", _rosetta, "what takes the place of a CUDA library's symbol")
     rosetta.add_argument("symbol", metavar="SYMBOL", nargs="?", help="a name or a part of one, e.g. cublasSgemm, potrf")
@@ -82,8 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     rosetta.add_argument("--coverage", action="store_true", help="how much is covered, and what is not, with reasons")
     rosetta.add_argument("--json", action="store_true", help="print JSON")
 
-    launched = _command(commands, "launch", _launch, "start a program on several ranks of this machine (torchrun)")
-    launch.arguments(launched)
+    launched = _command(commands, "launch", _launch, "start a program on several ranks")
+    if "launch" in given:
+        from trnsci import launch
+
+        launch.arguments(launched)
 
     # listed here for the help; its arguments are those of benchmarks.run and never reach this parser
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
@@ -91,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _launch(args: argparse.Namespace) -> int:
+    from trnsci import launch
+
     return launch.run(args)
 
 
@@ -112,129 +117,9 @@ def _info(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    function = _function(args.op)
-    given = dict(_setting(text) for text in args.set)
-    arrays = [torch.empty(shape, dtype=_dtype(args.dtype), device="meta") for shape in _shapes(args.shapes)]
-    arguments = _arguments(args.op, function, arrays, given)
-    if args.backend:
-        with trnsci.backend(args.backend):
-            return _explained(function, arguments, args.json)
-    return _explained(function, arguments, args.json)
+    from trnsci import explain_cli
 
-
-def _explained(function: Callable[..., Any], arguments: dict[str, Any], as_json: bool) -> int:
-    explanation = trnsci.explain(function, **arguments)
-    admitted = all(call.chosen != "none" for call in explanation.calls)
-    plan = trnsci.plan(function, **arguments) if admitted else None
-    if as_json:
-        calls = [
-            {
-                "op": call.op,
-                "operands": call.operands,
-                "chosen": call.chosen,
-                "reason": call.reason,
-                "backends": {v.backend: {"takes": v.takes, "refusal": v.refusal} for v in call.verdicts},
-            }
-            for call in explanation.calls
-        ]
-        show.as_json({"calls": calls, "plan": None if plan is None else _plan_dict(plan)})
-    else:
-        print(explanation)
-        if plan is not None:
-            print(f"\n{plan}")
-    return 0 if admitted else 1
-
-
-def _plan_dict(plan: trnsci.Plan) -> dict[str, Any]:
-    return {
-        "op": plan.op,
-        "backend": plan.backend,
-        "reason": plan.reason,
-        "flops": plan.flops,
-        "bytes_read": plan.bytes_read,
-        "bytes_written": plan.bytes_written,
-        "peak_bytes": plan.peak_bytes,
-        "predicted_seconds": plan.predicted,
-        "predicted_interval_seconds": plan.interval,
-        "steps": [{"op": step.op, "operands": step.operands, "backend": step.backend} for step in plan.steps],
-    }
-
-
-def _wrong(argument: str, got: object, expected: str, hint: str = "") -> ArgumentError:
-    return ArgumentError(op="explain", argument=argument, got=got, expected=expected, hint=hint)
-
-
-def _function(name: str) -> Callable[..., Any]:
-    library, _, stem = name.partition(".")
-    if library not in config.LIBRARIES or not stem:
-        raise _wrong("OP", name, f"LIBRARY.FUNCTION with one of {', '.join(config.LIBRARIES)}")
-    try:
-        module = importlib.import_module(library)
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise
-        raise _wrong("OP", name, "a library that is installed", f"{library} is not") from None
-    public = [n for n in getattr(module, "__all__", ()) if inspect.isfunction(getattr(module, n))]
-    if stem not in public:
-        near = difflib.get_close_matches(stem, public, cutoff=0.5)
-        shown = ", ".join(f"{library}.{n}" for n in near or public)
-        raise _wrong("OP", name, f"a function of {library}", f"Nearest: {shown}" if near else f"It has {shown}")
-    found: Callable[..., Any] = getattr(module, stem)
-    return found
-
-
-def _dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise _wrong("--dtype", name, "a torch dtype such as float32, bfloat16, float64 or complex64")
-    return dtype
-
-
-def _shapes(text: str) -> list[tuple[int, ...]]:
-    shapes = []
-    for part in text.split(","):
-        sizes = [] if part in ("scalar", "-") else part.split("x")
-        if not all(size.isdecimal() for size in sizes):
-            raise _wrong("--shapes", text, "sizes joined by x, shapes by commas: 512x256,256x512")
-        shapes.append(tuple(map(int, sizes)))
-    return shapes
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise _wrong("--set", text, "NAME=VALUE")
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        # a bare word is a string: precision=fast
-        return name, value
-
-
-def _arguments(
-    op: str, function: Callable[..., Any], arrays: Sequence[torch.Tensor], given: dict[str, Any]
-) -> dict[str, Any]:
-    """Give the arrays to the array parameters in order, the named values to theirs, and 1 to numbers still required."""
-    parameters = inspect.signature(function).parameters
-    unknown = sorted(set(given) - set(parameters))
-    if unknown:
-        raise _wrong("--set", unknown[0], f"a parameter of {op}: {', '.join(parameters)}")
-    values, left = dict(given), list(arrays)
-    for name, parameter in parameters.items():
-        kind = str(parameter.annotation)
-        if name in given or name == "out":
-            continue
-        if "Tensor" in kind and left:
-            values[name] = left.pop(0)
-        elif parameter.default is parameter.empty and ("float" in kind or "complex" in kind):
-            values[name] = 1.0
-        elif parameter.default is parameter.empty:
-            raise _wrong(
-                "--shapes" if "Tensor" in kind else "--set", f"without {name}", f"every required argument of {op}"
-            )
-    if left:
-        raise _wrong("--shapes", f"{len(arrays)} shapes", f"at most {len(arrays) - len(left)}, the arrays {op} takes")
-    return values
+    return explain_cli.run(args)
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -245,20 +130,29 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _fit(args: argparse.Namespace) -> int:
+    return _report(args, args.html, substitute=False)
+
+
+def _run(args: argparse.Namespace) -> int:
+    with trnsci.backend(args.backend) if args.backend else contextlib.nullcontext():
+        return _report(args, args.report, substitute=True)
+
+
+def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) -> int:
     from trnsci.fit import fit
 
     def progress(text: str) -> None:
-        print(f"trnsci fit: {text}", file=sys.stderr)
+        print(f"trnsci {args.command}: {text}", file=sys.stderr)
 
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-        report = fit(args.script, args.arguments, progress=progress)
+        report = fit(args.script, args.arguments, module=args.module, substitute=substitute, progress=progress)
     if args.json:
         show.as_json(report.to_dict())
     else:
         show.tables(*report.tables())
-    if args.html is not None:
-        args.html.write_text(report.html(), encoding="utf-8")
-        progress(f"wrote {args.html}")
+    if page is not None:
+        page.write_text(report.html(), encoding="utf-8")
+        progress(f"wrote {page}")
     if report.error:
         progress(f"{args.script} {report.error}")
     return report.status

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from trnsci.errors import ArgumentError
 
@@ -185,10 +185,11 @@ def backend_variables(libraries: tuple[str, ...]) -> tuple[Any, ...]:
 
     Every dispatch asks, so the mapping behind ``os.environ`` is read without its conversions.
     """
-    return tuple(map(_ENVIRONMENT.get, _backend_names(libraries)))
+    names = _backend_names(libraries)
+    return () if _ENVIRONMENT.keys().isdisjoint(names) else tuple(map(_ENVIRONMENT.get, names))
 
 
-_ENVIRONMENT: Mapping[Any, Any] = os.environ._data  # type: ignore[attr-defined]
+_ENVIRONMENT: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
 
 
 @functools.cache
@@ -200,6 +201,71 @@ def _backend_names(libraries: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(os.environ.encodekey(name) for name in names)
 
 
+class Place(NamedTuple):
+    """Where a launcher put this process, from the variables torchrun sets too."""
+
+    rank: int
+    local_rank: int
+    size: int
+    address: str
+    port: int
+
+
+def launch_place() -> Place | None:
+    """Return where a launcher put this process, or ``None`` when nothing launched it."""
+    if "RANK" not in os.environ:
+        return None
+    given = {name: os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
+    for name, text in given.items():
+        if not text.isdecimal():
+            raise ArgumentError(op="mesh", argument=name, got=text, expected="a number, as a launcher sets it")
+    rank, size, port = map(int, given.values())
+    return Place(rank, launched_rank() or 0, size, os.environ.get("MASTER_ADDR", ""), port)
+
+
 def launched_rank() -> int | None:
-    """The place on this machine that torchrun gave this process, or ``None`` when nothing launched it."""
+    """The index on this machine that a launcher gave this process, or ``None`` when nothing launched it."""
     return int(os.environ.get("LOCAL_RANK", "0")) if "RANK" in os.environ else None
+
+
+def launcher_holds_store() -> bool:
+    """Whether the store that ranks meet in is the launcher's; otherwise rank 0 holds it."""
+    return os.environ.get(_AGENT) == "True"
+
+
+def restarts() -> int:
+    """How often `trnsci launch` has started this program again after a rank failed."""
+    return int(os.environ.get(_RESTARTS, "0"))
+
+
+def use_interface(name: str) -> None:
+    """Let gloo and nccl listen on one interface, unless the environment names another."""
+    for variable in _INTERFACES:
+        os.environ.setdefault(variable, name)
+
+
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that is started here: this one's, and what is its own."""
+    return {**os.environ, **own}
+
+
+def rank_variables(place: Place, local_size: int, threads: int, interface: str, restarts: int) -> dict[str, str]:
+    """Return what tells a rank where it is."""
+    own = {
+        "RANK": place.rank,
+        "LOCAL_RANK": place.local_rank,
+        "WORLD_SIZE": place.size,
+        "LOCAL_WORLD_SIZE": local_size,
+        "MASTER_ADDR": place.address,
+        "MASTER_PORT": place.port,
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        _AGENT: True,
+        _RESTARTS: restarts,
+        **dict.fromkeys(_INTERFACES, interface),
+    }
+    return {name: str(value) for name, value in own.items()}
+
+
+_AGENT, _RESTARTS = "TORCHELASTIC_USE_AGENT_STORE", "TRNSCI_LAUNCH_RESTARTS"
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")

@@ -12,13 +12,29 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci import ops
-from trnsci.gradient import Saved, saves
+from trnsci.gradient import saves
 from trnsci.plans import Cost, Plan
 from trnsci.specs import tensors_in
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Limits = Callable[..., str | None]
+
+
+class Saved:
+    """What a rule of the deprecated `trnsci.Op` sees: the arguments as attributes, ``result``, and ``needs``."""
+
+    def __init__(self, values: Mapping[str, Any], result: Any, needed: frozenset[str]) -> None:
+        self.__dict__.update(values)
+        self.result = result
+        self._needed = needed
+
+    def needs(self, name: str) -> bool:
+        """Whether the gradient of this argument is wanted."""
+        return name in self._needed
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the op has no argument {name!r}")
 
 
 def _frozen(name: str, values: tuple[Any, ...]) -> Any:

@@ -47,7 +47,7 @@ class ArgumentError(TrnError, ValueError):
     expected: str
     hint: str
 
-    def __init__(self, *, op: str, argument: str, got: Any, expected: str = "", hint: str = "") -> None:
+    def __init__(self, *, op: str, argument: str, got: object, expected: str = "", hint: str = "") -> None:
         super().__init__(op=op, argument=argument, got=got, expected=expected, hint=hint)
 
     def _text(self) -> str:
@@ -86,7 +86,7 @@ class NumericalError(TrnError, ArithmeticError):
     message: str
     hint: str
 
-    def __init__(self, *, op: str, message: str, hint: str = "", **fields: Any) -> None:
+    def __init__(self, *, op: str, message: str, hint: str = "", **fields: object) -> None:
         super().__init__(op=op, message=message, hint=hint, **fields)
 
     def _text(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from trnsci.arrays import spread
 from trnsci.backends import SCOPE, Scope, entered, settings
 from trnsci.ops import Decision, Op, Verdict, writer
 from trnsci.plans import CACHE, Plan, Step
-from trnsci.specs import HOST, TensorSpec, freeze, tensors_in, thaw
+from trnsci.specs import HOST, TensorSpec, freeze, map_tensors, tensors_in, thaw
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ class Recorder:
         self.peak = max(self.peak, self.live + written + step.cost.workspace)
         if out is not None:
             return out
-        result = call.fake()
+        # a random op makes its result on the device it is asked for
+        result = map_tensors(call.fake(), lambda tensor: tensor.to("meta"))
         wanted = torch.is_grad_enabled() and any(spec.requires_grad for spec in tensors_in(frozen))
         for tensor in tensors_in(result):
             self._note(tensor)
@@ -102,7 +103,7 @@ class Recorder:
         self.live -= size
 
 
-def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Plan:
+def plan(function: Callable[..., object], *args: object, **kwargs: object) -> Plan:
     """Return what a call of a public function or op would do, without doing it.
 
     The function runs on shapes alone, so data that steers its control flow is not seen. Plans are cached by function,
@@ -128,7 +129,17 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Plan:
         remarks = tuple(dict.fromkeys(recorder.remarks))
         return Plan(op=_name(function), steps=tuple(recorder.steps), peak_bytes=recorder.peak, remarks=remarks)
 
-    return CACHE.get((function, shapes, named, settings(), neuron.why_no_device()), build)
+    key = (function, shapes, named, settings(), neuron.why_no_device())
+    return CACHE.get(key, build) if _hashable(key) else build()
+
+
+def _hashable(key: Hashable) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        # an operand of another kind, such as blocks in a dictionary
+        return False
+    return True
 
 
 def remark(text: str) -> None:
@@ -138,7 +149,7 @@ def remark(text: str) -> None:
         scope.interceptor.remarks.append(text)
 
 
-def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(function: Callable[..., object], *args: object, **kwargs: object) -> Explanation:
     """Return, for every op a call would run, which implementations take it and why the others do not."""
     kind = getattr(function, "kind", function)
     if hasattr(kind, "_op"):

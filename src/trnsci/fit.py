@@ -1,75 +1,139 @@
 """Is a program a fit for Trainium? Run it with the ledger on, and say per op what it costs here and would cost there.
 
-Ops of the suite are costed with their kernels on the timing model. Plain torch calls made beside them are timed too,
-and costed as the analog that would take them to the device. What neither sees (NumPy, Python, input and output) is
-sampled, line by line, so that a program whose time is elsewhere is told so.
+Ops of the suite are costed with their kernels on the timing model. Calls of torch, NumPy and SciPy made beside them are
+timed too, and costed as the analog that would take them to the device. What neither sees (Python, input and output,
+``@`` on arrays) is sampled, line by line, so that a program whose time is elsewhere is told so.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import runpy
 import sys
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from trnsci import config
-from trnsci.analogs import ANALOGS
+from trnsci.analogs import ANALOGS, FUNCTIONS, Analog, runs_on_neuron
 from trnsci.config import TargetName
+from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
 from trnsci.ledger import Ledger, ledger
-from trnsci.plans import Plan, Step
+from trnsci.plans import Plan, Step, seconds
 from trnsci.predict import LINKS, prediction
+from trnsci.scan import SOURCES, scanned
 from trnsci.specs import tensors_in
-from trnsci.verdicts import FitReport, Group, OnTarget, shortened
-from trnsci.watch import IMPORTS, Place, Plain, Sampler, Watch
+from trnsci.verdicts import NEURON, FitReport, Group, OnTarget, shortened, shorter
+from trnsci.watch import IMPORTS, Children, Place, Plain, Sampler, Watch
 
 # torch operators costed as their analogs at most, those that took longest first
 COSTED = 50
 
 
 def fit(
-    script: str | Path, arguments: Sequence[str] = (), *, progress: Callable[[str], None] | None = None
+    script: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    module: bool = False,
+    substitute: bool = False,
+    progress: Callable[[str], None] | None = None,
 ) -> FitReport:
     """Run a Python program as ``__main__`` and report how it would fit Trainium.
 
+    A program that raises, exits or is interrupted is reported as far as it came. One for CUDA that cannot run here
+    is read instead: `FitReport.symbols` has what it calls.
+
     Args:
-        script: path of the program.
+        script: path of the program, or of a CUDA source; with ``module`` the name of a module.
         arguments: its ``sys.argv[1:]``.
+        module: run as ``python -m`` would.
+        substitute: run it inside `trnsci.drop_in`, so that calls with an analog are ours.
         progress: called with a line of text before each slow step.
 
     Raises:
-        ArgumentError: there is no such file.
+        ArgumentError: there is no such file or module.
     """
     path = Path(script)
-    if not path.is_file():
-        raise ArgumentError(op="fit", argument="SCRIPT", got=str(script), expected="a Python file that exists")
+    _found(script, module)
     say = progress or (lambda text: None)
-    say(f"running {path}")
-    status, error = 0, ""
+    if path.suffix in SOURCES and not module:
+        return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
+    say(f"running {script}")
+    watch, sampler, children, replaced = Watch(), Sampler(), Children(), None
     start = time.perf_counter()
-    with ledger(everywhere=True) as book, Watch() as watch, Sampler() as sampler, _as_main(path, arguments):
-        try:
-            runpy.run_path(str(path), run_name="__main__")
-        except SystemExit as stop:
-            status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-            error = "" if status == 0 else f"exited with {stop.code}"
+    with ExitStack() as stack:
+        book = stack.enter_context(ledger(everywhere=True))
+        for listener in (watch, sampler, children, _as_main(path, arguments)):
+            stack.enter_context(listener)
+        if substitute:
+            replaced = stack.enter_context(drop_in())
+        status, error = _run(script, module)
     wall = time.perf_counter() - start
     groups, plain = _groups(book, say), _plain(watch.seen.values(), say)
     elsewhere = wall - sum(group.measured for group in (*groups, *plain))
+    symbols = scanned(path) if status and path.is_file() else ()
     return FitReport(
-        script=str(path),
+        script=str(script),
         wall=wall,
         groups=groups,
         plain=plain,
         places=_places(sampler.places, elsewhere),
+        beside=_beside(sampler.threads, children.commands),
+        symbols=symbols,
+        replaced=replaced,
         main_target=config.TARGET.get(),
         status=status,
         error=error,
     )
+
+
+def _found(script: str | Path, module: bool) -> None:
+    if module and importlib.util.find_spec(str(script)) is None:
+        raise ArgumentError(op="fit", argument="MODULE", got=str(script), expected="a module that can be imported")
+    if not module and not Path(script).is_file():
+        raise ArgumentError(op="fit", argument="SCRIPT", got=str(script), expected="a Python file that exists")
+
+
+class _Ending:
+    """How a program ended: its exit status, and words if not well. Nothing a program raises goes further."""
+
+    status = 0
+    words = ""
+
+    def __enter__(self) -> _Ending:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        if isinstance(error, SystemExit):
+            self.status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            self.words = f"exited with {error.code}" if self.status else ""
+        elif isinstance(error, KeyboardInterrupt):
+            self.status, self.words = 130, "was interrupted"
+        elif error is not None:
+            traceback.print_exception(error)
+            self.status, self.words = 1, f"raised {type(error).__name__}: {error}"
+        return True
+
+
+def _run(script: str | Path, module: bool) -> tuple[int, str]:
+    """Run the program; return its status, and in words how it ended if not well."""
+    with _Ending() as ending:
+        if module:
+            runpy.run_module(str(script), run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(str(script), run_name="__main__")
+    return ending.status, ending.words
+
+
+def _beside(threads: dict[str, float], commands: Sequence[str]) -> tuple[str, ...]:
+    """What ran beside the watched thread, in words."""
+    words = [f"thread {name!r}, alive for {seconds(alive)}" for name, alive in threads.items() if alive > 0.01]
+    return (*words, *(f"process {shorter(command, 80)}" for command in dict.fromkeys(commands)))
 
 
 @contextmanager
@@ -127,13 +191,13 @@ def _group(step: Step, times: Sequence[float]) -> Group:
 def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ...]:
     made, costed = [], 0
     for plain in sorted(seen, key=lambda p: -p.measured):
-        analog = ANALOGS.get(plain.operator)
+        analog = ANALOGS.get(plain.operator) or FUNCTIONS.get(plain.operator)
         plan: Plan | None = None
         if analog is not None and costed < COSTED:
             costed += 1
             say(f"predicting {plain.operator} of {plain.where} as {analog.name} {plain.operands}")
             plan = analog.plan(plain.args, plain.kwargs)
-        refusal = "nothing of ours does this" if analog is None else f"{analog.name} has no kernel for this call"
+        refusal = _refusal(plain.operator, analog)
         targets: dict[str, OnTarget] = {}
         if plan is not None:
             targets, _ = _predicted(plan.steps, plain.calls, plain.nbytes // plain.calls)
@@ -153,6 +217,13 @@ def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ..
             )
         )
     return tuple(made)
+
+
+def _refusal(operator: str, analog: Analog | None) -> str:
+    """Say why calls of an operator have no prediction."""
+    if analog is not None:
+        return f"{analog.name} has no kernel for this call, or its steps depend on values"
+    return NEURON if runs_on_neuron(operator) else "nothing of ours does this"
 
 
 def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str, OnTarget], str]:

@@ -34,22 +34,6 @@ def saves(*names: str, host: bool = False) -> Callable[[F], F]:
     return mark
 
 
-class Saved:
-    """What a rule of the deprecated `trnsci.Op` sees: the arguments as attributes, ``result``, and ``needs``."""
-
-    def __init__(self, values: Mapping[str, Any], result: Any, needed: frozenset[str]) -> None:
-        self.__dict__.update(values)
-        self.result = result
-        self._needed = needed
-
-    def needs(self, name: str) -> bool:
-        """Whether the gradient of this argument is wanted."""
-        return name in self._needed
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the op has no argument {name!r}")
-
-
 class Gradient:
     """Adapts the rule of a call class to the two functions ``torch.library.register_autograd`` wants."""
 

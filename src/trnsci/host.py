@@ -13,7 +13,7 @@ from torch.nn import Parameter
 
 from trnsci.specs import TensorSpec
 
-_PLAIN = (Tensor, Parameter, TensorSpec)
+_PLAIN = frozenset((Tensor, Parameter, TensorSpec))
 
 
 def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
@@ -23,16 +23,11 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
         tensors: what it would read.
         recorded: whether gradients may be wanted, because somebody else sees to them.
     """
-    grad = torch.is_grad_enabled() and not recorded
+    grad = not recorded and torch.is_grad_enabled()
     for x in tensors:
-        if not x.is_cpu:
-            return f"an operand is on {x.device.type}, not in host memory"
-        if type(x) not in _PLAIN or x.layout is not torch.strided:
-            return f"an operand is a {type(x).__name__} of layout {x.layout}, not a plain tensor"
-        if grad and x.requires_grad:
-            return "an operand requires grad, and torch differentiates only through its own functions"
-        if x.is_conj() or x.is_neg():
-            return "an operand is a lazy conjugate or negative"
+        plain = type(x) in _PLAIN and x.is_cpu and x.layout is torch.strided
+        if not plain or (grad and x.requires_grad) or x.is_neg() or x.is_conj():
+            return _why(x)
     if dispatch_modes():
         return "a torch dispatch mode is active, which sees only torch's own functions"
     if transformed():
@@ -40,6 +35,16 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation follows only torch's own functions"
     return None
+
+
+def _why(x: Any) -> str:
+    if not x.is_cpu:
+        return f"an operand is on {x.device.type}, not in host memory"
+    if type(x) not in _PLAIN or x.layout is not torch.strided:
+        return f"an operand is a {type(x).__name__} of layout {x.layout}, not a plain tensor"
+    if x.is_conj() or x.is_neg():
+        return "an operand is a lazy conjugate or negative"
+    return "an operand requires grad, and torch differentiates only through its own functions"
 
 
 def transformed() -> bool:

@@ -1,48 +1,187 @@
-"""``trnsci launch``: a thin wrapper of torchrun for one machine."""
+"""``trnsci launch``: ranks of one program on this machine, or on several; who failed, and starting again without it.
+
+The launcher holds the store that ranks meet in. It listens on loopback, or on the one address that was named, and
+nothing that is put into it is ever unpickled.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import ipaddress
 import os
 import shlex
+import socket
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from trnsci.errors import ArgumentError
+from trnsci import config, rendezvous
+from trnsci.errors import ArgumentError, RankFailed
+from trnsci.ranks import Ended, Node
+
+LOOPBACK = "127.0.0.1"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line."""
-    parser.add_argument("-n", "--ranks", type=int, default=2, help="processes to start (default 2)")
+    parser.add_argument("-n", "--ranks", type=int, default=2, help="processes to start on this machine (default 2)")
     parser.add_argument("--threads", type=int, help="CPU threads of each (default: the cores divided between them)")
-    parser.add_argument("--dry-run", action="store_true", help="print the torchrun command and stop")
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="after a failure start again with the ranks that are left, up to N times (default 0)",
+    )
+    several = parser.add_argument_group("several machines, on a private network")
+    several.add_argument(
+        "--nnodes", type=int, default=1, metavar="N", help="machines, each with a launcher (default 1)"
+    )
+    several.add_argument("--node-rank", type=int, default=0, metavar="R", help="which of them this one is, from 0")
+    several.add_argument("--address", metavar="HOST:PORT", help="of machine 0, where the ranks meet")
+    several.add_argument("--interface", metavar="NAME", help="of this machine, which messages between ranks pass")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be started and stop")
     parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name, as for python -m")
     parser.add_argument("script", metavar="SCRIPT.py", help="the program; it calls trnsci.distributed.mesh()")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
 
 
-def command(ranks: int, threads: int | None, script: str, given: Sequence[str], *, module: bool = False) -> list[str]:
-    """Return the torchrun command, with the environment it sets."""
-    if ranks < 1:
-        raise ArgumentError(op="launch", argument="ranks", got=ranks, expected="at least 1")
-    if threads is not None and threads < 1:
-        raise ArgumentError(op="launch", argument="threads", got=threads, expected="at least 1")
+class Launch(NamedTuple):
+    """What to start, checked."""
+
+    words: tuple[str, ...]
+    ranks: int
+    threads: int
+    nodes: int = 1
+    node: int = 0
+    address: str = LOOPBACK
+    port: int = 0
+    interface: str = ""
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Launch:
+        """Check the arguments of the command line."""
+        _at_least("ranks", args.ranks, 1)
+        _at_least("restarts", args.restarts, 0)
+        _at_least("nnodes", args.nnodes, 1)
+        if args.threads is not None:
+            _at_least("threads", args.threads, 1)
+        words = (sys.executable, *_program(args.script, args.module), *args.arguments)
+        threads = args.threads or max(1, (os.cpu_count() or 1) // args.ranks)
+        if args.nnodes == 1:
+            for name in ("address", "interface"):
+                if getattr(args, name) is not None:
+                    raise _wrong(name, getattr(args, name), "left out: one machine's ranks meet on loopback")
+            return cls(words, args.ranks, threads, interface=rendezvous.loopback_interface())
+        if not 0 <= args.node_rank < args.nnodes:
+            raise _wrong("node-rank", args.node_rank, f"0 to {args.nnodes - 1}")
+        if args.restarts:
+            raise _wrong("restarts", args.restarts, "0 on several machines", "Start all launchers again instead")
+        address, port = _address(args.address)
+        return cls(words, args.ranks, threads, args.nnodes, args.node_rank, address, port, _interface(args.interface))
+
+    def variables(self, local: int, port: int, restarts: int) -> dict[str, str]:
+        """Return what the environment of a rank says of it."""
+        rank = self.node * self.ranks + local
+        place = config.Place(rank, local, self.nodes * self.ranks, self.address, port)
+        return config.rank_variables(place, self.ranks, self.threads, self.interface, restarts)
+
+
+def _wrong(argument: str, got: object, expected: str, hint: str = "") -> ArgumentError:
+    return ArgumentError(op="launch", argument=argument, got=got, expected=expected, hint=hint)
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise _wrong(name, value, f"at least {least}")
+
+
+def _program(script: str, module: bool) -> tuple[str, ...]:
     if module and importlib.util.find_spec(script.partition(".")[0]) is None:
-        raise ArgumentError(op="launch", argument="module", got=script, expected="one that can be imported")
+        raise _wrong("module", script, "one that can be imported")
     if not module and not Path(script).is_file():
-        raise ArgumentError(op="launch", argument="SCRIPT.py", got=script, expected="a file that exists")
-    each = threads or max(1, (os.cpu_count() or 1) // ranks)
-    # standalone: a free port on this machine, and no trace of it afterwards
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    return ["env", f"OMP_NUM_THREADS={each}", f"MKL_NUM_THREADS={each}", *torchrun, *["-m"] * module, script, *given]
+        raise _wrong("SCRIPT.py", script, "a file that exists")
+    return ("-m", script) if module else (script,)
+
+
+def _address(text: str | None) -> tuple[str, int]:
+    host, _, port = (text or "").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise _wrong("address", text, "HOST:PORT of machine 0, the same on every machine")
+    try:
+        return str(socket.getaddrinfo(host.strip("[]"), None)[0][4][0]), int(port)
+    except OSError as error:
+        raise _wrong("address", text, f"a host that can be found ({error.strerror})") from None
+
+
+def _interface(name: str | None) -> str:
+    known = [each for _, each in socket.if_nameindex()]
+    if name not in known:
+        raise _wrong("interface", name, f"one of {', '.join(known)}", "Name the one on the private network")
+    return name
+
+
+def warn(launch: Launch) -> str:
+    """Return what is dangerous about a launch on several machines, or an empty text."""
+    address = ipaddress.ip_address(launch.address)
+    if address.is_loopback or (address.is_private and not address.is_unspecified):
+        return ""
+    return (
+        f"warning: {address} is not on a private network. Messages between ranks are neither encrypted nor "
+        "authenticated: whoever reaches this port can read and change them. Use a private address, a VPN or an ssh "
+        "tunnel"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replace this process by torchrun's, or say what it would be."""
-    words = command(args.ranks, args.threads, args.script, args.arguments, module=args.module)
-    if not args.dry_run:
-        os.execvp(words[0], words)
-    print(shlex.join(words))  # noqa: T201
-    return 0
+    """Start the ranks, look after them, and return the job's exit status."""
+    launch = Launch.of(args)
+    if args.dry_run:
+        _show(launch)
+        return 0
+    if text := warn(launch):
+        _say(text)
+    for restarts in range(args.restarts + 1):
+        ended = _attempt(launch, restarts)
+        if ended.status == 0 or ended.told:
+            return ended.status
+        _say(ended.text)
+        left = max(1, launch.ranks - len(ended.lost))
+        if restarts < args.restarts:
+            _say(f"starting again with {left} of {launch.ranks} ranks ({args.restarts - restarts - 1} restarts left)")
+            launch = launch._replace(ranks=left)
+    return ended.status
+
+
+def _attempt(launch: Launch, restarts: int) -> Ended:
+    if launch.node == 0:
+        store = rendezvous.serve(launch.address, launch.port)
+    else:
+        store = _joined(launch)
+    variables = [launch.variables(local, store.port, restarts) for local in range(launch.ranks)]
+    return Node(store, launch.words, variables, launch.node, launch.nodes).run()
+
+
+def _joined(launch: Launch) -> Any:
+    """The store of machine 0, whose launcher may not have started yet."""
+    try:
+        return rendezvous.connect(launch.address, launch.port, float(config.DISTRIBUTED_TIMEOUT.get()))
+    except rendezvous.LOST as error:
+        raise RankFailed(
+            op="launch",
+            failed=-1,
+            reason=f"is not known: no launcher of machine 0 answers at {launch.address}:{launch.port}",
+            rank=launch.node * launch.ranks,
+            waiting_for="the store",
+        ) from error
+
+
+def _show(launch: Launch) -> None:
+    for local in range(launch.ranks):
+        own = [f"{name}={value}" for name, value in launch.variables(local, launch.port, 0).items()]
+        print(shlex.join(["env", *own, *launch.words]))  # noqa: T201
+
+
+def _say(text: str) -> None:
+    print(f"trnsci launch: {text}.", file=sys.stderr, flush=True)  # noqa: T201

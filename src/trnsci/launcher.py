@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from threading import Lock
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -14,23 +15,34 @@ import torch
 from torch import Tensor
 
 import trnsim
-from trnsci import config, neuron
+from trnsci import config, neuron, programs
 from trnsci.config import TargetName
-from trnsci.errors import BackendUnavailable
+from trnsci.errors import BackendUnavailable, UnsupportedError
 from trnsci.neuron import KERNELS
 from trnsci.programs import MATMULS
 from trnsci.specs import ResidentTensor, freeze, is_resident, map_tensors, tensors_in
+from trnsim.threads import one_torch_thread, side_by_side
 
 
 class Launcher:
     """One dispatch's way of running kernels, with the bytes it moved."""
 
     backend: str
+    # how independent launches follow each other
+    each: Callable[..., Iterable[Any]] = staticmethod(map)
+    # what surrounds a dispatch
+    around: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
 
     def __init__(self, target: TargetName) -> None:
         self.target: TargetName = target
         self.bytes_to_device = 0
         self.bytes_from_device = 0
+        self.cores = neuron.logical_cores(target)
+        self._counting = Lock()
+
+    def cores_for(self, kernel: Any) -> int:
+        """Return the cores a kernel is launched on: those of a logical core where it shares its work, else one."""
+        return min(self.cores, programs.cores_of(kernel))
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Run one kernel."""
@@ -40,22 +52,28 @@ class Launcher:
         """Return when everything launched has finished."""
 
     def _account(self, tensors: Any, results: Any, stays: bool) -> None:
-        self.bytes_to_device += sum(t.nbytes for t in tensors_in(tensors) if not is_resident(t))
-        if not stays:
-            self.bytes_from_device += sum(t.nbytes for t in tensors_in(results))
+        with self._counting:
+            self.bytes_to_device += sum(t.nbytes for t in tensors_in(tensors) if not is_resident(t))
+            if not stays:
+                self.bytes_from_device += sum(t.nbytes for t in tensors_in(results))
 
 
 class Simulator(Launcher):
     """The kernel on ``trnsim``. Transfers are counted as a device would make them."""
 
     backend = "simulator"
+    each = staticmethod(side_by_side)
+    around = staticmethod(one_torch_thread)
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Simulate on the CPU; results go back to the operands' device."""
         home = next((t.device for t in tensors_in(tensors)), torch.device("cpu"))
         stays = any(is_resident(t) for t in tensors_in(tensors))
         key = ("simulator", kernel, grid, self.target)
-        run = KERNELS.get(key, lambda: trnsim.simulate(_on_grid(simulated(kernel), grid), target=self.target))
+        # what the suite launches is within all that the front ends accept
+        run = KERNELS.get(
+            key, lambda: trnsim.simulate(_on_grid(simulated(kernel), grid), target=self.target, lint="strict")
+        )
         results = run(*map_tensors(tensors, _plain), **static)
         self._account(tensors, results, stays)
         return map_tensors(results, lambda t: t.to(home).as_subclass(ResidentTensor) if stays else t.to(home))
@@ -75,10 +93,16 @@ class OnDevice(Launcher):
         stays = any(is_resident(t) for t in tensors_in(tensors))
         moved = map_tensors(tensors, lambda t: t if is_resident(t) else self.device.put(t.contiguous()))
         key = ("nki", kernel, grid, freeze(moved), tuple(sorted(static.items())))
-        run = KERNELS.get(key, lambda: _on_grid(kernel, grid))
+        run = KERNELS.get(key, lambda: _compilable(kernel, tensors, grid, static))
         results = self.device.run(run, *moved, **static)
         self._account(tensors, results, stays)
         return results if stays else map_tensors(results, self.device.fetch)
+
+    def cores_for(self, kernel: Any) -> int:
+        """Return the cores of a logical core: a launch must have as many."""
+        if programs.cores_of(kernel) < self.cores:
+            raise UnsupportedError(op=f"kernel {_name(kernel)}", reasons=[("nki", neuron.single(_name(kernel)))])
+        return self.cores
 
     def wait(self) -> None:
         """Wait for the device."""
@@ -94,6 +118,8 @@ class Predictor(Launcher):
         super().__init__(target)
         self.launches = 0
         self.instructions = 0
+        # kernels that run on one core where a logical core has two
+        self.single: list[str] = []
         # the longest program, in instructions and in matmuls
         self.longest = (0, 0)
         self._reports: dict[Any, tuple[Any, Any]] = {}
@@ -110,6 +136,8 @@ class Predictor(Launcher):
             costed = trnsim.profile(_on_grid(simulated(kernel), grid), target=self.target, numerics=False)
             self._reports[key] = costed(*tensors, **static)
         results, report = self._reports[key]
+        if grid < self.cores and _name(kernel) not in self.single:
+            self.single.append(_name(kernel))
         self.launches += 1
         self.instructions += report.instruction_count
         matmuls = sum(count for name, count in report.instructions.items() if name in MATMULS)
@@ -127,6 +155,20 @@ class Predictor(Launcher):
     def compilations(self) -> int:
         """How many different programs were launched."""
         return len(self._reports)
+
+
+def _compilable(kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
+    """The kernel for a launch on the device, unless its program is too long to be compiled."""
+    size = programs.size_of(kernel, tensors, static)
+    if not size.fits:
+        raise UnsupportedError(
+            op=f"kernel {_name(kernel)}", reasons=[("nki", size.excess)], hint="Call it with smaller operands"
+        )
+    return _on_grid(kernel, grid)
+
+
+def _name(kernel: Any) -> str:
+    return str(getattr(kernel, "__name__", kernel))
 
 
 def _on_grid(kernel: Any, grid: int) -> Any:
@@ -152,7 +194,8 @@ def using(launcher: L) -> Iterator[L]:
     """Let kernels started inside the block run through ``launcher``."""
     token = _CURRENT.set(launcher)
     try:
-        yield launcher
+        with launcher.around():
+            yield launcher
     finally:
         _CURRENT.reset(token)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -61,22 +62,34 @@ class Exchange:
     measured: float
 
 
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """A call of another library inside ``drop_in``: the function of ours that took it, or why it was left alone."""
+
+    theirs: str
+    ours: str
+    reason: str
+
+
 class Ledger:
-    """Lists of entries, transfers and exchanges that grow while its block runs."""
+    """Lists of entries, transfers, exchanges and substitutions that grow while its block runs."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.transfers: list[Transfer] = []
         self.exchanges: list[Exchange] = []
+        self.substitutions: list[Substitution] = []
         self._lock = threading.Lock()
 
-    def record(self, item: Entry | Transfer | Exchange) -> None:
-        """Append one entry, transfer or exchange."""
+    def record(self, item: Entry | Transfer | Exchange | Substitution) -> None:
+        """Append one of them to its list."""
         with self._lock:
             if isinstance(item, Entry):
                 self.entries.append(item)
             elif isinstance(item, Exchange):
                 self.exchanges.append(item)
+            elif isinstance(item, Substitution):
+                self.substitutions.append(item)
             else:
                 self.transfers.append(item)
 
@@ -126,6 +139,9 @@ class Ledger:
             received = quantity(sum(exchange.nbytes for exchange in self.exchanges), "B")
             waited = seconds(sum(exchange.measured for exchange in self.exchanges))
             lines.append(f"{len(self.exchanges)} exchanges with other ranks: {received} received in {waited}")
+        if self.substitutions:
+            counts = Counter((s.theirs, s.ours or f"left alone: {s.reason}") for s in self.substitutions)
+            lines += [f"{theirs} -> {ours}, {n} times" for (theirs, ours), n in counts.items()]
         return "\n".join(lines)
 
 
@@ -195,7 +211,7 @@ def listeners() -> tuple[Ledger, ...]:
     return (*EVERYWHERE, *scope.ledgers)
 
 
-def record(item: Entry | Transfer | Exchange) -> None:
+def record(item: Entry | Transfer | Exchange | Substitution) -> None:
     """Tell every listener."""
     for book in listeners():
         book.record(item)

@@ -162,10 +162,6 @@ def _detect() -> tuple[Device | None, str]:
     if not _device_nodes():
         return None, "no Neuron device"
     target = _target()
-    if target != "trn1":
-        paired = _paired_cores()
-        if paired:
-            return None, paired
     reasons = []
     for package, open_device in (("torch_neuronx", _open_native), ("torch_xla", _open_xla)):
         try:
@@ -179,17 +175,22 @@ def _detect() -> tuple[Device | None, str]:
     return None, "the machine has a Neuron device, but " + " and ".join(reasons)
 
 
-def _paired_cores() -> str:
-    """Why kernels of one core cannot be launched here; empty when they can."""
-    needs = "the kernels of this suite run on one core, and a launch must have as many as a logical core"
-    if config.LOGICAL_CORES.get() == 2:
-        return f"NEURON_LOGICAL_NC_CONFIG is 2: {needs}. Set it to 1, or leave it unset, before the program starts"
-    if not config.LOGICAL_CORES.is_set:
-        return (
-            f"the device library was imported before trnsci, with logical cores of two: {needs}. Import trnsci first, "
-            "or start the program with NEURON_LOGICAL_NC_CONFIG=1"
-        )
-    return ""
+def logical_cores(target: TargetName) -> int:
+    """Return the cores of a logical core: as the environment says, and two on a Neuron host where nobody said it.
+
+    Importing `trnsci` says 1 there; it came too late if the device library was imported before.
+    """
+    said = config.LOGICAL_CORES
+    paired = said.get() == 2 if said.is_set else bool(_device_nodes())
+    return 2 if paired and target != "trn1" else 1
+
+
+def single(kernel: str) -> str:
+    """Return why a kernel of one core cannot be launched where a logical core has two."""
+    return (
+        f"kernel {kernel} runs on one core, and a launch must have as many as a logical core, which has two here. "
+        "Start the program with NEURON_LOGICAL_NC_CONFIG=1, or leave it unset and import trnsci before torch_xla"
+    )
 
 
 def use_single_cores() -> None:

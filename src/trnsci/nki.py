@@ -82,6 +82,7 @@ __all__ = [
     "jit",
     "launch",
     "load",
+    "mine",
     "ncc",
     "nisa",
     "nki",
@@ -98,14 +99,18 @@ class Axis(NamedTuple):
     Attributes:
         step: pieces are multiples of it.
         arguments: dimension of each tensor argument that is cut; one of size 1 there serves all pieces.
-        results: dimension along which each result is put together again.
+        results: dimension along which each result is put together again; ``None`` where pieces add up to it.
         broadcasts: whether a tensor of size 1 may serve all pieces.
+        last: whether it is cut after the others: pieces repeat work, or their results are parts of sums, side by side.
+        when: the name of a compile-time argument and the value it must have.
     """
 
     step: int
     arguments: dict[str, int]
-    results: tuple[int, ...]
+    results: tuple[int | None, ...]
     broadcasts: bool = True
+    last: bool = False
+    when: tuple[str, Any] | None = None
 
 
 class Tile(nl.NKIObject):  # type: ignore[misc]
@@ -126,6 +131,19 @@ def tiles(total: int, size: int) -> list[Tile]:
         start = index * size
         cut.append(Tile(index, start, min(size, total - start)))
     return cut
+
+
+def mine(items: Any) -> Any:
+    """Return the items of a loop that this core takes: all, or of a logical core of two either half.
+
+    A kernel that shares its outermost loop so says ``CORES = 2`` in its file; results of the cores do not overlap.
+    """
+    each = (len(items) + nl.num_programs() - 1) // nl.num_programs()
+    first = nl.program_id(0) * each
+    taken = []
+    for index in range(first, min(first + each, len(items))):
+        taken.append(items[index])
+    return taken
 
 
 class Queue(nl.NKIObject):  # type: ignore[misc]
@@ -189,7 +207,7 @@ def require(condition: bool, message: str) -> None:
     assert condition, message
 
 
-def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
+def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -> Any:
     """Run a kernel where the current call was dispatched to: the simulator or the device.
 
     Operands that are not resident are moved, and moved bytes counted; results are resident when an operand was. A
@@ -198,7 +216,7 @@ def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
     Args:
         kernel: a function decorated with `jit`.
         tensors: its tensor arguments, on the host or resident.
-        grid: logical cores (the ``kernel[grid]`` of NKI).
+        grid: cores (the ``kernel[grid]`` of NKI); by default those of a logical core, where the kernel shares its work.
         static: compile-time arguments.
     """
     from trnsci import programs
@@ -215,7 +233,8 @@ def launch(kernel: Any, *tensors: Any, grid: int = 1, **static: Any) -> Any:
                 expected="one tensor, or None",
                 hint="The compiler names tensors that are arguments of their own; pass each, or one with offsets",
             )
-    pieces = programs.cut(kernel, tensors, static) if grid == 1 else None
+    pieces = programs.cut(kernel, tensors, static) if grid is None else None
+    grid = launcher.cores_for(kernel) if grid is None else grid
     if pieces is None:
         return launcher.launch(kernel, tensors, grid, static)
-    return pieces.run(tensors, lambda piece: launcher.launch(kernel, piece, grid, static))
+    return pieces.run(tensors, lambda piece: launcher.launch(kernel, piece, grid, static), launcher.each)

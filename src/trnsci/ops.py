@@ -104,15 +104,16 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
     """
     if is_compiling():
         return _copied(_traceable(call), out)
-    op = definition(call)
-    if (dispatch_modes() and _traced(call)) or op.on_meta(call):
+    op: Op = call._op  # type: ignore[attr-defined]
+    if dispatch_modes() and _traced(call):
         return _copied(op.registered(*call), out)
     scope = SCOPE.get()
     if scope is not None and scope.interceptor is not None:
         return scope.interceptor.call(call, out)
+    if op.on_meta(call):
+        return _copied(op.registered(*call), out)
     decision = op.decide(call)
-    attached = decision.implementation == "nki" or (op.host_vjp and decision.implementation == "host")
-    if attached and (dispatch_modes() or _wants_gradient(op.operands(call))):
+    if decision.implementation in op.attached and (dispatch_modes() or _wants_gradient(op.operands(call))):
         # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
         token = _DECIDED.set(decision)
         try:
@@ -169,6 +170,7 @@ class Op:
         self.kind = kind
         self.name = name
         self.host_only = host_only
+        self._by_nature = f"on the host whatever the backend: {host_only}"
         self.library = backends.library(namespace)
         self._namespace = _namespace(namespace)
         self._namespace.define(stem + signature)
@@ -191,9 +193,12 @@ class Op:
         self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
         self.limited = hasattr(self.kind, "limits")
         # One implementation without limits: there is nothing to ask.
-        self._only = self.on_pytorch[0] if self.on_pytorch == ("pytorch",) and not self.limited else None
+        self._alone = self.on_pytorch == ("pytorch",)
+        self._only = "pytorch" if self._alone and not self.limited else None
         self.differentiable = hasattr(self.kind, "vjp")
         self.host_vjp: bool = getattr(getattr(self.kind, "vjp", None), "__host__", False)
+        # Implementations through which torch's autograd does not see.
+        self.attached = ("nki", "host") if self.host_vjp else ("nki",)
 
     def register_gradient(self) -> None:
         """Tell torch's autograd of the rule."""
@@ -213,11 +218,11 @@ class Op:
         """Whether operands, or without any the result, have no data; they are all on one device."""
         if self._first is None:
             where = getattr(call, "device", None)
-            return where is not None and bool(where.type == "meta") and not _intercepted()
+            return where is not None and bool(where.type == "meta")
         first = call[self._first]
-        if isinstance(first, list | tuple):
+        if self._nested and isinstance(first, list | tuple):
             first = first[0] if first else None
-        return first is not None and bool(first.is_meta) and not _intercepted()
+        return first is not None and bool(first.is_meta)
 
     def dispatched(self, *args: Any) -> Any:
         """Execute a call that comes from torch's dispatcher: as decided before, or at the run time of a traced call."""
@@ -274,13 +279,18 @@ class Op:
         """Why an implementation cannot take a call on a backend of this machine, or ``None``."""
         if backend == "nki" and neuron.device() is None:
             return neuron.why_no_device()
-        return self.refusal(call, implementation)
+        refused = self.refusal(call, implementation)
+        device = neuron.device() if refused is None and backend == "nki" else None
+        return refused if device is None else predict.obstacle(freeze(call), device.target)
 
     def _on_pytorch(self, call: Any) -> tuple[str | None, str | None]:
         """The implementation that PyTorch's backend would run, or why there is none."""
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
+        if self._alone:
+            refused = call.limits("pytorch")
+            return (None, refused) if refused is not None else ("pytorch", None)
         for name in self.on_pytorch:
             refused = self.refusal(call, name)
             if refused is None:
@@ -294,7 +304,7 @@ class Op:
             chosen, _ = self._on_pytorch(call)
             if chosen is None:
                 raise self._unsupported(call, "")
-            return Decision("pytorch", chosen, f"on the host whatever the backend: {self.host_only}")
+            return _on_pytorch(chosen, self._by_nature)
         if choice.name == "auto":
             return self._automatic(call)
         if choice.name == "pytorch":
@@ -319,14 +329,14 @@ class Op:
         if device is None:
             if chosen is None:
                 raise self._unsupported(call, 'Ask for backend "simulator" to run its kernel here')
-            return Decision("pytorch", chosen, why_none)
+            return _on_pytorch(chosen, why_none)
         device_refuses = self.refusal(call, "nki")
         if chosen is not None and device_refuses is None:
             backend, reason = predict.cheaper(freeze(call), self.cost(call), device.target)
             return Decision(backend, "nki" if backend == "nki" else chosen, reason)
         if chosen is not None:
             return Decision("pytorch", chosen, f"nki refuses: {device_refuses}")
-        if device_refuses is None:
+        if self._refusal_here(call, "nki", "nki") is None:
             return Decision("nki", "nki", f"pytorch refuses: {host_refuses}")
         raise self._unsupported(call, "")
 
@@ -404,6 +414,12 @@ class Op:
         return predict.device_seconds(call, target)
 
 
+@functools.cache
+def _on_pytorch(implementation: str, reason: str) -> Decision:
+    """The few decisions that most calls make."""
+    return Decision("pytorch", implementation, reason)
+
+
 def _lazy_conjugates() -> AbstractContextManager[Any]:
     """Let implementations read lazy conjugates and negatives right, which compiled programs switch off around ops."""
     included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
@@ -432,14 +448,14 @@ def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor 
     """The result of the implementation decided on; nothing is tried after it has started."""
     if used is not None:
         with using(used):
-            result = call.nki()
-    else:
-        into = None if out is None else writer(call, decision.implementation)
-        if out is not None and into is not None:
-            into(out)
-            return out
-        result = getattr(call, decision.implementation)()
-    return _copied(result, out)
+            return _copied(call.nki(), out)
+    if out is None:
+        return getattr(call, decision.implementation)()
+    into = writer(call, decision.implementation)
+    if into is None:
+        return _copied(getattr(call, decision.implementation)(), out)
+    into(out)
+    return out
 
 
 def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:
@@ -447,11 +463,6 @@ def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:
     name = "into" if implementation == "pytorch" else f"{implementation}_into"
     method: Callable[[Tensor], None] | None = getattr(call, name, None)
     return method
-
-
-def _intercepted() -> bool:
-    scope = SCOPE.get()
-    return scope is not None and scope.interceptor is not None
 
 
 def _wants_gradient(operands: Iterable[Any]) -> bool:

@@ -11,7 +11,7 @@ from trnsci.show import Table
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --other: #d9822b; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 86rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
@@ -20,7 +20,10 @@ td:last-child { white-space: normal; min-width: 14rem; }
 .row { display: grid; grid-template-columns: 12rem 1fr 7rem; gap: .6rem; align-items: center; font-size: 13px; }
 .bar { background: var(--bar); height: .9rem; border-radius: 2px; min-width: 1px; }
 .bar.other { background: var(--other); }
+.track { position: relative; } .row span { overflow-wrap: anywhere; }
+.interval { position: absolute; top: .4rem; height: 2px; background: currentColor; min-width: 2px; }
 img { width: 100%; image-rendering: pixelated; border: 1px solid var(--line); }
+p.lead { font-size: 1.15rem; font-weight: 600; max-width: 60rem; }
 p.note { opacity: .75; font-size: 13px; }
 @media (max-width: 40rem) { .row { grid-template-columns: 7rem 1fr 5rem; } body { margin: 1rem auto; } }
 """
@@ -28,12 +31,13 @@ p.note { opacity: .75; font-size: 13px; }
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One labelled bar; ``other`` draws it in the second colour."""
+    """One labelled bar; ``other`` draws it in the second colour, ``interval`` a line from end to end."""
 
     label: str
     value: float
     text: str
     other: bool = False
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,14 @@ class Picture:
 
 
 def page(title: str, lead: str, parts: Sequence[Table | Bars | Picture]) -> str:
-    """Return a whole HTML document."""
+    """Return a whole HTML document. The first line of the lead is the answer, and stands out where there are more."""
+    first, *more = (f"<p>{html.escape(line)}</p>" for line in lead.split("\n"))
+    told = "\n".join([first.replace("<p>", '<p class="lead">') if more else first, *more])
     body = "\n".join(map(_part, parts))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{html.escape(title)}</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{html.escape(title)}</h1>\n<p>{html.escape(lead)}</p>\n{body}\n</body>\n</html>\n"
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{html.escape(title)}</h1>\n{told}\n{body}\n</body>\n</html>\n"
     )
 
 
@@ -89,13 +95,22 @@ def _table(table: Table) -> str:
 
 
 def _bars(bars: Bars) -> str:
-    top = bars.full or max((bar.value for bar in bars.bars), default=0.0) or 1.0
-    rows = "\n".join(
-        f'<div class="row"><span>{html.escape(bar.label)}</span><div class="bar{" other" if bar.other else ""}" '
-        f'style="width:{100 * bar.value / top:.2f}%"></div><span>{html.escape(bar.text)}</span></div>'
-        for bar in bars.bars
-    )
+    ends = [bar.interval[1] if bar.interval else bar.value for bar in bars.bars]
+    top = bars.full or max(ends, default=0.0) or 1.0
+    rows = "\n".join(_bar(bar, top) for bar in bars.bars)
     return f"<h2>{html.escape(bars.title)}</h2>\n{rows}\n{_note(bars.note)}"
+
+
+def _bar(bar: Bar, top: float) -> str:
+    line = ""
+    if bar.interval is not None:
+        low, high = (100 * end / top for end in bar.interval)
+        line = f'<div class="interval" style="left:{low:.2f}%;width:{high - low:.2f}%"></div>'
+    kind = "bar other" if bar.other else "bar"
+    return (
+        f'<div class="row"><span>{html.escape(bar.label)}</span><div class="track"><div class="{kind}" '
+        f'style="width:{100 * bar.value / top:.2f}%"></div>{line}</div><span>{html.escape(bar.text)}</span></div>'
+    )
 
 
 def _note(text: str) -> str:

@@ -6,10 +6,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trnsci import config
+from trnsci.programs import Size
 from trnsci.specs import tensors_in, thaw
+
+if TYPE_CHECKING:
+    from trnsci.predict import Prediction
 
 
 class Cost(NamedTuple):
@@ -38,8 +42,13 @@ class Programs(NamedTuple):
         times = "1 launch" if self.launches == 1 else f"{self.launches} launches"
         return (
             f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
-            f"{self.most_matmuls:,} of them matmuls"
+            f"{self.most_matmuls:,} of them matmuls{self._refused}"
         )
+
+    @property
+    def _refused(self) -> str:
+        excess = Size(self.longest, self.most_matmuls).excess
+        return f"; nki refuses it: {excess}" if excess else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +95,10 @@ class Step:
 
         return device_interval(self.call, target)
 
-    def programs(self, target: config.TargetName) -> Any:
+    def programs(self, target: config.TargetName) -> Prediction | None:
         """Launches, distinct programs and their sizes on a generation; ``None`` where no kernel takes this call."""
-        return self.call._op.programs(self.call, target)
+        result: Prediction | None = self.call._op.programs(self.call, target)
+        return result
 
     @property
     def error_bound(self) -> float | None:
@@ -175,8 +185,9 @@ class Plan:
     @property
     def programs(self) -> Programs | None:
         """What the kernels of the plan would be on the configured generation; ``None`` where a step has none."""
-        found = [step.programs(config.TARGET.get()) for step in self.steps]
-        if not found or None in found:
+        each_step = [step.programs(config.TARGET.get()) for step in self.steps]
+        found = [programs for programs in each_step if programs is not None]
+        if not found or len(found) < len(each_step):
             return None
         return Programs(
             launches=sum(each.programs for each in found),

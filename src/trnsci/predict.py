@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trnsci import config
+from trnsci import config, neuron
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
 from trnsci.launcher import Predictor, using
 from trnsci.plans import Cost, seconds
+from trnsci.programs import Size, limits
 from trnsci.specs import tensors_in, thaw
 
 # Where a host implementation pays: the sizes its ``limits`` compare with, by op.
@@ -50,7 +51,7 @@ class Prediction(NamedTuple):
     ``low`` and ``high`` are the ends of the kernels' intervals (`trnsim.timing.Report.interval`). ``programs`` counts
     the kernels it starts; an implementation that leaves small work to the host starts none. ``compilations`` of them
     differ. ``instructions`` are those of all launches; ``longest`` has the most instructions, and the most matmuls, of
-    one program.
+    one program. ``single`` names the kernels that run on one core where a logical core has two.
     """
 
     seconds: float
@@ -62,6 +63,7 @@ class Prediction(NamedTuple):
     compilations: int = 0
     instructions: int = 0
     longest: tuple[int, int] = (0, 0)
+    single: tuple[str, ...] = ()
 
 
 def device_seconds(call: Any, target: TargetName) -> float | None:
@@ -83,10 +85,24 @@ def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None
     return result.low, result.high
 
 
-# Typed: calls of two ops with the same fields are equal as tuples.
-@functools.lru_cache(maxsize=8192, typed=True)
 def prediction(call: Any, target: TargetName) -> Prediction | None:
     """What the timing model says of a frozen call's kernels; ``None`` where none takes the call."""
+    return _predicted(call, target, limits(), neuron.logical_cores(target))
+
+
+def obstacle(call: Any, target: TargetName) -> str | None:
+    """Return why a device cannot run a frozen call: a program too long to compile, or cores in pairs; else ``None``."""
+    result = prediction(call, target)
+    if result is None:
+        return None
+    if result.single:
+        return neuron.single(result.single[0])
+    return Size(*result.longest).excess or None
+
+
+# Typed: calls of two ops with the same fields are equal as tuples.
+@functools.lru_cache(maxsize=8192, typed=True)
+def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Prediction | None:
     predicting = _Predicting()
     scope = replace(SCOPE.get() or Scope(), interceptor=predicting, ledgers=())
     with torch.no_grad(), entered(scope), using(Predictor(target)) as predictor:
@@ -105,6 +121,7 @@ def prediction(call: Any, target: TargetName) -> Prediction | None:
         made.compilations,
         made.instructions,
         made.longest,
+        tuple(made.single),
     )
 
 
@@ -147,6 +164,9 @@ def cheaper(call: Any, cost: Cost, target: TargetName) -> tuple[str, str]:
     start = LINKS[target].dispatch
     if here <= start:
         return "pytorch", f"host estimate {seconds(here)}, starting a program on {target} takes {seconds(start)}"
+    refused = obstacle(call, target)
+    if refused is not None:
+        return "pytorch", f"nki refuses: {refused}"
     there = offload_seconds(call, cost, target)
     if there is None:
         return "nki", f"nothing predicts its time on {target}, host estimate {seconds(here)}"

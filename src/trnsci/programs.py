@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from trnsci.nki import Axis
 from trnsci.specs import freeze, thaw
 
 Launch = Callable[[tuple[Any, ...]], Any]
+Each = Callable[[Launch, Iterable[tuple[Any, ...]]], Iterable[Any]]
 
 
 class Size(NamedTuple):
@@ -34,8 +35,18 @@ class Size(NamedTuple):
     @property
     def fits(self) -> bool:
         """Whether it is within the suite's limit."""
+        return not self.excess
+
+    @property
+    def excess(self) -> str:
+        """Why it is too long to be compiled, in words; empty when it is not."""
         limit = limits()
-        return self.instructions <= limit.instructions and self.matmuls <= limit.matmuls
+        over = [
+            f"{count:,} {what}, and {most:,} are the most that are compiled (TRNSCI_PROGRAM_{what.upper()})"
+            for what, count, most in zip(self._fields, self, limit, strict=True)
+            if count > most
+        ]
+        return f"a program of it would have {over[0]}" if over else ""
 
     def holds(self, part: Size) -> int:
         """How often a part fits into a program of this size, at least once: a part that does not is not cut."""
@@ -91,22 +102,67 @@ class Cut(NamedTuple):
         """How many pieces."""
         return math.prod(-(-extent // width) for _, extent, width in self.axes)
 
-    def run(self, tensors: tuple[Any, ...], launch: Launch, at: int = 0) -> Any:
-        """Launch every piece, and put the results together."""
+    def run(self, tensors: tuple[Any, ...], launch: Launch, each: Each = map) -> Any:
+        """Launch every piece, which ``each`` maps to results in order, and put the results together."""
+        return self._together(iter(each(launch, self._pieces(tensors))))
+
+    def _pieces(self, tensors: tuple[Any, ...], at: int = 0) -> Iterator[tuple[Any, ...]]:
         if at == len(self.axes):
-            return launch(tuple(t.contiguous() if isinstance(t, Tensor) else t for t in tensors))
+            yield tuple(t.contiguous() if isinstance(t, Tensor) else t for t in tensors)
+            return
         axis, extent, width = self.axes[at]
-        parts = []
         for start in range(0, extent, width):
             piece = _narrowed(tensors, self.names, axis, extent, start, min(width, extent - start))
-            parts.append(self.run(piece, launch, at + 1))
-        return _joined(parts, axis.results)
+            yield from self._pieces(piece, at + 1)
+
+    def _together(self, results: Iterator[Any], at: int = 0) -> Any:
+        if at == len(self.axes):
+            return next(results)
+        axis, extent, width = self.axes[at]
+        return _joined([self._together(results, at + 1) for _ in range(0, extent, width)], axis.results)
+
+    def first(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the operands of the first piece, which is as large as any."""
+        for axis, extent, width in self.axes:
+            tensors = _narrowed(tensors, self.names, axis, extent, 0, width)
+        return tensors
 
 
-def _joined(parts: list[Any], dims: tuple[int, ...]) -> Any:
+def _joined(parts: list[Any], dims: tuple[int | None, ...]) -> Any:
     if isinstance(parts[0], Tensor):
-        return torch.cat(parts, dims[0])
-    return type(parts[0])(torch.cat(list(same), dim) for same, dim in zip(zip(*parts, strict=True), dims, strict=True))
+        return _join(parts, dims[0])
+    return type(parts[0])(_join(list(same), dim) for same, dim in zip(zip(*parts, strict=True), dims, strict=True))
+
+
+def _join(parts: list[Tensor], dim: int | None) -> Tensor:
+    return torch.stack(parts).sum(0) if dim is None else torch.cat(parts, dim)
+
+
+def fits(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> bool:
+    """Whether no program of a launch exceeds the limit, cut as its kernel's file says."""
+    pieces = cut(kernel, tensors, static)
+    return size_of(kernel, tensors if pieces is None else pieces.first(tensors), static).fits
+
+
+def most(size: Callable[[int], Size]) -> int:
+    """Return how many equal items a program holds, at least one; ``size`` tells the length of 1 and of 2 of them."""
+    one, two = size(1), size(2)
+    room = [(limit - first) // max(1, second - first) for limit, first, second in zip(limits(), one, two, strict=True)]
+    return 1 + max(0, min(room))
+
+
+def runs(row: Callable[[int], Size], counts: Sequence[int]) -> list[slice]:
+    """Cut rows of work into runs that fit. ``row`` tells the length of one row of 1 or 2 items, ``counts`` how many."""
+    limit, one, two = limits(), row(1), row(2)
+    found, start, used = [], 0, (0, 0)
+    for at, count in enumerate(counts):
+        more = [first + (count - 1) * (second - first) for first, second in zip(one, two, strict=True)]
+        total = used[0] + more[0], used[1] + more[1]
+        if at > start and (total[0] > limit.instructions or total[1] > limit.matmuls):
+            found.append(slice(start, at))
+            start, total = at, (more[0], more[1])
+        used = total
+    return [*found, slice(start, len(counts))]
 
 
 def _narrowed(
@@ -135,13 +191,21 @@ def _extent(tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis) -> int
     return shortest if all(size % shortest == 0 for size in long) else 1
 
 
+def cores_of(kernel: Any) -> int:
+    """Return on how many cores of a logical core a kernel can run: its file says ``CORES`` where it shares its work."""
+    function = getattr(kernel, "function", kernel)
+    cores: int = getattr(sys.modules.get(function.__module__), "CORES", 1)
+    return cores
+
+
 def cut(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Cut | None:
     """Return how to cut a launch so that no program exceeds the limit; ``None`` when one program does, or must."""
     function = getattr(kernel, "function", kernel)
-    axes: tuple[Axis, ...] = getattr(sys.modules.get(function.__module__), "AXES", ())
+    names = _names(function)
+    stated: tuple[Axis, ...] = getattr(sys.modules.get(function.__module__), "AXES", ())
+    axes = tuple(axis for axis in stated if axis.when is None or static.get(axis.when[0]) == axis.when[1])
     if not axes:
         return None
-    names = _names(function)
     extents = [_extent(tensors, names, axis) for axis in axes]
     units = [-(-extent // axis.step) for extent, axis in zip(extents, axes, strict=True)]
     if math.prod(units) == 1:
@@ -183,7 +247,8 @@ def _widths(
     each = list(units)
     while math.prod(each) > most:
         # the first axis costs nothing to cut; of the others the longest, so that pieces stay square
-        at = 0 if each[0] > 1 else max(range(len(each)), key=lambda i: each[i])
+        whole = [i for i, axis in enumerate(axes) if each[i] > 1 and not axis.last]
+        at = 0 if 0 in whole else max(whole or range(len(each)), key=lambda i: each[i])
         each[at] = -(-each[at] // 2)
     # as many pieces, of equal size
     even = [-(-full // -(-full // part)) for full, part in zip(units, each, strict=True)]

@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A titled table. ``note`` is a sentence below it."""
+    """A titled table. ``note`` is a sentence below it; a header of empty names is not shown."""
 
     title: str
     header: tuple[str, ...]
@@ -30,7 +30,7 @@ def tables(*each: Table) -> None:
 
 def plain(table: Table) -> str:
     """Return a table as aligned text, two spaces between columns."""
-    lines = [table.header, *table.rows]
+    lines = [table.header, *table.rows] if any(table.header) else list(table.rows)
     widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
     text = [table.title]
     for line in lines:
@@ -78,6 +78,7 @@ def _drawn(table: Table) -> Any:
         box=box.SIMPLE,
         show_edge=False,
         pad_edge=False,
+        show_header=any(table.header),
     )
     for number, (name, width) in enumerate(zip(table.header, _words(table), strict=True)):
         drawn.add_column(name, style="bold" if number == 0 else None, min_width=width, overflow="fold")

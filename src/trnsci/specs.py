@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import Tensor
@@ -80,11 +80,19 @@ class TensorSpec:
         """Number of elements."""
         return math.prod(self.shape)
 
-    def stride(self) -> tuple[int, ...]:
-        """Distance of neighbours along each axis, in elements."""
-        if self.strides is not None:
-            return self.strides
-        return tuple(math.prod(max(size, 1) for size in self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+    @overload
+    def stride(self) -> tuple[int, ...]: ...
+
+    @overload
+    def stride(self, dim: int) -> int: ...
+
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """Distance of neighbours along each axis, or along one, in elements."""
+        strides = self.strides
+        if strides is None:
+            sizes = [max(size, 1) for size in self.shape]
+            strides = tuple(math.prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
+        return strides if dim is None else strides[dim]
 
     def is_contiguous(self) -> bool:
         """Whether elements lie in order without gaps."""

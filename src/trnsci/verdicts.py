@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from trnsci import config
 from trnsci.analogs import looks_like
+from trnsci.drop_in import Substitutions
 from trnsci.pages import Bar, Bars, page
 from trnsci.plans import quantity, seconds
+from trnsci.scan import Symbol
 from trnsci.show import Table
 from trnsci.watch import IMPORTS, Place
 
 # rows a table shows; JSON has them all
 ROWS = 20
+# rows a picture shows
+CHARTED = 8
 
 # what is left of a run is sampled, and nothing more can be said of it than that it is little
 MOST = 100.0
+
+# what is said of operators that need nothing of ours
+NEURON = "runs on the device through AWS's own PyTorch"
 
 WAYS = ("call by call", "resident", "fused")
 
@@ -77,6 +89,8 @@ class Group:
 
     def verdict(self, target: str) -> str:
         """What to do with these calls, and why."""
+        if target not in self.targets and self.refusal == NEURON:
+            return NEURON
         if target not in self.targets:
             return f"stays here: {self.refusal or f'no kernel of {target} takes it'}"
         there = self.targets[target]
@@ -124,16 +138,22 @@ class FitReport:
     Attributes:
         wall: seconds of the whole run.
         groups: ops of the suite.
-        plain: torch operators called beside them.
+        plain: operators of torch, and functions of NumPy and SciPy that have an analog, called beside them.
         places: where the rest of the time went, sampled: seconds by line of the program.
+        beside: other threads and processes, which were not watched.
+        symbols: what a program for CUDA that could not run here names.
+        replaced: in a run with substitution, what became ours and what was left alone.
     """
 
     script: str
-    wall: float
-    groups: tuple[Group, ...]
-    plain: tuple[Group, ...]
-    places: tuple[tuple[Place, float], ...]
     main_target: str
+    wall: float = 0.0
+    groups: tuple[Group, ...] = ()
+    plain: tuple[Group, ...] = ()
+    places: tuple[tuple[Place, float], ...] = ()
+    beside: tuple[str, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    replaced: Substitutions | None = None
     status: int = 0
     error: str = field(default="")
 
@@ -144,13 +164,28 @@ class FitReport:
 
     @property
     def in_torch(self) -> float:
-        """Seconds in plain torch operators."""
+        """Seconds in calls of torch, NumPy and SciPy that were timed."""
         return sum(group.measured for group in self.plain)
 
     @property
     def elsewhere(self) -> float:
-        """Seconds in neither: NumPy, Python, imports, files, and making this report."""
+        """Seconds in neither: Python, imports, files, and making this report."""
         return max(0.0, self.wall - self.in_ops - self.in_torch)
+
+    @property
+    def run(self) -> float:
+        """Seconds of the run without its imports."""
+        return self.wall - dict(self.places).get(IMPORTS, 0.0)
+
+    @property
+    def guessed(self) -> float:
+        """Seconds in lines that look like calls of ours, where nothing but the line is known."""
+        return sum(t for place, t in self.places if looks_like(place.source, place.package))
+
+    @property
+    def compared(self) -> bool:
+        """Whether times here are those of this machine; simulated ones are not."""
+        return all(group.comparable for group in self.groups)
 
     @property
     def most(self) -> float | None:
@@ -158,33 +193,77 @@ class FitReport:
 
         ``None`` where ops were simulated: their time here is the simulator's.
         """
-        if not all(group.comparable for group in self.groups):
+        if not self.compared:
             return None
         movable = self.in_ops + sum(group.measured for group in self.plain if group.analog)
-        run = self.wall - dict(self.places).get(IMPORTS, 0.0)
-        return min(MOST, run / max(run - movable, 1e-9))
+        return min(MOST, self.run / max(self.run - movable, 1e-9))
+
+    def gain(self, guesses: bool = False, end: int | None = None) -> float:
+        """How many times faster the run is predicted to be, imports aside, with operands resident and losses left here.
+
+        Args:
+            guesses: count lines that look like calls of ours as taking no time.
+            end: 0 or 1 for the low or high end of the predictions' intervals.
+        """
+        saved = self.guessed if guesses else 0.0
+        for group in (*self.groups, *self.plain):
+            there = group.targets.get(self.main_target)
+            if there is not None:
+                late = 0.0 if end is None else there.interval[end] - there.kernel
+                saved += max(0.0, group.steady - there.seconds("resident") - late)
+        return min(MOST, self.run / max(self.run - saved, 1e-9))
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence: what is certain, and what more there might be."""
+        if not self.wall:
+            covered = sum(1 for symbol in self.symbols if symbol.here.startswith("trn"))
+            return f"{self.script} was read, not run: {covered} of {len(self.symbols)} symbols have an analog here."
+        if not self.compared:
+            return "Ops were simulated, so there is no time of this machine to compare with."
+        likely, slow, fast = self.gain(), self.gain(end=1), self.gain(end=0)
+        text = f"Predicted on one core of {self.main_target}, operands resident: {likely:.1f}x"
+        text += f" ({slow:.1f}x to {fast:.1f}x)" if round(slow, 1) != round(fast, 1) else ""
+        if self.guessed > 0.01 * self.run:
+            text += (
+                f"; up to {self.gain(guesses=True, end=0):.1f}x if the lines that look like calls of ours became such"
+            )
+        return f"{text}. Imports are left out, and what would lose stays here."
 
     def total(self, target: str, way: str) -> float:
         """Predicted seconds of all ops on a generation; calls without a kernel stay here."""
         return sum(g.targets[target].seconds(way) if target in g.targets else g.measured for g in self.groups)
 
     def tables(self) -> tuple[Table, ...]:
-        """The report for a terminal."""
+        """The report for a terminal: the verdict first, and no table that would be empty."""
         verdict = f"verdict for {self.main_target}"
         ours = [(g.op, *g.row(self.main_target)) for g in self.groups]
         named = [g for g in self.plain if g.analog or g.measured > 0.01 * self.wall]
         theirs = [(g.op, g.where, g.analog or "-", *g.row(self.main_target)) for g in named]
-        return (
+        calls = [(c["called"], c["became"] or "-", str(c["calls"]), c["why_not"]) for c in self._substituted()]
+        each = (
+            Table("Verdict", ("",), [(self.verdict,), *([(machine(),)] if self.wall else [])]),
             _table("Ops of the suite", ("op", *_ROW, verdict), ours),
             self._together(),
-            _table("Plain torch calls beside them", ("operator", "called from", "analog", *_ROW, verdict), theirs),
+            _table("Substituted and left alone", ("called", "became", "calls", "why not"), calls),
+            _table("Calls beside them", ("called", "from", "analog", *_ROW, verdict), theirs),
             self._rest(),
+            _table("Not watched", ("what ran beside the watched thread",), [(words,) for words in self.beside]),
+            _table("Named in the source", ("symbol", "times", "here"), [(n, str(c), h) for n, c, h in self.symbols]),
         )
+        return tuple(table for table in each if table.rows)
+
+    def _substituted(self) -> list[dict[str, Any]]:
+        if self.replaced is None:
+            return []
+        ours = [(theirs, name, "", n) for (theirs, name), n in self.replaced.substituted.items()]
+        left = [(theirs, "", why, n) for (theirs, why), n in self.replaced.left_alone.items()]
+        return [{"called": t, "became": o or None, "why_not": w, "calls": n} for t, o, w, n in (*ours, *left)]
 
     def _together(self) -> Table:
-        compared = all(g.comparable for g in self.groups)
+        compared = self.compared
         here = (seconds(self.in_ops), seconds(sum(g.steady for g in self.groups))) if compared else ("-", "-")
-        sums = [(t, *(seconds(self.total(t, way)) for way in WAYS), *here) for t in config.TARGETS]
+        sums = [(t, *(seconds(self.total(t, way)) for way in WAYS), *here) for t in config.TARGETS if self.groups]
         note = (
             "Predicted. Resident: operands stay in device memory (trnsci.to_device). Fused: one program per row above."
         )
@@ -193,13 +272,14 @@ class FitReport:
         return Table("All ops together", ("target", *WAYS, "measured here", "without slow first calls"), sums, note)
 
     def _rest(self) -> Table:
-        rows = [(p.where, p.source, p.package, seconds(t), looks_like(p.source)) for p, t in self.places]
-        return _table("Elsewhere", ("line", "source", "package", "sampled", "looks like"), rows, self.summary)
+        rows = [(p.where, p.source, p.package, seconds(t), looks_like(p.source, p.package)) for p, t in self.places]
+        note = self.summary if self.wall else ""
+        return _table("Elsewhere", ("line", "source", "package", "sampled", "looks like"), rows, note)
 
     @property
     def summary(self) -> str:
         """Where the time went, and how much of it could go elsewhere, in a sentence or two."""
-        parts = [(self.in_ops, "in ops"), (self.in_torch, "in plain torch"), (self.elsewhere, "elsewhere")]
+        parts = [(self.in_ops, "in ops"), (self.in_torch, "in calls beside them"), (self.elsewhere, "elsewhere")]
         shares = ", ".join(f"{seconds(t)} ({100 * t / self.wall:.0f}%) {where}" for t, where in parts)
         text = f"The whole run took {seconds(self.wall)}: {shares}."
         if self.most is not None:
@@ -208,37 +288,61 @@ class FitReport:
         return text
 
     def html(self) -> str:
-        """The report as a page."""
+        """The report as a page: the verdict, pictures of time now and predicted, then the tables."""
+        title = "Is it a fit for Trainium?" if self.replaced is None else "Run through trnsci"
+        lead = f"{self.verdict}\n{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
+        charts = [chart for chart in (self._went(), self._rows()) if chart.bars]
+        return page(title, lead, [*charts, *self.tables()[1:]])
+
+    def _went(self) -> Bars:
         movable = sum(group.measured for group in self.plain if group.analog)
         imports = dict(self.places).get(IMPORTS, 0.0)
+        rest = self.elsewhere - imports - self.guessed
         went = [
             Bar("ops of the suite", self.in_ops, seconds(self.in_ops)),
-            Bar("torch with an analog", movable, seconds(movable)),
-            Bar("other torch", self.in_torch - movable, seconds(self.in_torch - movable), True),
+            Bar("calls with an analog", movable, seconds(movable)),
+            Bar("looks like one of ours", self.guessed, seconds(self.guessed)),
+            Bar("other operators", self.in_torch - movable, seconds(self.in_torch - movable), True),
             Bar("imports", imports, seconds(imports), True),
-            Bar("elsewhere", self.elsewhere - imports, seconds(self.elsewhere - imports), True),
+            Bar("elsewhere", rest, seconds(rest), True),
         ]
-        compared = all(group.comparable for group in self.groups)
-        bars = [Bar("here, measured" if compared else "here, simulating", self.in_ops, seconds(self.in_ops), True)]
-        for target in config.TARGETS:
-            totals = [(way, self.total(target, way)) for way in WAYS]
-            bars.extend(Bar(f"{target} {way}", total, seconds(total)) for way, total in totals)
-        lead = f"{self.script}. {self.summary} Times of Trainium are predicted, all others measured here."
-        note = "Calls without a kernel count with their time here."
-        charts = Bars("Where the time went", went), Bars("Time in ops", bars, note)
-        return page("Is it a fit for Trainium?", lead, [*charts, *self.tables()])
+        return Bars("Where the time went", [bar for bar in went if bar.value > 0])
+
+    def _rows(self) -> Bars:
+        """Time now and predicted, row by row, with the predictions' intervals."""
+        bars = []
+        rows = sorted((*self.groups, *self.plain), key=lambda group: -group.measured)
+        worth = [g for g in rows if self.main_target in g.targets and g.measured > 0.005 * self.wall]
+        for group in worth[:CHARTED]:
+            there = group.targets[self.main_target]
+            name = group.op if not group.where else f"{group.op} ({group.where})"
+            time = there.seconds("resident")
+            ends = tuple(time - there.kernel + end for end in there.interval)
+            here = "here" if group.comparable else "simulated"
+            bars += [
+                Bar(f"{name} {here}", group.measured, seconds(group.measured), True),
+                Bar(f"{self.main_target} predicted", time, seconds(time), interval=(ends[0], ends[1])),
+            ]
+        note = "Predicted with operands in device memory, dispatches included; the line is the prediction's interval."
+        return Bars("Now and predicted", bars, note)
 
     def to_dict(self) -> dict[str, Any]:
         """The report for programs."""
         return {
             "script": self.script,
+            "verdict": self.verdict,
+            "machine": machine(),
             "wall_seconds": self.wall,
             "seconds_in_ops": self.in_ops,
             "seconds_in_plain_torch": self.in_torch,
             "seconds_elsewhere": self.elsewhere,
             "faster_at_most": self.most,
+            "seconds_guessed": self.guessed,
+            "beside": list(self.beside),
+            "symbols": [symbol._asdict() for symbol in self.symbols],
             "status": self.status,
             "error": self.error,
+            "substituted": self._substituted(),
             "ops": [_group_dict(group) for group in self.groups],
             "plain_torch": [_group_dict(group) for group in self.plain],
             "elsewhere": [
@@ -273,6 +377,20 @@ def _group_dict(group: Group) -> dict[str, Any]:
     }
 
 
+def machine() -> str:
+    """This machine in a sentence: the processor and the threads that were used."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    return f"Measured on {name} with {torch.get_num_threads()} threads."
+
+
+def shorter(text: str, length: int) -> str:
+    """Cut a text to a length."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def shortened(operands: str) -> str:
     """Operands for a table: three of them and a count where there are many."""
     words = operands.split(" ")
@@ -280,7 +398,7 @@ def shortened(operands: str) -> str:
 
 
 def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]], note: str = "") -> Table:
-    shown = list(rows[:ROWS]) or [("none", *[""] * (len(header) - 1))]
+    shown = list(rows[:ROWS])
     if len(rows) > ROWS:
         shown.append((f"and {len(rows) - ROWS} more", *[""] * (len(header) - 1)))
     return Table(title, header, shown, note)

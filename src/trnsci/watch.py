@@ -1,4 +1,4 @@
-"""Where a program's time goes: torch's operators timed one by one, everything else sampled by line."""
+"""Where a program's time goes: calls that have an analog timed one by one, everything else sampled by line."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import sysconfig
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnsci import config
 from trnsci.analogs import ANALOGS
+from trnsci.analogs.replacing import observed
 from trnsci.ledger import WATCHES, in_op, record
 from trnsci.ops import Op
 from trnsci.specs import freeze, tensors_in
@@ -29,11 +32,13 @@ SOURCE = 60
 
 _HERE = Path(__file__).resolve().parents[1]
 _OURS = (*config.LIBRARIES, "trnsci", "trnsim", "trnchem")
+# frames between a program's call and the library it calls
+_WATCHERS = {str(Path(__file__).parent / name) for name in ("watch.py", "drop_in.py", "analogs/replacing.py")}
 
 
 @dataclass(slots=True)
 class Plain:
-    """Calls of one torch operator from one place, with the same operands where an analog wants to know them."""
+    """Calls of one operator or function from one line, with the same operands where an analog wants to know them."""
 
     operator: str
     where: str
@@ -47,7 +52,15 @@ class Plain:
     @property
     def operands(self) -> str:
         """Shapes and dtypes of the operands, for tables."""
-        return " ".join(str(spec) for spec in tensors_in(self.args))
+        arrays = [arg for arg in self.args if isinstance(arg, np.ndarray)]
+        shapes = [f"{a.dtype}[{'x'.join(map(str, a.shape)) or 'scalar'}]" for a in arrays]
+        return " ".join([*map(str, tensors_in(self.args)), *shapes])
+
+    def add(self, measured: float, nbytes: int) -> None:
+        """Count one call more."""
+        self.calls += 1
+        self.measured += measured
+        self.nbytes += nbytes
 
 
 class Watch(TorchDispatchMode):
@@ -64,12 +77,28 @@ class Watch(TorchDispatchMode):
 
     def __enter__(self) -> Watch:
         WATCHES.append(self)
+        self._arrays = observed(self._array)
+        self._arrays.__enter__()
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._arrays.__exit__(None, None, None)
         WATCHES.remove(self)
+
+    def _array(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Time a call of NumPy's or SciPy's. Arrays are kept as their shapes."""
+        start = time.perf_counter()
+        result = function(*args, **kwargs)
+        measured = time.perf_counter() - start
+        where = _caller(sys._getframe())
+        shapes = tuple(_shape_of(arg) for arg in args)
+        key = (name, where, str([getattr(arg, "shape", arg) for arg in shapes]), str(sorted(kwargs)))
+        plain = self.seen.setdefault(key, Plain(name, where, shapes, kwargs, first=measured))
+        arrays = [*args, *(result if isinstance(result, tuple) else (result,))]
+        plain.add(measured, sum(getattr(array, "nbytes", 0) for array in arrays))
+        return result
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if "torch._dynamo" in sys.modules:
@@ -102,9 +131,14 @@ class Watch(TorchDispatchMode):
         else:
             args, kwargs, key = (), {}, (name, where, "")
         plain = self.seen.setdefault(key, Plain(name, where, args, kwargs, first=measured))
-        plain.calls += 1
-        plain.measured += measured
-        plain.nbytes += written + sum(spec.nbytes for spec in tensors_in(args))
+        plain.add(measured, written + sum(spec.nbytes for spec in tensors_in(args)))
+
+
+def _shape_of(value: Any) -> Any:
+    """Return an array of the same shape and dtype that takes no memory; what is no array stays."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return np.broadcast_to(np.zeros((), value.dtype), value.shape)
 
 
 # a program that compiles must not compile what watches it
@@ -136,7 +170,7 @@ def _caller(frame: FrameType | None) -> str:
     """The program's line a call came from, or the library of ours that made it."""
     while frame is not None:
         package = _package(frame.f_code.co_filename)
-        if package in _OURS and frame.f_code.co_filename != __file__:
+        if package in _OURS and frame.f_code.co_filename not in _WATCHERS:
             return f"inside {package}"
         if not package:
             return _at(frame)
@@ -155,7 +189,7 @@ class Place:
 
 IMPORTS, WATCHING = Place("imports"), Place("making this report")
 # the frames that tell whether a moment is measured already, or is this report's own work
-_MEASURED = {Op.execute.__code__, Watch._timed.__code__}
+_MEASURED = {Op.execute.__code__, Watch._timed.__code__, Watch._array.__code__}
 _WATCHING = {Op.step.__code__, record.__code__, Watch._note.__code__}
 
 
@@ -164,6 +198,7 @@ class Sampler:
 
     def __init__(self) -> None:
         self.places: dict[Place, float] = defaultdict(float)
+        self.threads: dict[str, float] = defaultdict(float)
         self._thread = threading.Thread(target=self._run, name="trnsci fit", daemon=True)
         self._watched = threading.get_ident()
         self._stop = threading.Event()
@@ -183,6 +218,9 @@ class Sampler:
             now = time.perf_counter()
             if place is not None:
                 self.places[place] += now - last
+            for thread in threading.enumerate():
+                if thread.ident not in (self._watched, self._thread.ident) and not thread.daemon:
+                    self.threads[thread.name] += now - last
             last = now
 
 
@@ -212,3 +250,27 @@ def _place(frame: FrameType | None) -> Place | None:
         called = package
         frame = frame.f_back
     return found
+
+
+class Children:
+    """The processes a program starts, by the words that started them."""
+
+    def __init__(self) -> None:
+        self.commands: list[str] = []
+        self._listening = False
+
+    def __enter__(self) -> Children:
+        self._listening = True
+        # a hook cannot be taken back, so it stops listening instead
+        sys.addaudithook(self._heard)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._listening = False
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if self._listening and event == "subprocess.Popen":
+            words = args[1]
+            self.commands.append(words if isinstance(words, str) else " ".join(map(str, words)))
+        elif self._listening and event == "os.fork":
+            self.commands.append("a fork of itself")

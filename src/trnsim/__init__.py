@@ -1,16 +1,22 @@
 """trnsim: an NKI machine on a CPU."""
 
-from trnsim.compare import Comparison, Difference, compare
-from trnsim.debug import Probe, probe
-from trnsim.install import install, uninstall
-from trnsim.isa.psum import ZerosAccumulated
-from trnsim.lint import lint
-from trnsim.program import Kernel, LostOutput, PrivateOutput, UnreadInput, UnwrittenOutput, jit, simulate
-from trnsim.races import RaceWarning
-from trnsim.ranks import per_rank, simulate_ranks
-from trnsim.session import EmptyView
-from trnsim.targets import TARGETS, Target
-from trnsim.timing import Report, profile
+from typing import TYPE_CHECKING
+
+from trnsim.lazy import lazily
+
+if TYPE_CHECKING:
+    from trnsim.compare import Comparison, Difference, compare
+    from trnsim.debug import Probe, probe
+    from trnsim.install import install, uninstall
+    from trnsim.isa.psum import ZerosAccumulated
+    from trnsim.lint import lint
+    from trnsim.program import Kernel, LostOutput, PrivateOutput, UnreadInput, UnwrittenOutput, jit, simulate
+    from trnsim.races import RaceWarning
+    from trnsim.ranks import per_rank, simulate_ranks
+    from trnsim.session import EmptyView
+    from trnsim.targets import TARGETS, Target
+    from trnsim.timing.profile import profile
+    from trnsim.timing.report import Report
 
 __all__ = [
     "TARGETS",
@@ -38,3 +44,5 @@ __all__ = [
     "simulate_ranks",
     "uninstall",
 ]
+
+lazily(__name__)

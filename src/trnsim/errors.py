@@ -11,7 +11,7 @@ from typing import Any
 class TrnError(Exception):
     """Every error this suite raises on purpose."""
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: object) -> None:
         self.__dict__.update(fields)
         super().__init__(self._text())
 
@@ -42,7 +42,7 @@ class CapacityError(TrnError, MemoryError):
     available: int
     hint: str
 
-    def __init__(self, *, where: str, required: int, available: int, hint: str = "", **more: Any) -> None:
+    def __init__(self, *, where: str, required: int, available: int, hint: str = "", **more: object) -> None:
         super().__init__(where=where, required=required, available=available, hint=hint, **more)
 
     def _text(self) -> str:
@@ -79,13 +79,13 @@ class KernelError(TrnError, RuntimeError):
         *,
         rule: str = "",
         hint: str = "",
-        got: Any = None,
-        limit: Any = None,
+        got: object = None,
+        limit: object = None,
         target: str | None = None,
         kernel: str | None = None,
         instruction: str | None = None,
         line: str | None = None,
-        **more: Any,
+        **more: object,
     ) -> None:
         super().__init__(
             message=message,

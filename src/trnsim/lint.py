@@ -9,12 +9,14 @@ that does not. The rules, with the passage each stands on, are in ``docs/concept
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, overload
 
 from trnsim._lint.rules import RULES, Rule, Severity
+from trnsim._lint.sizes import Launch, launches
 from trnsim._lint.source import Unit, unwrap
 from trnsim._lint.walk import Used, Walk
 from trnsim.errors import NotNki
@@ -237,6 +239,9 @@ def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintRep
 
     walk = Walk(report, follow=follow, strict=strict)
     walk.run(function)
+    for launch in launches(function) if strict else ():
+        finding = _launch_finding(function, launch)
+        found.setdefault((finding.file, finding.line, finding.column, finding.rule), finding)
     owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in found.values()))}
     ordered = sorted(found.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))
     return LintReport(ordered), walk.used
@@ -264,6 +269,14 @@ def _finding(rule: Rule, unit: Unit | None, owner: FunctionType, node: ast.AST |
         source,
         width,
     )
+
+
+def _launch_finding(function: FunctionType, launch: Launch) -> Finding:
+    rule, file = RULES["launch-grid"], function.__code__.co_filename
+    source = linecache.getline(file, launch.line).rstrip("\n")
+    message = f"`{launch.text}`: {rule.reason}"
+    place = (file, launch.line, launch.column, rule.id, rule.severity)
+    return Finding(*place, message, rule.rewrite, "<module>", _basis(rule), source, launch.width)
 
 
 def _basis(rule: Rule) -> str:

@@ -1,21 +1,30 @@
-"""One BLAS thread while a kernel runs.
+"""One BLAS thread while a kernel runs, and independent launches side by side where cores are idle.
 
 A kernel is hundreds of products of at most 128×128×512. Each would wake every thread of NumPy's BLAS and wait for the
 last of them, which costs more than the product, and on a loaded machine a time slice. So a launch runs on the thread it
-was called from; independent launches can run on threads of their own, side by side.
+was called from. Independent launches run two at a time: what is not a product holds Python's lock, so that more threads
+only wait for each other.
 
 NumPy has no interface for this. Its BLAS has one, OpenBLAS or MKL; with any other the setting is left alone.
 """
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import functools
+import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _OPENBLAS = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
 _MKL = "MKL_{}"
@@ -63,6 +72,21 @@ def _controls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
 
 
 @contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch's own loops of the calling thread run there too: conversions around a launch are as small as it is."""
+    torch = sys.modules.get("torch")
+    before = 1 if torch is None else torch.get_num_threads()
+    if torch is None or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Let NumPy's products run on the calling thread; the last launch to end restores the number of threads."""
     global _before, _running
@@ -83,3 +107,23 @@ def one_blas_thread() -> Iterator[None]:
             _running -= 1
             if not _running:
                 put(_before)
+
+
+def _idle() -> int:
+    """Cores that nobody used in the last minute."""
+    return int((os.cpu_count() or 1) - os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0
+
+
+def side_by_side(launch: Callable[[T], R], arguments: Iterable[T]) -> Iterator[R]:
+    """``map`` for independent launches: two at a time while two cores are idle, else in turn; results in order."""
+    if _idle() < 2:
+        yield from map(launch, arguments)
+        return
+    running: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(2) as pool:
+        for given in arguments:
+            running.append(pool.submit(contextvars.copy_context().run, launch, given))
+            if len(running) == 2:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.compiler import is_compiling
 from torch.nn import Parameter
 
 from trnsci import (
@@ -75,7 +77,7 @@ def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
     """Every value is a square matrix, or a batch of them."""
     dtype = _common(op, values)
     for name, value in values.items():
-        rows, columns = value.shape[-2:]
+        *_, rows, columns = value.shape
         if rows != columns:
             raise ArgumentError(
                 op=op,
@@ -90,17 +92,18 @@ def square(op: str, *, look: bool = True, **values: Any) -> torch.dtype:
 
 def readable(x: Tensor) -> bool:
     """Whether values may be looked at: not of tensors of a tracer or of ``torch.func``, nor of those without data."""
-    if x.is_meta or torch.compiler.is_compiling() or type(x) not in (Tensor, Parameter):
+    if type(x) not in (Tensor, Parameter) or x.is_meta or is_compiling():
         return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return not is_functorch_wrapped_tensor(x)
 
 
 def all_finite(x: Tensor) -> bool:
     """Whether no entry is infinite or NaN, as far as one may look. One sum decides in the usual case."""
     if not readable(x):
         return True
-    total = x.detach().sum().item()
-    return cmath.isfinite(total) or bool(torch.isfinite(x.detach()).all())
+    if x.requires_grad:
+        x = x.detach()
+    return cmath.isfinite(x.sum().item()) or bool(torch.isfinite(x).all())
 
 
 def finite(op: str, **values: Tensor) -> None:
@@ -158,16 +161,10 @@ def no_gradient(op: str, a: Tensor) -> None:
 
 def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     """Check ``b`` against ``a`` [..., M, N]; say whether ``b`` is a vector, or a batch of vectors: torch's rule."""
-    if (
-        not isinstance(b, Tensor)
-        or b.layout is not torch.strided
-        or b.is_nested
-        or b.dtype is not a.dtype
-        or not b.ndim
-    ):
+    if not _dense(b) or b.dtype is not a.dtype or not b.ndim or not (a.is_cpu and b.is_cpu):
         check.floating(op, a=a, b=b)
         check.ndim(op, 1, b=b)
-    check.same_device(op, a=a, b=b)
+        check.same_device(op, a=a, b=b)
     if look:
         finite(op, b=b)
     left, right = a.shape, b.shape
@@ -175,7 +172,7 @@ def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     rows = right[-1] if vector else right[-2]
     if rows != left[-2]:
         check.equal(op, "M", a=left[-2], b=rows, hint="Right-hand sides are columns")
-    if not vector and left[:-2] != right[:-2]:
+    if not vector and len(left) + len(right) > 4 and left[:-2] != right[:-2]:
         check.broadcast(op, a=left[:-2], b=right[:-2])
     return vector
 
@@ -237,7 +234,7 @@ def nonsingular(op: str, diagonal: Tensor, **values: Tensor | Callable[[], Tenso
     """
     if not readable(diagonal):
         return
-    here = diagonal.detach()
+    here = diagonal.detach() if diagonal.requires_grad else diagonal
     if _divides(here):
         return
     finite(op, **{name: value if isinstance(value, Tensor) else value() for name, value in values.items()})

@@ -19,10 +19,13 @@ from trnsolver.arguments import (
     positive_definite,
     readable,
     right_hand_side,
+    roundoff,
     settled,
     square,
     written,
 )
+from trnsolver.batched_cholesky import LEAST, batched_cholesky
+from trnsolver.batches import pays
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
 from trnsolver.solve_triangular import triangular
@@ -134,6 +137,9 @@ class Cholesky(NamedTuple):
         a = self.a
         if a.numel() == 0:
             return self.pytorch()
+        if pays(LEAST, a):
+            factor = batched_cholesky(a)
+            return factor, _info(factor)
         if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
             return _blocked(a)
         factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), identity(a.device))
@@ -166,7 +172,7 @@ def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
     n = a.shape[-1]
     limit = kernels.N_MAX if a.dtype == torch.float32 else _LEAF
     if n <= limit:
-        return run(Cholesky(a)) if a.dtype == torch.float32 else Cholesky(a).pytorch()
+        return Cholesky(a).pytorch() if roundoff(a.dtype) < 2.0**-30 else run(Cholesky(a))
     half = n // 2
     first, info = _blocked(a[..., :half, :half])
     below = triangular(first, a[..., half:, :half].mH, lower=True).mH

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,12 +10,12 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import ArgumentError, array_function, check
 from trnsolver.lanczos import Pairs
-from trnsolver.operators import Callback, norms, operator
+from trnsolver.operators import Callback, Matrix, norms, operator
 
 
 @array_function
 def davidson(
-    a: Any,
+    a: Matrix,
     k: int,
     *,
     diagonal: Tensor | None = None,

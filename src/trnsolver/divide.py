@@ -12,8 +12,6 @@ from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import readable, roundoff
 from trnsolver.kernels import eigh as kernels
 
-# From here on it is predicted to be faster than Jacobi, on every generation.
-N_MIN = 16
 PROGRAMS = 4
 
 

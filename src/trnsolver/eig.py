@@ -370,13 +370,15 @@ class SchurCall(NamedTuple):
 def _each(op: str, a: Tensor, fn: Callable[[Matrix], Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Apply a function of SciPy to every matrix in host memory."""
     n = a.shape[-1]
-    parts = []
-    for matrix in a.reshape(-1, n, n).numpy() if a.numel() else ():
-        try:
-            parts.append(fn(matrix))
-        except np.linalg.LinAlgError:
-            raise NotConverged(op=op, iterations=30 * n, residual=float("nan")) from None
-    if not parts:
+    if not a.numel():
         return a.new_zeros(a.shape, dtype=dtype), a.new_zeros(a.shape, dtype=dtype)
-    first, second = (torch.from_numpy(np.stack(each)).reshape(a.shape).to(dtype) for each in zip(*parts, strict=True))
-    return first, second
+    try:
+        if a.ndim == 2:
+            first, second = fn(a.numpy())
+        else:
+            parts = [fn(matrix) for matrix in a.reshape(-1, n, n).numpy()]
+            first, second = (np.stack(each).reshape(a.shape) for each in zip(*parts, strict=True))
+    except np.linalg.LinAlgError:
+        raise NotConverged(op=op, iterations=30 * n, residual=float("nan")) from None
+    one, other = (torch.from_numpy(np.ascontiguousarray(each)).to(dtype) for each in (first, second))
+    return one, other

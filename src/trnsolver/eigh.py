@@ -14,6 +14,8 @@ from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsolver import divide, jacobi
 from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
+from trnsolver.batched_eigh import LEAST, batched_eigh
+from trnsolver.batches import pays
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.tiles import near_one
@@ -58,9 +60,9 @@ def eigh(
         subset: first and last index (included) of the eigenvalues to return; all by default.
         target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
             products alone, and so is the result. The error is verified; `trnsci.achieved` returns it.
-        method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, the one predicted to
-            be faster, which is ``divide`` from 16 rows on, and where it does not converge ``jacobi``, with a warning.
-            PyTorch has but one method, and refuses the names of kernels.
+        method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, what is predicted to
+            be faster: one-sided rotations below 16 rows and for batches of up to 64, else ``divide``, and where that
+            does not converge ``jacobi``, with a warning. PyTorch has but one method, and refuses the names of kernels.
         out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
     Raises:
@@ -187,7 +189,9 @@ class EighCall(NamedTuple):
         whole = a.tril() + a.tril(-1).mT
         scale = near_one(whole, (-2, -1))
         flat = (whole * scale).reshape(-1, n, n).contiguous()
-        if method == "jacobi" or (method == "auto" and n < divide.N_MIN):
+        if method == "auto" and pays(LEAST, a):
+            values, rows, residual = batched_eigh(flat)
+        elif method == "jacobi":
             values, rows, residual = jacobi.jacobi(flat)
         else:
             values, rows, residual = divide.divide(flat)
@@ -284,17 +288,15 @@ def independent(z: Tensor) -> Tensor:
     n = z.shape[-2]
     if z.is_meta:
         return z.new_empty((*z.shape[:-2], n, n))
-    flat = z.reshape(-1, n, 2 * n)
-    chosen = torch.empty((flat.shape[0], n, n), dtype=z.dtype, device=z.device)
-    for one, out in zip(flat, chosen, strict=True):
-        rest = one.to(torch.complex128, copy=True)
-        for k in range(n):
-            # The first that is clearly outside the span so far: in order, so that each keeps its eigenvalue.
-            lengths = torch.linalg.vector_norm(rest, dim=0)
-            clear = lengths > 0.5
-            first = int(clear.int().argmax()) if bool(clear.any()) else int(lengths.argmax())
-            unit = rest[:, first] / lengths[first]
-            out[:, k] = unit.to(z.dtype)
-            rest -= torch.outer(unit, unit.conj() @ rest)
-            rest[:, first] = 0
-    return chosen.reshape(*z.shape[:-2], n, n)
+    rest, chosen = z.to(torch.complex128, copy=True), []
+    for _ in range(n):
+        # The first that is clearly outside the span so far: in order, so that each keeps its eigenvalue.
+        lengths = torch.linalg.vector_norm(rest, dim=-2)
+        clear = lengths > 0.5
+        first = torch.where(clear.any(-1), clear.int().argmax(-1), lengths.argmax(-1))[..., None, None]
+        unit = rest.gather(-1, first.expand(*rest.shape[:-1], 1))
+        unit = unit / lengths.gather(-1, first[..., 0]).unsqueeze(-2)
+        chosen.append(unit)
+        rest -= unit @ (unit.mH @ rest)
+        rest.scatter_(-1, first.expand(*rest.shape[:-1], 1), 0.0)
+    return torch.cat(chosen, -1).to(z.dtype)

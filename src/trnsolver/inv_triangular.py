@@ -11,7 +11,9 @@ from trnblas import gemm
 from trnsci import array_function, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
-from trnsolver.arguments import nonsingular, square, triangle
+from trnsolver.arguments import nonsingular, roundoff, square, triangle
+from trnsolver.batched_triangular import LEAST_INVERSE, batched_triangular
+from trnsolver.batches import pays
 from trnsolver.kernels import inv_triangular as kernels
 from trnsolver.tiles import doubling_masks
 
@@ -69,6 +71,9 @@ class InvTriangular(NamedTuple):
         a = self.a
         if a.numel() == 0:
             return self.fake()
+        if pays(LEAST_INVERSE, a):
+            eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
+            return batched_triangular(a, eye, lower=True, unit=self.unit).tril()
         if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
             return _blocked(a, self.unit)
         upper = a.mT.reshape(-1, *a.shape[-2:]).contiguous()
@@ -87,7 +92,7 @@ def _blocked(a: Tensor, unit: bool) -> Tensor:
     limit = kernels.N_MAX if a.dtype == torch.float32 else _LEAF
     if n <= limit:
         call = InvTriangular(a, unit)
-        return run(call) if a.dtype == torch.float32 else call.pytorch()
+        return call.pytorch() if roundoff(a.dtype) < 2.0**-30 else run(call)
     half = n // 2
     first, last = _blocked(a[..., :half, :half], unit), _blocked(a[..., half:, half:], unit)
     below = gemm(-1.0, last, gemm(1.0, a[..., half:, :half], first))

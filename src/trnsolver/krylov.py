@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NumericalError, array_function
-from trnsolver.operators import Apply, Callback, Result, inner, norms, preconditioned, problem, quotient
+from trnsolver.operators import Apply, Callback, Matrix, Result, inner, norms, preconditioned, problem, quotient
 
 
 @array_function
 def minres(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -70,8 +68,9 @@ def minres(
             left = norms(p.b - p.a.apply(x))
             true = float((left / p.sizes).max())
             p.residuals[-1] = true
-            done = true <= 2 * p.tol
-            if not done and preconditioner is None:
+            done = true <= p.tol
+            # the recurrence has lost the system, unless a step more may do
+            if true > 2 * p.tol and preconditioner is None:
                 break
     return p.result(x, done)
 
@@ -92,7 +91,7 @@ def _length(r: Tensor, z: Tensor) -> Tensor:
 
 @array_function
 def bicgstab(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -140,7 +139,7 @@ def bicgstab(
 
 @array_function
 def gmres(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -211,7 +210,7 @@ def gmres(
         if done:
             true = float((norms(r) / p.sizes).max())
             p.residuals[-1] = true
-            done = true <= 2 * p.tol
+            done = true <= p.tol
         if len(p.residuals) > 2 * restart and p.residuals[-1] >= p.residuals[-1 - width] and not done:
             break
     return p.result(x, done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function
 from trnsci.arrays import Answer
 from trnsolver.eig import eig
-from trnsolver.operators import Apply, Callback, norms, operator, preconditioned
+from trnsolver.operators import Apply, Callback, Matrix, norms, operator, preconditioned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Pairs(Answer):
 
 @array_function
 def lanczos(
-    a: Any,
+    a: Matrix,
     k: int,
     *,
     n: int | None = None,
@@ -75,7 +76,7 @@ def lanczos(
 
 @array_function
 def arnoldi(
-    a: Any,
+    a: Matrix,
     k: int,
     *,
     n: int | None = None,
@@ -99,7 +100,7 @@ def arnoldi(
 
 def _restarted(
     op: str,
-    a: Any,
+    a: Matrix,
     k: int,
     n: int | None,
     which: str,
@@ -119,7 +120,7 @@ def _restarted(
         raise ArgumentError(op=op, argument="k", got=k, expected=f"1 to {rows}")
     if which not in ("largest", "smallest", "magnitude"):
         raise ArgumentError(op=op, argument="which", got=which, expected="'largest', 'smallest' or 'magnitude'")
-    known = found.matrix if found.matrix is not None else a
+    known: Any = found.matrix if found.matrix is not None else a
     kind = known.dtype if isinstance(getattr(known, "dtype", None), torch.dtype) else dtype
     place = known.device if isinstance(getattr(known, "device", None), torch.device) else torch.device(device)
     # A real operator on complex vectors costs twice; a general spectrum is complex anyway.
@@ -161,7 +162,7 @@ def _restarted(
         values=values[:k],
         vectors=x,
         residuals=true,
-        converged=bool((true <= (2 * tol + 10 * eps * rows**0.5) * scale).all()),
+        converged=bool((true <= (tol + 10 * eps * rows**0.5) * scale).all()),
         iterations=count,
     )
 
@@ -218,10 +219,10 @@ def _extended(
 
 @array_function
 def lobpcg(
-    a: Any,
+    a: Matrix,
     x: Tensor,
     *,
-    b: Any = None,
+    b: Matrix | None = None,
     preconditioner: Apply | None = None,
     largest: bool = False,
     tol: float = 1e-6,
@@ -256,6 +257,13 @@ def lobpcg(
     sign = -1.0 if largest else 1.0
     directions = x.new_zeros((n, 0))
     x = _b_orthonormal(x, right)
+    if x.shape[1] < k:
+        raise ArgumentError(
+            op="lobpcg",
+            argument="x",
+            got=f"{x.shape[1]} such columns",
+            expected=f"{k} columns that are finite and linearly independent in the product of b",
+        )
     residuals, values, step = x.new_full((k,), float("inf")).real, x.new_zeros(k).real, 0
     converged = False
     for step in range(maxiter + 1):
@@ -268,7 +276,7 @@ def lobpcg(
         if callback is not None:
             callback(step, worst / scale)
         converged = worst <= tol * scale
-        if converged or step == maxiter:
+        if converged or step == maxiter or not math.isfinite(worst):
             break
         w = improve(r)
         space = _b_orthonormal(
@@ -293,7 +301,9 @@ def _b_orthonormal(x: Tensor, right: Apply) -> Tensor:
     """Columns orthonormal in the inner product of ``b``, dependent ones left out; twice is enough."""
     for _ in range(2):
         gram = gemm(1.0, x, right(x), trans_a="c")
+        if not bool(gram.isfinite().all()):
+            return x[:, :0]
         values, vectors = torch.linalg.eigh(0.5 * (gram + gram.mH))
-        kept = values > values[-1] * torch.finfo(values.dtype).eps * x.shape[1] * 10
+        kept = values > values[-1:] * torch.finfo(values.dtype).eps * x.shape[1] * 10
         x = gemm(1.0, x, vectors[:, kept] * values[kept].rsqrt().to(x.dtype))
     return x.flip(-1)

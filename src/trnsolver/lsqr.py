@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function
-from trnsolver.operators import Callback, Result, norms, problem, quotient, start
+from trnsolver.operators import Callback, Matrix, Result, norms, problem, quotient, start
 
 
 @array_function
 def lsqr(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -43,7 +41,7 @@ def lsqr(
 
 @array_function
 def lsmr(
-    a: Any,
+    a: Matrix,
     b: Tensor,
     *,
     x0: Tensor | None = None,
@@ -63,7 +61,7 @@ def lsmr(
 
 def _bidiagonal(
     op: str,
-    a: Any,
+    a: Matrix,
     b: Tensor,
     x0: Tensor | None,
     damp: float,

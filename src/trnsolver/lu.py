@@ -23,6 +23,8 @@ from trnsolver.arguments import (
     square,
     written,
 )
+from trnsolver.batched_lu import LEAST, batched_lu
+from trnsolver.batches import pays
 from trnsolver.kernels import lu as kernels
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import identity, near_one, row_tiles
@@ -324,6 +326,8 @@ class LuFactor(NamedTuple):
         k = min(m, n)
         if a.numel() == 0:
             return self.pytorch()
+        if pays(LEAST, a):
+            return batched_lu(a)
         if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
             factors, order = _blocked(a)
             pivots, _ = _exchanges(order[..., :k].reshape(-1, k), m)

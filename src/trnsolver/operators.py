@@ -5,19 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, NotConverged
+from trnsci import ArgumentError, DtypeError, NotConverged, check
 from trnsci.arrays import Answer, from_numpy, to_numpy
 from trnsolver.arguments import DTYPES, finite
 
 Apply = Callable[[Tensor], Tensor]
 Callback = Callable[[int, float], None]
+
+
+class LinearMap(Protocol):
+    """Anything that has a shape and multiplies: sparse matrices, SciPy's matrices and operators."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    def __matmul__(self, other: Any, /) -> Any:
+        """Multiply."""
+
+
+# What stands for a matrix: itself, something that multiplies, a function, or a function and that of the adjoint.
+Matrix: TypeAlias = "Tensor | np.ndarray[Any, Any] | LinearMap | Apply | tuple[Apply, Apply]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +136,7 @@ def on_columns(op: str, n: int, apply: Apply) -> Apply:
     """A function of [N, K] that takes [N] as well."""
 
     def either(r: Tensor) -> Tensor:
+        check.tensor(op, r=r)
         if r.ndim not in (1, 2) or r.shape[0] != n:
             raise ArgumentError(op=op, argument="shape of r", got=tuple(r.shape), expected=f"[{n}] or [{n}, K]")
         return apply(r) if r.ndim == 2 else apply(r.unsqueeze(-1)).squeeze(-1)
@@ -163,11 +179,27 @@ class Problem:
 
     def record(self, norms: Tensor) -> bool:
         """Note the residual norms of the columns; say whether all are small enough."""
-        worst = float((norms / self.sizes).max()) if norms.numel() else 0.0
+        return self.note(float((norms / self.sizes).max()) if norms.numel() else 0.0)
+
+    def note(self, worst: float) -> bool:
+        """Note the largest residual of the columns, relative to their right-hand sides, likewise."""
         self.residuals.append(worst)
         if self.callback is not None:
             self.callback(len(self.residuals) - 1, worst)
         return worst <= self.tol
+
+    def verified(self, history: Tensor, x: Tensor) -> bool:
+        """Note the residuals of a chunk of steps; say whether that of the solution after it is the one asked for.
+
+        A recurrence drifts, and a residual may rise again before the chunk ends: what decides is computed afresh.
+        """
+        worst = (history / self.sizes).amax(1).tolist() if history.numel() else [0.0] * len(history)
+        # a negative one stands for a step that was not taken
+        reached = [self.note(each) for each in worst if not each < 0]
+        if not any(reached):
+            return False
+        self.residuals[-1] = float((norms(self.b - self.a.apply(x)) / self.sizes).max()) if x.numel() else 0.0
+        return self.residuals[-1] <= self.tol
 
     def result(self, x: Tensor, converged: bool) -> Result:
         """Wrap up; a solution that is not finite was never found."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, NotPositiveDefinite
+from trnsci.backends import on_host
 from trnsolver.arguments import nonsingular, square
 from trnsolver.lu import lu_factor, lu_solve
 from trnsolver.operators import Apply, on_columns
@@ -22,6 +23,7 @@ def jacobi_preconditioner(a: Tensor) -> Apply:
         tensor([[0.5000],
                 [0.2500]])
     """
+    on_host("trnsolver.jacobi_preconditioner")
     a = _dense("jacobi_preconditioner", a)
     diagonal = a.diagonal().clone().unsqueeze(-1)
     nonsingular("jacobi_preconditioner", diagonal[:, 0])

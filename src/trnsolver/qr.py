@@ -16,6 +16,8 @@ from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import by_columns, matrices, readable, settled, written
+from trnsolver.batched_qr import LEAST, batched_qr
+from trnsolver.batches import pays
 from trnsolver.kernels import householder
 from trnsolver.kernels import qr as kernels
 from trnsolver.solve_triangular import triangular
@@ -157,6 +159,8 @@ class QrFactor(NamedTuple):
             return self.pytorch()
         if mode == "complete" and m > n:
             return _completed(a)
+        if m >= n and pays(LEAST, a):
+            return _small(a, mode)
         if n > m:
             # The reflections come from the leading square; the other columns follow.
             q, r = factored(a[..., :m])
@@ -213,6 +217,15 @@ def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
     if n <= householder.M_MAX // 2:
         return _tall(a, "reduced")
     return _column_halves(a, "reduced")
+
+
+def _small(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    """Batches of small matrices; columns scaled by powers of two have the same q."""
+    m, n = a.shape[-2:]
+    scale = near_one(a, -2)
+    q, r = batched_qr((a * scale).reshape(-1, m, n))
+    r = r.reshape(*a.shape[:-2], n, n).triu() / scale
+    return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
 
 
 def _completed(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,9 @@ from trnblas import gemm, trsm
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
 from trnsolver.arguments import by_columns, matrices, nonsingular, settled, square, written
+from trnsolver.batched_triangular import LEAST, batched_triangular
+from trnsolver.batches import pays
+from trnsolver.kernels.batched_triangular import K_MAX
 
 
 @array_function
@@ -99,10 +102,13 @@ class SolveTriangular(NamedTuple):
         return x
 
     def nki(self) -> Tensor:
-        """The kernel multiplies by inverses of diagonal tiles, stable only with one correction by the residual."""
+        """Substitution for batches; else by inverses of diagonal tiles, stable only with one correction."""
         a, b = self.a, self.b
         if b.numel() == 0 or a.numel() == 0:
             return torch.zeros_like(self.fake())
+        matrices = a.expand(*self.batch, *a.shape[-2:])
+        if pays(LEAST, matrices) and b.shape[-1] <= K_MAX:
+            return batched_triangular(matrices, b.expand(*self.batch, *b.shape[-2:]), lower=self.lower, unit=self.unit)
         x = trsm(1.0, a, b, lower=self.lower, diag=self.unit)
         return x + trsm(1.0, a, self._left(x), lower=self.lower, diag=self.unit)
 

@@ -13,6 +13,8 @@ from trnsci import NotConverged, UnsupportedError, array_function, check, op, ru
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
+from trnsolver.batched_svd import LEAST, batched_svd
+from trnsolver.batches import pays
 from trnsolver.eigh import eigh, independent
 from trnsolver.jacobi import masks, sweeps
 from trnsolver.kernels import polar_factor as polar_kernels
@@ -206,7 +208,7 @@ def _real(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """Square matrices of single precision."""
     n = a.shape[-1]
     flat = a.reshape(-1, n, n).contiguous()
-    if method == "jacobi" or (method == "auto" and n < N_MIN):
+    if method == "jacobi" or (method == "auto" and (n < N_MIN or pays(LEAST, a))):
         u, s, vh = _jacobi(flat)
     else:
         u, s, vh, residual = _polar(flat)
@@ -257,7 +259,7 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     q, x = factored(a)
     w = None
     for again in range(_LAUNCHES):
-        x, turned = launch(kernels.svd, x.contiguous(), *masks(n, a.device), sweeps=sweeps(n))
+        x, turned = _orthogonal(x.contiguous())
         w = turned if w is None else gemm(1.0, turned, w)
         order = torch.linalg.vector_norm(x, dim=-1).argsort(-1, descending=True).unsqueeze(-1).expand(x.shape)
         v, t = factored(x.gather(-2, order).mT)
@@ -266,6 +268,15 @@ def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     assert w is not None
     u, s, vh = _aligned(w.gather(-2, order).mT, t.diagonal(dim1=-2, dim2=-1), v.mT)
     return gemm(1.0, q, u), s, vh
+
+
+def _orthogonal(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows made orthogonal by rotations, and the rotations."""
+    if pays(LEAST, x):
+        return batched_svd(x)
+    n = x.shape[-1]
+    y, turned = launch(kernels.svd, x, *masks(n, x.device), sweeps=sweeps(n))
+    return y, turned
 
 
 _LAUNCHES = 4

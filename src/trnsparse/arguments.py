@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.backends import library
-from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
+from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.matrix import SUPPORTED, SparseMatrix
 
 HALF = (torch.float16, torch.bfloat16)
@@ -61,14 +60,6 @@ def only(dtype: torch.dtype, accepted: tuple[torch.dtype, ...]) -> str | None:
         return None
     names = [str(x).removeprefix("torch.") for x in (*accepted, dtype)]
     return f"takes {', '.join(names[:-1])}, not {names[-1]}"
-
-
-def on_host(op: str) -> None:
-    """Refuse a function without a kernel where the settings admit nothing but kernels."""
-    choice = library("trnsparse").choice()
-    if choice.required:
-        reasons = [("nki", "has no NKI kernel"), ("pytorch", f"{choice.source} admits kernels only")]
-        raise UnsupportedError(op=f"trnsparse.{op}", reasons=reasons)
 
 
 def dense(op: str, **tensors: Any) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import array_function, check, op, run
+from trnsci import array_function, check, op, programs, run
 from trnsci.errors import ArgumentError, DtypeError
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import HALF, KERNEL_DTYPES, dense, evenly, only
 from trnsparse.attention_backward import backward
 from trnsparse.bound_mask import BoundMask, Pattern
+from trnsparse.bsr import BSRMatrix
 from trnsparse.kernels import attention as kernels
 from trnsparse.mask_base import Mask
 from trnsparse.masks import as_mask
@@ -25,7 +27,7 @@ def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Mask | BoundMask | Any = None,
+    mask: Mask | BoundMask | BSRMatrix | Tensor | Callable[..., Tensor] | None = None,
     scale: float | None = None,
     *,
     block: int = 128,
@@ -183,17 +185,9 @@ class Attention(NamedTuple):
             return out.zero_(), lse.fill_(-math.inf)
         # Torch multiplies 16-bit numbers in float32 and rounds once.
         qT, kT = (q * self.scale).flatten(0, 1).mT.contiguous(), self.k.flatten(0, 1).mT.contiguous()
-        out, sums = launch(
-            kernels.attention,
-            qT,
-            kT,
-            v.flatten(0, 1).contiguous(),
-            additive(self.insides, q.dtype),
-            pointers=pointers,
-            columns=columns,
-            slots=slots,
-            lonely=lonely(pointers, slots, self.insides, q.shape[2]),
-        )
+        others = kT, v.flatten(0, 1).contiguous(), additive(self.insides, q.dtype)
+        alone = lonely(pointers, slots, self.insides, q.shape[2])
+        out, sums = _by_rows(qT, others, pointers, columns, slots, alone)
         by_query = sums.mT.flatten(1)[:, : q.shape[2]].reshape(q.shape[:3])
         return out.reshape(*q.shape[:3], v.shape[3]), torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
 
@@ -214,6 +208,32 @@ class Attention(NamedTuple):
         self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
         return dict(zip("qkv", backward(self, result, *grad), strict=True))
+
+
+def _by_rows(
+    qT: Tensor,
+    others: tuple[Tensor, ...],
+    pointers: tuple[int, ...],
+    columns: tuple[int, ...],
+    slots: tuple[int, ...],
+    alone: bool,
+) -> tuple[Tensor, Tensor]:
+    """Launch the kernel for all rows of blocks, or for either half where that is too long a program."""
+    options = {"pointers": pointers, "columns": columns, "slots": slots, "lonely": alone}
+    rows = len(pointers) - 1
+    # fewer blocks than this are never too long
+    few = programs.limits().instructions // 32
+    if rows == 1 or len(columns) <= few or programs.fits(kernels.attention, (qT, *others), options):
+        out, sums = launch(kernels.attention, qT, *others, **options)
+        return out, sums
+    found = []
+    for some in (slice(0, rows // 2), slice(rows // 2, rows)):
+        starts = pointers[some.start : some.stop + 1]
+        here = slice(starts[0], starts[-1])
+        own = tuple(start - starts[0] for start in starts)
+        queries = qT[..., some.start * P_MAX : some.stop * P_MAX].contiguous()
+        found.append(_by_rows(queries, others, own, columns[here], slots[here], alone))
+    return torch.cat([out for out, _ in found], 1), torch.cat([sums for _, sums in found], 2)
 
 
 HIDDEN = -1e30

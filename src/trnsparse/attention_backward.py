@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import op, run
+from trnsci import op, programs, run
 from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import evenly
 from trnsparse.kernels import attention_backward as kernels
@@ -95,16 +95,16 @@ class AttentionBackward(NamedTuple):
         pattern = tuple(tuple(zip(columns[lo:hi], slots[lo:hi], strict=True)) for lo, hi in pairwise(pointers))
         scaled, grad = (q * self.scale).flatten(0, 1), self.grad.to(q.dtype).flatten(0, 1)
         keys, values = k.flatten(0, 1), v.flatten(0, 1)
-        of_q, of_k, of_v = launch(
-            kernels.attention_backward,
+        operands = (
             *(x.mT.contiguous() for x in (scaled, keys, values, grad)),
             *(x.contiguous() for x in (scaled, keys, grad)),
             _by_partition(torch.where(self.lse == -math.inf, 0.0, -self.lse)),
             _by_partition(self.delta),
             additive(self.insides, q.dtype),
-            pattern=pattern,
         )
-        return (of_q * self.scale).reshape(q.shape), of_k.reshape(k.shape), of_v.reshape(v.shape)
+        of_q, of_k, of_v = _by_rows(operands, pattern, False)
+        of_k, of_v = of_k.to(k.dtype).reshape(k.shape), of_v.to(v.dtype).reshape(v.shape)
+        return (of_q * self.scale).reshape(q.shape), of_k, of_v
 
     def workspace(self, implementation: str) -> int:
         q, k, v = self.q, self.k, self.v
@@ -117,6 +117,32 @@ class AttentionBackward(NamedTuple):
             return max(4, q.element_size()) * heads * (queries + keys + 3 * block * block * longest)
         hidden = self.insides.numel() * (4 + 2 * (2 if q.dtype == torch.bfloat16 else 4))
         return 2 * q.nbytes + k.nbytes + v.nbytes + self.grad.nbytes + hidden + 3 * self.lse.nbytes
+
+
+# which dimension of the kernel's operands is that of the queries, or of their blocks
+_QUERIES = {0: 2, 3: 2, 4: 1, 6: 1}
+_BLOCKS = {7: 2, 8: 2}
+
+
+def _by_rows(operands: tuple[Tensor, ...], pattern: tuple[Any, ...], wide: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Launch the kernel for all rows of blocks, or for either half where that is too long a program."""
+    options, rows = {"pattern": pattern, "wide": wide}, len(pattern)
+    # fewer blocks than this are never too long
+    few = programs.limits().instructions // 32
+    if rows == 1 or sum(map(len, pattern)) <= few or programs.fits(kernels.attention_backward, operands, options):
+        of_q, of_k, of_v = launch(kernels.attention_backward, *operands, **options)
+        return of_q, of_k, of_v
+    found = []
+    for first, stop in ((0, rows // 2), (rows // 2, rows)):
+        own = list(operands)
+        for at, dim in _QUERIES.items():
+            end = min(stop * P_MAX, own[at].shape[dim])
+            own[at] = own[at].narrow(dim, first * P_MAX, end - first * P_MAX).contiguous()
+        for at, dim in _BLOCKS.items():
+            own[at] = own[at].narrow(dim, first, stop - first).contiguous()
+        found.append(_by_rows(tuple(own), pattern[first:stop], True))
+    (q0, k0, v0), (q1, k1, v1) = found
+    return torch.cat([q0, q1], 1), k0 + k1, v0 + v1
 
 
 def runs(columns: list[int], first: int, last: int) -> list[range]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci.arrays import to_numpy
+from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import (
@@ -22,7 +23,7 @@ from trnsparse.indices import (
     need_data,
     transposition,
 )
-from trnsparse.matrix import SparseMatrix, as_scipy, as_values
+from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
 
 
 def as_block(op: str, block: int | tuple[int, int]) -> tuple[int, int]:
@@ -54,7 +55,7 @@ class BSRMatrix(SparseMatrix):
 
     format = "bsr"
 
-    def __init__(self, indptr: Any, indices: Any, values: Any, shape: Any) -> None:
+    def __init__(self, indptr: Numbers, indices: Numbers, values: Numbers, shape: Sequence[int]) -> None:
         self.values = as_values("BSRMatrix", values)
         self.shape = as_shape("BSRMatrix", shape)
         if self.values.ndim != 3 or min(self.values.shape[1:]) < 1:
@@ -82,7 +83,7 @@ class BSRMatrix(SparseMatrix):
         return result
 
     @classmethod
-    def from_dense(cls, dense: Any, block: int | tuple[int, int] = 128) -> BSRMatrix:
+    def from_dense(cls, dense: Tensor | Array, block: int | tuple[int, int] = 128) -> BSRMatrix:
         """Return the blocks of a dense matrix [M, N] that hold a nonzero."""
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
@@ -97,7 +98,7 @@ class BSRMatrix(SparseMatrix):
         return cls._rebuilt(indices, tiles[row, col].contiguous(), (tensor.shape[0], tensor.shape[1]))
 
     @classmethod
-    def from_scipy(cls, matrix: Any, block: int | tuple[int, int] | None = None) -> BSRMatrix:
+    def from_scipy(cls, matrix: Foreign, block: int | tuple[int, int] | None = None) -> BSRMatrix:
         """Return a ``scipy.sparse`` matrix or array; a BSR one keeps its block shape unless told otherwise.
 
         Its arrays are copied.
@@ -177,7 +178,7 @@ class BSRMatrix(SparseMatrix):
             return self
         return self.to_coo().to_bsr(block)
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse.bsr_array`` with arrays of its own, detached from gradients.
 
         It is of CSR format where the block does not divide the matrix.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import op, run
+from trnsci import op, programs, run
 from trnsci.nki import launch
 from trnsparse.arguments import KERNEL_DTYPES, evenly, only, together
 from trnsparse.indices import expand
@@ -40,9 +41,8 @@ class BsrSddmm(NamedTuple):
         return only(self.a.dtype, KERNEL_DTYPES) if implementation == "nki" else None
 
     def pytorch(self) -> Tensor:
-        depth, entries = self.a.shape[1], self.indices.shape[0]
-        left = padded(self.a, self.bm).reshape(-1, self.bm, depth)[expand(self.indptr, entries)]
-        right = padded(self.b, self.bn).reshape(-1, self.bn, depth)[self.indices]
+        left = padded(self.a, self.bm).unflatten(0, (-1, self.bm))[expand(self.indptr, self.indices.shape[0])]
+        right = padded(self.b, self.bn).unflatten(0, (-1, self.bn))[self.indices]
         return left @ right.mT
 
     def nki(self) -> Tensor:
@@ -55,15 +55,20 @@ class BsrSddmm(NamedTuple):
     def _launched(self, pointers: list[int], columns: list[int]) -> Tensor:
         if not columns or self.a.shape[1] == 0:
             return self.a.new_zeros((len(columns), self.bm, self.bn))
-        result: Tensor = launch(
-            kernels.bsr_sddmm,
-            _transposed(self.a, self.bm),
-            _transposed(self.b, self.bn),
-            pointers=tuple(pointers),
-            columns=tuple(columns),
-            block=(self.bm, self.bn),
-        )  # [blocks, bm, bn]
-        return result
+        left, right = _transposed(self.a, self.bm), _transposed(self.b, self.bn)
+        block, parts = (self.bm, self.bn), []
+
+        def row(count: int) -> programs.Size:
+            options = {"pointers": (0, count), "columns": (0,) * count, "block": block}
+            return programs.size_of(kernels.bsr_sddmm, (left[:, : self.bm], right), options)
+
+        for some in programs.runs(row, [hi - lo for lo, hi in pairwise(pointers)]):
+            starts = pointers[some.start : some.stop + 1]
+            if starts[0] < starts[-1]:
+                rows = left[:, some.start * self.bm : some.stop * self.bm].contiguous()
+                own, met = tuple(start - starts[0] for start in starts), tuple(columns[starts[0] : starts[-1]])
+                parts.append(launch(kernels.bsr_sddmm, rows, right, pointers=own, columns=met, block=block))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)  # [blocks, bm, bn]
 
     def workspace(self, implementation: str) -> int:
         heights = ((self.a.shape[0], self.bm), (self.b.shape[0], self.bn))

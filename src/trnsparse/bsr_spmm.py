@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci import op, run
+from trnsci import op, programs, run
 from trnsci.gradient import saves
 from trnsci.host import transformed
-from trnsci.nki import K_TILE, M_TILE, launch
+from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
 from trnsci.predict import HOST_PAYS
 from trnsparse import scipy_views
 from trnsparse.arguments import HALF, KERNEL_DTYPES, evenly, only, together
@@ -72,11 +72,11 @@ class BsrSpmm(NamedTuple):
         recorded = torch.is_grad_enabled() and (blocks.requires_grad or b.requires_grad)
         if bm * bn >= LARGE and b.is_cpu and not recorded and not transformed():
             return _accumulated(self._replace(blocks=blocks, b=b)).to(dtype)
-        met = padded(b, bn).reshape(-1, bn, n)[self.indices]
+        met = padded(b, bn).unflatten(0, (-1, bn))[self.indices]
         terms = torch.bmm(blocks, met)  # [blocks, bm, n]
         rows = expand(self.indptr, self.indices.shape[0])
         sums = terms.new_zeros((self.indptr.shape[0] - 1, bm, n)).index_add(0, rows, terms)
-        return sums.reshape(-1, n)[: self.rows].to(dtype)
+        return sums.flatten(0, 1)[: self.rows].to(dtype)
 
     def nki(self) -> Tensor:
         return self._launched(self.indptr.tolist(), self.indices.tolist())
@@ -88,12 +88,27 @@ class BsrSpmm(NamedTuple):
     def _launched(self, pointers: list[int], columns: list[int]) -> Tensor:
         if not columns or self.b.numel() == 0:
             return self.b.new_zeros((self.rows, self.b.shape[1]))
-        steps, tiles_hbm = packed(pointers, columns, self.blocks, self.b.shape[0])
-        height = self.blocks.shape[1]
-        product: Tensor = launch(
-            kernels.bsr_spmm, tiles_hbm, self.b.contiguous(), rows=self.rows, height=height, steps=steps
-        )
-        return product
+        b, height, parts = self.b.contiguous(), self.blocks.shape[1], []
+        for some in programs.runs(self._row, [hi - lo for lo, hi in pairwise(pointers)]):
+            starts, rows = pointers[some.start : some.stop + 1], min(self.rows, some.stop * height)
+            here = slice(starts[0], starts[-1])
+            if here.start == here.stop:
+                parts.append(b.new_zeros((rows - some.start * height, b.shape[1])))
+                continue
+            own = [start - starts[0] for start in starts]
+            steps, tiles_hbm = packed(own, columns[here], self.blocks[here], b.shape[0])
+            options = {"rows": rows - some.start * height, "height": height, "steps": steps}
+            parts.append(launch(kernels.bsr_spmm, tiles_hbm, b, **options))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _row(self, count: int) -> programs.Size:
+        """The length of a program of one block row of some blocks, and of the columns cut together."""
+        _, bm, bn = self.blocks.shape
+        across = -(-self.b.shape[0] // bn)
+        blocks = self.blocks.new_empty((count, bm, bn), device="meta")
+        steps, tiles_hbm = packed([0, count], [i % across for i in range(count)], blocks, self.b.shape[0])
+        options = {"rows": bm, "height": bm, "steps": steps}
+        return programs.size_of(kernels.bsr_spmm, (tiles_hbm, self.b[:, :N_TILE].to("meta")), options)
 
     def workspace(self, implementation: str) -> int:
         count, bm, bn = self.blocks.shape

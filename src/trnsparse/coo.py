@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from trnsci import check
-from trnsci.arrays import to_numpy
+from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.indices import (
     as_index,
@@ -22,7 +23,7 @@ from trnsparse.indices import (
     need_data,
     scattered,
 )
-from trnsparse.matrix import SparseMatrix, as_scipy, as_values
+from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
 
 if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
@@ -47,7 +48,7 @@ class COOMatrix(SparseMatrix):
     format = "coo"
     _canonical = False
 
-    def __init__(self, row: Any, col: Any, values: Any, shape: Any) -> None:
+    def __init__(self, row: Numbers, col: Numbers, values: Numbers, shape: Sequence[int]) -> None:
         self.values = as_values("COOMatrix", values)
         self.shape = as_shape("COOMatrix", shape)
         if self.values.ndim != 1:
@@ -75,7 +76,7 @@ class COOMatrix(SparseMatrix):
         return result
 
     @classmethod
-    def from_dense(cls, dense: Any) -> COOMatrix:
+    def from_dense(cls, dense: Tensor | Array) -> COOMatrix:
         """Return the nonzero entries of a dense matrix [M, N]."""
         tensor = as_values("from_dense", dense)
         if tensor.ndim != 2:
@@ -85,7 +86,7 @@ class COOMatrix(SparseMatrix):
         return cls.sorted(row, col, tensor[row, col], (tensor.shape[0], tensor.shape[1]))
 
     @classmethod
-    def from_scipy(cls, matrix: Any) -> COOMatrix:
+    def from_scipy(cls, matrix: Foreign) -> COOMatrix:
         """Return a ``scipy.sparse`` matrix or array of any format. Its arrays are copied."""
         coo = as_scipy("COOMatrix.from_scipy", matrix).tocoo()
         return cls(coo.row, coo.col, coo.data, coo.shape)
@@ -194,7 +195,7 @@ class COOMatrix(SparseMatrix):
         blocks = scattered(own.values, at, indices.numel() * bm * bn).reshape(-1, bm, bn)
         return BSRMatrix._rebuilt({"indptr": indptr, "indices": indices}, blocks, self.shape)
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse.coo_array`` with arrays of its own, detached from gradients."""
         entries = (to_numpy(self.values), (to_numpy(self.row), to_numpy(self.col)))
         return sp.coo_array(entries, shape=self.shape, copy=True)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from trnsci.arrays import to_numpy
+from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import as_index, as_shape, check_compressed, check_length, expand, transposition
-from trnsparse.matrix import SparseMatrix, as_scipy, as_values
+from trnsparse.matrix import Foreign, SparseMatrix, as_scipy, as_values
 
 
 class _Compressed(SparseMatrix):
@@ -21,7 +22,7 @@ class _Compressed(SparseMatrix):
     # The axis the pointers run along: 0 for rows, 1 for columns.
     axis: int
 
-    def __init__(self, indptr: Any, indices: Any, values: Any, shape: Any) -> None:
+    def __init__(self, indptr: Numbers, indices: Numbers, values: Numbers, shape: Sequence[int]) -> None:
         name = type(self).__name__
         self.values = as_values(name, values)
         self.shape = as_shape(name, shape)
@@ -88,12 +89,12 @@ class CSRMatrix(_Compressed):
     axis = 0
 
     @classmethod
-    def from_dense(cls, dense: Any) -> CSRMatrix:
+    def from_dense(cls, dense: Tensor | Array) -> CSRMatrix:
         """Return the nonzero entries of a dense matrix [M, N]."""
         return COOMatrix.from_dense(dense).to_csr()
 
     @classmethod
-    def from_scipy(cls, matrix: Any) -> CSRMatrix:
+    def from_scipy(cls, matrix: Foreign) -> CSRMatrix:
         """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up. Its arrays are copied."""
         csr = as_scipy("CSRMatrix.from_scipy", matrix).tocsr()
         if not csr.has_canonical_format:
@@ -130,7 +131,7 @@ class CSRMatrix(_Compressed):
             {"indptr": indptr, "indices": indices}, self.values.index_select(0, order), self.shape[::-1]
         )
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse.csr_array`` with arrays of its own, detached from gradients."""
         arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
         return sp.csr_array(arrays, shape=self.shape, copy=True)
@@ -154,12 +155,12 @@ class CSCMatrix(_Compressed):
     axis = 1
 
     @classmethod
-    def from_dense(cls, dense: Any) -> CSCMatrix:
+    def from_dense(cls, dense: Tensor | Array) -> CSCMatrix:
         """Return the nonzero entries of a dense matrix [M, N]."""
         return COOMatrix.from_dense(dense).to_csc()
 
     @classmethod
-    def from_scipy(cls, matrix: Any) -> CSCMatrix:
+    def from_scipy(cls, matrix: Foreign) -> CSCMatrix:
         """Return a ``scipy.sparse`` matrix or array of any format; duplicates are added up."""
         return CSRMatrix.from_scipy(matrix).to_csc()
 
@@ -187,7 +188,7 @@ class CSCMatrix(_Compressed):
         """Return the transpose; compressed columns are its compressed rows."""
         return CSRMatrix._rebuilt(self._indices(), self.values, self.shape[::-1])
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse.csc_array`` with arrays of its own, detached from gradients."""
         arrays = (to_numpy(self.values), to_numpy(self.indices), to_numpy(self.indptr))
         return sp.csc_array(arrays, shape=self.shape, copy=True)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import check, op, run
+from trnsci import check, op, programs, run
 from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX, launch
@@ -212,7 +212,7 @@ def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
     if a.dtype.is_complex:
         raise ArgumentError(op=op, argument="dtype of a", got=a.dtype, expected="a real dtype")
     if here() == "host":
-        return a.detach() if isinstance(a, BSRMatrix) else a.detach().to_csr()
+        return a.detach() if isinstance(a, BSRMatrix) and a.block[0] == a.block[1] else a.detach().to_csr()
     return a.detach().to_bsr(P_MAX)
 
 
@@ -330,16 +330,18 @@ class Iterate(NamedTuple):
             blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
         tiles = blocks.new_empty((P_MAX, blocks.shape[0], P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
         table = self.numbers if self.numbers.shape[0] else self.numbers.new_zeros((self.steps, 2))
-        state = launch(
-            kernels.iterate,
-            tiles,
-            *(_by_partition(y) for y in (self.x, self.r, self.p)),
-            table.reshape(1, -1).expand(P_MAX, -1).contiguous(),
-            steps=self.steps,
-            method=self.method,
-            pointers=tuple(pointers),
-            columns=tuple(columns),
-        )
+        state = [_by_partition(y) for y in (self.x, self.r, self.p)]
+        options = {"method": self.method, "pointers": tuple(pointers), "columns": tuple(columns)}
+
+        def size(steps: int) -> programs.Size:
+            numbers = table.new_empty((P_MAX, 2 * steps))
+            return programs.size_of(kernels.iterate, (tiles, *state, numbers), {"steps": steps, **options})
+
+        # Between launches of a few steps the state is in HBM; one step is cut no further.
+        launches = -(-self.steps // programs.most(size))
+        for some in table.split(-(-self.steps // launches)):
+            numbers, steps = some.reshape(1, -1).expand(P_MAX, -1).contiguous(), some.shape[0]
+            state = list(launch(kernels.iterate, tiles, *state, numbers, steps=steps, **options))
         x, r, p = (y.mT.flatten()[:n].clone() for y in state)
         return x, r, p
 

@@ -7,7 +7,8 @@ The second decides most blocks without looking inside.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Hashable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class Mask(ABC):
         unknown = torch.zeros_like(at.q0, dtype=torch.bool)
         return Verdicts(unknown, unknown)
 
-    def key(self) -> tuple[Any, ...] | None:
+    def key(self) -> tuple[Hashable, ...] | None:
         """What equal rules have in common, so that one need not be bound twice; ``None`` for rules that read data."""
         return None
 
@@ -91,7 +92,7 @@ class _Pair(Mask):
         self.left, self.right = left, right
         self.by_batch, self.by_head = left.by_batch or right.by_batch, left.by_head or right.by_head
 
-    def key(self) -> tuple[Any, ...] | None:
+    def key(self) -> tuple[Hashable, ...] | None:
         left, right = self.left.key(), self.right.key()
         return None if left is None or right is None else (type(self).__name__, left, right)
 
@@ -136,7 +137,7 @@ class _Not(Mask):
         found = self.inner.judge(at)
         return Verdicts(found.none, found.every)
 
-    def key(self) -> tuple[Any, ...] | None:
+    def key(self) -> tuple[Hashable, ...] | None:
         inner = self.inner.key()
         return None if inner is None else ("_Not", inner)
 

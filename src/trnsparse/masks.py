@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trnsci.arrays import Numbers
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.bsr import BSRMatrix
 from trnsparse.mask_base import Mask, Rectangles, Verdicts
@@ -23,7 +24,7 @@ class _Full(Mask):
     def judge(self, at: Rectangles) -> Verdicts:
         return Verdicts(at.q0 == at.q0, at.q0 != at.q0)
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[Hashable, ...]:
         return ("_Full",)
 
     def __repr__(self) -> str:
@@ -45,7 +46,7 @@ class _Distance(Mask):
         least, most = at.q0 - at.k1, at.q1 - at.k0
         return Verdicts((least >= self.low) & (most <= self.high), (most < self.low) | (least > self.high))
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[Hashable, ...]:
         return ("_Distance", self.low, self.high)
 
     def __repr__(self) -> str:
@@ -62,7 +63,7 @@ class _Sink(Mask):
     def judge(self, at: Rectangles) -> Verdicts:
         return Verdicts(at.k1 < self.count, at.k0 >= self.count)
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[Hashable, ...]:
         return ("_Sink", self.count)
 
     def __repr__(self) -> str:
@@ -213,7 +214,7 @@ def sink(count: int) -> Mask:
     return _Sink(count)
 
 
-def documents(ids: Any) -> Mask:
+def documents(ids: Numbers) -> Mask:
     """Keep pairs of one document; ``ids`` [S] holds the document of every position."""
     numbers = torch.as_tensor(ids).cpu()
     if numbers.ndim != 1 or numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
@@ -226,7 +227,7 @@ def documents(ids: Any) -> Mask:
     return _Documents(numbers.long())
 
 
-def blocks(pattern: Any, size: int = 128) -> Mask:
+def blocks(pattern: Numbers, size: int = 128) -> Mask:
     """Keep whole blocks: pair (q, k) where ``pattern[q // size, k // size]`` is true."""
     kept = torch.as_tensor(pattern).cpu()
     if kept.ndim != 2 or kept.dtype != torch.bool:
@@ -239,7 +240,7 @@ def blocks(pattern: Any, size: int = 128) -> Mask:
     return _Blocks(kept, size)
 
 
-def from_dense(kept: Any) -> Mask:
+def from_dense(kept: Numbers) -> Mask:
     """Keep pairs where a boolean matrix [Q, K] is true."""
     matrix = torch.as_tensor(kept).cpu()
     if matrix.ndim != 2 or matrix.dtype != torch.bool:
@@ -259,7 +260,7 @@ def from_bsr(matrix: BSRMatrix) -> Mask:
     return _Stored(matrix)
 
 
-def function(rule: Callable[..., Any]) -> Mask:
+def function(rule: Callable[..., Tensor]) -> Mask:
     """Keep pairs where ``rule(q, k)``, or FlexAttention's ``rule(b, h, q, k)``, is true.
 
     The rule gets integer tensors that broadcast against each other and returns a boolean tensor.

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy, untouched
+from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.indices import need_data, scattered
 from trnsparse.picture import picture
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
     from trnsparse.coo import COOMatrix
     from trnsparse.csr import CSCMatrix, CSRMatrix
+
+# A matrix or array of scipy.sparse, which comes without types.
+Foreign: TypeAlias = sp.sparray | sp.spmatrix
 
 T = TypeVar("T")
 S = TypeVar("S", bound="SparseMatrix")
@@ -172,7 +176,7 @@ class SparseMatrix(ABC):
         coo, (rows, columns) = self.to_coo(), self.shape
         return scattered(coo.values, coo.row * columns + coo.col, rows * columns).reshape(self.shape)
 
-    def to_scipy(self) -> Any:
+    def to_scipy(self) -> Foreign:
         """Return a ``scipy.sparse`` array of the same format, detached from gradients."""
         raise NotImplementedError
 
@@ -233,6 +237,7 @@ class SparseMatrix(ABC):
 
     def sum(self, axis: int | None = None) -> Tensor:
         """Return the sum of all entries, or of every column (``axis=0``) or row (``axis=1``)."""
+        on_host("trnsparse.sum")
         if axis is None:
             return self.values.sum()
         if axis not in (0, 1, -1, -2):

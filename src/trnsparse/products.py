@@ -10,10 +10,11 @@ from torch import Tensor
 
 from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy
+from trnsci.backends import on_host
 from trnsci.errors import ArgumentError
 from trnsci.host import refusal
 from trnsparse import scipy_views
-from trnsparse.arguments import applied, coefficient, dense, on_host, operation, same_kind, shaped, sparse
+from trnsparse.arguments import applied, coefficient, dense, operation, same_kind, shaped, sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
@@ -49,7 +50,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
         alpha: a number.
         beta: a number.
     """
-    on_host("add")
+    on_host("trnsparse.add")
     sparse("add", a=a, b=b)
     dtype = same_kind("add", a=a, b=b)
     _same_shape("add", a, b)
@@ -59,7 +60,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
         blocks = [a.values * alpha, b.values * beta]
         return _blocks(torch.cat([a.block_rows, b.block_rows]), torch.cat([a.indices, b.indices]), torch.cat(blocks), a)
     if _by_scipy(a, b):
-        x, y = _rows(a), _rows(b.to_csc() if isinstance(a, CSCMatrix) else b)
+        x, y = _rows(a, a), _rows(b, a)
         return _unrows(a, (x if alpha == 1 else x * alpha) + (y if beta == 1 else y * beta))
     p, q = a.to_coo(), b.to_coo()
     values = torch.cat([p.values * alpha, q.values * beta]).to(dtype)
@@ -72,9 +73,9 @@ def _by_scipy(*matrices: SparseMatrix) -> bool:
     return matrices[0].dtype in scipy_views.DTYPES and refusal(a.values for a in matrices) is None
 
 
-def _rows(a: SparseMatrix) -> Any:
-    """A matrix as SciPy's CSR; one in compressed columns as that of its transpose."""
-    rows = a.transpose() if isinstance(a, CSCMatrix) else a.to_csr()
+def _rows(a: SparseMatrix, like: SparseMatrix) -> Any:
+    """A matrix as SciPy's CSR; as that of its transpose where ``like`` is in compressed columns."""
+    rows = a.to_csc().transpose() if isinstance(like, CSCMatrix) else a.to_csr()
     return scipy_views.view(rows.indptr, rows.indices, rows.values, rows.shape[1]).rows
 
 
@@ -88,13 +89,13 @@ def _unrows(a: SparseMatrix, result: Any) -> SparseMatrix:
 
 def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     """Return the elementwise product on the intersection of the patterns, in the format of ``a``."""
-    on_host("multiply")
+    on_host("trnsparse.multiply")
     sparse("multiply", a=a, b=b)
     same_kind("multiply", a=a, b=b)
     _same_shape("multiply", a, b)
     _same_place("multiply", a, b)
     if _by_scipy(a, b):
-        x, y = _rows(a), _rows(b.to_csc() if isinstance(a, CSCMatrix) else b)
+        x, y = _rows(a, a), _rows(b, a)
         return _unrows(a, x.multiply(y).tocsr())
     p, q = a.to_coo(), b.to_coo()
     low, high = (torch.searchsorted(q.row, p.row, right=right) for right in (False, True))
@@ -121,7 +122,7 @@ def spgemm(
     Error bound:
         ``g(r) |a| |b|`` with r the entries of the row of ``a``.
     """
-    on_host("spgemm")
+    on_host("trnsparse.spgemm")
     sparse("spgemm", a=a, b=b)
     same_kind("spgemm", a=a, b=b)
     _same_place("spgemm", a, b)
@@ -139,7 +140,7 @@ def spgemm(
         return _blocks(a.block_rows[left], b.indices[right], blocks, shaped)
     x, y = a.to_csr(), b.to_csr()
     if _by_scipy(x, y):
-        indices, product = scipy_views.parts(_rows(x) @ _rows(y))
+        indices, product = scipy_views.parts(_rows(x, x) @ _rows(y, y))
         return CSRMatrix._rebuilt(indices, product, (a.shape[0], b.shape[1]))
     left, right = _pairs(x.indices, y.indptr)
     terms = x.values[left] * y.values[right]
@@ -195,7 +196,7 @@ def norm(a: SparseMatrix, ord: float | str = "fro") -> Tensor:  # noqa: A002
         a: sparse [M, N]
         ord: which norm.
     """
-    on_host("norm")
+    on_host("trnsparse.norm")
     sparse("norm", a=a)
     # whole numbers have whole absolute values, and a norm that is none
     coo = a.to_coo() if a.dtype.is_floating_point or a.dtype.is_complex else a.to_coo().to(torch.float64)
@@ -261,7 +262,7 @@ def scale_columns(a: SparseMatrix, d: Tensor) -> SparseMatrix:
 
 def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
     op = ("scale_rows", "scale_columns")[axis]
-    on_host(op)
+    on_host(f"trnsparse.{op}")
     sparse(op, a=a)
     dense(op, d=d)
     same_kind(op, a=a, d=d)
@@ -275,7 +276,7 @@ def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
 
 def kron(a: SparseMatrix, b: SparseMatrix) -> COOMatrix:
     """Return the Kronecker product."""
-    on_host("kron")
+    on_host("trnsparse.kron")
     sparse("kron", a=a, b=b)
     same_kind("kron", a=a, b=b)
     _same_place("kron", a, b)

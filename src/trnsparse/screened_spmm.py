@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import array_function, check, op, run
+from trnsci import array_function, check, op, programs, run
 from trnsci.host import transformed
-from trnsci.nki import P_MAX, launch
+from trnsci.nki import N_TILE, P_MAX, launch
 from trnsparse.arguments import KERNEL_DTYPES, dense, evenly, only, same_kind, shaped, sparse, together
 from trnsparse.bsr import BSRMatrix
 from trnsparse.bsr_sddmm import padded, sampled_blocks
@@ -133,18 +134,25 @@ class ScreenedSpmm(NamedTuple):
         count, bm, bn = self.blocks.shape
         tiles = self.blocks.new_empty((bn, count, bm)).copy_(self.blocks.permute(2, 0, 1))
         limit = torch.full((bn, 1), self.threshold, dtype=torch.float32, device=self.b.device)  # [bn, 1]
-        product: Tensor = launch(
-            kernels.screened_spmm,
-            tiles.flatten(1),  # [bn, blocks * bm]
-            self.u.unsqueeze(0).expand(bn, -1).contiguous(),  # [bn, M]
-            self.w.unsqueeze(1).contiguous(),
-            limit,
-            self.b.contiguous(),
-            height=bm,
-            pointers=tuple(pointers),
-            columns=tuple(columns),
-        )  # [M, N]
-        return product
+        bounds, w, b = self.u.unsqueeze(0).expand(bn, -1), self.w.unsqueeze(1).contiguous(), self.b.contiguous()
+        parts = []
+
+        def row(some: int) -> programs.Size:
+            operands = tiles.new_empty((bn, some * bm)), limit.new_empty((bn, bm)), w, limit, b[:, :N_TILE]
+            options = {"height": bm, "pointers": (0, some), "columns": (0,) * some}
+            return programs.size_of(kernels.screened_spmm, operands, options)
+
+        for some in programs.runs(row, [hi - lo for lo, hi in pairwise(pointers)]):
+            starts = pointers[some.start : some.stop + 1]
+            options = {
+                "height": bm,
+                "pointers": tuple(start - starts[0] for start in starts),
+                "columns": tuple(columns[starts[0] : starts[-1]]),
+            }
+            here = bounds[:, some.start * bm : some.stop * bm].contiguous()  # [bn, M]
+            own = tiles[:, starts[0] : max(starts[-1], starts[0] + 1)].flatten(1)  # [bn, blocks * bm]
+            parts.append(launch(kernels.screened_spmm, own, here, w, limit, b, **options))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)  # [M, N]
 
     def workspace(self, implementation: str) -> int:
         # Blocks that survive, and either which entries stay and what is left of them, or those transposed; bounds in

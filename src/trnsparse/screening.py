@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check
+from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
-from trnsparse.arguments import dense, on_host
+from trnsparse.arguments import dense
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import need_data
 
@@ -23,7 +24,7 @@ def schwarz_bounds(integrals: Tensor) -> Tensor:
     Args:
         integrals: [n, n, n, n] all integrals, or [n, n] those with equal pairs, ``(ij|ij)``.
     """
-    on_host("schwarz_bounds")
+    on_host("trnsparse.schwarz_bounds")
     dense("schwarz_bounds", integrals=integrals)
     check.floating("schwarz_bounds", integrals=integrals)
     if integrals.ndim not in (2, 4) or len(set(integrals.shape)) > 1:
@@ -80,7 +81,7 @@ def screen_quartets(bounds: Tensor, threshold: float) -> Quartets:
         bounds: symmetric [n, n], from `schwarz_bounds`: finite and not negative. Of two that differ the larger counts.
         threshold: products of bounds above it are kept.
     """
-    on_host("screen_quartets")
+    on_host("trnsparse.screen_quartets")
     bounds = check_bounds("screen_quartets", bounds=bounds)[0]
     _square("screen_quartets", bounds)
     limit = as_threshold("screen_quartets", threshold)
@@ -140,7 +141,7 @@ def density_screen(bounds: Tensor, density: Tensor, threshold: float) -> COOMatr
         density: [n, n]
         threshold: contributions to the Coulomb matrix above it are kept.
     """
-    on_host("density_screen")
+    on_host("trnsparse.density_screen")
     bounds = check_bounds("density_screen", bounds=bounds)[0]
     dense("density_screen", density=density)
     check.floating("density_screen", density=density)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import array_function, check, op, run
+from trnsci import array_function, check, op, programs, run
 from trnsci.errors import ArgumentError
 from trnsci.gradient import saves
 from trnsci.launcher import current
-from trnsci.nki import M_TILE, launch
+from trnsci.nki import K_TILE, M_TILE, launch
 from trnsparse import scipy_views
 from trnsparse.arguments import (
     HALF,
@@ -284,7 +285,23 @@ def _launched(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tens
     columns_hbm = indices.to(torch.int32).unsqueeze(1).contiguous()  # [nnz, 1]
     local_hbm = local.to(torch.float32).unsqueeze(1).contiguous()  # [nnz, 1]
     values_hbm = values.to(torch.float32).unsqueeze(1).contiguous()  # [nnz, 1]
-    product: Tensor = launch(
-        kernels.spmm, columns_hbm, local_hbm, values_hbm, b.contiguous(), rows=rows, bounds=bounds
-    )  # [M, N]
-    return product
+    entries, b = (columns_hbm, local_hbm, values_hbm), b.contiguous()
+    parts = []
+    for some in programs.runs(
+        lambda tiles: _bucket(b, tiles), [-(-(hi - lo) // K_TILE) for lo, hi in pairwise(bounds)]
+    ):
+        starts = bounds[some.start : some.stop + 1]
+        here = slice(starts[0], max(starts[-1], starts[0] + 1))
+        options = {
+            "rows": min(rows, some.stop * M_TILE) - some.start * M_TILE,
+            "bounds": tuple(start - starts[0] for start in starts),
+        }
+        parts.append(launch(kernels.spmm, *(x[here].contiguous() for x in entries), b, **options))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)  # [M, N]
+
+
+def _bucket(b: Tensor, tiles: int) -> programs.Size:
+    """The length of a program of one tile of rows with some tiles of entries, and of the columns cut together."""
+    b = b[:, : kernels.WIDTH]
+    entries = [b.new_empty((tiles * K_TILE, 1), dtype=dtype) for dtype in (torch.int32, torch.float32, torch.float32)]
+    return programs.size_of(kernels.spmm, (*entries, b), {"rows": M_TILE, "bounds": (0, tiles * K_TILE)})

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from trnsci import array_function, check
 from trnsci.arrays import to_numpy
+from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
 from trnsci.host import refusal
 from trnsparse import host, scipy_views
-from trnsparse.arguments import dense, on_host, operation, same_kind, sparse
+from trnsparse.arguments import dense, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
 from trnsparse.indices import expand, need_data
 from trnsparse.matrix import SparseMatrix
@@ -51,7 +52,7 @@ def solve_triangular(
         >>> solve_triangular(CSRMatrix.from_dense(torch.tensor([[2.0, 0.0], [1.0, 1.0]])), torch.tensor([2.0, 3.0]))
         tensor([1., 2.])
     """
-    on_host("solve_triangular")
+    on_host("trnsparse.solve_triangular")
     sparse("solve_triangular", a=a)
     dense("solve_triangular", b=b)
     dtype = same_kind("solve_triangular", a=a, b=b)
@@ -245,7 +246,7 @@ def _ic0(a: CSRMatrix, values: Tensor) -> int:
 
 
 def _square(op: str, a: SparseMatrix) -> CSRMatrix:
-    on_host(op)
+    on_host(f"trnsparse.{op}")
     sparse(op, a=a)
     need_data(op, a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])

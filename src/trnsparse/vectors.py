@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from trnsci import array_function, check
-from trnsparse.arguments import coefficient, dense, on_host, same_kind, shaped
+from trnsci.backends import on_host
+from trnsparse.arguments import coefficient, dense, same_kind, shaped
 from trnsparse.indices import as_index, check_length, check_range, need_data
 
 
@@ -52,7 +53,7 @@ def dot(x: Tensor, indices: Tensor, y: Tensor) -> Tensor:
 
 def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> Tensor:
     """The indices, checked against the dense vector and the values of the sparse one."""
-    on_host(f"vectors.{op}")
+    on_host(f"trnsparse.vectors.{op}")
     dense(op, y=y)
     shaped(op, y=(y, "[N]"))
     positions = as_index(op, "indices", indices, y.device)

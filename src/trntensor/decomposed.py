@@ -81,7 +81,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
-    """A floating-point tensor of at least ``minimum`` axes, in a dtype linear algebra is done in."""
+    """A finite floating-point tensor of at least ``minimum`` axes, in a dtype linear algebra is done in."""
     if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
         got = x.dtype if isinstance(x, Tensor) else type(x)
         raise DtypeError(op=op, argument="dtype of x", got=got, expected="a floating-point tensor")
@@ -89,6 +89,8 @@ def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
         raise ArgumentError(
             op=op, argument="shape of x", got=tuple(x.shape), expected=f"at least {minimum} axes and no empty one"
         )
+    if not x.is_meta and not bool(x.isfinite().all()):
+        raise ArgumentError(op=op, argument="x", got="an entry that is NaN or infinite", expected="finite entries")
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 

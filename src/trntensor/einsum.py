@@ -18,22 +18,22 @@ from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsci.precision import Precision
 from trntensor.decomposed import Decomposed, expanded
-from trntensor.equation import common_dtype, parse, split_call
+from trntensor.equation import Operand, Order, common_dtype, parse, split_call
 from trntensor.plan import ContractionPlan, planned
 from trntensor.steps import unary
 
 
 @array_function
 def einsum(
-    subscripts: Any,
-    *operands: Any,
+    subscripts: str | Operand,
+    *operands: Operand,
     alpha: complex = 1.0,
     beta: complex = 0.0,
     out: Tensor | None = None,
     precision: Precision | None = None,
     target_error: float | None = None,
     memory_limit: int | None = None,
-    optimize: Any = "auto",
+    optimize: Order = "auto",
     c: Tensor | None = None,
     return_error: bool = False,
 ) -> Tensor:

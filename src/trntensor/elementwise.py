@@ -144,7 +144,7 @@ def _aligned(x: Tensor, labels: str, output: str) -> Tensor:
 def permute(
     subscripts: str, a: Tensor, *, alpha: complex = 1.0, operator: str = "identity", out: Tensor | None = None
 ) -> Tensor:
-    """Reorder axes: ``alpha * op(a)`` with the labels of the result, ``"ijk->kij"``; labels `a` lacks broadcast.
+    """Reorder axes: ``alpha * op(a)`` with the labels of the result, ``"ijk->kij"``, which are those of `a`.
 
     Example:
         >>> permute("ij->ji", torch.ones(2, 3)).shape
@@ -262,8 +262,12 @@ def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tens
     return flat.sum(-1, dtype=a.dtype) if op == "add" else flat.prod(-1, dtype=a.dtype)
 
 
+# How many axes, or those of each operand.
+Pairing = int | Sequence[int | Sequence[int]]
+
+
 @array_function
-def tensordot(a: Any, b: Any, axes: Any = 2, *, dims: Any = None) -> Any:
+def tensordot(a: Tensor, b: Tensor, axes: Pairing = 2, *, dims: Pairing | None = None) -> Tensor:
     """Contract over ``axes`` as ``numpy.tensordot``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
 
     Args:
@@ -305,7 +309,7 @@ def _axes(operand: str, axes: list[int], ndim: int) -> list[int]:
 
 
 @array_function
-def transpose(a: Any, axes: Sequence[int]) -> Any:
+def transpose(a: Tensor, axes: Sequence[int]) -> Tensor:
     """Reorder axes as ``numpy.transpose``; opt_einsum calls it for ``contract(..., backend="trntensor")``.
 
     Example:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, DtypeError, check
+from trnsci.arrays import Array
+
+if TYPE_CHECKING:
+    from trntensor.decomposed import Decomposed
+
+# What a contraction takes: arrays, decomposed tensors, and the lists of labels of the interleaved form.
+Operand: TypeAlias = "Tensor | Array | Decomposed | Sequence[object]"
+# The order of contractions: a preset, a path, False for left to right, or an optimizer of opt_einsum or cotengra.
+Order: TypeAlias = "str | bool | Sequence[str | Sequence[int]] | Callable[..., object]"
 
 # Truth values, and integers torch stores but does not add up.
 STORED_ONLY = (torch.bool, torch.uint16, torch.uint32, torch.uint64)

@@ -42,15 +42,15 @@ class FusedProgram:
     extras: tuple[str, ...]
     reduce: str
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Tensor) -> Tensor:
         return _call(self, *operands)
 
-    def explain(self, *operands: Any) -> str:
+    def explain(self, *operands: Tensor) -> str:
         """Which backends take the program for these operands, and why the others do not."""
         reason = self.refusal(*operands)
         return str(trnsci.explain(self, *operands)) if reason is None else f"no kernel: {reason}"
 
-    def refusal(self, *operands: Any) -> str | None:
+    def refusal(self, *operands: Tensor) -> str | None:
         """Why no kernel runs this program, or ``None``; sizes are judged by the backends' own limits."""
         if len(self.equations) == 1:
             return None
@@ -59,7 +59,7 @@ class FusedProgram:
 
 def fuse(
     *equations: str,
-    epilogue: Callable[..., Any] | None = None,
+    epilogue: Callable[..., object] | None = None,
     extras: Sequence[str] = (),
     reduce: str | None = None,
 ) -> FusedProgram:
@@ -289,7 +289,9 @@ class Fuse(NamedTuple):
         code = tuple(map(tuple, _instructions(self.code)))
         operands = (self.a.mT.contiguous(), self.b.contiguous(), *slots)
         result: Tensor = launch(kernels.fuse, *operands, code=code, keep=self.keep)
-        return result.reshape(self.shape)
+        # long sums come in parts
+        over = [dim for dim, name in enumerate("bmn") if name not in self.keep and result.shape[dim] > 1]
+        return (result.sum(over) if over else result).reshape(self.shape)
 
 
 def _blocks(B: int, M: int, N: int) -> Iterator[tuple[int, slice]]:

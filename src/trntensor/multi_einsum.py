@@ -12,7 +12,7 @@ from torch import Tensor
 import trnsci
 from trnsci import ArgumentError, array_function, from_device, is_resident, to_device
 from trnsci.precision import Precision
-from trntensor.equation import common_dtype, split_call
+from trntensor.equation import Operand, Order, common_dtype, split_call
 from trntensor.plan import planned
 from trntensor.steps import ContractionStep, multiply
 
@@ -33,7 +33,7 @@ class _Node:
 
 @array_function
 def multi_einsum(
-    expressions: Sequence[Sequence[Any]], *, precision: Precision | None = None, optimize: Any = "auto"
+    expressions: Sequence[Sequence[str | Operand]], *, precision: Precision | None = None, optimize: Order = "auto"
 ) -> list[Tensor]:
     """Evaluate several contractions together.
 

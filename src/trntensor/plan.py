@@ -12,12 +12,12 @@ from torch import Tensor
 from trnblas import accuracy
 from trnblas.arguments import HALF, finished
 from trnsci import ArgumentError, DtypeError, check, neuron
-from trnsci.arrays import from_numpy, to_numpy
+from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import inside, settings
 from trnsci.explain import plan as traced
 from trnsci.plans import CACHE, Plan, Step, quantity
 from trnsci.precision import Precision
-from trntensor.equation import STORED_ONLY, split_call
+from trntensor.equation import STORED_ONLY, Operand, Order, split_call
 from trntensor.precision import contraction_bound, working_dtype
 from trntensor.program import Program, allocated, compiled
 from trntensor.steps import PRODUCTS, ContractionStep
@@ -57,7 +57,7 @@ class ContractionPlan(Plan):
     known: Mapping[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     @inside("trntensor")
-    def __call__(self, *operands: Any, alpha: complex = 1.0, out: Tensor | None = None) -> Any:
+    def __call__(self, *operands: Tensor | Array, alpha: complex = 1.0, out: Tensor | None = None) -> Tensor:
         """Contract operands of the planned shapes and dtype; constants are left out."""
         numpy = bool(operands) and not any(isinstance(x, Tensor) for x in operands)
         given = iter(operands)
@@ -80,7 +80,7 @@ class ContractionPlan(Plan):
         result = self.contract(full, alpha)
         if out is not None:
             return out.copy_(result)
-        return to_numpy(result) if numpy else result
+        return to_numpy(result) if numpy else result  # type: ignore[return-value]
 
     def contract(
         self, operands: Sequence[Tensor], alpha: complex = 1.0, beta: complex = 0.0, c: Tensor | None = None
@@ -129,7 +129,9 @@ class ContractionPlan(Plan):
         """Guaranteed error, relative to the contraction of absolute values."""
         if self.precision is None:
             return 0.0
-        return contraction_bound(tuple(step.terms for step in self.program.steps), self.dtype, self.precision)
+        steps = self.program.steps
+        roundings = sum(step.roundings for step in steps)
+        return contraction_bound(tuple(step.terms for step in steps), self.dtype, self.precision, roundings)
 
     @property
     def predicted(self) -> dict[str, float]:
@@ -165,14 +167,15 @@ class ContractionPlan(Plan):
         return self.explain()
 
 
+@inside("trntensor")
 def plan(
-    subscripts: Any,
-    *shapes_or_tensors: Any,
+    subscripts: str | Operand,
+    *shapes_or_tensors: Operand,
     dtype: torch.dtype | None = None,
     precision: Precision | None = None,
     target_error: float | None = None,
     memory_limit: int | None = None,
-    optimize: Any = "auto",
+    optimize: Order = "auto",
     constants: Sequence[int] = (),
 ) -> ContractionPlan:
     """Plan a contraction without running it.
@@ -214,7 +217,7 @@ def planned(
     precision: Precision | None = None,
     target_error: float | None = None,
     memory_limit: int | None = None,
-    optimize: Any = "auto",
+    optimize: Order = "auto",
     single: bool = False,
 ) -> ContractionPlan:
     """Return the plan that runs, without the report of where: from the cache wherever the order can be a key.
@@ -261,9 +264,10 @@ def policy_of(
 ) -> Precision:
     """The policy in force: the one asked for, the cheapest that meets a target, or the default."""
     terms = tuple(step.terms for step in program.steps)
+    roundings = sum(step.roundings for step in program.steps)
 
     def bound(policy: Precision) -> float:
-        return contraction_bound(terms, dtype, policy)
+        return contraction_bound(terms, dtype, policy, roundings)
 
     # Without operands every product is in range; with no sight of them, none is.
     return accuracy.choose("einsum", precision, target_error, dtype, bound, "this contraction", () if single else None)

@@ -7,6 +7,7 @@ import functools
 import torch
 
 from trnblas.accuracy import error_bound
+from trnblas.arguments import HALF
 from trnsci.precision import Precision, arithmetic
 
 
@@ -16,16 +17,17 @@ def working_dtype(dtype: torch.dtype, precision: Precision) -> torch.dtype:
 
 
 @functools.lru_cache(maxsize=4096)
-def contraction_bound(terms: tuple[int, ...], dtype: torch.dtype, precision: Precision) -> float:
+def contraction_bound(terms: tuple[int, ...], dtype: torch.dtype, precision: Precision, roundings: int = 0) -> float:
     """Error relative to the contraction of absolute values: one factor ``1 + e`` per step, ``e`` as for a product.
 
     Args:
         terms: lengths of the sums of every step.
         dtype: that of the operands and the result.
         precision: policy of the products.
+        roundings: factors that are sums of their own, which half precision rounds once more.
     """
     work = working_dtype(dtype, precision)
-    total = 1.0
+    total = (1.0 + error_bound(0, work, "compensated")) ** roundings if work in HALF else 1.0
     for count in terms:
         total *= 1.0 + error_bound(count, work, precision)
     if work is not dtype:

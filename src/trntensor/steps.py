@@ -83,9 +83,19 @@ class ContractionStep:
     flops: int
     elements: tuple[int, int]
 
+    @property
+    def _summed_before(self) -> int:
+        """How many of two factors are sums of their own."""
+        return 0 if self.right is None else bool(self.left.sums) + bool(self.right.sums)
+
+    @property
+    def roundings(self) -> int:
+        """How many factors of a product are rounded to half precision as sums, before they are multiplied."""
+        return self._summed_before if self.strategy in PRODUCTS else 0
+
     def __call__(self, x: Tensor, y: Tensor | None, precision: Precision | None, alpha: complex = 1.0) -> Tensor:
         """Run the step; ``alpha`` scales the result, which is rounded once."""
-        if alpha != 1 and x.dtype in HALF and self.strategy not in PRODUCTS:
+        if x.dtype in HALF and self.strategy not in PRODUCTS and (alpha != 1 or self._summed_before):
             return self(x.float(), None if y is None else y.float(), precision, alpha).to(x.dtype)
         exact = precision == "compensated"
         x = self.left(x, exact)

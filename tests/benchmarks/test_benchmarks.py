@@ -152,6 +152,22 @@ def test_one_cycle_is_a_difference(tmp_path, monkeypatch):
     assert line == "trnblas.gemm 64x64 trn2: 1000 cycles recorded, 1001 now (+0.10%)"
 
 
+def test_a_new_baseline_keeps_the_one_it_replaces(tmp_path, monkeypatch):
+    monkeypatch.setattr(predictions, "FOLDER", tmp_path)
+
+    def cell(cycles):
+        found = report.OpReport(op="a.b", tests="", green=True, notes="", timed=(), predicted=(prediction(cycles),))
+        return report.text([found]).splitlines()[-1].split("  ")
+
+    predictions.record("a.b", [prediction(1000)])
+    assert predictions.before("a.b", prediction(1000)) is None
+    assert [c.strip() for c in cell(1100) if c][2:5] == ["1,100", "1,000", "+10.0%"]
+    for _ in range(2):
+        predictions.record("a.b", [prediction(1100)])
+        assert predictions.before("a.b", prediction(1100)) == 1000
+    assert [c.strip() for c in cell(1100) if c][2:5] == ["1,100", "1,000", "+10.0%"]
+
+
 def test_baselines_and_registry_must_list_the_same_kernels(tmp_path, monkeypatch):
     monkeypatch.setattr(predictions, "FOLDER", tmp_path)
     assert predictions.compare("trnblas.gemm", [prediction(1)]) == ["trnblas.gemm has no baseline yet"]
@@ -203,7 +219,7 @@ def test_results_are_written_for_programs_and_people(tmp_path, monkeypatch):
     assert data["ops"][0]["timed"][0]["case"] == "4"
     assert data["machine"]["torch"] == torch.__version__
     page = (tmp_path / written[1]).read_text()
-    assert "| 64x64 | trn2 | 2,400 | 1 µs | tensor | 90% | 49.2 kB |" in page
+    assert "| 64x64 | trn2 | 2,400 |  |  | 1 µs | tensor | 90% | 49.2 kB |" in page
     assert "| overhead |" in page
     assert " µs |" in page
     assert "Why." in page

@@ -1,5 +1,7 @@
 """What a trial draws: sizes with the edges of tiles, dtypes, layouts in memory, and data that finds worst cases."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -15,10 +17,9 @@ class Draw:
 
     Attributes:
         log: what was drawn, in words, for reports.
-        ill: whether data may be non-finite in one element.
     """
 
-    def __init__(self, seed: int, largest: int = 10**9) -> None:
+    def __init__(self, seed: int | tuple[int, ...], largest: int = 10**9) -> None:
         self.rng = np.random.default_rng(seed)
         self.seed, self.largest = seed, largest
         self.log: list[str] = []
@@ -51,12 +52,15 @@ class Draw:
         value = self.among(1.0, 1.0, 0.0, -1.0, 0.5, float(self.rng.normal()))
         return complex(value, self.among(0.0, float(self.rng.normal()))) if dtype.is_complex else value
 
-    def tensor(self, shape: tuple[int, ...], dtype: torch.dtype, *, kind: str | None = None) -> torch.Tensor:
-        """Data of some kind, in memory of some layout."""
+    def tensor(
+        self, shape: tuple[int, ...], dtype: torch.dtype, *, kind: str | None = None, change: Any = None
+    ) -> torch.Tensor:
+        """Data of some kind, in memory of some layout; ``change`` makes other values of what was drawn."""
         kind = kind or self.among(*KINDS)
         values = self._values(tuple(shape), kind, dtype)
         if dtype.is_complex:
             values = values + 1j * self._values(tuple(shape), self.among(kind, "gaussian"), dtype)
+        values = values if change is None else change(values)
         tensor = self.laid_out(torch.from_numpy(np.asarray(values)).to(dtype))
         self.log.append(f"{str(dtype)[6:]}{list(shape)} {kind} strides {tuple(tensor.stride())}")
         return tensor

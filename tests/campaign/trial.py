@@ -5,8 +5,9 @@ import importlib
 import inspect
 import threading
 import warnings
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from trnsci.testing import assert_within
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor", "trnchem")
 SPECS: dict[str, Callable[[Draw], "Trial"]] = {}
+# what is promised, and under which conditions
+PROMISES: dict[str, tuple[str, str]] = {}
 # public functions that compute nothing from arrays, with the reason a reader would accept
 EXEMPT: dict[str, str] = {}
 
@@ -33,12 +36,18 @@ class Trial:
         expected: called for the result in higher precision, as an array or a tuple of arrays; ``None`` when ``check``
             judges alone.
         bound: called with what ``expected`` gave; absolute, elementwise, one per array.
-        check: called with the result instead of a comparison, where a property decides; raises AssertionError.
+        kernel_bound: the same where the simulator runs, if another.
+        check: called with the result, and whether the simulator ran, where a property decides; raises AssertionError.
         view: what of the result is compared, by default the result itself or the tuple it is.
         kernels: whether the simulator runs it too; ``"maybe"`` where the kernel may refuse.
+        simulated: how often the simulator runs it; rarely where that takes seconds.
         differentiable: whether gradients are tried in float64.
         compiles: whether ``torch.compile`` is tried.
+        arrays: whether NumPy arrays are taken for tensors.
         repeats: whether a second call gives the same bits.
+        rows: whether the first operand has a leading axis whose rows the function treats apart: a NaN in one of them
+            leaves every bit of the others as it was.
+        carries: whether a NaN in an operand shows in the result, unless it is refused.
     """
 
     function: Callable[..., Any]
@@ -46,37 +55,48 @@ class Trial:
     kwargs: dict[str, Any] = field(default_factory=dict)
     expected: Callable[[], Any] | None = None
     bound: Callable[..., Any] | None = None
-    check: Callable[[Any], None] | None = None
+    kernel_bound: Callable[..., Any] | None = None
+    check: Callable[[Any, bool], None] | None = None
     view: Callable[[Any], Any] = lambda result: result
     kernels: bool | str = True
+    simulated: float = 0.3
     differentiable: bool = True
     compiles: bool = True
+    arrays: bool = True
     repeats: bool = True
+    rows: bool = False
+    carries: bool = False
 
     def run(self) -> Any:
         return self.function(*self.args, **self.kwargs)
 
-    def judge(self, result: Any) -> None:
+    def judge(self, result: Any, *, kernel: bool = False) -> None:
         """Raise AssertionError unless the result is what it must be."""
         if self.check is not None:
-            self.check(result)
+            self.check(result, kernel)
         if self.expected is None:
             return
         expected = self.expected()
         assert self.bound is not None
-        got, bound = self.view(result), self.bound(expected)
+        limits = self.kernel_bound if kernel and self.kernel_bound is not None else self.bound
+        got, bound = self.view(result), limits(expected)
         pairs = zip(_several(got), _several(expected), _several(bound), strict=True)
         for number, (one, exact, limit) in enumerate(pairs):
             assert_within(one, exact, limit, what=f"result {number}")
 
 
-def spec(*names: str) -> Callable[[Callable[..., Trial]], Callable[..., Trial]]:
+class Outside(Exception):
+    """What was drawn leaves the conditions of a promise: draw again."""
+
+
+def spec(*names: str, promise: str, when: str = "") -> Callable[[Callable[..., Trial]], Callable[..., Trial]]:
     """Register how functions are tried: ``fn(draw)``, or ``fn(draw, name)`` where one serves several."""
 
     def register(fn: Callable[..., Trial]) -> Callable[..., Trial]:
         takes_name = len(inspect.signature(fn).parameters) > 1
         for name in names:
             SPECS[name] = (lambda draw, name=name: fn(draw, name)) if takes_name else fn
+            PROMISES[name] = (promise, when)
         return fn
 
     return register
@@ -100,7 +120,7 @@ def functions() -> list[str]:
 def load() -> None:
     """Import the specs of every library that has some."""
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
-        if path.stem not in ("draw", "trial"):
+        if path.stem not in ("draw", "trial", "oracles"):
             importlib.import_module(f"tests.campaign.{path.stem}")
 
 
@@ -108,8 +128,13 @@ def drawn(name: str, seed: int, largest: int = 10**9) -> tuple[Trial, Draw]:
     """The trial of a function with a seed."""
     if name not in SPECS:
         load()
-    draw = Draw(seed, largest)
-    return SPECS[name](draw), draw
+    for turn in range(100):
+        draw = Draw((seed, turn), largest)
+        try:
+            return SPECS[name](draw), draw
+        except Outside:
+            continue
+    raise RuntimeError(f"{name}: nothing drawn with seed {seed} and sizes up to {largest} meets its conditions")
 
 
 def attempt(name: str, seed: int, largest: int = 10**9) -> str | None:
@@ -132,16 +157,18 @@ def attempt(name: str, seed: int, largest: int = 10**9) -> str | None:
 
 def _ways(trial: Trial, draw: Draw) -> list[str]:
     ways = ["pytorch"]
-    if trial.kernels and draw.chance(0.3):
+    if trial.kernels and draw.chance(trial.simulated):
         ways.append("simulator")
     if draw.chance(0.05):
         ways.append("threads")
-    if _has_tensors(trial) and draw.chance(0.1):
+    if trial.arrays and _has_tensors(trial) and draw.chance(0.1):
         ways.append("numpy")
     if trial.compiles and draw.chance(0.01):
         ways.append("compiled")
     if trial.differentiable and draw.chance(0.05):
         ways.append("gradient")
+    if _inexact(trial) and draw.chance(0.1):
+        ways.append("not a number")
     return ways
 
 
@@ -159,10 +186,12 @@ def _try(trial: Trial, way: str) -> None:
         trial.judge(torch.compile(trial.function, backend="aot_eager")(*trial.args, **trial.kwargs))
     elif way == "gradient":
         _gradient(trial)
+    elif way == "not a number":
+        _not_a_number(trial)
     else:
         with trnsci.backend(way):
             result = trial.run()
-            trial.judge(result)
+            trial.judge(result, kernel=way == "simulator")
             if trial.repeats:
                 assert _same_bits(trial.view(result), trial.view(trial.run())), "a second call gives other bits"
     if way in ("pytorch", "simulator"):
@@ -192,7 +221,9 @@ def _in_threads(trial: Trial) -> list[Any]:
 def _gradient(trial: Trial) -> None:
     """`gradcheck` in float64 where everything is small; gradcheck's own tolerances are those of differences."""
     leaves = [x for x in _tensors((trial.args, trial.kwargs)) if x.is_floating_point() or x.is_complex()]
-    wide = all(x.dtype in (torch.float64, torch.complex128) and x.abs().max() < 1e3 for x in leaves if x.numel())
+    # of sizes that differences of 1e-6 suit, and away from kinks at zero
+    double = (torch.float64, torch.complex128)
+    wide = all(x.dtype in double and x.abs().max() < 1e3 and x.abs().min() > 1e-3 for x in leaves if x.numel())
     if not leaves or not wide or sum(x.numel() for x in leaves) > 64 or any(x.numel() == 0 for x in leaves):
         return
     leaves = [x.detach().clone().requires_grad_() for x in leaves]
@@ -204,6 +235,33 @@ def _gradient(trial: Trial) -> None:
 
     if any(result.requires_grad for result in function(*leaves)):
         assert torch.autograd.gradcheck(function, leaves, raise_exception=True)
+
+
+def _not_a_number(trial: Trial) -> None:
+    """One element that is NaN or infinite: a typed error or a result; rows beside it keep their bits."""
+    plain = _several(trial.view(trial.run())) if trial.rows else ()
+    args, kwargs = copy.deepcopy((trial.args, trial.kwargs))
+    operands = _inexact(replace(trial, args=args, kwargs=kwargs))
+    which = zlib.crc32(repr([tuple(x.shape) for x in operands]).encode())
+    operand = operands[0 if trial.rows else which % len(operands)]
+    index = [which % size for size in operand.shape]
+    if trial.rows:
+        index[0] = 0
+    operand[tuple(index)] = float("nan") if trial.carries or which % 3 else float("inf")
+    try:
+        result = _several(trial.view(trial.function(*args, **kwargs)))
+    except trnsci.TrnError:
+        return
+    if trial.carries and not trial.rows:
+        assert any(bool(x.isnan().any()) for x in result), "a NaN does not show in the result"
+    for one, other in zip(plain, result, strict=bool(plain)):
+        assert _same_bits(one[1:], other[1:]), "a NaN in one row reaches another"
+
+
+def _inexact(trial: Trial) -> list[torch.Tensor]:
+    """Operands that can hold a NaN."""
+    tensors = _tensors((trial.args, trial.kwargs))
+    return [x for x in tensors if x.numel() and (x.is_floating_point() or x.is_complex())]
 
 
 def _may_refuse(trial: Trial, way: str, error: Exception) -> bool:

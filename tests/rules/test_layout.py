@@ -81,3 +81,90 @@ def test_importing_the_libraries_loads_neither_extras_nor_the_compiler():
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def _imports(tree):
+    """Modules of the suite that each imports: when it is imported itself, and when one of its functions runs."""
+    names = {}
+    for module in tree.sources:
+        path = module.name.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+        names[path.replace("/", ".")] = module
+    early, late = {}, {}
+    for name, module in names.items():
+        early[name], late[name] = set(), set()
+        for node, inner in _import_statements(module.ast, False):
+            found = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                found = [f"{node.module}.{x}" if f"{node.module}.{x}" in names else node.module for x in found]
+            # a package's front imports its modules, which is no dependency of theirs
+            kept = {x for x in found if x in names and not names[x].name.endswith("__init__.py")}
+            (late if inner else early)[name] |= kept
+    return early, late
+
+
+def _import_statements(node, inner):
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, inner
+        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)):
+            yield from _import_statements(child, inner or isinstance(child, ast.FunctionDef))
+
+
+def _reached(graph, start):
+    seen, open_ = set(), [start]
+    while open_:
+        for following in graph[open_.pop()] - seen:
+            seen.add(following)
+            open_.append(following)
+    return seen
+
+
+# Imported inside functions, because the two need each other by nature: an op and the op that is its gradient, a format
+# and the formats it converts to, a function and its contract, the runtime and what it launches. The list only shrinks.
+MUTUAL = {
+    "trnchem.dfmp2 -> trnchem.sharded",
+    "trnsci.arrays -> trnsci.distributed.calls",
+    "trnsci.distributed.arguments -> trnsci.explain",
+    "trnsci.launcher -> trnsci.nki",
+    "trnsci.nki -> trnsci.launcher",
+    "trnsci.nki -> trnsci.programs",
+    "trnsci.plans -> trnsci.predict",
+    "trnsci.programs -> trnsci.launcher",
+    "trnsim.adopt -> trnsim.install",
+    "trnsim.adopt -> trnsim.program",
+    "trnsim.install -> trnsim.program",
+    "trnsim.language.objects -> trnsim.session",
+    "trnsim.language.tensor -> trnsim.session",
+    "trnsim.language.views -> trnsim.language.rearrange",
+    "trnsim.poison -> trnsim.access",
+    "trnsim.timing.report -> trnsim.trace",
+    "trnsolver.contract -> trnsolver.eigh",
+    "trnsolver.eigh -> trnsolver.contract",
+    "trnsolver.refine -> trnsolver.eigh",
+    "trnsparse.attention_backward -> trnsparse.attention",
+    "trnsparse.bound_mask -> trnsparse.mask_base",
+    "trnsparse.bsr_sddmm -> trnsparse.bsr_spmm",
+    "trnsparse.coo -> trnsparse.bsr",
+    "trnsparse.coo -> trnsparse.csr",
+    "trnsparse.matrix -> trnsparse.bsr",
+    "trnsparse.matrix -> trnsparse.coo",
+    "trnsparse.matrix -> trnsparse.csr",
+    "trnsparse.matrix -> trnsparse.products",
+    "trnsparse.matrix -> trnsparse.slicing",
+    "trnsparse.row_sharded -> trnsparse.sharded",
+    "trnsparse.sddmm -> trnsparse.spmm",
+    "trntensor.decomposed -> trntensor.einsum",
+}
+
+
+def test_no_module_imports_one_that_imports_it(tree):
+    early, late = _imports(tree)
+    offenders = [f"{name} imports itself, by way of others" for name in early if name in _reached(early, name)]
+    every = {name: early[name] | late[name] for name in early}
+    within = {name: _reached(every, name) for name in every}
+    mutual = {f"{name} -> {other}" for name in late for other in late[name] - early[name] if name in within[other]}
+    offenders += [f"{edge}: a cycle of imports inside functions" for edge in mutual - MUTUAL]
+    # nothing listed that has ended
+    if "trnsci.ops" in early:
+        offenders += [f"{edge} is listed in MUTUAL and no longer needed" for edge in MUTUAL - mutual]
+    tree.refuse(offenders)

@@ -27,6 +27,7 @@ CASES = [
     ("layout.only_the_nine_packages_live_in_src", "src/trnquantum/__init__.py", "", None),
     ("layout.one_word_finds_everything", DOT, "_dot = Op('trnblas::dot')\n", "x = 1\n"),
     ("layout.every_kernel_belongs_to_an_op_and_has_a_baseline", KERNEL, ENTRY, None),
+    ("layout.no_module_imports_one_that_imports_it", DOT, "import trnblas.dot\n", "x = 1\n"),
     ("layout.every_package_is_typed", "src/trnblas/__init__.py", "", None),
     ("layout.the_tests_are_not_a_package", "tests/trnblas/__init__.py", "", None),
     ("source.only_config_reads_the_environment", DOT, "x = os.getenv('X')\n", "x = 1\n"),

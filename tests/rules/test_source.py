@@ -1,6 +1,8 @@
 """What no source file does."""
 
 import ast
+import importlib
+import inspect
 import re
 import subprocess
 
@@ -58,4 +60,29 @@ def test_text_points_nowhere_outside_the_project(tree):
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if forbidden.search(line)
     ]
+    tree.refuse(offenders)
+
+
+def _public_functions(package):
+    for name in package.__all__:
+        thing = getattr(package, name)
+        if not inspect.isclass(thing):
+            yield name, thing
+            continue
+        for part, value in vars(thing).items():
+            method = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            if inspect.isfunction(method) and (not part.startswith("_") or part in ("__call__", "__init__")):
+                yield f"{name}.{part}", method
+
+
+def test_public_signatures_say_what_they_take_and_return(tree):
+    offenders = []
+    for library in ("trnsci", *tree.operations):
+        package = importlib.import_module(library)
+        for name, function in _public_functions(package):
+            # `Op` is deprecated; a step holds a call of any op's class
+            if name.startswith("Op.") or name == "Step.__init__" or not callable(function):
+                continue
+            if re.search(r"\bAny\b", str(inspect.signature(function))):
+                offenders.append(f"{library}.{name}{inspect.signature(function)}")
     tree.refuse(offenders)

@@ -20,6 +20,7 @@ def policies(book):
     return {value for entry in book for value in entry.step.call if isinstance(value, str)}
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("target", TARGETS)
 def test_gemm_and_rank_k_updates(backend, target):
@@ -40,6 +41,7 @@ def test_gemm_and_rank_k_updates(backend, target):
             assert_within(made.result, expected, made.error * torch.from_numpy(size))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("target", TARGETS)
 def test_triangular_solves(backend, target):
@@ -54,6 +56,7 @@ def test_triangular_solves(backend, target):
     assert_within(made, np.linalg.solve(a.numpy(), b.numpy()), reached * torch.from_numpy(size))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("target", [1e-1, 1e-3, 3e-7])
 @pytest.mark.parametrize("dtype", [F32, C64], ids=str)

@@ -12,6 +12,7 @@ on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 SIZES = [1, 7, 127, 128, 129, 5000]
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [F32, C64, torch.bfloat16], ids=str)
@@ -26,6 +27,7 @@ def test_axpy_and_scal_agree_with_scipy(backend, n, dtype):
     assert_within(scaled, scipy_blas("scal", a, x.clone(), **options), sum_bound(1, abs(a) * x.abs(), dtype))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("shape", [(5,), (3, 130), (2, 1, 4), (0,), (3, 0)])
 def test_copy_and_swap_move_every_bit(backend, shape):

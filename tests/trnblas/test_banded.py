@@ -23,7 +23,7 @@ def outside_spoiled(a, keep):
         BACKENDS,
         [F32, C64],
         ["n", "t", "c"],
-        [(7, 9, 2, 1), (9, 7, 0, 3), (5, 5, 0, 0), (200, 150, 3, 2), (4, 4, 6, 6)],
+        [(7, 9, 2, 1), (9, 7, 0, 3), (5, 5, 0, 0), (200, 150, 3, 2), (4, 4, 6, 6), (2, 2, 1, 1), (3, 5, 2, 1)],
     ),
     ids=str,
 )
@@ -46,6 +46,7 @@ def test_general_bands(backend, dtype, trans, size):
     assert_within(got, expected, bound)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize(("n", "k"), [(9, 2), (6, 0), (140, 4), (3, 5)])
@@ -67,6 +68,7 @@ def test_symmetric_and_triangular_bands(backend, lower, n, k):
                     assert_within(got, scipy_blas("tbmv", k, a, x, **options), size)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize("trans", ["n", "t", "c"])

@@ -9,6 +9,7 @@ from trnsci.testing import BACKENDS, assert_within, gaussian
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64], ids=str)
 @pytest.mark.parametrize("side", ["l", "r"])
@@ -22,6 +23,7 @@ def test_diagonal_factors(backend, dtype, side, shape):
     assert_within(got, expected, sum_bound(1, expected.abs(), dtype))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64], ids=str)
 @pytest.mark.parametrize(("trans_a", "trans_b"), [("n", "n"), ("t", "n"), ("n", "c"), ("c", "t")])

@@ -80,6 +80,7 @@ def test_ill_scaled_operands(backend):
         assert_within(gemm(1.0, a, b), oracle(a, b), gemm_bound(a, b))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("trans_a", [False, True, "n", "t", "c", 0, 1, 2, "T"])
 @pytest.mark.parametrize("trans_b", ["n", "C"])
@@ -94,6 +95,7 @@ def test_transposition(backend, trans_a, trans_b):
     assert_within(got, oracle(a, b), gemm_bound(a, b))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(
     ("a", "b", "c"),
@@ -118,6 +120,7 @@ def test_batches_broadcast(backend, a, b, c):
         assert gemm(1.0, a, b, 0.0, c).shape == oracle(a, b, c).shape
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize(("m", "k", "n"), [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)])
 @pytest.mark.parametrize("batch", [(), (2,), (0,)])
@@ -136,6 +139,7 @@ def test_strided_views(backend):
         assert_within(gemm(1.0, a, b), oracle(a, b), gemm_bound(a, b))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64, BF16], ids=str)
 def test_fast_rounds_operands_to_bfloat16_and_accumulates_in_fp32(backend, dtype):
@@ -202,6 +206,7 @@ def test_sums_so_long_that_no_operand_stays_on_the_chip(backend):
         assert_within(gemm(1.0, a, b), oracle(a, b), gemm_bound(a, b))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("batch", [(), (3,)])
@@ -244,6 +249,7 @@ def test_results_live_on_the_operands_device(backend, dtype):
 # Gradients
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 @pytest.mark.parametrize(
     ("a", "b", "c"), [((3, 4), (4, 2), (3, 2)), ((2, 3, 4), (4, 2), (3, 2)), ((3, 4), (2, 4, 2), None)]
@@ -488,6 +494,7 @@ def test_no_device_no_nki():
 # Epilogues, in-place addition
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu", "sigmoid", "tanh"])
 @pytest.mark.parametrize("with_bias", [False, True])

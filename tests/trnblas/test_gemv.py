@@ -30,6 +30,7 @@ def test_gemv(backend, dtype, trans, size):
     assert_within(got, scipy_blas("gemv", alpha, a, x, beta=beta, y=y, **options), bound)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64], ids=str)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (130, 7), (3, 600)])
@@ -77,6 +78,7 @@ def test_zero_coefficients_do_not_read(backend):
         assert torch.equal(gemv(1.0, torch.ones(3, 0), torch.ones(0)), torch.zeros(3))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("precision", ["fast", "compensated", "fp64"])
 def test_precisions_are_those_of_gemm(backend, precision):
@@ -89,6 +91,7 @@ def test_precisions_are_those_of_gemm(backend, precision):
         assert_within(got, expected, rounded_once(expected, a.abs().double() @ x.abs().double(), 302))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 @pytest.mark.parametrize("trans", ["n", "t", "c"])
 def test_gradients(dtype, trans):

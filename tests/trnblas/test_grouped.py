@@ -18,6 +18,7 @@ def operands(dtype=F32):
     return lefts, rights
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64, F64, torch.bfloat16], ids=str)
 def test_every_product_is_within_the_bound_of_gemm(backend, dtype):

@@ -49,6 +49,7 @@ def library(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(
     ("dtype", "lower", "layouts", "size"),
     pairs(
@@ -94,6 +95,7 @@ def test_every_layout(library, dtype, lower, layouts, size):
         assert_within(got, expected, 2 * sum_bound(max(n, columns), size, dtype))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(
     ("lower", "layouts", "size", "flags"),
     pairs(
@@ -132,6 +134,7 @@ def test_operands_are_left_alone(library):
     assert torch.equal(x, before[1])
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("n", [5, 1030])
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
@@ -176,6 +179,7 @@ def _solves(a, x, k, flags, dtype):
     assert_within(got, expected, sum_bound(k + 2, spread, dtype))
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("n", [1, 40])
 @pytest.mark.parametrize("lower", [0, 1])

@@ -13,6 +13,7 @@ from trnsci.testing import BACKENDS, gaussian
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("n", [1, 5, 130, 3000])
 def test_positions_of_extremes(backend, n):

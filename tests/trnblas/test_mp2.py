@@ -41,6 +41,7 @@ def bound(size, virtual, error=1e-7):
     return (error + gamma(virtual + 6 + np.log2(virtual), torch.float32) + 64 * 2.0**-24) * size
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(("occupied", "virtual"), [(1, 1), (2, 8), (3, 130), (2, 112), (5, 7)])
 def test_pair_energies(backend, occupied, virtual):
@@ -106,6 +107,7 @@ def test_partials_by_name_are_checked_and_differentiated():
     assert_within(got, t.grad, bound(t.grad.abs() + 1, 3))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("ratio", [1.0, 3.0, 100.0, 1e4])
 @pytest.mark.parametrize("error", [1e-3, 1e-7, 1e-9])
 def test_exponentials_meet_their_error_everywhere(ratio, error):
@@ -143,6 +145,7 @@ def test_gradients_through_the_kernel(backend):
     assert_within(t.grad, wide.grad, (1e-7 + gamma(16, torch.float32) + 64 * 2.0**-24) * size)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(("occupied", "virtual", "symmetric"), [(1, 1, False), (3, 5, True), (2, 40, False)])
 def test_float64_is_float64_on_every_backend(backend, occupied, virtual, symmetric):

@@ -86,12 +86,18 @@ def test_every_op_keeps_the_rules(name, args):
     torch.library.opcheck(getattr(torch.ops.trnblas, name).default, tuple(_arranged(x, change) for x in args))
 
 
+# following the compiler takes most of the time, and it does not look at dtypes
+EAGER = ("test_schema", "test_autograd_registration", "test_faketensor")
+
+
+@pytest.mark.parametrize("rules", [EAGER, pytest.param("test_aot_dispatch_dynamic", marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize(("name", "args"), _cases(C128))
-def test_complex_operands_by_columns(name, args):
+def test_complex_operands_by_columns(name, args, rules):
     args = tuple(_arranged(x, lambda x: by_columns(_differentiable(x))) for x in args)
-    torch.library.opcheck(getattr(torch.ops.trnblas, name).default, args)
+    torch.library.opcheck(getattr(torch.ops.trnblas, name).default, args, test_utils=rules)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("name", "args"), _cases(F32))
 @pytest.mark.parametrize("change", [lambda x: x, by_columns], ids=["by rows", "by columns"])
 def test_fakes_have_the_strides_of_results(name, args, change):

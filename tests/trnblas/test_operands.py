@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import trnblas as B
+from tests.together import together
 from tests.trnblas.oracles import C128, F64
 from trnsci import TrnError
 from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
@@ -98,7 +99,7 @@ def bad(x):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_bad_operands_are_refused_by_errors_of_the_library(name):
     args = CALLS[name]
     tensors = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
@@ -109,7 +110,7 @@ def test_bad_operands_are_refused_by_errors_of_the_library(name):
                 getattr(B, name)(*args[:i], value, *args[i + 1 :])
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_shapes_alone_give_shapes(name):
     args = CALLS[name]
     expected = getattr(B, name)(*args)
@@ -119,7 +120,7 @@ def test_shapes_alone_give_shapes(name):
         assert (shape.is_meta, shape.shape, shape.dtype) == (True, result.shape, result.dtype)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "rotm"])
+@together("name", [name for name in CALLS if name != "rotm"])
 def test_vmap_is_a_loop(name):
     args = CALLS[name]
     tensors = [x for x in args if isinstance(x, torch.Tensor)]

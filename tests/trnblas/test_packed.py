@@ -10,6 +10,7 @@ on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 TRANS = {"n": 0, "t": 1, "c": 2}
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize("n", [1, 9, 40])
@@ -32,6 +33,7 @@ def test_products_and_updates(backend, lower, n):
             assert_within((hpr2 if z else spr2)(n, alpha, x, y, ap, lower), expected, sum_bound(4, size * 2, dtype))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize("trans", ["n", "t", "c"])

@@ -16,6 +16,7 @@ FINITE = st.floats(-1e100, 1e100)
 MODERATE = st.one_of(st.just(0.0), st.floats(1e-3, 1e3), st.floats(-1e3, -1e-3))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64], ids=str)
 @pytest.mark.parametrize("shape", [(1,), (200,), (2, 9)])
@@ -68,6 +69,7 @@ def test_rotmg_never_hangs(value):
     assert rotmg(value, value, 1.0, 2.0).shape == (5,)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("flag", [-2.0, -1.0, 0.0, 1.0])
 def test_rotm(backend, flag):

@@ -160,6 +160,7 @@ def test_results_are_rounded_once(backend, name, dtype, precision):
     _tried(TABLE[name], name, dtype, policy, backend, precision=precision)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
@@ -199,3 +200,20 @@ def test_solutions_are_rounded_once(backend, precision):
     size = 1e-3 * inverse @ wide(a).triu().abs() @ inverse @ wide(b).abs()
     unit = 2.0**-24 if precision != "fp64" else 2.0**-52
     assert_within(wide(got), exact, 2.0**-11 * exact.abs() + 300 * unit * size)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize("name", ["gemm", "gemv", "symm", "syrk", "syrkx", "grouped_gemm"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_an_addend_alone_is_rounded_once(backend, name, empty):
+    # Neither a sum without terms nor a product times zero makes beta * c one of half precision.
+    shapes, addend, call, _, _ = TABLE[name]
+    if empty and name != "symm":
+        shapes = [tuple(0 if size == K else size for size in shape) for shape in shapes]
+    factors, c = [gaussian(shape, 1).to(BF16) for shape in shapes], gaussian(addend, 2).to(BF16)
+    with backend:
+        got = call(0.37 if empty and name != "symm" else 0.0, factors, 0.5803, c)
+    expected = wide(c) * 0.5803
+    if name in ("syrk", "syrkx"):
+        expected = lower(expected) + wide(c).triu(1)
+    assert_within(wide(got), expected, 2.0**-8 * expected.abs())

@@ -18,6 +18,7 @@ from trnsci import distributed
 from trnsci.distributed import Layout
 from trnsci.memory import MemoryMeter
 from trnsci.testing.bounds import gemm_bound
+from trnsci.testing.options import pairs
 from trnsim.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -41,10 +42,10 @@ def _gemm(mesh_shape, shapes, places, dtype, options):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_gemm_of_every_placement(ranks, size):
-    sizes, places = ((7, 5, 6), (2, 9, 3), (1, 1, 1), (6, 0, 4)), itertools.product((*PLACES, "sum"), repeat=2)
+    sizes, places = ((7, 5, 6), (2, 9, 3), (1, 1, 1), (6, 0, 4)), (*PLACES, "sum")
     cases = [
-        ((size,), ((m, k), (k, n)), [(p,) for p in pair], torch.float64, {})
-        for (m, k, n), pair in itertools.product(sizes, places)
+        ((size,), ((m, k), (k, n)), [(left,), (right,)], torch.float64, {})
+        for (m, k, n), left, right in pairs(sizes, places, places)
     ]
     for case, results in zip(cases, ranks(size).each(_gemm, cases), strict=True):
         left, right = case[1]
@@ -129,6 +130,39 @@ def test_gemm_adds_c_and_writes_out(ranks):
     for made, out in ranks(3).run(_accumulated, (1, 0, None), 1):
         assert np.all(abs(made - exact) <= bound)
         assert np.array_equal(made, out)
+
+
+def _cancelled(places):
+    """Errors of results near zero in units of their one rounding, for every function that adds to a product."""
+    mesh, dtype = distributed.mesh(), torch.bfloat16
+    square = _data(6, 6, seed=1)
+    a, b = (_data(6, 6).to(dtype)), (square + square.mT).to(dtype)
+    worst = 0.0
+    for name, exact in (
+        ("gemm", a.double() @ b.double()),
+        ("symm", b.double() @ a.double()),
+        ("gemv", a.double() @ b.double()[:, 0]),
+        ("syrk", (a.double() @ a.double().mT).tril()),
+    ):
+        c = (-exact).to(dtype)
+        left, right, addend = (distributed.shard(x, mesh, p) for x, p in zip((a, b, c), places, strict=True))
+        if name == "gemv":
+            made = trnblas.gemv(1.0, left, distributed.shard(b[:, 0], mesh, 0), 0.25, distributed.shard(c, mesh, 0))
+        elif name == "symm":
+            made = trnblas.symm(1.0, right, left, 0.25, addend, lower=1)
+        elif name == "syrk":
+            made = trnblas.syrk(1.0, left, 0.25, addend, lower=1)
+        else:
+            made = trnblas.gemm(1.0, left, right, 0.25, addend)
+        expected = exact + 0.25 * c.double()
+        error = (distributed.gather(made).double() - expected).abs()
+        worst = max(worst, float((error / (2.0**-8 * expected.abs() + 1e-5)).max()))
+    return worst
+
+
+def test_addends_are_added_before_the_one_rounding(ranks):
+    for results in ranks(3).each(_cancelled, [((p, q, r),) for p in (0, 1) for q in (0, 1, None) for r in (0, None)]):
+        assert max(results) <= 1, results
 
 
 def _batched(place):

@@ -102,6 +102,7 @@ def _symmetric(op, side, lower, places, dtype):
     return distributed.gather(getattr(trnblas, op)(1.5, a, b, 0.5, c, side, lower)).numpy()
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("op", ["symm", "hemm"])
 def test_symmetric(ranks, size, op):

@@ -10,7 +10,7 @@ import trnblas
 import trnsci
 from tests.trnblas.oracles import C64, C128, F32, F64, KERNELS
 from trnblas import error_bound, gemm, split
-from trnsci import ArgumentError
+from trnsci import ArgumentError, CapacityError
 from trnsci.launcher import launcher, using
 from trnsci.testing import BACKENDS, assert_within, exact_dot, gamma, gaussian, ill_scaled
 
@@ -28,6 +28,7 @@ def size_of(a, b):
     return a.abs().double() @ b.abs().double()
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 7, 2), (2, 129, 3), (4, 1030, 2)])
@@ -76,6 +77,7 @@ def test_nonfinite_values_pass_as_ieee_says_and_nothing_hangs(backend, precision
         assert_within(gemm(1.0, a, b, precision=precision), expected, 0.0)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [F32, C64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("precision", ["compensated", "fp64"])
@@ -107,6 +109,7 @@ def test_any_shape_and_scale(m, k, n, decades, seed):
         assert_within(gemm(1.0, a, b), exact(a, b), gamma(k + 2, F64) * size_of(a, b))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("target", [1e-1, 1e-3, 1e-6, 1e-10, 1e-13])
 def test_target_error_is_met(backend, target):
@@ -187,3 +190,14 @@ def test_gradients_of_double_precision(backend):
 
 def test_probe_is_part_of_the_library():
     assert "split_gemm" in trnblas.probe()
+
+
+def test_terms_beyond_the_deepest_slices_are_refused_and_never_dropped():
+    # One term of 2**-600 beside factors of 1 that meet zeros: 80 slices of either operand do not reach it.
+    a = torch.tensor([[1.0, 2.0**-300, 0.0]], dtype=torch.float64)
+    b = torch.tensor([[0.0], [2.0**-300], [1.0]], dtype=torch.float64)
+    with trnsci.backend("simulator"):
+        with pytest.raises(CapacityError, match="560 powers of two"):
+            split.split_gemm(a, b)
+        # the same span with a sum that is large: what is cut does not matter
+        assert split.split_gemm(a, b + torch.tensor([[1.0], [0.0], [0.0]])).item() == 1.0

@@ -81,6 +81,7 @@ def test_matrices_larger_than_the_chip_holds_go_through_the_whole_product(backen
     assert_within(got, expected, 2 * sum_bound(40, a.abs().double() @ b.abs().double() * 2, F32))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("precision", ["fast", "compensated", "fp64"])
 def test_precisions(backend, precision):

@@ -24,6 +24,7 @@ def library(request, monkeypatch):
         monkeypatch.setattr(host, "refusal", lambda *tensors, **options: "not in this test")
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(
     ("lower", "dtype", "n", "given", "transposed"),
     pairs([0, 1], [F32, F64], [1, 2, 129], [False, True], [False, True]),

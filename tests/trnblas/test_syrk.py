@@ -73,6 +73,7 @@ def test_large_blocks_agree(backend, lower):
     assert_within(got, expected, sum_bound(20, a.abs().double() @ b.abs().double().mT, F32))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("precision", ["fast", "fp32", "compensated", "fp64"])
 def test_precisions(backend, precision):

@@ -39,6 +39,7 @@ def test_products(backend, lower, side, trans, unit, size):
     assert_within(got, expected, 2 * sum_bound(size, magnitude, dtype))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize("unit", [0, 1])
@@ -58,6 +59,7 @@ def test_shapes(backend, lower, unit, m, n):
     assert_within(got, full @ b.double(), sum_bound(m, full.abs() @ b.abs().double(), F32))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("trans", ["n", "t", "c"])
 @pytest.mark.parametrize("lower", [0, 1])
@@ -93,6 +95,7 @@ def test_matrices_larger_than_the_chip_holds_go_through_the_whole_product(backen
     assert_within(got, expected, 2 * sum_bound(40, a.abs().double() @ b.abs().double() * 2, F32))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("precision", ["fast", "compensated", "fp64"])
 def test_precisions(backend, precision):
@@ -110,6 +113,7 @@ def test_precisions(backend, precision):
     assert_within(got, exact, bound)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 @pytest.mark.parametrize(
     ("lower", "side", "trans", "unit"), [(0, 0, "n", 0), (1, 1, "t", 1), (1, 0, "c", 0), (0, 1, "c", 1)]

@@ -53,6 +53,7 @@ def test_systems(backend, lower, side, trans, unit, size):
     assert_within(got, expected, 2 * bound)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize(("n", "columns"), [(1, 1), (2, 3), (127, 2), (128, 1), (300, 520)])
@@ -74,6 +75,7 @@ def test_blocks_are_inverted_stably(backend):
     assert torch.equal(got, torch.ones(128, 1))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("trans", ["n", "t", "c"])
 @pytest.mark.parametrize("lower", [0, 1])
@@ -98,6 +100,7 @@ def test_batches_and_empties(backend):
     assert_within(got, expected, factor_bound(full, expected, F32, 136))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("precision", ["fast", "fp32", "compensated", "fp64"])
 def test_precisions(backend, precision):
@@ -115,6 +118,7 @@ def test_precisions(backend, precision):
     assert_within(got, expected, limit)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
@@ -151,6 +155,7 @@ def test_a_zero_on_the_diagonal_is_named(backend):
     assert "trsm: the matrix is singular: diagonal entry 3 (batch (1,)) is zero" in str(caught.value)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", [F64, C128], ids=str)
 @pytest.mark.parametrize(
     ("lower", "side", "trans", "unit"), [(0, 0, "n", 0), (1, 1, "t", 1), (1, 0, "c", 0), (0, 1, "c", 1)]

@@ -55,6 +55,7 @@ def test_peak_memory_stays_within_the_budget(reference, threads, memory, precisi
         assert abs(float(e_os) - reference("benzene")[1]) <= (1e-9 if precision == "fp64" else 2e-6)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("spare", [0, 300_000, 1_000_000])
 @pytest.mark.parametrize("reuse", [True, False], ids=["reused", "computed"])
 def test_the_energy_does_not_depend_on_blocks(field, spare, reuse):

@@ -1,18 +1,24 @@
 """Interrupted runs: finished pairs are kept, never computed twice, and never mixed with another calculation's."""
 
+import errno
+import inspect
+import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
+import torch
 
 import trnchem.dfmp2
-from trnchem import dfmp2
+from trnchem import checkpoint, dfmp2, files
+from trnchem.orbitals import Orbitals
 from trnsci import ArgumentError, CapacityError
 
 
@@ -40,8 +46,9 @@ def half(field, tmp_path):
 
 
 def done_in(path):
-    with h5py.File(path, "r") as file:
-        return int(file["done"][()].sum())
+    data = Path(path).read_bytes()
+    facts, _, start = checkpoint._head(data)
+    return checkpoint._pairs(data, start, facts["token"], facts["shapes"][2][0]).finished
 
 
 def test_an_interrupted_run_goes_on_where_it_was(field, reference, half, monkeypatch):
@@ -75,24 +82,26 @@ def test_a_finished_checkpoint_needs_no_integrals(field, half):
     assert "fitted already" in str(again.metric)
 
 
-def test_killed_without_warning_the_pairs_written_are_there(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_killed_or_told_to_end_the_pairs_finished_are_there(tmp_path, how):
     path = tmp_path / "killed.h5"
     program = textwrap.dedent("""
         import sys, time, trnchem
-        module = sys.modules["trnchem.stages"]
-        module.CHECKPOINT_EVERY = 0.0
         def slowly(now):
             if now.stage == "pairs" and now.done:
                 print(now.done, flush=True)
                 time.sleep(0.05)
         trnchem.dfmp2("methane", basis="sto-3g", checkpoint=sys.argv[1], progress=slowly)
     """)
-    with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True) as child:
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
         told = int(child.stdout.readline())
         deadline = time.monotonic() + 60
         while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.005)
-        child.send_signal(signal.SIGKILL)
+        child.send_signal(how)
+        told = max([told, *map(int, child.stdout.read().split())])
+    assert child.returncode == (143 if how == signal.SIGTERM else -how)
     assert done_in(path) >= told > 0
     found = dfmp2("methane", basis="sto-3g", checkpoint=path)
     assert found.resumed >= told
@@ -114,30 +123,211 @@ def test_orbitals_come_from_the_file_because_degenerate_ones_may_rotate(field, h
     assert dfmp2(turned, checkpoint=half).e_corr == pytest.approx(whole, abs=1e-9)
 
 
-@pytest.mark.parametrize("position", [0.1, 0.5, 0.9, "cut", "empty", "text"])
-def test_a_damaged_checkpoint_is_refused(field, half, position):
+def small(path, nocc=4):
+    """A checkpoint that needs no molecule."""
+    draw = torch.Generator().manual_seed(1)
+    shapes = ((6, nocc), (6, 2), (nocc,), (2,))
+    orbitals = Orbitals(*(torch.randn(shape, dtype=torch.float64, generator=draw) for shape in shapes), ())
+    return checkpoint.Checkpoint(path, {"molecule": "H2O"}), orbitals
+
+
+def row(i, j, count):
+    """Energies of orbital ``i`` with some from ``j`` on."""
+    values = torch.arange(count, dtype=torch.float64) + 10 * i + j + 0.1
+    return i, j, (values, -values)
+
+
+def written(path, rows=((0, 0, 4), (1, 1, 2))):
+    opened, orbitals = small(path)
+    with opened as file:
+        file.load(orbitals)
+        slots = file.start(orbitals)
+        for each in rows:
+            slots.put(*row(*each))
+    return orbitals
+
+
+def loaded(path):
+    opened, orbitals = small(path)
+    with opened as file:
+        return file.load(orbitals)
+
+
+def test_what_is_written_is_read_again_to_the_bit(tmp_path):
+    path = tmp_path / "pairs.ckpt"
+    orbitals = written(path)
+    kept, state = loaded(path)
+    assert all(torch.equal(getattr(kept, n), getattr(orbitals, n)) for n in ("C_occ", "C_vir", "e_occ", "e_vir"))
+    assert state.opposite[0].tolist() == [0.1, 1.1, 2.1, 3.1]
+    assert state.same[1, 1:3].tolist() == [-11.1, -12.1]
+    assert state.finished == 6
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [p.name for p in tmp_path.iterdir()] == ["pairs.ckpt"]
+
+
+def test_every_bit_flip_and_every_truncation_is_refused(tmp_path):
+    path = tmp_path / "pairs.ckpt"
+    written(path)
+    data, draw = path.read_bytes(), random.Random(3)
+    damages = []
+    for bit in draw.sample(range(8 * len(data)), 370):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        damages.append(flipped)
+    damages += [data[:size] for size in [*range(60), *draw.sample(range(len(data)), 40)]]
+    damages += [data + b"\0", data * 2, b"", b"not a checkpoint at all\n" * 40, bytes(len(data)), draw.randbytes(5000)]
+    for damaged in damages:
+        path.write_bytes(damaged)
+        with pytest.raises(ArgumentError) as caught:
+            loaded(path)
+        assert caught.value.argument == f"checkpoint {path}"
+        assert "delete this one to start again" in str(caught.value)
+        assert path.read_bytes() == damaged
+    path.write_bytes(data)
+    assert loaded(path)[1].finished == 6
+
+
+def test_a_slot_of_another_pair_or_another_file_is_damage(tmp_path):
+    path = tmp_path / "pairs.ckpt"
+    written(path)
+    data = bytearray(path.read_bytes())
+    start = len(data) - 10 * checkpoint.SLOT
+    data[start + 9 * 32 :] = data[start : start + 32]
+    path.write_bytes(data)
+    with pytest.raises(ArgumentError, match="the checksum of pair 3, 3 is wrong"):
+        loaded(path)
+
+
+def test_a_damaged_checkpoint_is_refused_by_the_calculation(field, half):
     data = bytearray(half.read_bytes())
-    if position == "cut":
-        data = data[: len(data) // 2]
-    elif position == "empty":
-        data = bytearray()
-    elif position == "text":
-        data = bytearray(b"not a checkpoint at all\n" * 40)
-    else:
-        with h5py.File(half, "r+") as file:
-            values = file["opposite"]
-            row = int(position * len(values))
-            values[row, -1] = values[row, -1] + 1e-12
-        data = None
-    if data is not None:
-        half.write_bytes(data)
-    before = half.read_bytes()
-    with pytest.raises(ArgumentError) as caught:
+    data[len(data) // 2] ^= 4
+    half.write_bytes(data)
+    with pytest.raises(ArgumentError, match="damaged"):
         dfmp2(field("benzene"), checkpoint=half)
-    assert caught.value.argument == f"checkpoint {half}"
-    assert "damaged" in str(caught.value)
-    assert "delete this one to start again" in str(caught.value)
-    assert half.read_bytes() == before
+    assert half.read_bytes() == data
+
+
+def test_a_second_writer_is_told_who_the_first_one_is(tmp_path):
+    path = tmp_path / "pairs.ckpt"
+    first, orbitals = small(path)
+    with first as file:
+        slots = file.start(orbitals)
+        with pytest.raises(ArgumentError) as caught:
+            small(path)
+        assert caught.value.got == f"in use by process {os.getpid()} on {socket.gethostname()}"
+        slots.put(*row(0, 0, 4))
+    assert loaded(path)[1].finished == 4
+    # the lock of a process that died is nobody's, whatever the file beside it says
+    (tmp_path / "pairs.ckpt.lock").write_text("process 1 on elsewhere")
+    assert loaded(path)[1].finished == 4
+
+
+def test_links_and_pipes_are_not_followed(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    written(real)
+    before = real.read_bytes()
+    link.symlink_to(real)
+    with pytest.raises(ArgumentError, match="not a link"):
+        small(link)
+    (tmp_path / "pairs.lock").symlink_to(real)
+    with pytest.raises(ArgumentError, match="not a plain file"):
+        small(tmp_path / "pairs")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ArgumentError, match="not a plain file"):
+        loaded(tmp_path / "pipe")
+    assert real.read_bytes() == before
+
+
+class Faulty(files.Files):
+    """Files on a disk that fails at a chosen operation, or whose machine loses power there.
+
+    ``durable`` is what survives: contents of files as of their last sync, names as of the folder's.
+    """
+
+    def __init__(self, at, error=None):
+        self.at, self.error, self.count, self.durable, self.synced = at, error, 0, {}, {}
+
+    def _step(self):
+        self.count += 1
+        if self.count == self.at:
+            raise OSError(self.error, os.strerror(self.error)) if self.error else KeyboardInterrupt
+
+    def reserve(self, descriptor, size):
+        self._step()
+        super().reserve(descriptor, size)
+
+    def write(self, descriptor, data, offset):
+        # half of it may have been written when the fault comes, in whole sectors
+        half = (offset + len(data) // 2) // 512 * 512 - offset
+        super().write(descriptor, data[: max(0, half)], offset)
+        self._step()
+        super().write(descriptor, data, offset)
+
+    def sync(self, descriptor):
+        self._step()
+        super().sync(descriptor)
+        self.synced[os.fstat(descriptor).st_ino] = os.pread(descriptor, 1 << 20, 0)
+
+    def replace(self, fresh, path):
+        self._step()
+        inode = fresh.stat().st_ino
+        super().replace(fresh, path)
+        self._step()
+        self.durable[path] = inode
+
+    def reboot(self, draw):
+        """What a power cut leaves: of sectors not synchronised some, of names not synchronised none."""
+        for path in {*self.durable, *(p for p in self.folder.iterdir() if p.suffix != ".new")}:
+            inode, now = self.durable.get(path), path.read_bytes() if path.exists() else b""
+            path.unlink(missing_ok=True)
+            if inode is None:
+                continue
+            image = bytearray(self.synced[inode])
+            for start in range(0, len(image), 512):
+                if draw.random() < 0.5:
+                    image[start : start + 512] = now[start : start + 512]
+            path.write_bytes(image)
+
+
+def _writing(path, layer, monkeypatch):
+    """Write rows one by one, each synchronised, until the fault; return how many rows were said to be safe."""
+    layer.folder = path.parent
+    monkeypatch.setattr(checkpoint, "FILES", layer)
+    safe = 0
+    try:
+        opened, orbitals = small(path)
+        with opened as file:
+            file.load(orbitals)
+            slots = file.start(orbitals)
+            for i in range(4):
+                slots.put(*row(i, i, 4 - i))
+                slots.sync()
+                safe = i + 1
+    except (KeyboardInterrupt, CapacityError, OSError):
+        pass
+    monkeypatch.setattr(checkpoint, "FILES", files.Files())
+    return safe
+
+
+@pytest.mark.parametrize("fault", ["ENOSPC", "EIO", "power"])
+def test_a_fault_at_any_operation_loses_nothing_that_was_safe(tmp_path, monkeypatch, fault):
+    draw, tried = random.Random(5), 0
+    for at in range(1, 20):
+        for repeat in range(6 if fault == "power" else 1):
+            path = tmp_path / f"{at}-{repeat}" / "pairs.ckpt"
+            path.parent.mkdir()
+            layer = Faulty(at, None if fault == "power" else getattr(errno, fault))
+            safe = _writing(path, layer, monkeypatch)
+            if fault == "power":
+                layer.reboot(draw)
+            found = loaded(path)
+            done = 0 if found is None else found[1].finished
+            assert done >= sum(4 - i for i in range(safe))
+            tried += layer.count >= at
+            # and it goes on from there
+            assert _writing(path, files.Files(), monkeypatch) == 4 if fault != "power" else True
+            assert not list(path.parent.glob("*.new"))
+    assert tried >= 10
 
 
 @pytest.mark.parametrize(
@@ -175,25 +365,22 @@ def test_a_checkpoint_of_another_geometry_is_refused(tmp_path):
         dfmp2(tmp_path / "two.xyz", basis="sto-3g", checkpoint=path)
 
 
-def test_nothing_is_unpickled(half, field):
-    pickled = np.void(b"cos\nsystem\n(S'touch hacked'\ntR.")
-    with h5py.File(half, "r+") as file:
-        del file["done"]
-        file["done"] = pickled
-    with pytest.raises(ArgumentError, match="damaged"):
-        dfmp2(field("benzene"), checkpoint=half)
+def test_nothing_is_unpickled():
     source = Path(trnchem.__file__).parent
     assert not [path.name for path in source.glob("*.py") if "pickle" in path.read_text().replace("unpickled", "")]
 
 
-def test_a_file_of_another_format_is_refused(field, tmp_path):
-    path = tmp_path / "other.h5"
-    with h5py.File(path, "w") as file:
-        file.attrs["format"] = "trnchem.dfmp2 0"
+def test_a_file_of_another_format_is_refused(tmp_path):
+    path = tmp_path / "other"
+    written(path)
+    path.write_bytes(path.read_bytes().replace(b"dfmp2 2", b"dfmp2 7"))
     with pytest.raises(ArgumentError) as caught:
-        dfmp2(field("benzene"), checkpoint=path)
-    assert caught.value.got == "of format 'trnchem.dfmp2 0'"
-    assert caught.value.expected == "'trnchem.dfmp2 1'"
+        loaded(path)
+    assert caught.value.got == f"of format {b'trnchem.dfmp2 7' + bytes([10])!r}"
+    # the format before this one was HDF5
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(2000))
+    with pytest.raises(ArgumentError, match="not the file of a calculation"):
+        loaded(path)
 
 
 def test_a_folder_or_a_missing_one_is_no_checkpoint(water, tmp_path):
@@ -205,8 +392,6 @@ def test_a_folder_or_a_missing_one_is_no_checkpoint(water, tmp_path):
 
 FULL = """
 import resource, sys, trnchem, trnsci
-module = sys.modules["trnchem.stages"]
-module.CHECKPOINT_EVERY = 0.0
 field = trnchem.mean_field("methane", basis="sto-3g")
 
 def fill(now):
@@ -258,3 +443,82 @@ def test_other_errors_of_the_operating_system_pass_through(tmp_path):
 
     with pytest.raises(PermissionError), full_disk(tmp_path / "x"):
         raise PermissionError(13, "Permission denied")
+
+
+KILLS = """
+import os, random, signal, sys, time
+import torch, trnchem
+from tests_checkpoint import done_in
+
+torch.set_num_threads(1)
+path, kills, draw = sys.argv[1], int(sys.argv[2]), random.Random(11)
+field = trnchem.mean_field("ammonia", basis="sto-3g")
+expected = trnchem.dfmp2(field).e_corr
+killed = lost = finished = 0
+while killed < kills:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        def tell(now):
+            if now.stage == "pairs":
+                os.write(writer, bytes([now.done]))
+                time.sleep(0.004)
+        trnchem.dfmp2(field, checkpoint=path, progress=tell)
+        os._exit(0)
+    os.close(writer)
+    time.sleep(0.15 * draw.random())
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    told = max([0, *os.read(reader, 10000)])
+    os.close(reader)
+    done = done_in(path) if os.path.exists(path) else 0
+    # what was told as finished is in the file; what is more in it was finished and not told yet
+    assert done >= told, (done, told)
+    killed += os.WIFSIGNALED(status)
+    if not os.WIFSIGNALED(status):
+        assert done == 15
+    if done == 15:
+        found = trnchem.dfmp2(field, checkpoint=path)
+        assert abs(found.e_corr - expected) < 1e-12 and found.resumed == 15
+        finished += 1
+        os.unlink(path)
+print(f"{killed} kills, {finished} calculations finished")
+"""
+
+
+@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_random_kills_lose_at_most_the_pairs_in_flight(tmp_path, kills):
+    helper = "from pathlib import Path\nfrom trnchem import checkpoint\n\n\n" + inspect.getsource(done_in)
+    (tmp_path / "tests_checkpoint.py").write_text(helper)
+    (tmp_path / "kills.py").write_text(KILLS)
+    command = [sys.executable, str(tmp_path / "kills.py"), str(tmp_path / "pairs.ckpt"), str(kills)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280 + 5 * kills, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{kills} kills" in done.stdout
+
+
+CONTENDING = """
+import sys, time, trnchem
+from trnsci import ArgumentError
+field = trnchem.mean_field("methane", basis="sto-3g")
+end, refused, ran = time.monotonic() + float(sys.argv[2]), 0, 0
+while time.monotonic() < end:
+    try:
+        trnchem.dfmp2(field, checkpoint=sys.argv[1])
+        ran += 1
+    except ArgumentError as error:
+        assert "in use by" in str(error), error
+        refused += 1
+print(refused, ran)
+"""
+
+
+@pytest.mark.slow
+def test_two_writers_never_damage_the_file(tmp_path):
+    path = tmp_path / "pairs.ckpt"
+    command = [sys.executable, "-c", CONTENDING, str(path), "20"]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [child.communicate(timeout=200)[0].split() for child in children]
+    assert all(child.returncode == 0 for child in children)
+    assert sum(int(ran) for _, ran in said) > 10
+    assert done_in(path) == 15

@@ -25,6 +25,7 @@ def compare(result, expected, bound):
     assert abs(result.e_ss - same) <= bound
 
 
+@pytest.mark.grid(2)
 @pytest.mark.sim
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("precision", BOUNDS)
@@ -37,6 +38,7 @@ def test_small_molecules_agree_with_pyscf(field, reference, name, precision, bac
     compare(found, reference(name), BOUNDS[precision])
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("reuse", [True, False], ids=["reused", "computed"])
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("name", ["benzene", "glycine"])

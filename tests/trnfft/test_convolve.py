@@ -41,6 +41,7 @@ def close(got, expected, bound):
     assert np.linalg.norm(got - expected) <= bound
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
 def test_every_mode_agrees_with_scipy(name, left, right):
@@ -136,6 +137,7 @@ def spiral(n, m, w, a):
 
 
 # Inside and outside the circle, on it, and so steep that float64 could not hold w ** (n ** 2 / 2).
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(
     ("w", "a"), [(0.99 * np.exp(-0.1j), 1.02), (1.01 * np.exp(2j), 0.98j), (np.exp(0.3j), 1), (0.5, 1), (1.3, 4j)]
@@ -191,3 +193,12 @@ def test_mistakes_of_frequencies():
         trnfft.fftfreq(0)
     with pytest.raises(ArgumentError, match="not 0"):
         trnfft.rfftfreq(4, 0.0)
+
+
+def test_a_chirp_of_few_points_to_many_keeps_its_angles():
+    # Powers of w go up to the square of the longer side: in float64 their angles lost more than is stated.
+    w, m = complex(np.exp(0.7j)), 513
+    with mpmath.workdps(40):
+        powers = np.array([complex(mpmath.mpc(w) ** k) for k in range(m)])
+    found = trnfft.chirp_z(torch.tensor([1.0, 1.0j], dtype=torch.complex128), m, w).numpy()
+    assert np.all(np.abs(found - (1 + 1j * powers)) <= (1e-13 + 2 * m * 2.0**-50) * 2)

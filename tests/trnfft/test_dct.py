@@ -23,6 +23,7 @@ def close(got, expected, bound=1e-14):
     assert np.linalg.norm(got - expected) <= bound * max(np.linalg.norm(expected), 1e-300)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 def test_every_type_norm_and_length_agrees_with_scipy(name, kind):
@@ -33,6 +34,7 @@ def test_every_type_norm_and_length_agrees_with_scipy(name, kind):
             close(got, getattr(scipy.fft, name)(x.numpy(), kind, norm=norm, orthogonalize=ends), 1e-14)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 def test_axes_lengths_and_complex_data(name, kind):
@@ -44,6 +46,7 @@ def test_axes_lengths_and_complex_data(name, kind):
     close(many(x.real, kind, (3, 8), (2, 0), "ortho"), theirs(x.real.numpy(), kind, (3, 8), (2, 0), "ortho"))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
@@ -57,6 +60,7 @@ def test_single_precision_on_every_backend(backend, name, kind):
 
 
 # Data that requires a gradient takes the definition, by transforms, instead of SciPy.
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 def test_the_definition_agrees_with_scipy(name, kind):
@@ -67,6 +71,7 @@ def test_the_definition_agrees_with_scipy(name, kind):
             close(got, getattr(scipy.fft, name)(x.detach().numpy(), kind, norm=norm, orthogonalize=ends), 1e-14)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 @pytest.mark.parametrize("forward", ["dct", "dst"])
 def test_inverse_undoes(kind, forward):
@@ -77,6 +82,7 @@ def test_inverse_undoes(kind, forward):
     assert abs(float(there.norm() - x.norm())) < 1e-13 * float(x.norm())
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", ["dct", "idst"])

@@ -2,15 +2,15 @@
 
 import doctest
 
-import pytest
 import torch
 
 import trnfft
+from tests.together import together
 
 FUNCTIONS = [getattr(trnfft, name) for name in trnfft.__all__ if ">>>" in (getattr(trnfft, name).__doc__ or "")]
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@together("function", FUNCTIONS)
 def test_the_example_runs(function):
     namespace = {"torch": torch, **{name: getattr(trnfft, name) for name in trnfft.__all__}}
     for test in doctest.DocTestFinder(recurse=False).find(function, function.__name__, globs=namespace):

@@ -25,6 +25,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("shape", [(100,), (3, 101)], ids=str)
@@ -54,6 +55,7 @@ CUTS = [
 MODES = ["constant", "reflect", "replicate", "circular"]
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", range(len(CUTS)))
@@ -104,6 +106,7 @@ def test_the_op_is_registered_correctly():
     torch.library.opcheck(torch.ops.trnfft.stft.default, (x, None, 8, 3, 0, "constant", False, "root", "fp32"))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("length", [None, 90])
 def test_inverse_agrees_with_torch(options, length):
@@ -116,6 +119,7 @@ def test_inverse_agrees_with_torch(options, length):
     assert torch.allclose(got, expected, atol=1e-5)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(("hop", "n"), [(1, 57), (3, 64), (4, 57), (8, 64)])
 def test_reconstruction_is_exact_to_rounding(backend, hop, n):
@@ -222,6 +226,7 @@ def test_long_signals_and_their_gradients_are_torchs(n_fft, hop):
 
 
 # Frames of one and two samples, where half a spectrum is as long as a whole one.
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 import trnrand
+from tests.together import together
 from tests.trnrand.distributions import ALL
 from trnrand import Generator, Halton, LatinHypercube, Sobol, Stream
-from trnsci.errors import TrnError
+from trnsci.errors import TrnError, UnsupportedError
 
 ODD = {
     "None": lambda: None,
@@ -97,13 +98,13 @@ def refused(call, value, right=False):
         assert right
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_what_cannot_be_right_is_refused(name):
     for kind, value in ODD.items():
         refused(CALLS[name], value(), (name, kind) in RIGHT)
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_parameters_and_options_of_distributions(name):
     given = ALL[name][0]
     for parameter in given:
@@ -129,7 +130,47 @@ def test_parameters_and_options_of_distributions(name):
         refused(lambda g, x: getattr(g, name)(*x, **given), size)
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_shapes_alone(name):
     made = getattr(Generator(1), name)(2, 3, device="meta", **ALL[name][0])
     assert (made.is_meta, made.shape) == (True, (2, 3))
+
+
+UNDER_VMAP = {
+    "normal": lambda x: trnrand.normal(loc=x),
+    "uniform": lambda x: trnrand.uniform(high=x),
+    "gamma": lambda x: trnrand.gamma(shape=x),
+    "exponential": lambda x: trnrand.exponential(scale=x),
+    "poisson": lambda x: trnrand.poisson(rate=x),
+    "binomial": lambda x: trnrand.binomial(n=3, p=x),
+    "randint": lambda x: trnrand.randint(3, high=5) + x,
+    "permutation": lambda x: trnrand.permutation(4) + x,
+    "categorical": lambda x: trnrand.categorical(probs=torch.stack([x, 1 - x])),
+    "dirichlet": lambda x: trnrand.dirichlet(alpha=torch.stack([x, x])),
+    "sketch": lambda x: trnrand.sketch(x.reshape(1, 1), 2),
+    "orthogonal": lambda x: trnrand.orthogonal(n=2) + x,
+}
+
+
+@pytest.mark.parametrize("name", UNDER_VMAP)
+def test_a_draw_under_vmap_is_refused_by_name(name):
+    state = trnrand.get_state()
+    with pytest.raises(UnsupportedError, match=f"^{name}: .*vmap"):
+        torch.func.vmap(UNDER_VMAP[name], randomness="different")(torch.tensor([0.25, 0.5]))
+    assert torch.equal(trnrand.get_state(), state)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x, g: trnrand.normal(5, scale=x, generator=g),
+        lambda x, g: trnrand.gamma(5, shape=x, generator=g),
+        lambda x, g: trnrand.weibull(5, shape=x, generator=g),
+        lambda x, g: trnrand.beta(5, a=x, b=2.0, generator=g),
+    ],
+)
+def test_gradients_of_torch_func_are_those_of_autograd(draw):
+    x = torch.tensor(0.75, dtype=torch.float64, requires_grad=True)
+    draw(x, trnrand.Generator(3)).square().sum().backward()
+    made = torch.func.grad(lambda y: draw(y, trnrand.Generator(3)).square().sum())(x.detach())
+    assert torch.equal(made, x.grad)

@@ -29,6 +29,7 @@ def integer(text):
     return sum(int(word, 16) << 32 * i for i, word in enumerate(text.split()))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row['engine']}-{row['counter'][:8]}")
 def test_random123_known_answers(backend, row, loops):
@@ -38,6 +39,7 @@ def test_random123_known_answers(backend, row, loops):
     assert part.tolist() == words(row["words"]).tolist()
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("bits_below", [32, 64, 96, 128])
@@ -52,6 +54,7 @@ def test_streams_cross_counter_boundaries(backend, engine, bits_below, loops):
         assert torch.equal(bits(stream, 0, 160), expected)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("offset", "n"), [(0, 1), (3, 1), (1, 4), (2, 511), (0, 512), (5, 4 * 128 * 3 + 7), (7, 0)])

@@ -9,13 +9,13 @@ import torch
 from scipy import stats
 
 import trnrand
+from tests.together import together
 from tests.trnrand.distributions import ALL, CONTINUOUS, DISCRETE, chi_square
 from trnrand import Generator
 from trnsci import ArgumentError, CapacityError, DtypeError
 from trnsci.testing import BACKENDS
 
 on_kernels = pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
-every = pytest.mark.parametrize("name", ALL)
 # one seeded draw has one p-value: this is the chance that a correct sampler had been refused when the seed was chosen
 LEAST = 1e-4
 
@@ -60,7 +60,7 @@ def test_law_of_discrete_on_ten_million(name, engine):
     assert chi_square(dict(zip(values.tolist(), counts.tolist(), strict=True)), DISCRETE[name][1]) > LEAST
 
 
-@every
+@together("name", ALL)
 def test_the_same_numbers_however_they_are_asked_for(name, pure):
     whole = draw(name, Generator(3).advance(1), 13, 7)
     flat = draw(name, Generator(3).advance(1), 91)
@@ -73,7 +73,7 @@ def test_the_same_numbers_however_they_are_asked_for(name, pure):
 
 
 # every distribution with two of four sizes, every size with half of them
-@pytest.mark.parametrize(("name", "size"), [(n, (1, 2, 3, 20)[(i + j) % 4]) for i, n in enumerate(ALL) for j in (0, 2)])
+@together(("name", "size"), [(n, (1, 2, 3, 20)[(i + j) % 4]) for i, n in enumerate(ALL) for j in (0, 2)])
 def test_shares_put_together_are_the_whole(name, size):
     whole, after = Generator(3), []
     expected = draw(name, whole, 13, 7)
@@ -97,7 +97,7 @@ def test_kernels_give_the_same_bits(name, backend):
         assert torch.equal(draw(name, Generator(5, engine=engine), 11), expected)
 
 
-@every
+@together("name", ALL)
 def test_dtypes_and_out(name):
     dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
     dtypes = [torch.int64, torch.int32] if name == "randint" else dtypes
@@ -115,7 +115,7 @@ def test_dtypes_and_out(name):
         assert torch.equal(wide.float(), narrow)
 
 
-@every
+@together("name", ALL)
 def test_sizes(name):
     assert draw(name, Generator(1)).shape == ()
     assert draw(name, Generator(1), (2, 3)).shape == (2, 3)
@@ -124,7 +124,7 @@ def test_sizes(name):
     assert g.position == 0
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n not in ("rademacher", "randint")])
+@together("name", [n for n in ALL if n not in ("rademacher", "randint")])
 def test_parameters_broadcast(name):
     arguments = ALL[name][0]
     for varied in arguments:
@@ -180,7 +180,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "argument"), BAD)
+@together(("name", "arguments", "argument"), BAD)
 def test_bad_parameters_are_refused_before_any_draw(name, arguments, argument):
     g = Generator(1).advance(7)
     with pytest.raises(ArgumentError) as caught:
@@ -191,7 +191,7 @@ def test_bad_parameters_are_refused_before_any_draw(name, arguments, argument):
     assert g.position == 7
 
 
-@every
+@together("name", ALL)
 def test_bad_calls_are_refused_before_any_draw(name):
     g = Generator(1)
     with pytest.raises(ArgumentError, match="non-negative integers"):

@@ -4,15 +4,15 @@ import doctest
 import importlib
 import pkgutil
 
-import pytest
 import torch
 
 import trnrand
+from tests.together import together
 
 MODULES = [m.name for m in pkgutil.iter_modules(trnrand.__path__) if not m.ispkg]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@together("name", MODULES)
 def test_examples(name):
     module = importlib.import_module(f"trnrand.{name}")
     failed, _ = doctest.testmod(module, extraglobs={"trnrand": trnrand, "torch": torch})

@@ -32,6 +32,7 @@ def draw(name, *size, **parameters):
     return getattr(Generator(11), name)(*size, dtype=torch.float64, **parameters)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("a", SHAPES)
 @pytest.mark.parametrize("b", [1e-299, 1e-4, 0.03, 2.0])
 def test_beta(a, b):
@@ -69,6 +70,7 @@ def test_student_t(df):
     agree(x.abs(), WIDE, lambda edges: scipy.special.betaincc(df / 2, 0.5, df / (df + edges**2)))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("above", SHAPES[1:])
 @pytest.mark.parametrize("below", [1e-30, 1e-3, 4.0])
 def test_f(above, below):
@@ -120,6 +122,7 @@ def test_heavy_tails_reach_infinity_and_not_a_large_number(shape):
     agree(draw("weibull", N, shape=shape), edges, lambda t: -np.expm1(-np.exp(shape * np.log(t))))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(
     ("dtype", "low", "high"),
     [
@@ -193,6 +196,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.float16], ids=str)
 def test_counts_fit_their_dtype_or_the_call_is_refused(name, dtype):

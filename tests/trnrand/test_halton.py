@@ -13,6 +13,7 @@ from trnsci.testing import BACKENDS, assert_within
 on_kernels = pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("d", "offset", "n"), [(1, 0, 500), (5, 3, 500), (30, 10**5, 300), (200, 17, 50)])
 def test_agrees_with_scipy(d, offset, n, loops):
     expected = qmc.Halton(d, scramble=False).fast_forward(offset).random(n)
@@ -30,6 +31,7 @@ def test_kernels_stay_within_a_rounding_for_every_digit(backend, d, offset, n):
     assert_within(made, expected, 22 * 2.0**-24)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("offset", [0, 10**6, 2**33, 2**44])
 def test_both_ways_give_the_same_bits(offset, dtype, pure):

@@ -31,6 +31,7 @@ def uniforms(seed, count):
     return [(mpmath.mpf(v) + 0.5) / 2**52 for v in (high << 20 | low >> 12).tolist()]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("law", LAWS)
 def test_within_the_stated_bound_of_the_formula(law, loops):
     arguments, formula = LAWS[law]
@@ -43,6 +44,7 @@ def test_within_the_stated_bound_of_the_formula(law, loops):
             assert abs(x - exact) <= 2.0**-49 * (size + abs(exact) * (1 + abs(mpmath.log(u))))
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])
 @pytest.mark.parametrize("law", [*LAWS, "geometric", "bernoulli"])

@@ -31,5 +31,5 @@ def test_parts_of_a_design():
 
 
 def test_points_are_uniform():
-    first = [LatinHypercube(1, 7, generator=Generator(s)).random(1, dtype=torch.float64).item() for s in range(1000)]
+    first = [LatinHypercube(1, 7, generator=Generator(s)).random(1, dtype=torch.float64).item() for s in range(300)]
     assert kstest(first, "uniform").pvalue > 1e-4

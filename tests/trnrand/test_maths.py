@@ -24,6 +24,7 @@ CASES = {
 }
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", CASES)
 def test_error_is_below_an_ulp(name, loops):
     function, oracle, x, ulps = CASES[name]

@@ -23,6 +23,7 @@ def formula(words, bits_of_a_uniform):
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(-1).astype(np.float64)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])
 def test_float32_stays_within_its_bound(backend, engine, loops):

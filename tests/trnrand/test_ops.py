@@ -68,6 +68,7 @@ def test_no_op_is_forgotten():
     assert registered == {call._op.name for call in calls("philox4x32").values()}
 
 
+@pytest.mark.grid(1)
 @every
 @pytest.mark.parametrize("built", [True, False], ids=["compiled", "pure"])
 def test_registration(name, built, monkeypatch):
@@ -77,6 +78,7 @@ def test_registration(name, built, monkeypatch):
     torch.library.opcheck(call._op.registered, tuple(call))
 
 
+@pytest.mark.grid(1)
 @every
 @engines
 def test_implementations_agree(name, engine):

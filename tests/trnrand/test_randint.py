@@ -41,6 +41,7 @@ def test_rejected_words_are_drawn_again():
     assert stats.chisquare(counts.numpy()).pvalue > 1e-4
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])
 @pytest.mark.parametrize("span", [1, 7, 3 * 2**30, 2**32, 2**32 + 1, 2**60 + 1, 2**64])

@@ -11,6 +11,7 @@ from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])
 @pytest.mark.parametrize(("m", "size", "n"), [(1, 4, 1), (127, 8, 5), (129, 132, 513), (300, 260, 3)])

@@ -30,6 +30,7 @@ def test_agrees_with_scipy_point_for_point(d, offset, n, loops):
     assert np.array_equal(made.numpy(), scipy_points(d, offset, n))
 
 
+@pytest.mark.grid(1)
 @on_kernels
 @pytest.mark.parametrize(("d", "offset", "n"), [(1, 0, 1), (3, 5, 700), (18, 1000, 300), (2, 511, 513), (1, 0, 66_000)])
 @pytest.mark.parametrize("scramble", [False, "lms"])

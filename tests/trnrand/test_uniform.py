@@ -11,6 +11,7 @@ on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
 BITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 
 
+@pytest.mark.grid(2)
 @on_backends
 @pytest.mark.parametrize("dtype", BITS, ids=str)
 @pytest.mark.parametrize("engine", ["philox4x32", "threefry4x32"])

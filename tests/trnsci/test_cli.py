@@ -107,9 +107,9 @@ def test_explain_passes_other_arguments_by_name(capsys):
     [
         (
             ["explain", "trnblas.gem", "--shapes", "2x2,2x2"],
-            "OP is 'trnblas.gem', expected a function of trnblas. Nearest: trnblas.ge",
+            "FUNCTION is 'trnblas.gem', expected a function of trnblas. Nearest: trnblas.ge",
         ),
-        (["explain", "gemm", "--shapes", "2x2,2x2"], "OP is 'gemm', expected LIBRARY.FUNCTION"),
+        (["explain", "gemm", "--shapes", "2x2,2x2"], "FUNCTION is 'gemm', expected LIBRARY.FUNCTION"),
         (["explain", "trnblas.gemm", "--shapes", "2by2"], "--shapes is '2by2', expected sizes joined by x"),
         (["explain", "trnblas.gemm", "--shapes", "2x2"], "--shapes is 'without b'"),
         (["explain", "trnblas.gemm", "--shapes", "2x2,2x2,2x2,2x2"], "--shapes is '4 shapes', expected at most 3"),
@@ -126,6 +126,27 @@ def test_explain_says_no_in_one_sentence(capsys, arguments, sentence):
     assert err.startswith("trnsci explain: ")
     assert sentence in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["rosetta", "cublasSgemm"]])
+def test_short_answers_do_not_wait_for_torch(words):
+    program = (
+        "import sys\nfrom trnsci.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'numpy', 'scipy'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_an_interrupt_is_one_line_and_130(capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trnsci.rosetta_report.answer", interrupted)
+    status, _, err = run(capsys, "rosetta", "cublasSgemm")
+    assert (status, err) == (130, "trnsci rosetta: interrupted\n")
 
 
 def test_bench_outside_a_checkout_says_where_benchmarks_are(capsys, monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ from torch import Tensor
 
 import trnsci
 from trnsci import Cost, Op, UnsupportedError, neuron
-from trnsci.gradient import Saved
+from trnsci.deprecated import Saved
 from trnsci.ops import all_ops, find
 from trnsci.specs import TensorSpec
 from trnsci.testing import gaussian
@@ -215,3 +215,12 @@ def test_auto_with_a_device_chooses_by_limits(monkeypatch):
     with neuron.stand_in():
         assert op.decide((torch.ones(1),)) == ("nki", "pytorch refuses: host says no")
         assert op.decide((torch.ones(2),)) == ("pytorch", "nki refuses: device says no")
+
+
+def test_saved_gives_arguments_by_name_and_says_what_is_needed():
+    saved = Saved({"a": 1, "alpha": 2.0}, "result", frozenset({"a"}))
+    assert (saved.a, saved.alpha, saved.result) == (1, 2.0, "result")
+    assert saved.needs("a")
+    assert not saved.needs("alpha")
+    with pytest.raises(AttributeError, match="the op has no argument 'b'"):
+        _ = saved.b

@@ -1,7 +1,9 @@
 """One path: the same functions run with and without a ledger, one decision per op, plan and ledger agree."""
 
+import re
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +27,7 @@ CALLS = {
 }
 
 
-def functions_called(work):
+def functions_called(work, without=("ledger.py", "plans.py")):
     """Python functions of the suite that run, with how often, but for those that record."""
     called: Counter[str] = Counter()
     recording = [False]
@@ -37,7 +39,7 @@ def functions_called(work):
         # what a listener adds, by design: the step with its cost, and the record of it
         if code is Op.step.__code__ and event in ("call", "return"):
             recording[0] = event == "call"
-        if event == "call" and not recording[0] and not code.co_filename.endswith(("ledger.py", "plans.py")):
+        if event == "call" and not recording[0] and not code.co_filename.endswith(without):
             called[f"{code.co_filename.rpartition('/src/')[2]}:{code.co_qualname}"] += 1
 
     sys.setprofile(note)
@@ -90,3 +92,28 @@ def test_plan_and_ledger_name_the_same_implementation(name, backend):
         function(*args)
     ran = [(entry.step.op, entry.step.implementation, entry.step.calls) for entry in book if entry.depth == 0]
     assert [(step.op, step.implementation, step.calls) for step in planned.steps] == ran
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "life-of-a-call.md"
+
+
+def rows(name):
+    """The rows of a walk as the page tells it."""
+    section = PAGE.read_text(encoding="utf-8").split(f"### {name}\n")[1].split("\n#")[0]
+    return [line for line in section.splitlines() if re.match(r"\| \d+ \|", line)]
+
+
+def files(name):
+    return [file for row in rows(name) for file in re.findall(r"`([\w/]+\.py)`", row.split("|")[2])]
+
+
+@pytest.mark.parametrize("name", ["gemm", "einsum", "fft"])
+def test_the_page_tells_the_walk_in_ten_lines(name):
+    function, args = CALLS[name]
+    function(*args)
+    visited = list(dict.fromkeys(called.partition(":")[0] for called in functions_called(lambda: function(*args), ())))
+    # a contraction's products are the walk of gemm
+    if name == "einsum":
+        visited = [file for file in visited if file in files("einsum") or file not in files("gemm")]
+    assert sorted(visited) == sorted(files(name))
+    assert len(rows(name)) <= 10

@@ -7,9 +7,11 @@ import torch
 
 import trnblas
 import trnsci
+import trnsolver
 from trnsci import DtypeError, neuron
 from trnsci.neuron import KERNELS, KernelCache, NativeDevice, StandIn, XlaDevice, stand_in
 from trnsci.testing import assert_within, gaussian, gemm_bound
+from trnsolver.kernels import cholesky
 
 A, B = gaussian((130, 40), 1), gaussian((40, 20), 2)
 
@@ -92,25 +94,24 @@ def test_a_machine_without_a_device_is_left_alone(monkeypatch):
     assert "NEURON_LOGICAL_NC_CONFIG" not in os.environ
 
 
-def test_paired_cores_are_refused_with_what_to_do(undetected):
+# "" is a device library imported before trnsci, whose cores come in pairs
+@pytest.mark.parametrize("said", ["2", ""])
+def test_paired_cores_share_a_kernel_that_can_and_refuse_one_that_cannot_with_what_to_do(undetected, said):
     fake_xla(undetected, "NEURON")
-    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
-    assert neuron.device() is None
-    assert "NEURON_LOGICAL_NC_CONFIG is 2" in neuron.why_no_device()
-    assert "Set it to 1" in neuron.why_no_device()
-    with pytest.raises(trnsci.BackendUnavailable, match="NEURON_LOGICAL_NC_CONFIG is 2"), trnsci.backend("nki"):
-        trnblas.gemm(1.0, A, B)
-    undetected.setattr(neuron, "_found", None)
-    undetected.setattr(neuron, "_target", lambda: "trn1")
-    assert neuron.device() is not None
-
-
-def test_a_device_library_imported_too_early_is_named(undetected):
-    fake_xla(undetected, "NEURON")
-    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", "")
-    neuron.use_single_cores()
-    assert neuron.device() is None
-    assert "the device library was imported before trnsci" in neuron.why_no_device()
+    undetected.setenv("NEURON_LOGICAL_NC_CONFIG", said)
+    assert neuron.logical_cores("trn2") == 2
+    assert neuron.logical_cores("trn1") == 1
+    launches = []
+    undetected.setattr(XlaDevice, "run", lambda self, kernel, *args, **static: launches.append(kernel) or kernel(*args))
+    with trnsci.backend("nki"):
+        product = trnblas.gemm(1.0, A, B)
+    assert [kernel.grid for kernel in launches] == [(2,)]
+    assert_within(product, A.double() @ B.double(), gemm_bound(A, B))
+    with trnsci.backend("nki"), pytest.raises(trnsci.UnsupportedError, match="NEURON_LOGICAL_NC_CONFIG=1") as caught:
+        trnsolver.cholesky(torch.eye(4))
+    assert "kernel cholesky runs on one core" in str(caught.value)
+    with pytest.raises(trnsci.UnsupportedError, match="a logical core, which has two here"):
+        trnsci.nki.launch(cholesky.cholesky, torch.eye(4)[None], torch.eye(4))
 
 
 def test_an_xla_device_of_another_kind_is_not_ours(undetected):

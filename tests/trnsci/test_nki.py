@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import trnsci
 import trnsim
 from trnsci import ArgumentError, launcher, nki
-from trnsci.nki import N_TILE, P_MAX, Matrix, Queue, jit, launch, load, nisa, nl, require, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Matrix, Queue, launch, load, nisa, nl, require, store, tiles
 from trnsci.testing import gaussian
 
 
@@ -22,7 +22,7 @@ def test_tiles_cover_a_dimension_once_and_in_order(total, size):
     assert [tile.index for tile in cut] == list(range(len(cut)))
 
 
-@jit
+@nki.jit
 def copy(x_hbm, out_dtype=None):
     M, N = x_hbm.shape
     out_hbm = nl.ndarray((M, N), dtype=out_dtype or x_hbm.dtype, buffer=nl.shared_hbm)
@@ -32,7 +32,7 @@ def copy(x_hbm, out_dtype=None):
     return out_hbm
 
 
-@jit
+@nki.jit
 def through_psum(x_hbm):
     M, N = x_hbm.shape
     require(M <= P_MAX, f"M is {M}, at most {P_MAX}")
@@ -77,7 +77,7 @@ def test_a_queue_gives_back_what_came_first():
     assert [queue.take(), queue.take(), queue.count(), queue.take(), queue.count()] == [0, 1, 1, 2, 0]
 
 
-@jit
+@nki.jit
 def transposed_tile(x_hbm, start=0):
     out_hbm = nl.ndarray((2, 3), dtype=x_hbm.dtype, buffer=nl.shared_hbm)
     matrix = Matrix(x_hbm, start, 4, 5)

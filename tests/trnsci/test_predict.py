@@ -8,7 +8,7 @@ import trnblas
 import trnsci
 from trnsci import Cost, Op, neuron, predict
 from trnsci.neuron import StandIn, stand_in
-from trnsci.predict import Host, Link, device_seconds, host, offload_seconds, prediction
+from trnsci.predict import Host, Link, _predicted, device_seconds, host, offload_seconds
 from trnsci.specs import TensorSpec
 from trnsci.testing import counting_op
 
@@ -39,7 +39,7 @@ def test_a_prediction_is_positive_grows_and_is_the_same_every_time():
     for target in ("trn1", "trn2", "trn3"):
         assert 0 < small.predicted(target) < large.predicted(target)
     again = small.predicted("trn2")
-    prediction.cache_clear()
+    _predicted.cache_clear()
     assert small.predicted("trn2") == again
 
 

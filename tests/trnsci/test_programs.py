@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import trnblas
+import trnrand
 import trnsci
 import trnsolver
 import trnsparse
+import trntensor
 from trnblas.kernels import gemm as kernels
 from trnsci import launcher, programs, specs
 from trnsci.nki import Axis, launch
@@ -137,6 +139,9 @@ def _start(n, batch):
 
 
 CPU = torch.device("cpu")
+ENERGIES = gaussian((6,), 3).abs() + 1
+SPARSE = trnsparse.CSRMatrix.from_dense(torch.where(gaussian((500, 500), 8) > 1, gaussian((500, 500), 7), 0.0))
+BLOCKS = trnsparse.BSRMatrix.from_dense(gaussian((512, 512), 8), (128, 128))
 TRIANGLE = gaussian((3, 40, 40), 9).tril() + 40 * torch.eye(40)
 # every kernel with axes, cut as small as it can be
 CALLS = {
@@ -148,13 +153,32 @@ CALLS = {
     "trsm": lambda: trnblas.trsm(1.0, TRIANGLE, gaussian((3, 40, 600), 2)),
     "gemv": lambda: trnblas.gemv(1.0, gaussian((3, 40, 50), 1), gaussian((3, 50), 2)),
     "iamax": lambda: trnblas.iamax(gaussian((3, 300), 1)),
-    "cholesky": lambda: trnsolver.cholesky(_symmetric(40, 1, (3,))),
-    "qr": lambda: trnsolver.qr(gaussian((3, 50, 40), 1)),
+    "cholesky": lambda: trnsolver.cholesky(_symmetric(70, 1, (3,))),
+    "qr": lambda: trnsolver.qr(gaussian((3, 70, 40), 1)),
     "jacobi": lambda: launch(jacobi.jacobi, _symmetric(20, 1, (3,)), *masks(20, CPU), sweeps=2),
     "svd": lambda: launch(svd.svd, _symmetric(20, 1, (3,)), *masks(20, CPU), sweeps=2),
     "eigh": lambda: launch(eigh.eigh, _symmetric(70, 1, (9,)), *_start(70, 9), levels=2),
     "inv_sqrt_spd": lambda: launch(inv_sqrt_spd.inv_sqrt_spd, _symmetric(40, 1, (3,)), doubling_masks(CPU), steps=3),
     "attention": _attention,
+    "axpy": lambda: trnblas.axpy(gaussian((1 << 20,), 1), gaussian((1 << 20,), 2), 2.0),
+    "dgmm": lambda: trnblas.dgmm(gaussian((300, 40), 1), gaussian((300,), 2), "l"),
+    "gemv of rows": lambda: trnblas.gemv(1.0, gaussian((400, 50), 1), gaussian((50,), 2)),
+    "gemv of columns": lambda: trnblas.gemv(1.0, gaussian((50, 7000), 1), gaussian((50,), 2), trans=True),
+    "iamax of one": lambda: trnblas.iamax(gaussian((1 << 20,), 1)),
+    "syrk of one": lambda: trnblas.syrk(1.0, gaussian((1100, 40), 1), lower=True),
+    "grouped": lambda: trnblas.grouped_gemm(
+        1.0, [gaussian((40, 30), i) for i in range(4)], [gaussian((30, 20), 9)] * 4
+    ),
+    "mp2": lambda: trnblas.mp2_pairs(gaussian((24, 24), 1), -ENERGIES[:4], -ENERGIES[:4], ENERGIES),
+    "spmm": lambda: trnsparse.spmm(SPARSE, gaussian((500, 40), 1)),
+    "sddmm": lambda: trnsparse.sddmm(SPARSE, gaussian((500, 40), 1), gaussian((40, 500), 2)).values,
+    "bsr_spmm": lambda: trnsparse.spmm(BLOCKS, gaussian((512, 40), 1), format="stored"),
+    "bsr_sddmm": lambda: trnsparse.sddmm(BLOCKS, gaussian((512, 40), 1), gaussian((40, 512), 2)).values,
+    "halton": lambda: trnrand.Halton(20).random(70000),
+    "sobol": lambda: trnrand.Sobol(20).random(70000),
+    "sketch": lambda: trnrand.sketch(gaussian((100, 1200), 1), 8, generator=trnrand.Generator(1)),
+    "fuse": lambda: trntensor.fuse("ik,jk->ij", epilogue=torch.exp)(gaussian((200, 30), 1), gaussian((600, 30), 2)),
+    "ao_to_mo_transform": lambda: trntensor.ao_to_mo_transform(gaussian((20, 20, 300), 1), *gaussian((2, 20, 6), 2)),
 }
 
 
@@ -176,3 +200,77 @@ def test_a_call_in_pieces_has_the_bits_of_the_whole(name, monkeypatch):
     assert len(launches) > 2 * before
     for one, two in zip(specs.tensors_in(whole), specs.tensors_in(pieces), strict=True):
         assert torch.equal(one, two)
+
+
+def test_sums_that_come_in_parts_are_as_accurate_as_whole_ones(monkeypatch):
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "200")
+    x, y, a = gaussian((1 << 20,), 1), gaussian((1 << 20,), 2), gaussian((20000, 3), 3)
+    wide, sizes = x.double() * y.double(), (x.double() * y.double()).abs().sum()
+    with trnsci.backend("simulator"):
+        compensated = trnblas.dot(x, y, precision="compensated")
+        plain, norm, tall = trnblas.dot(x, y), trnblas.nrm2(x), trnblas.gemv(1.0, a, x[:20000], trans=True)
+    assert trnsci.plan(trnblas.dot, x, y, precision="compensated").programs.launches > 1
+    assert trnsci.plan(trnblas.gemv, 1.0, a, x[:20000], trans=True).programs.launches > 1
+    assert abs(compensated.double() - wide.sum()) <= 2.0**-24 * abs(wide.sum()) + 1e-12 * sizes
+    assert abs(plain.double() - wide.sum()) <= 1e-6 * sizes
+    assert abs(norm.double() - x.double().norm()) <= 1e-6 * norm
+    assert torch.allclose(tall.double(), a.double().mT @ x[:20000].double(), rtol=0, atol=1e-6 * 20000)
+
+
+# kernels that two cores of a logical core share
+SHARED = {
+    "gemm": CALLS["gemm"],
+    "gemm of one row block": lambda: trnblas.gemm(1.0, gaussian((3, 40), 1), gaussian((40, 1100), 2)),
+    "grouped": CALLS["grouped"],
+    "axpy": CALLS["axpy"],
+    "dgmm": CALLS["dgmm"],
+    "banded": lambda: trnblas.sbmv(2, 1.0, gaussian((3, 1 << 20), 1), gaussian((1 << 20,), 2)),
+    "mp2": CALLS["mp2"],
+    "bits": lambda: trnrand.philox4x32(torch.arange(1 << 21).view(-1, 4), torch.tensor([1, 2])),
+    "uniform": lambda: trnrand.uniform(1 << 21, generator=trnrand.Generator(1)),
+    "normal": lambda: trnrand.normal(1 << 21, generator=trnrand.Generator(1)),
+    "sobol": CALLS["sobol"],
+    "spmm": lambda: trnsparse.spmm(SPARSE, gaussian((500, 40), 1), format="stored"),
+    "sddmm": CALLS["sddmm"],
+    "attention": lambda: trnsparse.attention(*(gaussian((1, 4, 256, 32), i) for i in range(3)), trnsparse.causal()),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_two_cores_have_the_bits_of_one(name, monkeypatch):
+    grids = []
+    simulate = launcher.Simulator.launch
+    monkeypatch.setattr(
+        launcher.Simulator,
+        "launch",
+        lambda self, kernel, tensors, grid, static: grids.append(grid) or simulate(self, kernel, tensors, grid, static),
+    )
+    with trnsci.backend("simulator"):
+        one = SHARED[name]()
+        monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+        two = SHARED[name]()
+    assert set(grids[len(grids) // 2 :]) == {2}
+    assert set(grids[: len(grids) // 2]) == {1}
+    for ours, theirs in zip(specs.tensors_in(one), specs.tensors_in(two), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_every_kernel_that_says_two_cores_is_tried_on_two():
+    import importlib
+    import pkgutil
+
+    said = set()
+    for library in (trnblas, trnrand, trnsolver, trnsparse, trntensor):
+        folder = importlib.import_module(f"{library.__name__}.kernels")
+        for found in pkgutil.iter_modules(folder.__path__):
+            module = importlib.import_module(f"{folder.__name__}.{found.name}")
+            if getattr(module, "CORES", 1) == 2:
+                said.add(found.name)
+    assert said <= SHARED.keys() | {"philox", "threefry"}
+
+
+def test_a_plan_predicts_two_cores(monkeypatch):
+    a = torch.empty(2048, 2048)
+    alone = trnsci.plan(trnblas.gemm, 1.0, a, a).predicted["trn2"]
+    monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
+    assert trnsci.plan(trnblas.gemm, 1.0, a, a).predicted["trn2"] < 0.7 * alone

@@ -70,9 +70,9 @@ def test_no_symbol_is_listed_twice():
     assert [symbol for symbol, count in counts.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("symbol", WELL_KNOWN)
-def test_the_well_known_symbols_are_there(symbol):
-    assert lookup(symbol) is rosetta.symbols()[symbol] is lookup(symbol.swapcase())
+def test_the_well_known_symbols_are_there():
+    for symbol in WELL_KNOWN:
+        assert lookup(symbol) is rosetta.symbols()[symbol] is lookup(symbol.swapcase()), symbol
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -106,16 +106,17 @@ def test_symbols_stand_with_their_library():
         assert re.match(f"(?i:{family.library})|{others[family.library]}", symbol), symbol
 
 
-@pytest.mark.parametrize("name", sorted({name for family in FAMILIES for name in family.analog}))
-def test_every_analog_exists_and_is_public(name):
-    package, *path = name.split(".")
-    thing = importlib.import_module(package)
-    assert package in ("torch", "trnsci", *(f"trn{library[2:]}" for library in LIBRARIES))
-    if package != "torch":
-        module, first = (thing.distributed, path[1]) if path[0] == "distributed" else (thing, path[0])
-        assert first in (*module.__all__, "__version__"), f"{name} is not public"
-    for part in path:
-        thing = getattr(thing, part)
+def test_every_analog_exists_and_is_public():
+    for name in sorted({name for family in FAMILIES for name in family.analog}):
+        package, *path = name.split(".")
+        thing = importlib.import_module(package)
+        assert package in ("torch", "trnsci", *(f"trn{library[2:]}" for library in LIBRARIES)), name
+        if package != "torch":
+            module, first = (thing.distributed, path[1]) if path[0] == "distributed" else (thing, path[0])
+            assert first in (*module.__all__, "__version__"), f"{name} is not public"
+        for part in path:
+            assert hasattr(thing, part), f"{name} does not exist"
+            thing = getattr(thing, part)
 
 
 def test_examples_call_what_they_are_examples_of():
@@ -155,8 +156,18 @@ def _alone():
 
 
 @pytest.mark.usefixtures("_alone")
-@pytest.mark.parametrize(("example", "result"), EXAMPLES, ids=[example for example, _ in EXAMPLES])
-def test_every_example_runs_and_gives_what_stands_beside_it(example, result, preamble):
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_example_runs_and_gives_what_stands_beside_it(library, preamble):
+    families = [family for family in FAMILIES if family.library == library and family.example]
+    for example, result in sorted({(family.example, family.result) for family in families}):
+        try:
+            runs(example, result, preamble)
+        except Exception as error:
+            error.add_note(f"in the example {example}")
+            raise
+
+
+def runs(example, result, preamble):
     names = {}
     exec(preamble, names)
     assert "\n" not in example

@@ -1,8 +1,12 @@
+import inspect
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
 import trnsci
+from tests.together import together
 from trnsci.testing import (
     BACKENDS,
     Backend,
@@ -18,6 +22,7 @@ from trnsci.testing import (
     poisoned,
     unit_roundoff,
 )
+from trnsci.testing.options import covering
 
 
 def test_backends_are_blocks_that_can_be_reused_and_nested():
@@ -127,3 +132,28 @@ def test_fresh_memory_is_poison():
     with poisoned():
         assert torch.empty(4).isnan().all()
         assert torch.ones(3).new_empty(2, dtype=torch.float64).isnan().all()
+
+
+def test_a_covering_part_of_a_grid_has_every_meeting_and_no_favourites():
+    grid = list(itertools.product(range(5), "abc", (False, True)))
+    for strength, most in ((1, 5), (2, 18)):
+        kept = [grid[index] for index in covering(grid, strength)]
+        for sides in itertools.combinations(range(3), strength):
+            assert {tuple(case[i] for i in sides) for case in kept} == {tuple(case[i] for i in sides) for case in grid}
+        assert len(kept) <= most
+        last = [case[2] for case in kept]
+        assert abs(last.count(True) - last.count(False)) <= 1
+
+
+def test_cases_run_together_are_named_where_they_fail():
+    @together("number", [1, 2, 3])
+    def test(number, allowed):
+        assert number == allowed
+
+    assert list(inspect.signature(test).parameters) == ["allowed"]
+    with pytest.raises(ExceptionGroup) as caught:
+        test(allowed=2)
+    assert [error.__notes__ for error in caught.value.exceptions] == [
+        ["in the case {'number': 1}"],
+        ["in the case {'number': 3}"],
+    ]

@@ -75,7 +75,7 @@ def test_the_lists_are_complete():
         "nki.language": 135,
         "nki.isa": 68,
         "nki.collectives": 13,
-        "NkiTensor": 27,
+        "NkiTensor": 28,
         "nki.language.tile_size": 14,
     }
 

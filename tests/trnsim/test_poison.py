@@ -67,6 +67,9 @@ def test_one_column_written_the_tile_transposed_and_the_written_row_used():
 
     np.testing.assert_array_equal(run(kernel, X), X[:, :1].T)
     assert refused(kernel, X, strict=True).tensor == "tile"
+    trnsim.profile(kernel)(X)
+    with pytest.raises(ReadUninitialized):
+        trnsim.profile(kernel, strict=True)(X)
 
 
 # each computes on a tile of 128 partitions of which 64 were written, and keeps those

@@ -2,6 +2,8 @@
 
 import functools
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -360,3 +362,17 @@ def test_a_scheduled_kernel_can_be_profiled():
     )
     np.testing.assert_array_equal(made, 2 * X + 3)
     assert report.total_s >= plain.total_s
+
+
+def test_every_public_part_can_be_imported_first():
+    parts = ("isa", "language", "collectives", "timing", "timing.costs", "lint", "errors", "program", "threads")
+    # a fresh interpreter, and a fork of it for each part
+    script = f"""
+import os, importlib, numpy, ml_dtypes
+for part in {parts}:
+    if os.fork() == 0:
+        importlib.import_module("trnsim." + part)
+        os._exit(0)
+    assert os.wait()[1] == 0, part
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,5 +1,7 @@
 """Kernels run on one BLAS thread, and independent launches side by side."""
 
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -83,3 +85,51 @@ def test_independent_launches_run_on_threads_of_their_own(blas):
         np.testing.assert_allclose(made, a.T @ b, rtol=1e-3, atol=1e-4)
     assert blas() == 4
     assert threads._running == 0
+
+
+@pytest.mark.parametrize("idle", [0, 2])
+def test_launches_side_by_side_keep_their_order(monkeypatch, idle):
+    monkeypatch.setattr(threads, "_idle", lambda: idle)
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    def launch(i):
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.01)
+        with lock:
+            at_once -= 1
+        if i == 7:
+            raise OutOfBounds("seven", rule="bounds")
+        return i
+
+    assert list(threads.side_by_side(launch, range(5))) == list(range(5))
+    assert most == max(1, idle)
+    with pytest.raises(OutOfBounds):
+        list(threads.side_by_side(launch, range(5, 9)))
+
+
+def test_one_idle_core_is_not_enough(monkeypatch):
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 4)
+    for load, idle in ((0.0, 4), (1.5, 2), (2.5, 1), (9.0, -5)):
+        monkeypatch.setattr(threads.os, "getloadavg", lambda load=load: (load, 0, 0))
+        assert threads._idle() == idle
+
+
+def test_torch_uses_one_thread_around_a_simulated_launch():
+    import torch
+
+    import trnsci
+    from trnsci.launcher import launcher, using
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with using(launcher("simulator")), using(launcher("simulator")):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+        with trnsci.backend("pytorch"):
+            assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

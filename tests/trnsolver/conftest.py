@@ -39,6 +39,16 @@ def family(request):
 
 
 @pytest.fixture
+def hard():
+    """Every family in one batch, so that none may disturb another."""
+
+    def stacked(n, copies=1):
+        return torch.stack([torch.from_numpy(each(n)) for each in FAMILIES.values()] * copies)
+
+    return stacked
+
+
+@pytest.fixture
 def norm():
     """The spectral norm by NumPy in double precision, the largest over a batch."""
 

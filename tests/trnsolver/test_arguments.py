@@ -35,6 +35,7 @@ CALLS = {
 }
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("value", [INF, -INF, float("nan")], ids=str)
 def test_an_entry_that_is_not_finite_is_named(name, value):

@@ -21,6 +21,7 @@ def _residual(a, x, b):
     return float(left.max())
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("n", [1, 5, 130])
 @pytest.mark.parametrize("k", [None, 3])
@@ -38,6 +39,7 @@ SYMMETRIC = [ts.cg, ts.block_cg, ts.minres]
 GENERAL = [ts.bicgstab, ts.gmres]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("solver", SYMMETRIC + GENERAL, ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
     "kind", ["matrix", "function", "LinearOperator", "scipy sparse", "torch sparse", "trnsparse", "numpy"]

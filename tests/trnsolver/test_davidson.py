@@ -14,6 +14,7 @@ def _spd(n, seed=0, dtype=torch.float64):
     return x @ x.mH / n + torch.eye(n, dtype=dtype)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("which", ["smallest", "largest"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize("operand", ["matrix", "function"])

@@ -105,15 +105,16 @@ def test_every_function_is_called():
     assert sorted(functions - helpers - called) == []
 
 
+@pytest.mark.grid(1)
+@pytest.mark.cuda
 @pytest.mark.parametrize("name", sorted(CALLS))
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_the_answer_is_there_and_the_same(name, dtype, device):
+def test_the_answer_is_there_and_the_same(name, dtype):
     """The same call on CPU is the reference; its correctness is the other files' business."""
     data = _data(dtype)
     expected = CALLS[name](data)
-    found = CALLS[name]({key: value.to(device) for key, value in data.items()})
-    assert found.device.type == device
+    found = CALLS[name]({key: value.cuda() for key, value in data.items()})
+    assert found.device.type == "cuda"
     assert found.dtype == expected.dtype
     # Condition numbers are below 100; iterations stop at 1e-8 of it.
     gap = np.abs(found.cpu().numpy() - expected.numpy()).max()

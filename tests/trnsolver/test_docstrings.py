@@ -2,10 +2,10 @@
 
 import doctest
 
-import pytest
 import torch
 
 import trnsolver
+from tests.together import together
 
 FUNCTIONS = [
     name
@@ -14,7 +14,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@together("name", FUNCTIONS)
 def test_the_example_runs(name):
     function, found = getattr(trnsolver, name), []
     namespace = {"torch": torch, **{each: getattr(trnsolver, each) for each in trnsolver.__all__}}

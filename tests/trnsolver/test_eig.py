@@ -31,6 +31,7 @@ def test_schur_form(dtype, shape, output, norm):
         assert not (low[..., 1:] * low[..., :-1]).any()
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_schur_of_hard_matrices(dtype, family, norm):
     a = torch.from_numpy(family(14)).to(dtype)

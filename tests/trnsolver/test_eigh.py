@@ -23,6 +23,7 @@ def _holds(w, v, a, norm):
     return ordered and norm(v @ middle @ v.mH - a.to(wide)) <= limit * norm(a) and norm(v.mH @ v - eye) <= limit
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 3), (17, 17), (5, 6, 6), (2, 1, 4, 4), (0, 0)])
 def test_the_pairs_multiply_back(backend, shape, norm):
@@ -35,6 +36,7 @@ def test_the_pairs_multiply_back(backend, shape, norm):
     )
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_hard_matrices(backend, family, norm):
     x = torch.from_numpy(family(11)).float()
@@ -52,6 +54,7 @@ def test_blocks_of_a_large_matrix(n, norm):
         assert _holds(*eigh(a), a, norm)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
 def test_other_dtypes(backend, dtype, norm):
@@ -84,6 +87,7 @@ def test_triangles_and_subsets():
         eigh(a, subset=(3, 8))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("kind", [1, 2, 3])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_generalised(kind, dtype, norm):
@@ -102,6 +106,7 @@ def test_generalised_needs_a_definite_b():
         eigh_generalized(torch.eye(2), -torch.eye(2))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128], ids=str)
 def test_a_target_error_is_met(backend, dtype):

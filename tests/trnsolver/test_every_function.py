@@ -5,6 +5,7 @@ import torch
 
 import trnsci
 import trnsolver as ts
+from tests.together import together
 from trnsci import TrnError
 from trnsci.testing import gaussian
 
@@ -91,7 +92,7 @@ def _plain(name):
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if _plain(name)])
+@together("name", [name for name in FUNCTIONS if _plain(name)])
 def test_what_is_no_dense_matrix_is_refused_by_name(name):
     for make in BAD.values():
         with pytest.raises(TrnError, match=f"^{name}:"):
@@ -121,7 +122,7 @@ def test_what_is_no_dense_right_hand_side_is_refused(fn):
                 fn(make())
 
 
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - RANKS))
+@together("name", sorted(set(FUNCTIONS) - RANKS))
 def test_tensors_without_data_have_results_without_data(name):
     fn, a = FUNCTIONS[name]
     expected, found = fn(a), fn(a.to("meta"))
@@ -140,7 +141,7 @@ def test_a_rank_of_tensors_without_data_is_refused(name):
         fn(a.to("meta"))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@together("name", FUNCTIONS)
 def test_batches_of_torch_func_work_or_are_refused(name):
     fn, a = FUNCTIONS[name]
     batch = torch.stack([a, a])

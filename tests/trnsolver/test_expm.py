@@ -19,6 +19,7 @@ FAR_FROM_NORMAL = {
 }
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [1e-6, 1.0, 30.0])
@@ -41,6 +42,7 @@ def test_an_exponential_that_overflows():
     assert expm(torch.zeros(2, 0, 0)).shape == (2, 0, 0)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
 @pytest.mark.parametrize("name", FAR_FROM_NORMAL)
 def test_exponentials_far_from_normal(name, dtype, norm):

@@ -10,6 +10,7 @@ from trnsolver import cond, eig, eigvals, expm, hessenberg, ldl, logm, schur, si
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("hermitian", [True, False])
 def test_ldl_multiplies_back(dtype, hermitian, norm):

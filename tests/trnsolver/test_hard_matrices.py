@@ -42,6 +42,7 @@ def _limit(a):
     return 20 * max(a.shape[-2:]) * unit_roundoff(a.dtype)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("backend", "dtype", "n"), CASES + LARGE, ids=str)
 def test_lu_and_qr(backend, dtype, n, family, norm):
     a = _matrix(family, n, dtype)
@@ -54,6 +55,7 @@ def test_lu_and_qr(backend, dtype, n, family, norm):
     assert norm(q.mH @ q - torch.eye(n, dtype=q.dtype)) <= _limit(a)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("backend", "dtype", "n"), CASES + LARGE, ids=str)
 def test_systems(backend, dtype, n, family, norm):
     a, b = _matrix(family, n, dtype), gaussian((n, 2), 5, dtype)
@@ -68,6 +70,7 @@ def test_systems(backend, dtype, n, family, norm):
     assert norm(right - wide @ found) <= _limit(a) * (norm(a) * norm(x) + norm(b))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("backend", "dtype", "n"), CASES + LARGE, ids=str)
 def test_cholesky(backend, dtype, n, family, norm):
     x = _matrix(family, n, dtype)
@@ -83,6 +86,7 @@ def test_cholesky(backend, dtype, n, family, norm):
     assert norm(right - wide @ solved) <= _limit(a) * (norm(a) * norm(solved) + norm(b))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("backend", "dtype", "n"), CASES, ids=str)
 def test_spectra(backend, dtype, n, family, norm):
     a = _matrix(family, n, dtype)
@@ -100,6 +104,7 @@ def test_spectra(backend, dtype, n, family, norm):
     assert np.abs(s.numpy() - expected).max() <= _limit(a) * norm(a)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("backend", "dtype", "n"), CASES, ids=str)
 def test_polar_and_least_squares(backend, dtype, n, family, norm):
     a, b = _matrix(family, 8, dtype), gaussian((8, 2), 5, dtype)

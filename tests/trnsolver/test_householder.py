@@ -25,6 +25,7 @@ def norm(x):
     return float(torch.linalg.matrix_norm(x.to(torch.complex128)).max())
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_q_from_its_reflections(dtype, shape):

@@ -13,6 +13,7 @@ def _spd(shape, cond, dtype=torch.float32):
     return (0.5 * (a + a.mH)).to(dtype)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("method", ["eigen", "newton_schulz"])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (19, 19), (2, 8, 8)])
@@ -24,6 +25,7 @@ def test_on_both_sides_it_gives_one(backend, method, shape, cond, norm):
     assert norm(x @ a.double() @ x - torch.eye(shape[-1])) <= 20 * shape[-1] * 2.0**-24 * cond
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("method", ["eigen", "newton_schulz"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
 def test_other_dtypes(method, dtype, norm):

@@ -13,6 +13,7 @@ def _triangle(shape, seed=0, dtype=torch.float32):
     return gaussian(shape, seed, dtype) / max(1, n) + 2 * torch.eye(n, dtype=dtype)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("unit", [False, True])
@@ -29,6 +30,7 @@ def test_times_the_matrix_is_one(backend, lower, unit, shape, norm):
     assert not (x.triu(1) if lower else x.tril(-1)).any()
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
 def test_other_dtypes(backend, dtype, norm):

@@ -7,6 +7,7 @@ import scipy.sparse.linalg
 import torch
 
 import trnsolver as ts
+from trnsci import ArgumentError, DtypeError
 from trnsci.testing import gaussian
 
 
@@ -40,3 +41,20 @@ def test_lobpcg(largest):
     exact = scipy.linalg.eigh(a.numpy(), b.numpy(), eigvals_only=True)
     found = ts.lobpcg(a, gaussian((50, 3), 3, torch.float64), b=b, largest=largest, tol=1e-9, maxiter=400).require()
     assert np.abs(found.values.numpy() - (exact[::-1][:3] if largest else exact[:3])).max() <= 1e-7
+
+
+@pytest.mark.parametrize("start", [torch.zeros(9, 2), torch.ones(9, 2), torch.full((9, 2), float("nan"))])
+def test_lobpcg_refuses_starts_that_span_too_little(start):
+    with pytest.raises(ArgumentError, match="linearly independent"):
+        ts.lobpcg(torch.diag(torch.arange(1.0, 10.0)), start)
+
+
+def test_lobpcg_of_an_operator_with_nan_does_not_converge():
+    found = ts.lobpcg(lambda x: x * float("nan"), gaussian((9, 2), 1))
+    assert not found.converged
+
+
+def test_preconditioners_refuse_what_is_no_tensor():
+    for make in (ts.jacobi_preconditioner, lambda a: ts.chebyshev_preconditioner(a, 0.5, 2.0), ts.ssor_preconditioner):
+        with pytest.raises(DtypeError, match="expected a tensor"):
+            make(torch.eye(3))(torch.ones(3).numpy())

@@ -11,6 +11,7 @@ import trnsparse
 from trnsci.testing import gaussian
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("solver", [ts.lsqr, ts.lsmr], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", ["function", "LinearOperator", "scipy sparse", "torch sparse", "trnsparse", "numpy"])
 def test_least_squares_with_every_kind_of_operand(solver, kind):

@@ -41,6 +41,7 @@ def _holds(a, b, x, rank=0):
         assert np.linalg.norm(found - exact) <= 20 * max(one.shape) * unit_roundoff(a.dtype) * limit
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("m", "n", "rank"), SHAPES)
@@ -144,6 +145,7 @@ def test_one_matrix_and_many_right_hand_sides():
     assert found.rank.tolist() == [[3], [2]]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(
     ("m", "n", "rank"), [(40, 40, 0), (90, 33, 0), (33, 90, 0), (40, 1, 0), (64, 40, 17), (48, 48, 47)]
@@ -204,6 +206,7 @@ def test_strides_arrays_and_zeros():
     assert zero.solution.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize("shape", [(6, 3), (3, 6), (4, 4), (2, 5, 3)])
 def test_gradients(dtype, shape):

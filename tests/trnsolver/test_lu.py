@@ -12,6 +12,7 @@ def _bound(a):
     return 20 * max(a.shape[-2:]) * unit_roundoff(a.dtype)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("shape", [(1, 1), (4, 7), (5, 1), (33, 33), (2, 9, 9), (2, 40, 16), (130, 5), (0, 3), (3, 0)])
 def test_p_l_u_multiply_back(backend, shape, norm):
@@ -35,6 +36,7 @@ def test_several_panels(backend, shape, norm):
     assert norm(p.double() @ lower.double() @ upper.double() - a.double()) <= _bound(a) * norm(a)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_hard_matrices(backend, family, norm):
     a = torch.from_numpy(family(17)).float()
@@ -59,6 +61,7 @@ def test_pivots_are_lapacks(backend, dtype, shape):
     assert float((factors - torch.from_numpy(expected)).abs().max()) <= 1e4 * _bound(a)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("adjoint", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
@@ -113,6 +116,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda a: lu(a)[1:], (a,))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_kernel_gradients(shape, dtype, gradient):

@@ -62,6 +62,7 @@ def test_every_solver_takes_every_operand(name, kind, dtype):
     assert (zero.converged, float(zero.x.abs().max())) == (True, 0.0)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool], ids=str)
 def test_dtypes_that_solvers_lack(name, dtype):

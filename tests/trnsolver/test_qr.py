@@ -37,6 +37,7 @@ def test_q_r_multiply_back(backend, mode, shape, norm):
         )
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_hard_matrices(backend, family, norm):
     a = torch.from_numpy(family(17)).float()
@@ -99,6 +100,7 @@ def test_columns_of_very_different_size(backend, norm):
     assert norm(q.double().mT @ q.double() - torch.eye(4)) <= 20 * 20 * 2.0**-24
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
 def test_other_dtypes(backend, dtype, norm):
@@ -126,6 +128,7 @@ def test_gradients_and_errors():
         qr(torch.eye(2), mode="full")
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("fn", [qr, qr_pivoted], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
@@ -148,6 +151,7 @@ def test_gradients_that_do_not_exist():
         qr(a, mode="r").r.abs().sum().backward()
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6), (2, 5, 5), (0, 3), (1, 1)])

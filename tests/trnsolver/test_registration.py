@@ -42,7 +42,7 @@ def _calls(dtype, grad):
         "solve_triangular": [(given(a), given(b), True, False), (given(a), given(b), False, True)],
         "inv_sqrt_spd": [(given(spd),)],
         "lstsq": [(given(tall), given(right), 1e-14, driver) for driver in ("gelsy", "gelsd", "gels")],
-        "cg": [(*vectors, 3)],
+        "cg": [(*vectors, 3, 0.0)],
         "chebyshev": [(*vectors, gaussian((3, 2), 5, torch.float64))],
         "eig": [(given(a),)],
         "eigvals": [(given(a),)],
@@ -64,6 +64,7 @@ def test_no_op_is_left_out():
     }
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize(("dtype", "grad"), [(torch.float64, True), (torch.complex64, False)], ids=["real", "complex"])
 @pytest.mark.parametrize("name", sorted(_calls(torch.float64, False)))
 def test_torch_finds_no_fault(name, dtype, grad):

@@ -80,6 +80,7 @@ def _without(part, index):
     return torch.cat([part[:index], part[index + 1 :]])
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize(
     ("name", "n"), [(name, N) for name in FUNCTIONS] + [(name, LARGE) for name in ("eigh", "svd", "polar", "lu", "qr")]
@@ -98,6 +99,7 @@ def test_a_factor_in_one_leaves_the_others(backend, name, n, factor):
             assert torch.equal(_without(one, 1), _without(other, 1))
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")], ids=str)

@@ -26,6 +26,7 @@ def _exact(a, b, digits=60):
         return torch.tensor([float(value) for value in x], dtype=torch.float64)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize(("cond", "method"), [(1e2, "refinement"), (1e5, "refinement"), (1e9, "gmres")])
 def test_a_target_error_is_met(backend, cond, method):

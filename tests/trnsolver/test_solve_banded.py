@@ -68,6 +68,7 @@ def test_exchanges_are_needed_and_made():
     torch.testing.assert_close(dense(ab, 1, 1) @ x, b)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("batch", [(), (4,), (2, 3)], ids=str)
 def test_tridiagonal(dtype, batch):

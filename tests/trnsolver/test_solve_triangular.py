@@ -65,6 +65,7 @@ def test_what_lies_beyond_the_diagonal_is_not_read():
         solve_triangular(a, torch.ones(2, 1), upper=False)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
 def test_empty(backend, shape):

@@ -32,6 +32,7 @@ def _holds(u, s, vh, a, norm):
     return back and left and right and bool((s.diff(dim=-1) <= 0).all()) and bool((s >= 0).all())
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1), (4, 4), (9, 5), (5, 9), (2, 6, 3), (0, 3), (3, 0)])
@@ -44,6 +45,7 @@ def test_the_triplets_multiply_back(backend, full, shape, norm):
     assert _holds(u, s, vh, a, norm)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_hard_matrices(backend, family, norm):
     a = torch.from_numpy(family(9)).float()
@@ -112,6 +114,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(svdvals, (a,))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("shape", [(4, 4), (4, 3), (3, 4)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 def test_kernel_gradients(shape, dtype, gradient):
@@ -136,6 +139,7 @@ def test_gradients_that_do_not_exist():
         svd(a).u.abs().sum().backward()
 
 
+@pytest.mark.grid(1)
 @pytest.mark.sim
 @pytest.mark.parametrize("method", ["polar", "jacobi"])
 def test_methods_on_hard_matrices(method, family, norm):

@@ -84,6 +84,7 @@ def test_out_may_be_numpys_and_may_not_share_memory():
         ts.qr(A, out=(torch.empty_like(A),))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_systems_from_the_right(backend, dtype):
@@ -103,6 +104,7 @@ def test_systems_from_the_right(backend, dtype):
         ts.solve(a, b.mT, left=False)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(4, 4), (2, 3, 5), (5, 3), (1, 1)])
 def test_factors_without_exchanges_are_torchs(dtype, shape):
@@ -140,6 +142,7 @@ TOLERANCES = [
 ]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("options", TOLERANCES, ids=str)
 @pytest.mark.parametrize("hermitian", [False, True])
 def test_what_counts_as_zero(options, hermitian):

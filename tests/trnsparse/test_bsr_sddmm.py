@@ -15,6 +15,7 @@ def blocks(m, n, block):
     return torch.where(grid.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)[:m, :n], 1.0, 0.0)
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("block", [(128, 128), (30, 70), (140, 520)], ids=str)
 @pytest.mark.parametrize("d", [1, 130])

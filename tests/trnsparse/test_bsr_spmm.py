@@ -38,6 +38,7 @@ def bound(dense, b):
     )
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_every_block_shape(backend, block):
@@ -56,6 +57,7 @@ def test_edges(backend, m, k, n):
         assert_within(ts.BSRMatrix.from_dense(dense) @ b, dense.double() @ b.double(), bound(dense, b))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (200, 300)], ids=str)
 def test_nothing_stored_gives_zeros(backend, shape):

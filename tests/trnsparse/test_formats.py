@@ -160,6 +160,7 @@ def test_masks_elements_and_bad_indices(kind):
         made[:, [0, 6]]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul])
 def test_arithmetic_is_that_of_scipy(kind, op):
@@ -179,6 +180,7 @@ def test_sums_of_different_shapes_are_refused():
     assert caught.value.got == {"a": (2, 2), "b": (3, 3)}
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex128])
 def test_files_give_back_the_matrix(kind, dtype, tmp_path):
@@ -352,3 +354,22 @@ def test_every_malformed_structure_is_refused(data):
     else:
         with pytest.raises(ArgumentError):
             ts.CSRMatrix(indptr, indices, values, (rows, columns))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", KINDS)
+@pytest.mark.parametrize("shape", [(5, 5), (7, 4)])
+def test_sums_and_products_of_any_two_formats(kind, other, shape):
+    # A second matrix in compressed columns was read as its transpose.
+    x, y = random(*shape, density=0.5), random(*shape, density=0.5, seed=1)
+    a, b = kind.from_dense(torch.from_numpy(x.toarray())), other.from_dense(torch.from_numpy(y.toarray()))
+    assert np.array_equal(ts.add(a, b, alpha=2.0).to_dense().numpy(), 2 * x.toarray() + y.toarray())
+    assert np.array_equal(ts.multiply(a, b).to_dense().numpy(), x.toarray() * y.toarray())
+    assert np.array_equal(ts.spgemm(a, b, trans_b=True).to_dense().numpy(), x.toarray() @ y.toarray().T)
+    assert type(ts.add(a, b)) is kind
+
+
+def test_blocks_of_products_without_terms_or_columns():
+    a = ts.BSRMatrix.from_dense(torch.ones(4, 6), 2)
+    assert ts.sddmm(a, torch.empty(4, 0), torch.empty(0, 6)).to_dense().eq(0).all()
+    assert ts.spmm(a, torch.empty(6, 0)).shape == (4, 0)

@@ -33,6 +33,7 @@ SOLVERS = {
 }
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("n", [1, 128, 300])
@@ -100,6 +101,7 @@ def test_what_does_not_converge_says_so():
 ITERATIONS = SOLVERS | {"power_iteration": lambda a, b, **more: ts.power_iteration(a, x0=b, **more)}
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", ITERATIONS)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_is_no_solution(name, value):
@@ -114,6 +116,7 @@ def test_what_is_not_finite_is_no_solution(name, value):
         run(a, torch.ones(5))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_squares_of_the_right_hand_side_may_leave_the_dtype(name, size):
@@ -172,3 +175,13 @@ def test_the_plan_states_the_memory_that_is_used(backend):
     args = (a.indptr, a.indices, a.values, x, r, p, torch.zeros(0, 2), 4, "cg")
     stated, used = stated_and_used(Iterate, backend, *args)
     assert 0.95 * stated <= used <= 1.01 * stated + 4096
+
+
+@pytest.mark.parametrize("block", [(2, 3), (3, 2), (5, 5), (1, 12)])
+def test_blocks_of_any_shape_iterate(block):
+    # Blocks that are not square were multiplied as if their columns were as many as their rows.
+    dense = torch.diag(torch.linspace(1.0, 2.0, 12)) + 0.01
+    a, b = ts.BSRMatrix.from_dense(dense, block), torch.ones(12)
+    for solve in (ts.cg, lambda a, b: ts.richardson(a, b, omega=0.6)):
+        assert float((dense @ solve(a, b).x - b).norm()) <= 2e-5 * float(b.norm())
+    assert abs(float(ts.power_iteration(a).value) - float(torch.linalg.eigvalsh(dense)[-1])) <= 1e-3

@@ -18,6 +18,7 @@ from trnsci.testing import BACKENDS, assert_within, gamma, gaussian, stated_and_
 from trnsparse.screened_spmm import ScreenedSpmm
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("block", [128, 50])
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 5.0, 1e9])
@@ -110,6 +111,7 @@ def test_every_quartet_above_the_threshold_is_kept_and_no_other(bounds, threshol
     assert f"{len(wanted)} of {kept.total} quartets kept" in str(kept)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("value", [math.nan, -1.0, math.inf])
 @pytest.mark.parametrize("screen", ["quartets", "density", "u", "w"])
 def test_bounds_that_bound_nothing_are_refused(screen, value):

@@ -68,6 +68,7 @@ def test_mistakes_are_named():
         ts.sddmm(where, torch.ones(2, 2), torch.ones(2, 3))
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("scale", [1e14, 1e-14, float("nan")])
 def test_rows_are_independent(backend, scale):

@@ -39,6 +39,7 @@ def bound(dense, b, extra=2):
 CASES = [(1, 1, 1), (129, 127, 3), (300, 130, 65), (5, 200, 1), (130, 5, 513), (3, 0, 4), (0, 3, 4), (3, 4, 0)]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("shape", CASES, ids=str)
 def test_spmm_is_scipys_within_its_bound(backend, shape):
@@ -183,6 +184,7 @@ def test_mistakes_are_named(call, kind, text):
     assert text in str(caught.value)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("shape", [(6, 8, 7), (1, 1, 1), (5, 0, 4), (40, 33, 20)], ids=str)
 def test_spgemm_is_scipys(shape, dtype):
@@ -309,6 +311,7 @@ def test_lazy_conjugates_strides_and_copies_are_seen():
         assert torch.equal(same @ b, a @ b)
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "unsorted", "bsr"])
 @pytest.mark.parametrize("name", ["auto", "csr", "bsr", "dense"])
 def test_every_product_reads_the_values_afresh(kind, name):
@@ -379,6 +382,7 @@ def test_an_index_tensor_that_was_written_to_is_an_error_and_no_crash():
         b @ x
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("name", ["csr", "bsr", "dense"])
 @pytest.mark.parametrize("scale", [1e14, 1e-14])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import trnsparse as ts
+from tests.together import together
 from trnsci.errors import TrnError
 from trnsci.testing import assert_within, gamma, gaussian
 
@@ -80,7 +81,7 @@ MIXED = {"screened_spmm", "values of columns", "scale_rows", "add", "multiply", 
 MIXED |= {"axpby", "rot", "dot", "slice", "element", "diagonal"}
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_vmap_is_a_loop_or_an_error(name):
     call, batch = CALLS[name]
     each = torch.stack([call(member) for member in batch]).double()
@@ -93,7 +94,7 @@ def test_vmap_is_a_loop_or_an_error(name):
         assert_within(torch.func.vmap(call)(batch).double(), each, limit)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 def test_without_data_there_is_a_shape_or_an_error(name):
     call, batch = CALLS[name]
     if name in DATA | MIXED:

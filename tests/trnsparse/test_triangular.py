@@ -72,6 +72,7 @@ def test_a_zero_on_the_diagonal_is_named():
     assert caught.value.index == 1
 
 
+@pytest.mark.grid(1)
 @pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_incomplete_factors_agree_with_the_matrix_on_its_pattern(dtype):

@@ -38,6 +38,7 @@ def bound(eri, left, right, dtype, times=1):
     return gamma(times * (2 * eri.shape[0] + 4), dtype) * oracle(eri.abs(), left.abs(), right.abs())
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("shape", CASES)
 def test_three_indices_agree_with_numpy(backend, shape):
@@ -47,6 +48,7 @@ def test_three_indices_agree_with_numpy(backend, shape):
     assert_within(got, oracle(*args), bound(*args, F32))
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(("nao", "nocc", "nvir"), [(1, 1, 1), (6, 2, 3), (9, 4, 5)])
 def test_four_indices_agree_with_numpy(backend, nao, nocc, nvir):

@@ -28,6 +28,7 @@ def limit(equation, a, b, dtype):
     return gamma(a.numel() + b.numel() + 4, dtype) * torch.from_numpy(np.asarray(size)) + torch.finfo(dtype).tiny
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize("equation", CASES)
 def test_against_numpy_on_whole_tensors(backend, equation):

@@ -140,3 +140,12 @@ def test_mistakes_are_named():
         assert caught.value.argument == argument
     with pytest.raises(DtypeError):
         cp(torch.ones(2, 2, dtype=torch.int64), 1)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_entries_that_are_not_finite_are_refused(bad):
+    x = torch.ones(2, 3, 4)
+    x[1, 2, 3] = bad
+    for call in (lambda: cp(x, 1), lambda: tucker(x, 1), lambda: tensor_train(x)):
+        with pytest.raises(ArgumentError, match="finite entries"):
+            call()

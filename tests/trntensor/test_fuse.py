@@ -21,6 +21,7 @@ def close(got, expected, terms, dtype=F32):
     assert_within(got, expected, 4 * terms * u * scale)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_contract_apply_reduce_agrees_with_numpy(backend, reduce):
@@ -58,6 +59,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("number", range(len(FUNCTIONS)))
 def test_each_function_is_the_same_everywhere(backend, number):
@@ -68,6 +70,7 @@ def test_each_function_is_the_same_everywhere(backend, number):
     close(got, theirs(np.einsum("ik,jk->ij", a.double(), b.double())), 300)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize(
     ("equation", "extra"), [("iap,jbp->ijab", "ib"), ("kp,pm->mk", "m"), ("abk,kcd->cadb", "dacb")]

@@ -43,6 +43,7 @@ def bound(size, B, dtype):
     return 6 * gamma(terms, dtype) * size
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (2, 20, 130)])
 def test_float64_is_float64_on_every_backend(backend, shape):
@@ -57,6 +58,7 @@ def test_float64_is_float64_on_every_backend(backend, shape):
     assert_within(parts.same_spin, ss, limit)
 
 
+@pytest.mark.grid(1)
 @on_backends
 @pytest.mark.parametrize("shape", CASES)
 def test_energy_and_spin_parts_agree_with_numpy(backend, shape):
@@ -83,6 +85,7 @@ def host_path(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("dtype", [F32, F64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", [*CASES, (7, 33, 20), (2, 200, 70)])
 def test_every_way_of_the_host(host_path, dtype, shape):

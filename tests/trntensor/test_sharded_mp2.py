@@ -89,6 +89,7 @@ def _gradients(shape, places, parts):
     return [distributed.gather(x.grad).numpy() for x in spread]
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("parts", [False, True])
 def test_gradients_of_the_energy(ranks, size, parts):
@@ -151,6 +152,7 @@ def test_volume_and_peak_are_as_planned(ranks, size):
     assert max(work) <= sum(work) / size + 2 * -(-9 // size) * 9 * 40 * 40 * 1003
 
 
+@pytest.mark.grid(1)
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 @pytest.mark.parametrize(
     ("rows", "columns", "nvir", "naux"), [(1, 1, 1, 1), (2, 3, 20, 130), (3, 2, 130, 40), (1, 2, 520, 9)]

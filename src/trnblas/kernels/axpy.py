@@ -3,9 +3,13 @@
 Coefficients of 0 and 1 are compile-time: a 0 does not read its vector and a 1 is not multiplied.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(WIDTH, {"x_hbm": 2}, (2,)),)
 
 
 @nki.jit
@@ -14,7 +18,7 @@ def axpy(x_hbm, values_hbm, kinds=()):
     R = len(kinds)
     out_hbm = nl.ndarray((R, P, W), dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [R, P, W]
     values_sb = load(values_hbm)  # [P, R * C]
-    for w in tiles(W, WIDTH):
+    for w in mine(tiles(W, WIDTH)):
         x_sb = []
         for c in range(C):
             x_sb.append(load(x_hbm[c, 0:P_MAX, w.span]))  # [P, w]

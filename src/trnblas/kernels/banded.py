@@ -1,10 +1,15 @@
 """y[B, P, W] = sum over d of weights[B, d, P, W] * x[B, d, P, W], x shifted to every diagonal.  Bound by DMA."""
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 # How a launch that would be too long a program may be cut.
-AXES = (Axis(1, {"weights_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),)
+AXES = (
+    Axis(1, {"weights_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),
+    Axis(WIDTH, {"weights_hbm": 3, "x_hbm": 3}, (2,)),
+)
 
 
 @nki.jit
@@ -12,7 +17,7 @@ def banded(weights_hbm, x_hbm):
     B, D, P, W = weights_hbm.shape
     y_hbm = nl.ndarray((B, P, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, W]
     for i in range(B):
-        for w in tiles(W, WIDTH):
+        for w in mine(tiles(W, WIDTH)):
             sum_sb = None
             for d in range(D):
                 weights_sb = load(weights_hbm[i, d, 0:P_MAX, w.span])  # [P, w]

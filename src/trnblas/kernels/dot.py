@@ -4,13 +4,18 @@ x and y are [B, P, W]. Partial sums of each partition go to a column; one produc
 Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Veltkamp's constant for fp32: splits 24 bits into two halves of 12.
 SPLITTER = 4097.0
 DOWN = 2.0**-64
 UP = 2.0**64
+# How a launch that would be too long a program may be cut.
+AXES = (
+    Axis(P_MAX, {"x_hbm": 0, "y_hbm": 0}, (1,), broadcasts=False),
+    Axis(WIDTH, {"x_hbm": 2, "y_hbm": 2}, (2,), last=True),
+)
 
 
 @nki.jit

@@ -14,6 +14,7 @@ from trnsci.nki import (
     Matrix,
     Tile,
     load,
+    mine,
     nisa,
     nki,
     nl,
@@ -26,6 +27,8 @@ ROW_TILES = PSUM_BANKS // 2
 # Bytes of SBUF in each partition that all of b may take to be loaded once, and a block of a to stay.
 RESIDENT = 72 << 10
 BLOCK = 1 << 17
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (
     Axis(1, {"aT_hbm": 0, "b_hbm": 0, "c_hbm": 0}, (0,)),
@@ -60,14 +63,21 @@ def _product(out_hbm, aT, b, finish, i):
     # Where K is so long that not even a block of a stays, its tiles stream past like those of b.
     stays = len(tiles(K, K_TILE)) * ROW_TILES * M_TILE * width <= BLOCK
     b_sb = []
-    for rows in tiles(M, ROW_TILES * M_TILE):
+    blocks, columns = tiles(M, ROW_TILES * M_TILE), tiles(N, N_TILE)
+    # Two cores share the row blocks, or the columns of a single one.
+    if len(blocks) > 1:
+        blocks = mine(blocks)
+    else:
+        columns = mine(columns)
+    for rows in blocks:
         aT_sb = []
+        begins = len(b_sb) == 0
         for k in tiles(K, K_TILE):
             if stays:
                 aT_sb.append(load(aT.tile(k, rows)))  # [k, rows]
-            if once and rows.index == 0:
+            if once and begins:
                 b_sb.append(load(b.tile(k, Tile(0, 0, N))))  # [k, N]
-        for n in tiles(N, N_TILE):
+        for n in columns:
             _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n)
 
 

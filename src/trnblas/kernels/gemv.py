@@ -8,7 +8,12 @@ from trnsci.nki import K_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, 
 
 WIDTH = 4 * N_TILE
 # How a launch that would be too long a program may be cut.
-AXES = (Axis(1, {"a_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),)
+AXES = (
+    Axis(1, {"a_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),
+    Axis(P_MAX, {"a_hbm": 1}, (1,), when=("trans", False)),
+    Axis(WIDTH, {"a_hbm": 2}, (2,), when=("trans", True)),
+    Axis(K_TILE, {"a_hbm": 1, "x_hbm": 1}, (1,), last=True, when=("trans", True)),
+)
 
 
 @nki.jit

@@ -7,6 +7,9 @@ each other without a gap, so that one drains while the next loads.
 from trnblas.kernels.gemm import _product
 from trnsci.nki import Matrix, nki, nl
 
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
+
 
 @nki.jit
 def grouped(aT_hbm, b_hbm, shapes=(), half=False):

@@ -5,11 +5,13 @@ exponentials u[V, Q]. Per element the Vector Engine does two operations, each wi
 full rate; the Scalar Engine adds up. Bound by the Tensor Engine, Vector and DMA close behind.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, load, mine, nisa, nki, nl, store, tiles
 
 # Pairs whose rows are loaded together, for DMA packets of several KiB, as far as SBUF allows; twice this is in use.
 TOGETHER = 4
 LOADED = 64 * 1024
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 
 
 @nki.jit
@@ -23,8 +25,9 @@ def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
     for a in tiles(V, P):
         u_sb.append(load(u_hbm[a.span, 0:Q]))  # [a, Q]
     uT_sb, left_sb, right_sb = load(uT_hbm), load(left_hbm), load(right_hbm)  # [Q, V], [Q, L], [Q, J]
-    for i in range(L):
-        count = min(J, first + i + 1) if symmetric else J
+    for row in mine(tiles(L, 1)):
+        i = row.index
+        count = min(J, max(0, first + i + 1)) if symmetric else J
         sums_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
         if count < J:
             nisa.memset(dst=sums_sb[:, count:J], value=0.0)

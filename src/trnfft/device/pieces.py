@@ -16,7 +16,7 @@ import torch
 from trnfft.device.programs import program
 from trnfft.kernels import fft as kernels
 from trnsci.nki import P_MAX
-from trnsci.programs import limits, size_of
+from trnsci.programs import Size, limits, most, size_of
 
 # Points that fit whatever their shape: at most 8 instructions for each tile of 128 rows.
 _FEW = 1 << 18
@@ -25,7 +25,7 @@ _LONG = 8192
 
 
 @functools.lru_cache(maxsize=1024)
-def _size(kind: str, rows: int, n: int, real: bool) -> tuple[int, int]:
+def _size(kind: str, rows: int, n: int, real: bool) -> Size:
     """Instructions and matmuls of the program of a batch of rows of n points."""
     given = n // 2 + 1 if kind == "c2r" else n
     made = program(kind, (rows, given), (1,), n, -1, "none", torch.float32, real)
@@ -59,14 +59,14 @@ class Rows(NamedTuple):
         """How many rows one program may transform: all, or a number of whole tiles."""
         if fit([self]):
             return self.rows
-        most, found = limits(), self.size()
         tile = _tile(self.n)
+        together = most(lambda count: _size(self.kind, count * tile, self.n, self.real))
         # Equal pieces are one compiled program.
-        pieces = math.ceil(max(found[0] / most[0], found[1] / most[1]))
-        return math.ceil(self.rows / (pieces * tile)) * tile
+        total = math.ceil(self.rows / tile)
+        return math.ceil(total / math.ceil(total / together)) * tile
 
 
 def fit(axes: Sequence[Rows]) -> bool:
     """Whether one program may transform all of these, one after the other."""
     sizes = [axis.size() for axis in axes]
-    return all(sum(size[i] for size in sizes) <= most for i, most in enumerate(limits()))
+    return all(sum(size[i] for size in sizes) <= limit for i, limit in enumerate(limits()))

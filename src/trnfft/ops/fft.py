@@ -160,6 +160,8 @@ class R2C(NamedTuple):
         x, dims, norm = self.x, self.dims, _FORWARD_NORM[self.scale]
         if x.numel() == 0:
             return _of_nothing(x, half_shape(x.shape, dims[-1]), dims[-1]).to(COMPLEX_OF[x.dtype])
+        if len(dims) == 1:
+            return in_policy(torch.fft.rfft, x, self.precision, None, dims[0], norm)
         return in_policy(torch.fft.rfftn, x, self.precision, None, dims, norm)
 
     def nki(self) -> Tensor:

@@ -5,7 +5,10 @@ partition for each of some twenty words alive at once.
 """
 
 from trnrand.kernels._engines import _counters, _pieces, _Start, _words
-from trnsci.nki import load, nisa, nki, nl, store
+from trnsci.nki import load, mine, nisa, nki, nl, store
+
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 
 
 @nki.jit
@@ -13,7 +16,7 @@ def bits(start_hbm, counters_hbm=None, blocks=1, engine="philox4x32"):
     start = _Start(start_hbm, engine)
     shape = (4 * blocks,) if counters_hbm == None else (4, blocks)
     out_hbm = nl.ndarray(shape, dtype=nl.uint32, buffer=nl.shared_hbm)
-    for piece in _pieces(blocks):
+    for piece in mine(_pieces(blocks)):
         first, p, f = piece
         if counters_hbm == None:
             made = _words(_counters(start, first, p, f), start, p, f, engine)

@@ -5,14 +5,17 @@ that its function table is loaded three times a tile. The angle is reduced to [-
 """
 
 from trnrand.kernels._engines import _counters, _normals, _pieces, _Start, _words
-from trnsci.nki import nki, nl, store
+from trnsci.nki import mine, nki, nl, store
+
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 
 
 @nki.jit
 def normal(start_hbm, blocks=1, engine="philox4x32"):
     start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
-    for piece in _pieces(blocks):
+    for piece in mine(_pieces(blocks)):
         first, p, f = piece
         made = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]

@@ -7,7 +7,10 @@ Tensor Engine for large N.
 """
 
 from trnrand.kernels._engines import BLOCKS, _counters, _normals, _Start, _words
-from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, Axis, load, nisa, nki, nl, require, store, tiles
+
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(N_TILE, {"a_hbm": 1}, (1,)),)
 
 
 @nki.jit

@@ -5,10 +5,14 @@ once on chip by doubling, the same in every partition; the second is a column. O
 bits, one scales. Bound by DMA from two dimensions on.
 """
 
-from trnsci.nki import P_MAX, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import P_MAX, Axis, load, mine, nisa, nki, nl, require, store, tiles
 
 # dimensions together: their tables and one tile of points take 64 KiB of a partition at F = 512
 GROUP = 16
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(P_MAX, {"heads_hbm": 0}, (0,)), Axis(GROUP, {"heads_hbm": 1, "columns_hbm": 1}, (2,)))
 
 
 @nki.jit
@@ -21,7 +25,7 @@ def sobol(columns_hbm, heads_hbm, row=1):
         places = []
         for i in range(d.start, d.stop):
             places.append(_places(load(columns_hbm[:, i * steps : (i + 1) * steps]), row))
-        for r in tiles(R, P_MAX):
+        for r in mine(tiles(R, P_MAX)):
             heads_sb = load(heads_hbm[r.span, d.span])  # [r, d]
             out_sb = nl.ndarray((r.size, row, d.size), dtype=nl.float32, buffer=nl.sbuf)  # [r, F, d]
             for i in range(d.size):

@@ -4,14 +4,17 @@ The words are made as in `bits`; the Scalar Engine, idle otherwise, turns them i
 """
 
 from trnrand.kernels._engines import UNIT, _bits, _counters, _pieces, _Start, _words
-from trnsci.nki import nisa, nki, nl, store
+from trnsci.nki import mine, nisa, nki, nl, store
+
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 
 
 @nki.jit
 def uniform(start_hbm, blocks=1, engine="philox4x32"):
     start = _Start(start_hbm, engine)
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
-    for piece in _pieces(blocks):
+    for piece in mine(_pieces(blocks)):
         first, p, f = piece
         made = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]

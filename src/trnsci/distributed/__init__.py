@@ -10,14 +10,18 @@ public function called with DTensors runs its sharded algorithm; one that has no
 | `Layout` | a spread array without its data, to plan with |
 | `plan` | work, memory, messages and volume of every rank, and predicted time |
 | `sharded` | attach a sharded algorithm to a public function |
+| `restartable` | call a function that goes on where it was, when `trnsci launch --restarts` starts again |
 | `Team`, `Part` | what such an algorithm is written with |
 """
 
+from trnsci.distributed.arrays import gather, shard
 from trnsci.distributed.calls import sharded
+from trnsci.distributed.meshes import mesh
 from trnsci.distributed.parts import Layout, Part, chunk, chunks, traffic
 from trnsci.distributed.plans import RankPlan, ShardedPlan, plan
+from trnsci.distributed.restarts import restartable
 from trnsci.distributed.team import Team
-from trnsci.distributed.world import gather, leave, mesh, shard
+from trnsci.distributed.world import leave
 
 __all__ = [
     "Layout",
@@ -31,6 +35,7 @@ __all__ = [
     "leave",
     "mesh",
     "plan",
+    "restartable",
     "shard",
     "sharded",
     "traffic",

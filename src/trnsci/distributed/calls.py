@@ -174,6 +174,8 @@ def _call(op: str, mesh: DeviceMesh) -> Iterator[None]:
     except BaseException as error:
         here.raised(error)
         raise
+    finally:
+        here.end()
 
 
 @contextmanager

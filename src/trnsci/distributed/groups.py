@@ -8,6 +8,8 @@ mesh's own groups, which torch's operations on DTensors use, never see our messa
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import hashlib
 from collections.abc import Sequence
 from datetime import timedelta
@@ -26,9 +28,6 @@ class Groups:
     def __init__(self, world: World) -> None:
         self._world = world
         self._made: dict[tuple[str, tuple[int, ...]], Any] = {}
-        # kept for good, with their few threads: destroying a gloo group that messages were under way in has lost later
-        # messages, and has hung; why is not known
-        self._given_up: list[Any] = []
         # calls that failed half-way, by the ranks that took part: all of them count the same ones
         self._failures: dict[str, int] = {}
 
@@ -51,7 +50,9 @@ class Groups:
             with contextlib.suppress(RuntimeError):
                 # ends what waits on a device; the others end with their group
                 group.abort()
-            self._given_up.append(group)
+            # kept for good, with its few threads, also when the interpreter ends: a gloo group waits in its destructor
+            # for messages that were under way, those of a rank that stands still too
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
     def _new(self, team: str, ranks: Sequence[int]) -> Any:
         who = hashlib.sha256(repr(tuple(ranks)).encode()).hexdigest()[:12]
@@ -60,7 +61,8 @@ class Groups:
         # new_group counts the groups of this process, which differ between ranks; a name of our own does not
         known: Any = distributed_c10d
         engine, store = known._world.pg_map[known._get_default_group()]
-        group, _ = known._new_process_group_helper(
+        made = functools.partial(
+            known._new_process_group_helper,
             len(ranks),
             ranks.index(self._world.rank),
             list(ranks),
@@ -69,5 +71,6 @@ class Groups:
             name,
             timeout=timedelta(seconds=2 * self._world.timeout),
         )
+        group, _ = self._world.bounded(made, "the other ranks")
         known._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
         return group

@@ -289,7 +289,7 @@ class LiveTeam(Team):
         """Wait for an exchange, watching the clock and what other ranks say."""
         start = time.monotonic()
         deadline = start + self.world.patience
-        pause, next_look = 20e-6, start + _LOOK
+        pause, next_look, look = 20e-6, start + _LOOK, None
         self.world.waiting = True
         while not work.is_completed():
             time.sleep(pause)
@@ -297,9 +297,12 @@ class LiveTeam(Team):
             now = time.monotonic()
             if now > deadline:
                 raise self.world.failure(kind)
-            if now > next_look:
-                next_look = now + _LOOK
-                said = self.world.fault()
+            if look is None and now > next_look:
+                look = self.world.look()
+            elif look is not None and look.done():
+                # an answer that does not come, or a store that has gone, is no reason to stop waiting for a message
+                said = None if look.exception() else look.result()
+                next_look, look = now + _LOOK, None
                 if said is not None:
                     # what was sent before the fault may still arrive, and then this rank finds the same fault itself
                     deadline = min(deadline, now + (_GRACE if number <= said["started"] else 0.0))

@@ -1,4 +1,4 @@
-"""This process among the ranks: starting, meshes, and finding out who is missing when a message does not come."""
+"""This process among the ranks: its pulse, its calls, and who is missing when a message does not come."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ import contextlib
 import hashlib
 import itertools
 import json
-import math
+import os
 import threading
 import time
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-import torch
 import torch.distributed as dist
-from torch import Tensor
-from torch._C._distributed_c10d import HashStore, PrefixStore
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.device_mesh import DeviceMesh
 
-from trnsci import check, config
+from trnsci import config, rendezvous
 from trnsci.distributed.groups import Groups
 from trnsci.errors import ArgumentError, RankFailed
+from trnsci.rendezvous import BLAMED, ENDED, LOST, Line, Notes
 
-# Beats to wait before a pulse counts as stopped.
-_LOOKS = 2.5
+T = TypeVar("T")
+
+# Beats to wait before a pulse counts as stopped, and those that finding out who is missing takes in all.
+_LOOKS, _INQUIRY = 2.5, 4.0
 # What a rank does before its first call.
 _NOTHING = "nothing"
+# Seconds that closing torch.distributed may take.
+_GOODBYE = 5.0
 # Worlds this process has been in: all ranks leave one and enter the next together.
 _worlds = itertools.count()
 
@@ -38,105 +40,161 @@ class World:
 
     Every rank writes a beat and its current call into the store, from a thread. A rank whose message does not come is
     found by reading the others' entries: one that raised says so, one that died has no pulse, one that hangs is behind.
+    Where `trnsci launch` started the ranks it holds the store, and says there who has died. Questions to the store are
+    asked in another thread, because whoever holds it may be the one that stands still.
     """
 
     def __init__(self, timeout: float) -> None:
         self.rank, self.size, self.timeout = dist.get_rank(), dist.get_world_size(), timeout
         self.number, self.op, self.team = next(_worlds), _NOTHING, ""
+        self.pid, self._caller = os.getpid(), 0
         # calls so far, by the ranks that take part in them
         self._calls: dict[str, int] = {}
         self._ranks: tuple[int, ...] = tuple(range(self.size))
         # whether this rank stands in an exchange of the call it is in, and how many of them it has started
         self.waiting, self.started = False, 0
         self.meshes: dict[Any, DeviceMesh] = {}
-        self._store: Any = PrefixStore(f"trnsci/{self.number}", dist.distributed_c10d._get_default_store())
-        self._beat = 0
-        self._state = "alive"
-        self._stop = threading.Event()
-        self._writing = threading.Lock()
+        store = dist.distributed_c10d._get_default_store()
+        while isinstance(store, PrefixStore):
+            store = store.underlying_store
+        self._line, self._prefix = Line(store), f"trnsci/{self.number}"
+        self._state, self._stop = "alive", threading.Event()
+        self._entering = threading.Lock()
         self.groups = Groups(self)
-        self._publish(self._store)
-        self._pulse = threading.Thread(target=self._keep_beating, name="trnsci pulse", daemon=True)
+        self._pulse = threading.Thread(target=self._keep_beating, args=(store,), name="trnsci pulse", daemon=True)
         self._pulse.start()
 
     @property
     def _interval(self) -> float:
         """Seconds between two beats."""
-        return min(1.0, self.timeout / 6)
+        return min(1.0, self.timeout / 8)
 
     @property
     def patience(self) -> float:
         """Seconds to wait for a message, so that finding out who is missing ends within the timeout."""
-        return self.timeout - _LOOKS * self._interval
+        return self.timeout - _INQUIRY * self._interval
 
     def begin(self, op: str, ranks: Sequence[int]) -> None:
         """A new call of some ranks; each of them counts the same ones."""
+        me = threading.get_ident()
+        with self._entering:
+            if self._caller not in (0, me):
+                raise ArgumentError(
+                    op=op,
+                    argument="thread",
+                    got=f"a call while another thread is in {self.op}",
+                    expected="one call after the other",
+                    hint="Ranks pair calls by their order: make them all from one thread, or hold a lock that orders "
+                    "them alike on every rank",
+                )
+            self._caller = me
         self.team = hashlib.sha256(repr(sorted(ranks)).encode()).hexdigest()[:12]
         self._calls[self.team] = self._calls.get(self.team, 0) + 1
         self.op, self._ranks, self.waiting, self.started = op, tuple(ranks), False, 0
 
+    def end(self) -> None:
+        """The call is over."""
+        self._caller = 0
+
     @property
-    def notes(self) -> Any:
+    def notes(self) -> Notes:
         """A store of the call under way, for counters and short texts all its ranks read."""
-        return PrefixStore(f"call/{self.team}/{self._calls[self.team]}", self._store)
+        return self._notes(f"call/{self.team}/{self._calls[self.team]}")
+
+    def _notes(self, prefix: str) -> Notes:
+        return Notes(self, self._line, f"{self._prefix}/{prefix}")
 
     @property
     def _fault(self) -> str:
-        return f"fault/{self.team}/{self._calls.get(self.team, 0)}"
+        return f"{self._prefix}/fault/{self.team}/{self._calls.get(self.team, 0)}"
 
     def raised(self, error: BaseException) -> None:
         """Tell ranks that wait for this one in the same call that it will not come."""
         text = f"raised {type(error).__name__}: {error}"
-        with contextlib.suppress(RuntimeError):
-            said = {"rank": self.rank, "op": self.op, "text": text, "started": self.started}
-            self._store.set(self._fault, json.dumps(said))
-
-    def fault(self) -> dict[str, Any] | None:
-        """What another rank has said went wrong in this call."""
+        said = json.dumps({"rank": self.rank, "op": self.op, "text": text, "started": self.started})
         key = self._fault
+        with contextlib.suppress(*LOST):
+            self._line.ask(lambda client: client.set(key, said)).result(self._interval)
+
+    def look(self) -> Future[dict[str, Any] | None]:
+        """Ask what another rank, or the launcher, has said went wrong in this call."""
+        key, rank = self._fault, self.rank
+
+        def question(client: Any) -> dict[str, Any] | None:
+            for where in (key, ENDED):
+                if client.check([where]):
+                    said: dict[str, Any] = json.loads(client.get(where))
+                    if said["rank"] != rank:
+                        return said
+            return None
+
+        return self._line.ask(question)
+
+    def fault(self, limit: float | None = None) -> dict[str, Any] | None:
+        """What another rank, or the launcher, has said went wrong in this call."""
         try:
-            said = json.loads(self._store.get(key)) if self._store.check([key]) else None
-        except RuntimeError:
-            text = "keeps the store the ranks meet in, and cannot be reached"
+            return self.look().result(self.patience if limit is None else limit)
+        except LOST:
+            return self._lost()
+
+    def _lost(self) -> dict[str, Any]:
+        """Whose fault it is that the store does not answer."""
+        if not config.launcher_holds_store():
+            text = "keeps the store the ranks meet in, and does not answer: it has died or stands still"
             return {"rank": 0, "op": self.op, "text": text, "started": 0}
-        return said if said and said["rank"] != self.rank else None
+        text = "is not known: the launcher keeps the store the ranks meet in, and it does not answer"
+        return {"rank": -1, "op": self.op, "text": text, "started": 0}
 
     def failure(self, waiting_for: str) -> RankFailed:
         """Find out which rank is missing, and say it."""
-        said = self.fault()
-        if said is None:
-            said = self._missing()
-        return RankFailed(
+        deadline = time.monotonic() + _INQUIRY * self._interval
+        said = self.fault(self._interval) or self._missing(deadline)
+        error = RankFailed(
             op=said["op"] or self.op,
             failed=said["rank"],
             reason=said["text"],
             rank=self.rank,
             waiting_for=f"{waiting_for} in {self.op}",
         )
+        if not error.raised and error.failed >= 0:
+            blamed = json.dumps({"rank": error.failed, "op": error.op, "text": error.reason, "started": 0})
+            with contextlib.suppress(*LOST):
+                # the first to know tells the launcher, and it the others
+                tell = self._line.ask(lambda client: client.compare_set(BLAMED, "", blamed))
+                tell.result(max(0.0, deadline - time.monotonic()))
+        return error
+
+    def bounded(self, work: Callable[[], T], what: str) -> T:
+        """Run what may wait for other ranks without a limit of its own, and give it up in time."""
+        try:
+            return rendezvous.apart(work, f"trnsci {what}").result(self.patience)
+        except LOST as error:
+            raise self.failure(what) from error
 
     def meet(self, where: str, ranks: Sequence[int]) -> None:
         """Wait until all of some ranks have come to a place."""
-        self._store.set(f"meet/{where}/{self.rank}", "here")
-        keys = [f"meet/{where}/{rank}" for rank in ranks]
-        deadline = time.monotonic() + self.patience
-        while not self._there(keys):
+        notes = self._notes("meet")
+        keys = [f"{where}/{rank}" for rank in ranks]
+        deadline, pause = time.monotonic() + self.patience, 1e-3
+        notes.set(f"{where}/{self.rank}", "here")
+        while not notes.check(keys):
             if time.monotonic() > deadline:
                 raise self.failure("the other ranks")
-            time.sleep(1e-3)
+            time.sleep(pause)
+            pause = min(1.2 * pause, 0.02)
 
-    def _there(self, keys: list[str]) -> bool:
+    def _missing(self, deadline: float) -> dict[str, Any]:
         try:
-            return bool(self._store.check(keys))
-        except RuntimeError as error:
-            raise self.failure("the other ranks") from error
+            before = self._entries(deadline)
+            time.sleep(_LOOKS * self._interval)
+            after = self._entries(deadline)
+        except LOST:
+            return self._lost()
+        said = self.fault(max(0.0, deadline - time.monotonic()))
+        return said or self._behind(before, after)
 
-    def _missing(self) -> dict[str, Any]:
-        before = self._entries()
-        time.sleep(_LOOKS * self._interval)
-        after = self._entries()
-        said = self.fault()
-        if said is not None:
-            return said
+    def _behind(self, before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]]) -> dict[str, Any]:
+        """Who is behind the others, by what every rank wrote at two moments."""
         behind = []
         for rank, entry in after.items():
             if rank == self.rank:
@@ -167,38 +225,34 @@ class World:
                 }
         return {"rank": -1, "op": self.op, "text": "is not known; every rank is alive and in this call"}
 
-    def _entries(self) -> dict[int, dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
-        for rank in self._ranks:
-            key = f"pulse/{rank}"
-            try:
-                found[rank] = json.loads(self._store.get(key)) if self._store.check([key]) else {}
-            except RuntimeError:
-                found[rank] = {}
-        return found
+    def _entries(self, deadline: float) -> dict[int, dict[str, Any]]:
+        keys = {rank: f"{self._prefix}/pulse/{rank}" for rank in self._ranks}
 
-    def _publish(self, store: Any) -> None:
-        with self._writing:
-            self._beat += 1
-            entry = {"beat": self._beat, "calls": dict(self._calls), "op": self.op, "state": self._state}
-            entry["waiting"] = self.waiting
-            store.set(f"pulse/{self.rank}", json.dumps(entry))
+        def question(client: Any) -> dict[int, dict[str, Any]]:
+            return {rank: json.loads(client.get(key)) if client.check([key]) else {} for rank, key in keys.items()}
 
-    def _keep_beating(self) -> None:
-        # a client of its own, because requests of one client wait for each other
-        store = self._store.clone()
-        while not self._stop.wait(self._interval):
-            try:
-                self._publish(store)
-            except RuntimeError:
-                return
+        return self._line.ask(question).result(max(0.0, deadline - time.monotonic()))
+
+    def _keep_beating(self, store: Any) -> None:
+        """Write this rank's entry again and again, and its last one when it leaves."""
+        try:
+            client = store.clone()
+            for beat in itertools.count(1):
+                entry = {"beat": beat, "calls": dict(self._calls), "op": self.op, "state": self._state}
+                client.set(f"{self._prefix}/pulse/{self.rank}", json.dumps(entry | {"waiting": self.waiting}))
+                if self._state != "alive":
+                    return
+                self._stop.wait(self._interval)
+        except RuntimeError:
+            # without a store there is nobody to tell
+            return
 
     def leave(self) -> None:
         """Say goodbye."""
-        self._stop.set()
         self._state = "ended"
-        with contextlib.suppress(RuntimeError):
-            self._publish(self._store)
+        self._stop.set()
+        self._pulse.join(self._interval)
+        self._line.close()
 
 
 _world: World | None = None
@@ -207,6 +261,14 @@ _world: World | None = None
 def world() -> World:
     """Return this process's world; there is one after the first `mesh`."""
     global _world
+    if _world is not None and _world.pid != os.getpid():
+        raise ArgumentError(
+            op="trnsci.distributed",
+            argument="process",
+            got=f"{os.getpid()}, a fork of rank {_world.rank}",
+            expected="the process that called mesh()",
+            hint="Start helpers with multiprocessing's spawn or forkserver method, and leave the ranks to the parent",
+        )
     if _world is None:
         if not dist.is_initialized():
             raise ArgumentError(
@@ -225,147 +287,11 @@ def leave() -> None:
     """End this process's part: say goodbye to the other ranks and close ``torch.distributed``. Safe to call twice."""
     global _world
     if _world is not None:
-        _world.leave()
-        _world = None
+        here, _world = _world, None
+        if here.pid != os.getpid():
+            return
+        here.leave()
     if dist.is_initialized():
-        with contextlib.suppress(RuntimeError):
-            dist.destroy_process_group()
-
-
-def mesh(
-    *shape: int, names: Sequence[str] | None = None, device: str | None = None, timeout: float | None = None
-) -> DeviceMesh:
-    """Arrange the ranks in a grid.
-
-    Starts ``torch.distributed`` from the variables torchrun sets when nobody has; alone, the program is a world of one.
-
-    Args:
-        shape: sizes of the grid, whose product is the number of ranks; by default one row of all.
-        names: of the grid's axes.
-        device: ``cpu`` (gloo), ``cuda`` (nccl) or ``neuron``; by default ``cuda`` where there is one, else ``cpu``.
-        timeout: seconds a rank waits for another before it raises `RankFailed`; by default the variable
-            ``TRNSCI_DISTRIBUTED_TIMEOUT``.
-
-    Returns:
-        The mesh; the same one for the same arguments.
-
-    Example:
-        >>> from trnsci import distributed
-        >>> grid = distributed.mesh()
-        >>> grid.size()
-        1
-        >>> distributed.leave()
-    """
-    if timeout is not None and not timeout > 0:
-        raise ArgumentError(op="mesh", argument="timeout", got=timeout, expected="a positive number of seconds")
-    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if not dist.is_initialized():
-        _start(kind, timeout)
-    here = world()
-    if timeout is not None:
-        here.timeout = timeout
-    sizes = shape or (here.size,)
-    if any(not isinstance(n, int) or n < 1 for n in sizes) or math.prod(sizes) != here.size:
-        raise ArgumentError(
-            op="mesh",
-            argument="shape",
-            got=sizes,
-            expected=f"sizes whose product is {here.size}, the number of ranks",
-            hint="Start another number with `trnsci launch -n N program.py`",
-        )
-    if names is not None and len(names) != len(sizes):
-        raise ArgumentError(op="mesh", argument="names", got=tuple(names), expected=f"{len(sizes)} names")
-    key = (kind, tuple(sizes), tuple(names) if names else None)
-    if key not in here.meshes:
-        # each new one is process groups of its own
-        here.meshes[key] = init_device_mesh(kind, key[1], mesh_dim_names=key[2])
-    return here.meshes[key]
-
-
-def _start(kind: str, timeout: float | None) -> None:
-    launched = config.launched_rank()
-    if kind == "cuda":
-        torch.cuda.set_device(launched or 0)
-    engine = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}.get(kind, kind)
-    seconds = timeout if timeout is not None else config.DISTRIBUTED_TIMEOUT.get()
-    limit = timedelta(seconds=2 * seconds)
-    if launched is not None:
-        dist.init_process_group(engine, timeout=limit)
-    else:
-        dist.init_process_group(engine, store=HashStore(), rank=0, world_size=1, timeout=limit)
-
-
-def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
-    """Spread a tensor that every rank has over a mesh. Nothing is sent: each rank keeps its part.
-
-    Args:
-        tensor: the whole tensor, the same on every rank.
-        mesh: from `mesh`.
-        placements: per axis of the mesh, the axis of the tensor that is cut along it, or ``None`` for a copy on every
-            rank; torch's ``Shard`` and ``Replicate`` are taken too. Axes of the mesh left out hold copies.
-
-    Returns:
-        A DTensor, a leaf that requires grad if the tensor does. Parts are as ``torch.chunk`` cuts: equal except the
-        last ones, which may be empty.
-
-    Example:
-        >>> from trnsci import distributed
-        >>> a = distributed.shard(torch.ones(4, 2), distributed.mesh(), 0)
-        >>> distributed.gather(a).shape
-        torch.Size([4, 2])
-        >>> distributed.leave()
-    """
-    from trnsci.distributed.parts import Part, placed
-
-    if isinstance(tensor, DTensor):
-        raise ArgumentError(
-            op="shard",
-            argument="tensor",
-            got="a DTensor",
-            expected="a tensor that every rank has in whole",
-            hint="Change a placement with .redistribute(mesh, placements)",
-        )
-    check.tensor("shard", tensor=tensor)
-    if not isinstance(mesh, DeviceMesh) or mesh.get_coordinate() is None:
-        raise ArgumentError(
-            op="shard", argument="mesh", got=mesh, expected="a mesh that this rank is part of, from distributed.mesh()"
-        )
-    if tensor.requires_grad and not tensor.is_leaf:
-        raise ArgumentError(
-            op="shard",
-            argument="tensor",
-            got="the result of a computation that requires grad",
-            expected="a leaf",
-            hint="Gradients do not pass shard: spread the leaves, or detach first",
-        )
-    places = placed("shard", placements, mesh.ndim, tensor.ndim)
-    local = Part.cut(tensor.detach(), places, tuple(mesh.shape), tuple(mesh.get_coordinate() or ()))
-    made = local.on(mesh)
-    made.requires_grad_(tensor.requires_grad)
-    return made
-
-
-def gather(tensor: DTensor) -> Tensor:
-    """Return the whole tensor on every rank. Gradients pass, when every rank goes on alike with the whole."""
-    if not isinstance(tensor, DTensor):
-        raise ArgumentError(op="gather", argument="tensor", got=type(tensor), expected="a DTensor")
-    whole: Tensor = _Gathered.apply(tensor)  # type: ignore[no-untyped-call]
-    return whole
-
-
-class _Gathered(torch.autograd.Function):
-    """Each rank's part of the gradient is its part of the whole's, which all ranks have."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: DTensor) -> Tensor:
-        from trnsci.distributed.calls import run
-
-        ctx.mesh, ctx.placements = tensor.device_mesh, tensor.placements
-        whole: Tensor = run("gather", lambda team, part: part.whole(team), ctx.mesh, (tensor,), {})
-        # a copy on every rank is the operand's own memory
-        return whole if any(p.is_shard() or p.is_partial() for p in ctx.placements) else whole.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        places = [Replicate() if p.is_partial() else p for p in ctx.placements]
-        return shard(grads[0].detach(), ctx.mesh, *places)
+        with contextlib.suppress(*LOST):
+            # what is under way to a rank that stands still is nothing to wait for
+            rendezvous.apart(dist.destroy_process_group, "trnsci leave").result(_GOODBYE)

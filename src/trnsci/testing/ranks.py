@@ -19,6 +19,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from trnsci import config, rendezvous
+
 _START = 180
 # Imported once, by the process that ranks are forked from.
 _IMPORTS = ["torch.distributed.tensor", "scipy.fft", "scipy.sparse", "pytest"]
@@ -44,8 +46,8 @@ class Ranks:
 
     def __init__(self, size: int, timeout: float = 120.0) -> None:
         self.size, self.timeout = size, timeout
-        # here, as torchrun keeps it outside the ranks: it outlives any of them
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        # here, as a launcher keeps it outside the ranks: it outlives any of them
+        self._store = rendezvous.serve("127.0.0.1", 0)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_IMPORTS)
         self._pipes: list[Connection] = []
@@ -121,6 +123,7 @@ def _serve(rank: int, size: int, timeout: float, port: int, pipe: Connection) ->
     from trnsci import distributed
 
     torch.set_num_threads(1)
+    config.use_interface(rendezvous.loopback_interface())
     store = TCPStore("127.0.0.1", port, wait_for_workers=False)
     dist.init_process_group(
         "gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=max(_START, 2 * timeout))

@@ -72,6 +72,7 @@ class Checker(Device, Outside, FrontEnd, Values):
         self.names.enter(frame.bound)
         self.frames.append(frame)
         self.infer(frame, node.body)
+        self.check_length(node)
         self.visit_all(node.body)
         if frame.role == "while" and not frame.returns_value:
             self.report("loop-body-return", node, f"`{node.name}` is a body of nl.while_loop and returns nothing")

@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from trnsim._lint import names, words
-from trnsim._lint.base import RANGES, Base, Frame
+from trnsim._lint.base import RANGES, Frame
 from trnsim._lint.reference import Entry, reference, version
+from trnsim._lint.sizes import Sizes
 
 OLDEST = version("0.3")
 _BUILTINS = words(
@@ -28,7 +29,7 @@ _TENSOR_ONLY = frozenset({"shape", "dtype", "buffer", "reshape", "ap"})
 _FRONT_DECORATORS = frozenset({"jit", "dataclass", "staticmethod"})
 
 
-class FrontEnd(Base):
+class FrontEnd(Sizes):
     """Statements, calls and names the parser front end refuses or misreads."""
 
     loop_header: ast.AST | None = None
@@ -92,6 +93,7 @@ class FrontEnd(Base):
                 self.report("range-value", node, f"`{ast.unparse(callee)}()`")
             if api in ("program_id", "num_programs") and self._nonzero(node):
                 self.report("program-axis", node, f"`{ast.unparse(node)}`")
+            self.check_tile(node, api)
             self._check_signature_of(node, callee)
             return
         if isinstance(callee, ast.Name) and self.names.lookup(callee.id)[1] == "builtin":

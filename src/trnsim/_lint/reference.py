@@ -135,7 +135,7 @@ TENSOR = """
 0.3 (pattern, offset, scalar_offset, vector_offset, indirect_dim, dtype): ap
 0.3 (dtype): view
 0.3 (): get_pattern
-0.3 attribute: shape offset dtype buffer ndim size
+0.3 attribute: shape offset dtype buffer ndim size address
 0.5 (): is_contiguous is_indirect
 0.5 (dims): permute
 0.5 (dim): expand_dim squeeze_dim

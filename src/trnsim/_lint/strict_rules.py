@@ -185,6 +185,25 @@ STRICT = (
         f"API, nki.jit; {FRONT} (KLR/Trace/Lang.lean)",
     ),
     (
+        "launch-grid",
+        "a launch has as many cores as a logical core, one or two along one axis",
+        "write kernel(...) or kernel[2](...), and loop inside the kernel",
+        "Logical Neuron Cores (get started); API, nki.jit",
+    ),
+    (
+        "psum-bank",
+        "a tile in PSUM lies in one bank, 2 KiB of each partition",
+        "use several tiles of up to 512 elements of 32 bits, one for each bank",
+        "Tiling overview, constraint 2",
+    ),
+    (
+        "program-size",
+        "loops are unrolled while a kernel is compiled, and programs beyond 30,000 instructions or 10,000 matmuls are "
+        "too long to count on",
+        "do part of the loop in a launch, and launch the same program for each part",
+        "About the NKI Compiler; reports of users on half a million matmuls",
+    ),
+    (
         "tensor-tuple",
         "tensors are arguments of their own: those inside a tuple get no name and are refused",
         "pass each tensor as an argument, or one tensor with static offsets",

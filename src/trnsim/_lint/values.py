@@ -12,7 +12,10 @@ from trnsim._lint.reference import reference
 
 _MAX_RANK = 5
 # of the simulator's own tensors, and of no kernel's concern
-_OURS = words("free_size partition_start on_chip itemsize bitcast mark_window is_identity")
+_OURS = words(
+    "free_size partition_start on_chip itemsize bitcast mark_window is_identity storage marks unwritten origin_window"
+    " extent_error unusable"
+)
 # names common enough to be attributes of something else
 _COMMON = words("name strides")
 _BITS = (ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr, ast.BitXor)

@@ -1,5 +1,6 @@
 """``nki.isa``: the instructions, one file per engine, and the constants they take."""
 
+import trnsim.language  # noqa: F401  first: its functions are made of instructions, which use its dtypes
 from trnsim.errors import HardwareLimit as NkiValidationError
 from trnsim.isa.deprecated import __getattr__ as __getattr__
 from trnsim.isa.deprecated import tensor_copy_dynamic_dst, tensor_copy_dynamic_src

@@ -64,6 +64,11 @@ class Layout(NKIObject):
         return self.storage.name if self.storage is not None else ""
 
     @property
+    def address(self) -> tuple[int, int] | None:
+        """The partition and byte given to ``nl.ndarray``; None where the compiler places the tensor."""
+        return self.storage.address if self.storage is not None else None
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 

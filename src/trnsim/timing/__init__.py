@@ -1,5 +1,7 @@
 """Predicted time: costs of instructions, their schedule on the engines, and the report of it."""
 
+import trnsim.language  # noqa: F401  first, as in trnsim.isa
+
 # the laws register themselves
 from trnsim.timing import communication as communication
 from trnsim.timing import compute as compute

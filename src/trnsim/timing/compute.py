@@ -133,9 +133,22 @@ def _fast(call: Call, target: Target) -> float:
 @law("tensor_copy", "tensor_scalar", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
 def _copy(call: Call, target: Target) -> Cost:
     # C: profiles of trn1 kernels show what is left open on the Scalar Engine, those of trn2 on the Vector Engine
-    if target.generation == 2 and call.info.get("free"):
+    if target.generation == 2 and call.info.get("free") and _activates(call):
         return _scalar_copy(call, target)
     return _vector(call, target, _fast(call, target))
+
+
+# what `data * scale + bias` can say; bit operations, comparisons and minima it cannot
+_AFFINE = frozenset(
+    (("multiply", "add"), ("multiply", "subtract"), *((op, None) for op in ("multiply", "add", "subtract")))
+)
+
+
+def _activates(call: Call) -> bool:
+    """API: trn1's Scalar Engine has neither instruction; an activation in fp32 does the work of some."""
+    if any(o.dtype in ("int32", "uint32") for o in (*call.reads, *call.writes)):
+        return False
+    return call.name != "tensor_scalar" or (call.info["op0"], call.info["op1"]) in _AFFINE
 
 
 @law("memset")
@@ -272,6 +285,8 @@ def _activation(call: Call, target: Target) -> Cost:
     time = target.timing
     stream = call.n / _scalar_rate(call, target)
     near = time.act_psum if any(o.buffer == PSUM for o in call.reads if o.n == call.n) else 0.0
+    if str(call.info.get("op")) in ("copy", "identity") and not call.pointers():
+        near += time.act_plain
     busy, done = time.act_issue - near + stream, time.act_done - near + stream
     if call.name == "activation_reduce" or len(call.writes) > 1:
         busy, done = busy + time.act_read, done + time.act_read_done

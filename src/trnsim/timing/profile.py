@@ -58,6 +58,7 @@ def profile(
     target: Any = None,
     numerics: bool = True,
     checks: bool = True,
+    strict: bool = False,
     lint: str | None = None,
     seed: int = 0,
     ranks: int | None = None,
@@ -71,6 +72,7 @@ def profile(
         numerics: ``False`` costs the kernel without computing: arguments need only shapes and dtypes, so that matrices
             too large to hold can be costed. Results then have shapes and no values.
         checks: enforce the hardware's rules while running.
+        strict: as in `trnsim.simulate`.
         lint: as in `trnsim.simulate`.
         seed: as in `trnsim.simulate`.
         ranks: run on several ranks as `trnsim.simulate_ranks` does, with collectives between them.
@@ -80,7 +82,7 @@ def profile(
     from trnsim.ranks import simulate_ranks
 
     made = as_kernel(kernel)
-    params = params_of(made, target=target, checks=checks, numerics=numerics, lint=lint, seed=seed)
+    params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
     @functools.wraps(made.function)
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Report]:
@@ -99,7 +101,15 @@ def profile(
             crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_filled_bytes
         else:
             every = simulate_ranks(
-                made, ranks, target=params.target, checks=checks, numerics=numerics, lint=lint, seed=seed, trace=trace
+                made,
+                ranks,
+                target=params.target,
+                checks=checks,
+                strict=strict,
+                numerics=numerics,
+                lint=lint,
+                seed=seed,
+                trace=trace,
             )
             result = every(*args, **kwargs)
         recording = Recording(getattr(made, "__name__", "kernel"), recorder, given, crowded)

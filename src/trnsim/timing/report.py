@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trnsim.constants import INTERVALS, LEVEL, RESOURCES
+from trnsim.constants import INTERVALS, LAUNCH_SPREAD, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.targets import Target
 from trnsim.timing.costs import itemsize
@@ -102,9 +103,13 @@ class Report:
 
     @property
     def interval(self) -> Interval:
-        """Around ``total_s``: as far as kernels left out of the fit, and bound by the same resource, came out wrong."""
+        """Around ``total_s``: as far as kernels left out of the fit, and bound by the same resource, came out wrong.
+
+        What surrounds a kernel differs between published sources by `LAUNCH_SPREAD`, which matters for short ones.
+        """
         low, high = INTERVALS.get(RESOURCES.get(self.binds, ""), INTERVALS["all"])
-        return Interval(self.total_s * low, self.total_s * high, LEVEL)
+        below, above = (math.hypot(self.total_s * part, LAUNCH_SPREAD) for part in (1 - low, high - 1))
+        return Interval(self.total_s - below, self.total_s + above, LEVEL)
 
     @property
     def flops_per_s(self) -> float:

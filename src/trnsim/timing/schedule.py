@@ -360,12 +360,15 @@ class Schedule:
         transfer = self.stream.kinds[self.stream.kind[i]].transfer
         assert transfer is not None
         if self.mode[i] == SWDGE:
-            return time.swdge_issue + time.swdge_row * transfer.descriptors, time.swdge_start
+            start = time.swdge_start if transfer.load else time.swdge_start_store
+            return time.swdge_issue + time.swdge_row * transfer.descriptors, start
         if self.mode[i] == HWDGE:
             busy = time.hwdge_issue + time.hwdge_row * transfer.descriptors
             if self.queue[i] == DMA_SYNC:
                 busy += time.hwdge_sync + (time.hwdge_again if i in self._behind else 0.0)
-            return busy, time.hwdge_start
+            if not transfer.load:
+                return busy, time.hwdge_start_store
+            return busy, time.hwdge_start if self.queue[i] == DMA_SYNC else time.hwdge_start_other
         return time.static_issue, time.static_start
 
     def _begin_dma(self, i: int, q: int, at: float) -> float:

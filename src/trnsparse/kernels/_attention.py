@@ -187,32 +187,40 @@ def _hide(dst_ps, identity_sb, hidden_sb, slot, q, k):
     )
 
 
-def _score_blocks(scores_ps, shift, q_sb, keys, identity_sb, hidden_sb, columns, slots):
-    """Scores of a query block with some key blocks, side by side from block ``shift`` of PSUM on."""
+def _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns, slots):
+    """Scores of a query block with some key blocks, side by side in parts that each lie in one PSUM bank."""
     size, K = q_sb[0].shape[1], keys.x_hbm.shape[2]
-    bank = N_TILE // P_MAX
-    at = 0
-    while at < len(columns):
-        # Blocks that follow each other share one product, as far as a PSUM bank reaches, and a group that was loaded.
-        count = 1
-        while (
-            at + count < len(columns)
-            and (at + count + shift) % bank > 0
-            and columns[at + count] == columns[at] + count
-            and (len(keys.kept) > 0 or columns[at + count] % GROUP > 0)
-        ):
-            count += 1
-        first, last = columns[at] * P_MAX, min((columns[at] + count) * P_MAX, K)
-        _product(scores_ps[:, at * P_MAX : at * P_MAX + last - first], q_sb, keys.columns(first, last))
-        for b in range(at, at + count):
-            if slots[b] >= 0:
-                k = min(P_MAX, K - columns[b] * P_MAX)
-                _hide(scores_ps[:, b * P_MAX : b * P_MAX + k], identity_sb, hidden_sb, slots[b], size, k)
-        at += count
+    first = 0
+    for part_ps in parts_ps:
+        stop = first + len(tiles(part_ps.shape[1], P_MAX))
+        at = first
+        while at < stop:
+            # Blocks that follow each other share one product, as far as the part reaches, and a group that was loaded.
+            count = 1
+            while (
+                at + count < stop
+                and columns[at + count] == columns[at] + count
+                and (len(keys.kept) > 0 or columns[at + count] % GROUP > 0)
+            ):
+                count += 1
+            start, end, to = columns[at] * P_MAX, min((columns[at] + count) * P_MAX, K), (at - first) * P_MAX
+            _product(part_ps[:, to : to + end - start], q_sb, keys.columns(start, end))
+            for b in range(at, at + count):
+                if slots[b] >= 0:
+                    k, to = min(P_MAX, K - columns[b] * P_MAX), (b - first) * P_MAX
+                    _hide(part_ps[:, to : to + k], identity_sb, hidden_sb, slots[b], size, k)
+            at += count
+        first = stop
 
 
-def _largest(top_sb, scores_ps, lonely):
+def _largest(top_sb, parts_ps, lonely):
     """The negated largest score of each query; of one that may keep nothing at most FLOOR."""
-    nisa.tensor_reduce(dst=top_sb, op=nl.maximum, data=scores_ps, axis=1, negate=True)
+    tops_sb = top_sb
+    if len(parts_ps) > 1:
+        tops_sb = nl.ndarray((top_sb.shape[0], len(parts_ps)), dtype=nl.float32, buffer=nl.sbuf)  # [q, n]
+    for n in range(len(parts_ps)):
+        nisa.tensor_reduce(dst=tops_sb[:, n : n + 1], op=nl.maximum, data=parts_ps[n], axis=1, negate=True)
+    if len(parts_ps) > 1:
+        nisa.tensor_reduce(dst=top_sb, op=nl.minimum, data=tops_sb, axis=1)
     if lonely:
         nisa.tensor_scalar(dst=top_sb, data=top_sb, op0=nl.minimum, operand0=FLOOR)

@@ -4,61 +4,79 @@ from trnsci.nki import N_TILE, P_MAX, PSUM_BANKS, nisa, nl, tiles
 
 
 class _Ring(nl.NKIObject):
-    """All of PSUM: scores of rows that follow each other, blocks turned by the Tensor Engine, products of some rows."""
+    """All of PSUM, a tile for each bank: a ring of scores of rows that follow each other, and one or two banks more.
+
+    Those have the blocks turned by the Tensor Engine and the products of some rows.
+    """
 
     def __init__(self, longest, E, dtype, share):
-        columns, half = PSUM_BANKS * N_TILE, P_MAX // 2
+        half = P_MAX // 2
         blocks = longest - longest * share // 18
         # As many products as leave room for the scores of three rows.
         self.batch = min(3, N_TILE // (E + 1))
-        while self.batch > 1 and columns - self.batch * (E + 1) - blocks * half < 3 * longest * P_MAX:
+        while self.batch > 1 and self._banks(E, blocks) * N_TILE < 3 * longest * P_MAX:
             self.batch -= 1
-        self.made = columns - self.batch * (E + 1)
-        first = self.made // half * half - blocks * half
-        self.room_ps = nl.ndarray((P_MAX, columns), dtype=nl.float32, buffer=nl.psum)  # [q, 8 * 512]
+        self.banks_ps = []
+        for _ in range(PSUM_BANKS):
+            self.banks_ps.append(nl.ndarray((P_MAX, N_TILE), dtype=nl.float32, buffer=nl.psum))  # [q, 512]
         # The same memory in 16 bits.
-        self.half_ps = self.room_ps.view(dtype)  # [k, 8 * 1024]
-        self.turned_ps = self.half_ps[:, 2 * first : 2 * first + blocks * P_MAX]  # [k, b * q]
-        self.end = first // P_MAX * P_MAX
+        self.halves_ps = []
+        for bank_ps in self.banks_ps:
+            self.halves_ps.append(bank_ps.view(dtype))  # [k, 1024]
+        banks = self._banks(E, blocks)
+        first = N_TILE - blocks * half
+        self.turned_ps = self.halves_ps[banks][:, 2 * first : 2 * first + blocks * P_MAX]  # [k, b * q]
+        self.width = E + 1
+        self.end = banks * N_TILE
         self.at = 0
 
-    def room(self, total):
-        """Where in the ring the next columns go."""
-        if self.at + total > self.end:
-            self.at = 0
-        first = self.at
-        self.at += len(tiles(total, P_MAX)) * P_MAX
-        return first
+    def _banks(self, E, blocks):
+        """Banks that are left for scores: products and blocks that are turned share the last one if they fit."""
+        return PSUM_BANKS - (1 if self.batch * (E + 1) + blocks * (P_MAX // 2) <= N_TILE else 2)
 
     def scores(self, size, total):
-        """Where the next scores go, and where in the ring that is."""
-        first = self.room(total)
-        return self.room_ps[0:size, first : first + total], first
+        """Where the next scores go: a view of each bank they lie in."""
+        if self.at + total > self.end:
+            self.at = 0
+        start, stop = self.at, self.at + total
+        self.at += len(tiles(total, P_MAX)) * P_MAX
+        parts_ps = []
+        while start < stop:
+            column = start % N_TILE
+            width = min(stop - start, N_TILE - column)
+            bank_ps = self.banks_ps[start // N_TILE]
+            parts_ps.append(bank_ps[0:size, column : column + width])
+            start += width
+        return parts_ps
+
+    def holds(self, whole):
+        """How many blocks the Tensor Engine turns at a time: of whole rows as many as a bank has room for."""
+        return 2 * N_TILE // P_MAX if whole else self.turned_ps.shape[1] // P_MAX
 
     def turned(self, count, whole):
-        """Room for blocks the Tensor Engine turns, for whole rows where scores are, and how many blocks it holds."""
+        """Room for blocks the Tensor Engine turns; for whole rows it is in the next bank of the ring."""
         if not whole:
-            return self.turned_ps, self.turned_ps.shape[1] // P_MAX
-        total = (count + 1) // 2 * P_MAX
-        first = self.room(total)
-        return self.half_ps[:, 2 * first : 2 * (first + total)], count
+            return self.turned_ps
+        bank = len(tiles(self.at, N_TILE)) % (self.end // N_TILE)
+        self.at = (bank + 1) * N_TILE
+        return self.halves_ps[bank]
 
     def product(self, size, slot):
         """Room for the product with values in one slot."""
-        width = (self.room_ps.shape[1] - self.made) // self.batch
-        return self.room_ps[0:size, self.made + slot * width : self.made + (slot + 1) * width]
+        last_ps = self.banks_ps[PSUM_BANKS - 1]
+        return last_ps[0:size, slot * self.width : (slot + 1) * self.width]
 
     def whole(self, size, count, E):
         """The products of some groups, with their sums."""
-        width = self.room_ps.shape[1]
-        return self.room_ps.ap([[width, size], [E + 1, count], [1, E + 1]], offset=self.made)
+        last_ps = self.banks_ps[PSUM_BANKS - 1]
+        return last_ps.ap([[N_TILE, size], [E + 1, count], [1, E + 1]])
 
     def products(self, size, count, E):
         """The products of some rows, and their sums."""
-        width = self.room_ps.shape[1]
+        last_ps = self.banks_ps[PSUM_BANKS - 1]
         return (
-            self.room_ps.ap([[width, size], [E + 1, count], [1, E]], offset=self.made),
-            self.room_ps.ap([[width, size], [E + 1, count]], offset=self.made + E),
+            last_ps.ap([[N_TILE, size], [E + 1, count], [1, E]]),
+            last_ps.ap([[N_TILE, size], [E + 1, count]], offset=E),
         )
 
 
@@ -80,10 +98,10 @@ def _turned(weights_sb, held, ring):
     size, total = weights_sb.shape
     moved = len(held)
     blocks = tiles(total, P_MAX)[moved:]
-    turned_ps, room = ring.turned(len(blocks), moved == 0)
     # At the end the Vector Engine is free, and the Scalar Engine makes logarithms.
     engine = nisa.engine.scalar if moved > 0 else nisa.engine.vector
-    for group in tiles(len(blocks), room):
+    for group in tiles(len(blocks), ring.holds(moved == 0)):
+        turned_ps = ring.turned(group.size, moved == 0)
         turned_sb = nl.ndarray((P_MAX, group.size * P_MAX), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b * q]
         for b in range(group.size):
             # Apart by whole blocks, so that none lies in two banks.

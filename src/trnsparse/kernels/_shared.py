@@ -22,9 +22,9 @@ WEIGHTED = 4
 PART = 4
 # Of eighteen blocks of weights the DMA engines turn so many, which takes them as long as the other engines need for all
 # they do: of one head, of several, where they bring the operands of the next meanwhile, and of long rows.
-MOVED_ALONE = 13
+MOVED_ALONE = 17
 MOVED = 10
-MOVED_LONG = 15
+MOVED_LONG = 16
 
 
 def _longest(pointers):
@@ -150,13 +150,18 @@ class _Shared(nl.NKIObject):
     def _score(self, part, index, span, q_sb, keys, values, masks, late):
         """Scores of a group and their exponentials."""
         identity_sb, hidden_sb, _, columns, slots = masks
-        scores_ps, first = self.ring.scores(part.out_hbm.shape[0], keys.width(columns[span]))
-        _score_blocks(scores_ps, first // P_MAX, q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
+        size, total = part.out_hbm.shape[0], keys.width(columns[span])
+        parts_ps = self.ring.scores(size, total)
+        _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
         self.advance(TURNED, WEIGHTED)
         top_sb = part.tops_sb[:, part.first + index : part.first + index + 1]
-        _largest(top_sb, scores_ps, self.lonely)
-        weights_sb = nl.ndarray(scores_ps.shape, dtype=part.out_hbm.dtype, buffer=nl.sbuf)  # [q, k]
-        nisa.activation(dst=weights_sb, op=nl.exp, data=scores_ps, bias=top_sb)
+        _largest(top_sb, parts_ps, self.lonely)
+        weights_sb = nl.ndarray((size, total), dtype=part.out_hbm.dtype, buffer=nl.sbuf)  # [q, k]
+        at = 0
+        for part_ps in parts_ps:
+            width = part_ps.shape[1]
+            nisa.activation(dst=weights_sb[:, at : at + width], op=nl.exp, data=part_ps, bias=top_sb)
+            at += width
         moved = [] if late else _moved(weights_sb, self.number, self.share)
         self.number += 1
         if index == part.groups - 1:

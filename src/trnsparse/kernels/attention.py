@@ -1,14 +1,14 @@
 """out[H, Q, E] = softmax(qT[H, D, Q].T @ kT[G, D, K] over kept pairs) @ v[G, K, E], and the logarithm of the sums.
 
-The scores of a row of blocks fill up to three PSUM banks; the row is finished there when it is no longer, and otherwise
-goes on by online softmax. Partial blocks get their inside added by a product with the identity. Weights are transposed
-by the Tensor Engine for the product with v; for 16-bit operands `_shared` shares that with the DMA engines. The
-pattern is known when the kernel is compiled; ``lonely`` says that some query keeps no key. Bound by the Vector and
+The scores of a row of blocks fill up to three tiles of a PSUM bank; the row is finished there when it is no longer, and
+otherwise goes on by online softmax. Partial blocks get their inside added by a product with the identity. Weights are
+transposed by the Tensor Engine for the product with v; for 16-bit operands `_shared` shares that with the DMA engines.
+The pattern is known when the kernel is compiled; ``lonely`` says that some query keeps no key. Bound by the Vector and
 Scalar Engines.
 """
 
-from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Axis, Queue, load, nisa, nki, nl, store, tiles
-from trnsparse.kernels._attention import FLOOR, _identity, _Rows, _score_blocks, _Turned
+from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Axis, Queue, Tile, load, mine, nisa, nki, nl, store, tiles
+from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _Turned
 from trnsparse.kernels._moves import _copy, _warm_up
 from trnsparse.kernels._shared import _fits, _Shared
 
@@ -22,6 +22,8 @@ RESIDENT = 64 * 1024
 PIECES = 4
 # Bytes of SBUF in each partition for the sums of some heads.
 TABLES = 8 * 1024
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"qT_hbm": 0, "kT_hbm": 0, "v_hbm": 0}, (0, 0)),)
 
@@ -45,7 +47,11 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
     )
     masks = (identity_sb, hidden_sb, pointers, columns, slots)
     # The Scalar Engine changes its table for the logarithms of many heads at once.
-    for batch in tiles(H, max(1, TABLES // (4 * rows))):
+    first, last = H, 0
+    for some in mine(tiles(H, group)):
+        first, last = min(first, some.start), max(last, some.stop)
+    for heads in tiles(max(0, last - first), max(1, TABLES // (4 * rows))):
+        batch = Tile(heads.index, first + heads.start, heads.size)
         top_sb = nl.ndarray((P_MAX, batch.size * rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
         sum_sb = nl.ndarray((P_MAX, batch.size * rows), dtype=nl.float32, buffer=nl.sbuf)  # [p, h * n]
         nisa.memset(dst=top_sb, value=FLOOR)
@@ -62,11 +68,11 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
                 queries.fetch(piece)
                 if h % group == 0:
                     values.fetch(piece)
-            mine = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
+            own = slice((h - batch.start) * rows, (h - batch.start + 1) * rows)
             if shared != None:
-                shared.head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, h == H - 1)
+                shared.head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks, h == last - 1)
             else:
-                _head(out_hbm[h], top_sb[:, mine], sum_sb[:, mine], queries, keys, values, masks, lonely)
+                _head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks, lonely)
         if shared != None:
             shared.finish()
         _logarithms(lse_hbm, batch, top_sb, sum_sb, shared != None)
@@ -129,14 +135,14 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks, lonely):
             store(out_hbm[here, 0:E], zero_sb)
         for w in groups:
             span = slice(pointers[i] + w.start, pointers[i] + w.stop)
-            scores_ps, spare_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span], E)
+            parts_ps, spare_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span], E)
             # Engines run in order: weights are turned groups later and multiplied one later still, so that no engine
             # waits for another, and before the softmax of this group, so that their PSUM is free first.
             if turned.count() > 0:
                 acc = _weighted(acc, turned.take(), values, E, spare_ps)
             if waiting.count() >= depth:
                 turned.put(_turned_group(waiting.take()))
-            weights_sb, factor_sb = _softmax(scores_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
+            weights_sb, factor_sb = _softmax(parts_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
             done = None
             if w.index == len(groups) - 1:
                 done = (out_hbm[here, 0:E], sum_sb, sum_all[0:size, i : i + 1], lonely)
@@ -150,29 +156,55 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks, lonely):
 
 
 def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots, E):
-    """Scores of a query block with some key blocks, side by side, and what their last bank has left for a product."""
+    """Scores of a query block with some key blocks, a bank at a time, and what the last bank has left for a product."""
     total = keys.width(columns)
-    spare = E if total % N_TILE > 0 and total % N_TILE + E <= N_TILE else 0
-    bank_ps = nl.ndarray((q_sb[0].shape[1], total + spare), dtype=nl.float32, buffer=nl.psum)  # [q, k + E]
-    scores_ps = bank_ps[:, 0:total]
-    _score_blocks(scores_ps, 0, q_sb, keys, identity_sb, hidden_sb, columns, slots)
-    return scores_ps, bank_ps[:, total : total + E] if spare > 0 else None
+    spare_ps = None
+    parts_ps = []
+    for w in tiles(total, N_TILE):
+        spare = E if w.stop == total and w.size < N_TILE and w.size + E <= N_TILE else 0
+        bank_ps = nl.ndarray((q_sb[0].shape[1], w.size + spare), dtype=nl.float32, buffer=nl.psum)  # [q, k + E]
+        parts_ps.append(bank_ps[:, 0 : w.size])
+        if spare > 0:
+            spare_ps = bank_ps[:, w.size : w.size + E]
+    _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns, slots)
+    return parts_ps, spare_ps
 
 
-def _softmax(scores_ps, top_sb, sum_sb, first, lonely, dtype):
-    """Exponentials below the largest score so far, and by how much what came before shrinks."""
-    size = scores_ps.shape[0]
-    weights_sb = nl.ndarray(scores_ps.shape, dtype=dtype, buffer=nl.sbuf)  # [q, k]
-    if first:
-        nisa.tensor_reduce(dst=top_sb, op=nl.maximum, data=scores_ps, axis=1, negate=True)
-        if lonely:
-            nisa.tensor_scalar(dst=top_sb, data=top_sb, op0=nl.minimum, operand0=FLOOR)
+def _exponentials_of(parts_ps, top_sb, sum_sb, dtype):
+    """The exponentials below the largest score, and their sum."""
+    size, total = parts_ps[0].shape[0], 0
+    for part_ps in parts_ps:
+        total += part_ps.shape[1]
+    weights_sb = nl.ndarray((size, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
+    sums_sb = sum_sb
+    if len(parts_ps) > 1:
+        sums_sb = nl.ndarray((size, len(parts_ps)), dtype=nl.float32, buffer=nl.sbuf)  # [q, n]
+    at = 0
+    for n in range(len(parts_ps)):
+        part_ps = parts_ps[n]
+        width = part_ps.shape[1]
         nisa.activation_reduce(
-            dst=weights_sb, op=nl.exp, data=scores_ps, bias=top_sb, reduce_op=nl.add, reduce_res=sum_sb
+            dst=weights_sb[:, at : at + width],
+            op=nl.exp,
+            data=part_ps,
+            bias=top_sb,
+            reduce_op=nl.add,
+            reduce_res=sums_sb[:, n : n + 1],
         )
-        return weights_sb, None
+        at += width
+    if len(parts_ps) > 1:
+        nisa.tensor_reduce(dst=sum_sb, op=nl.add, data=sums_sb, axis=1)
+    return weights_sb
+
+
+def _softmax(parts_ps, top_sb, sum_sb, first, lonely, dtype):
+    """Exponentials below the largest score so far, and by how much what came before shrinks."""
+    size = sum_sb.shape[0]
+    if first:
+        _largest(top_sb, parts_ps, lonely)
+        return _exponentials_of(parts_ps, top_sb, sum_sb, dtype), None
     best_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
-    nisa.tensor_reduce(dst=best_sb, op=nl.maximum, data=scores_ps, axis=1, negate=True)
+    _largest(best_sb, parts_ps, False)
     nisa.tensor_tensor(dst=best_sb, data1=best_sb, data2=top_sb, op=nl.minimum)
     drop_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
     nisa.tensor_tensor(dst=drop_sb, data1=best_sb, data2=top_sb, op=nl.subtract)
@@ -180,9 +212,7 @@ def _softmax(scores_ps, top_sb, sum_sb, first, lonely, dtype):
     factor_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
     nisa.activation(dst=factor_sb, op=nl.exp, data=drop_sb)
     part_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
-    nisa.activation_reduce(
-        dst=weights_sb, op=nl.exp, data=scores_ps, bias=best_sb, reduce_op=nl.add, reduce_res=part_sb
-    )
+    weights_sb = _exponentials_of(parts_ps, best_sb, part_sb, dtype)
     nisa.scalar_tensor_tensor(
         dst=sum_sb, data=sum_sb, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=part_sb
     )

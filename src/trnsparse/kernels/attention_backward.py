@@ -3,7 +3,8 @@
 One walk over the stored blocks, a few query blocks and a few key blocks at a time, so that PSUM holds what they add to
 all three gradients. Those of queries are complete when their key blocks are done; those of keys are summed in SBUF, for
 as many key blocks as there is room for. Where there are more, sums of queries wait in HBM for the others. The pattern,
-for each query block its key blocks and their slots, is known when the kernel is compiled. Bound by the Tensor Engine.
+for each query block its key blocks and their slots, is known when the kernel is compiled. With ``wide`` gradients of
+keys and values are parts of sums, and keep float32. Bound by the Tensor Engine.
 """
 
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, Axis, Queue, nisa, nki, nl, tiles
@@ -44,14 +45,15 @@ AXES = (
 
 @nki.jit
 def attention_backward(
-    qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=()
+    qT_hbm, kT_hbm, vT_hbm, doT_hbm, q_hbm, k_hbm, do_hbm, lse_hbm, delta_hbm, hidden_hbm, pattern=(), wide=False
 ):
     H, D, Q = qT_hbm.shape
     G, E, K = vT_hbm.shape
     dtype = q_hbm.dtype
     dq_hbm = nl.ndarray((H, Q, D), dtype=dtype, buffer=nl.shared_hbm)  # [H, Q, D]
-    dk_hbm = nl.ndarray((G, K, D), dtype=dtype, buffer=nl.shared_hbm)  # [G, K, D]
-    dv_hbm = nl.ndarray((G, K, E), dtype=dtype, buffer=nl.shared_hbm)  # [G, K, E]
+    kept = nl.float32 if wide else dtype
+    dk_hbm = nl.ndarray((G, K, D), dtype=kept, buffer=nl.shared_hbm)  # [G, K, D]
+    dv_hbm = nl.ndarray((G, K, E), dtype=kept, buffer=nl.shared_hbm)  # [G, K, E]
     masks = (_identity(hidden_hbm.dtype), _fetch(hidden_hbm))
     _warm_up()
     half = dtype in (nl.bfloat16, nl.float16)
@@ -132,9 +134,13 @@ class _Walk(nl.NKIObject):
         self.number = 0
         self.waiting = Queue()
 
+    def holds(self, whole):
+        """How many blocks the Tensor Engine turns at a time."""
+        return self.turned_ps.shape[1] // P_MAX
+
     def turned(self, count, whole):
-        """Room for blocks the Tensor Engine turns, and how many it holds."""
-        return self.turned_ps, self.turned_ps.shape[1] // P_MAX
+        """Room for blocks the Tensor Engine turns."""
+        return self.turned_ps
 
     def rows(self, line, part, head, keys, sums, out):
         """Some query blocks and all key blocks of one part."""
@@ -164,12 +170,12 @@ class _Walk(nl.NKIObject):
         q0, q1 = i * P_MAX, min((i + 1) * P_MAX, queries.x_hbm.shape[2])
         q, total, dtype = q1 - q0, keys[0].width(columns), queries.x_hbm.dtype
         s_ps = self.banks_ps[self.number % 2][0:q, 0:total]
-        _score_blocks(s_ps, 0, queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns, slots)
+        _score_blocks([s_ps], queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns, slots)
         p_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
         nisa.activation(dst=p_sb, op=nl.exp, data=s_ps, bias=head[2][0:q, i : i + 1])
         dp_ps = self.banks_ps[2 + self.number % 2][0:q, 0:total]
         none = [-1] * len(slots)
-        _score_blocks(dp_ps, 0, outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns, none)
+        _score_blocks([dp_ps], outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns, none)
         ds_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
         nisa.scalar_tensor_tensor(
             dst=ds_sb, data=dp_ps, op0=nl.subtract, operand0=head[3][0:q, i : i + 1], op1=nl.multiply, operand1=p_sb

@@ -5,11 +5,13 @@ bounds and multiplies. Blocks without an entry above the threshold are not in th
 SBUF once met, as long as they fit. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, Axis, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _fetch
 
 # Bytes of SBUF in each partition that b in one column tile may take to stay.
 RESIDENT = 1 << 17
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(N_TILE, {"b_hbm": 1}, (1,)),)
 
 
 @nki.jit

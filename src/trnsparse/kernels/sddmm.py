@@ -3,9 +3,13 @@
 Rows of a and b are gathered by indirect DMA; the Vector Engine multiplies and adds. Bound by the gathers.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(P_MAX, {"numbers_hbm": 0}, (0,)),)
 
 
 @nki.jit
@@ -13,7 +17,7 @@ def sddmm(numbers_hbm, a_hbm, b_hbm):
     count = numbers_hbm.shape[0]
     D = a_hbm.shape[1]
     out_hbm = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [nnz, 1]
-    for p in tiles(count, P_MAX):
+    for p in mine(tiles(count, P_MAX)):
         row_sb = load(numbers_hbm[p.span, 0:1])  # [p, 1]
         column_sb = load(numbers_hbm[p.span, 1:2])  # [p, 1]
         parts = tiles(D, WIDTH)

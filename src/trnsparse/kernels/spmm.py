@@ -6,10 +6,14 @@ its row) adds every one to its row in PSUM. No row is padded. ``bounds`` are the
 when the kernel is compiled; columns and values are not. Bound by the gather.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, load, mine, nisa, nki, nl, store, tiles
 
 # Columns of b gathered at a time: half of the PSUM banks, so that one bucket drains while the next one fills.
 WIDTH = PSUM_BANKS // 2 * N_TILE
+# Both cores of a logical core can share the outermost loop.
+CORES = 2
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(WIDTH, {"b_hbm": 1}, (1,)),)
 
 
 @nki.jit
@@ -21,7 +25,7 @@ def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=()):
     place_sb = nl.ndarray((K_TILE, M_TILE), dtype=nl.float32, buffer=nl.sbuf)  # [p, m]
     nisa.tensor_copy(dst=place_sb, src=count_sb)
     for w in tiles(N, WIDTH):
-        for m in tiles(rows, M_TILE):
+        for m in mine(tiles(rows, M_TILE)):
             _bucket(out_hbm, (columns_hbm, local_hbm, values_hbm), b_hbm, place_sb, m, w, bounds)
     return out_hbm
 

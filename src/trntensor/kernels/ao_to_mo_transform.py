@@ -6,12 +6,18 @@ each partition, so O is cut into blocks where that exceeds HALF, and e is read o
 Bound by the Tensor Engine on trn2 and trn3; on trn1 by DMA, whose rows here are one tile of X long.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, require, store, tiles
 
 # Bytes of SBUF in each partition for the half-transformed integrals of one tile of X.
 HALF = P_MAX * 1024
 # Bytes in each partition for the tiles of e of one step, all of M.
 CHUNK = 16 * 1024
+# How a launch that would be too long a program may be cut.
+AXES = (
+    Axis(P_MAX, {"e_hbm": 2}, (2,)),
+    Axis(P_MAX, {"left_hbm": 1}, (0,), last=True),
+    Axis(K_TILE, {"e_hbm": 1, "right_hbm": 0}, (None,), last=True),
+)
 
 
 @nki.jit

@@ -47,6 +47,8 @@ PROBES = [
     ("affine_select", "gpsimd", layout(512), [layout(512)], {}, 177 + 0.846 * 512, None),
     ("activation", "scalar", layout(512), [layout(512), layout(1)], {"op": "exp"}, 706, 612),
     ("activation", "scalar", layout(512), [layout(512, buffer="psum"), layout(1)], {"op": "exp"}, 686, 570),
+    ("activation", "scalar", layout(512), [layout(512)], {"op": "copy"}, 202 + 0.834 * 512, None),
+    ("activation", "scalar", layout(512), [layout(512), layout(1)], {"op": "identity"}, 293 + 0.834 * 512, None),
     ("nc_matmul", "tensor", PSUM, BF16, {}, 379, 216),
     ("nc_matmul", "tensor", layout(128, buffer="psum"), SHORT, {}, 219, 56),
     ("nc_matmul", "tensor", layout(512, buffer="psum"), [layout(128), layout(512)], {}, 2 * 429 + 165, 2 * 429),
@@ -158,6 +160,22 @@ def test_left_open_trn1_copies_on_the_scalar_engine_and_trn2_on_the_vector_engin
     }
     assert made == {"trn1": "scalar", "trn2": "vector", "trn3": "vector"}
     assert cost("tensor_copy", "vector", [layout(8)], [layout(8)], TRN1, free=False).engine == "vector"
+
+
+def test_trn1_moves_to_the_scalar_engine_only_what_an_activation_computes():
+    def where(op0, op1, dtype="float32", engine="vector"):
+        made = cost("tensor_scalar", engine, [layout(8, dtype)], [layout(8, dtype)], TRN1, free=True, op0=op0, op1=op1)
+        return made.engine
+
+    for ops in (("multiply", None), ("add", None), ("multiply", "add"), ("multiply", "subtract")):
+        assert where(*ops) == "scalar"
+        # it computes in fp32, which does not hold every 32-bit integer
+        assert where(*ops, "int32") == "vector"
+    for ops in (("bitwise_and", None), ("logical_shift_left", "bitwise_or"), ("greater", None), ("add", "multiply")):
+        assert where(*ops) == "vector"
+    assert where("rsqrt", None, engine="gpsimd") == "gpsimd"
+    bits = cost("tensor_copy", "vector", [layout(8, "uint32")], [layout(8, "uint32")], TRN1, free=True)
+    assert bits.engine == "vector"
 
 
 def test_tables_group_as_published_profiles_show_them():

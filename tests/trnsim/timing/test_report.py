@@ -1,6 +1,7 @@
 """What a report says."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import trnsim.isa as nisa
 import trnsim.language as nl
 from benchmarks.calibration import matmul, searched, streams
 from tests.trnsim.timing.kernels import report_of, shaped, tile, zeroed
-from trnsim.constants import INTERVALS, LEVEL, RESOURCES
+from trnsim.constants import INTERVALS, LAUNCH_SPREAD, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.timing.costs import LAWS
 from trnsim.timing.show import why
@@ -123,11 +124,15 @@ def test_an_interval_surrounds_the_total_and_is_that_of_what_binds(gemm):
     assert low < gemm.total_s < high
     assert level == LEVEL == 0.8
     factors = INTERVALS[RESOURCES[gemm.binds]]
-    assert (low / gemm.total_s, high / gemm.total_s) == pytest.approx(factors)
+    long = replace(gemm, total_s=1.0).interval
+    assert (long.low_s, long.high_s) == pytest.approx(factors)
+    # the launch is as uncertain for a short kernel as for a long one
+    short = replace(gemm, total_s=2e-5).interval
+    assert short.low_s == pytest.approx(2e-5 - math.hypot(2e-5 * (1 - factors[0]), LAUNCH_SPREAD))
     assert gemm.to_dict()["interval"] == {"low_s": low, "high_s": high, "level": level}
     assert "80% interval" in str(gemm)
-    strange = replace(gemm, binds="something else").interval
-    assert strange.high_s == pytest.approx(gemm.total_s * INTERVALS["all"][1])
+    strange = replace(gemm, binds="something else", total_s=1.0).interval
+    assert strange.high_s == pytest.approx(INTERVALS["all"][1])
 
 
 def test_high_water_marks():

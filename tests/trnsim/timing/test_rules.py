@@ -212,3 +212,23 @@ def test_only_stores_are_triggered_by_scalar():
 
     queues = [queue for _, queue, _ in _queues(report_of(kernel, shaped(128, 128, dtype=np.float16)))]
     assert queues == ["dma.sync", "scalar"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "engine", "load", "store"),
+    [("swdge", "unknown", (752, 768), (625, 636)), ("hwdge", "sync", (1310, 1350), (1190, 1210)),
+     ("hwdge", "scalar", (1240, 1280), (1190, 1210))],
+)  # fmt: skip
+def test_the_first_byte_moves_as_profiles_show(mode, engine, load, store):
+    options = {"dge_mode": nisa.dge_mode[mode], "engine": nisa.engine[engine]}
+
+    def kernel(x):
+        y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        t = tile()
+        nisa.dma_copy(dst=t, src=x, **options)
+        nisa.dma_copy(dst=y, src=t, **options)
+        return y
+
+    (s,) = report_of(kernel, shaped(128, 512)).schedules
+    for i, (low, high) in enumerate((load, store)):
+        assert low <= s.moving[i] - s.start[i] <= high

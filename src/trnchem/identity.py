@@ -1,0 +1,41 @@
+"""What a calculation is of, in words short enough for an error."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from trnchem.orbitals import Orbitals
+
+
+def identity(molecule: Any, auxiliary: Any, orbitals: Orbitals, precision: str) -> dict[str, str]:
+    """What makes two calculations the same."""
+    return {
+        **molecule_text(molecule),
+        "auxbasis": basis_text(auxiliary),
+        "frozen": str(list(orbitals.frozen)),
+        "precision": precision,
+    }
+
+
+def molecule_text(molecule: Any) -> dict[str, str]:
+    """What a molecule is."""
+    atoms = [molecule.atom_pure_symbol(k) for k in range(molecule.natm)]
+    formula = "".join(f"{a}{atoms.count(a) if atoms.count(a) > 1 else ''}" for a in dict.fromkeys(atoms))
+    coordinates = np.round(molecule.atom_coords(), 8) + 0.0
+    return {
+        "molecule": f"{formula} charge {molecule.charge}",
+        "geometry": _digest(repr(atoms).encode() + coordinates.tobytes()),
+        "basis": basis_text(molecule),
+    }
+
+
+def basis_text(molecule: Any) -> str:
+    """How many functions a molecule or an auxiliary one has, and which."""
+    return f"{molecule.nao_nr()} functions, {_digest(repr(sorted(molecule._basis.items())).encode())}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]

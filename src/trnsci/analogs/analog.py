@@ -1,0 +1,70 @@
+"""A function of somebody else's and ours that does the same, with their arguments made ours and our result theirs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trnsci.errors import TrnError
+from trnsci.explain import plan
+from trnsci.plans import Plan
+from trnsci.specs import thaw
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Different(Exception):
+    """A call that ours would answer otherwise, or not at all; the text says why it is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analog:
+    """A public function of ours in place of another.
+
+    Attributes:
+        name: of ours, ``trnblas.gemm``.
+        arguments: their arguments to ours, or raises `Different`; without it only the name is known.
+        result: our result and their arguments to their result; without it they are the same.
+        choose: their arguments to the name of ours, where one operator is several functions here.
+        runs: whether a call may be substituted; some operators only tell what a program did.
+    """
+
+    name: str
+    arguments: Callable[..., Given] | None = None
+    result: Callable[..., Any] | None = None
+    choose: Callable[..., str] | None = None
+    runs: bool = True
+
+    def function(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Return the function of ours for their arguments."""
+        name = self.name if self.choose is None else self.choose(*args, **kwargs)
+        library, _, function = name.partition(".")
+        found: Callable[..., Any] = getattr(importlib.import_module(library), function)
+        return found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Do their call here.
+
+        Raises:
+            Different: theirs means something else.
+            TrnError: ours does not take the operands, or fails on them.
+        """
+        assert self.arguments is not None
+        given, named = self.arguments(*args, **kwargs)
+        value = self.function(*args, **kwargs)(*given, **named)
+        return value if self.result is None else self.result(value, *args, **kwargs)
+
+    def plan(self, args: Any, kwargs: dict[str, Any]) -> Plan | None:
+        """Plan the same work here, from frozen arguments of theirs; ``None`` where nothing of ours takes them."""
+        if self.arguments is None:
+            return None
+        try:
+            theirs, options = thaw(args), {name: thaw(value) for name, value in kwargs.items()}
+            given, named = self.arguments(*theirs, **options)
+            made = plan(self.function(*theirs, **options), *given, **named)
+        except (TrnError, Different):
+            # integers, mixed dtypes, other options: theirs computes them, ours would say why not
+            return None
+        return made if made.steps else None

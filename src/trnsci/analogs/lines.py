@@ -1,0 +1,31 @@
+"""Guesses from a line of source, for what is neither watched nor substituted."""
+
+from __future__ import annotations
+
+import re
+
+# Last part of a NumPy or SciPy name, and who does it here.
+NUMPY = {
+    **dict.fromkeys(("dot", "matmul", "inner"), "trnblas.gemm"),
+    **dict.fromkeys(("einsum", "tensordot"), "trntensor.einsum"),
+    **{name: f"trnsolver.{name}" for name in ("cholesky", "eigh", "eigvalsh", "eig", "svd", "qr", "solve", "inv")},
+    **{name: f"trnsolver.{name}" for name in ("lstsq", "pinv", "det", "slogdet", "expm", "logm", "sqrtm")},
+    **{f"{kind}fft{n}": f"trnfft.{kind}fft{n}" for kind in ("", "i", "r", "ir") for n in ("", "2", "n")},
+    **{name: f"trnfft.{name}" for name in ("fftconvolve", "oaconvolve", "dct", "idct", "stft", "istft")},
+    **{name: f"trnrand.{name}" for name in ("normal", "uniform", "gamma", "poisson", "binomial", "exponential")},
+    **dict.fromkeys(("standard_normal", "randn"), "trnrand.normal"),
+    "solve_triangular": "trnsolver.solve_triangular",
+}
+_CALLED = re.compile(r"\b(?:np|numpy|cp|cupy|jnp|sp|scipy|linalg|fft|signal|rng)\.(?:\w+\.)*(\w+)\(")
+_PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
+_PYSCF = re.compile(r"\b(?:DF)?(?:R|U)?MP2\(|\.kernel\(|\.run\(")
+
+
+def looks_like(source: str, package: str = "") -> str:
+    """Guess from a line of source, and the package it called, which function of ours would do its work."""
+    if package == "pyscf":
+        return "trnchem.dfmp2" if _PYSCF.search(source) else ""
+    for name in _CALLED.findall(source):
+        if name in NUMPY:
+            return NUMPY[name]
+    return "trnblas.gemm" if _PRODUCT.search(source) else ""

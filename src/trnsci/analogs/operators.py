@@ -1,0 +1,319 @@
+"""torch's operators, with the call of ours that does the same."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.analogs.analog import Analog, Different, Given
+
+# torch's codes of scaling: none, by the root of the length, by the length
+_FORWARD = {0: "backward", 1: "ortho", 2: "forward"}
+_INVERSE = {0: "forward", 1: "ortho", 2: "backward"}
+
+
+def _given(*args: Any, **kwargs: Any) -> Given:
+    return args, kwargs
+
+
+def _matrix(a: Any, **_: Any) -> Given:
+    return _given(a)
+
+
+def _product(a: Any, b: Any) -> Given:
+    return _given(1.0, a, b)
+
+
+def _sum_and_product(c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Given:
+    wanted = (*a.shape[:-1], b.shape[-1]) if b.ndim > 1 else a.shape[:-1]
+    if beta == 0:
+        return _given(_number(alpha), a, b)
+    return _given(_number(alpha), a, b, _number(beta), c.expand(wanted))
+
+
+def _number(value: Any) -> complex:
+    return value if isinstance(value, complex) else float(value)
+
+
+def _transform(x: Any, dim: Any, normalization: int, forward: bool) -> Given:
+    return _given(x, dim=tuple(dim), norm=(_FORWARD if forward else _INVERSE)[normalization])
+
+
+def _real_transform(x: Any, dim: Any, normalization: int, onesided: bool) -> Given:
+    return _given(x, dim=tuple(dim), norm=_FORWARD[normalization])
+
+
+def _inverse_transform(x: Any, dim: Any, normalization: int, last: int) -> Given:
+    return _given(x, dim=tuple(dim), s=(*([-1] * (len(dim) - 1)), last), norm=_INVERSE[normalization])
+
+
+def _planned_draw(size: Any, *_: Any, **options: Any) -> Given:
+    given, named = _draw(tuple(size.shape) if hasattr(size, "shape") else size, dtype=getattr(size, "dtype", None))
+    # a plan draws nothing, but asks the generator for its key; the program's own stays as it is
+    return given, {**named, "generator": importlib.import_module("trnrand").Generator(0)}
+
+
+def _draw(size: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Given:
+    if layout not in (None, torch.strided) or pin_memory:
+        raise Different("its layout or memory is special")
+    return _given(tuple(size), dtype=dtype or torch.get_default_dtype(), device=device)
+
+
+def _fill_uniform(x: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Given:
+    _no_generator(generator)
+    return _given(tuple(x.shape), low=low, high=high, dtype=x.dtype, device=x.device)
+
+
+def _fill_normal(x: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Given:
+    _no_generator(generator)
+    return _given(tuple(x.shape), loc=mean, scale=std, dtype=x.dtype, device=x.device)
+
+
+def _no_generator(generator: Any) -> None:
+    if generator is not None:
+        raise Different("a generator of torch's has its own numbers")
+
+
+def _filled(value: Tensor, x: Tensor, *_: Any, **__: Any) -> Tensor:
+    return x.copy_(value)
+
+
+def _attention(q: Any, k: Any, v: Any, dropout: float = 0.0, is_causal: bool = False, **_: Any) -> Given:
+    return _given(q, k, v, importlib.import_module("trnsparse").causal() if is_causal else None)
+
+
+def _any_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Given:
+    if dropout_p:
+        raise Different("dropout draws torch's random numbers")
+    if enable_gqa and k.shape[-3] != q.shape[-3]:
+        raise Different("groups of queries share keys")
+    mask = importlib.import_module("trnsparse").causal() if is_causal else None
+    if attn_mask is not None:
+        if attn_mask.dtype != torch.bool or attn_mask.ndim != 2:
+            raise Different("its mask is no plain matrix of booleans")
+        mask = importlib.import_module("trnsparse").masks.from_dense(attn_mask)
+    return _given(q, k, v, mask, scale)
+
+
+def _cholesky(a: Any, *, upper: bool = False, check_errors: bool = False) -> Given:
+    return _given(a, upper=upper)
+
+
+def _with_info(value: Any, a: Tensor, *_: Any, **__: Any) -> tuple[Any, ...]:
+    """Add the zeros that say that a factorisation went well."""
+    values = tuple(value) if isinstance(value, tuple) else (value,)
+    return (*values, torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device))
+
+
+def _lu(a: Any, *, pivot: bool = True, check_errors: bool = False) -> Given:
+    return _given(a, pivot=pivot)
+
+
+def _factored(value: Any, a: Tensor, **_: Any) -> tuple[Any, ...]:
+    zero = value[0].diagonal(dim1=-2, dim2=-1) == 0
+    if zero.any():
+        raise Different("the matrix is singular")
+    return _with_info(value, a)
+
+
+def _solve(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Given:
+    return _given(a, b, left=left)
+
+
+def _solved(value: Tensor, a: Tensor, b: Tensor, **_: Any) -> tuple[Tensor, ...]:
+    # the factors are for torch's own gradient, and this result has ours
+    return (value, value.new_empty(0), *_with_info(a.new_empty(0, dtype=torch.int32), a))
+
+
+def _first(value: Any, a: Tensor) -> tuple[Tensor, ...]:
+    values = tuple(value) if isinstance(value, tuple) else (value,)
+    return (*values, a.new_empty(0), a.new_empty(0, dtype=torch.int32))
+
+
+def _plain_tuple(value: Sequence[Tensor], *_: Any, **__: Any) -> tuple[Tensor, ...]:
+    return tuple(value)
+
+
+def _eigh(a: Any, uplo: str = "L", compute_v: bool = True) -> Given:
+    return _given(a, uplo)
+
+
+def _pairs(value: Any, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, ...]:
+    return tuple(value) if compute_v else (value, a.new_empty(0))
+
+
+def _svd(a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Given:
+    if driver is not None:
+        raise Different(f"driver={driver!r} is cuSOLVER's")
+    return _given(a, full_matrices) if compute_uv else _given(a)
+
+
+def _triples(value: Any, a: Tensor, full: bool = False, compute_uv: bool = True, **_: Any) -> tuple[Tensor, ...]:
+    return tuple(value) if compute_uv else (a.new_empty(0), value, a.new_empty(0))
+
+
+def _lstsq(a: Any, b: Any, rcond: Any = None, *, driver: Any = None) -> Given:
+    return _given(a, b, rcond, driver=driver)
+
+
+def _triangular(b: Any, a: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Given:
+    if transpose:
+        return _given(a.mT, b, upper=not upper, unitriangular=unitriangular)
+    return _given(a, b, upper=upper, unitriangular=unitriangular)
+
+
+ANALOGS = {
+    "mm": Analog("trnblas.gemm", _product),
+    "bmm": Analog("trnblas.gemm", _product),
+    "addmm": Analog("trnblas.gemm", _sum_and_product),
+    "baddbmm": Analog("trnblas.gemm", _sum_and_product),
+    "mv": Analog("trnblas.gemv", _product),
+    "addmv": Analog("trnblas.gemv", _sum_and_product),
+    "dot": Analog("trnblas.dot", _given),
+    "vdot": Analog("trnblas.dotc", _given),
+    "linalg_solve_triangular": Analog("trnsolver.solve_triangular", _given),
+    "triangular_solve": Analog(
+        "trnsolver.solve_triangular", _triangular, lambda value, b, a, *_, **__: (value, a.clone())
+    ),
+    "_fft_c2c": Analog(
+        "trnfft.fftn", _transform, choose=lambda x, dim, n, forward: "trnfft.fftn" if forward else "trnfft.ifftn"
+    ),
+    "_fft_r2c": Analog(
+        "trnfft.rfftn", _real_transform, choose=lambda x, dim, n, one: "trnfft.rfftn" if one else "trnfft.fftn"
+    ),
+    "_fft_c2r": Analog("trnfft.irfftn", _inverse_transform),
+    "randint": Analog("trnrand.randint"),
+    "randperm": Analog("trnrand.permutation"),
+    "bernoulli": Analog("trnrand.bernoulli"),
+    "exponential_": Analog("trnrand.exponential"),
+    "multinomial": Analog("trnrand.categorical"),
+    "linalg_cholesky_ex": Analog("trnsolver.cholesky", _cholesky, _with_info),
+    "cholesky_solve": Analog("trnsolver.cholesky_solve", _given),
+    "cholesky_inverse": Analog("trnsolver.cholesky_inverse", _given),
+    "linalg_lu_factor_ex": Analog("trnsolver.lu_factor", _lu, _factored),
+    "linalg_lu": Analog("trnsolver.lu", _lu, _plain_tuple),
+    "linalg_lu_solve": Analog("trnsolver.lu_solve", _given),
+    "linalg_qr": Analog("trnsolver.qr", _given, _plain_tuple),
+    "geqrf": Analog("trnsolver.geqrf", _given, _plain_tuple),
+    "linalg_householder_product": Analog("trnsolver.householder_product", _given),
+    "ormqr": Analog("trnsolver.ormqr", _given),
+    "_linalg_eigh": Analog(
+        "trnsolver.eigh",
+        _eigh,
+        _pairs,
+        lambda a, uplo="L", compute_v=True: "trnsolver.eigh" if compute_v else "trnsolver.eigvalsh",
+    ),
+    "linalg_eig": Analog("trnsolver.eig", _given, _plain_tuple),
+    "linalg_eigvals": Analog("trnsolver.eigvals", _given),
+    "_linalg_svd": Analog(
+        "trnsolver.svd",
+        _svd,
+        _triples,
+        lambda a, full=False, compute_uv=True, **_: "trnsolver.svd" if compute_uv else "trnsolver.svdvals",
+    ),
+    "_linalg_solve_ex": Analog("trnsolver.solve", _solve, _solved),
+    "_linalg_det": Analog("trnsolver.det", _matrix, _first),
+    "_linalg_slogdet": Analog("trnsolver.slogdet", _matrix, _first),
+    "linalg_inv_ex": Analog("trnsolver.inv", _matrix, _with_info),
+    "linalg_lstsq": Analog("trnsolver.lstsq", _lstsq, _plain_tuple),
+    "linalg_matrix_exp": Analog("trnsolver.expm", _given),
+    "_sparse_addmm (sparse)": Analog("trnsparse.spmm"),
+    "_sparse_sparse_matmul (sparse)": Analog("trnsparse.spgemm"),
+    "mm (sparse)": Analog("trnsparse.spmm"),
+    "addmm (sparse)": Analog("trnsparse.spmm"),
+    "mv (sparse)": Analog("trnsparse.spmv"),
+    "sparse_sampled_addmm (sparse)": Analog("trnsparse.sddmm"),
+    "scaled_dot_product_attention": Analog("trnsparse.attention", _any_attention),
+    "_scaled_dot_product_flash_attention_for_cpu": Analog("trnsparse.attention", _attention, runs=False),
+    "_scaled_dot_product_flash_attention": Analog("trnsparse.attention", _attention, runs=False),
+}
+# substituted on request: the numbers are others
+RANDOM = {
+    "rand": Analog("trnrand.uniform", _draw),
+    "uniform_": Analog("trnrand.uniform", _fill_uniform, _filled),
+    "randn": Analog("trnrand.normal", _draw),
+    "normal_": Analog("trnrand.normal", _fill_normal, _filled),
+}
+ANALOGS.update({name: Analog(analog.name, _planned_draw, runs=False) for name, analog in RANDOM.items()})
+
+# what AWS's own PyTorch compiles for the device, besides everything that goes element by element
+_NEURON = frozenset(
+    [
+        "convolution",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "batch_norm",
+        "embedding",
+        "_softmax",
+        "_log_softmax",
+        "max_pool2d_with_indices",
+        "avg_pool2d",
+        "_adaptive_avg_pool2d",
+        "upsample_nearest2d",
+        "nll_loss_forward",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "argmax",
+        "max",
+        "min",
+        "cumsum",
+        "prod",
+        "var",
+        "std",
+        "cat",
+        "stack",
+        "index_select",
+        "gather",
+        "scatter",
+        "where",
+        "clone",
+        "copy_",
+        "_to_copy",
+        "permute",
+        "transpose",
+        "view",
+        "_unsafe_view",
+        "expand",
+        "slice",
+        "select",
+        "index",
+        "sort",
+        "topk",
+        "pad",
+        "constant_pad_nd",
+        "convolution_backward",
+        "native_layer_norm_backward",
+        "embedding_dense_backward",
+        "_softmax_backward_data",
+    ]
+)
+
+
+def runs_on_neuron(operator: str) -> bool:
+    """Whether the Neuron SDK's own PyTorch runs an operator of torch's, so that nothing of ours is needed."""
+    if operator in _NEURON:
+        return True
+    overloads = getattr(torch.ops.aten, operator, None)
+    if overloads is None:
+        return False
+    return any(torch.Tag.pointwise in getattr(overloads, name).tags for name in overloads.overloads())

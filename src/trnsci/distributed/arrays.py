@@ -1,0 +1,88 @@
+"""Arrays spread over ranks: cutting a tensor that every rank has, and bringing the parts together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+
+from trnsci import check
+from trnsci.distributed.parts import Part, placed
+from trnsci.errors import ArgumentError
+
+
+def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
+    """Spread a tensor that every rank has over a mesh. Nothing is sent: each rank keeps its part.
+
+    Args:
+        tensor: the whole tensor, the same on every rank.
+        mesh: from `mesh`.
+        placements: per axis of the mesh, the axis of the tensor that is cut along it, or ``None`` for a copy on every
+            rank; torch's ``Shard`` and ``Replicate`` are taken too. Axes of the mesh left out hold copies.
+
+    Returns:
+        A DTensor, a leaf that requires grad if the tensor does. Parts are as ``torch.chunk`` cuts: equal except the
+        last ones, which may be empty.
+
+    Example:
+        >>> from trnsci import distributed
+        >>> a = distributed.shard(torch.ones(4, 2), distributed.mesh(), 0)
+        >>> distributed.gather(a).shape
+        torch.Size([4, 2])
+        >>> distributed.leave()
+    """
+    if isinstance(tensor, DTensor):
+        raise ArgumentError(
+            op="shard",
+            argument="tensor",
+            got="a DTensor",
+            expected="a tensor that every rank has in whole",
+            hint="Change a placement with .redistribute(mesh, placements)",
+        )
+    check.tensor("shard", tensor=tensor)
+    if not isinstance(mesh, DeviceMesh) or mesh.get_coordinate() is None:
+        raise ArgumentError(
+            op="shard", argument="mesh", got=mesh, expected="a mesh that this rank is part of, from distributed.mesh()"
+        )
+    if tensor.requires_grad and not tensor.is_leaf:
+        raise ArgumentError(
+            op="shard",
+            argument="tensor",
+            got="the result of a computation that requires grad",
+            expected="a leaf",
+            hint="Gradients do not pass shard: spread the leaves, or detach first",
+        )
+    places = placed("shard", placements, mesh.ndim, tensor.ndim)
+    local = Part.cut(tensor.detach(), places, tuple(mesh.shape), tuple(mesh.get_coordinate() or ()))
+    made = local.on(mesh)
+    made.requires_grad_(tensor.requires_grad)
+    return made
+
+
+def gather(tensor: DTensor) -> Tensor:
+    """Return the whole tensor on every rank. Gradients pass, when every rank goes on alike with the whole."""
+    if not isinstance(tensor, DTensor):
+        raise ArgumentError(op="gather", argument="tensor", got=type(tensor), expected="a DTensor")
+    whole: Tensor = _Gathered.apply(tensor)  # type: ignore[no-untyped-call]
+    return whole
+
+
+class _Gathered(torch.autograd.Function):
+    """Each rank's part of the gradient is its part of the whole's, which all ranks have."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: DTensor) -> Tensor:
+        from trnsci.distributed.calls import run
+
+        ctx.mesh, ctx.placements = tensor.device_mesh, tensor.placements
+        whole: Tensor = run("gather", lambda team, part: part.whole(team), ctx.mesh, (tensor,), {})
+        # a copy on every rank is the operand's own memory
+        return whole if any(p.is_shard() or p.is_partial() for p in ctx.placements) else whole.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        places = [Replicate() if p.is_partial() else p for p in ctx.placements]
+        return shard(grads[0].detach(), ctx.mesh, *places)

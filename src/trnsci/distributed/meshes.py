@@ -1,0 +1,118 @@
+"""Meshes of ranks, and starting ``torch.distributed`` where nobody has."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from trnsci import config, rendezvous
+from trnsci.distributed.world import world
+from trnsci.errors import ArgumentError, RankFailed
+
+# Seconds that ranks get at least to meet for the first time: programs do not start at one moment.
+_MEETING = 60.0
+# The store of rank 0 outlives a world of it: the next one meets at the same port.
+_held = functools.cache(rendezvous.serve)
+
+
+def mesh(
+    *shape: int, names: Sequence[str] | None = None, device: str | None = None, timeout: float | None = None
+) -> DeviceMesh:
+    """Arrange the ranks in a grid.
+
+    Starts ``torch.distributed`` from the variables torchrun sets when nobody has; alone, the program is a world of one.
+
+    Args:
+        shape: sizes of the grid, whose product is the number of ranks; by default one row of all.
+        names: of the grid's axes.
+        device: ``cpu`` (gloo), ``cuda`` (nccl) or ``neuron``; by default ``cuda`` where there is one, else ``cpu``.
+        timeout: seconds a rank waits for another before it raises `RankFailed`; by default the variable
+            ``TRNSCI_DISTRIBUTED_TIMEOUT``.
+
+    Returns:
+        The mesh; the same one for the same arguments.
+
+    Example:
+        >>> from trnsci import distributed
+        >>> grid = distributed.mesh()
+        >>> grid.size()
+        1
+        >>> distributed.leave()
+    """
+    if timeout is not None and not timeout > 0:
+        raise ArgumentError(op="mesh", argument="timeout", got=timeout, expected="a positive number of seconds")
+    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if not dist.is_initialized():
+        _start(kind, timeout)
+    here = world()
+    if timeout is not None:
+        here.timeout = timeout
+    sizes = shape or (here.size,)
+    if any(not isinstance(n, int) or n < 1 for n in sizes) or math.prod(sizes) != here.size:
+        raise ArgumentError(
+            op="mesh",
+            argument="shape",
+            got=sizes,
+            expected=f"sizes whose product is {here.size}, the number of ranks",
+            hint="Start another number with `trnsci launch -n N program.py`",
+        )
+    if names is not None and len(names) != len(sizes):
+        raise ArgumentError(op="mesh", argument="names", got=tuple(names), expected=f"{len(sizes)} names")
+    key = (kind, tuple(sizes), tuple(names) if names else None)
+    if key not in here.meshes:
+        index = torch.cuda.current_device() if kind == "cuda" else None
+
+        def make() -> DeviceMesh:
+            if index is not None:
+                torch.cuda.set_device(index)
+            return init_device_mesh(kind, key[1], mesh_dim_names=key[2])
+
+        # each new one is process groups of its own
+        here.meshes[key] = here.bounded(make, "mesh")
+    return here.meshes[key]
+
+
+def _start(kind: str, timeout: float | None) -> None:
+    place = config.launch_place()
+    if kind == "cuda":
+        torch.cuda.set_device(place.local_rank if place else 0)
+    engine = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}.get(kind, kind)
+    seconds = timeout if timeout is not None else config.DISTRIBUTED_TIMEOUT.get()
+    limit = timedelta(seconds=2 * seconds)
+    if place is None:
+        dist.init_process_group(engine, store=HashStore(), rank=0, world_size=1, timeout=limit)
+        return
+    within = max(_MEETING, seconds)
+    try:
+        rendezvous.apart(lambda: _join(place, engine, limit, within), "trnsci start").result(within)
+    except rendezvous.LOST as error:
+        raise RankFailed(
+            op="mesh",
+            failed=-1,
+            reason=f"is not known: {place.size} ranks did not meet at {place.address}:{place.port} "
+            f"within {within:.0f} s ({str(error).partition(chr(10))[0] or 'no answer'})",
+            rank=place.rank,
+            waiting_for="the other ranks",
+        ) from error
+
+
+def _join(place: config.Place, engine: str, limit: timedelta, within: float) -> None:
+    """Meet the other ranks. What stays on this machine listens on loopback alone."""
+    store: Any = None
+    if rendezvous.is_loopback(place.address):
+        config.use_interface(rendezvous.loopback_interface())
+        if place.rank == 0 and not config.launcher_holds_store():
+            # with the address as it is, torch would listen on every interface
+            store = _held("127.0.0.1" if place.address == "localhost" else place.address, place.port)
+        else:
+            store = rendezvous.connect(place.address, place.port, within)
+    options = {} if store is None else {"store": store, "rank": place.rank, "world_size": place.size}
+    dist.init_process_group(engine, timeout=limit, **options)

@@ -1,0 +1,164 @@
+"""Programs of others, unmodified: inside a block, calls of torch, NumPy and SciPy that have an analog run here.
+
+torch's dispatcher looks at a key of its own before gradients are recorded. Inside the block that key is on for this
+thread, and the operators of `trnsci.analogs` have a kernel there; every other operator falls through at no cost.
+Functions of NumPy and SciPy are replaced in their modules while some block is open. What ours would answer otherwise
+is left to the library that was called, with the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci import config
+from trnsci.analogs import ANALOGS, FUNCTIONS, RANDOM, Analog, Different
+from trnsci.analogs.replacing import observed
+from trnsci.errors import TrnError
+from trnsci.ledger import Substitution, record
+from trnsci.specs import tensors_in
+
+# torch keeps this key for experiments with modes; nothing of its own listens there
+_KEY = "TESTING_ONLY_GenericMode"
+_OURS = (*config.LIBRARIES, "trnsci", "trnsim", "trnchem")
+# what a tensor must be: subclasses have operators of their own
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+class Substitutions:
+    """What ran here instead, and what was left alone and why, with counts."""
+
+    def __init__(self, *, random: bool) -> None:
+        self.random = random
+        self.substituted: Counter[tuple[str, str]] = Counter()
+        self.left_alone: Counter[tuple[str, str]] = Counter()
+
+    def __str__(self) -> str:
+        lines = [f"{theirs} -> {ours}: {n}" for (theirs, ours), n in sorted(self.substituted.items())]
+        lines += [f"{theirs} left alone: {why}: {n}" for (theirs, why), n in sorted(self.left_alone.items())]
+        return "\n".join(lines) or "nothing was called that has an analog"
+
+
+_active: ContextVar[Substitutions | None] = ContextVar("trnsci.drop_in", default=None)
+
+
+@contextmanager
+def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
+    """Run calls of torch, NumPy and SciPy that have an analog through the suite, inside the block and in this thread.
+
+    torch's products, transforms, ``torch.linalg`` and attention are recognised however they are spelled; functions of
+    ``numpy.fft``, ``numpy.linalg``, ``scipy.fft``, ``scipy.linalg`` and ``scipy.sparse.linalg`` where they are called
+    through their modules or imported inside the block. Results keep type, dtype, device, shape and gradient. A call
+    whose options mean something else here is left alone. Where work runs is decided as for the suite's own functions:
+    ``trnsci.backend`` and the settings apply.
+
+    Args:
+        random: also draw ``torch.rand``, ``randn``, ``uniform_`` and ``normal_`` from the streams of `trnrand`.
+
+    Example:
+        >>> with trnsci.drop_in() as seen:
+        ...     y = model(x)
+        >>> print(seen)
+    """
+    _register()
+    seen = Substitutions(random=random)
+    token = _active.set(seen)
+    try:
+        with observed(_take), torch._C._IncludeDispatchKeyGuard(_key()):
+            yield seen
+    finally:
+        _active.reset(token)
+
+
+@functools.cache
+def _key() -> Any:
+    return torch._C._dispatch_key_parse(_KEY)
+
+
+@functools.cache
+def _register() -> tuple[Any, ...]:
+    """Give the operators with an analog a kernel under the key, once. The libraries live as long as the process."""
+    through = torch.library.Library("_", "IMPL", _KEY)
+    through.fallback(torch.library.fallthrough_kernel)
+    ours = torch.library.Library("aten", "IMPL", _KEY)
+    runs = {name: analog for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
+    for name, analog in {**runs, **RANDOM}.items():
+        ours.impl(name, _kernel(name, analog))
+    return through, ours
+
+
+def _kernel(name: str, analog: Analog) -> Callable[..., Any]:
+    operator = getattr(torch.ops.aten, name).default
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        # what runs in here, ours or theirs, calls torch itself
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_key())):
+            seen = _active.get()
+            why = _reason(seen, name, args)
+            if not why:
+                try:
+                    result = analog(*args, **kwargs)
+                except (Different, TrnError) as error:
+                    why = str(error)
+                else:
+                    assert seen is not None
+                    _note(seen, f"torch.{name}", analog.name, "")
+                    return result
+            if seen is not None and why != _OWN:
+                _note(seen, f"torch.{name}", "", why)
+            return operator(*args, **kwargs)
+
+    return kernel
+
+
+def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a program's call of NumPy or SciPy here, or leave it alone."""
+    seen = _active.get()
+    if seen is None:
+        return function(*args, **kwargs)
+    # what runs in here, ours or theirs, calls NumPy itself
+    token = _active.set(None)
+    try:
+        result = FUNCTIONS[name](*args, **kwargs)
+    except (Different, TrnError, TypeError) as error:
+        _note(seen, name, "", str(error))
+        return function(*args, **kwargs)
+    finally:
+        _active.reset(token)
+    _note(seen, name, FUNCTIONS[name].name, "")
+    return result
+
+
+_OWN = "called by the suite"
+
+
+def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
+    """Why a call is torch's; empty when it may be ours."""
+    if seen is None:
+        return "outside the block"
+    caller = sys._getframe(2).f_globals.get("__name__", "")
+    if caller.partition(".")[0] in _OURS:
+        return _OWN
+    if name in RANDOM:
+        return "" if seen.random else "random numbers stay torch's unless random=True"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "inside a transformation of torch.func"
+    for tensor in tensors_in(args):
+        if type(tensor) not in _PLAIN:
+            return f"an operand is a {type(tensor).__name__}"
+        if tensor.layout != torch.strided:
+            return "an operand is sparse"
+    return ""
+
+
+def _note(seen: Substitutions, theirs: str, ours: str, why: str) -> None:
+    (seen.substituted if ours else seen.left_alone)[theirs, ours or why] += 1
+    record(Substitution(theirs, ours, why))

@@ -1,0 +1,50 @@
+"""Packages whose public names are imported when first used, so that importing the package itself costs nothing."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class LazyPackage(ModuleType):
+    """A package that finds its public names on demand."""
+
+    # public name: the module that defines it
+    _homes: dict[str, str]
+
+    def __getattr__(self, name: str) -> Any:
+        home = self._homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if home == self.__name__:
+            return importlib.import_module(f"{home}.{name}")
+        value = getattr(importlib.import_module(home), name)
+        self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # importing the submodule trnsci.ledger must not hide the function trnsci.ledger
+        if isinstance(value, ModuleType) and self._homes.get(name, self.__name__) != self.__name__:
+            return
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._homes})
+
+
+def lazily(package: str) -> None:
+    """Import what a package's ``if TYPE_CHECKING:`` block names only when somebody asks for it.
+
+    The block is the single list of those names: type checkers and readers see ordinary imports there.
+    """
+    module = sys.modules[package]
+    assert module.__file__
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom)]
+    module.__dict__["_homes"] = {alias.name: str(node.module) for node in imports for alias in node.names}
+    module.__class__ = LazyPackage

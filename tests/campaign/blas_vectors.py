@@ -1,0 +1,185 @@
+"""trnblas: vectors, rotations, scalings, pair energies, and the policies of gemm."""
+
+import numpy as np
+import torch
+
+import trnblas
+from tests.campaign.blas import DTYPES, FINITE
+from tests.campaign.draw import COMPLEX, REAL, Draw
+from tests.campaign.oracles import TRANSPOSED, narrow, summed, unit, wide, within_range
+from tests.campaign.trial import Outside, Trial, public, spec
+from trnsci.testing import unit_roundoff
+
+
+def combined(name, dtype, args, *results, kwargs=None, terms=2, **options) -> Trial:
+    """Sums of products: each result is a list of (coefficient, array)."""
+    exact = [sum((a * x for a, x in parts if a != 0), 0 * parts[0][1]) for parts in results]
+    sizes = [sum(abs(a) * np.abs(x) if a != 0 else 0 * np.abs(x) for a, x in parts) for parts in results]
+    within_range(dtype, *sizes)
+    bounds = [summed(terms, size, one, dtype) for size, one in zip(sizes, exact, strict=True)]
+    options = {"kernels": "maybe", **options}
+    return Trial(
+        public(name), args, kwargs or {}, lambda: tuple(map(narrow, exact)), lambda _: tuple(bounds), **options
+    )
+
+
+@spec("trnblas.axpy", "trnblas.scal", promise="`g(2) (|a x| + |y|)`", when=FINITE)
+def axpy(draw: Draw, name: str) -> Trial:
+    dtype, n = draw.dtype(*DTYPES), draw.size(0, 513)
+    alpha, x, y = draw.number(dtype), draw.tensor((n,), dtype), draw.tensor((n,), dtype)
+    if name.endswith("scal"):
+        return combined(name, dtype, (alpha, x), [(alpha, wide(x))])
+    return combined(name, dtype, (x, y, alpha), [(alpha, wide(x)), (1.0, wide(y))])
+
+
+@spec("trnblas.copy", "trnblas.swap", promise="exact")
+def moved(draw: Draw, name: str) -> Trial:
+    dtype, shape = draw.dtype(*DTYPES), (*draw.batch(), draw.size(0, 513))
+    x, y = draw.tensor(shape, dtype), draw.tensor(shape, dtype)
+    exact = (y, x) if name.endswith("swap") else (x,)
+    args = (x, y) if name.endswith("swap") else (x,)
+    return Trial(
+        *(public(name), args, {}, lambda: tuple(narrow(wide(z)) for z in exact)),
+        *(lambda expected: tuple(np.zeros(z.shape) for z in expected),),
+        kernels="maybe",
+    )
+
+
+@spec("trnblas.rot", "trnblas.rotm", promise="`g(2) (|c x| + |s y|)`", when=FINITE)
+def rotation(draw: Draw, name: str) -> Trial:
+    dtype, n = draw.dtype(*(DTYPES if name.endswith("rot") else REAL)), draw.size(0, 513)
+    x, y = draw.tensor((n,), dtype), draw.tensor((n,), dtype)
+    wide_x, wide_y = wide(x), wide(y)
+    if name.endswith("rot"):
+        c, s = float(draw.number(torch.float64)), draw.number(dtype)
+        return combined(
+            *(name, dtype, (x, y, c, s), [(c, wide_x), (s, wide_y)], [(c, wide_y), (-np.conj(s), wide_x)]),
+        )
+    flag = draw.among(-1.0, 0.0, 1.0, -2.0)
+    given = [float(draw.number(torch.float64)) for _ in range(4)]
+    h11, h21, h12, h22 = {-1.0: given, 0.0: [1, given[1], given[2], 1], 1.0: [given[0], -1, 1, given[3]]}.get(
+        flag, [1, 0, 0, 1]
+    )
+    param = torch.tensor([flag, *given], dtype=dtype)
+    h11, h21, h12, h22 = (float(torch.tensor(float(h), dtype=dtype)) for h in (h11, h21, h12, h22))
+    return combined(
+        *(name, dtype, (x, y, param), [(h11, wide_x), (h12, wide_y)], [(h21, wide_x), (h22, wide_y)]),
+        differentiable=False,
+    )
+
+
+@spec("trnblas.rotg", "trnblas.rotmg", promise="the second component vanishes to a few roundings of the first")
+def rotation_made(draw: Draw, name: str) -> Trial:
+    if name.endswith("rotmg"):
+        return modified(draw, name)
+    dtype, shape = draw.dtype(*REAL, *COMPLEX), draw.batch()
+    a, b = draw.tensor(shape, dtype), draw.tensor(shape, dtype)
+
+    def check(result, kernel):
+        c, s, x, y = (wide(torch.as_tensor(z)) for z in (*result, a, b))
+        u, r = unit(dtype), np.hypot(np.abs(x), np.abs(y))
+        assert np.all(np.abs(-np.conj(s) * x + c * y) <= 16 * u * r + 16 * torch.finfo(dtype).smallest_normal)
+        assert np.all(np.abs(np.abs(c) ** 2 + np.abs(s) ** 2 - 1) <= 16 * u)
+        assert np.all((r > 0) | ((c == 1) & (s == 0)))
+
+    return Trial(public(name), (a, b), check=check, kernels="maybe", differentiable=False, compiles=False)
+
+
+def modified(draw: Draw, name: str) -> Trial:
+    d1, d2 = (abs(float(draw.rng.normal())) * 10.0 ** draw.among(-6, 0, 0, 6) for _ in range(2))
+    x1, y1 = (float(draw.rng.normal()) * 10.0 ** draw.among(-6, 0, 0, 6) for _ in range(2))
+
+    def check(result, kernel):
+        flag, h11, h21, h12, h22 = map(float, result)
+        matrix = {-1.0: (h11, h21, h12, h22), 0.0: (1, h21, h12, 1), 1.0: (h11, -1, 1, h22)}.get(flag, (1, 0, 0, 1))
+        _, h21, _, h22 = matrix
+        assert abs(h21 * x1 + h22 * y1) <= 2.0**-50 * (abs(h21 * x1) + abs(h22 * y1)), (flag, matrix)
+
+    return Trial(public(name), (d1, d2, x1, y1), check=check, kernels="maybe", differentiable=False, compiles=False)
+
+
+@spec("trnblas.geam", promise="`g(2) (|alpha a| + |beta b|)`", when=FINITE)
+def geam(draw: Draw) -> Trial:
+    dtype, m, n = draw.dtype(*DTYPES), draw.size(), draw.size()
+    ta, tb = draw.among("n", "t", "c"), draw.among("n", "t", "c")
+    a, b = (draw.tensor((m, n) if t == "n" else (n, m), dtype) for t in (ta, tb))
+    alpha, beta = draw.number(dtype), draw.number(dtype)
+    parts = [(alpha, TRANSPOSED[ta](wide(a))), (beta, TRANSPOSED[tb](wide(b)))]
+    args, kwargs = (alpha, a, beta, b), {"trans_a": ta, "trans_b": tb}
+    return combined("trnblas.geam", dtype, args, parts, kwargs=kwargs)
+
+
+@spec("trnblas.dgmm", promise="one rounding", when=FINITE)
+def dgmm(draw: Draw) -> Trial:
+    dtype, m, n, right, batch = draw.dtype(*DTYPES), draw.size(), draw.size(), draw.chance(0.5), draw.batch()
+    a, x = draw.tensor((*batch, m, n), dtype), draw.tensor((*batch, n if right else m), dtype)
+    exact = wide(a) * (wide(x)[..., None, :] if right else wide(x)[..., :, None])
+    within_range(dtype, exact)
+    tiny = torch.finfo(dtype).smallest_normal
+    # complex products are sums of two; the oracle is rounded to float64, once
+    roundings = unit_roundoff(dtype) * (4 if dtype.is_complex else 1.001) + 2.0**-53
+    bound = narrow(roundings * np.abs(exact) + tiny).real
+    rows = bool(batch) and batch[0] > 1
+    return Trial(
+        *(trnblas.dgmm, (a, x), {"side": right}, lambda: narrow(exact), lambda _: bound), kernels="maybe", rows=rows
+    )
+
+
+@spec("trnblas.iamax", "trnblas.iamin", promise="exact: the first of the largest or smallest")
+def extreme(draw: Draw, name: str) -> Trial:
+    dtype, shape = draw.dtype(*DTYPES), (*draw.batch(), draw.size(1, 513))
+    x = draw.tensor(shape, dtype)
+    values = narrow(wide(x))
+    if dtype.is_complex:
+        # |Re| + |Im| is compared in the dtype
+        part = np.float32 if dtype == torch.complex64 else np.float64
+        size = np.abs(values.real).astype(part) + np.abs(values.imag).astype(part)
+    else:
+        size = np.abs(values)
+    exact = np.argmax(size, -1) if name.endswith("max") else np.argmin(size, -1)
+    options = {"kernels": "maybe", "differentiable": False}
+    return Trial(public(name), (x,), {}, lambda: exact, lambda e: np.zeros(e.shape), **options)
+
+
+@spec(
+    "trnblas.mp2_pairs", "trnblas.mp2_energy",
+    promise="`target_error + g(V + 6) + u log2(V)` of the sum of magnitudes; float64 `g(V**2 + 6)`",
+    when="occupied energies below virtual ones",
+)  # fmt: skip
+def pairs(draw: Draw, name: str) -> Trial:
+    dtype, occupied, virtual = draw.dtype(*REAL), draw.size(1, 5), draw.size(1, 33)
+    t = draw.tensor((occupied * virtual, occupied * virtual), dtype, kind=draw.among("gaussian", "ramp", "constant"))
+    eps_occ = draw.tensor((occupied,), dtype, change=lambda v: -0.5 - 3 * np.sort(np.abs(np.tanh(v)))[::-1])
+    eps_vir = draw.tensor((virtual,), dtype, change=lambda v: 0.2 + 5 * np.sort(np.abs(np.tanh(v))))
+    blocks = wide(t).reshape(occupied, virtual, occupied, virtual).transpose(0, 2, 1, 3)
+    o, v = wide(eps_occ), wide(eps_vir)
+    gap = o[:, None, None, None] + o[None, :, None, None] - v[None, None, :, None] - v[None, None, None, :]
+    terms = blocks * (2 * blocks - blocks.transpose(0, 1, 3, 2)) / gap
+    size = np.abs(blocks) * (2 * np.abs(blocks) + np.abs(blocks.transpose(0, 1, 3, 2))) / np.abs(gap)
+    axes = (2, 3) if name.endswith("pairs") else None
+    exact, size = terms.sum(axes), size.sum(axes)
+    total = occupied**2 if axes is None else 1
+    u = unit(dtype)
+    if dtype == torch.float64:
+        relative = (virtual**2 + 6 + total) * u
+    else:
+        relative = 1e-7 + (virtual + 6 + total) * u + u * np.log2(max(virtual, 2))
+    bound = narrow(relative * 1.01 * size + torch.finfo(dtype).tiny)
+    args = (t, eps_occ, eps_occ, eps_vir)
+    return Trial(public(name), args, {}, lambda: narrow(exact), lambda _: bound, kernels="maybe")
+
+
+@spec("trnblas.gemm with precision=", promise="`error_bound(K, dtype, precision)` of `|a| |b|`", when="float32's range")
+def policies(draw: Draw) -> Trial:
+    dtype, m, n, k = draw.dtype(*REAL, *COMPLEX), draw.size(), draw.size(), draw.size(1, 257)
+    policy = draw.among("fast", "fp32", "compensated", "fp64")
+    kind = draw.among("gaussian", "constant", "ramp", "alternating", "spike", "integers")
+    a, b = draw.tensor((m, k), dtype, kind=kind), draw.tensor((k, n), dtype, kind=kind)
+    if policy in ("compensated", "fp64") and dtype in (torch.float64, torch.complex128) and m * n * k > 20000:
+        raise Outside
+    size = np.abs(wide(a)) @ np.abs(wide(b))
+    bound = narrow(trnblas.error_bound(k, dtype, policy) * size + torch.finfo(torch.float32).smallest_normal)
+    exact = wide(a) @ wide(b)
+    args, exactly = (1.0, a, b), policy in ("fp64", "compensated")
+    options = {"precision": policy}
+    return Trial(trnblas.gemm, args, options, lambda: narrow(exact), lambda _: bound, differentiable=exactly)

@@ -1,0 +1,58 @@
+"""The campaign itself: it knows every public function, and finds what is planted."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tests.campaign import __main__ as command
+from tests.campaign import trial
+from tests.campaign.trial import EXEMPT, PROMISES, SPECS, Trial, attempt, functions, load
+
+load()
+
+
+def test_every_public_function_is_tried_or_exempt_with_a_reason():
+    public = set(functions())
+    assert not public - set(SPECS) - set(EXEMPT)
+    assert not set(SPECS) & set(EXEMPT)
+    assert all(EXEMPT.values())
+    assert all(promise for promise, _ in PROMISES.values())
+    # a variant of a function, "gemm with precision=", is one of a public function
+    assert {name.split(" ")[0] for name in SPECS} | set(EXEMPT) == public
+
+
+def test_the_page_has_every_function_and_the_counts_that_are_kept():
+    page = command.PAGE.read_text()
+    assert command.table() in page, "run python -m tests.campaign --docs"
+    kept = json.loads(command.COUNTS.read_text())
+    assert set(kept["tried"]) == set(SPECS)
+
+
+PLANTED = {
+    "wrong": (lambda x: x + 1e-3, "exceed the bound"),
+    "raw": (lambda x: x.no_such_thing, "raised AttributeError"),
+    "changing": (lambda x: x.mul_(1 + 1e-16).add_(0.5).sub_(0.5), "an operand was changed"),
+    "restless": (lambda x: x + 1e-13 * torch.rand(()), "other bits"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found(name, monkeypatch):
+    function, sentence = PLANTED[name]
+
+    def spec(draw):
+        x = draw.tensor((5,), torch.float64, kind="gaussian")
+        return Trial(function, (x,), {}, lambda: x.numpy().copy(), lambda e: 1e-12 + 0 * np.abs(e), kernels=False)
+
+    monkeypatch.setitem(trial.SPECS, "planted", spec)
+    found = [attempt("planted", seed) for seed in range(3)]
+    assert all(why is not None and sentence in why for why in found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_a_few_calls_of_every_function(name):
+    for seed in range(3):
+        assert (why := attempt(name, seed)) is None, why

@@ -1,0 +1,265 @@
+"""Programs of others run through the suite inside ``drop_in``, and answer as before."""
+
+import threading
+
+import numpy as np
+import pytest
+import scipy.fft
+import scipy.linalg
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+from torch.nn import functional  # noqa: F401
+
+import trnblas
+import trnsci
+from trnsci.analogs import ANALOGS, FUNCTIONS, RANDOM
+
+F64 = torch.float64
+torch.manual_seed(0)
+x = torch.randn(8, 8, dtype=F64)
+spd = x @ x.T + 8 * torch.eye(8, dtype=F64)
+z = torch.randn(4, 16, dtype=torch.complex128)
+upper = x.triu() + 8 * torch.eye(8, dtype=F64)
+q = torch.randn(3, 1, 2, 8, 16)
+
+# a program's spelling, and the operator it arrives as
+TORCH = {
+    "x @ x": "mm",
+    "torch.einsum('bij,bjk->bki', x.reshape(2, 4, 8), x.reshape(2, 8, 4))": "bmm",
+    "functional.linear(x, x, x[0])": "addmm",
+    "torch.addmm(x, x, x, beta=0)": "addmm",
+    "torch.baddbmm(x[None], x[None], x[None], alpha=2)": "baddbmm",
+    "torch.mv(x, x[0])": "mv",
+    "torch.addmv(x[0], x, x[1])": "addmv",
+    "torch.dot(x[0], x[1])": "dot",
+    "torch.vdot(z[0], z[1])": "vdot",
+    "torch.fft.fft(z)": "_fft_c2c",
+    "torch.fft.ifft2(z, norm='ortho')": "_fft_c2c",
+    "torch.fft.fft(z.real)": "_fft_r2c",
+    "torch.fft.rfftn(z.real, norm='forward')": "_fft_r2c",
+    "torch.fft.irfft(z, n=29)": "_fft_c2r",
+    "torch.fft.hfft(z)": "_fft_c2r",
+    "torch.stft(x.flatten(), 16, window=torch.ones(16, dtype=F64), return_complex=True)": "_fft_r2c",
+    "torch.linalg.solve(spd, x[0])": "_linalg_solve_ex",
+    "torch.linalg.solve(spd, x, left=False)": "_linalg_solve_ex",
+    "torch.linalg.inv(spd)": "linalg_inv_ex",
+    "torch.linalg.det(spd)": "_linalg_det",
+    "torch.linalg.slogdet(spd)": "_linalg_slogdet",
+    "torch.linalg.eigvalsh(spd)": "_linalg_eigh",
+    "torch.linalg.eigh(spd)": "_linalg_eigh",
+    "torch.linalg.svdvals(x)": "_linalg_svd",
+    "torch.linalg.svd(x, full_matrices=False)": "_linalg_svd",
+    "torch.linalg.qr(x)": "linalg_qr",
+    "torch.linalg.cholesky(spd, upper=True)": "linalg_cholesky_ex",
+    "torch.cholesky_inverse(upper.T)": "cholesky_inverse",
+    "torch.cholesky_solve(x, upper.T)": "cholesky_solve",
+    "torch.linalg.lu_factor(x)": "linalg_lu_factor_ex",
+    "torch.linalg.lu(x)": "linalg_lu",
+    "torch.linalg.lu_solve(*torch.linalg.lu_factor(x), x)": "linalg_lu_solve",
+    "torch.linalg.lstsq(x, x)": "linalg_lstsq",
+    "torch.linalg.eigvals(x)": "linalg_eigvals",
+    "torch.linalg.eig(x)": "linalg_eig",
+    "torch.linalg.matrix_exp(x)": "linalg_matrix_exp",
+    "torch.linalg.pinv(x)": "_linalg_svd",
+    "torch.geqrf(x)": "geqrf",
+    "torch.ormqr(*torch.geqrf(x), x)": "ormqr",
+    "torch.linalg.householder_product(*torch.geqrf(x))": "linalg_householder_product",
+    "torch.linalg.solve_triangular(upper, x, upper=True)": "linalg_solve_triangular",
+    "torch.triangular_solve(x, upper, transpose=True)": "triangular_solve",
+    "functional.scaled_dot_product_attention(*q, is_causal=True)": "scaled_dot_product_attention",
+    "functional.scaled_dot_product_attention(*q, torch.ones(8, 8).tril(2).bool())": "scaled_dot_product_attention",
+}
+a, s, c = x.numpy(), spd.numpy(), z.numpy()
+sparse = scipy.sparse.csr_array(s)
+ARRAYS = [
+    *(
+        f"np.fft.{kind}(c)"
+        for kind in ("fft", "ifft", "irfft", "hfft", "fftn", "ifftn", "irfftn", "fft2", "ifft2", "irfft2")
+    ),
+    *(f"np.fft.{kind}(a)" for kind in ("rfft", "ihfft", "rfft2", "rfftn")),
+    *(f"scipy.fft.{kind}(c, workers=2)" for kind in ("fft", "ifft", "irfft", "hfft", "fftn", "ifftn", "irfftn")),
+    *(f"scipy.fft.{kind}(c)" for kind in ("fft2", "ifft2", "irfft2")),
+    *(f"scipy.fft.{kind}(a)" for kind in ("rfft", "ihfft", "rfft2", "rfftn", "dct", "idct", "dst", "idst")),
+    "np.fft.fft([1, 2, 3], norm='ortho')",
+    "np.dot(a, a)",
+    "np.dot(a, a[0])",
+    "np.einsum('ij,jk->ki', a, a)",
+    "np.linalg.cholesky(s)",
+    "np.linalg.solve(s, a[0])",
+    "np.linalg.inv(s)",
+    "np.linalg.det(a)",
+    "np.linalg.slogdet(a)",
+    "np.linalg.eigh(s)",
+    "np.linalg.eigvalsh(s)",
+    "np.linalg.qr(a)",
+    "np.linalg.svd(a, compute_uv=False)",
+    "scipy.linalg.cholesky(s, lower=True)",
+    "scipy.linalg.solve(s, a[0], assume_a='pos')",
+    "scipy.linalg.solve_triangular(np.triu(s), a)",
+    "scipy.linalg.inv(a)",
+    "scipy.linalg.det(a)",
+    "scipy.linalg.lu_factor(a)",
+    "scipy.linalg.lu_solve(scipy.linalg.lu_factor(a), a)",
+    "scipy.linalg.eigh(s, eigvals_only=True)",
+    "scipy.linalg.svd(a)",
+    "scipy.linalg.svdvals(a)",
+    "scipy.linalg.qr(a[:, :4], mode='economic')",
+    "scipy.linalg.expm(a)",
+    *(f"scipy.sparse.linalg.{name}(sparse, a[0], rtol=1e-12)" for name in ("cg", "bicgstab", "gmres", "minres")),
+]
+
+
+def parts(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def same(got, want, *, magnitudes=False):
+    """Equal in type, dtype and shape, and close; eigenvectors and the like only up to a sign."""
+    assert type(got) is type(want)
+    for ours, theirs in zip(parts(got), parts(want), strict=True):
+        assert type(ours) is type(theirs)
+        ours, theirs = np.asarray(ours), np.asarray(theirs)
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        if magnitudes:
+            ours, theirs = abs(ours), abs(theirs)
+        tolerance = 1e-5 if ours.dtype in (np.float32, np.complex64) else 1e-9
+        assert np.abs(ours - theirs).max(initial=0) <= tolerance * max(1, np.abs(theirs).max(initial=0))
+
+
+@pytest.mark.parametrize("code", TORCH)
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve")
+def test_torch_is_substituted_however_it_is_spelled(code):
+    want = eval(code)
+    with trnsci.drop_in() as seen:
+        got = eval(code)
+    same(got, want, magnitudes="eig(" in code or "eigh(" in code or "svd(" in code)
+    assert f"torch.{TORCH[code]}" in {theirs for theirs, _ in seen.substituted}
+    assert not seen.left_alone
+
+
+@pytest.mark.parametrize("code", ARRAYS)
+def test_numpy_and_scipy_are_substituted(code):
+    want = eval(code)
+    with trnsci.drop_in() as seen:
+        got = eval(code)
+    same(got, want, magnitudes="eigh(" in code or "svd(" in code or "qr(" in code)
+    function = code.partition("(")[0].replace("np.", "numpy.")
+    assert function in {theirs for theirs, _ in seen.substituted}
+    assert not seen.left_alone
+
+
+def test_every_analog_is_tried():
+    runs = {name for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
+    assert runs == set(TORCH.values())
+    assert {code.partition("(")[0].replace("np.", "numpy.") for code in ARRAYS} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("torch.linalg.cholesky_ex(-spd)", "not positive definite"),
+        ("torch.linalg.lu_factor_ex(0 * spd)", "singular"),
+        ("x.long() @ x.long()", "dtype of a is int64"),
+        ("functional.scaled_dot_product_attention(*q, torch.zeros(8, 8))", "no plain matrix of booleans"),
+        ("torch.vmap(torch.mm)(x[None], x[None])", "torch.func"),
+        ("x.to_sparse() @ x", "sparse"),
+        ("np.linalg.qr(a, mode='r')", "mode='r'"),
+        ("np.linalg.inv(np.eye(3, dtype=int))", "dtype of a is int64"),
+        ("scipy.linalg.eigh(s, subset_by_index=[0, 2])", "subset_by_index="),
+        ("scipy.linalg.cholesky(s + np.triu(a))", "not Hermitian as stored"),
+        ("np.dot(a[0], a[0])", "not two matrices"),
+    ],
+)
+def test_what_would_differ_is_left_alone_with_the_reason(code, why):
+    want = eval(code)
+    with trnsci.drop_in() as seen:
+        got = eval(code)
+    same(got, want)
+    assert not seen.substituted
+    assert any(why in reason for _, reason in seen.left_alone), seen
+
+
+@pytest.mark.parametrize("code", ["torch.linalg.inv(torch.zeros(2, 2))", "x @ x[:3]", "np.linalg.cholesky(-s)"])
+def test_errors_stay_the_librarys_own(code):
+    with pytest.raises(Exception) as want:
+        eval(code)
+    with pytest.raises(type(want.value)) as got, trnsci.drop_in():
+        eval(code)
+    assert str(got.value) == str(want.value)
+
+
+def test_gradients_go_through_ours_and_agree():
+    def loss(w):
+        y = torch.fft.rfft(x @ w).abs().sum() + torch.linalg.solve(spd + w @ w.T, x).sum()
+        return y + torch.logdet(spd + w @ w.T)
+
+    w = torch.randn(8, 8, dtype=F64, requires_grad=True)
+    (want,) = torch.autograd.grad(loss(w), w)
+    with trnsci.drop_in() as seen:
+        (got,) = torch.autograd.grad(loss(w), w)
+    assert torch.allclose(got, want, rtol=1e-9)
+    assert {theirs for theirs, _ in seen.substituted} >= {"torch.mm", "torch._fft_r2c", "torch._linalg_solve_ex"}
+
+
+def test_backends_apply_and_the_ledger_tells():
+    y = torch.randn(64, 32)
+    with trnsci.ledger() as book, trnsci.backend("simulator"), trnsci.drop_in():
+        y @ y.T
+        torch.fft.fft(y)
+        y.int() @ y.int().T
+    assert {(e.step.op, e.step.backend) for e in book if e.depth == 0} == {
+        ("trnblas::gemm", "simulator"),
+        ("trnfft::c2c", "simulator"),
+    }
+    assert next((s.theirs, s.ours) for s in book.substitutions) == ("torch.mm", "trnblas.gemm")
+    assert "left alone: gemm: dtype of a is int32" in str(book)
+
+
+def test_nothing_is_changed_outside_the_block_in_other_threads_or_after_an_error():
+    original = np.fft.fft
+    with trnsci.drop_in() as outer, trnsci.drop_in() as inner:
+        np.fft.fft(a)
+        x @ x
+        other = threading.Thread(target=lambda: (np.fft.fft(a), x @ x))
+        other.start()
+        other.join()
+    assert inner.substituted.total() == 2
+    assert outer.substituted.total() == 0
+    with pytest.raises(KeyError), trnsci.drop_in():
+        raise KeyError
+    assert np.fft.fft is original
+    x @ x
+    assert inner.substituted.total() == 2
+
+
+def test_the_suites_own_calls_are_not_substituted_again():
+    with trnsci.drop_in() as seen:
+        trnblas.gemm(1.0, x, x)
+    assert not seen.substituted
+    assert not seen.left_alone
+
+
+def test_random_numbers_are_ours_on_request():
+    with trnsci.drop_in() as seen:
+        torch.rand(3)
+    assert list(seen.left_alone) == [("torch.rand", "random numbers stay torch's unless random=True")]
+    with trnsci.drop_in(random=True) as seen:
+        first, second = torch.rand(1000), torch.rand(1000)
+        torch.randn(3, dtype=F64)
+        torch.empty(4).uniform_(2, 3)
+        torch.empty(4).normal_(5, 0.1)
+    assert {theirs.removeprefix("torch.") for theirs, _ in seen.substituted} == set(RANDOM)
+    assert not torch.equal(first, second)
+    assert 0.4 < first.mean() < 0.6
+
+
+def test_autocast_and_no_grad_mean_what_they_mean():
+    with trnsci.drop_in() as seen, torch.autocast("cpu", torch.bfloat16):
+        assert (x.float() @ x.float()).dtype == torch.bfloat16
+    assert list(seen.substituted) == [("torch.mm", "trnblas.gemm")]
+    w = x.clone().requires_grad_()
+    with trnsci.drop_in(), torch.no_grad():
+        assert not (w @ w).requires_grad
+    with trnsci.drop_in():
+        assert torch.mm(x, x, out=torch.empty(8, 8, dtype=F64)).shape == (8, 8)
