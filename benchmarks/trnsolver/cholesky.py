@@ -11,7 +11,7 @@ from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnsci.testing import gaussian
 from trnsolver import cholesky
 from trnsolver.kernels import cholesky as kernels
-from trnsolver.tiles import doubling_masks
+from trnsolver.tiles import identity
 
 
 def _inputs(shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -28,7 +28,7 @@ def _case(*shape: int) -> Case:
 
 def _kernel(*shape: int) -> Kernel:
     def inputs() -> tuple[Any, ...]:
-        return torch.empty(shape, device="meta"), doubling_masks(torch.device("cpu"))
+        return torch.empty(shape, device="meta"), identity(torch.device("cpu"))
 
     return Kernel(name="x".join(map(str, shape)), kernel=kernels.cholesky, inputs=inputs)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.linalg
 
-from benchmarks.registry import Bench, Case, Peer
+from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnsci.testing import gaussian
 from trnsolver import geqrf
+from trnsolver.kernels import householder as kernels
+from trnsolver.tiles import doubling_masks
 
 
 def _case(n: int, dtype: torch.dtype = torch.float64) -> Case:
@@ -19,11 +23,19 @@ def _case(n: int, dtype: torch.dtype = torch.float64) -> Case:
     return Case(name=name, inputs=inputs, flops=4 * n**3 // 3, bytes=2 * size * n * n)
 
 
+def _kernel(*shape: int) -> Kernel:
+    def inputs() -> tuple[Any, ...]:
+        return torch.empty(shape, device="meta"), doubling_masks(torch.device("cpu"))
+
+    return Kernel(name="x".join(map(str, shape)), kernel=kernels.householder, inputs=inputs)
+
+
 BENCH = Bench(
     op="trnsolver.householder",
     run=geqrf,
     tests="tests/trnsolver/test_householder.py",
     cases=(_case(64), _case(256)),
     peers=(Peer(name="torch.geqrf", run=torch.geqrf),),
+    kernels=(_kernel(1, 1024, 1024), _kernel(1, 300, 100)),
     comparable=lambda found: found[0],
 )

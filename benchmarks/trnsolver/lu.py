@@ -11,7 +11,7 @@ from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnsci.testing import gaussian
 from trnsolver import lu_factor
 from trnsolver.kernels import lu as kernels
-from trnsolver.tiles import doubling_masks
+from trnsolver.tiles import identity, row_tiles
 
 
 def _inputs(shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -27,10 +27,12 @@ def _case(*shape: int) -> Case:
 
 def _kernel(*shape: int) -> Kernel:
     def inputs() -> tuple[Any, ...]:
-        rank = torch.empty(1, shape[-2], device="meta")
-        return torch.empty(shape, device="meta"), rank, doubling_masks(torch.device("cpu"))
+        cpu = torch.device("cpu")
+        tiles = row_tiles(shape[-2], cpu)
+        padded = torch.empty(shape[0], tiles[0].numel(), shape[-1], device="meta")
+        return padded, *tiles, identity(cpu)
 
-    return Kernel(name="x".join(map(str, shape)), kernel=kernels.lu, inputs=inputs)
+    return Kernel(name="x".join(map(str, shape)), kernel=kernels.lu, inputs=inputs, options={"rows": shape[-2]})
 
 
 BENCH = Bench(

@@ -11,7 +11,7 @@ from benchmarks.registry import Bench, Case, Kernel, Peer
 from trnsci.testing import gaussian
 from trnsolver import qr
 from trnsolver.kernels import qr as kernels
-from trnsolver.tiles import doubling_masks
+from trnsolver.tiles import identity
 
 
 def _inputs(shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -32,7 +32,7 @@ def _case(*shape: int) -> Case:
 
 def _kernel(*shape: int) -> Kernel:
     def inputs() -> tuple[Any, ...]:
-        return torch.empty(shape, device="meta"), doubling_masks(torch.device("cpu"))
+        return torch.empty(shape, device="meta"), identity(torch.device("cpu"))
 
     return Kernel(name="x".join(map(str, shape)), kernel=kernels.qr, inputs=inputs)
 
@@ -52,7 +52,7 @@ BENCH = Bench(
             devices=("cpu",),
         ),
     ),
-    kernels=(_kernel(1, 1024, 1024), _kernel(1, 300, 100)),
+    kernels=(_kernel(1, 1024, 1024), _kernel(1, 16384, 128), _kernel(1, 300, 100)),
     tolerance=1e-2,
     comparable=lambda result: abs(result[1]),
 )

@@ -29,7 +29,7 @@ from trnsolver.batches import pays
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import doubling_masks
+from trnsolver.tiles import identity
 
 
 @array_function
@@ -142,7 +142,7 @@ class Cholesky(NamedTuple):
             return factor, _info(factor)
         if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
             return _blocked(a)
-        factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), doubling_masks(a.device))
+        factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), identity(a.device))
         factor = factors.reshape(a.shape).tril()
         return factor, _info(factor)
 

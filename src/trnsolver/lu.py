@@ -27,7 +27,7 @@ from trnsolver.batched_lu import LEAST, batched_lu
 from trnsolver.batches import pays
 from trnsolver.kernels import lu as kernels
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import doubling_masks, near_one
+from trnsolver.tiles import identity, near_one, row_tiles
 from trnsolver.unpivoted import unpivoted
 
 
@@ -332,13 +332,15 @@ class LuFactor(NamedTuple):
             factors, order = _blocked(a)
             pivots, _ = _exchanges(order[..., :k].reshape(-1, k), m)
             return factors, pivots.reshape(*a.shape[:-2], k)
-        scale = near_one(a, (-2, -1), beyond=2.0**100)
-        flat = (a * scale).reshape(-1, m, n).contiguous()
-        rank = torch.arange(m, 0, -1, dtype=torch.float32, device=a.device).unsqueeze(0)
-        lower, upper, rows = launch(kernels.lu, flat, rank, doubling_masks(a.device))
-        upper, chosen = _overflowed(lower, upper, m - rows.squeeze(-1).long())
+        scale = near_one(a, (-2, -1))
+        flat = (a * scale).reshape(-1, m, n)
+        rank, index, live = row_tiles(m, a.device)
+        padded = torch.nn.functional.pad(flat, (0, 0, 0, live.numel() - m))
+        lower, upper, rows = launch(kernels.lu, padded, rank, index, live, identity(a.device), rows=m)
+        lower = lower[..., :m, :]
+        upper, chosen = _overflowed(lower, upper, rows.squeeze(-1))
         pivots, order = _exchanges(chosen, m)  # [B, K], [B, M]
-        packed = lower.mT.gather(-2, order.unsqueeze(-1).expand(-1, -1, k)).tril(-1)
+        packed = lower.gather(-2, order.unsqueeze(-1).expand(-1, -1, k)).tril(-1)
         whole = torch.zeros_like(flat)
         whole[..., :k] = packed
         whole[..., :k, :] += upper.triu() / scale.reshape(-1, 1, 1)
@@ -354,10 +356,11 @@ class LuFactor(NamedTuple):
 def _overflowed(lower: Tensor, upper: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Where entries grew beyond the dtype: NaN for U, and rows in order, for the kernel has lost its pivots."""
     if lower.is_meta:
-        return upper, rows
-    lost = ~(torch.isfinite(lower).all(-1) & torch.isfinite(upper).all(-1)).all(-1)  # [B]
+        return upper, rows.long()
+    lost = ~(torch.isfinite(lower).all(-1).all(-1) & torch.isfinite(upper).all(-1).all(-1))  # [B]
     in_order = torch.arange(rows.shape[-1], device=rows.device)
-    return upper.masked_fill(lost[:, None, None], torch.nan), torch.where(lost[:, None], in_order, rows)
+    found = torch.where(lost[:, None], 0.0, rows).long()
+    return upper.masked_fill(lost[:, None, None], torch.nan), torch.where(lost[:, None], in_order, found)
 
 
 def _exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:

@@ -14,13 +14,14 @@ from trnsci import UnsupportedError, array_function, check, op, run
 from trnsci.arrays import to_numpy
 from trnsci.gradient import saves
 from trnsci.host import transformed
-from trnsci.nki import launch
-from trnsolver.arguments import by_columns, matrices, settled, written
+from trnsci.nki import P_MAX, launch
+from trnsolver.arguments import by_columns, matrices, readable, settled, written
 from trnsolver.batched_qr import LEAST, batched_qr
 from trnsolver.batches import pays
+from trnsolver.kernels import householder
 from trnsolver.kernels import qr as kernels
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import doubling_masks, near_one
+from trnsolver.tiles import doubling_masks, identity, near_one
 
 Mode = Literal["reduced", "complete", "r"]
 Matrix = NDArray[Any]
@@ -165,12 +166,11 @@ class QrFactor(NamedTuple):
             q, r = factored(a[..., :m])
             r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
             return (a.new_empty((0,)), r) if mode == "r" else (q, r)
-        if a.dtype != torch.float32 or m > kernels.M_MAX or n > kernels.N_MAX:
+        if a.dtype != torch.float32 or not _fits(m, n):
             return _blocked(a, mode)
         # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
         scale = near_one(a, -2)
-        flat = (a * scale).reshape(-1, m, n).contiguous()
-        q, r = launch(kernels.qr, flat, doubling_masks(a.device))
+        q, r = _orthogonalised((a * scale).reshape(-1, m, n).contiguous())
         r = r.reshape(*a.shape[:-2], n, n).triu() / scale
         return (a.new_empty((0,)), r) if mode == "r" else (q.reshape(a.shape), r)
 
@@ -179,6 +179,44 @@ class QrFactor(NamedTuple):
         self, grad: tuple[Tensor, Tensor], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
         return {"a": _pull(*result, *grad, tuple(self.a.shape[-2:]), self.mode)}
+
+
+def _fits(m: int, n: int) -> bool:
+    """Whether the kernel holds such a matrix."""
+    return n <= kernels.N_MAX and m * -(-n // P_MAX) * P_MAX <= kernels.MN_MAX
+
+
+def _orthogonalised(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor matrices [B, M, N] by Cholesky factors of panels, once more those far from orthogonal, else reflect."""
+    q, r, squares = launch(kernels.qr, a, identity(a.device))
+    if not readable(squares):
+        return q, r
+    bad = _defective(squares, a.shape[-2])
+    again = bad & torch.isfinite(q).all(-1).all(-1)
+    if bool(again.any()):
+        # What is nearly orthogonal is well conditioned: a second time it succeeds.
+        q2, _, squares = launch(kernels.qr, q[again], identity(a.device))
+        q[again], r[again] = q2, gemm(1.0, q2, a[again], trans_a="c")
+        bad[again] = _defective(squares, a.shape[-2])
+    if bool(bad.any()):
+        q[bad], r[bad] = _reflected(a[bad])
+    return q, r
+
+
+def _defective(squares: Tensor, m: int) -> Tensor:
+    """Whether the last sweep began too far from orthogonal: it leaves at most 3 times these squares of the overlap."""
+    return ~(3.0 * squares.sum((-2, -1)) <= m * torch.finfo(torch.float32).eps)
+
+
+def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor matrices [B, M, N] by reflections, which are orthogonal whatever the columns are."""
+    m, n = a.shape[-2:]
+    if m <= householder.M_MAX and n <= householder.N_MAX:
+        q, r = launch(householder.householder, a.contiguous(), doubling_masks(a.device))
+        return q, r
+    if n <= householder.M_MAX // 2:
+        return _tall(a, "reduced")
+    return _column_halves(a, "reduced")
 
 
 def _small(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
@@ -204,15 +242,18 @@ def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
 def _blocked(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
     """Column halves, each orthogonalised twice against the first; products run on the device."""
     m, n = a.shape[-2:]
-    fits = a.dtype == torch.float32 and m <= kernels.M_MAX and n <= kernels.N_MAX
-    if fits:
+    if a.dtype == torch.float32 and _fits(m, n):
         return factored(a, mode)
     if a.dtype != torch.float32 and n <= _LEAF:
         leaf = QrFactor(a.resolve_conj(), mode)
         return leaf.host() if a.is_complex() and a.is_cpu else leaf.pytorch()
     if a.dtype == torch.float32 and n <= _LEAF:
         return _tall(a, mode)
-    h = n // 2
+    return _column_halves(a, mode)
+
+
+def _column_halves(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    h = a.shape[-1] // 2
     q1, r11 = _blocked(a[..., :h], "reduced")
     r12 = gemm(1.0, q1, a[..., h:], trans_a="c")
     rest = gemm(-1.0, q1, r12, 1.0, a[..., h:])

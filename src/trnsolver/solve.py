@@ -8,11 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnblas import gemm
 from trnsci import ArgumentError, NumericalError, array_function, check, run
 from trnsci.accuracy import state_error
 from trnsolver.arguments import mirrored, nonsingular, readable, right_hand_side, settled, square, written
 from trnsolver.contract import solve_to
 from trnsolver.lu import LuFactor, LuInverse, LuSolve
+from trnsolver.qr import factored
+from trnsolver.solve_triangular import triangular
 from trnsolver.spd import solve_spd
 
 
@@ -42,7 +45,8 @@ def solve(
         NotConverged: ``target_error`` could not be verified; ``residual`` is the error that could.
 
     Error bound:
-        backward: ``norm(b - a @ x) <= 20 N u g (norm(a) norm(x) + norm(b))``, with ``g`` the growth of `lu_factor`.
+        backward: ``norm(b - a @ x) <= 20 N u (norm(a) norm(x) + norm(b))``. Where LU's entries grow by more than N,
+        for N of 16 and more, the solution is by QR.
 
     Example:
         >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2))
@@ -72,8 +76,31 @@ def solve(
 
 def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
     factors, pivots, turned = _factored(a)
-    nonsingular(op, factors.diagonal(dim1=-2, dim2=-1), a=a)
-    return run(LuSolve(factors, pivots, b, turned))
+    grown, diagonal = _grown(factors, a), factors.diagonal(dim1=-2, dim2=-1)
+    if grown is None:
+        nonsingular(op, diagonal, a=a)
+        return run(LuSolve(factors, pivots, b, turned))
+    q, r = factored(a)
+    nonsingular(op, torch.where(grown[..., None], r.diagonal(dim1=-2, dim2=-1), diagonal), a=a)
+    x = triangular(r, gemm(1.0, q, b, trans_a="c"), lower=False)
+    # The others of a batch are what they are without these.
+    return torch.where(grown[..., None, None], x, run(LuSolve(factors, pivots, b, turned)))
+
+
+# Below, entries at most double so few times that no digit to speak of is lost.
+_FEW = 16
+
+
+def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
+    """Which matrices' entries grew by more than N, or beyond the dtype, where LU is not stable; ``None`` for none."""
+    n = a.shape[-1]
+    if n < _FEW or a.numel() == 0 or not readable(factors) or not readable(a):
+        return None
+    most = factors.detach().abs().amax((-2, -1))
+    limit = n * a.detach().abs().amax((-2, -1))
+    # An operand that is not finite is the caller's to be told of.
+    grown = ~(most <= limit) & torch.isfinite(limit)
+    return grown if bool(grown.any()) else None
 
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:

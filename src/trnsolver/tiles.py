@@ -25,6 +25,20 @@ def doubling_masks(device: torch.device) -> Tensor:
     return torch.stack(found).float().to(device)  # [8, 128, 128]
 
 
+@functools.cache
+def identity(device: torch.device) -> Tensor:
+    """The identity of one tile."""
+    return torch.eye(P_MAX, device=device)  # [128, 128]
+
+
+@functools.lru_cache(maxsize=64)
+def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows dealt out to partitions, neighbours to each: their ranks, descending, indices, and which there are."""
+    each = -(-rows // P_MAX)
+    index = torch.arange(-(-rows // each) * each, device=device).reshape(-1, each)  # [p, T]
+    return (index.numel() - 1 - index).int(), index.float(), (index < rows).float()
+
+
 def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> Tensor:
     """Powers of two, one for each matrix, row or column, that bring the largest magnitude over ``axes`` near 1.
 

@@ -66,10 +66,8 @@ def test_systems(backend, dtype, n, family, norm):
             # LAPACKs differ in whether rounding leaves an exact zero on the diagonal
             assert np.linalg.matrix_rank(family(n)) < n
             return
-        upper = ts.lu(a).U
     (wide, right), found = _wide(a, b), _wide(x)[0]
-    growth = max(1.0, float(upper.abs().max()) / float(a.abs().max()))
-    assert norm(right - wide @ found) <= _limit(a) * growth * (norm(a) * norm(x) + norm(b))
+    assert norm(right - wide @ found) <= _limit(a) * (norm(a) * norm(x) + norm(b))
 
 
 @pytest.mark.grid(1)

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import scipy.linalg
 import torch
@@ -74,6 +75,21 @@ def test_several_panels(backend, shape, norm):
     a = gaussian(shape, 1)
     with backend:
         assert _holds(*qr(a), a, norm)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize(("shape", "digits"), [((60, 40), 5), ((60, 40), 9), ((1030, 5), 9)])
+def test_conditions_that_need_a_second_pass_or_reflections(backend, shape, digits, norm):
+    u, _, v = np.linalg.svd(np.random.default_rng(0).standard_normal(shape), full_matrices=False)
+    good = gaussian(shape, 2)
+    hard = torch.from_numpy(u * np.logspace(0, -digits, shape[1]) @ v).float()
+    a = torch.stack([good, hard, torch.zeros(shape)])
+    with backend:
+        q, r = qr(a)
+        alone = qr(good[None])
+    for i in range(3):
+        assert _holds(q[i], r[i], a[i], norm)
+    assert torch.equal(alone.q[0], q[0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)

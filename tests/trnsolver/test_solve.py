@@ -147,3 +147,16 @@ def test_a_promise_beyond_float64_is_kept_or_not_given(n, cond, seed):
     with contextlib.suppress(NotConverged):
         x, expected = solve(a, b, target_error=1e-12), _exact(a, b, 90)
         assert float(torch.linalg.vector_norm(x - expected)) <= 1e-12 * float(torch.linalg.vector_norm(expected))
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_entries_that_grow_are_solved_by_qr_and_leave_the_batch_alone(backend, norm):
+    n = 60
+    wilkinson = torch.eye(n) - torch.ones(n, n).tril(-1)
+    wilkinson[:, -1] = 1.0
+    a, b = torch.stack([gaussian((n, n), 1), wilkinson]), gaussian((2, n, 3), 2)
+    with backend:
+        x, alone = solve(a, b), solve(a[:1], b[:1])
+    assert torch.equal(x[0], alone[0])
+    wide, right, found = a[1].double(), b[1].double(), x[1].double()
+    assert norm(right - wide @ found) <= 20 * n * 2.0**-24 * (norm(wide) * norm(found) + norm(right))

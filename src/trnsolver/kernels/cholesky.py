@@ -1,13 +1,14 @@
-"""l[B, N, N] with a[B, N, N] = l l.T, block columns of 128, left on chip until stored.
+"""l[B, N, N] with a[B, N, N] = l l.T, block rows of 128 of the upper factor u = l.T, on chip until stored.
 
-A diagonal tile is factored row by row: the scaled row is a masked copy of the tile, and its outer product with itself
-one matrix product. The rows below follow from the inverse of the tile's factor, corrected once with the residual, so
-that errors do not grow with the condition of the tile. The rest is products. Bound by the chain of 128 steps of each
-tile.
+Within a block row, blocks of 32 are eliminated one after the other: pivots and inverse in one chain, and with the
+inverse the block's rows of u by a product. Rows wait for their corrections until they are next, a - u.T u, which the
+Tensor Engine sums up in PSUM. What the next block needs comes first; the rest of a row is worked out while the next
+chain runs. Bound by the chain of pivots.
 """
 
-from trnsci.nki import M_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _less, _product, _transposed, _upper_inverse
+from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
+from trnsolver.kernels._pivots import QUADRANT
 
 N_MAX = 16 * P_MAX
 # How a launch that would be too long a program may be cut.
@@ -15,128 +16,122 @@ AXES = (Axis(1, {"a_hbm": 0}, (0,)),)
 
 
 @nki.jit
-def cholesky(a_hbm, masks_hbm):
+def cholesky(a_hbm, eye_hbm):
     B, N, _ = a_hbm.shape
     l_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX]))  # [k, m]
+    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX])  # [k, m]
+    minus_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.tensor_scalar(dst=minus_sb, data=eye_sb, op0=nl.multiply, operand0=-1.0)
     for b in range(B):
-        rows_sb = []
+        l_sb, u_sb = [], []
         for m in tiles(N, M_TILE):
-            rows_sb.append(load(a_hbm[b, m.span, 0 : m.stop]))  # [m, M]
-        for k in tiles(N, M_TILE):
-            _column(l_hbm, rows_sb, masks_sb, b, k)
+            l_sb.append(load(a_hbm[b, m.span, 0 : m.stop]))  # [m, m.stop]
+        _mirror(u_sb, l_sb)
+        _factor(u_sb, l_sb, eye_sb, minus_sb)
+        _store_lower(l_hbm, u_sb, l_sb, b)
     return l_hbm
 
 
-def _column(l_hbm, rows_sb, masks_sb, b, k):
-    """Factor block column k, and take its product with itself off what lies right of it."""
-    N = l_hbm.shape[1]
-    tile_sb = rows_sb[k.index][0 : k.size, k.span]
-    u_sb = _factor(tile_sb, masks_sb)
-    store(l_hbm[b, k.span, k.span], _transposed(u_sb))
-    if k.stop < N:
-        zero_sb = nl.ndarray((k.size, N - k.stop), dtype=nl.float32, buffer=nl.sbuf)  # [k, N - k]
-        nisa.memset(dst=zero_sb, value=0.0)
-        store(l_hbm[b, k.span, k.stop : N], zero_sb)
-    if k.stop < N:
-        x_sb, _ = _upper_inverse(u_sb, masks_sb, False)
-        belowT_sb = []
-        for m in tiles(N, M_TILE):
-            if m.index > k.index:
-                rightT_sb = _transposed(rows_sb[m.index][0 : m.size, k.span])
-                # l21.T = inv(l11) a21.T, then once more for the residual.
-                solvedT_sb = _product(x_sb, rightT_sb)
-                leftT_sb = _less(rightT_sb, u_sb, solvedT_sb)
-                again_sb = _product(x_sb, leftT_sb)
-                nisa.tensor_tensor(dst=solvedT_sb, data1=solvedT_sb, data2=again_sb, op=nl.add)
-                belowT_sb.append(solvedT_sb)
-                store(l_hbm[b, m.span, k.span], _transposed(solvedT_sb))
-        _update(rows_sb, belowT_sb, k, N)
-
-
-def _update(rows_sb, belowT_sb, k, N):
-    """a22 - l21 l21.T, lower triangle of tiles."""
-    first = k.index + 1
+def _mirror(u_sb, l_sb):
+    """The upper block rows of a symmetric matrix from its lower ones, of which the lower triangle is read."""
+    N = l_sb[len(l_sb) - 1].shape[1]
     for m in tiles(N, M_TILE):
-        if m.index > k.index:
-            for n in range(first, m.index + 1):
-                width = belowT_sb[n - first].shape[1]
-                product_ps = nl.ndarray((m.size, width), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-                nisa.nc_matmul(
-                    dst=product_ps,
-                    stationary=belowT_sb[m.index - first],
-                    moving=belowT_sb[n - first],
-                    accumulate=False,
-                )
-                here = rows_sb[m.index][0 : m.size, n * M_TILE : n * M_TILE + width]
-                nisa.tensor_tensor(dst=here, data1=here, data2=product_ps, op=nl.subtract)
+        row_sb = nl.ndarray((m.size, N - m.start), dtype=nl.float32, buffer=nl.sbuf)  # [m, N - m]
+        here = l_sb[m.index][0 : m.size, m.span]
+        lower_sb = _below(here, 0)
+        turned_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
+        nisa.nc_transpose(dst=turned_ps, data=lower_sb)
+        nisa.tensor_tensor(dst=row_sb[0 : m.size, 0 : m.size], data1=_below(here, -1), data2=turned_ps, op=nl.add)
+        u_sb.append(row_sb)
+    for m in tiles(N, M_TILE):
+        for n in tiles(N, M_TILE):
+            if n.index > m.index:
+                turned_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+                nisa.nc_transpose(dst=turned_ps, data=l_sb[n.index][0 : n.size, m.span])
+                there = u_sb[m.index][0 : m.size, n.start - m.start : n.stop - m.start]
+                nisa.activation(dst=there, op=nl.copy, data=turned_ps)
 
 
-def _factor(tile_sb, masks_sb):
-    """The upper factor of one tile: u.T u = tile. Reads the lower triangle; a pivot that is not positive leaves NaN."""
+def _below(tile_sb, offset):
+    """The triangle on and below the diagonal, or below it for an offset of -1; zero elsewhere."""
     m = tile_sb.shape[0]
-    eye_sb = masks_sb[len(masks_sb) - 1][0:m, 0:m]
-    # The other triangle may hold anything: mirror the lower one.
     lower_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
     nisa.affine_select(
         dst=lower_sb,
         pattern=[[-1, m]],
         channel_multiplier=1,
-        offset=0,
+        offset=offset,
         on_true_tile=tile_sb,
         on_false_value=0.0,
         cmp_op=nl.greater_equal,
     )
-    a_sb = _transposed(lower_sb)
-    strict_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    nisa.affine_select(
-        dst=strict_sb,
-        pattern=[[-1, m]],
-        channel_multiplier=1,
-        offset=-1,
-        on_true_tile=tile_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    nisa.tensor_tensor(dst=a_sb, data1=a_sb, data2=strict_sb, op=nl.add)
-    others_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    nisa.tensor_scalar(dst=others_sb, data=eye_sb, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=1.0)
-    u_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    nisa.memset(dst=u_sb, value=0.0)
-    pivot_sb = nl.ndarray((m, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
-    row_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
-    for j in range(m):
-        here = slice(j, m)
-        # a[j, j] in partition j, 1 in the others; its inverse square root, and zero in the others.
-        nisa.tensor_scalar(
-            dst=pivot_sb,
-            data=a_sb[0:m, j : j + 1],
-            op0=nl.multiply,
-            operand0=eye_sb[0:m, j : j + 1],
-            op1=nl.add,
-            operand1=others_sb[0:m, j : j + 1],
+    return lower_sb
+
+
+def _factor(u_sb, l_sb, eye_sb, minus_sb):
+    """Turn a into u, but for the blocks on the diagonal, which go to l."""
+    N = u_sb[0].shape[1]
+    rows = tiles(N, M_TILE)
+    for m in rows:
+        s, xT_sb = _diagonal_blocks(u_sb[m.index], m.size, l_sb[m.index], m.start, eye_sb, minus_sb)
+        if m.stop < N:
+            _near_row(u_sb, xT_sb, minus_sb, m, s, rows[m.index + 1])
+            _far_row(u_sb, xT_sb, minus_sb, m, s, rows[m.index + 1])
+
+
+def _near_row(u_sb, xT_sb, minus_sb, m, s, n):
+    """The last rows of block row m of u, and the next block row, n, up to date on the diagonal."""
+    _solve(u_sb[m.index], xT_sb, s, slice(m.size, m.size + n.size), True)
+    _sum_up(u_sb, minus_sb, n, slice(0, n.size), True)
+
+
+def _far_row(u_sb, xT_sb, minus_sb, m, s, n):
+    """The same right of the diagonal."""
+    W = u_sb[n.index].shape[1]
+    if n.size < W:
+        _solve(u_sb[m.index], xT_sb, s, slice(m.size + n.size, m.size + W), False)
+        _sum_up(u_sb, minus_sb, n, slice(n.size, W), False)
+
+
+def _sum_up(u_sb, minus_sb, n, c, on_chain):
+    """Block row n of a less what all rows above account for, in columns c of it."""
+    row_sb = u_sb[n.index]
+    for f in tiles(c.stop - c.start, N_TILE):
+        here = slice(c.start + f.start, c.start + f.stop)
+        left_ps = nl.ndarray((n.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [n, f]
+        nisa.nc_matmul(
+            dst=left_ps, stationary=minus_sb[0 : n.size, 0 : n.size], moving=row_sb[0 : n.size, here], accumulate=False
         )
-        nisa.tensor_scalar(
-            dst=pivot_sb,
-            data=pivot_sb,
-            op0=nl.power,
-            operand0=-0.5,
-            op1=nl.multiply,
-            operand1=eye_sb[0:m, j : j + 1],
-        )
-        nisa.tensor_scalar(dst=row_sb[0:m, here], data=a_sb[0:m, here], op0=nl.multiply, operand0=pivot_sb)
-        nisa.tensor_tensor(
-            dst=u_sb[0:m, here],
-            data1=u_sb[0:m, here],
-            data2=row_sb[0:m, here],
-            op=nl.add,
-            engine=nisa.engine.gpsimd,
-        )
-        if j + 1 < m:
-            # Columns before j hold zeros in partition j, so that rows that are done stay as they are.
-            outer_ps = nl.ndarray((m, m - j), dtype=nl.float32, buffer=nl.psum)  # [m, m - j]
-            nisa.nc_matmul(dst=outer_ps, stationary=row_sb, moving=row_sb[0:m, here], accumulate=False)
-            nisa.tensor_tensor(dst=a_sb[0:m, here], data1=a_sb[0:m, here], data2=outer_ps, op=nl.subtract)
-    return u_sb
+        for k in range(n.index):
+            above_sb = u_sb[k]
+            back = (n.index - k) * M_TILE
+            nisa.nc_matmul(
+                dst=left_ps,
+                stationary=above_sb[0:P_MAX, back : back + n.size],
+                moving=above_sb[0:P_MAX, back + here.start : back + here.stop],
+                accumulate=True,
+            )
+        _copy_out(row_sb[0 : n.size, here], left_ps, -1.0, on_chain)
+
+
+def _store_lower(l_hbm, u_sb, l_sb, b):
+    """Transpose u into l, but for the blocks on the diagonal, which are there; what lies above is left as it is."""
+    N = l_hbm.shape[1]
+    for n in tiles(N, M_TILE):
+        for m in tiles(N, M_TILE):
+            if m.index < n.index:
+                turned_ps = nl.ndarray((n.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [n, m]
+                back = n.start - m.start
+                nisa.nc_transpose(dst=turned_ps, data=u_sb[m.index][0 : m.size, back : back + n.size])
+                nisa.activation(dst=l_sb[n.index][0 : n.size, m.span], op=nl.copy, data=turned_ps)
+        turned_ps = nl.ndarray((n.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [n, n]
+        nisa.nc_transpose(dst=turned_ps, data=u_sb[n.index][0 : n.size, 0 : n.size])
+        for s in tiles(n.size, QUADRANT):
+            if s.start > 0:
+                there = l_sb[n.index][s.span, n.start : n.start + s.start]
+                nisa.activation(dst=there, op=nl.copy, data=turned_ps[s.span, 0 : s.start])
+        store(l_hbm[b, n.span, 0 : n.stop], l_sb[n.index])
+        if n.stop < N:
+            zero_sb = nl.ndarray((n.size, N - n.stop), dtype=nl.float32, buffer=nl.sbuf)  # [n, N - n]
+            nisa.memset(dst=zero_sb, value=0.0)
+            store(l_hbm[b, n.span, n.stop : N], zero_sb)

@@ -1,186 +1,150 @@
-"""lT[B, K, M], u[B, K, N], rows[B, K, 1] with a[rows] = l u: LU with partial pivoting, K = min(M, N).
+"""l[B, M, K], u[B, K, N], rows[B, K, 1] with a[rows] = l u: LU with partial pivoting, K = min(M, N).
 
-No row moves. A panel of 128 columns is held transposed, so that a column's pivot is a maximum along the free
-dimension; the pivot's place is a row of zeros with a one, used rows are masked, and the pivot rows of a panel are
-gathered by one product with the rows of ones. The host puts rows in order at the end. Bound by the Vector Engine's
-passes over a column.
+No row moves: row p T + t of the matrix stays in partition p, T of them in each, and the host puts rows in order at the
+end. Panels of 32 columns are eliminated with their pivots and the inverse of their unit triangle; the pivot rows of
+the other columns are gathered by products with the pivots' ones, u follows from the inverse, and what it accounts for
+is taken off, of the next panel first. Bound by the chain of pivot searches, some ten dependent instructions each.
 """
 
-from trnsci.nki import M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _less, _product, _transposed, _upper_inverse
+from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsolver.kernels._pivoting import _constants, _pivot
 
 N_MAX = 8 * P_MAX
-# The least number whose reciprocal is finite, as a power of two; matrices come scaled to entries near 1.
-LEAST = 2.0**-126
+PANEL = 32
+# Pivots between two shares of the products that can wait.
+EVERY = 10
+# How a launch that would be too long a program may be cut.
+AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
 
 
 @nki.jit
-def lu(a_hbm, rank_hbm, masks_hbm):
-    B, M, N = a_hbm.shape
-    K = min(M, N)
-    lT_hbm = nl.ndarray((B, K, M), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, K, M]
+def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1):
+    """Factor the first ``rows`` of ``a`` [B, P T, N]; at its end are zeros, where ``live`` [P, T] is zero.
+
+    ``rank`` and ``index`` [P, T] hold each row's rank, descending, as int32 and its index.
+    """
+    B, _, N = a_hbm.shape
+    P, T = rank_hbm.shape
+    K = min(rows, N)
+    l_hbm = nl.ndarray((B, P * T, K), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P T, K]
     u_hbm = nl.ndarray((B, K, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, K, N]
     rows_hbm = nl.ndarray((B, K, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, K, 1]
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX]))  # [k, m]
-    rank_sb = _spread(load(rank_hbm), min(K, P_MAX))  # [w, M]
+    rank_sb = load(rank_hbm)  # [p, T]
+    index_sb = load(index_hbm)  # [p, T]
+    eye_sb = load(eye_hbm)  # [k, m]
+    constants = _constants(P, T)
     for b in range(B):
-        rows_sb = []
-        for m in tiles(M, M_TILE):
-            rows_sb.append(load(a_hbm[b, m.span, 0:N]))  # [m, N]
-        free_sb = nl.ndarray(rank_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [w, M]
-        nisa.memset(dst=free_sb, value=1.0)
-        for k in tiles(K, M_TILE):
-            _panel(lT_hbm, u_hbm, rows_hbm, rows_sb, free_sb, rank_sb, masks_sb, b, k)
-    return lT_hbm, u_hbm, rows_hbm
+        a_sb = nl.ndarray((P, T, N), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, N]
+        nisa.dma_copy(dst=a_sb, src=a_hbm.ap([[T * N, P], [N, T], [1, N]], offset=b * P * T * N))
+        all_sb = nl.ndarray((P, T, K), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, K]
+        free_sb = load(live_hbm)  # [p, T]
+        before = None
+        for c in tiles(K, PANEL):
+            parts = _panel_columns(a_sb, all_sb, free_sb, rank_sb, constants, eye_sb, before, u_hbm, b, c)
+            near = min(N, c.stop + PANEL)
+            _columns(u_hbm, a_sb, parts, b, c, slice(c.stop, near))
+            _store_panel(u_hbm, rows_hbm, parts, index_sb, b, c)
+            before = (c, parts)
+        if before != None:
+            _columns(u_hbm, a_sb, before[1], b, before[0], slice(min(N, K + PANEL), N))
+        nisa.dma_copy(dst=l_hbm.ap([[T * K, P], [K, T], [1, K]], offset=b * P * T * K), src=all_sb)
+    return l_hbm, u_hbm, rows_hbm
 
 
-def _spread(row_sb, w):
-    """One row in every partition."""
-    L = row_sb.shape[1]
-    ones_sb = nl.ndarray((1, w), dtype=nl.float32, buffer=nl.sbuf)  # [1, w]
-    nisa.memset(dst=ones_sb, value=1.0)
-    all_sb = nl.ndarray((w, L), dtype=nl.float32, buffer=nl.sbuf)  # [w, L]
-    for c in tiles(L, N_TILE):
-        all_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-        nisa.nc_matmul(dst=all_ps, stationary=ones_sb, moving=row_sb[0:1, c.span], accumulate=False)
-        nisa.tensor_copy(dst=all_sb[0:w, c.span], src=all_ps)
-    return all_sb
+def _panel_columns(a_sb, all_sb, free_sb, rank_sb, constants, eye_sb, before, u_hbm, b, c):
+    """Eliminate columns c; meanwhile the panel before is taken off the columns that it has not reached."""
+    P, T, N = a_sb.shape
+    w = c.size
+    p_sb = nl.ndarray((P, w, T), dtype=nl.float32, buffer=nl.sbuf)  # [p, c, T]
+    l_sb = nl.ndarray((P, w, T), dtype=nl.float32, buffer=nl.sbuf)  # [p, c, T]
+    one_sb = nl.ndarray((P, w, T), dtype=nl.float32, buffer=nl.sbuf)  # [p, c, T]
+    nisa.tensor_copy(dst=p_sb, src=a_sb.ap([[T * N, P], [1, w], [N, T]], offset=c.start))
+    column_sb = nl.ndarray((P, T), dtype=nl.float32, buffer=nl.sbuf)  # [p, T]
+    nisa.tensor_copy(dst=column_sb, src=p_sb[0:P, 0, 0:T])
+    done = min(N, c.start + PANEL)
+    for j in range(w):
+        column_sb = _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, constants, column_sb, j)
+        if before != None and (j % EVERY == EVERY - 1 or j + 1 == w):
+            # Shares of the work that waits, so that it and the chain take turns with PSUM.
+            stop = N if j + 1 == w else min(N, done + N_TILE)
+            _columns(u_hbm, a_sb, before[1], b, before[0], slice(done, stop))
+            done = stop
+    # What the products want: a tile [p, c] for each t, and its transpose.
+    ones_sb = []
+    lT_sb = []
+    for t in range(T):
+        tile_sb = nl.ndarray((P, w), dtype=nl.float32, buffer=nl.sbuf)  # [p, c]
+        nisa.tensor_copy(dst=tile_sb, src=one_sb[0:P, 0:w, t], engine=nisa.engine.gpsimd)
+        ones_sb.append(tile_sb)
+        part_sb = all_sb[0:P, t, c.span]
+        nisa.activation(dst=part_sb, op=nl.copy, data=l_sb[0:P, 0:w, t])
+        turned_ps = nl.ndarray((w, P), dtype=nl.float32, buffer=nl.psum)  # [c, p]
+        nisa.nc_transpose(dst=turned_ps, data=part_sb)
+        turned_sb = nl.ndarray((w, P), dtype=nl.float32, buffer=nl.sbuf)  # [c, p]
+        nisa.activation(dst=turned_sb, op=nl.copy, data=turned_ps)
+        lT_sb.append(turned_sb)
+    return p_sb, ones_sb, lT_sb, _inverse(p_sb, one_sb, eye_sb)
 
 
-def _panel(lT_hbm, u_hbm, rows_hbm, rows_sb, free_sb, rank_sb, masks_sb, b, k):
-    """Factor one block of columns, and update those on its right."""
-    M = lT_hbm.shape[2]
-    N = u_hbm.shape[2]
-    w = k.size
-    eye_sb = masks_sb[len(masks_sb) - 1][0:w, 0:w]
-    p_sb = nl.ndarray((w, M), dtype=nl.float32, buffer=nl.sbuf)  # [w, M]
-    for m in tiles(M, M_TILE):
-        turned_ps = nl.ndarray((w, m.size), dtype=nl.float32, buffer=nl.psum)  # [w, m]
-        nisa.nc_transpose(dst=turned_ps, data=rows_sb[m.index][0 : m.size, k.span])
-        nisa.tensor_copy(dst=p_sb[0:w, m.span], src=turned_ps)
-    lT_sb, picks_sb, uT_sb, place_sb = _eliminate(p_sb, free_sb[0:w, 0:M], rank_sb[0:w, 0:M], eye_sb)
-    store(lT_hbm[b, k.span, 0:M], lT_sb)
-    store(rows_hbm[b, k.span, 0:1], place_sb)
-    store(u_hbm[b, k.span, k.span], _transposed(uT_sb))
-    if k.start > 0:
-        zero_sb = nl.ndarray((w, k.start), dtype=nl.float32, buffer=nl.sbuf)  # [w, k]
-        nisa.memset(dst=zero_sb, value=0.0)
-        store(u_hbm[b, k.span, 0 : k.start], zero_sb)
-    if k.stop < N:
-        _update(u_hbm, rows_sb, lT_sb, picks_sb, masks_sb, b, k)
-
-
-def _eliminate(p_sb, free_sb, rank_sb, eye_sb):
-    """The panel's multipliers [w, M], pivots as rows with a one [w, M], its triangle transposed, and pivot places."""
-    w = p_sb.shape[0]
-    M = p_sb.shape[1]
-    lT_sb = nl.ndarray((w, M), dtype=nl.float32, buffer=nl.sbuf)  # [w, M]
-    picks_sb = nl.ndarray((w, M), dtype=nl.float32, buffer=nl.sbuf)  # [w, M]
-    uT_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    place_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    nisa.memset(dst=lT_sb, value=0.0)
-    nisa.memset(dst=picks_sb, value=0.0)
-    nisa.memset(dst=place_sb, value=0.0)
-    ones_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.memset(dst=ones_sb, value=-1.0)
-    # after[p, j] = -1 where column p comes after j.
-    after_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
+def _inverse(p_sb, one_sb, eye_sb):
+    """The transpose of the unit triangle's inverse, out of the pivot rows."""
+    P, w, T = p_sb.shape
+    turned_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [k, j]
+    for t in range(T):
+        nisa.nc_matmul(dst=turned_ps, stationary=p_sb[0:P, 0:w, t], moving=one_sb[0:P, 0:w, t], accumulate=t > 0)
+    all_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [k, j]
+    nisa.tensor_copy(dst=all_sb, src=turned_ps)
+    inverseT_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [k, j]
     nisa.affine_select(
-        dst=after_sb,
-        pattern=[[-1, w]],
-        channel_multiplier=1,
+        dst=inverseT_sb,
+        pattern=[[1, w]],
+        channel_multiplier=-1,
         offset=-1,
-        on_true_tile=ones_sb,
+        on_true_tile=all_sb,
         on_false_value=0.0,
         cmp_op=nl.greater_equal,
     )
-    nisa.memset(dst=ones_sb, value=1.0)
-    select_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    x_sb = nl.ndarray((w, M), dtype=nl.float32, buffer=nl.sbuf)  # [w, M]
-    y_sb = nl.ndarray((w, M), dtype=nl.float32, buffer=nl.sbuf)  # [w, M]
-    pick_sb = nl.ndarray((w, M), dtype=nl.float32, buffer=nl.sbuf)  # [w, M]
-    one_sb = []
-    for _i in range(6):
-        one_sb.append(nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf))  # [w, 1]
-    most_sb, best_sb, pivot_sb, some_sb, across_sb, weight_sb = one_sb
-    for j in range(w):
-        mine_sb = eye_sb[0:w, j : j + 1]
-        nisa.tensor_scalar(dst=select_sb, data=ones_sb, op0=nl.multiply, operand0=mine_sb)
-        for c in tiles(M, N_TILE):
-            x_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-            nisa.nc_matmul(dst=x_ps, stationary=select_sb, moving=p_sb[0:w, c.span], accumulate=False)
-            nisa.activation(dst=x_sb[0:w, c.span], op=nl.copy, data=x_ps)
-        # The largest magnitude among free rows; of equals, the first.
-        nisa.tensor_tensor(dst=y_sb, data1=x_sb, data2=free_sb, op=nl.multiply)
-        nisa.scalar_tensor_tensor(dst=y_sb, data=y_sb, op0=nl.multiply, operand0=-1.0, op1=nl.maximum, operand1=y_sb)
-        nisa.tensor_reduce(dst=most_sb, op=nl.maximum, data=y_sb, axis=1)
-        nisa.scalar_tensor_tensor(
-            dst=pick_sb, data=y_sb, op0=nl.equal, operand0=most_sb, op1=nl.multiply, operand1=rank_sb
-        )
-        nisa.tensor_tensor(dst=pick_sb, data1=pick_sb, data2=free_sb, op=nl.multiply)
-        nisa.tensor_reduce(dst=best_sb, op=nl.maximum, data=pick_sb, axis=1)
-        nisa.tensor_scalar(dst=pick_sb, data=pick_sb, op0=nl.equal, operand0=best_sb)
-        nisa.tensor_tensor(dst=free_sb, data1=free_sb, data2=pick_sb, op=nl.subtract)
-        nisa.tensor_tensor(dst=y_sb, data1=x_sb, data2=pick_sb, op=nl.multiply)
-        nisa.tensor_reduce(dst=pivot_sb, op=nl.add, data=y_sb, axis=1)
-        # A pivot of zero, or too small to have a reciprocal: multipliers as small.
-        nisa.tensor_scalar(dst=some_sb, data=most_sb, op0=nl.less, operand0=LEAST)
-        nisa.tensor_tensor(dst=pivot_sb, data1=pivot_sb, data2=some_sb, op=nl.add)
-        nisa.reciprocal(dst=pivot_sb, data=pivot_sb)
-        nisa.tensor_tensor(dst=y_sb, data1=p_sb, data2=pick_sb, op=nl.multiply)
-        nisa.tensor_reduce(dst=across_sb, op=nl.add, data=y_sb, axis=1)
-        nisa.tensor_copy(dst=uT_sb[0:w, j : j + 1], src=across_sb)
-        nisa.tensor_tensor(dst=weight_sb, data1=across_sb, data2=after_sb[0:w, j : j + 1], op=nl.multiply)
-        nisa.scalar_tensor_tensor(
-            dst=x_sb, data=x_sb, op0=nl.multiply, operand0=pivot_sb, op1=nl.multiply, operand1=free_sb
-        )
-        nisa.scalar_tensor_tensor(dst=p_sb, data=x_sb, op0=nl.multiply, operand0=weight_sb, op1=nl.add, operand1=p_sb)
-        _keep(lT_sb, x_sb, mine_sb)
-        _keep(picks_sb, pick_sb, mine_sb)
-        _keep(place_sb, best_sb, mine_sb)
-    return lT_sb, picks_sb, uT_sb, place_sb
+    nisa.tensor_tensor(dst=inverseT_sb, data1=inverseT_sb, data2=eye_sb[0:w, 0:w], op=nl.add)
+    return inverseT_sb
 
 
-def _keep(dst_sb, value_sb, mine_sb):
-    """Add the value in one partition."""
-    nisa.scalar_tensor_tensor(dst=dst_sb, data=value_sb, op0=nl.multiply, operand0=mine_sb, op1=nl.add, operand1=dst_sb)
+def _columns(u_hbm, a_sb, parts, b, c, right):
+    """Rows c of u in columns on the right, and what they account for off the others."""
+    P, T, _ = a_sb.shape
+    w = c.size
+    _, ones_sb, lT_sb, inverseT_sb = parts
+    for f in tiles(right.stop - right.start, N_TILE):
+        here = slice(right.start + f.start, right.start + f.stop)
+        gathered_ps = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.psum)  # [c, f]
+        for t in range(T):
+            nisa.nc_matmul(dst=gathered_ps, stationary=ones_sb[t], moving=a_sb[0:P, t, here], accumulate=t > 0)
+        gathered_sb = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [c, f]
+        nisa.tensor_copy(dst=gathered_sb, src=gathered_ps)
+        u_ps = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.psum)  # [c, f]
+        nisa.nc_matmul(dst=u_ps, stationary=inverseT_sb, moving=gathered_sb, accumulate=False)
+        u_sb = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [c, f]
+        nisa.tensor_copy(dst=u_sb, src=u_ps)
+        store(u_hbm[b, c.span, here], u_sb)
+        for t in range(T):
+            part_ps = nl.ndarray((P, f.size), dtype=nl.float32, buffer=nl.psum)  # [p, f]
+            nisa.nc_matmul(dst=part_ps, stationary=lT_sb[t], moving=u_sb, accumulate=False)
+            x_sb = a_sb[0:P, t, here]
+            nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=part_ps, op=nl.subtract)
 
 
-def _update(u_hbm, rows_sb, lT_sb, picks_sb, masks_sb, b, k):
-    """u12 = inv(l11) a[pivots], corrected once with its residual; then a - l u12."""
-    N = u_hbm.shape[2]
-    w = k.size
-    M = lT_sb.shape[1]
-    eye_sb = masks_sb[len(masks_sb) - 1][0:w, 0:w]
-    pick_sb = []
-    corner_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [w, w]
-    for m in tiles(M, M_TILE):
-        pick_sb.append(_transposed(picks_sb[0:w, m.span]))
-        l_sb = _transposed(lT_sb[0:w, m.span])
-        nisa.nc_matmul(dst=corner_ps, stationary=l_sb, moving=pick_sb[m.index], accumulate=m.index > 0)
-    corner_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.tensor_tensor(dst=corner_sb, data1=eye_sb, data2=corner_ps, op=nl.add)
-    x_sb, _ = _upper_inverse(corner_sb, masks_sb, True)
-    for c in tiles(N - k.stop, N_TILE):
-        here = slice(k.stop + c.start, k.stop + c.stop)
-        right_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-        for m in tiles(M, M_TILE):
-            nisa.nc_matmul(
-                dst=right_ps,
-                stationary=pick_sb[m.index],
-                moving=rows_sb[m.index][0 : m.size, here],
-                accumulate=m.index > 0,
-            )
-        right_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
-        nisa.tensor_copy(dst=right_sb, src=right_ps)
-        u_sb = _product(x_sb, right_sb)
-        again_sb = _product(x_sb, _less(right_sb, corner_sb, u_sb))
-        nisa.tensor_tensor(dst=u_sb, data1=u_sb, data2=again_sb, op=nl.add)
-        store(u_hbm[b, k.span, here], u_sb)
-        for m in tiles(M, M_TILE):
-            product_ps = nl.ndarray((m.size, c.size), dtype=nl.float32, buffer=nl.psum)  # [m, c]
-            nisa.nc_matmul(dst=product_ps, stationary=lT_sb[0:w, m.span], moving=u_sb, accumulate=False)
-            tile_sb = rows_sb[m.index][0 : m.size, here]
-            nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=product_ps, op=nl.subtract)
+def _store_panel(u_hbm, rows_hbm, parts, index_sb, b, c):
+    """The block of u on the diagonal with zeros on its left, and the pivots' rows."""
+    p_sb, ones_sb, _, _ = parts
+    P, w, T = p_sb.shape
+    own_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [c, c]
+    for t in range(T):
+        nisa.nc_matmul(dst=own_ps, stationary=ones_sb[t], moving=p_sb[0:P, 0:w, t], accumulate=t > 0)
+    store(u_hbm[b, c.span, c.span], own_ps)
+    if c.start > 0:
+        zero_sb = nl.ndarray((w, c.start), dtype=nl.float32, buffer=nl.sbuf)  # [c, c]
+        nisa.memset(dst=zero_sb, value=0.0)
+        store(u_hbm[b, c.span, 0 : c.start], zero_sb)
+    row_ps = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.psum)  # [c, 1]
+    for t in range(T):
+        nisa.nc_matmul(dst=row_ps, stationary=ones_sb[t], moving=index_sb[0:P, t : t + 1], accumulate=t > 0)
+    store(rows_hbm[b, c.span, 0:1], row_ps)

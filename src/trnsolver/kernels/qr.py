@@ -1,285 +1,211 @@
-"""q[B, M, N], r[B, N, N] with a[B, M, N] = q r: Householder reflections, blocks of 128 columns in compact WY form.
+"""q[B, M, N], r[B, N, N] with a[B, M, N] = q r, and what says whether q can be trusted: products but for short chains.
 
-A panel is held transposed, one column per partition, so that a reflection is one row against all others: a product
-with a selector spreads it over the partitions, one pass of the Vector Engine gives all inner products, another
-applies it. Blocks v of reflections act as 1 - v t v.T, with inv(t) the upper triangle of v.T v, diagonal halved.
-Bound by the chain of M-long vector passes, one column after the other.
+Panels of 128 columns are orthogonalised in turn: with the Cholesky factor u of p.T p, q = p inv(u), whose transpose
+follows the factor's elimination as so many more columns; the columns on the right lose their part along q. What
+rounding leaves, e = q.T q - 1, grows with the squared condition of the panels and with that of all. Two sweeps over the
+whole remove it, q (1 - h) with h + h.T = e and h upper triangular, each of which squares e; r is the triangle of q.T a.
+The squares of e before the last sweep are returned: the caller keeps q where they are small, and reflects otherwise.
+Bound by the chain of pivots, and by the Tensor Engine for tall matrices.
 """
 
 from trnsci.nki import M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._tiles import _transposed, _upper_inverse
+from trnsolver.kernels._block_row import _copy_out, _diagonal_blocks, _solve
 
-M_MAX = 8 * P_MAX
 N_MAX = 8 * P_MAX
-# Columns shorter than its root, with entries scaled to 1, count as zero: no reflection.
-LEAST = 1e-30
+# q and its transpose stay on chip, 128 KiB of each partition for so many elements in whole tiles.
+MN_MAX = 16 * P_MAX * N_MAX
+SWEEPS = 2
 # How a launch that would be too long a program may be cut.
-AXES = (Axis(1, {"a_hbm": 0}, (0, 0)),)
+AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
 
 
 @nki.jit
-def qr(a_hbm, masks_hbm):
+def qr(a_hbm, eye_hbm):
     B, M, N = a_hbm.shape
     q_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     r_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
-    masks_sb = []
-    for i in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[i, 0:P_MAX, 0:P_MAX]))  # [k, m]
+    square_hbm = nl.ndarray((B, N, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, 1]
+    eye_sb = load(eye_hbm[0:P_MAX, 0:P_MAX])  # [k, m]
+    minus_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.tensor_scalar(dst=minus_sb, data=eye_sb, op0=nl.multiply, operand0=-1.0)
+    halves_sb = _halves(eye_sb)
     for b in range(B):
-        rows_sb = []
+        q_sb, qT_sb = [], []
         for m in tiles(M, M_TILE):
-            rows_sb.append(load(a_hbm[b, m.span, 0:N]))  # [m, N]
-        blocks = []
-        for k in tiles(N, M_TILE):
-            blocks.append(_panel(r_hbm, rows_sb, masks_sb, b, k))
-        _form(q_hbm, blocks, masks_sb, b)
-    return q_hbm, r_hbm
+            q_sb.append(load(a_hbm[b, m.span, 0:N]))  # [m, N]
+        for c in tiles(N, M_TILE):
+            qT_sb.append(_panel(q_sb, eye_sb, minus_sb, c, M))
+        h_sb = _upper_rows(N)
+        for sweep in range(SWEEPS):
+            last = sweep + 1 == SWEEPS
+            _overlap(h_sb, q_sb, eye_sb, halves_sb)
+            if last:
+                _store_squares(square_hbm, h_sb, b)
+            _sweep(q_sb, qT_sb, h_sb, last)
+        for m in tiles(M, M_TILE):
+            store(q_hbm[b, m.span, 0:N], q_sb[m.index])
+        _store_triangle_of(r_hbm, a_hbm, q_sb, b)
+    return q_hbm, r_hbm, square_hbm
 
 
-def _panel(r_hbm, rows_sb, masks_sb, b, k):
-    """Factor one block of columns and apply its reflections to those on its right."""
-    N = r_hbm.shape[1]
-    w = k.size
-    eye_sb = masks_sb[len(masks_sb) - 1][0:w, 0:w]
-    parts = []
-    total = 0
-    for m in range(k.index, len(rows_sb)):
-        parts.append(rows_sb[m].shape[0])
-        total = total + rows_sb[m].shape[0]
-    p_sb = nl.ndarray((w, total), dtype=nl.float32, buffer=nl.sbuf)  # [w, M - k]
-    start = 0
-    for i in range(len(parts)):
-        turned_ps = nl.ndarray((w, parts[i]), dtype=nl.float32, buffer=nl.psum)  # [w, m]
-        nisa.nc_transpose(dst=turned_ps, data=rows_sb[k.index + i][0 : parts[i], k.span])
-        nisa.tensor_copy(dst=p_sb[0:w, start : start + parts[i]], src=turned_ps)
-        start = start + parts[i]
-    v0_sb, alpha_sb, flag_sb = _reflect(p_sb, eye_sb)
-    vT_sb = _vectors(p_sb, v0_sb, flag_sb, eye_sb)
-    _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b, k)
-    v_sb = []
-    start = 0
-    for i in range(len(parts)):
-        v_sb.append(_transposed(vT_sb[0:w, start : start + parts[i]]))
-        start = start + parts[i]
-    t_sb, tT_sb = _weights(v_sb, flag_sb, eye_sb, masks_sb)
-    if k.stop < N:
-        _apply(rows_sb, k.index, v_sb, vT_sb, t_sb, k.stop, N)
-        store(r_hbm[b, k.span, k.stop : N], rows_sb[k.index][0:w, k.stop : N])
-    return v_sb, vT_sb, tT_sb
-
-
-def _reflect(p_sb, eye_sb):
-    """Reflections of all columns of the panel. Column j keeps its tail; its head and the new diagonal are returned."""
-    w = p_sb.shape[0]
-    L = p_sb.shape[1]
-    # after[p, j] = -1 where column p comes after j.
-    after_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    ones_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.memset(dst=ones_sb, value=-1.0)
+def _halves(eye_sb):
+    """One above the diagonal, a half on it, zero below."""
+    ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.memset(dst=ones_sb, value=1.0)
+    halves_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.affine_select(
-        dst=after_sb,
-        pattern=[[-1, w]],
-        channel_multiplier=1,
-        offset=-1,
+        dst=halves_sb,
+        pattern=[[1, P_MAX]],
+        channel_multiplier=-1,
+        offset=0,
         on_true_tile=ones_sb,
         on_false_value=0.0,
         cmp_op=nl.greater_equal,
     )
-    nisa.memset(dst=ones_sb, value=1.0)
-    select_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    x_sb = nl.ndarray((w, L), dtype=nl.float32, buffer=nl.sbuf)  # [w, L]
-    each_sb = nl.ndarray((w, L), dtype=nl.float32, buffer=nl.sbuf)  # [w, L]
-    v0_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    alpha_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    flag_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    nisa.memset(dst=v0_sb, value=0.0)
-    nisa.memset(dst=alpha_sb, value=0.0)
-    nisa.memset(dst=flag_sb, value=0.0)
-    inner_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    square_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    one_sb = []
-    for _i in range(7):
-        one_sb.append(nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf))  # [w, 1]
-    root_sb, sign_sb, some_sb, head_sb, tau_sb, weight_sb, new_sb = one_sb
-    for j in range(w):
-        mine_sb = eye_sb[0:w, j : j + 1]
-        nisa.tensor_scalar(dst=select_sb, data=ones_sb, op0=nl.multiply, operand0=mine_sb)
-        for c in tiles(L - j, N_TILE):
-            x_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-            nisa.nc_matmul(dst=x_ps, stationary=select_sb, moving=p_sb[0:w, j + c.start : j + c.stop], accumulate=False)
-            nisa.activation(dst=x_sb[0:w, j + c.start : j + c.stop], op=nl.copy, data=x_ps)
-        nisa.tensor_tensor(dst=each_sb[0:w, j:L], data1=x_sb[0:w, j:L], data2=p_sb[0:w, j:L], op=nl.multiply)
-        nisa.tensor_reduce(dst=inner_sb, op=nl.add, data=each_sb[0:w, j:L], axis=1)
-        own_ps = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.psum)  # [w, 1]
-        nisa.nc_matmul(dst=own_ps, stationary=select_sb, moving=inner_sb, accumulate=False)
-        nisa.tensor_copy(dst=square_sb, src=own_ps)
-        first_sb = x_sb[0:w, j : j + 1]
-        nisa.tensor_scalar(dst=some_sb, data=square_sb, op0=nl.greater, operand0=LEAST)
-        nisa.tensor_scalar(
-            dst=sign_sb, data=first_sb, op0=nl.greater_equal, operand0=0.0, op1=nl.subtract, operand1=0.5
-        )
-        nisa.tensor_scalar(dst=root_sb, data=square_sb, op0=nl.power, operand0=0.5, op1=nl.multiply, operand1=some_sb)
-        # root becomes sign(x0) norm(x); v = x with x0 + root as head; tau = 1 / (norm**2 + x0 root).
-        nisa.scalar_tensor_tensor(
-            dst=root_sb, data=sign_sb, op0=nl.multiply, operand0=2.0, op1=nl.multiply, operand1=root_sb
-        )
-        nisa.scalar_tensor_tensor(
-            dst=tau_sb, data=first_sb, op0=nl.multiply, operand0=root_sb, op1=nl.add, operand1=square_sb
-        )
-        nisa.tensor_scalar(dst=tau_sb, data=tau_sb, op0=nl.maximum, operand0=LEAST)
-        nisa.reciprocal(dst=tau_sb, data=tau_sb)
-        nisa.tensor_tensor(dst=head_sb, data1=first_sb, data2=root_sb, op=nl.add)
-        nisa.scalar_tensor_tensor(
-            dst=weight_sb,
-            data=p_sb[0:w, j : j + 1],
-            op0=nl.multiply,
-            operand0=root_sb,
-            op1=nl.add,
-            operand1=inner_sb,
-        )
-        nisa.tensor_tensor(dst=tau_sb, data1=tau_sb, data2=some_sb, op=nl.multiply)
-        nisa.tensor_scalar(
-            dst=weight_sb,
-            data=weight_sb,
-            op0=nl.multiply,
-            operand0=tau_sb,
-            op1=nl.multiply,
-            operand1=after_sb[0:w, j : j + 1],
-        )
-        if j + 1 < L:
-            nisa.scalar_tensor_tensor(
-                dst=p_sb[0:w, j + 1 : L],
-                data=x_sb[0:w, j + 1 : L],
-                op0=nl.multiply,
-                operand0=weight_sb,
-                op1=nl.add,
-                operand1=p_sb[0:w, j + 1 : L],
+    nisa.scalar_tensor_tensor(
+        dst=halves_sb, data=eye_sb, op0=nl.multiply, operand0=-0.5, op1=nl.add, operand1=halves_sb
+    )
+    return halves_sb
+
+
+def _panel(q_sb, eye_sb, minus_sb, c, M):
+    """Orthogonalise columns c, and take them off those on their right. Returns [u | q.T] of the panel, [c, c + M]."""
+    w = c.size
+    N = q_sb[0].shape[1]
+    row_sb = nl.ndarray((w, w + M), dtype=nl.float32, buffer=nl.sbuf)  # [c, c + M]
+    gram_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [c, c]
+    for m in tiles(M, M_TILE):
+        p_sb = q_sb[m.index][0 : m.size, c.span]
+        nisa.nc_matmul(dst=gram_ps, stationary=p_sb, moving=p_sb, accumulate=m.index > 0)
+    nisa.tensor_copy(dst=row_sb[0:w, 0:w], src=gram_ps)
+    for m in tiles(M, M_TILE):
+        turned_ps = nl.ndarray((w, m.size), dtype=nl.float32, buffer=nl.psum)  # [c, m]
+        nisa.nc_transpose(dst=turned_ps, data=q_sb[m.index][0 : m.size, c.span])
+        _copy_out(row_sb[0:w, w + m.start : w + m.stop], turned_ps, 1.0, False)
+    s, xT_sb = _diagonal_blocks(row_sb, w, None, 0, eye_sb, minus_sb)
+    _solve(row_sb, xT_sb, s, slice(w, w + M), True)
+    for m in tiles(M, M_TILE):
+        turned_ps = nl.ndarray((m.size, w), dtype=nl.float32, buffer=nl.psum)  # [m, c]
+        nisa.nc_transpose(dst=turned_ps, data=row_sb[0:w, w + m.start : w + m.stop])
+        _copy_out(q_sb[m.index][0 : m.size, c.span], turned_ps, 1.0, m.index % 2 == 0)
+    # The next panel first.
+    near = min(N, c.stop + M_TILE)
+    _project(q_sb, row_sb, c, slice(c.stop, near))
+    _project(q_sb, row_sb, c, slice(near, N))
+    return row_sb
+
+
+def _project(q_sb, qT_sb, c, right):
+    """Subtract q q.T x from columns x on the right of panel c."""
+    w = c.size
+    M = qT_sb.shape[1] - w
+    for f in tiles(right.stop - right.start, N_TILE):
+        here = slice(right.start + f.start, right.start + f.stop)
+        inner_ps = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.psum)  # [c, f]
+        for m in tiles(M, M_TILE):
+            tile_sb = q_sb[m.index]
+            nisa.nc_matmul(
+                dst=inner_ps,
+                stationary=tile_sb[0 : m.size, c.span],
+                moving=tile_sb[0 : m.size, here],
+                accumulate=m.index > 0,
             )
-        nisa.scalar_tensor_tensor(
-            dst=p_sb[0:w, j : j + 1],
-            data=head_sb,
-            op0=nl.multiply,
-            operand0=weight_sb,
-            op1=nl.add,
-            operand1=p_sb[0:w, j : j + 1],
-        )
-        # x0 - (x0 + root) is the new diagonal where there is a reflection, x0 where there is none.
-        nisa.tensor_tensor(dst=new_sb, data1=head_sb, data2=some_sb, op=nl.multiply)
-        _keep(v0_sb, new_sb, mine_sb)
-        nisa.tensor_tensor(dst=new_sb, data1=first_sb, data2=new_sb, op=nl.subtract)
-        _keep(alpha_sb, new_sb, mine_sb)
-        _keep(flag_sb, some_sb, mine_sb)
-    return v0_sb, alpha_sb, flag_sb
-
-
-def _keep(dst_sb, value_sb, mine_sb):
-    """Add the value in one partition."""
-    nisa.scalar_tensor_tensor(dst=dst_sb, data=value_sb, op0=nl.multiply, operand0=mine_sb, op1=nl.add, operand1=dst_sb)
-
-
-def _vectors(p_sb, v0_sb, flag_sb, eye_sb):
-    """v.T: tails from the panel, heads on the diagonal, zero before it, and zero where nothing is reflected."""
-    w = p_sb.shape[0]
-    L = p_sb.shape[1]
-    vT_sb = nl.ndarray((w, L), dtype=nl.float32, buffer=nl.sbuf)  # [w, L]
-    nisa.affine_select(
-        dst=vT_sb,
-        pattern=[[1, L]],
-        channel_multiplier=-1,
-        offset=-1,
-        on_true_tile=p_sb,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    nisa.tensor_scalar(dst=vT_sb, data=vT_sb, op0=nl.multiply, operand0=flag_sb)
-    nisa.scalar_tensor_tensor(
-        dst=vT_sb[0:w, 0:w], data=eye_sb, op0=nl.multiply, operand0=v0_sb, op1=nl.add, operand1=vT_sb[0:w, 0:w]
-    )
-    return vT_sb
-
-
-def _store_triangle(r_hbm, p_sb, alpha_sb, eye_sb, b, k):
-    """The diagonal block of r, and zeros on its left."""
-    w = p_sb.shape[0]
-    below_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.affine_select(
-        dst=below_sb,
-        pattern=[[-1, w]],
-        channel_multiplier=1,
-        offset=-1,
-        on_true_tile=p_sb[0:w, 0:w],
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    nisa.scalar_tensor_tensor(
-        dst=below_sb, data=eye_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.add, operand1=below_sb
-    )
-    store(r_hbm[b, k.span, k.span], _transposed(below_sb))
-    if k.start > 0:
-        zero_sb = nl.ndarray((w, k.start), dtype=nl.float32, buffer=nl.sbuf)  # [w, k]
-        nisa.memset(dst=zero_sb, value=0.0)
-        store(r_hbm[b, k.span, 0 : k.start], zero_sb)
-
-
-def _weights(v_sb, flag_sb, eye_sb, masks_sb):
-    """Return t and its transpose."""
-    w = v_sb[0].shape[1]
-    gram_ps = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.psum)  # [w, w]
-    for i in range(len(v_sb)):
-        nisa.nc_matmul(dst=gram_ps, stationary=v_sb[i], moving=v_sb[i], accumulate=i > 0)
-    gram_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.tensor_copy(dst=gram_sb, src=gram_ps)
-    half_sb = nl.ndarray((w, w), dtype=nl.float32, buffer=nl.sbuf)  # [w, w]
-    nisa.tensor_tensor(dst=half_sb, data1=gram_sb, data2=eye_sb, op=nl.multiply)
-    nisa.scalar_tensor_tensor(dst=gram_sb, data=half_sb, op0=nl.multiply, operand0=-0.5, op1=nl.add, operand1=gram_sb)
-    none_sb = nl.ndarray((w, 1), dtype=nl.float32, buffer=nl.sbuf)  # [w, 1]
-    nisa.tensor_scalar(dst=none_sb, data=flag_sb, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=1.0)
-    nisa.scalar_tensor_tensor(dst=gram_sb, data=eye_sb, op0=nl.multiply, operand0=none_sb, op1=nl.add, operand1=gram_sb)
-    return _upper_inverse(gram_sb, masks_sb, False)
-
-
-def _apply(rows_sb, first, v_sb, vT_sb, t_sb, start, stop):
-    """Subtract v t.T v.T rows from rows in columns start to stop; pass the transpose of t for v t v.T."""
-    w = vT_sb.shape[0]
-    for c in tiles(stop - start, N_TILE):
-        here = slice(start + c.start, start + c.stop)
-        inner_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-        for i in range(len(v_sb)):
-            size = v_sb[i].shape[0]
-            nisa.nc_matmul(dst=inner_ps, stationary=v_sb[i], moving=rows_sb[first + i][0:size, here], accumulate=i > 0)
-        inner_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
+        inner_sb = nl.ndarray((w, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [c, f]
         nisa.tensor_copy(dst=inner_sb, src=inner_ps)
-        turned_ps = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.psum)  # [w, c]
-        nisa.nc_matmul(dst=turned_ps, stationary=t_sb, moving=inner_sb, accumulate=False)
-        turned_sb = nl.ndarray((w, c.size), dtype=nl.float32, buffer=nl.sbuf)  # [w, c]
-        nisa.tensor_copy(dst=turned_sb, src=turned_ps)
-        at = 0
-        for i in range(len(v_sb)):
-            size = v_sb[i].shape[0]
-            product_ps = nl.ndarray((size, c.size), dtype=nl.float32, buffer=nl.psum)  # [m, c]
-            nisa.nc_matmul(dst=product_ps, stationary=vT_sb[0:w, at : at + size], moving=turned_sb, accumulate=False)
-            tile_sb = rows_sb[first + i][0:size, here]
-            nisa.tensor_tensor(dst=tile_sb, data1=tile_sb, data2=product_ps, op=nl.subtract)
-            at = at + size
+        for m in tiles(M, M_TILE):
+            part_ps = nl.ndarray((m.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [m, f]
+            nisa.nc_matmul(
+                dst=part_ps, stationary=qT_sb[0:w, w + m.start : w + m.stop], moving=inner_sb, accumulate=False
+            )
+            x_sb = q_sb[m.index][0 : m.size, here]
+            nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=part_ps, op=nl.subtract)
 
 
-def _form(q_hbm, blocks, masks_sb, b):
-    """q: the reflections applied to the identity, last block first."""
-    M = q_hbm.shape[1]
-    N = q_hbm.shape[2]
-    eye_sb = masks_sb[len(masks_sb) - 1]
-    q_sb = []
+def _upper_rows(N):
+    """Block rows of zeros [k, N]."""
+    rows_sb = []
+    for k in tiles(N, M_TILE):
+        row_sb = nl.ndarray((k.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [k, N]
+        nisa.memset(dst=row_sb, value=0.0, engine=nisa.engine.gpsimd)
+        rows_sb.append(row_sb)
+    return rows_sb
+
+
+def _overlap(h_sb, q_sb, eye_sb, halves_sb):
+    """Set h to the upper triangle of q.T q - 1, its diagonal halved."""
+    N = q_sb[0].shape[1]
+    for k in tiles(N, M_TILE):
+        h_row_sb = h_sb[k.index]
+        for f in tiles(N - k.start, N_TILE):
+            here = slice(k.start + f.start, k.start + f.stop)
+            inner_ps = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [k, f]
+            for i in range(len(q_sb)):
+                m = q_sb[i].shape[0]
+                tile_sb = q_sb[i]
+                nisa.nc_matmul(
+                    dst=inner_ps, stationary=tile_sb[0:m, k.span], moving=tile_sb[0:m, here], accumulate=i > 0
+                )
+            _copy_out(h_row_sb[0 : k.size, here], inner_ps, 1.0, False)
+        corner_sb = h_row_sb[0 : k.size, k.span]
+        nisa.tensor_tensor(dst=corner_sb, data1=corner_sb, data2=eye_sb[0 : k.size, 0 : k.size], op=nl.subtract)
+        nisa.tensor_tensor(dst=corner_sb, data1=corner_sb, data2=halves_sb[0 : k.size, 0 : k.size], op=nl.multiply)
+
+
+def _store_squares(square_hbm, h_sb, b):
+    """The sum of squares of each row of h."""
+    N = h_sb[0].shape[1]
+    for k in tiles(N, M_TILE):
+        scratch_sb = nl.ndarray((k.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [k, N]
+        sum_sb = nl.ndarray((k.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [k, 1]
+        nisa.activation_reduce(dst=scratch_sb, op=nl.square, data=h_sb[k.index], reduce_op=nl.add, reduce_res=sum_sb)
+        store(square_hbm[b, k.span, 0:1], sum_sb)
+
+
+def _sweep(q_sb, qT_sb, h_sb, last):
+    """Set q to q (1 - h), and its transpose unless this is the last sweep."""
+    N = q_sb[0].shape[1]
+    M = qT_sb[0].shape[1] - qT_sb[0].shape[0]
     for m in tiles(M, M_TILE):
-        row_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
-        nisa.memset(dst=row_sb, value=0.0)
-        if m.start < N:
-            width = min(m.size, N - m.start)
-            nisa.tensor_copy(dst=row_sb[0 : m.size, m.start : m.start + width], src=eye_sb[0 : m.size, 0:width])
-        q_sb.append(row_sb)
-    count = len(blocks)
-    for back in range(count):
-        k = count - 1 - back
-        v_sb, vT_sb, tT_sb = blocks[k]
-        _apply(q_sb, k, v_sb, vT_sb, tT_sb, k * M_TILE, N)
-    for m in tiles(M, M_TILE):
-        store(q_hbm[b, m.span, 0:N], q_sb[m.index])
+        for f in tiles(N, N_TILE):
+            part_ps = nl.ndarray((m.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [m, f]
+            for k in tiles(f.stop, M_TILE):
+                nisa.nc_matmul(
+                    dst=part_ps,
+                    stationary=qT_sb[k.index][0 : k.size, k.size + m.start : k.size + m.stop],
+                    moving=h_sb[k.index][0 : k.size, f.span],
+                    accumulate=k.index > 0,
+                )
+            x_sb = q_sb[m.index][0 : m.size, f.span]
+            nisa.tensor_tensor(dst=x_sb, data1=x_sb, data2=part_ps, op=nl.subtract)
+    if not last:
+        for m in tiles(M, M_TILE):
+            for k in tiles(N, M_TILE):
+                turned_ps = nl.ndarray((k.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [k, m]
+                nisa.nc_transpose(dst=turned_ps, data=q_sb[m.index][0 : m.size, k.span])
+                there = qT_sb[k.index][0 : k.size, k.size + m.start : k.size + m.stop]
+                _copy_out(there, turned_ps, 1.0, (m.index + k.index) % 2 == 0)
+
+
+def _store_triangle_of(r_hbm, a_hbm, q_sb, b):
+    """Store q.T a on and right of the blocks on the diagonal, zeros on their left."""
+    N = r_hbm.shape[1]
+    M = a_hbm.shape[1]
+    for f in tiles(N, N_TILE):
+        a_sb = []
+        for m in tiles(M, M_TILE):
+            a_sb.append(load(a_hbm[b, m.span, f.span]))  # [m, f]
+        for k in tiles(N, M_TILE):
+            if k.start < f.stop:
+                inner_ps = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.psum)  # [k, f]
+                for m in tiles(M, M_TILE):
+                    nisa.nc_matmul(
+                        dst=inner_ps,
+                        stationary=q_sb[m.index][0 : m.size, k.span],
+                        moving=a_sb[m.index],
+                        accumulate=m.index > 0,
+                    )
+                store(r_hbm[b, k.span, f.span], inner_ps)
+            else:
+                zero_sb = nl.ndarray((k.size, f.size), dtype=nl.float32, buffer=nl.sbuf)  # [k, f]
+                nisa.memset(dst=zero_sb, value=0.0)
+                store(r_hbm[b, k.span, f.span], zero_sb)
