@@ -18,6 +18,13 @@ def case(name: str, arguments: tuple[Any, ...], elements: int, itemsize: int, op
     return Case(name=name, inputs=lambda: arguments, flops=operations * elements, bytes=itemsize * elements)
 
 
+def counter_kernels(kernel: Callable[..., Any]) -> tuple[Kernel, ...]:
+    """A kernel that makes the words of 2**20 counters."""
+    shapes = (128, 30), (4, 1 << 20)
+    inputs = tuple(torch.empty(shape, dtype=torch.uint32, device="meta") for shape in shapes)
+    return (Kernel(name="2^20 counters", kernel=kernel, inputs=lambda: inputs),)
+
+
 def stream_kernels(kernel: Callable[..., Any]) -> tuple[Kernel, ...]:
     """A kernel that makes a stretch of a stream, for both engines and 2**24 elements."""
     return tuple(

@@ -1,12 +1,13 @@
-"""``trnrand.philox4x32`` on counters; its kernel is that of ``bits``."""
+"""``trnrand.philox4x32`` on counters."""
 
 from __future__ import annotations
 
 import torch
 
 from benchmarks.registry import Bench, Peer
-from benchmarks.trnrand._common import case
+from benchmarks.trnrand._common import case, counter_kernels
 from trnrand import philox4x32
+from trnrand.kernels import philox as kernels
 
 N = 10**6
 _counter, _key = torch.arange(4 * N).view(N, 4), torch.arange(2)
@@ -19,5 +20,6 @@ BENCH = Bench(
     peers=(
         Peer(name="torch.randint", run=lambda counter, key: torch.randint(0, 2**31 - 1, (4 * N,), dtype=torch.int32)),
     ),
+    kernels=counter_kernels(kernels.philox),
     comparable=None,
 )

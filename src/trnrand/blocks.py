@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnrand.device import blocks_of_a_program, start_row, trust
+from trnrand.device import start_row, trust
 from trnrand.engines import MASK, Engine
-from trnrand.kernels import bits as kernels
-from trnrand.kernels._engines import BLOCKS
 from trnsci import ArgumentError, DtypeError, check
-from trnsci.nki import P_MAX, launch
+from trnsci.nki import launch
 
 _INTEGERS = (torch.uint8, torch.uint16, torch.uint32, torch.int32, torch.int64)
 
@@ -39,7 +37,7 @@ def fake(counter: Tensor) -> Tensor:
     return counter.new_empty(counter.shape, dtype=torch.uint32)
 
 
-def launched(engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
+def launched(kernel: Any, engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
     """The words of counters by the kernel."""
     n = counter.numel() // 4
     if n == 0:
@@ -47,13 +45,7 @@ def launched(engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
     words = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, B]
     trust(engine.name)
     start = start_row(engine.name, key.reshape(-1), key.new_zeros(4))
-    tile = words[:, : P_MAX * BLOCKS]
-    width = blocks_of_a_program(kernels.bits, engine.name, n, start, tile)
-    parts: list[Tensor] = []
-    for first in range(0, n, width):
-        some = words[:, first : first + width].contiguous()
-        parts.append(launch(kernels.bits, start, some, blocks=some.shape[1], engine=engine.name))
-    made = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    made: Tensor = launch(kernel, start, words)
     return made.T.reshape(counter.shape).contiguous()
 
 

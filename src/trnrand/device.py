@@ -39,12 +39,12 @@ def launched(kernel: Any, segment: Segment, device: torch.device) -> Tensor:
     return made if made.is_meta else made.to(device)
 
 
-def blocks_of_a_program(kernel: Any, engine: str, total: int, *operands: Tensor) -> int:
+def blocks_of_a_program(kernel: Any, engine: str, total: int, row: Tensor) -> int:
     """How many of ``total`` blocks one launch makes: of whole tiles, as many as compile and fp32 counts exactly."""
     tile = P_MAX * BLOCKS
     if total <= tile:
         return max(1, total)
-    one = programs.size_of(kernel, operands, {"blocks": tile, "engine": engine})
+    one = programs.size_of(kernel, (row,), {"blocks": tile, "engine": engine})
     return tile * min(2**24 // tile, programs.limits().holds(one))
 
 

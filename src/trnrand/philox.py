@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trnrand import blocks
 from trnrand.engines import PHILOX, philox_words
+from trnrand.kernels import philox as kernels
 from trnsci import array_function, op, run
 
 
@@ -48,7 +49,7 @@ class Philox(NamedTuple):
         return torch.stack(torch.broadcast_tensors(*made), dim=-1).to(torch.uint32)
 
     def nki(self) -> Tensor:
-        return blocks.launched(PHILOX, self.counter, self.key)
+        return blocks.launched(kernels.philox, PHILOX, self.counter, self.key)
 
     def limits(self, implementation: str) -> str | None:
         return blocks.limits(implementation, self.key)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trnrand import blocks
 from trnrand.engines import THREEFRY, threefry_words
+from trnrand.kernels import threefry as kernels
 from trnsci import array_function, op, run
 
 
@@ -44,7 +45,7 @@ class Threefry(NamedTuple):
         return torch.stack(torch.broadcast_tensors(*made), dim=-1).to(torch.uint32)
 
     def nki(self) -> Tensor:
-        return blocks.launched(THREEFRY, self.counter, self.key)
+        return blocks.launched(kernels.threefry, THREEFRY, self.counter, self.key)
 
     def limits(self, implementation: str) -> str | None:
         return blocks.limits(implementation, self.key)

@@ -1,5 +1,6 @@
 """Words: Random123's answers first, then that any part of a stream is the same wherever and however it is made."""
 
+import importlib
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -133,7 +134,9 @@ def test_a_device_is_probed_once_before_its_first_stream(monkeypatch):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_stream_too_long_for_one_program_is_several(engine, monkeypatch):
     monkeypatch.setattr(sys.modules["trnrand.device"], "BLOCKS", 2)
-    monkeypatch.setattr(sys.modules["trnrand.blocks"], "BLOCKS", 2)
+    stem = engine.removesuffix("4x32")
+    kernels = importlib.import_module(f"trnrand.kernels.{stem}")
+    monkeypatch.setattr(kernels, "AXES", tuple(axis._replace(step=256) for axis in kernels.AXES))
     expected = bits(5, (1 << 34) - 9, 4000, engine=engine)
     counters = torch.arange(4 * 700).reshape(700, 4)
     key = torch.arange(2 if engine == "philox4x32" else 4)

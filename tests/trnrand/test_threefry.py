@@ -1,71 +1,9 @@
-"""Threefry4x32-20 on counters: Random123's answers, shapes, dtypes, errors."""
+"""Threefry4x32-20 on counters; the cases are those of both engines."""
 
-from pathlib import Path
-
-import numpy as np
-import pytest
-import torch
-
-import trnsci
+from tests.trnrand.counters import CounterCases
 from trnrand import threefry4x32
-from trnsci import ArgumentError, DtypeError, UnsupportedError
-from trnsci.testing import BACKENDS, known_answers
-
-ANSWERS = [
-    row for row in known_answers(Path(__file__).parent / "known" / "random123.csv") if row["engine"] == "threefry4x32"
-]
-KEY = 4
 
 
-def words(text):
-    return torch.tensor([int(word, 16) for word in text.split()])
-
-
-@pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("row", ANSWERS, ids=lambda row: row["counter"][:8])
-def test_random123_known_answers(backend, row):
-    with backend:
-        made = threefry4x32(words(row["counter"]), words(row["key"]))
-    assert made.dtype == torch.uint32
-    assert made.tolist() == words(row["words"]).tolist()
-
-
-def test_shapes_broadcast_and_dtypes_hold_the_same_words():
-    counter = torch.arange(24).reshape(2, 3, 4)
-    keys = torch.arange(3 * KEY).reshape(3, KEY) + 2**32 - 5
-    made = threefry4x32(counter, keys)
-    assert made.shape == (2, 3, 4)
-    for i in range(2):
-        for j in range(3):
-            assert torch.equal(made[i, j], threefry4x32(counter[i, j], keys[j]))
-    assert threefry4x32(counter[0, 0], keys).shape == (3, 4)
-    assert threefry4x32(counter[:, :0], keys[:1]).shape == (2, 0, 4)
-    for dtype in (torch.uint32, torch.int32):
-        assert torch.equal(threefry4x32(counter, (keys & 0xFFFFFFFF).to(dtype)), made)
-
-
-def test_numpy_in_numpy_out():
-    made = threefry4x32(np.zeros(4, np.uint32), np.zeros(KEY, np.uint32))
-    assert isinstance(made, np.ndarray)
-    assert made.dtype == np.uint32
-    assert made[0] == 0x9C6CA96A
-
-
-def test_the_kernel_takes_one_key():
-    with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="one key for all counters"):
-        threefry4x32(torch.zeros(2, 4, dtype=torch.int64), torch.zeros(2, KEY, dtype=torch.int64))
-
-
-def test_errors():
-    zeros = torch.zeros(4, dtype=torch.int64)
-    with pytest.raises(DtypeError, match="uint32 words") as caught:
-        threefry4x32(torch.zeros(4), zeros[:KEY])
-    assert caught.value.argument == "counter"
-    with pytest.raises(DtypeError, match="a tensor"):
-        threefry4x32(zeros, [1] * KEY)
-    with pytest.raises(ArgumentError, match=r"\[\.\.\., 4\]"):
-        threefry4x32(zeros, torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(ArgumentError, match="broadcast"):
-        threefry4x32(zeros.expand(2, 4), torch.zeros((3, KEY), dtype=torch.int64))
-    with pytest.raises(ArgumentError, match="device"):
-        threefry4x32(zeros, torch.zeros(KEY, dtype=torch.int64, device="meta"))
+class TestThreefry(CounterCases):
+    engine, key, first = "threefry4x32", 4, 0x9C6CA96A
+    function = staticmethod(threefry4x32)

@@ -8,7 +8,7 @@ A row of ``start`` is the counter (4 words), the keys of every round as the host
 do not fit a signed number: 2**31 - 1, 2**31, and for Philox the halves of its multipliers.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, nisa, nl
+from trnsci.nki import N_TILE, P_MAX, load, mine, nisa, nl, store
 
 BLOCKS = 4 * N_TILE
 HALF, LOW = 16, 0xFFFF
@@ -19,6 +19,22 @@ WORD = 32
 UNIT = 2.0**-24
 # an angle of one part in 2**24 of a turn
 TURN = 3.745070282923929e-7
+
+
+def _of_counters(start_hbm, counters_hbm, engine):
+    """The words of given counters."""
+    start = _Start(start_hbm, engine)
+    blocks = counters_hbm.shape[1]
+    out_hbm = nl.ndarray((4, blocks), dtype=nl.uint32, buffer=nl.shared_hbm)  # [4, B]
+    for piece in mine(_pieces(blocks)):
+        first, p, f = piece
+        given = []
+        for i in range(4):
+            given.append(load(counters_hbm.ap([[f, p], [1, f]], offset=i * blocks + first)))  # [p, f]
+        made = _words(given, start, p, f, engine)
+        for i in range(4):
+            store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), made[i])
+    return out_hbm
 
 
 def _pieces(blocks):

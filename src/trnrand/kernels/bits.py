@@ -1,34 +1,25 @@
-"""out[4 B] = the words of B blocks of a stream, or of B counters given as counters[4, B] (then out[4, B]).
+"""out[4 B] = the words of B blocks of a stream.
 
 Bound by GpSimd for Philox and by the Vector Engine for Threefry. A tile is [128, 2048] blocks and holds 8 KiB a
 partition for each of some twenty words alive at once.
 """
 
 from trnrand.kernels._engines import _counters, _pieces, _Start, _words
-from trnsci.nki import load, mine, nisa, nki, nl, store
+from trnsci.nki import mine, nisa, nki, nl, store
 
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
 
 
 @nki.jit
-def bits(start_hbm, counters_hbm=None, blocks=1, engine="philox4x32"):
+def bits(start_hbm, blocks=1, engine="philox4x32"):
     start = _Start(start_hbm, engine)
-    shape = (4 * blocks,) if counters_hbm == None else (4, blocks)
-    out_hbm = nl.ndarray(shape, dtype=nl.uint32, buffer=nl.shared_hbm)
+    out_hbm = nl.ndarray((4 * blocks,), dtype=nl.uint32, buffer=nl.shared_hbm)  # [4 B]
     for piece in mine(_pieces(blocks)):
         first, p, f = piece
-        if counters_hbm == None:
-            made = _words(_counters(start, first, p, f), start, p, f, engine)
-            out_sb = nl.ndarray((p, 4 * f), dtype=nl.uint32, buffer=nl.sbuf)  # [p, 4 f]
-            for i in range(4):
-                nisa.tensor_copy(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), src=made[i])
-            store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
-        else:
-            given = []
-            for i in range(4):
-                given.append(load(counters_hbm.ap([[f, p], [1, f]], offset=i * blocks + first)))  # [p, f]
-            made = _words(given, start, p, f, engine)
-            for i in range(4):
-                store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), made[i])
+        made = _words(_counters(start, first, p, f), start, p, f, engine)
+        out_sb = nl.ndarray((p, 4 * f), dtype=nl.uint32, buffer=nl.sbuf)  # [p, 4 f]
+        for i in range(4):
+            nisa.tensor_copy(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), src=made[i])
+        store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
     return out_hbm
