@@ -43,18 +43,40 @@ def test_the_version_is_said_once_and_repeated_correctly(tree):
     assert re.search(r"^## (\S+)", changelog, re.M)[1] == version
 
 
-def _stems(tree):
+# the same transforms on separate planes
+UNDER = {("trnfft", "planes"): "fft"}
+# quantiles are evaluated on the host, from words of that kernel
+BORROWED = {("trnrand", "inverse"): {"bits"}}
+
+
+def _operations(tree):
     """Library modules that define an operation: a class decorated with ``op("library::name")``, or an old ``Op``."""
     for library in tree.operations:
-        for module in tree.modules(f"src/{library}/*.py"):
+        for module in tree.modules(f"src/{library}/**/*.py"):
             calls = (n for statement in module.ast.body for n in ast.walk(statement) if isinstance(n, ast.Call))
             if any(ast.unparse(call.func).split(".")[-1] in ("Op", "HostOp", "op") for call in calls):
-                yield library, module.path.stem
+                yield library, module
+
+
+def test_an_op_that_starts_a_kernel_has_one_of_its_name(tree):
+    offenders = []
+    for library, module in _operations(tree):
+        stem = module.path.stem
+        imported = {
+            alias.name
+            for node in ast.walk(module.ast)
+            if isinstance(node, ast.ImportFrom) and node.module == f"{library}.kernels"
+            for alias in node.names
+        }
+        if imported and stem not in imported and imported != BORROWED.get((library, stem)):
+            offenders.append(f"{module.name}: starts {sorted(imported)} and has no kernels/{stem}.py")
+    tree.refuse(offenders)
 
 
 def test_one_word_finds_everything(tree):
     wanted = []
-    for library, stem in _stems(tree):
+    for library, module in _operations(tree):
+        stem = UNDER.get((library, module.path.stem), module.path.stem)
         wanted += [f"tests/{library}/test_{stem}.py", f"benchmarks/{library}/{stem}.py", f"docs/{library}/{stem}.md"]
     tree.refuse(tree.missing(wanted))
 
