@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -178,5 +179,5 @@ def _start(first: int) -> Tensor:
     return torch.full((P_MAX, 1), float(first))
 
 
-def _options(bases: list[int], digits: list[int], rows: int, row: int) -> dict[str, Any]:
+def _options(bases: Iterable[int], digits: Iterable[int], rows: int, row: int) -> dict[str, Any]:
     return {"bases": tuple(bases), "digits": tuple(digits), "rows": rows, "row": row}

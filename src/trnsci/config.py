@@ -117,8 +117,8 @@ LOGICAL_CORES: Setting[int] = Setting(
     name="NEURON_LOGICAL_NC_CONFIG",
     accepts="1 | 2",
     default=1,
-    meaning="Cores of a logical core, a variable of AWS's. Kernels of the suite run on one; importing trnsci on a "
-    "Neuron host sets 1 where nobody chose.",
+    meaning="Cores of a logical core, a variable of AWS's. With 2, kernels that share their work run on both and the "
+    "others are refused; importing trnsci on a Neuron host sets 1 where nobody chose.",
     parse=_cores,
 )
 DISTRIBUTED_TIMEOUT = _count_setting(

@@ -219,7 +219,7 @@ def _by_rows(
     alone: bool,
 ) -> tuple[Tensor, Tensor]:
     """Launch the kernel for all rows of blocks, or for either half where that is too long a program."""
-    options = {"pointers": pointers, "columns": columns, "slots": slots, "lonely": alone}
+    options: dict[str, Any] = {"pointers": pointers, "columns": columns, "slots": slots, "lonely": alone}
     rows = len(pointers) - 1
     # fewer blocks than this are never too long
     few = programs.limits().instructions // 32

@@ -126,7 +126,8 @@ _BLOCKS = {7: 2, 8: 2}
 
 def _by_rows(operands: tuple[Tensor, ...], pattern: tuple[Any, ...], wide: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Launch the kernel for all rows of blocks, or for either half where that is too long a program."""
-    options, rows = {"pattern": pattern, "wide": wide}, len(pattern)
+    options: dict[str, Any] = {"pattern": pattern, "wide": wide}
+    rows = len(pattern)
     # fewer blocks than this are never too long
     few = programs.limits().instructions // 32
     if rows == 1 or sum(map(len, pattern)) <= few or programs.fits(kernels.attention_backward, operands, options):

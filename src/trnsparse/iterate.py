@@ -331,7 +331,7 @@ class Iterate(NamedTuple):
         tiles = blocks.new_empty((P_MAX, blocks.shape[0], P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
         table = self.numbers if self.numbers.shape[0] else self.numbers.new_zeros((self.steps, 2))
         state = [_by_partition(y) for y in (self.x, self.r, self.p)]
-        options = {"method": self.method, "pointers": tuple(pointers), "columns": tuple(columns)}
+        options: dict[str, Any] = {"method": self.method, "pointers": tuple(pointers), "columns": tuple(columns)}
 
         def size(steps: int) -> programs.Size:
             numbers = table.new_empty((P_MAX, 2 * steps))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -144,14 +144,14 @@ class ScreenedSpmm(NamedTuple):
 
         for some in programs.runs(row, [hi - lo for lo, hi in pairwise(pointers)]):
             starts = pointers[some.start : some.stop + 1]
-            options = {
+            pattern: dict[str, Any] = {
                 "height": bm,
                 "pointers": tuple(start - starts[0] for start in starts),
                 "columns": tuple(columns[starts[0] : starts[-1]]),
             }
             here = bounds[:, some.start * bm : some.stop * bm].contiguous()  # [bn, M]
             own = tiles[:, starts[0] : max(starts[-1], starts[0] + 1)].flatten(1)  # [bn, blocks * bm]
-            parts.append(launch(kernels.screened_spmm, own, here, w, limit, b, **options))
+            parts.append(launch(kernels.screened_spmm, own, here, w, limit, b, **pattern))
         return parts[0] if len(parts) == 1 else torch.cat(parts)  # [M, N]
 
     def workspace(self, implementation: str) -> int:
