@@ -211,7 +211,8 @@ def ranks(name, dtype, args, kwargs, x, y, given, alpha, beta, lower) -> Trial:
     exact = np.where(inside, exact, given)
     if is_packed:
         exact, bound = packed(exact, lower), packed(bound, lower)
-    return Trial(public(name), args, kwargs, lambda: narrow(exact), lambda _: bound)
+    # the other triangle of given memory is left as it is
+    return Trial(public(name), args, kwargs, lambda: narrow(exact), lambda _: bound, outs=is_packed)
 
 
 @spec(

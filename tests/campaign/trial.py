@@ -44,6 +44,7 @@ class Trial:
         differentiable: whether gradients are tried in float64.
         compiles: whether ``torch.compile`` is tried.
         arrays: whether NumPy arrays are taken for tensors.
+        outs: whether a result may go to memory that is given, where the function has ``out=``.
         repeats: whether a second call gives the same bits.
         rows: whether the first operand has a leading axis whose rows the function treats apart: a NaN in one of them
             leaves every bit of the others as it was.
@@ -63,6 +64,7 @@ class Trial:
     differentiable: bool = True
     compiles: bool = True
     arrays: bool = True
+    outs: bool = True
     repeats: bool = True
     rows: bool = False
     carries: bool = False
@@ -169,6 +171,8 @@ def _ways(trial: Trial, draw: Draw) -> list[str]:
         ways.append("gradient")
     if _inexact(trial) and draw.chance(0.1):
         ways.append("not a number")
+    if trial.outs and "out" in inspect.signature(trial.function).parameters and draw.chance(0.1):
+        ways.append("out")
     return ways
 
 
@@ -188,6 +192,8 @@ def _try(trial: Trial, way: str) -> None:
         _gradient(trial)
     elif way == "not a number":
         _not_a_number(trial)
+    elif way == "out":
+        _into_memory(trial)
     else:
         with trnsci.backend(way):
             result = trial.run()
@@ -256,6 +262,26 @@ def _not_a_number(trial: Trial) -> None:
         assert any(bool(x.isnan().any()) for x in result), "a NaN does not show in the result"
     for one, other in zip(plain, result, strict=bool(plain)):
         assert _same_bits(one[1:], other[1:]), "a NaN in one row reaches another"
+
+
+def _into_memory(trial: Trial) -> None:
+    """Results written to given memory, which holds NaN and whose rows lie apart, are those returned without."""
+    plain = trial.run()
+    outs = [_apart(x) for x in _several(plain)]
+    given = outs[0] if isinstance(plain, torch.Tensor) else tuple(outs)
+    made = trial.function(*trial.args, **trial.kwargs, out=given)
+    trial.judge(made)
+    for memory, result in zip(outs, _several(made), strict=True):
+        assert result.data_ptr() == memory.data_ptr(), "the result is elsewhere"
+        assert _same_bits(memory, result), "what was given does not hold the result"
+
+
+def _apart(like: torch.Tensor) -> torch.Tensor:
+    """Memory for a result: every second element of its last axis, filled with what is no result."""
+    if like.ndim == 0:
+        return torch.full_like(like, 7)
+    nothing = float("nan") if like.is_floating_point() or like.is_complex() else 7
+    return like.new_full((*like.shape[:-1], 2 * like.shape[-1]), nothing)[..., ::2]
 
 
 def _inexact(trial: Trial) -> list[torch.Tensor]:
