@@ -65,10 +65,33 @@ def hermitian(draw: Draw, n: int, dtype: torch.dtype) -> torch.Tensor:
     return draw.tensor((n, n), dtype, kind=kind, change=lambda v: v + adjoint(v))
 
 
-def judged(name: str, args: tuple, check, kwargs=None, **options) -> Trial:
-    """A trial whose result has to have a property."""
+# functions of one matrix, and those whose trials read shapes of their own
+ALONE = {"matrix_rank", "null_space", "orth", "cond", "cond_estimate", "solve_tridiagonal"}
+ALONE |= {"cg", "block_cg", "bicgstab", "gmres", "minres", "chebyshev", "lsqr", "lsmr"}
+ALONE |= {"lanczos", "arnoldi", "davidson", "lobpcg", "svd_randomized", "eigh_randomized"}
+
+
+def judged(draw: Draw, name: str, args: tuple, check, kwargs=None, **options) -> Trial:
+    """A trial whose result has to have a property; sometimes as both ends of a batch of three."""
     options = {"kernels": "maybe", "simulated": 0.05, **options}
-    return Trial(public(name), args, kwargs or {}, check=lambda result, kernel: check(result), **options)
+    function, kwargs = public(name), kwargs or {}
+    if name.split(".")[1] in ALONE or not draw.chance(0.25):
+        return Trial(function, args, kwargs, check=lambda result, kernel: check(result), **options)
+    draw.log.append("a batch of three")
+    first = next(i for i, x in enumerate(args) if isinstance(x, torch.Tensor))
+    stacked = [
+        torch.stack([x, x * 2 if i == first else x, x]) if isinstance(x, torch.Tensor) else x
+        for i, x in enumerate(args)
+    ]
+
+    def ends(result, kernel):
+        for slot in (0, 2):
+            if isinstance(result, torch.Tensor | np.ndarray):
+                check(result[slot])
+            else:
+                check(type(result)(*(x[slot] if x.shape[:1] == (3,) else x for x in result)))
+
+    return Trial(function, tuple(stacked), kwargs, check=ends, **{**options, "simulated": 0.2})
 
 
 @spec("trnsolver.cholesky", promise="`norm(l l* - a) <= 20 N u norm(a)`", when="positive definite")
@@ -83,7 +106,7 @@ def cholesky(draw: Draw) -> Trial:
         within(lower @ adjoint(lower) - wide(a), 20 * n * unit(dtype) * spectral(wide(a)), "l l* - a", dtype)
 
     # the gradient is that of Hermitian changes, as torch's is; differences of single entries are others
-    return judged("trnsolver.cholesky", (a,), check, {"upper": upper}, differentiable=False)
+    return judged(draw, "trnsolver.cholesky", (a,), check, {"upper": upper}, differentiable=False)
 
 
 @spec(
@@ -112,7 +135,7 @@ def positive(draw: Draw, name: str) -> Trial:
         size = spectral(whole) * spectral(x) + spectral(wide(b))
         return within(wide(b) - whole @ x, 20 * n * u * size, "b - a x", dtype)
 
-    return judged(name, args, check, differentiable=False)
+    return judged(draw, name, args, check, differentiable=False)
 
 
 @spec("trnsolver.lu", "trnsolver.lu_factor", promise="`norm(l u - p.T a) <= 20 N u g norm(a)`, g the growth of entries")
@@ -136,7 +159,7 @@ def lu(draw: Draw, name: str) -> Trial:
         assert k == lower.shape[-1]
 
     # of a singular matrix the factors' gradient does not exist
-    return judged(name, (a,), check, differentiable=False)
+    return judged(draw, name, (a,), check, differentiable=False)
 
 
 @spec(
@@ -166,7 +189,7 @@ def general(draw: Draw, name: str) -> Trial:
         # entries of such matrices grow by less than 4; columns of inverses are solutions of their own
         within(error, 4 * 20 * max(n, 1) * unit(dtype) * size, "b - a x", dtype)
 
-    return judged(name, args, check, kwargs)
+    return judged(draw, name, args, check, kwargs)
 
 
 @spec(
@@ -194,7 +217,7 @@ def triangular(draw: Draw, name: str) -> Trial:
         size = spectral(whole) * spectral(x) + (spectral(right) if solve else 0.0)
         within(right - whole @ x, 20 * n * unit(dtype) * size, "b - a x", dtype)
 
-    return judged(name, (a, b) if solve else (a,), check, kwargs)
+    return judged(draw, name, (a, b) if solve else (a,), check, kwargs)
 
 
 @spec(
@@ -220,7 +243,9 @@ def qr(draw: Draw, name: str) -> Trial:
             exact = reflected(wide(factors), wide(tau), wide(other))
             return within(x - exact, 20 * max(m, 1) * u * spectral(wide(other)), "q other", dtype)
 
-        return judged(name, (factors, tau) if stem != "ormqr" else (factors, tau, other), check, differentiable=False)
+        return judged(
+            draw, name, (factors, tau) if stem != "ormqr" else (factors, tau, other), check, differentiable=False
+        )
     mode = draw.among("reduced", "complete") if stem != "geqrf" else None
 
     def check(result):
@@ -238,7 +263,7 @@ def qr(draw: Draw, name: str) -> Trial:
         within(adjoint(q) @ q - np.eye(q.shape[1]), limit, "q* q - 1", dtype)
         within(q @ r - whole, limit * spectral(whole), "q r - a", dtype)
 
-    return judged(name, (a,), check, {} if mode is None else {"mode": mode}, differentiable=False)
+    return judged(draw, name, (a,), check, {} if mode is None else {"mode": mode}, differentiable=False)
 
 
 def reflected(factors: np.ndarray, tau: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -268,7 +293,7 @@ def eigh(draw: Draw, name: str) -> Trial:
         within(adjoint(v) @ v - np.eye(n), limit, "v* v - 1", dtype)
         return within((v * w) @ adjoint(v) - whole, limit * spectral(whole), "v w v* - a", dtype)
 
-    return judged(name, (a,), check, {"UPLO": uplo}, differentiable=False)
+    return judged(draw, name, (a,), check, {"UPLO": uplo}, differentiable=False)
 
 
 @spec("trnsolver.eigh_generalized", promise="that of eigh times the condition number of b", when="b positive definite")
@@ -284,7 +309,7 @@ def generalized(draw: Draw) -> Trial:
         size = spectral(left) * spectral(v) * max(1.0, spectral(right)) * condition
         within(error, 20 * max(n, 1) * unit(dtype) * size, "residual", dtype)
 
-    return judged("trnsolver.eigh_generalized", (a, b), check, {"kind": kind}, differentiable=False)
+    return judged(draw, "trnsolver.eigh_generalized", (a, b), check, {"kind": kind}, differentiable=False)
 
 
 @spec(
@@ -318,7 +343,7 @@ def svd(draw: Draw, name: str) -> Trial:
         within(vh @ adjoint(vh) - np.eye(vh.shape[0]), limit, "v v* - 1", dtype)
         return within((u[:, :k] * s) @ vh[:k] - whole, limit * spectral(whole), "u s vh - a", dtype)
 
-    return judged(name, (a,), check, {"full_matrices": full} if stem == "svd" else {}, differentiable=False)
+    return judged(draw, name, (a,), check, {"full_matrices": full} if stem == "svd" else {}, differentiable=False)
 
 
 @spec("trnsolver.ldl", promise="`norm(l d l* - a[order]) <= 20 N u norm(l)^2 norm(d)`", when="Hermitian or symmetric")
@@ -336,7 +361,7 @@ def ldl(draw: Draw) -> Trial:
         limit = 20 * max(n, 1) * unit(dtype) * spectral(lower) ** 2 * spectral(d)
         within(lower @ d @ other - whole[np.ix_(order, order)], limit, "l d l* - a", dtype)
 
-    return judged("trnsolver.ldl", (a,), check, {"hermitian": conjugated}, differentiable=False)
+    return judged(draw, "trnsolver.ldl", (a,), check, {"hermitian": conjugated}, differentiable=False)
 
 
 @spec("trnsolver.ldl_solve", "trnsolver.ldl_inverse", promise="as much times `norm(x)`", when=REGULAR)
@@ -354,7 +379,7 @@ def ldl_solution(draw: Draw, name: str) -> Trial:
         size = spectral(lower) ** 2 * spectral(d) * spectral(x) + spectral(right)
         within(whole @ x - right, 2 * 20 * n * unit(dtype) * size, "a x - b", dtype)
 
-    return judged(name, (*made, b) if solve else tuple(made), check, differentiable=False)
+    return judged(draw, name, (*made, b) if solve else tuple(made), check, differentiable=False)
 
 
 @spec(
@@ -383,7 +408,7 @@ def banded(draw: Draw, name: str) -> Trial:
         size = spectral(full) * spectral(x) + spectral(wide(b))
         within(full @ x - wide(b), 2 * 20 * (below + above + 1) * unit(dtype) * size, "a x - b", dtype)
 
-    return judged(name, args, check)
+    return judged(draw, name, args, check)
 
 
 def _band(values: np.ndarray, main: int) -> np.ndarray:
@@ -413,7 +438,7 @@ def determinant(draw: Draw, name: str) -> Trial:
         else:
             assert abs(complex(torch.as_tensor(result)) - complex(exact)) <= relative * abs(complex(exact))
 
-    return judged(name, (a,), check)
+    return judged(draw, name, (a,), check)
 
 
 def elimination(a: np.ndarray):

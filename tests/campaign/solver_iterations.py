@@ -44,7 +44,7 @@ def lstsq(draw: Draw) -> Trial:
         limit = 20 * max(m, n) * unit(dtype) * 16 * 17 * (spectral(exact) + spectral(narrow(wide(b))))
         within(x - exact, limit, "x", dtype)
 
-    return judged("trnsolver.lstsq", (a, b), check, differentiable=False, compiles=False)
+    return judged(draw, "trnsolver.lstsq", (a, b), check, differentiable=False, compiles=False)
 
 
 @spec(
@@ -76,7 +76,7 @@ def rank_of(draw: Draw, name: str) -> Trial:
             return within(whole @ x, limit * 8, "a x", dtype)
         return within(x @ (adjoint(x) @ whole) - whole, limit * 17, "x x* a - a", dtype)
 
-    return judged(name, (a,), check, kwargs, differentiable=False, compiles=False)
+    return judged(draw, name, (a,), check, kwargs, differentiable=False, compiles=False)
 
 
 @spec("trnsolver.cond_estimate", promise="a lower bound, within a factor of 10 here", when=REGULAR)
@@ -90,7 +90,7 @@ def estimate(draw: Draw) -> Trial:
         slack = 1 + 100 * n * unit(dtype) * exact
         assert exact / 10 / slack <= value <= exact * slack, (value, exact)
 
-    return judged("trnsolver.cond_estimate", (a,), check, differentiable=False, compiles=False)
+    return judged(draw, "trnsolver.cond_estimate", (a,), check, differentiable=False, compiles=False)
 
 
 @spec(
@@ -120,7 +120,7 @@ def eig(draw: Draw, name: str) -> Trial:
         within(adjoint(z) @ z - np.eye(n), limit, "z* z - 1", dtype)
         return within(z @ t @ adjoint(z) - whole, limit * size, "z t z* - a", dtype)
 
-    return judged(name, (a,), check, differentiable=False, compiles=False)
+    return judged(draw, name, (a,), check, differentiable=False, compiles=False)
 
 
 @spec("trnsolver.expm", promise="`20 N u max(1, norm(a)) norm(exact)`", when="normal matrices")
@@ -138,7 +138,7 @@ def expm(draw: Draw) -> Trial:
         limit = 20 * max(n, 1) * unit(dtype) * max(1.0, spectral(wide(a))) * spectral(exact)
         within(x - exact, limit, "expm", dtype)
 
-    return judged("trnsolver.expm", (a,), check)
+    return judged(draw, "trnsolver.expm", (a,), check)
 
 
 @spec(
@@ -168,7 +168,7 @@ def roots(draw: Draw, name: str) -> Trial:
         condition = np.linalg.cond(np.linalg.eig(narrow(whole))[1])
         return within(x @ x - np.eye(n), limit * condition**2 * 100, "s s - 1", dtype)
 
-    return judged(name, (a,), check, differentiable=False, compiles=False)
+    return judged(draw, name, (a,), check, differentiable=False, compiles=False)
 
 
 @spec(
@@ -205,7 +205,7 @@ def solved(draw: Draw, name: str) -> Trial:
         else:
             assert np.all(residual <= 1.001 * tol * size + slack), float(np.max(residual / size))
 
-    return judged(name, (a, b), check, kwargs, differentiable=False, compiles=False)
+    return judged(draw, name, (a, b), check, kwargs, differentiable=False, compiles=False)
 
 
 @spec(
@@ -238,7 +238,7 @@ def extreme(draw: Draw, name: str) -> Trial:
         # each is within its residual of an eigenvalue
         assert np.all(np.min(np.abs(exact[:, None] - w[None].real), 0) <= residual + slack)
 
-    return judged(name, args, check, {"tol": tol}, simulated=0.01, differentiable=False, compiles=False)
+    return judged(draw, name, args, check, {"tol": tol}, simulated=0.01, differentiable=False, compiles=False)
 
 
 @spec(
@@ -269,7 +269,7 @@ def randomized(draw: Draw, name: str) -> Trial:
         # what the space misses, and what is left out of the space
         assert missed <= float(error) + least + slack, (missed, float(error), least)
 
-    return judged(name, (a, k), check, differentiable=False, compiles=False)
+    return judged(draw, name, (a, k), check, differentiable=False, compiles=False)
 
 
 PRECONDITIONERS = ("jacobi", "block_jacobi", "ssor", "ilu0", "ic0", "chebyshev")
