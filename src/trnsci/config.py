@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,16 @@ def _count(text: str) -> int | None:
 
 
 def _path(text: str) -> Path | None:
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        # ~ without a home, or of nobody
+        return None
+
+
+def _user_cache() -> Path:
+    """The cache folder of this user; without a home, a folder for temporary files that is this user's own."""
+    return _path("~/.cache/trnsci") or Path(tempfile.gettempdir()) / f"trnsci-{os.geteuid()}"
 
 
 def _backend(text: str) -> BackendName | None:
@@ -100,7 +110,7 @@ TARGET: Setting[TargetName] = Setting(
 CACHE_DIR: Setting[Path] = Setting(
     name="TRNSCI_CACHE_DIR",
     accepts="a directory",
-    default=Path("~/.cache/trnsci").expanduser(),
+    default=_user_cache(),
     meaning="Where the calibration of the host and pages of demonstrations are kept.",
     parse=_path,
 )

@@ -7,15 +7,17 @@ import functools
 import json
 import platform
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 
-from trnsci import config, neuron
+from trnsci import cache, config, neuron
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
+from trnsci.errors import ArgumentError
 from trnsci.launcher import Predictor, using
 from trnsci.plans import Cost, seconds
 from trnsci.programs import Size, limits
@@ -195,19 +197,23 @@ class Host:
 @functools.cache
 def host() -> Host:
     """Return the calibration of this machine, measured once and kept in the cache directory."""
-    path = config.CACHE_DIR.get() / "host.json"
     machine = f"{platform.node()} {torch.__version__} {torch.get_num_threads()} threads"
     try:
-        kept = json.loads(path.read_text())
+        text = cache.read("host.json")
+    except ArgumentError as error:
+        # what somebody else may have written is not believed, and where others write nothing is kept
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        return _calibrate()
+    try:
+        kept = json.loads(text or "{}")
         if kept["machine"] == machine:
             return Host(**kept["host"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         # No file, or none of ours: measure again.
         pass
     measured = _calibrate()
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"machine": machine, "host": asdict(measured)}, indent=2))
+    with contextlib.suppress(OSError, ArgumentError):
+        cache.write("host.json", json.dumps({"machine": machine, "host": asdict(measured)}, indent=2))
     return measured
 
 

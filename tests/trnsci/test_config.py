@@ -1,8 +1,11 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from trnsci import ArgumentError, config
+from trnsci import ArgumentError, cache, config
 
 
 def test_defaults_without_environment(monkeypatch):
@@ -58,3 +61,96 @@ def test_unknown_values_name_variable_value_and_choices(monkeypatch, name, text,
 
 def test_a_library_outside_the_suite_has_the_same_three():
     assert config.library_settings("mylib").require_nki.name == "MYLIB_REQUIRE_NKI"
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """A cache folder that is not there yet."""
+    monkeypatch.setenv("TRNSCI_CACHE_DIR", str(tmp_path / "new" / "cache"))
+    return tmp_path / "new" / "cache"
+
+
+def test_the_cache_is_made_for_its_owner_alone(folder):
+    mask = os.umask(0)
+    try:
+        assert cache.read("x") is None
+        path = cache.write("x", "text")
+    finally:
+        os.umask(mask)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert cache.read("x") == "text"
+    assert [p.name for p in folder.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_cache_that_others_may_write_is_refused_with_a_sentence(folder, mode):
+    cache.write("x", "text")
+    folder.chmod(mode)
+    for use in (cache.folder, lambda: cache.read("x"), lambda: cache.write("x", "y")):
+        with pytest.raises(ArgumentError) as caught:
+            use()
+        assert str(caught.value) == (
+            f"trnsci: cache {folder} is 'writable by others (mode {mode:o})', expected writable by its owner alone. "
+            f"Run chmod go-w {folder}, or name another folder with TRNSCI_CACHE_DIR."
+        )
+    folder.chmod(0o700)
+    (folder / "x").chmod(0o666)
+    with pytest.raises(ArgumentError, match="writable by others"):
+        cache.read("x")
+
+
+def test_a_cache_of_somebody_else_is_refused(folder, monkeypatch):
+    cache.write("x", "text")
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    for use in (cache.folder, lambda: cache.read("x")):
+        with pytest.raises(ArgumentError, match=f"owned by user {mine}', expected owned by user {mine + 1}"):
+            use()
+
+
+def test_links_in_the_cache_are_not_followed(folder, tmp_path):
+    (tmp_path / "secret").write_text("mine")
+    cache.folder()
+    (folder / "x").symlink_to(tmp_path / "secret")
+    with pytest.raises(ArgumentError, match="a link"):
+        cache.read("x")
+    cache.write("x", "text")
+    assert (tmp_path / "secret").read_text() == "mine"
+    assert cache.read("x") == "text"
+
+
+def test_a_refused_cache_does_not_end_a_calculation(folder, monkeypatch):
+    from trnsci import predict
+
+    cache.write("host.json", '{"machine": "x"}')
+    folder.chmod(0o777)
+    predict.host.cache_clear()
+    with pytest.warns(RuntimeWarning, match="writable by others"):
+        assert predict.host().float32 > 0
+    predict.host.cache_clear()
+
+
+HOMELESS = """
+import os, pwd
+
+def nobody(*args):
+    raise KeyError("getpwuid(): uid not found")
+
+pwd.getpwuid = pwd.getpwnam = nobody
+import trnblas, trnchem, trnfft, trnrand, trnsolver, trnsparse, trntensor, torch
+from trnsci import config, distributed, predict
+a = distributed.shard(torch.eye(4), distributed.mesh(), 0)
+assert trnblas.gemm(1.0, a, a).to_local().sum() == 4
+print(config.CACHE_DIR.get(), predict.host().float32 > 0)
+"""
+
+
+def test_a_program_runs_without_a_home_and_without_a_name(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "USER", "LOGNAME")}
+    environment |= {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", HOMELESS], env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == f"{tmp_path}/trnsci-{os.geteuid()} True"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trnchem.demo.report import Report
-from trnsci import check, config, show
+from trnsci import cache, check, show
 
 NAMES = ("water", "speech")
 
@@ -25,11 +25,14 @@ def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False
         The exit status: one when a result leaves its bound.
     """
     check.option("demo", "NAME", name, NAMES)
+    page = html or cache.folder() / f"demo-{name}.html"
     start = time.perf_counter()
     report = _runner(name)(lambda text: print(f"{text} ...", file=sys.stderr, flush=True))
-    page = html or config.CACHE_DIR.get() / f"demo-{name}.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(report.html(), encoding="utf-8")
+    if html is None:
+        cache.write(page.name, report.html())
+    else:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(report.html(), encoding="utf-8")
     if as_json:
         show.as_json({**report.facts, "ok": report.ok, "page": str(page)})
         return int(not report.ok)
