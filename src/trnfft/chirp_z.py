@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -14,6 +13,7 @@ from trnfft.device.tables import Array
 from trnfft.lengths import next_fast_len
 from trnfft.ops import C2C
 from trnsci import ArgumentError, array_function, check, run
+from trnsci.caches import kept
 from trnsci.precision import Precision, resolve
 
 
@@ -106,7 +106,7 @@ def _bluestein(x: Tensor, m: int, w: complex | None, a: complex, policy: Precisi
     return folded[..., n - 1 : n - 1 + m] * after
 
 
-@functools.lru_cache(maxsize=32)
+@kept
 def _tables(
     n: int, m: int, w: complex | None, a: complex, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -16,6 +15,7 @@ from trnfft.device import launch
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import flops, in_policy
 from trnsci import ArgumentError, array_function, check, op, run
+from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
 
@@ -305,7 +305,7 @@ def _c2c(x: Tensor, precision: Precision, via: Via) -> Tensor:
     return call.nki() if via == "nki" else call.pytorch()
 
 
-@functools.lru_cache(maxsize=256)
+@kept
 def _phases(a: int, b: int, period: int, count: int, by: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """``by * exp(-2 pi i (a j + b) / period)`` for j < count, from reduced integers."""
     angles = (a * np.arange(count, dtype=np.int64) + b) % period * (-2 * math.pi / period)

@@ -33,7 +33,8 @@ from trnfft.fftn import (
 )  # fmt: skip
 from trnfft.ops import C2C, R2C, C2CPlanes, C2RPlanes, R2CPlanes
 from trnsci import ArgumentError, DtypeError, Plan, check
-from trnsci.plans import CACHE, Step, quantity
+from trnsci.caches import CACHE
+from trnsci.plans import Step, quantity
 from trnsci.precision import Precision
 
 _ONE = (fft, ifft, rfft, irfft, hfft, ihfft)

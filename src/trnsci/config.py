@@ -115,7 +115,9 @@ CACHE_DIR: Setting[Path] = Setting(
     parse=_path,
 )
 PLAN_CACHE_COUNT = _count_setting("TRNSCI_PLAN_CACHE_COUNT", 1024, "Plans kept at most.")
-PLAN_CACHE_BYTES = _count_setting("TRNSCI_PLAN_CACHE_BYTES", 256 << 20, "Bytes the kept plans may hold at most.")
+PLAN_CACHE_BYTES = _count_setting(
+    "TRNSCI_PLAN_CACHE_BYTES", 256 << 20, "Bytes that kept plans and their tables may hold at most."
+)
 KERNEL_CACHE_COUNT = _count_setting("TRNSCI_KERNEL_CACHE_COUNT", 256, "Compiled kernels kept at most.")
 PROGRAM_MATMULS = _count_setting(
     "TRNSCI_PROGRAM_MATMULS", 10_000, "Matmuls one program may have; larger work is several launches of smaller ones."

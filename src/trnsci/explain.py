@@ -13,8 +13,9 @@ import torch
 from trnsci import neuron
 from trnsci.arrays import spread
 from trnsci.backends import SCOPE, Scope, entered, settings
+from trnsci.caches import CACHE
 from trnsci.ops import Decision, Op, Verdict, writer
-from trnsci.plans import CACHE, Plan, Step
+from trnsci.plans import Plan, Step
 from trnsci.specs import HOST, TensorSpec, freeze, map_tensors, tensors_in, thaw
 
 

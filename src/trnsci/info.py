@@ -10,8 +10,9 @@ from typing import Any
 
 import trnsci
 from trnsci import backends, config, loops, neuron
+from trnsci.caches import CACHE
 from trnsci.errors import ArgumentError
-from trnsci.plans import CACHE, quantity
+from trnsci.plans import plans, quantity
 from trnsci.show import Table
 from trnsim.targets import TARGETS
 
@@ -187,7 +188,7 @@ def _caches() -> dict[str, str]:
     kept = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     size = sum(path.stat().st_size for path in kept)
     return {
-        "plans": f"{len(CACHE.list())} plans, {quantity(CACHE.nbytes, 'B')} in this process",
+        "plans": f"{len(plans())} plans, {quantity(CACHE.nbytes, 'B')} in this process",
         "kernels": f"{len(neuron.KERNELS)} prepared in this process",
         str(folder): f"{len(kept)} files, {quantity(size, 'B')}" if kept else "empty",
     }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
+
+from trnsci.errors import CapacityError, TrnError
 
 
 class MemoryMeter(TorchDispatchMode):
@@ -50,6 +55,33 @@ class MemoryMeter(TorchDispatchMode):
 
     def _release(self, size: int) -> None:
         self.live -= size
+
+
+def exhausted(op: str, error: BaseException) -> CapacityError | None:
+    """Return the refusal of memory that an error is, with what was asked for and what is free; else ``None``."""
+    if isinstance(error, TrnError):
+        return None
+    text = str(error)
+    asked = re.search(r"allocate ([\d.]+) ?(\w*)", text)
+    if asked is None or (not isinstance(error, MemoryError | torch.OutOfMemoryError) and "CPUAllocator" not in text):
+        return None
+    unit = _UNITS.get(asked[2], 1)
+    device = isinstance(error, torch.OutOfMemoryError)
+    free = torch.cuda.mem_get_info()[0] if device else _free()
+    return CapacityError(
+        where="GPU" if device else "host",
+        required=int(float(asked[1]) * unit),
+        available=free,
+        hint=f"{op} could not allocate what it needs. Use smaller operands or batches, or a wider machine",
+    )
+
+
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50, "EiB": 1 << 60}
+
+
+def _free() -> int:
+    """Bytes of host memory nobody uses."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _held(values: Any) -> Iterable[Tensor]:

@@ -25,6 +25,7 @@ plans, ledgers and caches hold it, so ``limits`` reads nothing of a tensor that 
 from __future__ import annotations
 
 import functools
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -40,12 +41,14 @@ from torch.nn import Parameter
 
 from trnsci import backends, host, neuron, predict
 from trnsci.backends import SCOPE
+from trnsci.caches import CACHE
 from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
 from trnsci.gradient import Gradient
 from trnsci.launcher import Launcher, launcher, using
 from trnsci.ledger import Entry, listeners, nested, record
-from trnsci.plans import CACHE, Cost, Plan, Step
+from trnsci.memory import exhausted
+from trnsci.plans import Cost, Plan, Step
 from trnsci.schema import schema
 from trnsci.specs import freeze, tensors_in, thaw
 
@@ -150,6 +153,9 @@ def op(name: str, *, host_only: str | None = None, traceable: bool = False) -> C
 
     return register
 
+
+# The threads of a product do not survive a fork, and GNU's OpenMP would wait for them: a fork computes with one.
+os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))
 
 _OPS: dict[str, Op] = {}
 
@@ -449,13 +455,19 @@ def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor 
     if used is not None:
         with using(used):
             return _copied(call.nki(), out)
-    if out is None:
-        return getattr(call, decision.implementation)()
-    into = writer(call, decision.implementation)
-    if into is None:
-        return _copied(getattr(call, decision.implementation)(), out)
-    into(out)
-    return out
+    try:
+        if out is None:
+            return getattr(call, decision.implementation)()
+        into = writer(call, decision.implementation)
+        if into is None:
+            return _copied(getattr(call, decision.implementation)(), out)
+        into(out)
+        return out
+    except (MemoryError, RuntimeError) as error:
+        refused = exhausted(type(call).__name__, error)
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:

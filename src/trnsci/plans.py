@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnsci import config
+from trnsci.caches import CACHE
 from trnsci.programs import Size
 from trnsci.specs import tensors_in, thaw
 
@@ -239,66 +237,11 @@ def seconds(value: float) -> str:
     return f"{value / 1e-9:.3g} ns"
 
 
-P = TypeVar("P", bound=Plan)
-
-
-class PlanCache:
-    """Least-recently-used plans, bounded by count and by bytes; safe to share between threads."""
-
-    def __init__(self, max_count: int | None = None, max_bytes: int | None = None) -> None:
-        self._limits = (max_count, max_bytes)
-        self._plans: OrderedDict[Hashable, Plan] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, build: Callable[[], P]) -> P:
-        """Return the plan kept under ``key``, or build and keep it."""
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
-                self._plans.move_to_end(key)
-                return plan  # type: ignore[return-value]
-        built = build()
-        with self._lock:
-            if key not in self._plans:
-                self._plans[key] = built
-                self._bytes += built.nbytes
-            self._trim()
-        return built
-
-    def _trim(self) -> None:
-        count, size = self._limits
-        max_count = config.PLAN_CACHE_COUNT.get() if count is None else count
-        max_bytes = config.PLAN_CACHE_BYTES.get() if size is None else size
-        while self._plans and (len(self._plans) > max_count or self._bytes > max_bytes):
-            _, dropped = self._plans.popitem(last=False)
-            self._bytes -= dropped.nbytes
-
-    def list(self) -> tuple[Plan, ...]:
-        """Return the plans kept, least recently used first."""
-        with self._lock:
-            return tuple(self._plans.values())
-
-    def clear(self) -> None:
-        """Forget every plan."""
-        with self._lock:
-            self._plans.clear()
-            self._bytes = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes the plans hold."""
-        return self._bytes
-
-
-CACHE = PlanCache()
-
-
 def plans() -> tuple[Plan, ...]:
     """Return the cached plans of the suite, least recently used first."""
-    return CACHE.list()
+    return tuple(kept for kept in CACHE.list() if isinstance(kept, Plan))
 
 
 def clear_plans() -> None:
-    """Forget every cached plan."""
+    """Forget every cached plan, and the tables of all."""
     CACHE.clear()

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import trnsim
 from trnsci import config
+from trnsci.caches import PlanCache
 from trnsci.nki import Axis
 from trnsci.specs import freeze, thaw
 
@@ -211,17 +212,14 @@ def cut(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Cut | 
     if math.prod(units) == 1:
         return None
     key = freeze(tensors), tuple(sorted(static.items())), limits()
-    found = _WIDTHS.get((kernel, key))
-    if found is None:
-        found = _widths(kernel, tensors, static, names, axes, extents, units)
-        _WIDTHS[kernel, key] = found
+    found = _WIDTHS.get((kernel, key), lambda: _widths(kernel, tensors, static, names, axes, extents, units))
     chosen = tuple(
         (axis, extent, width) for axis, extent, width in zip(axes, extents, found, strict=True) if width < extent
     )
     return Cut(chosen, names) if chosen else None
 
 
-_WIDTHS: dict[Any, tuple[int, ...]] = {}
+_WIDTHS = PlanCache(max_count=4096)
 
 
 @functools.cache

@@ -67,11 +67,12 @@ class Node:
     def run(self) -> Ended:
         """Start the ranks, wait for them, and say how it ended. No rank is left behind."""
         with _signals():
+            patience = _GRACE + 3 * _TERMINATING
             try:
                 self._start()
                 self._wait(None)
                 if not self._failed and not self._elsewhere():
-                    self._part()
+                    patience = config.DISTRIBUTED_TIMEOUT.get()
                     return Ended(0)
                 self._tell()
                 self._wait(_GRACE)
@@ -80,9 +81,11 @@ class Node:
                 # what the keyboard sends has reached the ranks already
                 if told.number == signal.SIGINT:
                     self._wait(_GRACE / 4, quietly=True)
+                patience = _GRACE
                 return Ended(128 + told.number, told=True)
             finally:
                 self._end()
+                self._part(patience)
                 self._line.close()
 
     def _start(self) -> None:
@@ -158,14 +161,14 @@ class Node:
         others = [f"rank {self._first + i}" for i in range(len(codes)) if i not in lost]
         return Ended(status, f"{who}; ended with it: {', '.join(others) or 'nobody'}", frozenset(lost))
 
-    def _part(self) -> None:
-        """Keep the store until the other machines are done with it."""
+    def _part(self, patience: float) -> None:
+        """Keep the store until the other machines are done with it, also when they have yet to hear who failed."""
         if self._nodes == 1:
             return
         node, nodes = self._node, self._nodes
         with contextlib.suppress(*LOST):
             self._line.ask(lambda client: client.set(f"trnsci/done/{node}", "")).result(_GRACE)
-            deadline = time.monotonic() + config.DISTRIBUTED_TIMEOUT.get()
+            deadline = time.monotonic() + patience
             keys = [f"trnsci/done/{other}" for other in range(nodes)]
             while node == 0 and time.monotonic() < deadline:
                 if self._line.ask(lambda client: client.check(keys)).result(_GRACE):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import struct
+import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -341,20 +344,42 @@ def as_scipy(op: str, matrix: Any) -> Any:
 
 
 def load(path: str | Path) -> SparseMatrix:
-    """Read a matrix written by `SparseMatrix.save`; its structure is checked."""
+    """Read a matrix written by `SparseMatrix.save`; its structure is checked.
+
+    Raises:
+        ArgumentError: the file is damaged, or not one of ours. Nothing in it is unpickled.
+    """
     from trnsparse.bsr import BSRMatrix
     from trnsparse.coo import COOMatrix
     from trnsparse.csr import CSCMatrix, CSRMatrix
 
     kinds: dict[str, Any] = {kind.format: kind for kind in (COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix)}
-    with np.load(path) as file:
-        name, _, dtype = str(file.get("format", "")).partition(" ")
-        if name not in kinds:
-            raise ArgumentError(op="load", argument="format", got=name, expected="one of " + ", ".join(kinds))
-        arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
-        shape = tuple(int(size) for size in file["shape"])
-    values = arrays.pop("values")
-    result: SparseMatrix = kinds[name](
-        **arrays, values=values.view(torch.bfloat16) if dtype == "bfloat16" else values, shape=shape
-    )
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            name, _, dtype = str(file.get("format", "")).partition(" ")
+            arrays = {key: from_numpy(file[key]) for key in file.files if key not in ("format", "shape")}
+            if name not in kinds:
+                raise ArgumentError(op="load", argument="format", got=name, expected="one of " + ", ".join(kinds))
+            shape = tuple(int(size) for size in file["shape"])
+        values = arrays.pop("values")
+        result: SparseMatrix = kinds[name](
+            **arrays, values=values.view(torch.bfloat16) if dtype == "bfloat16" else values, shape=shape
+        )
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except _DAMAGE as error:
+        if isinstance(error, ArgumentError) and error.argument == "format":
+            raise
+        raise ArgumentError(
+            op="load",
+            argument=f"file {path}",
+            got=f"damaged ({error})",
+            expected="a file that save has written",
+            hint="Write it again, or take a copy",
+        ) from error
     return result
+
+
+# What NumPy, its archives and our own checks of a structure raise, depending on which byte is wrong.
+_DAMAGE = (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, MemoryError, AttributeError)
+_DAMAGE += (zipfile.BadZipFile, zlib.error, struct.error, SyntaxError)

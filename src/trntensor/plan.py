@@ -14,8 +14,9 @@ from trnblas.arguments import HALF, finished
 from trnsci import ArgumentError, DtypeError, check, neuron
 from trnsci.arrays import Array, from_numpy, to_numpy
 from trnsci.backends import inside, settings
+from trnsci.caches import CACHE
 from trnsci.explain import plan as traced
-from trnsci.plans import CACHE, Plan, Step, quantity
+from trnsci.plans import Plan, Step, quantity
 from trnsci.precision import Precision
 from trntensor.equation import STORED_ONLY, Operand, Order, split_call
 from trntensor.precision import contraction_bound, working_dtype

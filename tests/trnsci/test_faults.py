@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -266,3 +267,73 @@ def test_a_failing_rank_makes_every_other_raise_and_is_named(program, args, says
         assert error.op in str(error)
         assert error.raised == (says == "raised")
         assert ("Start the program again" in str(error)) != error.raised
+
+
+def _copies_differ(shape):
+    """A copy on every rank that is not one."""
+    mesh = distributed.mesh(*shape)
+    a = distributed.shard(torch.ones(4, 4), mesh, 0)
+    b = torch.ones(4, 4)
+    b[3, 2] += 1e-7 * (mesh.get_rank() == 1)
+    try:
+        trnblas.gemm(1.0, a, distributed.shard(b, mesh, *[None] * mesh.ndim))
+    except trnsci.ArgumentError as error:
+        return error.got, str(error), _works(*shape)
+    return None
+
+
+def test_a_copy_that_differs_is_caught_before_data_moves(ranks):
+    for got, text, works in ranks(2).run(_copies_differ, (2,)):
+        assert got["rank 0"] != got["rank 1"]
+        assert "copies on every rank hold the same" in text
+        assert works == (64.0, 16.0)
+
+
+def _two_threads():
+    """A second thread that makes a call while the first is in one."""
+    mesh = distributed.mesh()
+    entered, leave, heard = threading.Event(), threading.Event(), []
+
+    def algorithm(team):
+        entered.set()
+        leave.wait(60)
+
+    first = threading.Thread(target=lambda: run("slow", algorithm, mesh, (), {}))
+    first.start()
+    entered.wait(60)
+    try:
+        distributed.gather(distributed.shard(torch.ones(4), mesh, 0))
+    except trnsci.ArgumentError as error:
+        heard.append(str(error))
+    leave.set()
+    first.join(60)
+    return heard, _works()
+
+
+def test_two_threads_cannot_mix_their_calls(ranks):
+    for heard, works in ranks(2).run(_two_threads):
+        assert len(heard) == 1
+        assert "thread is 'a call while another thread is in slow', expected one call after the other" in heard[0]
+        assert works == (64.0, 16.0)
+
+
+def _forked():
+    """A fork of a rank asks for the ranks of its parent."""
+    distributed.mesh()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            distributed.mesh()
+        except trnsci.ArgumentError as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    return os.read(reader, 1000).decode(), _works()
+
+
+def test_a_fork_of_a_rank_is_refused(ranks):
+    for said, works in ranks(2).run(_forked):
+        assert "a fork of rank" in said
+        assert works == (64.0, 16.0)

@@ -1,4 +1,7 @@
+import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -7,7 +10,8 @@ import torch
 import trnblas
 import trnsci
 from trnsci import Cost, Plan, Step
-from trnsci.plans import CACHE, PlanCache, quantity, seconds
+from trnsci.caches import CACHE, PlanCache, kept
+from trnsci.plans import quantity, seconds
 from trnsci.specs import TensorSpec
 
 
@@ -79,6 +83,55 @@ def test_the_cache_is_bounded_by_bytes():
         cache.get(key, lambda: plan(step(1)))
     assert len(cache.list()) == 3
     assert cache.nbytes == 3 * size
+
+
+def test_tables_count_with_the_plans(monkeypatch):
+    made = []
+
+    @kept
+    def table(n):
+        made.append(n)
+        return torch.zeros(n), (torch.zeros(n), "name")
+
+    monkeypatch.setenv("TRNSCI_PLAN_CACHE_BYTES", "100000")
+    trnsci.clear_plans()
+    for n in range(100, 5000, 100):
+        assert table(n)[0] is table(n)[0]
+        assert CACHE.nbytes <= 100_000
+    assert trnsci.plans() == ()
+    assert made == list(range(100, 5000, 100))
+    monkeypatch.setenv("TRNSCI_PLAN_CACHE_BYTES", "0")
+    assert len(table(7)[0]) == 7
+    assert CACHE.nbytes == 0
+
+
+GROWING = """
+import ctypes, gc, torch, trnfft, trnsci
+from pathlib import Path
+
+def resident():
+    gc.collect()
+    # what the allocator keeps of memory that was freed is not ours
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+with trnsci.backend("simulator"):
+    for n in range(60, 80):
+        trnfft.fft(torch.ones(n, dtype=torch.complex64))
+    before = resident()
+    for n in range(80, 580):
+        trnfft.fft(torch.ones(n, dtype=torch.complex64))
+print(resident() - before)
+"""
+
+
+@pytest.mark.slow
+def test_five_hundred_lengths_stay_within_the_stated_bytes():
+    limit = 32 << 20
+    environment = {**os.environ, "TRNSCI_PLAN_CACHE_BYTES": str(limit)}
+    command = [sys.executable, "-c", GROWING]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    assert int(done.stdout) <= limit
 
 
 def test_the_bounds_come_from_the_environment(monkeypatch):

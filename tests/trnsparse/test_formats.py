@@ -199,6 +199,32 @@ def test_files_of_something_else_are_refused(tmp_path):
         ts.load(tmp_path / "b.npz")
 
 
+def test_damaged_files_give_one_error_type(tmp_path):
+    path, draw = tmp_path / "a.npz", np.random.default_rng(2)
+    made = ts.CSRMatrix.from_dense(torch.from_numpy(random(6, 10).toarray()))
+    made.save(path)
+    data = path.read_bytes()
+    damages = [data[:size] for size in (0, 1, 10, *draw.integers(0, len(data), 40))]
+    for bit in draw.integers(0, 8 * len(data), 300):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        damages.append(bytes(flipped))
+    damages += [draw.bytes(300), pickle.dumps(print), b"\x93NUMPY" + draw.bytes(90)]
+    refused = 0
+    for damaged in damages:
+        path.write_bytes(damaged)
+        try:
+            back = ts.load(path)
+        except ArgumentError:
+            refused += 1
+        else:
+            # a bit that says nothing of the contents, such as the date of a member
+            assert torch.equal(back.to_dense(), made.to_dense())
+    assert refused > 200
+    with pytest.raises(FileNotFoundError):
+        ts.load(tmp_path / "missing.npz")
+
+
 def test_reductions_norms_and_diagonals_are_those_of_numpy():
     dense = random(9, 6, dtype=np.complex128).toarray()
     made = ts.CSRMatrix.from_dense(dense)

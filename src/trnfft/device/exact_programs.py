@@ -14,6 +14,7 @@ from torch import Tensor
 from trnfft.device import tables
 from trnfft.device.tables import Array
 from trnfft.kernels import exact as kernels
+from trnsci.caches import kept
 from trnsci.nki import P_MAX
 from trnsci.programs import limits, size_of
 
@@ -285,7 +286,7 @@ class _Builder:
 
 
 # Tables of 4096 points take 15 MB in the least steps.
-@functools.lru_cache(maxsize=8)
+@kept
 def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str) -> Program:
     """The program of axes that lie before ``columns`` others."""
     axes = tuple(axis_for(n) for n in lengths)

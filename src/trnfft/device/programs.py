@@ -15,6 +15,7 @@ from trnfft.device import factor_tables, passes, tables
 from trnfft.device.factor_tables import HALF_IN, HALF_OUT, WHOLE, Fold
 from trnfft.device.passes import NONE, Pass, Table, Tables
 from trnfft.device.tables import Array
+from trnsci.caches import kept
 from trnsci.nki import P_MAX
 
 # From this many rows on, loading them as they lie and transposing them on chip is faster.
@@ -340,7 +341,7 @@ class FoldTables(NamedTuple):
     unpaired: passes.MaybeTable
 
 
-@functools.lru_cache(maxsize=32)
+@kept
 def fold_tables(made: Fold, half: int, sign: int, scale: str, dtype: torch.dtype) -> FoldTables:
     """Tables of real rows that are transformed alone."""
     kept, factor = Tables(dtype), scale_of(scale, made.n1 * made.n2)
@@ -398,8 +399,8 @@ def _half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
     return -(-half // beside) * beside, True
 
 
-# Programs hold tables of up to some tens of megabytes; plans, which are bounded by bytes, keep theirs alive.
-@functools.lru_cache(maxsize=32)
+# Programs hold tables of up to some tens of megabytes.
+@kept
 def program(
     kind: str,
     shape: tuple[int, ...],

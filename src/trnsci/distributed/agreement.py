@@ -7,14 +7,17 @@ import json
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trnsci.distributed.parts import Part
-from trnsci.distributed.team import LiveTeam
+from trnsci.distributed.team import LiveTeam, as_bytes
 from trnsci.errors import ArgumentError, RankFailed
 
 # What a rank says that refuses a call begins with this.
 RAISED = "raised "
 AGREEMENT = "agreement on {}"
+# Words of a copy that are looked at together.
+_WORDS = 1 << 20
 
 
 def agree(team: LiveTeam, text: str) -> None:
@@ -36,7 +39,7 @@ def agree(team: LiveTeam, text: str) -> None:
                     waiting_for=AGREEMENT.format(team.op),
                 )
         got = {f"rank {rank}": said for rank, said in words.items()}
-        hint = "Every rank makes the same calls with the same options"
+        hint = "Every rank makes the same calls with the same options, and copies on every rank hold the same"
         raise ArgumentError(op=team.op, argument="the call", got=got, hint=hint)
     # what agreeing costs is not the algorithm's
     team.tally = type(team.tally)()
@@ -54,10 +57,22 @@ def _words(team: LiveTeam, text: str) -> dict[int, str]:
     return dict(sorted(words.items()))
 
 
-def described(value: Any) -> str:
-    """An argument in words that ranks compare."""
+def described(value: Any, contents: bool = True) -> str:
+    """An argument in words that ranks compare; of a copy on every rank, with what it holds unless it is written."""
     if isinstance(value, Part):
-        return str(value.layout)
+        copied = contents and all(place is None for place in value.layout.places)
+        return f"{value.layout} holding {_fingerprint(value.local):016x}" if copied else str(value.layout)
     if isinstance(value, list | tuple):
         return "[" + ", ".join(described(item) for item in value) + "]"
     return f"<{type(value).__name__}>" if callable(value) else repr(value)
+
+
+def _fingerprint(tensor: Tensor) -> int:
+    """A number that differs when one element does: words of eight bytes times odd weights, added up modulo 2**64."""
+    data = as_bytes(tensor)
+    words = torch.nn.functional.pad(data, (0, -len(data) % 8)).view(torch.int64)
+    total = len(data)
+    for start, piece in enumerate(words.split(_WORDS)):
+        weights = torch.arange(len(piece), device=words.device, dtype=torch.int64).add_(start * _WORDS).mul_(2).add_(1)
+        total += int((piece * weights).sum())
+    return total % (1 << 64)

@@ -133,7 +133,9 @@ def _on_parts(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: Any, kwar
     with _before_data(op, mesh):
         parts = mapped(list(args), DTensor, lambda x: Part.of(op, x))
         named = {name: mapped(value, DTensor, lambda x: Part.of(op, x)) for name, value in kwargs.items()}
-    said = {str(i): described(value) for i, value in enumerate(parts)} | {k: described(v) for k, v in named.items()}
+    said = {str(i): described(value) for i, value in enumerate(parts)} | {
+        name: described(value, contents=name != "out") for name, value in named.items()
+    }
     try:
         agree(team, f"{op}({', '.join(f'{name}: {value}' for name, value in said.items())})")
     except BaseException as error:

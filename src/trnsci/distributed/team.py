@@ -222,7 +222,7 @@ class LiveTeam(Team):
     def _all_to_all(
         self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]], sizes: Sequence[int]
     ) -> Wait:
-        sent = torch.cat([_bytes(piece) for piece in pieces])
+        sent = torch.cat([as_bytes(piece) for piece in pieces])
         received = torch.empty(sum(sizes), dtype=torch.uint8, device=self.device)
         leaving = [piece.nbytes for piece in pieces]
         number = self._next()
@@ -247,7 +247,7 @@ class LiveTeam(Team):
         group = self._group(axis)
         root = dist.get_global_rank(group, source)
         number = self._next()
-        work = dist.broadcast(_bytes(made), root, group=group, async_op=True)
+        work = dist.broadcast(as_bytes(made), root, group=group, async_op=True)
         received = 0 if self.here(axis) == source else made.nbytes
 
         def wait() -> Tensor:
@@ -262,7 +262,7 @@ class LiveTeam(Team):
         leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
         made = torch.empty(received, dtype=torch.uint8, device=self.device)
         number = self._next()
-        work = dist.all_to_all_single(made, _bytes(tensor), coming, leaving, group=self._group(axis), async_op=True)
+        work = dist.all_to_all_single(made, as_bytes(tensor), coming, leaving, group=self._group(axis), async_op=True)
 
         def wait() -> Tensor:
             self._finish(work, "shift", received, number)
@@ -322,7 +322,8 @@ def _nbytes(shape: Sequence[int], dtype: torch.dtype) -> int:
     return count
 
 
-def _bytes(tensor: Tensor) -> Tensor:
+def as_bytes(tensor: Tensor) -> Tensor:
+    """Return the bytes of a tensor, of which it is a view where it can be one."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     if flat.stride() != (1,):
         # a single element is contiguous whatever its stride, but has no view as bytes
@@ -331,7 +332,7 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 def _padded(tensor: Tensor, width: int) -> Tensor:
-    data = _bytes(tensor)
+    data = as_bytes(tensor)
     return data if data.numel() == width else torch.nn.functional.pad(data, (0, width - data.numel()))
 
 

@@ -1,0 +1,94 @@
+"""What the suite keeps between calls, plans and their tables, within one limit of bytes."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
+
+from trnsci import config
+
+K = TypeVar("K")
+F = TypeVar("F", bound=Callable[..., Any])
+
+# what an entry costs that holds no arrays
+_SMALL = 256
+
+
+def held_bytes(value: Any) -> int:
+    """Return the bytes of a plan, or of the arrays in something a plan needs."""
+    nbytes = getattr(value, "nbytes", None)
+    if nbytes is not None:
+        return int(nbytes)
+    if isinstance(value, list | tuple):
+        return _SMALL + sum(held_bytes(item) for item in value if not isinstance(item, int | float | str))
+    if is_dataclass(value):
+        return _SMALL + sum(held_bytes(getattr(value, each.name)) for each in fields(value))
+    return _SMALL if value is not None else 0
+
+
+class PlanCache:
+    """Least-recently-used plans and their tables, bounded by count and by bytes; safe to share between threads."""
+
+    def __init__(self, max_count: int | None = None, max_bytes: int | None = None) -> None:
+        self._limits = (max_count, max_bytes)
+        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, build: Callable[[], K]) -> K:
+        """Return what is kept under ``key``, or build and keep it."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None:
+                self._kept.move_to_end(key)
+                found: K = kept[0]
+                return found
+        built = build()
+        with self._lock:
+            if key not in self._kept:
+                nbytes = held_bytes(built)
+                self._kept[key] = built, nbytes
+                self._bytes += nbytes
+            self._trim()
+        return built
+
+    def _trim(self) -> None:
+        count, size = self._limits
+        max_count = config.PLAN_CACHE_COUNT.get() if count is None else count
+        max_bytes = config.PLAN_CACHE_BYTES.get() if size is None else size
+        while self._kept and (len(self._kept) > max_count or self._bytes > max_bytes):
+            _, (_, nbytes) = self._kept.popitem(last=False)
+            self._bytes -= nbytes
+
+    def list(self) -> tuple[Any, ...]:
+        """Return what is kept, least recently used first."""
+        with self._lock:
+            return tuple(kept for kept, _ in self._kept.values())
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything kept."""
+        return self._bytes
+
+
+CACHE = PlanCache()
+
+
+def kept(function: F) -> F:
+    """Keep what a function returns beside the plans, within their limits: tables that plans and calls share."""
+
+    @functools.wraps(function)
+    def keeping(*args: Any) -> Any:
+        return CACHE.get((function, args), lambda: function(*args))
+
+    return keeping  # type: ignore[return-value]

@@ -1,0 +1,76 @@
+"""Hosts that are hostile without being broken: no memory, forks, interrupts, odd flags and folders."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import trnblas
+from trnsci import CapacityError
+
+
+def test_host_memory_that_is_not_there_is_a_capacity_error():
+    huge = torch.ones(1, 1).expand(1 << 22, 1)
+    with pytest.raises(CapacityError) as caught:
+        trnblas.gemm(1.0, huge, huge.mT)
+    assert caught.value.where == "host"
+    assert caught.value.required == 4 << 44
+    assert 0 < caught.value.available < 1 << 44
+    assert "Use smaller operands" in str(caught.value)
+
+
+FORKED = """
+import os, sys, torch, trnblas, trnfft, trnsolver
+torch.set_num_threads(4)
+a = torch.randn(600, 600)
+
+def work():
+    lower = trnsolver.cholesky(a @ a.mT + 600 * torch.eye(600))
+    return trnblas.gemm(1.0, a, a).sum() + trnfft.fft(a).abs().sum() + lower.sum()
+
+first = work()
+child = os.fork()
+if child == 0:
+    os._exit(0 if torch.allclose(work(), first, rtol=1e-4) else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_after_a_threaded_product_goes_on_computing():
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "0", done.stderr
+
+
+LONG = {
+    "simulator": "a = torch.ones(6000, 6000)\nwith trnsci.backend('simulator'):\n    trnblas.gemm(1.0, a, a)",
+    "cg": "n = 3000\na = torch.diag(torch.logspace(-9, 9, n, dtype=torch.float64)) + 1e-12 * torch.ones(n, n)\n"
+    "trnsolver.cg(a, torch.ones(n, dtype=torch.float64), tol=1e-15, maxiter=1_000_000)",
+    "dfmp2": "trnchem.dfmp2('benzene', progress=lambda now: time.sleep(0.05))",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LONG)
+def test_an_interrupt_ends_a_long_call_within_seconds(name):
+    text = (
+        f"import time, torch, trnblas, trnchem, trnsci, trnsolver\nprint('go', flush=True)\n{LONG[name]}\nprint('done')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "go\n"
+        time.sleep(4)
+        start = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        said, error = child.communicate(timeout=100)
+        took = time.monotonic() - start
+    assert said == "", "it ended before it could be interrupted"
+    assert "KeyboardInterrupt" in error
+    # a second, and what ending an interpreter takes on a busy machine
+    assert took < 10
