@@ -39,7 +39,7 @@ CAUSES = (
     (
         ("No matching distribution found", "Could not find a version"),
         "the package index offers no suitable build: it is out of reach, or has none for this Python or platform."
-        " Python 3.11 and 3.12 are tested: make PYTHON=/path/to/python3.11 ...",
+        " Python 3.11 to 3.13 are tested: make PYTHON=/path/to/python3.11 ...",
     ),
     (("Permission denied", "Errno 13"), "a file could not be written. Check who owns this folder."),
 )

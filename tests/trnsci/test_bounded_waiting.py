@@ -19,7 +19,7 @@ from trnsci.testing.ranks import _IMPORTS
 LAUNCH = [sys.executable, "-m", "trnsci.cli", "launch"]
 TIMEOUT = 12
 # starting Python and torch on a busy machine, ending processes, and the launcher's grace for those that stand still
-SLACK = 150
+SLACK = 400
 CALLS = ("gemm", "cholesky", "dfmp2", "einsum", "fft", "cg")
 
 PROGRAM = """

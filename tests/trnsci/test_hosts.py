@@ -74,3 +74,50 @@ def test_an_interrupt_ends_a_long_call_within_seconds(name):
     assert "KeyboardInterrupt" in error
     # a second, and what ending an interpreter takes on a busy machine
     assert took < 10
+
+
+EVERYTHING = """
+import sys
+import torch
+import trnblas, trnchem, trnfft, trnrand, trnsci, trnsolver, trnsparse, trntensor
+from trnsci import distributed
+
+a = torch.eye(6) * 4
+
+def need(right):
+    if not right:
+        raise SystemExit("wrong")
+
+for backend in ("auto", "simulator"):
+    with trnsci.backend(backend):
+        need(torch.equal(trnblas.gemm(1.0, a, a), a @ a))
+        need(torch.allclose(trnfft.fft(torch.ones(6)).abs().sum(), torch.tensor(6.0)))
+        need(torch.allclose(trnsolver.cholesky(a), 2 * torch.eye(6)))
+        need(trntensor.einsum("ij,jk->", a, a).item() == 96)
+        need(torch.equal(trnsparse.CSRMatrix.from_dense(a) @ a, a @ a))
+need(trnrand.Generator(7).uniform(3).shape == (3,))
+trnsparse.CSRMatrix.from_dense(a).save("a matrix.npz")
+need(torch.equal(trnsparse.load("a matrix.npz").to_dense(), a))
+need(trnchem.dfmp2("water", basis="sto-3g", checkpoint="the pairs.ckpt").e_corr < 0)
+rows = distributed.shard(a, distributed.mesh(), 0)
+need(distributed.gather(trnblas.gemm(1.0, rows, rows)).sum() == 96)
+distributed.leave()
+try:
+    trnblas.gemm(1.0, a, torch.ones(3, 3))
+except trnsci.ArgumentError:
+    print("all well")
+"""
+
+
+def test_odd_hosts_run_everything(tmp_path):
+    """Optimised, with warnings as errors, no compiler or any other command, no home to write to, names with spaces."""
+    folder = tmp_path / "with a space"
+    folder.mkdir()
+    (folder / "the program.py").write_text(EVERYTHING)
+    environment = {"HOME": "/dev/null", "PATH": "/nonexistent", "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    command = [sys.executable, "-O", "-W", "error", "the program.py"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.stdout.strip() == "all well", done.stderr
