@@ -381,5 +381,14 @@ def load(path: str | Path) -> SparseMatrix:
 
 
 # What NumPy, its archives and our own checks of a structure raise, depending on which byte is wrong.
-_DAMAGE = (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, MemoryError, AttributeError)
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    AttributeError,
+)
 _DAMAGE += (zipfile.BadZipFile, zlib.error, struct.error, SyntaxError)

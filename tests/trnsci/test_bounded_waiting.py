@@ -1,5 +1,6 @@
 """Nobody waits longer than the timeout: a rank that is killed, stops or raises, in every kind of call and launch."""
 
+import atexit
 import itertools
 import multiprocessing
 import os
@@ -113,7 +114,11 @@ def _plainly(words, own, said):
     sys.argv = words
     for number in (1, 2):
         os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND), number)
-    runpy.run_path(words[0])
+    try:
+        runpy.run_path(words[0])
+    finally:
+        # as the end of an interpreter does, and of a forked process does not
+        atexit._run_exitfuncs()
 
 
 def _started(how, command, own, said):

@@ -247,11 +247,28 @@ class World:
             # without a store there is nobody to tell
             return
 
+    def _wait_for_goodbyes(self, deadline: float) -> None:
+        """Wait until every other rank has left, or has no pulse any more."""
+        self._ranks = tuple(range(1, self.size))
+        before: dict[int, dict[str, Any]] = {}
+        while time.monotonic() < deadline:
+            after = self._entries(deadline)
+            alive = [
+                entry for rank, entry in after.items() if entry.get("state") == "alive" and entry != before.get(rank)
+            ]
+            if not alive:
+                return
+            before = after
+            time.sleep(_LOOKS * self._interval)
+
     def leave(self) -> None:
-        """Say goodbye."""
+        """Say goodbye; whoever holds the store goes last, because the others may still ask it who is missing."""
         self._state = "ended"
         self._stop.set()
         self._pulse.join(self._interval)
+        if self.rank == 0 and self.size > 1 and not config.launcher_holds_store():
+            with contextlib.suppress(*LOST):
+                self._wait_for_goodbyes(time.monotonic() + self.timeout)
         self._line.close()
 
 
