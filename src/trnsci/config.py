@@ -235,6 +235,11 @@ def launch_place() -> Place | None:
     return Place(rank, launched_rank() or 0, size, os.environ.get("MASTER_ADDR", ""), port)
 
 
+def launched_here() -> int:
+    """How many ranks torchrun started on this machine; 1 when nothing launched this process."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 def launched_rank() -> int | None:
     """The index on this machine that a launcher gave this process, or ``None`` when nothing launched it."""
     return int(os.environ.get("LOCAL_RANK", "0")) if "RANK" in os.environ else None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trnsci import neuron
+from trnsci import cuda, neuron
 from trnsci.arrays import spread
 from trnsci.backends import SCOPE, Scope, entered, settings
 from trnsci.caches import CACHE
@@ -130,7 +130,7 @@ def plan(function: Callable[..., object], *args: object, **kwargs: object) -> Pl
         remarks = tuple(dict.fromkeys(recorder.remarks))
         return Plan(op=_name(function), steps=tuple(recorder.steps), peak_bytes=recorder.peak, remarks=remarks)
 
-    key = (function, shapes, named, settings(), neuron.why_no_device())
+    key = (function, shapes, named, settings(), neuron.why_no_device(), cuda.state())
     return CACHE.get(key, build) if _hashable(key) else build()
 
 

@@ -12,6 +12,7 @@ know about the op:
 | ``nki()`` | the kernel, on Trainium and on the simulator |
 | ``limits(implementation)`` | why an implementation refuses this call, or ``None``; it never raises |
 | ``calls(implementation)`` | what ``host`` and ``cuda`` call, for plans: ``scipy.linalg.blas.dsymv`` |
+| ``compiles()`` | what the first call of ``cuda`` compiles, as a key, and about how many seconds that takes |
 | ``bound(implementation)`` | the guaranteed error; the op's page says relative to what |
 | ``workspace(implementation)`` | bytes needed beyond operands and result |
 | ``into(out)``, ``host_into(out)`` | the definition, or what ``host`` does, written into given memory |
@@ -39,7 +40,7 @@ from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
-from trnsci import backends, host, neuron, predict
+from trnsci import backends, cuda, host, neuron, predict
 from trnsci.backends import SCOPE
 from trnsci.caches import CACHE
 from trnsci.config import TargetName
@@ -197,14 +198,17 @@ class Op:
     def inspect(self) -> None:
         """Read which methods the class has."""
         self.on_pytorch = tuple(name for name in ON_PYTORCH if hasattr(self.kind, name))
+        self._gpu = "cuda" in self.on_pytorch
         self.limited = hasattr(self.kind, "limits")
         # One implementation without limits: there is nothing to ask.
-        self._alone = self.on_pytorch == ("pytorch",)
-        self._only = "pytorch" if self._alone and not self.limited else None
+        self._alone = self.on_pytorch in (("pytorch",), ("cuda", "pytorch"))
+        self._only = "pytorch" if self.on_pytorch == ("pytorch",) and not self.limited else None
         self.differentiable = hasattr(self.kind, "vjp")
-        self.host_vjp: bool = getattr(getattr(self.kind, "vjp", None), "__host__", False)
-        # Implementations through which torch's autograd does not see.
-        self.attached = ("nki", "host") if self.host_vjp else ("nki",)
+        rule = getattr(self.kind, "vjp", None)
+        self.host_vjp: bool = getattr(rule, "__host__", False)
+        # Implementations whose gradient is the rule's; torch follows the others, or they refuse.
+        named = {"host": self.host_vjp, "cuda": self.differentiable and getattr(rule, "__cuda__", True)}
+        self.attached = frozenset(["nki", *(name for name, holds in named.items() if holds)])
 
     def register_gradient(self) -> None:
         """Tell torch's autograd of the rule."""
@@ -274,8 +278,10 @@ class Op:
             refused = host.refusal(self.operands(call), recorded=self.host_vjp)
             if refused is not None:
                 return refused
-        elif implementation == "cuda" and not all(tensor.is_cuda for tensor in tensors_in(call)):
-            return "an operand is not on an NVIDIA GPU"
+        elif implementation == "cuda":
+            refused = cuda.refusal(tensors_in(call), recorded=self.differentiable)
+            if refused is not None:
+                return refused
         if self.limited:
             limits: str | None = call.limits(implementation)
             return limits
@@ -294,14 +300,26 @@ class Op:
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
-        if self._alone:
-            refused = call.limits("pytorch")
+        # `cuda` comes first, where there is one: most calls are not on a GPU, and need not ask.
+        skipped = self._gpu and not self._on_gpu(call)
+        if self._alone and skipped == self._gpu:
+            refused = call.limits("pytorch") if self.limited else None
             return (None, refused) if refused is not None else ("pytorch", None)
-        for name in self.on_pytorch:
+        for name in self.on_pytorch[skipped:]:
             refused = self.refusal(call, name)
             if refused is None:
                 return name, None
         return None, refused
+
+    def _on_gpu(self, call: Any) -> bool:
+        """Whether the first operand, or without any the result, is on an NVIDIA GPU."""
+        if self._first is None:
+            where = getattr(call, "device", None)
+            return where is not None and bool(where.type == "cuda")
+        first = call[self._first]
+        if isinstance(first, list | tuple):
+            first = first[0] if first else None
+        return first is not None and bool(first.is_cuda)
 
     def decide(self, call: Any) -> Decision:
         """Return the one implementation that runs this call here and now, and why; raise when none may."""
@@ -399,7 +417,7 @@ class Op:
             backend=decision.backend,
             implementation=decision.implementation,
             calls=self.calls(call, decision.implementation),
-            reason=decision.reason,
+            reason=_reason(call, decision),
         )
 
     def plan(self, call: Any) -> Plan:
@@ -409,7 +427,7 @@ class Op:
             step = self.step(call, self.decide(call))
             return Plan(op=self.name, steps=(step,), peak_bytes=sum(step.cost[1:]))
 
-        return CACHE.get((freeze(call), self.name, self.library.choice(), neuron.why_no_device()), build)
+        return CACHE.get((freeze(call), self.name, self.library.choice(), neuron.why_no_device(), cuda.state()), build)
 
     def programs(self, call: Any, target: TargetName) -> predict.Prediction | None:
         """Launches, distinct programs and their sizes for a frozen call; ``None`` where no kernel takes it."""
@@ -456,18 +474,32 @@ def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor 
         with using(used):
             return _copied(call.nki(), out)
     try:
-        if out is None:
-            return getattr(call, decision.implementation)()
-        into = writer(call, decision.implementation)
-        if into is None:
-            return _copied(getattr(call, decision.implementation)(), out)
-        into(out)
-        return out
+        result = _implemented(call, decision, out)
     except (MemoryError, RuntimeError) as error:
         refused = exhausted(type(call).__name__, error)
         if refused is None:
             raise
         raise refused from error
+    if decision.implementation == "cuda":
+        cuda.note_compiled(call)
+    return result
+
+
+def _implemented(call: Any, decision: Decision, out: Any) -> Any:
+    """Run the chosen implementation, into the memory asked for."""
+    if out is None:
+        return getattr(call, decision.implementation)()
+    into = writer(call, decision.implementation)
+    if into is None:
+        return _copied(getattr(call, decision.implementation)(), out)
+    into(out)
+    return out
+
+
+def _reason(call: Any, decision: Decision) -> str:
+    """Why this implementation, and what its first call does before it starts."""
+    first = cuda.first_call(call) if decision.implementation == "cuda" else ""
+    return f"{decision.reason}; {first}" if first else decision.reason
 
 
 def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:

@@ -11,7 +11,7 @@ A = torch.ones(4, 4)
 
 def test_every_backend_has_a_verdict():
     told = trnsci.explain(trnblas.gemm, 1.0, A, A)
-    assert [v.backend for v in told.calls[0].verdicts] == ["nki", "simulator", "pytorch"]
+    assert [v.name for v in told.calls[0].verdicts] == ["nki", "simulator", "cuda", "pytorch"]
     assert told["nki"].refusal == "no Neuron device"
     assert told["simulator"].takes
     assert told["pytorch"].takes
@@ -20,6 +20,7 @@ def test_every_backend_has_a_verdict():
         "trnblas::gemm float32[4x4] float32[4x4] runs on pytorch: no Neuron device",
         "  nki        no: no Neuron device",
         "  simulator  yes",
+        "  cuda       no: an operand is not on an NVIDIA GPU",
         "  pytorch    yes",
     ]
 

@@ -33,7 +33,8 @@ def mesh(
     Args:
         shape: sizes of the grid, whose product is the number of ranks; by default one row of all.
         names: of the grid's axes.
-        device: ``cpu`` (gloo), ``cuda`` (nccl) or ``neuron``; by default ``cuda`` where there is one, else ``cpu``.
+        device: ``cpu`` (gloo), ``cuda`` (nccl) or ``neuron``; by default ``cuda`` where every rank of this machine has
+            a GPU of its own and nobody has joined the ranks by gloo, else ``cpu``.
         timeout: seconds a rank waits for another before it raises `RankFailed`; by default the variable
             ``TRNSCI_DISTRIBUTED_TIMEOUT``.
 
@@ -49,7 +50,7 @@ def mesh(
     """
     if timeout is not None and not timeout > 0:
         raise ArgumentError(op="mesh", argument="timeout", got=timeout, expected="a positive number of seconds")
-    kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = device or _kind()
     if not dist.is_initialized():
         _start(kind, timeout)
     here = world()
@@ -78,6 +79,15 @@ def mesh(
         # each new one is process groups of its own
         here.meshes[key] = here.bounded(make, "mesh")
     return here.meshes[key]
+
+
+def _kind() -> str:
+    """The device of ranks that nobody named: GPUs where nccl joins them, or will."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    if not dist.is_initialized():
+        return "cuda" if config.launched_here() <= torch.cuda.device_count() else "cpu"
+    return "cuda" if "nccl" in str(dist.get_backend_config()) else "cpu"
 
 
 def _start(kind: str, timeout: float | None) -> None:

@@ -1,0 +1,114 @@
+"""NVIDIA GPUs: what ``cuda`` implementations may read, what they need of the machine, and what the first call compiles.
+
+Kernels are Triton's, which comes with PyTorch's CUDA builds. Nothing here imports it: modules ``<library>.cuda`` do,
+where a call runs that no limit refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Hashable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import _len_torch_dispatch_stack as dispatch_modes
+from torch.autograd import forward_ad
+from torch.nn import Parameter
+
+from trnsci.host import transformed
+from trnsci.specs import TensorSpec
+
+# bfloat16 and the FP64 tensor cores begin with this compute capability
+OLDEST = (8, 0)
+_PLAIN = (Tensor, Parameter, TensorSpec)
+
+
+def refusal(tensors: Iterable[Any], *, recorded: bool) -> str | None:
+    """Return why GPU code outside torch's dispatcher may not compute on these tensors here and now, or ``None``.
+
+    Args:
+        tensors: what it would read.
+        recorded: whether gradients may be wanted, because somebody sees to them.
+    """
+    grad = torch.is_grad_enabled() and not recorded
+    for x in tensors:
+        if not x.is_cuda:
+            return "an operand is not on an NVIDIA GPU"
+        if type(x) not in _PLAIN or x.layout is not torch.strided:
+            return f"an operand is a {type(x).__name__} of layout {x.layout}, not a plain tensor"
+        if grad and x.requires_grad:
+            return "an operand requires grad, and torch differentiates only through its own functions"
+        if x.is_conj() or x.is_neg():
+            return "an operand is a lazy conjugate or negative"
+    if dispatch_modes():
+        return "a torch dispatch mode is active, which sees only torch's own functions"
+    if transformed():
+        return "torch.func transforms only torch's own functions"
+    if forward_ad._current_level >= 0:
+        return "forward-mode differentiation follows only torch's own functions"
+    return None
+
+
+def why_no_triton(device: torch.device) -> str | None:
+    """Return why Triton's kernels cannot run on a device, or ``None``."""
+    if device.type != "cuda":
+        return f"the result goes to {device.type}, not to an NVIDIA GPU"
+    return why_old(device) or _why_no_package()
+
+
+def why_old(device: torch.device) -> str | None:
+    """Return why a GPU is too old, or ``None``."""
+    return _why_old(torch.cuda.current_device() if device.index is None and _here() else device.index or 0)
+
+
+def _here() -> bool:
+    return torch.cuda.is_available()
+
+
+@functools.cache
+def _why_old(index: int) -> str | None:
+    if not _here() or index >= torch.cuda.device_count():
+        return "PyTorch finds no such NVIDIA GPU here"
+    found = torch.cuda.get_device_capability(index)
+    if found >= OLDEST:
+        return None
+    wanted, has = (".".join(map(str, version)) for version in (OLDEST, found))
+    return f"needs compute capability {wanted}, and {torch.cuda.get_device_name(index)} has {has}"
+
+
+@functools.cache
+def _why_no_package() -> str | None:
+    if importlib.util.find_spec("triton") is not None:
+        return None
+    return "Triton is not installed; it comes with PyTorch's CUDA builds, or by pip install triton"
+
+
+def on(device: torch.device) -> AbstractContextManager[Any]:
+    """Make a device the current one for a block; entering torch's own costs more than asking which it is."""
+    return nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
+
+
+# What this process has compiled, or loaded from the caches of Triton and torch, which are kept on disk.
+_compiled: set[Hashable] = set()
+
+
+def first_call(call: Any) -> str:
+    """Return what a plan says of the first call of a kernel in this process; nothing once it has run."""
+    if not hasattr(call, "compiles"):
+        return ""
+    key, seconds = call.compiles()
+    return "" if not seconds or key in _compiled else f"first call compiles, about {seconds:g} s, unless kept on disk"
+
+
+def note_compiled(call: Any) -> None:
+    """Remember that the kernel of a call has run."""
+    if hasattr(call, "compiles"):
+        _compiled.add(call.compiles()[0])
+
+
+def state() -> int:
+    """Return a number that changes when plans must be made again: how many kernels have run."""
+    return len(_compiled)
