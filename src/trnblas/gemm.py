@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from trnblas.arguments import HALF, applied, finished, in_place, transposition
 from trnblas.epilogue import ACTIVATIONS, Epilogue
 from trnblas.kernels import gemm as kernels
 from trnblas.split import exact_matmul, split_gemm
-from trnsci import ArgumentError, array_function, check, merge_complex, op, run, split_complex
+from trnsci import ArgumentError, array_function, check, cuda, merge_complex, op, run, split_complex
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 from trnsci.ops import definition
@@ -211,6 +212,58 @@ class Gemm(NamedTuple):
         if self.bias is not None:
             result = result + self.bias
         return ACTIVATIONS[self.activation](result).to(dtype)
+
+    def limits(self, implementation: str) -> str | None:
+        return self._cuda_limits() if implementation == "cuda" else None
+
+    def _cuda_limits(self) -> str | None:
+        a, b, dtype = self.a, self.b, self.a.dtype
+        if self.precision == "fast" and dtype == torch.float32:
+            if a.ndim != 2 or b.ndim != 2:
+                return "takes one product, not a batch"
+            return "there is nothing to multiply" if 0 in (*a.shape, *b.shape) else cuda.why_old(a.device)
+        if self.precision != "compensated" or dtype != torch.float64:
+            return "pays for float32 in precision fast and float64 in compensated; torch.matmul computes the others"
+        if a.ndim != 2 or b.ndim != 2:
+            return "takes one product, not a batch"
+        (m, k), n = a.shape, b.shape[1]
+        if k % 8 or n % 8 or m <= 16 or k > 1 << 16:
+            return f"int8 tensor cores take K and N that 8 divides, M from 17 and K up to 65536, not {m}x{k}x{n}"
+        if m * n * k < 1 << 30:
+            return "pays from 1024x1024x1024 on"
+        return cuda.why_no_triton(a.device)
+
+    def calls(self, implementation: str) -> str:
+        return "torch.mm in bfloat16" if self.precision == "fast" else "torch._int_mm and triton trnblas.cuda.gemm"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trnblas.cuda.gemm", self.precision), 0.0 if self.precision == "fast" else 3.0
+
+    def workspace(self, implementation: str) -> int:
+        if implementation != "cuda":
+            return 0
+        (m, k), n = self.a.shape[-2:], self.b.shape[-1]
+        if self.precision == "fast":
+            return 2 * (m * k + k * n)
+        # normalised operands, digits and rests; sums of digits, of the rest, and before they are scaled
+        return (8 + 6 + 16) * (m * k + k * n) + (44 + 8 + 8) * m * n
+
+    def cuda(self) -> Tensor:
+        a, b, c = self.a, self.b, None if self.beta == 0 else self.c
+        if self.alpha == 0:
+            return self.pytorch()
+        if self.precision == "fast":
+            product = torch.mm(a.bfloat16(), b.bfloat16(), out_dtype=torch.float32)
+        else:
+            from trnblas.cuda.gemm import exact_product
+
+            exact = exact_product(a, b)
+            if exact is None:
+                return self.pytorch()
+            product = exact
+        product = finished(product, self.alpha, self.beta, c, product.dtype)
+        product = product if self.bias is None else product + self.bias
+        return ACTIVATIONS[self.activation](product).expand(self.shape)
 
     def into(self, out: Tensor) -> None:
         plain = self.bias is None and self.activation == "none" and self.precision in ("fp32", "fp64")

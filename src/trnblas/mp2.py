@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from trnblas.arguments import HALF, has_data, through
 from trnblas.kernels import mp2 as kernels
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, array_function, check, op, programs, run
+from trnsci import ArgumentError, array_function, check, cuda, op, programs, run
 from trnsci.nki import P_MAX, launch
 
 Sums = Callable[[Tensor, Tensor], Tensor]
@@ -137,7 +137,28 @@ class Mp2(NamedTuple):
     def cost(self) -> int:
         return 8 * self.t_flat.numel() // (2 if self.symmetric else 1)
 
+    def cuda(self) -> Tensor:
+        from trnblas.cuda.mp2 import pair_energies
+
+        made = pair_energies(*(x.contiguous() for x in (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)))
+        if self.symmetric:
+            i, j = (torch.arange(size, device=made.device) for size in made.shape)
+            ahead = j - (self.first + i).unsqueeze(1)
+            # what lies beyond the diagonal may be anything
+            made = torch.where(ahead > 0, 0.0, torch.where(ahead < 0, 2 * made, made))
+        return made.to(self.t_flat.dtype)
+
+    def calls(self, implementation: str) -> str:
+        return "triton trnblas.cuda.mp2"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trnblas.cuda.mp2", self.t_flat.dtype), 1.0
+
     def limits(self, implementation: str) -> str | None:
+        if implementation == "cuda":
+            if self.t_flat.dtype not in (torch.float32, torch.float64) or not self.t_flat.numel():
+                return "takes float32 and float64, and at least one pair"
+            return cuda.why_no_triton(self.t_flat.device)
         large = self.eps_vir.shape[0] > MOST_VIRTUAL and self.t_flat.dtype != torch.float64
         if implementation == "nki" and large:
             return f"the kernel holds a pair's amplitudes in SBUF: at most {MOST_VIRTUAL} virtual orbitals"

@@ -36,7 +36,7 @@ from trnsci.nki import N_TILE, launch
 from trnsci.precision import Precision, to_bfloat16_values
 
 # Below this the whole product is cheaper than its parts.
-_SMALL = 256
+_SMALL, _SMALL_GPU = 256, 2048
 # Terms of a sum whose tiles stay in SBUF.
 _LONGEST = 8192
 
@@ -387,7 +387,7 @@ def _finish(
 
 def _product(x: Tensor, yT: Tensor, lower: bool) -> Tensor:
     """The triangle of a product, zeros elsewhere."""
-    if x.shape[-2] <= 2 * _SMALL or not in_place(x, yT):
+    if x.shape[-2] <= 2 * (_SMALL_GPU if x.is_cuda else _SMALL) or not in_place(x, yT):
         return triangle(x @ yT, lower)
     made = x.new_zeros((*torch.broadcast_shapes(x.shape[:-2], yT.shape[:-2]), x.shape[-2], x.shape[-2]))
     _fill(made, x, yT, lower)
@@ -397,7 +397,7 @@ def _product(x: Tensor, yT: Tensor, lower: bool) -> Tensor:
 def _fill(out: Tensor, x: Tensor, yT: Tensor, lower: bool) -> None:
     """Halve the triangle until the whole product is cheap; the squares beside it are products."""
     n = x.shape[-2]
-    if n <= _SMALL:
+    if n <= (_SMALL_GPU if x.is_cuda else _SMALL):
         out.copy_(triangle(x @ yT, lower))
         return
     h = n // 2

@@ -34,8 +34,8 @@ from trnsci.precision import Precision, resolve
 if TYPE_CHECKING:
     from trnblas.trsm import Trsm
 
-# Below this the whole product is cheaper than its parts.
-_SMALL = 256
+# Below this the whole product is cheaper than its parts; a GPU has to be filled first.
+_SMALL, _SMALL_GPU = 256, 2048
 # Rows whose tiles stay in SBUF; longer ones go through the whole product.
 _LARGEST = 8192
 
@@ -219,7 +219,12 @@ class Trmm(NamedTuple):
     def pytorch(self) -> Tensor:
         a, b = self.a, self.b
         native = self.precision in ("fp32", "fp64") and working_dtype(self.precision, a.dtype) is a.dtype
-        if a.shape[-1] <= 2 * _SMALL or b.shape[-1] < 32 or not native or not in_place(a, b):
+        if (
+            a.shape[-1] <= 2 * (_SMALL_GPU if a.is_cuda else _SMALL)
+            or b.shape[-1] < 32
+            or not native
+            or not in_place(a, b)
+        ):
             return gemm(self.alpha, triangle(a, self.lower, self.unit), b, precision=self.precision)
         result = b.new_empty(self.shape)
         _fill(result, a, b, self.lower, self.unit)
@@ -257,7 +262,7 @@ class Trmm(NamedTuple):
 def _fill(out: Tensor, a: Tensor, b: Tensor, lower: bool, unit: bool) -> None:
     """Halve the triangle until the whole product is cheap; the square beside it is a product."""
     n = a.shape[-1]
-    if n <= _SMALL:
+    if n <= (_SMALL_GPU if a.is_cuda else _SMALL):
         out.copy_(triangle(a, lower, unit) @ b)
         return
     h = n // 2

@@ -17,6 +17,7 @@ from trnsci.show import Table, plain
 
 if TYPE_CHECKING:
     from trnsci.distributed.team import Crossing
+    from trntensor.out_of_core import Blocks
 
 Method = Literal["pairs", "laplace", "stochastic"]
 Place = Literal["host memory", "device memory", "disk"]
@@ -97,6 +98,7 @@ class MP2Plan:
         stages: with a verdict each.
         why: where the products run, and why.
         shares: of each rank, where several share the work; the rest is then of the one that needs most memory.
+        blocks: of B on the device that computes the pairs, where B is brought to one.
     """
 
     method: Method
@@ -111,6 +113,7 @@ class MP2Plan:
     stages: tuple[Stage, ...]
     why: str
     shares: tuple[Share, ...] = ()
+    blocks: Blocks | None = None
 
     @property
     def peak_bytes(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from trnsci.backends import inside
 from trnsci.precision import Precision, resolve
 from trnsci.signals import terminable
 from trntensor.mp2_energy import mp2_within
+from trntensor.out_of_core import blocks, device_of
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -54,6 +55,7 @@ class Request:
     scratch: str | Path | None
     checkpoint: str | Path | None
     progress: Callable[[Progress], None] | None
+    device: torch.device | str | None = None
 
     @property
     def by_pair(self) -> bool:
@@ -81,6 +83,7 @@ def dfmp2(
     checkpoint: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     mesh: DeviceMesh | None = None,
+    device: torch.device | str | None = None,
 ) -> MP2Result:
     """Second-order correlation energy of a closed-shell molecule with density fitting.
 
@@ -105,6 +108,8 @@ def dfmp2(
         progress: called with a `Progress` as stages advance.
         mesh: ranks that share the work, from `trnsci.distributed.mesh`. All of them make this call, and all get the
             result; the first one's mean field counts, and it alone keeps the checkpoint. ``memory`` is of each.
+        device: where the pairs are computed, ``"cuda"`` for one; B stays in host memory or on disk, and blocks of it
+            are brought. ``result.plan.blocks`` says how large they are and what they take of its memory at most.
 
     Returns:
         `MP2Result`: energies, pairs, plan, timings, metric.
@@ -146,9 +151,12 @@ def dfmp2(
         scratch=scratch,
         checkpoint=checkpoint,
         progress=progress,
+        device=device,
     )
     if mesh is None:
         return _alone(want)
+    if device is not None:
+        raise ArgumentError(op="dfmp2", argument="device", got=device, expected="None with a mesh, which has its own")
     from trnchem import sharded
 
     return sharded.dfmp2(mesh, want)
@@ -160,6 +168,8 @@ def _alone(want: Request) -> MP2Result:
     chosen = orbitals(field, want.frozen)
     integrals = source(field, want.auxbasis, want.reuse)
     plan = _plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
+    if want.device is not None:
+        plan = _brought(plan, want.device)
     run = Run.of(plan, chosen, integrals, want.progress, want.screening)
     state = PairState.empty(plan.sizes.nocc)
     with ExitStack() as stack:
@@ -179,6 +189,18 @@ def _alone(want: Request) -> MP2Result:
             e_ss = None
             e_os, error = run.without_pairs(store, want.samples if want.method == "stochastic" else None, want.seed)
     return run.result(float(field.e_tot), (e_os, e_ss, error), state if want.pairs else None, resumed)
+
+
+def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
+    """The plan with its pairs on a device that B is brought to."""
+    if plan.precision not in ("fp64", "fp32"):
+        expected = "'fp64' or 'fp32' with device"
+        raise ArgumentError(op="dfmp2", argument="precision", got=plan.precision, expected=expected)
+    n, there = plan.sizes, device_of("dfmp2", device)
+    if not n.nocc or not n.nvir:
+        return plan
+    chosen = blocks(n.nocc, n.nvir, n.naux, dtype_of(plan.precision), there)
+    return replace(plan, fused=False, blocks=chosen, why=f"{plan.why} Pairs in {chosen}.")
 
 
 @inside("trnchem")
@@ -224,6 +246,9 @@ def check_options(want: Request) -> tuple[Precision, Method]:
     found = _checked(want.precision, want.method, want.samples, want.screening)
     if not isinstance(want.seed, int) or isinstance(want.seed, bool) or want.seed < 0:
         raise ArgumentError(op="dfmp2", argument="seed", got=want.seed, expected="a non-negative integer")
+    if want.device is not None and (want.by_pair or want.method != "pairs"):
+        what = "energies of single pairs" if want.by_pair else f"method {want.method!r}"
+        raise ArgumentError(op="dfmp2", argument="device", got=want.device, expected=f"None with {what}")
     if want.progress is not None and not callable(want.progress):
         raise ArgumentError(op="dfmp2", argument="progress", got=type(want.progress), expected="a function or None")
     for name, given in {"pairs": want.pairs, "checkpoint": want.checkpoint is not None}.items():

@@ -25,6 +25,7 @@ from trnchem.result import MP2Result, PairEnergies, Progress
 from trnchem.screening import Screen, screen
 from trnchem.store import DeviceStore, HostStore, Store, scratch
 from trnsci import from_device, to_device
+from trntensor import out_of_core
 
 # seconds between two moments at which the checkpoint survives a power cut; it survives a kill at any
 SYNC_EVERY = 2.0
@@ -126,6 +127,8 @@ class Run:
             self.progress(Progress("pairs", state.finished, total))
             if self.plan.fused:
                 return self._fused(store, total)
+            if self.plan.blocks is not None:
+                return self._brought(store, total)
             plan = self.plan
             keep = Keeper(slots)
 
@@ -150,6 +153,19 @@ class Run:
         assert isinstance(parts, trntensor.MP2Energy)
         self.progress(Progress("pairs", total, total))
         return float(from_device(parts.opposite_spin)), float(from_device(parts.same_spin))
+
+    def _brought(self, store: Store, total: int) -> tuple[float, float]:
+        """The energies on a device that rows of B are brought to."""
+        assert self.plan.blocks is not None
+        finished = 0
+
+        def done(pairs: int) -> None:
+            nonlocal finished
+            finished += pairs
+            self.progress(Progress("pairs", finished, total))
+
+        square, cross = out_of_core.energies(store.rows, *self._energies(), self.plan.blocks, done)
+        return float(square), float(square) - float(cross)
 
     def without_pairs(self, store: Store, samples: int | None, seed: int) -> tuple[float, float | None]:
         """Opposite-spin energy by quadrature, and its standard error."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from trnfft.arguments import COMPLEX_OF, Scale, axes_of, axis_of, factor, length
 from trnfft.device import launch
 from trnfft.ops import C2C, C2R, R2C
 from trnfft.ops.fft import flops, in_policy
-from trnsci import ArgumentError, array_function, check, op, run
+from trnsci import ArgumentError, array_function, check, cuda, op, run
 from trnsci.caches import kept
 from trnsci.gradient import saves
 from trnsci.precision import Precision, resolve
@@ -217,13 +217,40 @@ class Dct(NamedTuple):
         return flops(self.x.shape, self.dims, True)
 
     def limits(self, implementation: str) -> str | None:
+        if implementation == "cuda":
+            return self._cuda_limits()
         if implementation != "nki":
             return None
         # Type 4 of odd length is a transform of twice the points, type 1 nearly so.
         longest = [2 * self.x.shape[dim] + 2 for dim in self.dims]
         return launch.limits(longest, range(len(longest)))
 
+    def cuda(self) -> Tensor:
+        from trnfft.cuda import dct as gpu
+
+        x, n = self.x, self.x.shape[self.dims[0]]
+        by = 2.0 * factor(self.scale, 2 * n)
+        phases = _phases(1, 0, 4 * n, n // 2 + 1, by, x.dtype, x.device)
+        if self.orthogonal:
+            phases = phases.clone()
+            phases[0] *= math.sqrt(0.5)
+        return gpu.cosine2(x.movedim(self.dims[0], -1).contiguous(), phases).movedim(-1, self.dims[0]).contiguous()
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trnfft.cuda.dct", self.x.dtype), 1.0
+
+    def _cuda_limits(self) -> str | None:
+        if self.kind != 2 or self.sine or len(self.dims) != 1:
+            return "takes cosines of type 2 along one axis; the others are torch's transforms"
+        if self.precision != ("fp64" if self.x.dtype == torch.float64 else "fp32"):
+            return f"computes in the operand's own precision, not in {self.precision}"
+        if self.x.dtype not in (torch.float32, torch.float64):
+            return f"takes float32 and float64, not {str(self.x.dtype).removeprefix('torch.')}"
+        return cuda.why_no_triton(self.x.device)
+
     def calls(self, implementation: str) -> str:
+        if implementation == "cuda":
+            return "torch.fft.rfft and triton trnfft.cuda.dct"
         return "scipy.fft." + ("dst" if self.sine else "dct") + ("n" if len(self.dims) > 1 else "")
 
     def host(self) -> Tensor:

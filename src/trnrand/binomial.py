@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -98,6 +99,11 @@ class Binomial(NamedTuple):
     def host(self) -> Tensor:
         return host.binomial(Segment(self.segment), self.stride, self.n, self.p)
 
+    def cuda(self) -> Tensor:
+        from trnrand.cuda import binomial
+
+        return binomial.binomial(Segment(self.segment), self.stride, self.n, self.p)
+
     def nki(self) -> Tensor:
         # the words are the kernel's; Trainium has no float64 for the rest
         return self.pytorch()
@@ -106,7 +112,10 @@ class Binomial(NamedTuple):
         return host.limits(implementation, self.n.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.binomial"
+        return "triton trnrand.cuda.binomial" if implementation == "cuda" else "trnsci._loops.binomial"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trnrand.cuda.binomial", self.segment[0], self.n.numel() > 1, self.p.numel() > 1), 4.0
 
     def prediction(self) -> None:
         # one attempt each; the rejected ones are not predicted

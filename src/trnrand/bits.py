@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -68,6 +69,11 @@ def attempt_words(segment: Segment, attempt: int, device: torch.device, chosen: 
     return block_words(segment.stream(attempt), 0, chosen)
 
 
+def compiles(kind: Hashable, segment: tuple[int, ...]) -> tuple[Hashable, float]:
+    """What Triton compiles for a kind of numbers, an engine and a position in a block, and about how long it takes."""
+    return ("trnrand.cuda.streams", kind, segment[0], segment[1]), 1.0
+
+
 def words_cost(segment: Segment, words: int) -> Cost:
     """Operations and bytes of so many words."""
     return Cost(flops=words // 4 * segment.engine.operations, read=0, written=4 * words)
@@ -95,6 +101,11 @@ class Bits(NamedTuple):
         host.fill(host.WORDS, Segment(self.segment), out)
         return out
 
+    def cuda(self) -> Tensor:
+        from trnrand.cuda import streams
+
+        return streams.fill(streams.WORDS, Segment(self.segment), self.fake())
+
     def nki(self) -> Tensor:
         return launched(kernels.bits, Segment(self.segment), self.device) if self.segment[2] else self.fake()
 
@@ -102,4 +113,7 @@ class Bits(NamedTuple):
         return host.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.fill"
+        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return compiles("bits", self.segment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import torch
@@ -56,6 +57,11 @@ def gamma(
     """
     parameters = {"shape": (shape, "shape"), "scale": (scale, "positive")}
     request = Request("gamma", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
+    given, by = request.parameter("shape"), request.parameter("scale")
+    if not isinstance(given, Tensor) and given >= SMALL:
+        # a number needs no look at the device to see that no logarithms are needed
+        made = standard_gamma(request, request.tensor("shape"))
+        return request.finish(made if not isinstance(by, Tensor) and by == 1 else by * made)
     return request.finish(scaled_gamma(request, request.tensor("shape"), request.tensor("scale")))
 
 
@@ -130,6 +136,11 @@ class Gamma(NamedTuple):
     def host(self) -> Tensor:
         return host.sampler("gamma", Segment(self.segment), self.shape)
 
+    def cuda(self) -> Tensor:
+        from trnrand.cuda import gamma
+
+        return gamma.gamma(Segment(self.segment), self.shape)
+
     def nki(self) -> Tensor:
         # the words are the kernel's; Trainium has no float64 for the rest
         return _composed(self.shape, Segment(self.segment))
@@ -138,7 +149,10 @@ class Gamma(NamedTuple):
         return host.limits(implementation, self.shape.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.sample"
+        return "triton trnrand.cuda.gamma" if implementation == "cuda" else "trnsci._loops.sample"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trnrand.cuda.gamma", self.segment[0], self.shape.numel() > 1), 3.0
 
     def prediction(self) -> None:
         # one attempt each; the rejected few per cent are not predicted

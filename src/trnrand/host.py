@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnrand.segment import Segment
-from trnsci import DtypeError, loops
+from trnsci import DtypeError, cuda, loops
 from trnsci.host import refusal
 
 WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
@@ -20,6 +20,8 @@ LOG, EXP, SIN_TURN, COS_TURN = range(4)
 SAMPLERS = {"gamma": 0, "poisson": 1}
 
 _LARGE = 1 << 20
+# Devices that were there, by the names users gave.
+_THERE: dict[Any, torch.device] = {}
 _NUMPY = {
     torch.uint32: np.uint32, torch.int64: np.int64, torch.float32: np.float32, torch.float64: np.float64,
     torch.bool: np.bool_,
@@ -29,7 +31,9 @@ RESULTS = {torch.float32: 0, torch.float64: 1, torch.int64: 2, torch.bool: 3}
 
 
 def limits(implementation: str, device: torch.device) -> str | None:
-    """Why the compiled loops do not run for results on a device."""
+    """Why the compiled loops, or the kernels of GPUs, do not run for results on a device."""
+    if implementation == "cuda":
+        return cuda.why_no_triton(device)
     if implementation != "host":
         return None
     if device.type != "cpu":
@@ -45,6 +49,8 @@ def mapping(x: Tensor) -> bool:
 
 def device_of(op: str, device: Any) -> torch.device:
     """A device by its name, which has memory here."""
+    if device in _THERE:
+        return _THERE[device]
     try:
         found = torch.device(device)
         if found.type not in ("cpu", "meta"):
@@ -53,6 +59,8 @@ def device_of(op: str, device: Any) -> torch.device:
         said = str(error).partition("\n")[0]
         expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"
         raise DtypeError(op=op, argument="device", got=device, expected=expected, hint=f"torch says: {said}") from None
+    if isinstance(device, str):
+        _THERE[device] = found
     return found
 
 

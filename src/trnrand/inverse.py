@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnrand import host, maths
-from trnrand.bits import stream_words, words_cost
+from trnrand.bits import compiles, stream_words, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.request import Request, half_open, open_unit
@@ -107,6 +107,16 @@ class Inverse(NamedTuple):
     def host_into(self, out: Tensor) -> None:
         host.inverse(FORMULAS[self.formula].number, self.parameters, Segment(self.segment), out)
 
+    def cuda(self) -> Tensor:
+        out = self.fake()
+        self.cuda_into(out)
+        return out
+
+    def cuda_into(self, out: Tensor) -> None:
+        from trnrand.cuda import inverse
+
+        inverse.inverse(FORMULAS[self.formula].number, self.parameters, Segment(self.segment), out)
+
     def nki(self) -> Tensor:
         if not self.segment[2]:
             return self.fake()
@@ -120,7 +130,10 @@ class Inverse(NamedTuple):
         return host.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.inverse"
+        return "triton trnrand.cuda.inverse" if implementation == "cuda" else "trnsci._loops.inverse"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return compiles((self.formula, self.dtype), self.segment)
 
 
 def _applied(formula: str, parameters: Sequence[Any], words: Tensor) -> Tensor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host, maths
-from trnrand.bits import words_cost
+from trnrand.bits import compiles, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import normal as kernels
@@ -116,6 +117,16 @@ class Normal(NamedTuple):
     def host_into(self, out: Tensor) -> None:
         host.fill(host.NORMAL64 if self.wide else host.NORMAL32, Segment(self.segment), out)
 
+    def cuda(self) -> Tensor:
+        out = self.fake()
+        self.cuda_into(out)
+        return out
+
+    def cuda_into(self, out: Tensor) -> None:
+        from trnrand.cuda import streams
+
+        streams.fill(streams.NORMAL64 if self.wide else streams.NORMAL32, Segment(self.segment), out)
+
     def nki(self) -> Tensor:
         segment = Segment(self.segment)
         if not segment.elements:
@@ -131,7 +142,10 @@ class Normal(NamedTuple):
         return host.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.fill"
+        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return compiles(("normal", self.wide), self.segment)
 
 
 def _whole(segment: Segment, wide: bool) -> int:

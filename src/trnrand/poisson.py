@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
@@ -83,6 +84,11 @@ class Poisson(NamedTuple):
     def host(self) -> Tensor:
         return host.sampler("poisson", Segment(self.segment), self.rate)
 
+    def cuda(self) -> Tensor:
+        from trnrand.cuda import poisson
+
+        return poisson.poisson(Segment(self.segment), self.rate)
+
     def nki(self) -> Tensor:
         # the words are the kernel's; Trainium has no float64 for the rest
         return _composed(self.rate, Segment(self.segment))
@@ -91,7 +97,10 @@ class Poisson(NamedTuple):
         return host.limits(implementation, self.rate.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.sample"
+        return "triton trnrand.cuda.poisson" if implementation == "cuda" else "trnsci._loops.sample"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trnrand.cuda.poisson", self.segment[0], self.rate.numel() > 1), 4.0
 
     def prediction(self) -> None:
         # one attempt each; the rejected ones are not predicted

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host
-from trnrand.bits import attempt_words, stream_words
+from trnrand.bits import attempt_words, compiles, stream_words
 from trnrand.engines import MASK
 from trnrand.reject import rejected
 from trnrand.request import INTEGERS, Request, Size, drawing, substream
@@ -110,6 +111,12 @@ class Randint(NamedTuple):
         span = self.last - self.low + 1
         return host.integers(Segment(self.segment), Segment(self.other), span, self.low)
 
+    def cuda(self) -> Tensor:
+        from trnrand.cuda import randint
+
+        span = self.last - self.low + 1
+        return randint.randint(Segment(self.segment), Segment(self.other), span, self.low, self.fake())
+
     def nki(self) -> Tensor:
         # the words are the kernel's; products of 64 bits are the host's
         return self.pytorch()
@@ -118,7 +125,11 @@ class Randint(NamedTuple):
         return host.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.randint"
+        return "triton trnrand.cuda.randint" if implementation == "cuda" else "trnsci._loops.randint"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        span = self.last - self.low + 1
+        return compiles(("randint", max(0, (span - 1).bit_length() - 32)), self.segment)
 
     def prediction(self) -> None:
         # one attempt each; the rejected ones are not predicted

@@ -164,7 +164,10 @@ class Request:
     def tensor(self, name: str) -> Tensor:
         """The parameter as float64 of one element, or of [count]."""
         value = self.parameter(name)
-        return value if isinstance(value, Tensor) else torch.tensor([value], dtype=torch.float64, device=self.device)
+        if isinstance(value, Tensor):
+            return value
+        # filled where it is: a copy from the host would wait for the device
+        return torch.full((1,), value, dtype=torch.float64, device=self.device)
 
     def claim(self, words: int) -> tuple[Stream, int]:
         """The stream, and the element where this share begins, when each element is ``words`` (1 or 2) words long."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from trnrand.bits import compiles
 from trnrand.device import start, trust
 from trnrand.kernels import sketch as kernels
 from trnrand.normal import Normal
@@ -14,7 +16,7 @@ from trnrand.quasi import whole_number
 from trnrand.request import Request, drawing
 from trnrand.segment import Segment
 from trnrand.source import Source
-from trnsci import ArgumentError, Cost, check, op, run
+from trnsci import ArgumentError, Cost, check, cuda, op, run
 from trnsci.gradient import saves
 from trnsci.nki import P_MAX, launch
 
@@ -83,6 +85,20 @@ class Sketch(NamedTuple):
         wide = self.a.dtype == torch.float64
         return run(Normal(self.segment, wide, device)).view(self.a.shape[0], self.size)
 
+    def cuda(self) -> Tensor:
+        from trnrand.cuda import streams
+
+        wide = self.a.dtype == torch.float64
+        normals = self.a.new_empty((self.a.shape[0], self.size))
+        streams.fill(streams.NORMAL64 if wide else streams.NORMAL32, Segment(self.segment), normals)
+        return normals.T @ self.a
+
+    def calls(self, implementation: str) -> str:
+        return "triton trnrand.cuda.streams and torch.matmul"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return compiles(("normal", self.a.dtype == torch.float64), self.segment)
+
     def nki(self) -> Tensor:
         if self.a.numel() == 0:
             return self.fake().zero_()
@@ -93,6 +109,8 @@ class Sketch(NamedTuple):
         return made
 
     def limits(self, implementation: str) -> str | None:
+        if implementation == "cuda":
+            return cuda.why_no_triton(self.a.device)
         if implementation != "nki":
             return None
         skip, size = self.segment[1], self.size

@@ -221,13 +221,19 @@ def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+@functools.cache
+def _gpu_memory(device: torch.device) -> int:
+    # the driver takes longer to say what is there than a million numbers take
+    return torch.cuda.get_device_properties(device).total_memory
+
+
 def fits(op: str, shape: tuple[int, ...], itemsize: int, device: torch.device) -> None:
     """Refuse what memory could never hold, before anything is drawn."""
     needed = math.prod(shape) * itemsize
     if device.type == "cpu":
         there = _memory()
     elif device.type == "cuda":
-        there = torch.cuda.mem_get_info(device)[1]
+        there = _gpu_memory(device)
     else:
         return
     if needed > there:

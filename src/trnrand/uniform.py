@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnrand import host
-from trnrand.bits import stream_words, words_cost
+from trnrand.bits import compiles, stream_words, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
 from trnrand.kernels import uniform as kernels
@@ -163,6 +164,16 @@ class Uniform(NamedTuple):
     def host_into(self, out: Tensor) -> None:
         host.fill(host.UNIFORM64 if self.wide else host.UNIFORM32, Segment(self.segment), out)
 
+    def cuda(self) -> Tensor:
+        out = self.fake()
+        self.cuda_into(out)
+        return out
+
+    def cuda_into(self, out: Tensor) -> None:
+        from trnrand.cuda import streams
+
+        streams.fill(streams.UNIFORM64 if self.wide else streams.UNIFORM32, Segment(self.segment), out)
+
     def nki(self) -> Tensor:
         segment = Segment(self.segment)
         if not segment.elements:
@@ -177,7 +188,10 @@ class Uniform(NamedTuple):
         return host.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
-        return "trnsci._loops.fill"
+        return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return compiles(("uniform", self.wide), self.segment)
 
 
 def floating(wide: bool) -> torch.dtype:

@@ -488,23 +488,12 @@ def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor 
 def _implemented(call: Any, decision: Decision, out: Any) -> Any:
     """Run the chosen implementation, into the memory asked for."""
     if out is None:
-        result = getattr(call, decision.implementation)()
-    else:
-        into = writer(call, decision.implementation)
-        if into is None:
-            result = _copied(getattr(call, decision.implementation)(), out)
-        else:
-            into(out)
-            result = out
-    if decision.implementation == "cuda":
-        cuda.note_compiled(call)
-    return result
-
-
-def _reason(call: Any, decision: Decision) -> str:
-    """Why this implementation, and what its first call does before it starts."""
-    first = cuda.first_call(call) if decision.implementation == "cuda" else ""
-    return f"{decision.reason}; {first}" if first else decision.reason
+        return getattr(call, decision.implementation)()
+    into = writer(call, decision.implementation)
+    if into is None:
+        return _copied(getattr(call, decision.implementation)(), out)
+    into(out)
+    return out
 
 
 def _reason(call: Any, decision: Decision) -> str:

@@ -160,6 +160,42 @@ class LstsqCall(NamedTuple):
             return solved
         return self.nki()
 
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "cuda":
+            return None
+        a, b, (m, n) = self.a, self.b, self.a.shape[-2:]
+        if a.ndim < 3 or a.numel() == 0 or b.numel() == 0:
+            return "pays for batches, where cuBLAS factors all matrices at once"
+        if self.driver not in ("gels", "gelsy"):
+            return f"decides the rank by QR, and {self.driver} returns singular values"
+        if m < n or m > 256 or a.shape[:-2] != b.shape[:-2]:
+            return f"cuBLAS factors batches of M >= N up to 256 rows, each with its own right-hand side, not {m}x{n}"
+        return None
+
+    def calls(self, implementation: str) -> str:
+        return "torch.geqrf and torch.linalg.solve_triangular"
+
+    def cuda(self) -> tuple[Tensor, Tensor, Tensor]:
+        """One QR of ``[a, b]``: what it leaves of ``b`` is the right-hand side of the triangle."""
+        a, b, least, driver = self
+        n = a.shape[-1]
+        _, rank, values = self.fake()
+        whole = torch.geqrf(torch.cat([a, b], -1)).a[..., :n, :]
+        r, right = whole[..., :n].triu(), whole[..., n:]
+        diagonal = r.diagonal(dim1=-2, dim2=-1)
+        if driver == "gels":
+            nonsingular("lstsq", diagonal)
+            return torch.linalg.solve_triangular(r, right, upper=True), rank, values
+        eye = torch.eye(n, dtype=r.dtype, device=r.device).expand(r.shape)
+        solved = torch.linalg.solve_triangular(r, torch.cat([right, eye], -1), upper=True)
+        x, inverse = solved[..., : b.shape[-1]], solved[..., b.shape[-1] :]
+        # a zero on the diagonal, or a norm that overflows, makes this NaN or infinite, and nothing is proved
+        sizes = [torch.linalg.vector_norm(y, dim=(-2, -1)) for y in (r, inverse)]
+        full = sizes[0] * sizes[1] < 1.0 / least if least > 0 else sizes[1].isfinite()
+        if bool(full.all()):
+            return x.contiguous(), rank.fill_(n), values
+        return (*_completed(a, b, least, x.contiguous(), full), values)
+
     def nki(self) -> tuple[Tensor, Tensor, Tensor]:
         """QR for full rank, where that is assumed or found; singular values for anything else."""
         a, b, least, driver = self

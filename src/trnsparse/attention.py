@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import array_function, check, op, programs, run
+from trnsci import array_function, check, cuda, op, programs, run
 from trnsci.errors import ArgumentError, DtypeError
+from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
 from trnsparse.arguments import HALF, KERNEL_DTYPES, dense, evenly, only
@@ -105,7 +106,7 @@ def _bound(mask: Any, q: Tensor, k: Tensor, block: int) -> BoundMask:
 def _heads(q: Tensor, k: Tensor, v: Tensor, bound: BoundMask, scale: float) -> Tensor:
     """One call where all heads share a pattern, else one for each pattern."""
     if len(bound.patterns) == 1:
-        return _one(q, k, v, bound.patterns[0], scale)
+        return _one(q, k, v, bound.patterns[0], scale, bound.rule)
     batch, heads = q.shape[:2]
     group = heads // k.shape[1]
     which = bound.which.expand(batch, heads).flatten()
@@ -114,16 +115,15 @@ def _heads(q: Tensor, k: Tensor, v: Tensor, bound: BoundMask, scale: float) -> T
     parts, order = [], []
     for number, pattern in enumerate(bound.patterns):
         mine = (which == number).nonzero().flatten().to(q.device)
-        parts.append(_one(flat_q[mine][None], flat_k[mine][None], flat_v[mine][None], pattern, scale)[0])
+        parts.append(_one(flat_q[mine][None], flat_k[mine][None], flat_v[mine][None], pattern, scale, "")[0])
         order.append(mine)
     back = torch.cat(order).argsort()
     return torch.cat(parts)[back].reshape(batch, heads, q.shape[2], v.shape[3])
 
 
-def _one(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, scale: float) -> Tensor:
-    device = torch.device("cpu") if q.is_meta else q.device
-    at, columns, slots = (x.to(device) for x in (pattern.indptr, pattern.indices, pattern.slots))
-    return run(Attention(q, k, v, at, columns, slots, pattern.insides.to(device), scale))[0]
+def _one(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, scale: float, rule: str) -> Tensor:
+    at, columns, slots, insides = pattern.on(torch.device("cpu") if q.is_meta else q.device)
+    return run(Attention(q, k, v, at, columns, slots, insides, scale, rule))[0]
 
 
 @op("trnsparse::attention")
@@ -138,6 +138,7 @@ class Attention(NamedTuple):
     slots: Tensor  # [blocks] index into insides, or -1
     insides: Tensor  # [distinct, block, block]
     scale: float
+    rule: str = ""  # the mask's key as JSON; empty where it reads data
 
     @property
     def exact(self) -> torch.dtype:
@@ -153,6 +154,8 @@ class Attention(NamedTuple):
         return 2 * self.q.shape[0] * self.q.shape[1] * pairs * (self.q.shape[3] + self.v.shape[3])
 
     def limits(self, implementation: str) -> str | None:
+        if implementation == "cuda":
+            return self._cuda_limits()
         if implementation != "nki":
             return None
         if self.insides.shape[1] != P_MAX:
@@ -161,6 +164,31 @@ class Attention(NamedTuple):
         if widest > 4 * P_MAX:
             return f"takes heads of up to {4 * P_MAX}, not {widest}"
         return only(self.q.dtype, KERNEL_DTYPES)
+
+    def _cuda_limits(self) -> str | None:
+        refused = cuda.why_no_triton(self.q.device)
+        if refused is not None:
+            return refused
+        from trnsparse.cuda import attention
+
+        return attention.limits(self)
+
+    def calls(self, implementation: str) -> str:
+        from trnsparse.cuda import attention
+
+        return "torch scaled_dot_product_attention" if attention.flash(self) else "torch.nn.attention.flex_attention"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        from trnsparse.cuda import attention
+
+        if attention.flash(self):
+            return "trnsparse.cuda.attention", 0.0
+        return ("trnsparse.cuda.attention", self.rule, self.q.shape, self.k.shape, self.v.shape, self.q.dtype), 10.0
+
+    def cuda(self) -> tuple[Tensor, Tensor]:
+        from trnsparse.cuda import attention
+
+        return attention.attention(self)
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in (self.q, self.k, self.v))
@@ -204,6 +232,8 @@ class Attention(NamedTuple):
         hidden = self.insides.numel() * (4 + 2 * (2 if q.dtype == torch.bfloat16 else 4))
         return max(2 * q.nbytes, q.nbytes + k.nbytes + hidden)
 
+    # torch has the gradients of what `cuda` calls
+    @saves("q", "k", "v", "indptr", "indices", "slots", "insides", "scale", "rule", cuda=False)
     def vjp(
         self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
@@ -247,15 +277,15 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *fields: Any) -> tuple[Tensor, Tensor]:
         out, lse = _forward(Attention._make(fields), False)
-        ctx.save_for_backward(*fields[:-1], out, lse)
-        ctx.scale = fields[-1]
+        ctx.save_for_backward(*fields[:7], out, lse)
+        ctx.rest = fields[7:]
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
         *fields, out, lse = ctx.saved_tensors
-        gradients = backward(Attention._make((*fields, ctx.scale)), (out, lse), grad, grad_lse)
-        return (*gradients, None, None, None, None, None)
+        gradients = backward(Attention._make((*fields, *ctx.rest)), (out, lse), grad, grad_lse)
+        return (*gradients, *[None] * (len(Attention._fields) - 3))
 
 
 def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ def backward(
     delta = (grad.to(lse.dtype) * out.to(lse.dtype)).sum(-1)
     if grad_lse is not None:
         delta = delta - grad_lse
-    return run(AttentionBackward(grad, call.q, call.k, call.v, lse, delta, *call[3:]))
+    return run(AttentionBackward(grad, call.q, call.k, call.v, lse, delta, *call[3:8]))
 
 
 @op("trnsparse::attention_backward")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +38,16 @@ class Pattern:
     indices: Tensor
     slots: Tensor
     insides: Tensor
+    _copies: dict[torch.device, tuple[Tensor, ...]] = field(default_factory=dict, repr=False)
+
+    def on(self, device: torch.device) -> tuple[Tensor, ...]:
+        """The four tensors on a device; copies are kept."""
+        own = (self.indptr, self.indices, self.slots, self.insides)
+        if device.type == "cpu":
+            return own
+        if device not in self._copies:
+            self._copies[device] = tuple(x.to(device) for x in own)
+        return self._copies[device]
 
     def key(self) -> tuple[bytes, ...]:
         """What makes two patterns the same."""
@@ -53,6 +64,7 @@ class BoundMask:
         block: edge of the blocks.
         patterns: the distinct patterns.
         which: [batch or 1, heads or 1] the pattern of each batch and head.
+        rule: the key of the mask as JSON; empty where it reads data.
     """
 
     q_len: int
@@ -60,6 +72,7 @@ class BoundMask:
     block: int
     patterns: tuple[Pattern, ...]
     which: Tensor
+    rule: str = ""
 
     @property
     def density(self) -> float:
@@ -110,7 +123,8 @@ def _bound(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: in
             which[b, h] = found.setdefault(made.key(), len(patterns))
             if which[b, h] == len(patterns):
                 patterns.append(made)
-    return BoundMask(q_len, k_len, block, tuple(patterns), which)
+    key = mask.key()
+    return BoundMask(q_len, k_len, block, tuple(patterns), which, "" if key is None else json.dumps(key))
 
 
 def _pattern(mask: Mask, q_len: int, k_len: int, block: int, b: int, h: int) -> Pattern:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnsci import op, programs, run
+from trnsci import cuda, op, programs, run
 from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import K_TILE, M_TILE, N_TILE, launch
@@ -23,6 +24,7 @@ from trnsparse.tile_order import Steps, in_order
 
 # Elements of a block from which a call for each costs less than gathering what they meet.
 LARGE = 4096
+GPU_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
@@ -53,10 +55,26 @@ class BsrSpmm(NamedTuple):
             if bm * bn >= small and self.b.shape[1] >= few:
                 return f"pays for blocks of fewer than {small} elements, or fewer than {few} columns"
             return only(self.b.dtype, scipy_views.DTYPES)
+        if implementation == "cuda":
+            _, bm, bn = self.blocks.shape
+            if min(bm, bn) < 16:
+                return f"takes blocks of at least 16x16, not {bm}x{bn}"
+            if self.b.numel() == 0 or self.rows == 0:
+                return "there is nothing to multiply"
+            return only(self.b.dtype, GPU_DTYPES) or cuda.why_no_triton(self.b.device)
         return only(self.b.dtype, KERNEL_DTYPES) if implementation == "nki" else None
 
     def calls(self, implementation: str) -> str:
-        return "scipy.sparse.bsr_array.__matmul__"
+        return "triton trnsparse.cuda.bsr_spmm" if implementation == "cuda" else "scipy.sparse.bsr_array.__matmul__"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        _, bm, bn = self.blocks.shape
+        return ("trnsparse.cuda.bsr_spmm", self.b.dtype, bm, bn, min(64, self.b.shape[1])), 2.0
+
+    def cuda(self) -> Tensor:
+        from trnsparse.cuda import bsr_spmm as gpu
+
+        return gpu.bsr_spmm(self.indptr, self.indices, self.blocks.contiguous(), self.b.contiguous(), self.rows)
 
     def host(self) -> Tensor:
         bn = self.blocks.shape[2]

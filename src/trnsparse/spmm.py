@@ -217,6 +217,10 @@ class Spmm(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         if implementation == "host":
             return only(self.values.dtype, scipy_views.DTYPES)
+        if implementation == "cuda":
+            from trnsparse.cuda import spmm as gpu
+
+            return only(self.values.dtype, gpu.DTYPES) or gpu.limits(self.values, self.b, self.columns)
         if implementation == "nki":
             if current().target == "trn1":
                 return "trn1 cannot gather rows by DMA; BSR matrices run on every generation"
@@ -224,7 +228,14 @@ class Spmm(NamedTuple):
         return None
 
     def calls(self, implementation: str) -> str:
-        return "scipy.sparse.csr_array.__matmul__"
+        return (
+            "cusparse by torch.sparse_csr_tensor" if implementation == "cuda" else "scipy.sparse.csr_array.__matmul__"
+        )
+
+    def cuda(self) -> Tensor:
+        from trnsparse.cuda import spmm as gpu
+
+        return gpu.product(self.indptr, self.indices, self.values, self.b, self.columns, self.trans)
 
     def host(self) -> Tensor:
         return scipy_views.product(self.indptr, self.indices, self.values, self.b, self.columns, self.trans)

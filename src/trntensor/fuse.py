@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 import trnsci
-from trnsci import ArgumentError, Cost, array_function, check, op, run
+from trnsci import ArgumentError, Cost, array_function, check, cuda, op, run
 from trnsci.gradient import saves
 from trnsci.nki import K_TILE, N_TILE, launch
 from trntensor.chain import NO_LINK, find_link, run_chain
@@ -139,13 +140,22 @@ def _call(program: Any, *operands: Tensor) -> Tensor:
     if len(program.equations) > 1:
         return run_chain(program.equations, operands)
     a, b, *extras = operands
-    equation = parse("fuse", program.equations[0], [tuple(a.shape), tuple(b.shape)])
-    form = _Form(equation, tuple(a.shape), tuple(b.shape))
+    form = _form(program.equations[0], tuple(a.shape), tuple(b.shape))
     given = [form.extra(x, labels) for x, labels in zip(extras, program.extras, strict=True)]
     groups = form.groups_of(program.reduce)
-    text = json.dumps([list(instruction) for instruction in program.code])
+    text = _written(program.code)
     result = run(Fuse(form.left(a), form.right(b), given, text, groups))
     return form.finish(result, groups, program.reduce)
+
+
+@functools.lru_cache(maxsize=256)
+def _form(equation: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> _Form:
+    return _Form(parse("fuse", equation, [a_shape, b_shape]), a_shape, b_shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _written(code: tuple[Instruction, ...]) -> str:
+    return json.dumps([list(instruction) for instruction in code])
 
 
 class _Form:
@@ -270,7 +280,35 @@ class Fuse(NamedTuple):
                 totals = [total + part for total, part in zip(totals, parts, strict=True)]
         return {"a": totals[0], "b": totals[1], "extras": totals[2:]}
 
+    def cuda(self) -> Tensor:
+        from trntensor.cuda import fuse
+
+        return fuse.fused(self.a, self.b, self.extras, _instructions(self.code), self.keep)
+
+    def calls(self, implementation: str) -> str:
+        return "torch.mm and a compiled epilogue"
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trntensor.cuda.fuse", self.code, self.keep, self.a.dtype), 5.0
+
+    def workspace(self, implementation: str) -> int:
+        if implementation != "cuda":
+            return self.cost().workspace
+        from trntensor.cuda import fuse
+
+        whole = self.a.shape[0] * self.a.shape[1] * self.b.shape[2]
+        return self.a.dtype.itemsize * min(whole, max(fuse.BLOCK, self.b.shape[2]))
+
+    def _cuda_limits(self) -> str | None:
+        if self.a.numel() == 0 or self.b.numel() == 0:
+            return "there is nothing to multiply"
+        if self.a.dtype not in (torch.float32, torch.float64):
+            return f"takes float32 and float64, not {str(self.a.dtype).removeprefix('torch.')}"
+        return cuda.why_no_triton(self.a.device)
+
     def limits(self, implementation: str) -> str | None:
+        if implementation == "cuda":
+            return self._cuda_limits()
         if implementation != "nki":
             return None
         if self.a.dtype != torch.float32:
@@ -316,5 +354,6 @@ def _block(
     return made
 
 
+@functools.lru_cache(maxsize=256)
 def _instructions(code: str) -> tuple[Instruction, ...]:
     return tuple(Instruction(*row) for row in json.loads(code))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from trnblas.arguments import has_data
 from trnblas.split import split_gemm
-from trnsci import ArgumentError, Cost, DtypeError, array_function, check, loops, op, programs, run
+from trnsci import ArgumentError, Cost, DtypeError, array_function, check, cuda, loops, op, programs, run
+from trnsci.explain import remark
 from trnsci.gradient import saves
 from trnsci.nki import launch
 from trntensor.kernels import mp2_energy as kernels
@@ -30,7 +31,15 @@ class MP2Energy(NamedTuple):
 
 
 @array_function
-def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, parts: bool = False) -> Tensor | MP2Energy:
+def mp2_energy(
+    B: Tensor,
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    *,
+    parts: bool = False,
+    device: torch.device | str | None = None,
+    memory: int | None = None,
+) -> Tensor | MP2Energy:
     """Closed-shell MP2 correlation energy, ``sum T_ab (2 T_ab - T_ba) / (e_i + e_j - e_a - e_b)``.
 
     ``T = B[i] @ B[j].T`` is the block ``(ia|jb)`` of integrals. Pairs are taken once, ``i <= j``, and their integrals
@@ -41,6 +50,9 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, parts: bool = Fal
         eps_occ: [nocc], energies of occupied orbitals.
         eps_vir: [nvir], energies of virtual orbitals, above the occupied ones.
         parts: return the spin components too.
+        device: where to compute, if not where B is: B stays there, and blocks of its orbitals are brought, two at a
+            time. The plan says how large they are and what of the device's memory is used at most. No gradient.
+        memory: bytes of ``device`` to use at most; by default nine tenths of what is free on a GPU.
 
     Returns:
         A scalar, or `MP2Energy` with ``total``, ``opposite_spin`` (``sum T_ab**2 / D``) and ``same_spin``
@@ -66,10 +78,31 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, *, parts: bool = Fal
         raise DtypeError(op="mp2_energy", argument="dtype of B", got=dtype, expected="a real dtype")
     check.same_device("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     _check(B, eps_occ, eps_vir)
-    square, cross = mp2_within(B, eps_occ, eps_vir)
+    if device is None and memory is not None:
+        raise ArgumentError(op="mp2_energy", argument="memory", got=memory, expected="None without device")
+    if device is None:
+        square, cross = mp2_within(B, eps_occ, eps_vir)
+    else:
+        square, cross = _brought(B, eps_occ, eps_vir, device, memory)
     if not parts:
         return 2 * square - cross
     return MP2Energy(2 * square - cross, square, square - cross)
+
+
+def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device | str, memory: int | None) -> Sums:
+    """Both sums on a device that has not all of B; the results go back to where B is."""
+    from trntensor import out_of_core
+
+    nocc, nvir, naux = B.shape
+    chosen = out_of_core.blocks(nocc, nvir, naux, B.dtype, out_of_core.device_of("mp2_energy", device), memory)
+    remark(str(chosen))
+    if not has_data(B, eps_occ, eps_vir) or B.numel() == 0:
+        return mp2_within(B, eps_occ, eps_vir)
+    with torch.no_grad():
+        square, cross = out_of_core.energies(
+            lambda first, last: B[first:last], eps_occ, eps_vir, chosen, lambda pairs: None
+        )
+    return square.to(B.device), cross.to(B.device)
 
 
 def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:
@@ -90,8 +123,9 @@ def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
     """Refuse energies with which a denominator could vanish."""
     if eps_occ.is_meta or not eps_occ.numel() or not eps_vir.numel():
         return
-    highest, lowest = float(eps_occ.detach().max()), float(eps_vir.detach().min())
-    if not highest < lowest:
+    # one answer of the device, not two; NaN passes no comparison
+    if not bool(eps_occ.detach().max() < eps_vir.detach().min()):
+        highest, lowest = float(eps_occ.detach().max()), float(eps_vir.detach().min())
         raise ArgumentError(
             op="mp2_energy",
             argument="eps_occ",
@@ -131,7 +165,21 @@ class Within(NamedTuple):
         return _limits(implementation, self.B)
 
     def calls(self, implementation: str) -> str:
-        return PASS
+        return _calls(implementation)
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trntensor.cuda.mp2_energy", self.B.dtype, True), 2.0
+
+    def workspace(self, implementation: str) -> int:
+        return _gpu_workspace(self.B, self.B) if implementation == "cuda" else self.cost().workspace
+
+    def cuda(self) -> Sums:
+        from trntensor.cuda import mp2_energy
+
+        B = self.B.contiguous()
+        return mp2_energy.energies(
+            B, B, self.eps_occ.contiguous(), self.eps_occ.contiguous(), self.eps_vir.contiguous(), once=True
+        )
 
     def host(self) -> Sums:
         return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True, loop=_loop())
@@ -188,7 +236,18 @@ class Between(NamedTuple):
         return _limits(implementation, self.left)
 
     def calls(self, implementation: str) -> str:
-        return PASS
+        return _calls(implementation)
+
+    def compiles(self) -> tuple[Hashable, float]:
+        return ("trntensor.cuda.mp2_energy", self.left.dtype, False), 2.0
+
+    def workspace(self, implementation: str) -> int:
+        return _gpu_workspace(self.left, self.right) if implementation == "cuda" else self.cost().workspace
+
+    def cuda(self) -> Sums:
+        from trntensor.cuda import mp2_energy
+
+        return mp2_energy.energies(*(x.contiguous() for x in self), once=False)
 
     def host(self) -> Sums:
         return _summed(*self, once=False, loop=_loop())
@@ -226,6 +285,10 @@ def _limits(implementation: str, B: Tensor) -> str | None:
     name = str(B.dtype).removeprefix("torch.")
     if implementation == "nki" and B.dtype not in (torch.float32, torch.float64):
         return f"takes float32, and float64 in slices, not {name}; convert with .float()"
+    if implementation == "cuda":
+        if B.dtype not in (torch.float32, torch.float64):
+            return f"takes float32 and float64, not {name}"
+        return "there are no integrals" if B.numel() == 0 else cuda.why_no_triton(B.device)
     if implementation == "host":
         if torch.get_num_threads() > 4:
             return "the pass runs on one thread, and torch has many"
@@ -234,6 +297,18 @@ def _limits(implementation: str, B: Tensor) -> str | None:
         if _loop() is None:
             return "there is no compiled pass on this machine"
     return None
+
+
+def _calls(implementation: str) -> str:
+    return "torch.mm and triton trntensor.cuda.mp2_energy" if implementation == "cuda" else PASS
+
+
+def _gpu_workspace(left: Tensor, right: Tensor) -> int:
+    """Bytes on a GPU beyond operands and result: a panel of integrals, its sums, and copies that are contiguous."""
+    from trntensor.cuda import mp2_energy
+
+    copies = sum(x.nbytes for x in {id(left): left, id(right): right}.values() if not x.is_contiguous())
+    return copies + mp2_energy.workspace(left.shape[0], right.shape[0], left.shape[1], left.dtype.itemsize)
 
 
 def _block(nocc: int, nvir: int, naux: int) -> int:

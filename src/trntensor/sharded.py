@@ -293,11 +293,17 @@ def _mp2_slopes(team: Team, B: Part, eps_occ: Part, eps_vir: Part, grads: list[P
 
 
 @sharded(mp2_energy, gradient=_mp2_gradient)
-def _mp2_energy(team: Team, B: Part, eps_occ: Part, eps_vir: Part, parts: bool) -> Any:
+def _mp2_energy(
+    team: Team, B: Part, eps_occ: Part, eps_vir: Part, parts: bool, device: Any = None, memory: int | None = None
+) -> Any:
     """Blocks of occupied orbitals go round half the ring: every two of them meet once.
 
     With an even number of ranks the two that face each other meet on both; each takes half of the pairs.
     """
+    for name, value in (("device", device), ("memory", memory)):
+        if value is not None:
+            expected = "None for arrays that are sharded, whose ranks have devices of their own"
+            raise ArgumentError(op="mp2_energy", argument=name, got=value, expected=expected)
     B, occ, vir = _orbitals(team, B, eps_occ, eps_vir)
     here, ranks = team.here(0), team.size(0)
     mine, sums = occ[here], torch.zeros(2, dtype=torch.float64, device=vir.device)

@@ -377,3 +377,23 @@ def test_with_a_device_auto_sends_what_pays_there(field, reference):
     assert "predicted" in large.why
     assert {entry.step.backend for entry in book if entry.step.op == "trntensor::mp2_energy"} == {"nki"}
     compare(found, reference("benzene"), 2e-6)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("memory", [None, "60 MB"], ids=["in memory", "from disk"])
+def test_pairs_on_a_device_that_b_is_brought_to(water, device, memory):
+    whole = dfmp2(water, memory=memory)
+    seen = []
+    found = dfmp2(water, memory=memory, device=device, progress=seen.append)
+    assert abs(found.e_corr - whole.e_corr) < 1e-12
+    assert abs(found.e_ss - whole.e_ss) < 1e-12
+    assert found.plan.blocks.device.type == device
+    assert "Pairs in blocks of" in found.plan.why
+    pairs = [step for step in seen if step.stage == "pairs"]
+    assert pairs[-1].done == pairs[-1].total
+
+
+def test_a_device_takes_no_pairs_checkpoints_or_other_methods(water):
+    for more in ({"pairs": True}, {"method": "laplace"}, {"precision": "fast"}):
+        with pytest.raises(ArgumentError, match="device"):
+            dfmp2(water, device="cpu", **more)

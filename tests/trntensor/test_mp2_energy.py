@@ -7,7 +7,7 @@ import torch
 import trnsci
 from trnsci import ArgumentError, DtypeError, UnsupportedError
 from trnsci.testing import BACKENDS, assert_within, gamma, gaussian
-from trntensor import MP2Energy, ao_to_mo_transform, from_xla, mp2_energy, to_xla
+from trntensor import MP2Energy, ao_to_mo_transform, from_xla, mp2_energy, out_of_core, to_xla
 
 F32, F64 = torch.float32, torch.float64
 on_backends = pytest.mark.parametrize("backend", BACKENDS, ids=str)
@@ -239,3 +239,28 @@ def test_mistakes_are_named():
         mp2_energy(B, occ.double(), vir)
     with trnsci.backend("simulator"), pytest.raises(UnsupportedError, match="takes float32, and float64 in slices"):
         mp2_energy(*inputs(2, 3, 4, torch.bfloat16))
+
+
+@pytest.mark.parametrize("orbitals", [1, 2, 3, 7])
+def test_blocks_brought_to_a_device_give_the_same_energy(orbitals):
+    B, occ, vir = gaussian((7, 9, 11), 1, torch.float64), -torch.linspace(0.5, 2, 7).double(), torch.linspace(0.1, 3, 9)
+    whole = mp2_energy(B, occ, vir.double(), parts=True)
+    chosen = [out_of_core.blocks(7, 9, 11, torch.float64, torch.device("cpu"), memory) for memory in (None, 1 << 30)]
+    assert {each.rows for each in chosen} == {7}
+    # the budget that so many orbitals need, and not the next smaller block
+    memory = out_of_core._peak(7, orbitals, 9, 11, torch.float64, torch.device("cpu"))
+    parts = mp2_energy(B, occ, vir.double(), parts=True, device="cpu", memory=memory)
+    for x, y in zip(parts, whole, strict=True):
+        assert abs(float(x - y)) <= 1e-13 * abs(float(y))
+
+
+def test_blocks_are_stated_and_too_little_memory_is_refused():
+    B, occ, vir = torch.ones(4, 3, 5), -torch.ones(4), torch.ones(3)
+    assert "blocks of 4 orbitals on cpu, at most" in trnsci.plan(mp2_energy, B, occ, vir, device="cpu").reason
+    with pytest.raises(trnsci.CapacityError) as caught:
+        mp2_energy(B, occ, vir, device="cpu", memory=100)
+    assert caught.value.available == 100
+    with pytest.raises(trnsci.ArgumentError, match="memory is 100, expected None without device"):
+        mp2_energy(B, occ, vir, memory=100)
+    with pytest.raises(trnsci.ArgumentError, match="device is 'no such'"):
+        mp2_energy(B, occ, vir, device="no such")

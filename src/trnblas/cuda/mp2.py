@@ -1,0 +1,104 @@
+"""Energies of pairs from their integrals, divided and summed in one pass that reads them once.
+
+For a pair of tiles (a, b) and (b, a) one program loads both, so that the denominator is computed once for the two, and
+nothing is written but two numbers.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from trnsci import cuda
+
+TILE = 32
+
+
+@triton.jit(do_not_specialize=["columns", "first_i", "first_j", "before", "half"])
+def _energies(
+    t, occ_i, occ_j, vir, sums, columns, nvir, first_i, first_j, before, half,
+    ONCE: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    pair, p, q = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    i, j = pair // columns, pair % columns
+    place = before + (pair * tl.num_programs(1) + p) * tl.num_programs(2) + q
+    wanted = p <= q
+    if ONCE:
+        wanted = wanted & (first_i + i <= first_j + j)
+    square = 0.0
+    cross = 0.0
+    square = square.to(tl.float64)
+    cross = cross.to(tl.float64)
+    if wanted:
+        a, b = p * TILE + tl.arange(0, TILE), q * TILE + tl.arange(0, TILE)
+        inside = (a < nvir)[:, None] & (b < nvir)[None, :]
+        width = columns.to(tl.int64) * nvir
+        corner = t + i.to(tl.int64) * nvir * width + j.to(tl.int64) * nvir
+        ahead = tl.load(corner + a.to(tl.int64)[:, None] * width + b[None, :], mask=inside, other=0.0)
+        behind = tl.load(
+            corner + b.to(tl.int64)[:, None] * width + a[None, :],
+            mask=(b < nvir)[:, None] & (a < nvir)[None, :],
+            other=0.0,
+        )
+        behind = tl.trans(behind)
+        above = tl.load(occ_i + first_i + i) + tl.load(occ_j + first_j + j)
+        e_a, e_b = tl.load(vir + a, mask=a < nvir, other=0.0), tl.load(vir + b, mask=b < nvir, other=0.0)
+        gap = tl.where(inside, above - (e_a[:, None] + e_b[None, :]), 1.0)
+        # On the diagonal both tiles are one, and counted twice.
+        weight = tl.where(p == q, 0.5, 1.0)
+        if ONCE:
+            weight = weight * tl.where(first_i + i == first_j + j, 1.0, 2.0)
+        squares, products = ahead * ahead + behind * behind, ahead * behind
+        if gap.dtype == tl.float32:
+            squares, products = tl.div_rn(squares, gap), tl.div_rn(products, gap)
+        else:
+            squares, products = squares / gap, products / gap
+        square = tl.sum(tl.sum(squares, 1), 0).to(tl.float64) * weight
+        cross = tl.sum(tl.sum(products, 1), 0).to(tl.float64) * (2.0 * weight)
+    tl.store(sums + place, square)
+    tl.store(sums + half + place, cross)
+
+
+def launched(
+    t: Tensor,
+    occ_i: Tensor,
+    occ_j: Tensor,
+    vir: Tensor,
+    sums: Tensor,
+    pairs: tuple[int, int],
+    first: tuple[int, int],
+    before: int,
+    *,
+    once: bool,
+) -> None:
+    """Write what the tiles of every pair add to both sums.
+
+    Args:
+        t: [I V, J V], contiguous; row ``i V + a``, column ``j V + b`` holds the integral of pair (i, j).
+        occ_i: energies of occupied orbitals, of which ``first[0] + i`` is that of rows ``i``.
+        occ_j: the same for columns.
+        vir: [V]
+        sums: [2, tiles], float64; those of this call begin at ``before``.
+        pairs: I and J.
+        first: see ``occ_i``.
+        before: see ``sums``.
+        once: skip pairs beyond the diagonal, and count the others twice.
+    """
+    nvir = len(vir)
+    tiles = -(-nvir // TILE)
+    with cuda.on(t.device):
+        _energies[(pairs[0] * pairs[1], tiles, tiles)](
+            t, occ_i, occ_j, vir, sums, pairs[1], nvir, *first, before, sums.shape[1],
+            ONCE=once, TILE=TILE, num_warps=4,
+        )  # fmt: skip
+
+
+def pair_energies(t: Tensor, occ_i: Tensor, occ_j: Tensor, vir: Tensor) -> Tensor:
+    """``sum over ab of T (2 T - T') / D`` of every pair: [I, J] in float64."""
+    rows, columns, tiles = len(occ_i), len(occ_j), -(-len(vir) // TILE)
+    sums = torch.empty((2, rows * columns * tiles * tiles), dtype=torch.float64, device=t.device)
+    launched(t, occ_i, occ_j, vir, sums, (rows, columns), (0, 0), 0, once=False)
+    square, cross = sums.view(2, rows, columns, tiles * tiles).sum(-1)
+    return 2 * square - cross

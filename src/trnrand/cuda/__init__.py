@@ -1,0 +1,1 @@
+"""Triton kernels of the streams on NVIDIA GPUs: the same words, and the same steps from words to numbers."""

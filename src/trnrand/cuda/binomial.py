@@ -1,0 +1,91 @@
+"""Binomial counts in one kernel: inversion where few are expected, Hörmann's transformed rejection (BTRS) elsewhere."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from trnrand.cuda._counts import log_binomial, log_complement, table
+from trnrand.cuda._engines import words
+from trnrand.cuda._launch import launched, place
+from trnrand.cuda._numbers import exp, half_open, log, open_unit
+from trnrand.segment import Segment
+
+# elements of a program, one warp
+BLOCK = 64
+
+
+@triton.jit
+def _inverted(u, n, p, active):
+    odds = p / (1.0 - p)
+    chance = exp(n * log_complement(p))
+    total, k = chance, n * 0.0
+    active = active & (u >= total) & (k < n)
+    while tl.max(active.to(tl.int32), 0) > 0:
+        k = tl.where(active, k + 1.0, k)
+        chance = tl.where(active, chance * (odds * ((n - k + 1.0) / tl.maximum(k, 1.0))), chance)
+        more = total + chance
+        going = active & ((more != total) | (k <= n * p))
+        total = tl.where(going, more, total)
+        active = going & (u >= total) & (k < n)
+    return k
+
+
+@triton.jit
+def _proposal(w0, w1, w2, w3, n, p, top, stirling):
+    q = 1.0 - p
+    spread = tl.sqrt(n * p * q)
+    b = spread * 2.53 + 1.15
+    a = b * 0.0248 + -0.0873 + p * 0.01
+    c, vr = n * p + 0.5, 0.92 - 4.2 / b
+    alpha = (5.1 / b + 2.83) * spread
+    u, v = open_unit(w0, w1) - 0.5, open_unit(w2, w3)
+    us = 0.5 - tl.abs(u)
+    k = tl.floor((a * 2.0 / us + b) * u + c)
+    quick = (us >= 0.07) & (v <= vr)
+    inside = (k >= 0) & (k <= n)
+    limited = tl.minimum(tl.maximum(k, 0.0), n)
+    exact = log(v * alpha / (a / (us * us) + b)) <= log_binomial(limited, n, p, q, stirling) - top
+    return k, inside & (quick | exact)
+
+
+@triton.jit(do_not_specialize=["count", "stride", "k0", "k1", "k2", "k3", "c0", "c1", "c2", "c3"])
+def _binomial(
+    trials, chances, stirling, out, count, stride, k0, k1, k2, k3, c0, c1, c2, c3,
+    STEP_N: tl.constexpr, STEP_P: tl.constexpr, ENGINE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    n = tl.load(trials + at * STEP_N, mask=inside, other=0.0)
+    given = tl.load(chances + at * STEP_P, mask=inside, other=0.0)
+    # successes or failures, whichever are rarer
+    p = tl.where(given > 0.5, 1.0 - given, given)
+    few = n * p < 10.0
+    block, attempt = at * stride, at * 0
+    w0, w1, w2, w3 = words(block, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
+    made = n * 0.0
+    if tl.max((few & inside).to(tl.int32), 0) > 0:
+        made = _inverted(half_open(w0, w1), n, p, few & inside)
+    pending = inside & (few == 0)
+    if tl.max(pending.to(tl.int32), 0) > 0:
+        # elements that are not pending compute with these, and are not looked at
+        some, chance = tl.where(few, n * 0.0 + 100.0, n), tl.where(few, p * 0.0 + 0.4, p)
+        top = log_binomial(tl.floor((some + 1.0) * chance), some, chance, 1.0 - chance, stirling)
+        while tl.max(pending.to(tl.int32), 0) > 0:
+            value, taken = _proposal(w0, w1, w2, w3, some, chance, top, stirling)
+            made = tl.where(pending & taken, value, made)
+            pending = pending & (taken == 0)
+            attempt += 1
+            w0, w1, w2, w3 = words(block, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
+    tl.store(out + at, tl.where(given > 0.5, n - made, made), mask=inside)
+
+
+def binomial(segment: Segment, stride: int, n: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+    """Binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` are as for Poisson."""
+    out = n.new_empty(segment.elements)
+    options = {"STEP_N": int(n.numel() > 1), "STEP_P": int(p.numel() > 1)}
+    options |= {"ENGINE": segment.engine.number, "BLOCK": BLOCK}
+    arguments = (n, p, table(n.device), out, segment.elements, stride, *place(segment))
+    launched(_binomial, -(-segment.elements // BLOCK), out.device, *arguments, warps=1, **options)
+    return out

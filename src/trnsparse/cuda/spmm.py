@@ -1,0 +1,75 @@
+"""Compressed rows times a dense matrix by cuSPARSE, through torch's CSR tensors.
+
+The pattern is kept in 32 bits beside the matrix, and that of the transpose where one was asked for.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from trnsparse.indices import transposition
+
+with warnings.catch_warnings():
+    # torch says once that its CSR tensors are in beta
+    warnings.simplefilter("ignore", UserWarning)
+    torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
+
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+class _Pattern:
+    """Pointers and indices of one matrix in 32 bits, or of its transpose, with the order of the values in it."""
+
+    def __init__(self, indptr: Tensor, indices: Tensor, columns: int, trans: bool) -> None:
+        key = id(indices), trans
+        self.source = (ref(indices, lambda _: _PATTERNS.pop(key, None)), ref(indptr))
+        self.state = (indptr._version, indices._version, columns)
+        self.order: Tensor | None = None
+        if trans:
+            indptr, indices, self.order = transposition(indptr, indices, columns)
+        self.parts = indptr.to(torch.int32), indices.to(torch.int32)
+        self.last: tuple[Any, Any] = (None, None)
+
+    def matrix(self, values: Tensor, shape: tuple[int, int]) -> Any:
+        """The matrix of these values; that of the last ones is kept, on the memory of the values."""
+        if self.order is not None:
+            values = values[self.order]
+        elif self.last[0] is not None and self.last[0]() is values:
+            return self.last[1]
+        made = torch.sparse_csr_tensor(*self.parts, values.detach().contiguous(), shape, check_invariants=False)
+        if self.order is None and values.is_contiguous():
+            self.last = (ref(values), made)
+        return made
+
+    def of(self, indptr: Tensor, indices: Tensor, columns: int) -> bool:
+        """Whether these are still the tensors it was made from."""
+        mine, pointers = self.source
+        same = mine() is indices and pointers() is indptr
+        return same and self.state == (indptr._version, indices._version, columns)
+
+
+_PATTERNS: dict[tuple[int, bool], _Pattern] = {}
+
+
+def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
+    """``a @ b``, or with ``trans`` that of its transpose, for b [K, N] or [K]."""
+    known = _PATTERNS.get((id(indices), trans))
+    if known is None or not known.of(indptr, indices, columns):
+        known = _PATTERNS[id(indices), trans] = _Pattern(indptr, indices, columns, trans)
+    height = indptr.shape[0] - 1
+    made: Tensor = known.matrix(values, (columns, height) if trans else (height, columns)) @ b
+    return made
+
+
+def limits(values: Tensor, b: Tensor, columns: int) -> str | None:
+    """Why cuSPARSE does not take a product."""
+    if values.shape[0] == 0 or b.numel() == 0:
+        return "there is nothing to multiply"
+    if max(values.shape[0], columns) >= 1 << 31:
+        return "indices need more than 32 bits"
+    return None

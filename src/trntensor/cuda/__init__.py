@@ -1,0 +1,1 @@
+"""Triton kernels and blocked products on NVIDIA GPUs."""

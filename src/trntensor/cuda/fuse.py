@@ -1,0 +1,58 @@
+"""Fused programs on a GPU: products by cuBLAS, and function and sum in one pass that torch's compiler writes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from trntensor.expression import Instruction, evaluate
+
+# Elements of a product that exist at once.
+BLOCK = 1 << 25
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(code: tuple[Instruction, ...], dims: tuple[int, ...]) -> Callable[..., Tensor]:
+    """The epilogue of a program, compiled once for all sizes.
+
+    It has a code object of its own: torch counts compilations by those, and stops compiling after a few.
+    """
+
+    def epilogue(made: Tensor, *extras: Tensor) -> Tensor:
+        value = evaluate(code, [made, *extras]).expand(made.shape)
+        return value.sum(dims, keepdim=True) if dims else value.clone()
+
+    epilogue.__code__ = epilogue.__code__.replace()
+    compiled: Callable[..., Tensor] = torch.compile(epilogue, dynamic=True, fullgraph=True)
+    return compiled
+
+
+def fused(a: Tensor, b: Tensor, extras: Sequence[Tensor], code: tuple[Instruction, ...], keep: str) -> Tensor:
+    """``sum of f(a @ b, extras)`` over the axes of [B, M, N] that ``keep`` lacks."""
+    (batch, m, _), n = a.shape, b.shape[2]
+    dims = tuple(axis for axis, name in enumerate("bmn") if name not in keep)
+    run = _compiled(code, dims) if code else functools.partial(_summed, dims)
+    if batch * m * n <= BLOCK:
+        return run(_product(a, b), *extras)
+    out = a.new_zeros(tuple(1 if axis in dims else size for axis, size in enumerate((batch, m, n))))
+    height = max(1, BLOCK // n)
+    for i in range(batch):
+        for start in range(0, m, height):
+            rows = slice(start, start + height)
+            parts = [x[i : i + 1] if x.shape[0] > 1 else x for x in extras]
+            parts = [x[:, rows] if x.shape[1] > 1 else x for x in parts]
+            where = (slice(i, i + 1) if "b" in keep else slice(None), rows if "m" in keep else slice(None))
+            out[where] += run(_product(a[i : i + 1, rows], b[i : i + 1]), *parts)
+    return out
+
+
+def _summed(dims: tuple[int, ...], made: Tensor) -> Tensor:
+    return made.sum(dims, keepdim=True) if dims else made
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    # one product is faster as one matrix than as a batch of one
+    return torch.mm(a[0], b[0])[None] if a.shape[0] == 1 else torch.bmm(a, b)

@@ -1,0 +1,76 @@
+"""Pair energies on a GPU: panels of integrals by cuBLAS, each divided and summed in one pass that reads it once.
+
+A panel holds the integrals of a few orbitals ``i`` with many ``j``. For a pair of tiles (a, b) and (b, a) one program
+loads both, so that the denominator is computed once for the two, and nothing is written but two numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnblas.cuda.mp2 import TILE, launched
+
+# Rows of a panel that keep cuBLAS busy, and its bytes.
+ROWS = 1024
+PANEL_BYTES = 1 << 29
+# Below it everything is one panel, mirror images included: fewer launches cost less than half the arithmetic.
+SMALL_BYTES = 1 << 26
+# What torch gives cuBLAS as memory of its own, once for each stream.
+CUBLAS_BYTES = 34 << 20
+
+
+class Panel(NamedTuple):
+    """Orbitals i and j of a panel of integrals."""
+
+    rows: int
+    columns: int
+
+    @classmethod
+    def of(cls, rows: int, columns: int, nvir: int, itemsize: int) -> Panel:
+        """As many as keep cuBLAS busy in bounded memory; at least one pair."""
+        pair = max(1, nvir * nvir * itemsize)
+        if rows * columns * pair <= SMALL_BYTES:
+            return cls(rows, columns)
+        high = max(1, min(rows, -(-ROWS // max(1, nvir)), PANEL_BYTES // pair))
+        return cls(high, max(1, min(columns, PANEL_BYTES // (high * pair))))
+
+    def nbytes(self, nvir: int, itemsize: int) -> int:
+        """Bytes of its integrals."""
+        return self.rows * self.columns * nvir * nvir * itemsize
+
+
+def energies(
+    left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor, *, once: bool
+) -> tuple[Tensor, Tensor]:
+    """Both sums over all pairs; with ``once`` both sets are one, and pairs i < j are computed once, counted twice."""
+    (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
+    panel, tiles = Panel.of(rows, columns, nvir, dtype.itemsize), -(-nvir // TILE)
+    memory = left.new_empty(panel.rows * panel.columns * nvir * nvir)
+    half, before = _tiles(rows, columns, panel, once) * tiles * tiles, 0
+    sums = left.new_empty((2, half), dtype=torch.float64)
+    for i in range(0, rows, panel.rows):
+        high = min(panel.rows, rows - i)
+        some = left[i : i + high].reshape(high * nvir, naux)
+        for j in range(i if once else 0, columns, panel.columns):
+            wide = min(panel.columns, columns - j)
+            others = right[j : j + wide].reshape(wide * nvir, naux)
+            block = memory[: high * wide * nvir * nvir].view(high * nvir, wide * nvir)
+            torch.mm(some, others.mT, out=block)
+            launched(block, eps_left, eps_right, eps_vir, sums, (high, wide), (i, j), before, once=once)
+            before += high * wide * tiles * tiles
+    return sums[0].sum().to(dtype), sums[1].sum().to(dtype)
+
+
+def _tiles(rows: int, columns: int, panel: Panel, once: bool) -> int:
+    """Pairs of all panels, those that are skipped included."""
+    return sum(min(panel.rows, rows - i) * (columns - (i if once else 0)) for i in range(0, rows, panel.rows))
+
+
+def workspace(rows: int, columns: int, nvir: int, itemsize: int) -> int:
+    """Bytes needed beyond contiguous operands and the result."""
+    panel, tiles = Panel.of(rows, columns, nvir, itemsize), -(-nvir // TILE)
+    # Two sums of float64 for every tile; small tensors take 512 bytes each of torch's allocator.
+    return panel.nbytes(nvir, itemsize) + 16 * rows * columns * tiles * tiles + CUBLAS_BYTES + (1 << 16)
