@@ -13,6 +13,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = ("trn1", "trn2", "trn3")
+# The device under test, set by the command line; draws have no operand that would say it.
+_under_test = ["cpu"]
+
+
+def device() -> str:
+    """The device under test."""
+    return _under_test[0]
+
+
+def test_on(name: str) -> None:
+    """Make a device the one under test."""
+    _under_test[0] = name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +37,7 @@ class Case:
         flops: Arithmetic the mathematics asks for (``2MNK`` for a GEMM), whatever the implementation does.
         bytes: Inputs read once plus outputs written once.
         overhead: The row reports the difference to each peer in microseconds, not the ratio.
+        devices: Where it is timed; sizes that keep a GPU busy would take the host minutes.
     """
 
     name: str
@@ -32,6 +45,7 @@ class Case:
     flops: int
     bytes: int
     overhead: bool = False
+    devices: tuple[str, ...] = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +58,7 @@ class Peer:
         prepare: Turns the case's inputs into the peer's arguments (to NumPy, to another layout) outside the clock.
         requires: A module the peer needs; when it cannot be found the table says so.
         devices: Where it can run.
+        takes: Whether it computes a case, from the case's inputs; without it, every one.
     """
 
     name: str
@@ -51,6 +66,7 @@ class Peer:
     prepare: Callable[..., tuple[Any, ...]] | None = None
     requires: str | None = None
     devices: tuple[str, ...] = ("cpu", "cuda")
+    takes: Callable[..., bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +107,7 @@ class Bench:
             cannot be compared (random streams).
         tolerance: Largest difference to a peer allowed, relative to the peer's largest entry.
         notes: What a reader of the table should know, losses explained.
+        devices: Where the op runs at all.
     """
 
     op: str
@@ -102,6 +119,7 @@ class Bench:
     comparable: Callable[[Any], Any] | None = lambda result: result
     tolerance: float = 1e-3
     notes: str = ""
+    devices: tuple[str, ...] = ("cpu", "cuda")
 
     def __post_init__(self) -> None:
         if not (ROOT / self.tests).is_file():

@@ -151,6 +151,8 @@ def machine(device: str) -> dict[str, str]:
     }
     if device == "cuda":
         facts["GPU"] = torch.cuda.get_device_name()
+        facts["CUDA"] = str(torch.version.cuda)
+        facts["triton"] = version("triton")
     facts["torch"] = torch.__version__
     for name in ("trnsci", "numpy", "scipy", "pyscf", "opt_einsum"):
         try:
@@ -186,15 +188,44 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+GPU = "## On an NVIDIA GPU"
+
+
+def _gpu_part(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
+    """One table of everything that was timed on a GPU, each row beside its fastest peer there."""
+    rows = [["op", "case", "ours", "spread", "ours / peer", "peer"]]
+    for report in reports:
+        for row in report.timed:
+            there = [a for a in row.against if a.seconds is not None]
+            best = min(there, key=lambda a: a.seconds or 0.0) if there else None
+            beside = [_cell(best, row.overhead), best.name] if best else ["", "none on a GPU"]
+            rows.append([report.op, row.case, _time(row.seconds), f"{row.spread:.0%}", *beside])
+    red = [f"`{report.op}` has no figures: {report.tests}." for report in reports if not report.green]
+    parts = [
+        GPU,
+        "Written by `python -m benchmarks.run --device cuda --write`, after every test that needs a GPU passed. Ratios"
+        " are our time over that of the fastest peer on the same GPU in the same process.",
+        _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),
+        *_unsteady(reports),
+        _markdown(rows),
+        *red,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 def write(reports: Sequence[OpReport], *, device: str) -> list[Path]:
-    """Keep the results: JSON for programs; on the CPU also the page for people."""
+    """Keep the results: JSON for programs, and the device's part of the page for people."""
     facts = machine(device)
     results = ROOT / "benchmarks" / "results"
     results.mkdir(exist_ok=True)
     data = {"machine": facts, "ops": [asdict(report) for report in reports]}
     written = [results / f"{device}.json"]
     written[0].write_text(json.dumps(data, indent=1) + "\n")
+    page = ROOT / "docs" / "benchmarks.md"
+    host, heading, gpu = page.read_text().partition(GPU) if page.exists() else ("", "", "")
     if device == "cpu":
-        written.append(ROOT / "docs" / "benchmarks.md")
-        written[1].write_text(_page(reports, facts))
+        page.write_text(_page(reports, facts) + (f"\n{heading}{gpu}" if heading else ""))
+    else:
+        page.write_text(f"{host.rstrip()}\n\n{_gpu_part(reports, facts)}")
+    written.append(page)
     return [path.relative_to(ROOT) for path in written]

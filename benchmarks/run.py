@@ -17,6 +17,7 @@ import torch
 from benchmarks import predictions, registry, report, verify
 from benchmarks.report import Against, OpReport, TimedRow
 from benchmarks.timing import interleave
+from trnsparse import SparseMatrix
 
 
 class Disagreement(RuntimeError):
@@ -24,7 +25,8 @@ class Disagreement(RuntimeError):
 
 
 def _place(inputs: tuple[Any, ...], device: str) -> tuple[Any, ...]:
-    return tuple(x.to(device) if isinstance(x, torch.Tensor) else x for x in inputs)
+    moved = (torch.Tensor, SparseMatrix)
+    return tuple(x.to(device) if isinstance(x, moved) else x for x in inputs)
 
 
 def _array(value: Any) -> np.ndarray:
@@ -69,6 +71,8 @@ def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds
     ours = contenders["ours"]()
     for peer in bench.peers:
         why = _missing(peer, device)
+        if not why and peer.takes is not None and not peer.takes(*inputs):
+            why = "does not compute this"
         if why:
             absent[peer.name] = why
             continue
@@ -110,10 +114,13 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
         return OpReport(op=op, tests=verdict.line, green=False, notes=bench.notes, timed=(), predicted=())
     timed = []
     for case in bench.cases:
+        if device not in case.devices:
+            continue
         say(f"{op}: timing {case.name}")
         timed.append(time_case(bench, case, device=device, rounds=rounds))
-    say(f"{op}: predicting {len(bench.kernels)} kernels")
-    predicted = tuple(predictions.predict(bench))
+    if device == "cpu":
+        say(f"{op}: predicting {len(bench.kernels)} kernels")
+    predicted = tuple(predictions.predict(bench)) if device == "cpu" else ()
     return OpReport(op=op, tests=verdict.line, green=True, notes=bench.notes, timed=tuple(timed), predicted=predicted)
 
 
@@ -152,8 +159,10 @@ def main(argv: list[str] | None = None) -> int:
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: PyTorch finds no NVIDIA GPU on this machine")
 
+    registry.test_on(args.device)
     look = predict if args.predicted else functools.partial(measure, device=args.device, rounds=args.rounds)
-    reports = [look(op) for op in args.ops or registry.names()]
+    chosen = args.ops or [op for op in registry.names() if args.device in registry.load(op).devices]
+    reports = [look(op) for op in chosen]
     print(report.text(reports))
     if args.record:
         for each in reports:
@@ -162,7 +171,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.write:
         for path in report.write(reports, device=args.device):
             say(f"wrote {path}")
-    drift = [line for each in reports if each.green for line in predictions.compare(each.op, each.predicted)]
+    predicted = [each for each in reports if each.green and args.device == "cpu"]
+    drift = [line for each in predicted for line in predictions.compare(each.op, each.predicted)]
     for line in drift:
         say(f"baseline: {line}")
     if drift:

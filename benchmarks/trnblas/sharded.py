@@ -76,4 +76,5 @@ BENCH = Bench(
         "Ours is two ranks with one thread each; the bar is a ratio of at most 0.67 at 4096. On a machine of two busy "
         "cores the ranks share what is left, and the ratio says more about the neighbours."
     ),
+    devices=("cpu",),
 )

@@ -50,4 +50,5 @@ BENCH = Bench(
     tolerance=2e-6,
     notes="Both start from the fitted integrals the mean field holds. PySCF keeps its amplitudes unless told not to,"
     " and computes in float64 whatever is asked; for water, a call of this length is overhead on either side.",
+    devices=("cpu",),
 )

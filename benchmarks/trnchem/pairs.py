@@ -75,4 +75,5 @@ BENCH = Bench(
     ),
     tolerance=2e-6,
     notes="PySCF computes in float64 whatever it is given; both take every pair once.",
+    devices=("cpu",),
 )

@@ -68,6 +68,7 @@ BENCH = Bench(
         "Ours is two ranks with one thread each; the bar is a ratio of at most 0.625, integrals computed. It needs two "
         "free cores: on a busy machine the ranks share what is left."
     ),
+    devices=("cpu",),
 )
 
 

@@ -13,9 +13,17 @@ ENGINES = {"philox4x32": 30, "threefry4x32": 30}
 SAMPLES = 1 << 24
 
 
-def case(name: str, arguments: tuple[Any, ...], elements: int, itemsize: int, operations: int) -> Case:
+def case(
+    name: str,
+    arguments: tuple[Any, ...],
+    elements: int,
+    itemsize: int,
+    operations: int,
+    devices: tuple[str, ...] = ("cpu", "cuda"),
+) -> Case:
     """A draw of so many elements, at so many operations each."""
-    return Case(name=name, inputs=lambda: arguments, flops=operations * elements, bytes=itemsize * elements)
+    flops, size = operations * elements, itemsize * elements
+    return Case(name=name, inputs=lambda: arguments, flops=flops, bytes=size, devices=devices)
 
 
 def counter_kernels(kernel: Callable[..., Any]) -> tuple[Kernel, ...]:

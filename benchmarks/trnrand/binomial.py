@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from benchmarks.registry import Bench, Peer
+from benchmarks.registry import Bench, Peer, device
 from benchmarks.trnrand._common import case
 from trnrand import Generator
 
@@ -15,12 +15,12 @@ _numpy = np.random.default_rng(1)
 
 
 def _torch(n: int, p: float, count: int) -> torch.Tensor:
-    return torch.binomial(torch.full((count,), float(n)), torch.full((count,), p))
+    return torch.binomial(torch.full((count,), float(n), device=device()), torch.full((count,), p, device=device()))
 
 
 BENCH = Bench(
     op="trnrand.binomial",
-    run=lambda n, p, count: _generator.binomial(count, n=n, p=p),
+    run=lambda n, p, count: _generator.binomial(count, n=n, p=p, device=device()),
     tests="tests/trnrand/test_binomial.py",
     cases=tuple(case(f"10^6 of {n}, {p}", (n, p, N), N, 8, 150) for n, p in ((10, 0.3), (100, 0.4), (10**6, 0.3))),
     peers=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from scipy.stats import qmc
 
-from benchmarks.registry import Bench, Case, Kernel, Peer
+from benchmarks.registry import Bench, Case, Kernel, Peer, device
 from trnrand import Halton
 from trnrand.halton import primes
 from trnrand.kernels import halton as kernels
@@ -17,7 +17,7 @@ def _case(d: int, n: int) -> Case:
 
 BENCH = Bench(
     op="trnrand.halton",
-    run=lambda d, n: Halton(d).random(n, dtype=torch.float64),
+    run=lambda d, n: Halton(d).random(n, dtype=torch.float64, device=device()),
     tests="tests/trnrand/test_halton.py",
     cases=(_case(8, 10**5),),
     peers=(Peer(name="scipy.stats.qmc", run=lambda d, n: qmc.Halton(d, scramble=False).random(n), devices=("cpu",)),),

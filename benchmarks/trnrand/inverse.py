@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.registry import Bench, Peer
+from benchmarks.registry import Bench, Peer, device
 from benchmarks.trnrand._common import case
 from trnrand import Generator
 
@@ -22,7 +22,7 @@ def _peer(law: str, count: int) -> Any:
 
 BENCH = Bench(
     op="trnrand.inverse",
-    run=lambda law, count: getattr(_generator, law)(count),
+    run=lambda law, count: getattr(_generator, law)(count, device=device()),
     tests="tests/trnrand/test_inverse.py",
     cases=tuple(
         case(f"10^7 {law}", (law, N), N, 4, 60) for law in ("exponential", "laplace", "cauchy", "gumbel", "logistic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.registry import Bench, Peer
+from benchmarks.registry import Bench, Peer, device
 from benchmarks.trnrand._common import case, counter_kernels
 from trnrand import philox4x32
 from trnrand.kernels import philox as kernels
@@ -18,7 +18,10 @@ BENCH = Bench(
     tests="tests/trnrand/test_philox.py",
     cases=(case("10^6 counters", (_counter, _key), 4 * N, 4, 20),),
     peers=(
-        Peer(name="torch.randint", run=lambda counter, key: torch.randint(0, 2**31 - 1, (4 * N,), dtype=torch.int32)),
+        Peer(
+            name="torch.randint",
+            run=lambda counter, key: torch.randint(0, 2**31 - 1, (4 * N,), dtype=torch.int32, device=device()),
+        ),
     ),
     kernels=counter_kernels(kernels.philox),
     comparable=None,

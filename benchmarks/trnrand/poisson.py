@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from benchmarks.registry import Bench, Peer
+from benchmarks.registry import Bench, Peer, device
 from benchmarks.trnrand._common import case
 from trnrand import Generator
 
@@ -15,12 +15,15 @@ _numpy = np.random.default_rng(1)
 
 BENCH = Bench(
     op="trnrand.poisson",
-    run=lambda rate, n: _generator.poisson(n, rate=rate),
+    run=lambda rate, n: _generator.poisson(n, rate=rate, device=device()),
     tests="tests/trnrand/test_poisson.py",
     cases=tuple(case(f"10^6 rate {rate}", (rate, N), N, 8, 120) for rate in (1.0, 4.0, 100.0, 1e6)),
     peers=(
         Peer(name="numpy.poisson", run=lambda rate, n: _numpy.poisson(rate, size=n), devices=("cpu",)),
-        Peer(name="torch.poisson", run=lambda rate, n: torch.poisson(torch.full((n,), rate, dtype=torch.float64))),
+        Peer(
+            name="torch.poisson",
+            run=lambda rate, n: torch.poisson(torch.full((n,), rate, dtype=torch.float64, device=device())),
+        ),
     ),
     comparable=None,
     notes="Words come from the bits kernel on Trainium; the rest needs float64, which it has not.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from benchmarks.registry import Bench, Peer
+from benchmarks.registry import Bench, Peer, device
 from benchmarks.trnrand._common import case
 from trnrand import Generator
 
@@ -15,12 +15,12 @@ _numpy = np.random.default_rng(1)
 
 BENCH = Bench(
     op="trnrand.randint",
-    run=lambda high, count: _generator.randint(count, high=high),
+    run=lambda high, count: _generator.randint(count, high=high, device=device()),
     tests="tests/trnrand/test_randint.py",
     cases=tuple(case(f"10^7 below {high}", (high, N), N, 8, 40) for high in (100, 3 * 10**9, 10**18)),
     peers=(
         Peer(name="numpy.integers", run=lambda high, count: _numpy.integers(0, high, count), devices=("cpu",)),
-        Peer(name="torch.randint", run=lambda high, count: torch.randint(high, (count,)), devices=("cpu",)),
+        Peer(name="torch.randint", run=lambda high, count: torch.randint(high, (count,), device=device())),
     ),
     comparable=None,
     notes="torch.randint takes a remainder and is not even. Words come from the bits kernel on Trainium.",

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.stats import qmc
 
-from benchmarks.registry import Bench, Case, Kernel, Peer
+from benchmarks.registry import Bench, Case, Kernel, Peer, device
 from trnrand import Sobol
 from trnrand.kernels import sobol as kernels
 
@@ -25,7 +25,7 @@ def _case(d: int, n: int) -> Case:
 
 BENCH = Bench(
     op="trnrand.sobol",
-    run=lambda d, n: Sobol(d).random(n, dtype=torch.float64),
+    run=lambda d, n: Sobol(d).random(n, dtype=torch.float64, device=device()),
     tests="tests/trnrand/test_sobol.py",
     cases=(_case(8, 10**6), _case(100, 10**5)),
     peers=(

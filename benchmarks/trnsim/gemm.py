@@ -67,4 +67,5 @@ BENCH = Bench(
     tolerance=1e-5,
     notes="Each case names the most it may take relative to numpy.matmul. The simulator does what the machine does:"
     " tiles of 128×128 by 128×512, each product added to a PSUM bank, which costs bare NumPy most of that already.",
+    devices=("cpu",),
 )

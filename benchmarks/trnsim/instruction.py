@@ -103,4 +103,5 @@ BENCH = Bench(
     ),
     peers=(Peer(name="NumPy", run=Issued.plain, devices=("cpu",)),),
     notes="Every row issues one instruction on 128×128 float32 tiles with all checks.",
+    devices=("cpu",),
 )

@@ -39,7 +39,9 @@ BENCH = Bench(
     peers=(
         Peer(
             name="torch.linalg.solve_triangular",
-            run=lambda a: torch.linalg.solve_triangular(a, torch.eye(a.shape[-1]).expand(a.shape), upper=True),
+            run=lambda a: torch.linalg.solve_triangular(
+                a, torch.eye(a.shape[-1], device=a.device).expand(a.shape), upper=True
+            ),
         ),
     ),
     kernels=(_kernel(1, 1024, 1024), _kernel(1, 200, 200)),

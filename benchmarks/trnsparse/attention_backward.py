@@ -59,7 +59,7 @@ BENCH = Bench(
     peers=(
         Peer(
             name="dense SDPA with the mask",
-            prepare=lambda q, k, v: (q, k, v, trnsparse.window(512).dense(4096)),
+            prepare=lambda q, k, v: (q, k, v, trnsparse.window(512).dense(4096).to(q.device)),
             run=lambda q, k, v, kept: _gradient(
                 lambda *x: torch.nn.functional.scaled_dot_product_attention(*x, attn_mask=kept), q, k, v
             ),

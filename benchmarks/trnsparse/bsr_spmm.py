@@ -35,7 +35,7 @@ BENCH = Bench(
     op="trnsparse.bsr_spmm",
     run=lambda a, b: a @ b,
     tests="tests/trnsparse/test_bsr_spmm.py",
-    cases=(_case(4096, 0.1, 256), _case(4096, 0.25, 512)),
+    cases=(_case(4096, 0.1, 256), _case(4096, 0.25, 256), _case(4096, 0.25, 512)),
     peers=(
         Peer(name="dense torch", prepare=lambda a, b: (a.to_dense(), b), run=torch.matmul),
         Peer(

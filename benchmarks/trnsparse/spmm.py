@@ -8,7 +8,7 @@ from benchmarks.trnsparse._patterns import scattered
 from trnsparse.kernels import spmm as kernels
 
 
-def _case(side: int, density: float, n: int) -> Case:
+def _case(side: int, density: float, n: int, devices: tuple[str, ...] = ("cpu", "cuda")) -> Case:
     entries = round(side * side * density)
 
     def inputs():
@@ -16,7 +16,8 @@ def _case(side: int, density: float, n: int) -> Case:
         return scattered(side, side, density), b if n > 1 else b[:, 0]
 
     size = 12 * entries + 8 * side * n
-    return Case(name=f"{side}x{side} {density:.2%} x {n} float32", inputs=inputs, flops=2 * entries * n, bytes=size)
+    name = f"{side}x{side} {density:.2%} x {n} float32"
+    return Case(name=name, inputs=inputs, flops=2 * entries * n, bytes=size, devices=devices)
 
 
 def _kernel(rows: int, each: int, n: int) -> Kernel:
@@ -46,6 +47,8 @@ BENCH = Bench(
         _case(20000, 0.001, 4),
         _case(20000, 0.001, 32),
         _case(4096, 0.01, 256),
+        _case(100000, 0.0001, 1, devices=("cuda",)),
+        _case(100000, 0.0001, 64, devices=("cuda",)),
     ),
     peers=(
         Peer(

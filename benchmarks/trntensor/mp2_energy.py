@@ -14,7 +14,7 @@ from trntensor import mp2_energy
 from trntensor.kernels import mp2_energy as kernels
 
 
-def _case(nocc: int, nvir: int, naux: int, dtype: torch.dtype) -> Case:
+def _case(nocc: int, nvir: int, naux: int, dtype: torch.dtype, devices: tuple[str, ...] = ("cpu", "cuda")) -> Case:
     def inputs() -> tuple[Any, ...]:
         B = gaussian((nocc, nvir, naux), 1, dtype) / naux**0.5
         return B, -torch.linspace(0.5, 2.0, nocc, dtype=dtype), torch.linspace(0.1, 3.0, nvir, dtype=dtype)
@@ -24,6 +24,7 @@ def _case(nocc: int, nvir: int, naux: int, dtype: torch.dtype) -> Case:
         inputs=inputs,
         flops=nocc * (nocc + 1) * nvir * nvir * naux,
         bytes=dtype.itemsize * nocc * nvir * naux,
+        devices=devices,
     )
 
 
@@ -35,6 +36,18 @@ def pair_loop(B: Tensor, occ: Tensor, vir: Tensor) -> Tensor:
             T = B[i] @ B[j].mT
             D = occ[i] + occ[j] - vir[:, None] - vir
             total = total + (T * (2 * T - T.mT) / D).sum()
+    return total
+
+
+def row_loop(B: Tensor, occ: Tensor, vir: Tensor) -> Tensor:
+    """All pairs of as many orbitals at once as a gigabyte of integrals allows."""
+    total = B.new_zeros((), dtype=torch.float64)
+    nocc, nvir, _ = B.shape
+    step = max(1, (1 << 30) // (nocc * nvir * nvir * B.element_size()))
+    for i in range(0, nocc, step):
+        T = torch.einsum("iap,jbp->ijab", B[i : i + step], B)
+        D = (occ[i : i + step, None] + occ)[:, :, None, None] - vir[:, None] - vir
+        total = total + (T * (2 * T - T.mT) / D).sum()
     return total
 
 
@@ -92,9 +105,15 @@ BENCH = Bench(
         _case(16, 128, 128, torch.float32),
         _case(32, 224, 512, torch.float32),
         _case(32, 224, 512, torch.float64),
+        *(
+            _case(*sizes, dtype, devices=("cuda",))
+            for sizes in ((16, 128, 256), (64, 448, 1024), (96, 672, 1536))
+            for dtype in (torch.float32, torch.float64)
+        ),
     ),
     peers=(
-        Peer(name="torch pair loop", run=pair_loop),
+        Peer(name="torch pair loop", run=pair_loop, devices=("cpu",)),
+        Peer(name="torch blocked einsum", run=row_loop),
         Peer(name="PySCF DF-MP2", requires="pyscf", devices=("cpu",), prepare=_for_pyscf, run=_pyscf),
     ),
     kernels=(

@@ -99,22 +99,35 @@ def _found(script: str | Path, module: bool) -> None:
         raise ArgumentError(op="fit", argument="SCRIPT", got=str(script), expected="a Python file that exists")
 
 
+class _Ending:
+    """How a program ended: its exit status, and words if not well. Nothing a program raises goes further."""
+
+    status = 0
+    words = ""
+
+    def __enter__(self) -> _Ending:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        if isinstance(error, SystemExit):
+            self.status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            self.words = f"exited with {error.code}" if self.status else ""
+        elif isinstance(error, KeyboardInterrupt):
+            self.status, self.words = 130, "was interrupted"
+        elif error is not None:
+            traceback.print_exception(error)
+            self.status, self.words = 1, f"raised {type(error).__name__}: {error}"
+        return True
+
+
 def _run(script: str | Path, module: bool) -> tuple[int, str]:
     """Run the program; return its status, and in words how it ended if not well."""
-    try:
+    with _Ending() as ending:
         if module:
             runpy.run_module(str(script), run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(str(script), run_name="__main__")
-    except SystemExit as stop:
-        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        return status, "" if status == 0 else f"exited with {stop.code}"
-    except KeyboardInterrupt:
-        return 130, "was interrupted"
-    except Exception as error:  # noqa: BLE001
-        traceback.print_exc()
-        return 1, f"raised {type(error).__name__}: {error}"
-    return 0, ""
+    return ending.status, ending.words
 
 
 def _beside(threads: dict[str, float], commands: Sequence[str]) -> tuple[str, ...]:

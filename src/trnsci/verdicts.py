@@ -240,9 +240,7 @@ class FitReport:
         ours = [(g.op, *g.row(self.main_target)) for g in self.groups]
         named = [g for g in self.plain if g.analog or g.measured > 0.01 * self.wall]
         theirs = [(g.op, g.where, g.analog or "-", *g.row(self.main_target)) for g in named]
-        calls = [(*names, str(n), "") for names, n in self.replaced.substituted.items()] if self.replaced else []
-        if self.replaced:
-            calls += [(theirs, "-", str(n), why) for (theirs, why), n in self.replaced.left_alone.items()]
+        calls = [(c["called"], c["became"] or "-", str(c["calls"]), c["why_not"]) for c in self._substituted()]
         each = (
             Table("Verdict", ("",), [(self.verdict,), *([(machine(),)] if self.wall else [])]),
             _table("Ops of the suite", ("op", *_ROW, verdict), ours),
@@ -254,6 +252,13 @@ class FitReport:
             _table("Named in the source", ("symbol", "times", "here"), [(n, str(c), h) for n, c, h in self.symbols]),
         )
         return tuple(table for table in each if table.rows)
+
+    def _substituted(self) -> list[dict[str, Any]]:
+        if self.replaced is None:
+            return []
+        ours = [(theirs, name, "", n) for (theirs, name), n in self.replaced.substituted.items()]
+        left = [(theirs, "", why, n) for (theirs, why), n in self.replaced.left_alone.items()]
+        return [{"called": t, "became": o or None, "why_not": w, "calls": n} for t, o, w, n in (*ours, *left)]
 
     def _together(self) -> Table:
         compared = self.compared
@@ -337,6 +342,7 @@ class FitReport:
             "symbols": [symbol._asdict() for symbol in self.symbols],
             "status": self.status,
             "error": self.error,
+            "substituted": self._substituted(),
             "ops": [_group_dict(group) for group in self.groups],
             "plain_torch": [_group_dict(group) for group in self.plain],
             "elsewhere": [
