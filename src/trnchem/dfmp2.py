@@ -26,8 +26,8 @@ from trnsci import ArgumentError, check
 from trnsci.backends import inside
 from trnsci.precision import Precision, resolve
 from trnsci.signals import terminable
-from trntensor.mp2_energy import mp2_within
-from trntensor.out_of_core import blocks, device_of
+from trntensor.mp2_energy import mp2_blocks, mp2_within
+from trntensor.out_of_core import device_of
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -199,7 +199,7 @@ def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
     n, there = plan.sizes, device_of("dfmp2", device)
     if not n.nocc or not n.nvir:
         return plan
-    chosen = blocks(n.nocc, n.nvir, n.naux, dtype_of(plan.precision), there)
+    chosen = mp2_blocks(n.nocc, n.nvir, n.naux, dtype_of(plan.precision), there)
     return replace(plan, fused=False, blocks=chosen, why=f"{plan.why} Pairs in {chosen}.")
 
 

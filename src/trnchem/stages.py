@@ -25,7 +25,7 @@ from trnchem.result import MP2Result, PairEnergies, Progress
 from trnchem.screening import Screen, screen
 from trnchem.store import DeviceStore, HostStore, Store, scratch
 from trnsci import from_device, to_device
-from trntensor import out_of_core
+from trntensor.mp2_energy import mp2_brought
 
 # seconds between two moments at which the checkpoint survives a power cut; it survives a kill at any
 SYNC_EVERY = 2.0
@@ -164,7 +164,7 @@ class Run:
             finished += pairs
             self.progress(Progress("pairs", finished, total))
 
-        square, cross = out_of_core.energies(store.rows, *self._energies(), self.plan.blocks, done)
+        square, cross = mp2_brought(store.rows, *self._energies(), self.plan.blocks, done)
         return float(square), float(square) - float(cross)
 
     def without_pairs(self, store: Store, samples: int | None, seed: int) -> tuple[float, float | None]:

@@ -15,6 +15,9 @@ from trnsci import ArgumentError, Cost, DtypeError, array_function, check, cuda,
 from trnsci.explain import remark
 from trnsci.gradient import saves
 from trnsci.nki import launch
+from trnsci.ops import definition
+from trnsci.specs import TensorSpec
+from trntensor import out_of_core
 from trntensor.kernels import mp2_energy as kernels
 
 PASS = "trnsci.loops.pairs"
@@ -91,18 +94,43 @@ def mp2_energy(
 
 def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device | str, memory: int | None) -> Sums:
     """Both sums on a device that has not all of B; the results go back to where B is."""
-    from trntensor import out_of_core
-
     nocc, nvir, naux = B.shape
-    chosen = out_of_core.blocks(nocc, nvir, naux, B.dtype, out_of_core.device_of("mp2_energy", device), memory)
+    chosen = mp2_blocks(nocc, nvir, naux, B.dtype, out_of_core.device_of("mp2_energy", device), memory)
     remark(str(chosen))
     if not has_data(B, eps_occ, eps_vir) or B.numel() == 0:
         return mp2_within(B, eps_occ, eps_vir)
     with torch.no_grad():
-        square, cross = out_of_core.energies(
-            lambda first, last: B[first:last], eps_occ, eps_vir, chosen, lambda pairs: None
-        )
+        square, cross = mp2_brought(lambda first, last: B[first:last], eps_occ, eps_vir, chosen, lambda pairs: None)
     return square.to(B.device), cross.to(B.device)
+
+
+def mp2_blocks(
+    nocc: int, nvir: int, naux: int, dtype: torch.dtype, device: torch.device, memory: int | None = None
+) -> out_of_core.Blocks:
+    """Choose blocks of orbitals to bring to a device, as large as ``memory`` bytes of it allow."""
+
+    def peak(rows: int) -> int:
+        """Bytes of energies, of one block or two, and of what their pairs need."""
+        block = TensorSpec((rows, nvir, naux), dtype, device=device)
+        one, vir = TensorSpec((rows,), dtype, device=device), TensorSpec((nvir,), dtype, device=device)
+        calls: list[Any] = [Within(block, one, vir)]  # type: ignore[arg-type]
+        if rows < nocc:
+            calls.append(Between(block, block, one, one, vir))  # type: ignore[arg-type]
+        work = max(call.workspace(definition(call).decide(call).implementation) for call in calls)
+        return block.nbytes * len(calls) + work + dtype.itemsize * (nocc + nvir) + (1 << 16)
+
+    return out_of_core.blocks(nocc, peak, device, memory)
+
+
+def mp2_brought(
+    rows: Callable[[int, int], Tensor],
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    chosen: out_of_core.Blocks,
+    done: Callable[[int], None],
+) -> Sums:
+    """Both sums over all pairs of integrals that ``rows`` brings; see `trntensor.out_of_core.energies`."""
+    return out_of_core.energies(rows, eps_occ, eps_vir, chosen, done, mp2_within, mp2_between)
 
 
 def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, CapacityError
-from trnsci.ops import definition
 from trnsci.plans import quantity
-from trnsci.specs import TensorSpec
-from trntensor.mp2_energy import Between, Sums, Within, mp2_between, mp2_within
 
+Sums = tuple[Tensor, Tensor]
 # What torch's allocator and other programs may take between asking and using.
 SHARE = 0.9
 
@@ -42,35 +40,34 @@ def device_of(op: str, device: torch.device | str) -> torch.device:
     return found
 
 
-def blocks(
-    nocc: int, nvir: int, naux: int, dtype: torch.dtype, device: torch.device, memory: int | None = None
-) -> Blocks:
-    """Choose blocks as large as ``memory`` bytes of a device allow; by default most of what is free there."""
+def blocks(nocc: int, peak: Callable[[int], int], device: torch.device, memory: int | None = None) -> Blocks:
+    """Choose blocks as large as ``memory`` bytes of a device allow; by default most of what is free there.
+
+    Args:
+        nocc: orbitals in all.
+        peak: bytes that blocks of so many orbitals take at most.
+        device: where they are brought.
+        memory: bytes.
+    """
     if memory is None and device.type == "cuda":
         memory = int(SHARE * torch.cuda.mem_get_info(device)[0])
     rows = nocc
-    while rows > 1 and memory is not None and _peak(nocc, rows, nvir, naux, dtype, device) > memory:
+    while rows > 1 and memory is not None and peak(rows) > memory:
         rows = -(-rows // 2)
-    needed = _peak(nocc, rows, nvir, naux, dtype, device)
-    if memory is not None and needed > memory:
+    if memory is not None and peak(rows) > memory:
         hint = "Two orbitals' integrals and their products must fit; there is no smaller block"
-        raise CapacityError(where=str(device), required=needed, available=memory, hint=hint)
-    return Blocks(rows, device, needed)
-
-
-def _peak(nocc: int, rows: int, nvir: int, naux: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Bytes of energies, of one block or two, and of what their pairs need."""
-    block = TensorSpec((rows, nvir, naux), dtype, device=device)
-    one, vir = TensorSpec((rows,), dtype, device=device), TensorSpec((nvir,), dtype, device=device)
-    calls = [Within(block, one, vir)]  # type: ignore[arg-type]
-    if rows < nocc:
-        calls.append(Between(block, block, one, one, vir))  # type: ignore[arg-type]
-    work = max(call.workspace(definition(call).decide(call).implementation) for call in calls)
-    return block.nbytes * len(calls) + work + dtype.itemsize * (nocc + nvir) + (1 << 16)
+        raise CapacityError(where=str(device), required=peak(rows), available=memory, hint=hint)
+    return Blocks(rows, device, peak(rows))
 
 
 def energies(
-    rows: Callable[[int, int], Tensor], eps_occ: Tensor, eps_vir: Tensor, chosen: Blocks, done: Callable[[int], None]
+    rows: Callable[[int, int], Tensor],
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    chosen: Blocks,
+    done: Callable[[int], None],
+    within: Callable[..., Sums],
+    between: Callable[..., Sums],
 ) -> Sums:
     """Both sums over all pairs.
 
@@ -80,18 +77,20 @@ def energies(
         eps_vir: [nvir]
         chosen: the blocks.
         done: is told of every so many finished pairs.
+        within: both sums over the pairs of one block.
+        between: both sums over the pairs of two.
     """
     nocc, step, device = len(eps_occ), chosen.rows, chosen.device
     occ, vir = eps_occ.to(device), eps_vir.to(device)
     square = cross = torch.zeros((), dtype=torch.float64, device=device)
     for i in range(0, nocc, step):
         left, mine = rows(i, min(nocc, i + step)).to(device), occ[i : i + step]
-        s, c = mp2_within(left, mine, vir)
+        s, c = within(left, mine, vir)
         square, cross = square + s.double(), cross + c.double()
         done(len(mine) * (len(mine) + 1) // 2)
         for j in range(i + step, nocc, step):
             right, others = rows(j, min(nocc, j + step)).to(device), occ[j : j + step]
-            s, c = mp2_between(left, right, mine, others, vir)
+            s, c = between(left, right, mine, others, vir)
             square, cross = square + 2 * s.double(), cross + 2 * c.double()
             del right
             done(len(mine) * len(others))

@@ -36,9 +36,8 @@ from trnsolver.lstsq import LstsqCall
 from trnsparse.attention import Attention
 from trnsparse.bsr_spmm import BsrSpmm
 from trnsparse.spmm import Spmm
-from trntensor import out_of_core
 from trntensor.fuse import Fuse
-from trntensor.mp2_energy import Between, Within
+from trntensor.mp2_energy import Between, Within, mp2_blocks
 
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -282,7 +281,7 @@ def test_integrals_that_do_not_fit_are_brought_within_the_memory_given():
     occ, vir = -torch.linspace(0.5, 2.0, 40, dtype=F64), torch.linspace(0.1, 3.0, 96, dtype=F64)
     # what cuBLAS takes for itself and a few blocks
     memory = 60 << 20
-    chosen = out_of_core.blocks(*B.shape, F64, GPU, memory)
+    chosen = mp2_blocks(*B.shape, F64, GPU, memory)
     assert chosen.rows < 40
     assert chosen.peak_bytes <= memory
     expected = trntensor.mp2_energy(B, occ, vir)
