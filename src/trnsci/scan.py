@@ -21,7 +21,7 @@ class Symbol(NamedTuple):
     """A symbol a source uses, how often, and what takes its place: a name of ours, or words."""
 
     name: str
-    count: int
+    times: int
     here: str
 
 
@@ -33,7 +33,7 @@ def scanned(path: Path) -> tuple[Symbol, ...]:
         last = match.rstrip("(").rpartition(".")[2]
         if last in NUMPY:
             found.append(Symbol(match.rstrip("("), count, NUMPY[last]))
-    return tuple(sorted(found, key=lambda symbol: -symbol.count))
+    return tuple(sorted(found, key=lambda symbol: -symbol.times))
 
 
 def _answer(name: str) -> str:
