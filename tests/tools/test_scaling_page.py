@@ -7,6 +7,7 @@ from tools import scaling_page
 from trnsci.config import TARGETS
 
 
+@pytest.mark.slow
 def test_the_page_is_up_to_date():
     written = scaling_page.PAGE.read_text(encoding="utf-8")
     made = scaling_page.page(scaling_page.recorded())
@@ -28,7 +29,7 @@ def test_sizes_are_those_of_the_basis():
     assert scaling_page.molecule().nao >= 3000
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["trn2", *(pytest.param(t, marks=pytest.mark.slow) for t in ("trn1", "trn3"))])
 def test_the_table_holds_together(target):
     laws = scaling_page.recorded()[target]
     found = list(scaling_page.rows(target, laws))
