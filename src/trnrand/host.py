@@ -49,7 +49,7 @@ def mapping(x: Tensor) -> bool:
 
 def device_of(op: str, device: Any) -> torch.device:
     """A device by its name, which has memory here."""
-    if device in _THERE:
+    if isinstance(device, str) and device in _THERE:
         return _THERE[device]
     try:
         found = torch.device(device)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from trnsci import cuda, neuron
 from trnsci.arrays import spread
@@ -78,8 +79,7 @@ class Recorder:
         self.peak = max(self.peak, self.live + written + step.cost.workspace)
         if out is not None:
             return out
-        # a random op makes its result on the device it is asked for
-        result = map_tensors(call.fake(), lambda tensor: tensor.to("meta"))
+        result = map_tensors(call.fake(), _zeroed)
         wanted = torch.is_grad_enabled() and any(spec.requires_grad for spec in tensors_in(frozen))
         for tensor in tensors_in(result):
             self._note(tensor)
@@ -102,6 +102,14 @@ class Recorder:
 
     def _release(self, size: int) -> None:
         self.live -= size
+
+
+def _zeroed(tensor: Tensor) -> Tensor:
+    """Give a result that is not on shapes alone, as draws are not, values that checks may look at."""
+    if tensor.is_meta:
+        return tensor
+    # a large one shares a single zero, so that a plan takes no memory
+    return tensor.zero_() if tensor.numel() <= 1 << 20 else tensor.new_zeros(()).expand(tensor.shape)
 
 
 def plan(function: Callable[..., object], *args: object, **kwargs: object) -> Plan:

@@ -20,7 +20,7 @@ from trnsci import config, show
 from trnsci.errors import ArgumentError, TrnError
 
 # what annotations call an array
-_ARRAYS = ("Tensor", "Transformable", "Array", "SparseMatrix", "BlockSparse", "COOMatrix", "CSRMatrix")
+_ARRAYS = ("Tensor", "Transformable", "Array", "Matrix", "Numbers", "Operand", "BlockSparse")
 _NUMBERS = ("float", "complex", "Number")
 
 
@@ -178,12 +178,12 @@ class Operands:
             return True, self.named[name]
         if name == "out":
             return False, None
-        if kind == "Sequence[Sequence[Any]]":
+        if kind.startswith("Sequence[Sequence[str"):
             equations = [values.pop(0) for _ in list(values)]
             return True, [(text, *itertools.islice(arrays, text.count(",") + 1)) for text in equations]
         if "Sequence[Tensor]" in kind and required:
             return True, list(itertools.islice(arrays, len(self.shapes) // 2))
-        worded = kind == "Any" and values and isinstance(values[0], str)
+        worded = "str" in kind and values and isinstance(values[0], str)
         if not worded and (kind == "Any" or any(word in kind for word in _ARRAYS)):
             array = next(arrays, None)
             if array is not None:

@@ -265,6 +265,9 @@ def function(rule: Callable[..., Tensor]) -> Mask:
 
     The rule gets integer tensors that broadcast against each other and returns a boolean tensor.
     """
+    if not callable(rule):
+        expected = "a function of (q, k) or (b, h, q, k)"
+        raise DtypeError(op="function", argument="rule", got=type(rule), expected=expected)
     count = len(inspect.signature(rule).parameters)
     if count not in (2, 4):
         raise ArgumentError(

@@ -6,7 +6,6 @@ import inspect
 import pytest
 
 import trnrand
-import trnsci
 from trnsci import cli, config
 
 # the words after the function's name, and the functions they suit
@@ -157,7 +156,7 @@ def state():
     yield
     trnrand.set_state(kept)
     for library in config.LIBRARIES:
-        trnsci.set_backend(None, library)
+        importlib.import_module(library).set_backend(None)
 
 
 @pytest.mark.parametrize("library", WORDS)

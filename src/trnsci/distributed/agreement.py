@@ -17,7 +17,7 @@ from trnsci.errors import ArgumentError, RankFailed
 RAISED = "raised "
 AGREEMENT = "agreement on {}"
 # Words of a copy that are looked at together.
-_WORDS = 1 << 20
+_WORDS = 1 << 12
 
 
 def agree(team: LiveTeam, text: str) -> None:
@@ -70,9 +70,10 @@ def described(value: Any, contents: bool = True) -> str:
 def _fingerprint(tensor: Tensor) -> int:
     """A number that differs when one element does: words of eight bytes times odd weights, added up modulo 2**64."""
     data = as_bytes(tensor)
-    words = torch.nn.functional.pad(data, (0, -len(data) % 8)).view(torch.int64)
-    total = len(data)
-    for start, piece in enumerate(words.split(_WORDS)):
-        weights = torch.arange(len(piece), device=words.device, dtype=torch.int64).add_(start * _WORDS).mul_(2).add_(1)
-        total += int((piece * weights).sum())
+    whole = len(data) // 8 * 8
+    total = len(data) + int.from_bytes(bytes(data[whole:].tolist()), "little") * (2 * whole + 1)
+    weights = torch.arange(1, 2 * _WORDS, 2, device=data.device, dtype=torch.int64)
+    for start, piece in enumerate(data[:whole].view(torch.int64).split(_WORDS)):
+        # the weights of a piece are those of the first, and as much more for every word as lies before
+        total += int((piece * weights[: len(piece)]).sum()) + 2 * start * _WORDS * int(piece.sum())
     return total % (1 << 64)
