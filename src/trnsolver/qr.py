@@ -1,4 +1,4 @@
-"""QR factorisation by Householder reflections: reduced, complete, R alone, or with column pivoting."""
+"""QR factorisation: reduced, complete, R alone, or with column pivoting."""
 
 from __future__ import annotations
 
