@@ -20,6 +20,7 @@ TargetName = Literal["trn1", "trn2", "trn3"]
 BACKENDS: tuple[BackendName, ...] = ("auto", "nki", "simulator", "pytorch")
 TARGETS: tuple[TargetName, ...] = ("trn1", "trn2", "trn3")
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
+PACKAGES = (*LIBRARIES, "trnsci", "trnsim", "trnchem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,6 @@ from trnsci.specs import tensors_in
 
 # torch keeps this key for experiments with modes; nothing of its own listens there
 _KEY = "TESTING_ONLY_GenericMode"
-_OURS = (*config.LIBRARIES, "trnsci", "trnsim", "trnchem")
 # what a tensor must be: subclasses have operators of their own
 _PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -145,7 +144,7 @@ def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
     if seen is None:
         return "outside the block"
     caller = sys._getframe(2).f_globals.get("__name__", "")
-    if caller.partition(".")[0] in _OURS:
+    if caller.partition(".")[0] in config.PACKAGES:
         return _OWN
     if name in RANDOM:
         return "" if seen.random else "random numbers stay torch's unless random=True"

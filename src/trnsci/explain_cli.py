@@ -202,7 +202,7 @@ class Operands:
     def _rest(self, name: str, kind: str, arrays: Iterator[Tensor], values: list[Any]) -> list[Any]:
         """Return what a parameter such as ``*operands`` or ``*size`` gets."""
         if name in self.named:
-            given = self.named.pop(name)
+            given = self.named[name]
             return list(given) if isinstance(given, (tuple, list)) else [given]
         if name == "size":
             return [size for array in arrays for size in array.shape]

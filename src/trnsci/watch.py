@@ -31,7 +31,6 @@ PERIOD = 2e-3
 SOURCE = 60
 
 _HERE = Path(__file__).resolve().parents[1]
-_OURS = (*config.LIBRARIES, "trnsci", "trnsim", "trnchem")
 # frames between a program's call and the library it calls
 _WATCHERS = {str(Path(__file__).parent / name) for name in ("watch.py", "drop_in.py", "analogs/replacing.py")}
 
@@ -109,7 +108,7 @@ class Watch(TorchDispatchMode):
         start = time.perf_counter()
         result = func(*args, **(kwargs or {}))
         namespace, _, name = str(func._schema.name).partition("::")
-        if namespace in _OURS or in_op():
+        if namespace in config.PACKAGES or in_op():
             # the ledger has it
             return result
         made = list(tensors_in(result))
@@ -153,7 +152,7 @@ def _package(filename: str) -> str:
     if filename.startswith("<"):
         return "python"
     path = Path(filename).resolve()
-    if path.is_relative_to(_HERE) and path.relative_to(_HERE).parts[0] in _OURS:
+    if path.is_relative_to(_HERE) and path.relative_to(_HERE).parts[0] in config.PACKAGES:
         return path.relative_to(_HERE).parts[0]
     for kind in ("purelib", "platlib", "stdlib"):
         root = Path(sysconfig.get_path(kind)).resolve()
@@ -170,7 +169,7 @@ def _caller(frame: FrameType | None) -> str:
     """The program's line a call came from, or the library of ours that made it."""
     while frame is not None:
         package = _package(frame.f_code.co_filename)
-        if package in _OURS and frame.f_code.co_filename not in _WATCHERS:
+        if package in config.PACKAGES and frame.f_code.co_filename not in _WATCHERS:
             return f"inside {package}"
         if not package:
             return _at(frame)
@@ -242,7 +241,7 @@ def _place(frame: FrameType | None) -> Place | None:
         package = _package(code.co_filename)
         if package == "import":
             return IMPORTS
-        if package in _OURS and found is None:
+        if package in config.PACKAGES and found is None:
             ours = ours or package
         elif not package and found is None:
             source = linecache.getline(code.co_filename, frame.f_lineno)

@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 Observer = Callable[[str, Function, tuple[Any, ...], dict[str, Any]], Any]
 
 # callers whose use of NumPy and SciPy is not the program's own
-_LIBRARIES = (*config.LIBRARIES, "trnsci", "trnsim", "trnchem", "numpy", "scipy", "torch")
+_LIBRARIES = (*config.PACKAGES, "numpy", "scipy", "torch")
 _observers: list[Observer] = []
 _lock = threading.Lock()
 
