@@ -31,7 +31,7 @@ def tables(*each: Table) -> None:
 def plain(table: Table) -> str:
     """Return a table as aligned text, two spaces between columns."""
     lines = [table.header, *table.rows] if any(table.header) else list(table.rows)
-    widths = [max(len(line[column]) for line in lines) for column in range(len(table.header))]
+    widths = [max((len(line[column]) for line in lines), default=0) for column in range(len(table.header))]
     text = [table.title]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))

@@ -251,7 +251,7 @@ class FitReport:
             _table("Not watched", ("what ran beside the watched thread",), [(words,) for words in self.beside]),
             _table("Named in the source", ("symbol", "times", "here"), [(n, str(c), h) for n, c, h in self.symbols]),
         )
-        return tuple(table for table in each if table.rows)
+        return tuple(table for table in each if table.rows or table.note)
 
     def _substituted(self) -> list[dict[str, Any]]:
         if self.replaced is None:
@@ -261,9 +261,11 @@ class FitReport:
         return [{"called": t, "became": o or None, "why_not": w, "calls": n} for t, o, w, n in (*ours, *left)]
 
     def _together(self) -> Table:
+        if not self.groups:
+            return Table("All ops together", ("",), [])
         compared = self.compared
         here = (seconds(self.in_ops), seconds(sum(g.steady for g in self.groups))) if compared else ("-", "-")
-        sums = [(t, *(seconds(self.total(t, way)) for way in WAYS), *here) for t in config.TARGETS if self.groups]
+        sums = [(t, *(seconds(self.total(t, way)) for way in WAYS), *here) for t in config.TARGETS]
         note = (
             "Predicted. Resident: operands stay in device memory (trnsci.to_device). Fused: one program per row above."
         )
@@ -273,8 +275,9 @@ class FitReport:
 
     def _rest(self) -> Table:
         rows = [(p.where, p.source, p.package, seconds(t), looks_like(p.source, p.package)) for p, t in self.places]
-        note = self.summary if self.wall else ""
-        return _table("Elsewhere", ("line", "source", "package", "sampled", "looks like"), rows, note)
+        # a short run may end before the first sample, and its sentence is still to be told
+        header = ("line", "source", "package", "sampled", "looks like") if rows else ("",)
+        return _table("Elsewhere", header, rows, self.summary if self.wall else "")
 
     @property
     def summary(self) -> str:

@@ -17,6 +17,7 @@ from trnsci.cli import main
 from trnsci.fit import fit
 from trnsci.ledger import WATCHES
 from trnsci.predict import LINKS, Prediction
+from trnsci.show import plain
 from trnsci.verdicts import ROWS, Group, OnTarget
 from trnsci.watch import IMPORTS, Watch
 
@@ -492,3 +493,11 @@ def test_run_substitutes_and_reports(script, tmp_path, capsys):
     assert "Substituted and left alone" in out
     assert re.search(r"torch.mm +trnblas.gemm +1", out)
     assert "Run through trnsci" in page.read_text()
+
+
+def test_a_run_too_short_to_sample_is_summed_up_all_the_same(script):
+    from dataclasses import replace
+
+    report = replace(fit(script), places=())
+    (rest,) = [table for table in report.tables() if table.title == "Elsewhere"]
+    assert plain(rest) == f"Elsewhere\n  {report.summary}"
