@@ -260,7 +260,10 @@ class EigCall(NamedTuple):
         return cubes(self.a, 25)
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
-        values, vectors = torch.linalg.eig(self.a.cpu())
+        try:
+            values, vectors = torch.linalg.eig(self.a.cpu())
+        except torch.linalg.LinAlgError:
+            values, vectors = _second_chance(self.a)
         return values.to(self.a.device), vectors.to(self.a.device)
 
     @saves()
@@ -290,10 +293,27 @@ class EigValues(NamedTuple):
         return cubes(self.a, 10)
 
     def pytorch(self) -> Tensor:
-        return torch.linalg.eigvals(self.a.cpu()).to(self.a.device)
+        try:
+            values = torch.linalg.eigvals(self.a.cpu())
+        except torch.linalg.LinAlgError:
+            values, _ = _second_chance(self.a)
+        return values.to(self.a.device)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
         return {"a": _similar(eig(self.a).vectors, torch.diag_embed(grad), self.a)}
+
+
+def _second_chance(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Values and vectors from SciPy's LAPACK, for matrices on which torch's gives up.
+
+    The QR algorithm of MKL stalls on some matrices of rank one, all of whose elements are equal.
+    """
+    import scipy.linalg
+
+    matrices = in_memory(a)
+    wide = torch.promote_types(a.dtype, torch.complex64)
+    values, vectors = _each("eig", matrices, functools.partial(scipy.linalg.eig, check_finite=False), wide)
+    return values, vectors
 
 
 def _similar(v: Tensor, inner: Tensor, like: Tensor | TensorSpec) -> Tensor:
@@ -377,7 +397,8 @@ def _each(op: str, a: Tensor, fn: Callable[[Matrix], Any], dtype: torch.dtype) -
             first, second = fn(a.numpy())
         else:
             parts = [fn(matrix) for matrix in a.reshape(-1, n, n).numpy()]
-            first, second = (np.stack(each).reshape(a.shape) for each in zip(*parts, strict=True))
+            first, second = (np.stack(each) for each in zip(*parts, strict=True))
+            first, second = (each.reshape(*a.shape[:-2], *each.shape[1:]) for each in (first, second))
     except np.linalg.LinAlgError:
         raise NotConverged(op=op, iterations=30 * n, residual=float("nan")) from None
     one, other = (torch.from_numpy(np.ascontiguousarray(each)).to(dtype) for each in (first, second))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
-from trntensor.decomposed import Convergence, Decomposed, Progress, check_count, real_input, unfold
+from trntensor.decomposed import Convergence, Decomposed, Progress, check_count, real_input, relative_error, unfold
 from trntensor.einsum import einsum
 
 
@@ -96,11 +97,12 @@ def cp(
             weights = torch.linalg.vector_norm(factors[axis], dim=0).to(work.dtype)
             factors[axis] = factors[axis] / torch.where(weights == 0, 1, weights)
         # The last product and Gram matrix give the error without forming the approximation.
-        scaled = factors[-1] * weights
-        inner = (scaled.conj() * product).sum().real
+        scaled = factors[-1] * (weights / norm)
+        inner = (scaled.conj() * (product / norm)).sum().real
         own = (gram * (scaled.mH @ scaled).mT).sum().real
-        square = (norm * norm - 2 * inner + own).clamp_min(0)
-        errors.append(float(square.sqrt() / norm) if float(norm) > 0 else 0.0)
+        whole = ",".join(["z", *(label + "z" for label in labels)]) + "->" + labels
+        formed = functools.partial(einsum, whole, weights, *factors)
+        errors.append(relative_error(work, norm, 1 - 2 * inner + own, formed))
         if callback is not None and callback(sweep, errors[-1]) is False:
             break
         if errors[-1] == 0.0 or (sweep > 0 and abs(errors[-2] - errors[-1]) < tol):

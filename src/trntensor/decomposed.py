@@ -28,6 +28,18 @@ class Convergence:
         return self.errors[-1] if self.errors else 0.0
 
 
+def relative_error(x: Tensor, norm: Tensor, square: Tensor, approximation: Callable[[], Tensor]) -> float:
+    """Root of the relative ``square`` of an approximation's distance to ``x``, which cancellation spoils near zero.
+
+    The approximation itself is formed only where the square is too small to be trusted.
+    """
+    if float(norm) == 0:
+        return 0.0
+    if float(square) > 1e6 * torch.finfo(x.dtype).eps:
+        return float(square.sqrt())
+    return float(torch.linalg.vector_norm(x - approximation()) / norm)
+
+
 class Decomposed:
     """A tensor kept as a network. `einsum` takes it as an operand and contracts its parts, never the whole."""
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci import ArgumentError, array_function, check
-from trntensor.decomposed import Convergence, Decomposed, Progress, check_count, real_input, unfold
+from trntensor.decomposed import Convergence, Decomposed, Progress, check_count, real_input, relative_error, unfold
 from trntensor.einsum import einsum
 
 
@@ -69,13 +69,13 @@ def tucker(
     factors = [_leading(unfold(work, axis), rank) for axis, rank in enumerate(sizes)]
     norm = torch.linalg.vector_norm(work)
     core = _project(work, factors)
-    errors = [_error(norm, core)]
+    errors = [_error(work, norm, core, factors)]
     converged = method == "hosvd"
     for sweep in range(max_iter if method == "hooi" else 0):
         for axis, rank in enumerate(sizes):
             factors[axis] = _leading(unfold(_project(work, factors, axis), axis), rank)
         core = _project(work, factors)
-        errors.append(_error(norm, core))
+        errors.append(_error(work, norm, core, factors))
         if callback is not None and callback(sweep, errors[-1]) is False:
             break
         if abs(errors[-2] - errors[-1]) < tol:
@@ -100,8 +100,6 @@ def _project(x: Tensor, factors: Sequence[Tensor], leave: int | None = None) -> 
     return x
 
 
-def _error(norm: Tensor, core: Tensor) -> float:
-    if float(norm) == 0:
-        return 0.0
-    square = (norm * norm - torch.linalg.vector_norm(core) ** 2).clamp_min(0)
-    return float(square.sqrt() / norm)
+def _error(x: Tensor, norm: Tensor, core: Tensor, factors: Sequence[Tensor]) -> float:
+    square = 1 - torch.linalg.vector_norm(core / norm) ** 2
+    return relative_error(x, norm, square, lambda: _project(core, [factor.mH for factor in factors]))

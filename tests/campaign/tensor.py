@@ -39,8 +39,13 @@ def equation(draw: Draw, count: int, *, repeated: bool = True, most: int = 2000)
 
 
 def contracted(subscripts: str, operands: list[np.ndarray]) -> np.ndarray:
-    """In extended precision, pair by pair from the left where there are many."""
-    return np.einsum(subscripts, *operands)
+    """In extended precision. NumPy's einsum writes beyond its memory where an operand with a diagonal is empty."""
+    if all(operand.size for operand in operands):
+        return np.einsum(subscripts, *operands)
+    inputs, output = subscripts.split("->")
+    shape = [n for operand in operands for n in operand.shape]
+    sizes = dict(zip(inputs.replace(",", ""), shape, strict=True))
+    return np.zeros([sizes[x] for x in output], np.result_type(*operands))
 
 
 @spec("trntensor.einsum", "trntensor.plan", promise="`plan.error_bound` of the contraction of magnitudes", when=FINITE)
@@ -317,10 +322,7 @@ def decomposed(draw: Draw, name: str) -> Trial:
         error = float(np.linalg.norm(rest.ravel())) / max(total, 1e-300)
         slack = 200 * unit(dtype) * np.sqrt(np.prod(shape))
         reported = result.convergence.error
-        assert error <= reported + max(slack, unit(dtype) ** 0.5 * 4 if stem != "tensor_train" else slack), (
-            error,
-            reported,
-        )
+        assert error <= 1.001 * reported + slack, (error, reported)
         wanted = options["tensor_train"].get("error") if stem == "tensor_train" else None
         assert wanted is None or error <= wanted + slack
 

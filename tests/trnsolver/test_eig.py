@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 
+from trnsci import NotConverged
 from trnsci.testing import gaussian, pairs, unit_roundoff
 from trnsolver import eig, eigvals, hessenberg, schur
 
@@ -53,3 +55,33 @@ def test_eigenvalues_of_general_matrices(norm):
     w, v = eig(a)
     assert norm(a.to(v.dtype) @ v - v * w) <= 20 * 7 * 2.0**-53 * norm(a)
     assert np.allclose(np.sort_complex(eigvals(a).numpy()), np.sort_complex(np.linalg.eigvals(a.numpy())))
+
+
+@pytest.mark.parametrize("n", [18, 31, 32])
+def test_matrices_of_equal_elements(n, norm):
+    ones = torch.ones(n, dtype=torch.complex128)
+    for column in (ones, ones * (-1.0) ** torch.arange(n)):
+        for scale in (1.0, 3e-20, 7e20):
+            a = torch.outer(column, ones * scale)
+            values, vectors = eig(a.real)
+            assert norm(a @ vectors - vectors * values) <= 20 * n * 2.0**-53 * norm(a)
+            assert abs(eigvals(a.real).abs().max() - values.abs().max()) <= 20 * n * 2.0**-53 * norm(a)
+
+
+def test_a_library_that_gives_up_is_not_the_last_word(monkeypatch, norm):
+    def stalls(*args, **kwargs):
+        raise torch.linalg.LinAlgError("The algorithm failed to converge")
+
+    for name in ("eig", "eigvals"):
+        monkeypatch.setattr(torch.linalg, name, stalls)
+    a = gaussian((2, 3, 9, 9), 1, torch.float64)
+    values, vectors = eig(a)
+    assert norm(a.to(vectors.dtype) @ vectors - vectors * values.unsqueeze(-2)) <= 20 * 9 * 2.0**-53 * norm(a)
+    assert eigvals(a).shape == (2, 3, 9)
+    monkeypatch.setattr(scipy.linalg, "eig", lambda *args, **kwargs: stalls_in_scipy())
+    with pytest.raises(NotConverged, match="eig"):
+        eig(a)
+
+
+def stalls_in_scipy():
+    raise np.linalg.LinAlgError("eig algorithm did not converge")

@@ -257,9 +257,9 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
     """``out[p, i…] = data[p].flat[indices[p, i…]]``: a gather within partitions, shaped like ``indices``."""
     data, indices = as_tile(data, "data"), as_tile(indices, "indices")
-    if axis != 0:
+    if not isinstance(axis, int) or axis != 0:
         raise WrongArgument(
-            f"axis is {axis}",
+            f"axis is {axis!r}",
             rule="gather-axis",
             got=axis,
             limit=0,
