@@ -13,7 +13,7 @@ from torch import Tensor
 from trnfft.arguments import COMPLEX_OF, Scale, axes_of, axis_of, factor, length_of, numeric, resized, scale_of
 from trnfft.device import launch
 from trnfft.ops import C2C, C2R, R2C
-from trnfft.ops.fft import flops, in_policy
+from trnfft.ops.fft import MANY, flops, in_policy
 from trnsci import ArgumentError, array_function, check, cuda, op, run
 from trnsci.caches import kept
 from trnsci.gradient import saves
@@ -23,8 +23,6 @@ from trnsci.precision import Precision, resolve
 _INVERSE_TYPE = {1: 1, 2: 3, 3: 2, 4: 4}
 _NORMS = {"none": "backward", "root": "ortho", "full": "forward"}
 
-# Points from which SciPy's threads pay.
-_MANY = 1 << 17
 
 _DOC = """{summary}
 
@@ -260,7 +258,7 @@ class Dct(NamedTuple):
         # Imported where it is called: importing the library must stay fast.
         from scipy import fft
 
-        workers = torch.get_num_threads() if x.numel() >= _MANY else None
+        workers = torch.get_num_threads() if x.numel() >= MANY else None
         options = {"norm": _NORMS[self.scale], "orthogonalize": self.orthogonal, "workers": workers}
         if len(self.dims) == 1:
             one = fft.dst if self.sine else fft.dct

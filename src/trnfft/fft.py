@@ -54,9 +54,10 @@ def fft(
         DtypeError: ``x`` is no tensor of numbers.
 
     Error bound:
-        relative L2 error, for all data: ``8 log2(2 n) u`` on PyTorch, whichever library it calls. On the device 1e-5 in
-        fp32 for each product (one, two or four; 5e-7 in all for Gaussian data), 1e-7 compensated, 1e-14 in fp64; see
-        docs/trnfft/fft.md.
+        relative L2 error, for all data: ``8 log2(2 n) u`` in torch.fft and SciPy; where torch.fft transforms a length
+        with a prime factor p of 17 or more, as it does on GPUs and under ``torch.func``, ``4 min(p, 128) u`` is added.
+        Half spectra count as what they are the half of. On the device 1e-5 in fp32 for each product (one, two or four;
+        5e-7 in all for Gaussian data), 1e-7 compensated, 1e-14 in fp64; see docs/trnfft/fft.md.
 
     Cost:
         ``5 n log2 n`` FLOPs, half of that for real input.

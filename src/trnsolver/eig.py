@@ -262,7 +262,7 @@ class EigCall(NamedTuple):
     def pytorch(self) -> tuple[Tensor, Tensor]:
         try:
             values, vectors = torch.linalg.eig(self.a.cpu())
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             values, vectors = _second_chance(self.a)
         return values.to(self.a.device), vectors.to(self.a.device)
 
@@ -295,7 +295,7 @@ class EigValues(NamedTuple):
     def pytorch(self) -> Tensor:
         try:
             values = torch.linalg.eigvals(self.a.cpu())
-        except torch.linalg.LinAlgError:
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             values, _ = _second_chance(self.a)
         return values.to(self.a.device)
 

@@ -16,6 +16,8 @@ import numpy as np
 from trnfft.device import exact_programs, programs, tables
 from trnsci.nki import K_TILE
 
+# Libraries have passes of their own for the primes below.
+LARGE_PRIME = 17
 UNIT = {"fp32": 2.0**-24, "fp64": 2.0**-53}
 # Roundings of an operand to bfloat16, and of a result, a twiddle and a scale in float32.
 _OPERAND = {"fast": 2.0**-8, "fp32": 0.0}
@@ -25,13 +27,32 @@ _OTHERS = 6
 def guaranteed(implementation: str, lengths: list[int], rows: int, inner: int, precision: str) -> float:
     """The bound for axes of these lengths, beside ``rows`` and ``inner`` others for the last of them."""
     if implementation != "nki":
-        # FFTW, pocketfft and MKL alike: a few roundings for each of log2 n passes, chirps for large primes.
+        # A few roundings for each of log2 n passes, chirps for large primes; MKL, which torch may call, sums up for
+        # factors of up to about a hundred what other libraries transform.
         unit = UNIT["fp64" if precision in ("compensated", "fp64") else "fp32"]
         coarse = _OPERAND["fast"] if precision == "fast" else 0.0
-        return coarse + 8 * unit * sum(math.log2(2 * n) for n in lengths)
+        sums = 0 if implementation == "host" else sum(_summed(n) for n in lengths)
+        return coarse + unit * (8 * sum(math.log2(2 * n) for n in lengths) + 4 * sums)
     if precision in exact_programs.BOUND:
         return exact_programs.BOUND[precision]
     return sum(_axis(n, rows, inner, precision) for n in lengths)
+
+
+@functools.lru_cache(maxsize=4096)
+def largest_prime(n: int) -> int:
+    """The largest prime factor of a length; 1 has none and is its own."""
+    largest, factor = 1, 2
+    while factor * factor <= n:
+        while n % factor == 0:
+            largest, n = factor, n // factor
+        factor += 1
+    return max(largest, n)
+
+
+def _summed(n: int) -> int:
+    """Terms that MKL adds one by one in a transform of n points."""
+    prime = largest_prime(n)
+    return min(prime, 128) if prime >= LARGE_PRIME else 0
 
 
 @functools.lru_cache(maxsize=1024)

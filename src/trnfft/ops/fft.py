@@ -1,4 +1,7 @@
-"""Transforms of complex tensors: `torch.fft` on any torch device, the kernel ``fft`` on Trainium."""
+"""Transforms of complex tensors: torch's and SciPy's libraries, and the kernel ``fft`` on Trainium.
+
+SciPy transforms tensors in host memory that have a large prime factor in a length, torch all others.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from torch import Tensor
 
 from trnfft.arguments import COMPLEX_OF, REAL_OF, Scale
 from trnfft.device import launch
-from trnfft.device.bounds import guaranteed
+from trnfft.device.bounds import LARGE_PRIME, guaranteed, largest_prime
 from trnsci import op, run
 from trnsci.gradient import saves
 from trnsci.precision import Precision, to_bfloat16_values
@@ -31,6 +34,10 @@ _OTHER = {
     torch.complex128: torch.complex64,
 }
 _DOUBLE = (torch.float64, torch.complex128)
+
+
+# Elements from which SciPy shares a transform among threads.
+MANY = 1 << 17
 
 
 def flops(shape: Sequence[int], dims: Sequence[int], real: bool) -> int:
@@ -58,6 +65,25 @@ def bound(implementation: str, shape: Sequence[int], dims: Sequence[int], precis
     """The guaranteed error of a transform of data of this shape."""
     before, after = math.prod(shape[: dims[-1]]), math.prod(shape[dims[-1] + 1 :])
     return guaranteed(implementation, [shape[dim] for dim in dims], before, after, precision)
+
+
+def limits(implementation: str, shape: Sequence[int], dims: Sequence[int]) -> str | None:
+    """Why an implementation does not transform data of this shape, or ``None``."""
+    if implementation == "nki":
+        return launch.limits(shape, dims)
+    if implementation == "host" and all(largest_prime(shape[dim]) < LARGE_PRIME for dim in dims):
+        return f"torch.fft is as fast and as exact where no length has a prime factor of {LARGE_PRIME} or more"
+    return None
+
+
+def by_scipy(name: str, x: Tensor, precision: str, *options: Any) -> Tensor:
+    """``scipy.fft.name(x, n, axis, norm)`` of a tensor in host memory, in the arithmetic of a policy."""
+    # Imported where it is called: importing the library must stay fast.
+    from scipy import fft
+
+    fn = getattr(fft, name)
+    workers = torch.get_num_threads() if x.numel() >= MANY else None
+    return in_policy(lambda data: torch.from_numpy(fn(data.numpy(), *options, workers=workers)), x, precision)
 
 
 def in_policy(fn: Callable[..., Tensor], x: Tensor, precision: str, *options: Any) -> Tensor:
@@ -108,7 +134,16 @@ class C2C(NamedTuple):
         return bound(implementation, self.x.shape, self.dims, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return launch.limits(self.x.shape, self.dims) if implementation == "nki" else None
+        return limits(implementation, self.x.shape, self.dims)
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.fft.ifftn" if self.inverse else "scipy.fft.fftn"
+
+    def host(self) -> Tensor:
+        if self.x.numel() == 0:
+            return self.pytorch()
+        norm = (_INVERSE_NORM if self.inverse else _FORWARD_NORM)[self.scale]
+        return by_scipy("ifftn" if self.inverse else "fftn", self.x, self.precision, None, self.dims, norm)
 
     def pytorch(self) -> Tensor:
         x, dims = self.x, self.dims
@@ -154,7 +189,15 @@ class R2C(NamedTuple):
         return bound(implementation, self.x.shape, self.dims, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return launch.limits(self.x.shape, self.dims) if implementation == "nki" else None
+        return limits(implementation, self.x.shape, self.dims)
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.fft.rfftn"
+
+    def host(self) -> Tensor:
+        if self.x.numel() == 0:
+            return self.pytorch()
+        return by_scipy("rfftn", self.x, self.precision, None, self.dims, _FORWARD_NORM[self.scale])
 
     def pytorch(self) -> Tensor:
         x, dims, norm = self.x, self.dims, _FORWARD_NORM[self.scale]
@@ -201,7 +244,16 @@ class C2R(NamedTuple):
         return bound(implementation, self.shape, self.dims, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return launch.limits(self.shape, self.dims) if implementation == "nki" else None
+        return limits(implementation, self.shape, self.dims)
+
+    def calls(self, implementation: str) -> str:
+        return "scipy.fft.irfftn"
+
+    def host(self) -> Tensor:
+        if self.x.numel() == 0:
+            return self.pytorch()
+        points = [self.shape[dim] for dim in self.dims]
+        return by_scipy("irfftn", self.x, self.precision, points, self.dims, _INVERSE_NORM[self.scale])
 
     def pytorch(self) -> Tensor:
         dims, norm, shape = self.dims, _INVERSE_NORM[self.scale], self.shape
