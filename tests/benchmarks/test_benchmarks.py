@@ -182,8 +182,14 @@ def test_baselines_and_registry_must_list_the_same_kernels(tmp_path, monkeypatch
     ]
 
 
+# Their whole programs take seconds to time; `make bench` times them too.
+EXPENSIVE = ("trnblas.mp2", "trnfft.exact", "trnsolver.eigh")
+
+
 @pytest.mark.sim
-@pytest.mark.parametrize("op", registry.names())
+@pytest.mark.parametrize(
+    "op", [pytest.param(op, marks=pytest.mark.slow) if op in EXPENSIVE else op for op in registry.names()]
+)
 def test_predicted_cycles_are_those_recorded(op):
     quick, rest = divided(op)
     assert predictions.compare(op, list(predictions.predict(quick)), rest.kernels) == []

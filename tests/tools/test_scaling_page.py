@@ -29,7 +29,8 @@ def test_sizes_are_those_of_the_basis():
     assert scaling_page.molecule().nao >= 3000
 
 
-@pytest.mark.parametrize("target", ["trn2", *(pytest.param(t, marks=pytest.mark.slow) for t in ("trn1", "trn3"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
 def test_the_table_holds_together(target):
     laws = scaling_page.recorded()[target]
     found = list(scaling_page.rows(target, laws))
@@ -51,6 +52,7 @@ def test_the_law_of_pairs_is_what_the_model_says():
 
 
 @pytest.mark.sim
+@pytest.mark.slow
 def test_the_law_is_linear_in_orbitals_and_pairs():
     n = scaling_page.Sizes(nao=1600, nocc=8, nvir=1500, naux=3000, widest=9, itemsize=4)
     one, two, four, six = (scaling_page._pairs(n, *shape, "trn2").total_s for shape in ((1, 1), (1, 2), (2, 2), (2, 3)))

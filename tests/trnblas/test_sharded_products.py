@@ -11,7 +11,7 @@ from trnsci import distributed
 from trnsci.distributed import Layout
 from trnsci.testing.bounds import gemm_bound
 
-SIZES = (1, 2, 3, 4)
+SIZES = (pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow), 4)
 F64, C128 = torch.float64, torch.complex128
 
 

@@ -10,7 +10,7 @@ import trnblas
 import trnsci
 from trnsci import distributed
 
-SIZES = (1, 2, 3, 4)
+SIZES = (pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow), 4)
 PLACES = (0, 1, None)
 
 

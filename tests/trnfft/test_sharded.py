@@ -12,7 +12,7 @@ import trnfft
 from trnsci import distributed
 from trnsci.distributed import Layout
 
-SIZES = (1, 2, 3, 4)
+SIZES = (pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow), 4)
 
 
 def _data(shape, real):
@@ -99,7 +99,7 @@ def _lines(mesh_shape, lengths):
     return wrong
 
 
-@pytest.mark.parametrize("mesh", [(2,), (3,), (2, 2)])
+@pytest.mark.parametrize("mesh", [(2,), pytest.param((3,), marks=pytest.mark.slow), (2, 2)])
 def test_real_lines_other_lengths_and_terms(ranks, mesh):
     assert ranks(math.prod(mesh)).run(_lines, mesh, (2, 7, 12)) == [[]] * math.prod(mesh)
 

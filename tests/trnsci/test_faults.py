@@ -241,7 +241,7 @@ def _never_comes(seconds):
     ("program", "args", "says"),
     [
         (_one_raises, (), "raised"),
-        (_one_hangs, (0.0,), "has not reached"),
+        pytest.param(_one_hangs, (0.0,), "has not reached", marks=pytest.mark.slow),
         pytest.param(_never_comes, (9.0,), "has not reached", marks=pytest.mark.slow),
         (_one_dies, (), "died"),
     ],

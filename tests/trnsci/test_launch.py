@@ -197,6 +197,7 @@ distributed.restartable(work, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_a_dead_rank_need_not_end_the_job(program, tmp_path):
     done = _launched("-n", "3", "--restarts", "2", program(RESUMABLE), str(tmp_path), "SIGKILL")
     assert done.returncode == 0, done.stderr

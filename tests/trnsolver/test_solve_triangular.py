@@ -83,14 +83,13 @@ def test_mistakes():
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
 def test_gradients(backend):
-    a = (gaussian((2, 4, 4), 1, torch.float64) + 4 * torch.eye(4)).requires_grad_()
-    b = gaussian((4, 2), 2, torch.float64).requires_grad_()
+    a = (gaussian((2, 3, 3), 1, torch.float64) + 4 * torch.eye(3)).requires_grad_()
+    b = gaussian((3, 2), 2, torch.float64).requires_grad_()
     with backend:
-        for upper in (False, True):
-            for unit in (False, True):
-                assert torch.autograd.gradcheck(
-                    lambda a, b, up=upper, one=unit: solve_triangular(a, b, upper=up, unitriangular=one), (a, b)
-                )
+        for upper, unit in ((False, True), (True, False)):
+            assert torch.autograd.gradcheck(
+                lambda a, b, up=upper, one=unit: solve_triangular(a, b, upper=up, unitriangular=one), (a, b)
+            )
 
 
 def test_registered():

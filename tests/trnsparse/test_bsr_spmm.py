@@ -190,7 +190,7 @@ def test_the_first_block_rows_are_taken_together_by_column():
 
 
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b.runs_kernels], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16])
 def test_many_block_rows_share_transfers(backend, dtype):
     # groups of blocks, of rows of b and of rows of the result, each with a rest; a block row is empty
     dense = sample(1310, 1290, 128, dtype=dtype)

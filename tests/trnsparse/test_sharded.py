@@ -52,7 +52,15 @@ def _products(mesh_shape, kinds, places):
     return wrong
 
 
-@pytest.mark.parametrize(("size", "kinds"), [(1, ("csr", 4)), (2, ("csc", 4)), (3, ("csr", (2, 3))), (4, ("csr", 4))])
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [
+        pytest.param(1, ("csr", 4), marks=pytest.mark.slow),
+        (2, ("csc", 4)),
+        (3, ("csr", (2, 3))),
+        pytest.param(4, ("csr", 4), marks=pytest.mark.slow),
+    ],
+)
 def test_products(ranks, size, kinds):
     assert ranks(size).run(_products, (size,), kinds, ((0,), (1,), (None,))) == [[]] * size
 
@@ -207,7 +215,9 @@ def _solved(n, columns, kind):
     return found.converged, distributed.gather(found.x).numpy(), max(rows, default=0)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "size", [1, 2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("n", "columns", "kind"), [(50, 3, "csr"), (50, 0, (4, 4)), (3, 1, "csr")])
 def test_conjugate_gradients_on_rows(ranks, size, n, columns, kind):
     b = _dense(n, columns) if columns else _dense(n)
