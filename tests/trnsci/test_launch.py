@@ -207,6 +207,41 @@ def test_a_dead_rank_need_not_end_the_job(program, tmp_path):
     assert "trnblas.gemm: rank 1 died: SIGKILL ended it" in done.stderr
 
 
+ENERGY = """
+import os, signal, sys
+import trnchem
+from trnchem.checkpoint import Slots
+from trnsci import config, distributed
+
+mesh = distributed.mesh(timeout=20)
+put, finished = Slots.put, []
+
+def counted(self, i, j, energies):
+    put(self, i, j, energies)
+    finished.append((i, j))
+    if not config.restarts() and mesh.get_rank() == 1 and len(finished) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Slots.put = counted
+energy = trnchem.dfmp2("water", basis="sto-3g", mesh=mesh, checkpoint=sys.argv[1]).e_corr
+print(f"rank {mesh.get_rank()} of {mesh.size()}: {len(finished)} pairs, {energy:.12f}")
+"""
+
+
+@pytest.mark.slow
+def test_energies_go_on_from_their_finished_pairs_with_the_ranks_that_are_left(program, tmp_path):
+    trnchem = pytest.importorskip("trnchem")
+    pytest.importorskip("pyscf")
+    done = _launched("-n", "3", "--restarts", "1", program(ENERGY), str(tmp_path / "water.ckpt"))
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"rank (\d) of 2: (\d+) pairs, (-[\d.]+)", done.stdout)
+    assert {rank for rank, _, _ in said} == {"0", "1"}
+    # 15 pairs in all, of which rank 1 had finished two when it died
+    assert sum(int(pairs) for _, pairs, _ in said) <= 13
+    alone = trnchem.dfmp2("water", basis="sto-3g").e_corr
+    assert all(abs(float(energy) - alone) < 1e-10 for _, _, energy in said)
+
+
 def test_a_function_that_cannot_resume_is_refused():
     with pytest.raises(trnsci.ArgumentError, match="resume="):
         distributed.restartable(lambda: None)
