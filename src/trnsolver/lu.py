@@ -64,6 +64,9 @@ def lu_factor(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor] | Non
         `LU`: ``factors`` [..., M, N] and ``pivots`` [..., min(M, N)], int32, from 1: row ``i`` was exchanged with
         row ``pivots[i] - 1``, as in torch. A singular matrix has a factor, with a zero on the diagonal of U.
 
+    Raises:
+        NumericalError: entries of U grow beyond the dtype, where LAPACK returns infinities.
+
     Error bound:
         ``norm(L @ U - P.T @ a) <= 20 N u g norm(a)``, where ``g``, the growth of entries, is at most ``2**(N - 1)`` and
         near 1 but for matrices made to have it.
@@ -99,6 +102,9 @@ def lu(a: Tensor, *, pivot: bool = True, out: tuple[Tensor, Tensor, Tensor] | No
 
     Returns:
         `PLU`: P [..., M, M], L [..., M, K] with ones on its diagonal, U [..., K, N], where K = min(M, N).
+
+    Raises:
+        NumericalError: entries of U grow beyond the dtype, where LAPACK returns infinities.
 
     Example:
         >>> p, l, u = lu(torch.tensor([[1.0, 2.0], [2.0, 2.0]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -76,15 +77,19 @@ def solve(
 
 def _solved(op: str, a: Tensor, b: Tensor) -> Tensor:
     factors, pivots, turned = _factored(a)
+    return _checked(op, a, b, factors, lambda: run(LuSolve(factors, pivots, b, turned)))
+
+
+def _checked(op: str, a: Tensor, b: Tensor, factors: Tensor, by_lu: Callable[[], Tensor]) -> Tensor:
+    """The solution by LU, or by QR for the matrices of a batch whose factors grew; the others stay as they are."""
     grown, diagonal = _grown(factors, a), factors.diagonal(dim1=-2, dim2=-1)
     if grown is None:
         nonsingular(op, diagonal, a=a)
-        return run(LuSolve(factors, pivots, b, turned))
+        return by_lu()
     q, r = factored(a)
     nonsingular(op, torch.where(grown[..., None], r.diagonal(dim1=-2, dim2=-1), diagonal), a=a)
     x = triangular(r, gemm(1.0, q, b, trans_a="c"), lower=False)
-    # The others of a batch are what they are without these.
-    return torch.where(grown[..., None, None], x, run(LuSolve(factors, pivots, b, turned)))
+    return torch.where(grown[..., None, None], x, by_lu())
 
 
 # Below, entries at most double so few times that no digit to speak of is lost.
@@ -96,11 +101,14 @@ def _grown(factors: Tensor, a: Tensor) -> Tensor | None:
     n = a.shape[-1]
     if n < _FEW or a.numel() == 0 or not readable(factors) or not readable(a):
         return None
-    most = factors.detach().abs().amax((-2, -1))
-    limit = n * a.detach().abs().amax((-2, -1))
-    # An operand that is not finite is the caller's to be told of.
-    grown = ~(most <= limit) & torch.isfinite(limit)
-    return grown if bool(grown.any()) else None
+    largest = a.detach().abs().amax((-2, -1))
+    # L's entries are at most 1 whatever the scale of the matrix; where that is 1 or more they need not be told apart.
+    for part in (factors.detach, factors.detach().triu):
+        # An operand that is not finite is the caller's to be told of.
+        grown = ~(part().abs().amax((-2, -1)) / n <= largest) & torch.isfinite(largest)
+        if not bool(grown.any()):
+            return None
+    return grown
 
 
 def _factored(a: Tensor) -> tuple[Tensor, Tensor, bool]:
@@ -126,10 +134,14 @@ def inv(a: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     square("inv", look=False, a=a)
     factors, pivots, turned = _factored(a)
-    nonsingular("inv", factors.diagonal(dim1=-2, dim2=-1), a=a)
-    x = run(LuInverse(factors, pivots))
+    eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
+    x = _checked("inv", a, eye, factors, lambda: _upright(run(LuInverse(factors, pivots)), turned))
     settled("inv", x, a=a)
-    return written("inv", out, x.mT if turned else x, a=a)
+    return written("inv", out, x, a=a)
+
+
+def _upright(x: Tensor, turned: bool) -> Tensor:
+    return x.mT if turned else x
 
 
 class SlogDet(NamedTuple):

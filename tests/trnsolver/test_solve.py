@@ -154,9 +154,11 @@ def test_entries_that_grow_are_solved_by_qr_and_leave_the_batch_alone(backend, n
     n = 60
     wilkinson = torch.eye(n) - torch.ones(n, n).tril(-1)
     wilkinson[:, -1] = 1.0
-    a, b = torch.stack([gaussian((n, n), 1), wilkinson]), gaussian((2, n, 3), 2)
+    # whichever of a matrix and its transpose is factored
+    a, b = torch.stack([gaussian((n, n), 1), wilkinson, wilkinson.mT]), gaussian((3, n, 3), 2)
     with backend:
-        x, alone = solve(a, b), solve(a[:1], b[:1])
-    assert torch.equal(x[0], alone[0])
-    wide, right, found = a[1].double(), b[1].double(), x[1].double()
-    assert norm(right - wide @ found) <= 20 * n * 2.0**-24 * (norm(wide) * norm(found) + norm(right))
+        for fn, right in ((lambda a, b: solve(a, b), b), (lambda a, _: inv(a), torch.eye(n).expand(3, n, n))):
+            x, alone = fn(a, right), fn(a[:1], right[:1])
+            assert torch.equal(x[0], alone[0])
+            for wide, of, found in zip(a.double(), right.double(), x.double(), strict=True):
+                assert norm(of - wide @ found) <= 20 * n * 2.0**-24 * (norm(wide) * norm(found) + norm(of))
