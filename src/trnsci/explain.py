@@ -152,10 +152,14 @@ def _hashable(key: Hashable) -> bool:
 
 
 def remark(text: str) -> None:
-    """Tell the plan in the making, if there is one, of a choice that a function takes before it calls an op."""
+    """Tell the plan or the prediction in the making, if there is one, what it should say of itself.
+
+    That is a choice that a function takes before it calls an op, or what a kernel does depending on data.
+    """
     scope = SCOPE.get()
-    if scope is not None and isinstance(scope.interceptor, Recorder):
-        scope.interceptor.remarks.append(text)
+    remarks = None if scope is None else getattr(scope.interceptor, "remarks", None)
+    if remarks is not None:
+        remarks.append(text)
 
 
 def explain(function: Callable[..., object], *args: object, **kwargs: object) -> Explanation:

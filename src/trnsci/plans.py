@@ -26,7 +26,8 @@ class Cost(NamedTuple):
 class Programs(NamedTuple):
     """How a plan's kernels are launched: how often, as how many different programs, and how long those are.
 
-    ``instructions`` are those of all launches; ``longest`` and ``most_matmuls`` are of one program.
+    ``instructions`` are those of all launches; ``longest`` and ``most_matmuls`` are of one program. ``remarks``
+    say what depends on data, which a plan does not see.
     """
 
     launches: int
@@ -34,13 +35,14 @@ class Programs(NamedTuple):
     instructions: int
     longest: int
     most_matmuls: int
+    remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         kinds = "1 program" if self.compilations == 1 else f"{self.compilations} programs"
         times = "1 launch" if self.launches == 1 else f"{self.launches} launches"
         return (
             f"{times} of {kinds}, {self.instructions:,} instructions in all; the longest has {self.longest:,}, "
-            f"{self.most_matmuls:,} of them matmuls{self._refused}"
+            f"{self.most_matmuls:,} of them matmuls{''.join(f'; {each}' for each in self.remarks)}{self._refused}"
         )
 
     @property
@@ -193,6 +195,7 @@ class Plan:
             instructions=sum(each.instructions for each in found),
             longest=max(each.longest[0] for each in found),
             most_matmuls=max(each.longest[1] for each in found),
+            remarks=tuple(dict.fromkeys(text for each in found for text in each.remarks)),
         )
 
     @property

@@ -37,6 +37,9 @@ class _NoKernel(Exception):
 class _Predicting:
     """Makes ops inside a prediction run their kernels on the timing model too."""
 
+    def __init__(self) -> None:
+        self.remarks: list[str] = []
+
     def call(self, call: Any, out: Any = None) -> Any:
         if call._op.refusal(call, "nki") is not None:
             raise _NoKernel
@@ -53,7 +56,8 @@ class Prediction(NamedTuple):
     ``low`` and ``high`` are the ends of the kernels' intervals (`trnsim.timing.Report.interval`). ``programs`` counts
     the kernels it starts; an implementation that leaves small work to the host starts none. ``compilations`` of them
     differ. ``instructions`` are those of all launches; ``longest`` has the most instructions, and the most matmuls, of
-    one program. ``single`` names the kernels that run on one core where a logical core has two.
+    one program. ``single`` names the kernels that run on one core where a logical core has two. ``remarks`` say what
+    depends on data, which a prediction does not see.
     """
 
     seconds: float
@@ -66,6 +70,7 @@ class Prediction(NamedTuple):
     instructions: int = 0
     longest: tuple[int, int] = (0, 0)
     single: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def device_seconds(call: Any, target: TargetName) -> float | None:
@@ -124,6 +129,7 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Predic
         made.instructions,
         made.longest,
         tuple(made.single),
+        tuple(dict.fromkeys(predicting.remarks)),
     )
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
+from trnsci.explain import remark
 from trnsolver.arguments import readable, roundoff
 from trnsolver.batches import group, launched
 from trnsolver.kernels import batched_eigh as kernels
@@ -34,6 +35,7 @@ def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     values, rows, residual = _launched(a)
     for _ in range(PROGRAMS - 1):
         if not readable(residual):
+            remark("counted once: matrices with few distinct eigenvalues run again")
             break
         # where sweeps suffice, about 2 N u is left
         failed = (~(residual <= 5 * a.shape[-1] * roundoff(a.dtype))).nonzero().flatten()

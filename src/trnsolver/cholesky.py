@@ -26,10 +26,12 @@ from trnsolver.arguments import (
 )
 from trnsolver.batched_cholesky import LEAST, batched_cholesky
 from trnsolver.batches import pays
+from trnsolver.corrections import correctable, single
 from trnsolver.inv_triangular import inv_triangular
 from trnsolver.kernels import cholesky as kernels
+from trnsolver.refine_factors import improved_cholesky
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import identity
+from trnsolver.tiles import identity, near_one
 
 
 @array_function
@@ -140,6 +142,8 @@ class Cholesky(NamedTuple):
         if pays(LEAST, a):
             factor = batched_cholesky(a)
             return factor, _info(factor)
+        if correctable(a):
+            return _doubled(a)
         if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
             return _blocked(a)
         factors: Tensor = launch(kernels.cholesky, a.reshape(-1, *a.shape[-2:]).contiguous(), identity(a.device))
@@ -165,6 +169,21 @@ def _info(factor: Tensor) -> Tensor:
     diagonal = factor.diagonal(dim1=-2, dim2=-1).real
     bad = ~(torch.isfinite(diagonal) & (diagonal > 0))
     return torch.where(bad.any(-1), bad.int().argmax(-1) + 1, 0).int()
+
+
+def _doubled(a: Tensor) -> tuple[Tensor, Tensor]:
+    """From the factor of single precision, or by halves where that does not suffice."""
+    whole = a.tril() + a.tril(-1).mH
+    scale = near_one(a.diagonal(dim1=-2, dim2=-1).real.abs().sqrt().unsqueeze(-1), -1)
+    near = whole * scale * scale.mT
+    start, _ = run(Cholesky(single(near)))
+    factor, good = improved_cholesky(near, start)
+    factor = factor / scale
+    info = torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
+    if a.is_meta or bool(good.all()):
+        return factor, info
+    other, further = _blocked(a)
+    return torch.where(good[..., None, None], factor, other), torch.where(good, info, further)
 
 
 def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:

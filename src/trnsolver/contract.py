@@ -311,7 +311,7 @@ def eigh_to(a: Tensor, target_error: float, method: Method = "auto") -> Spectrum
     size = torch.where(size > 0, size, 1.0)
     start = eigh((matrix / size).to(single), method=method).vectors.to(matrix.dtype)
     trajectory: list[float] = []
-    values, vectors = improve_eigenvectors(matrix, start, trajectory)
+    values, vectors, _ = improve_eigenvectors(matrix, start, trajectory)
     bound = max(_defect(*parts) for parts in zip(*map(_flat, (matrix, vectors)), values.reshape(-1, n), strict=True))
     if bound > goal:
         raise NotConverged(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnsci import programs
+from trnsci.explain import remark
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import readable, roundoff
 from trnsolver.kernels import eigh as kernels
@@ -66,6 +67,7 @@ def _solved(a: Tensor, first: Tensor, labels: Tensor, share: int = 1) -> tuple[T
     values, rows, found, left, lost = _launched(a, first, labels, n)
     for again in range(1, PROGRAMS):
         if not readable(left):
+            remark("counted once: where eigenvalues nearly coincide the program runs again, at most three times")
             break
         todo = (~((left <= limit) & (lost <= limit))).nonzero().flatten()
         if len(todo) == 0:

@@ -16,6 +16,7 @@ from trnsolver import divide, jacobi
 from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
 from trnsolver.batched_eigh import LEAST, batched_eigh
 from trnsolver.batches import pays
+from trnsolver.corrections import single
 from trnsolver.kernels import eigh as kernels
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.tiles import near_one
@@ -240,17 +241,26 @@ class EighValues(NamedTuple):
 
 
 def _refined(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
-    """Double precision from single, by products."""
-    _, start, _ = run(EighCall(a.float(), method))
-    if a.is_meta:
-        # A prediction has no data to refine: these stand for the products of the usual three rounds.
-        for _ in range(_PRODUCTS):
-            gemm(1.0, a, a)
-    values, vectors = improve_eigenvectors(a.tril() + a.tril(-1).mT, start.double())
-    return values, vectors, values.new_zeros(a.shape[:-2])
-
-
-_PRODUCTS = 21
+    """Double precision from single, by products; LAPACK solves, and a warning says so, where they do not suffice."""
+    whole = a.tril() + a.tril(-1).mT
+    scale = near_one(whole, (-2, -1))
+    _, start, _ = run(EighCall(single(whole * scale), method))
+    values, vectors, residual = improve_eigenvectors(whole * scale, start.to(a.dtype))
+    values = values / scale.squeeze(-1)
+    # relative to the norm of the matrix, of which the largest value is at least a share
+    residual = residual * a.shape[-1] ** 0.5
+    limit = 20 * a.shape[-1] * roundoff(a.dtype)
+    if method != "auto" or a.is_meta or bool((residual <= limit).all()):
+        return values, vectors, residual
+    failed = ~(residual <= limit)
+    warnings.warn(
+        f"eigh: refinement left {float(residual[failed].max()):.3g} on {int(failed.sum())} of {failed.numel()} "
+        f"matrices, where {limit:.3g} is allowed; LAPACK solves them on the host",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    values[failed], vectors[failed], residual[failed] = EighCall(a[failed], method).pytorch()
+    return values, vectors, residual
 
 
 def _rescue(a: Tensor, values: Tensor, rows: Tensor, residual: Tensor) -> None:

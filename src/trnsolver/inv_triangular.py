@@ -14,8 +14,9 @@ from trnsci.nki import launch
 from trnsolver.arguments import nonsingular, roundoff, square, triangle
 from trnsolver.batched_triangular import LEAST_INVERSE, batched_triangular
 from trnsolver.batches import pays
+from trnsolver.corrections import Parts, correctable, improved, product, single
 from trnsolver.kernels import inv_triangular as kernels
-from trnsolver.tiles import doubling_masks
+from trnsolver.tiles import doubling_masks, near_one
 
 
 @array_function
@@ -74,6 +75,8 @@ class InvTriangular(NamedTuple):
         if pays(LEAST_INVERSE, a):
             eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
             return batched_triangular(a, eye, lower=True, unit=self.unit).tril()
+        if correctable(a):
+            return _doubled(a, self.unit)
         if a.dtype != torch.float32 or a.shape[-1] > kernels.N_MAX:
             return _blocked(a, self.unit)
         upper = a.mT.reshape(-1, *a.shape[-2:]).contiguous()
@@ -84,6 +87,27 @@ class InvTriangular(NamedTuple):
     def vjp(self, grad: Tensor, needs: frozenset[str], result: Tensor) -> dict[str, Tensor]:
         whole = gemm(1.0, gemm(-1.0, result, grad, trans_a="c"), result, trans_b="c")
         return {"a": whole.tril(-1) if self.unit else whole.tril()}
+
+
+def _doubled(a: Tensor, unit: bool) -> Tensor:
+    """Newton's steps from single precision, or halves where they do not suffice."""
+    eye = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
+    lower = a.tril(-1) + eye if unit else a.tril()
+    scale = near_one(lower, -1)
+
+    def left(parts: Parts) -> Parts:
+        return (gemm(-1.0, parts[0], lower * scale, 1.0, eye),)
+
+    def corrected(parts: Parts, rest: Parts) -> Parts:
+        return ((parts[0] + product(rest[0], parts[0])).tril(),)
+
+    start = run(InvTriangular(single(lower * scale), False)).to(a.dtype)
+    size = torch.linalg.matrix_norm(lower * scale) * torch.linalg.matrix_norm(start)
+    (inverse,), good = improved((start,), left, corrected, (4.0 * roundoff(a.dtype) * size,))
+    inverse = inverse * scale.mT
+    if a.is_meta or bool(good.all()):
+        return inverse
+    return torch.where(good[..., None, None], inverse, _blocked(a, unit))
 
 
 def _blocked(a: Tensor, unit: bool) -> Tensor:

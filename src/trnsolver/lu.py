@@ -25,7 +25,9 @@ from trnsolver.arguments import (
 )
 from trnsolver.batched_lu import LEAST, batched_lu
 from trnsolver.batches import pays
+from trnsolver.corrections import correctable, single
 from trnsolver.kernels import lu as kernels
+from trnsolver.refine_factors import improved_lu
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import identity, near_one, row_tiles
 from trnsolver.unpivoted import unpivoted
@@ -334,10 +336,11 @@ class LuFactor(NamedTuple):
             return self.pytorch()
         if pays(LEAST, a):
             return batched_lu(a)
+        if correctable(a):
+            return _doubled(a)
         if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
             factors, order = _blocked(a)
-            pivots, _ = _exchanges(order[..., :k].reshape(-1, k), m)
-            return factors, pivots.reshape(*a.shape[:-2], k)
+            return factors, _pivots(order, k)
         scale = near_one(a, (-2, -1))
         flat = (a * scale).reshape(-1, m, n)
         rank, index, live = row_tiles(m, a.device)
@@ -357,6 +360,28 @@ class LuFactor(NamedTuple):
         self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
         return {"a": _gradient(*result, grad[0])}
+
+
+def _pivots(order: Tensor, k: int) -> Tensor:
+    """Pivots [..., K] of rows in this order [..., M]."""
+    pivots, _ = _exchanges(order[..., :k].reshape(-1, k), order.shape[-1])
+    return pivots.reshape(*order.shape[:-1], k)
+
+
+def _doubled(a: Tensor) -> tuple[Tensor, Tensor]:
+    """From factors of single precision, whose pivots stay, or by halves where they do not suffice."""
+    m, n = a.shape[-2:]
+    scale = near_one(a, (-2, -1))
+    near = a * scale
+    start, pivots = run(LuFactor(single(near)))
+    order = permutation_of(pivots, m)
+    factors, good = improved_lu(near.gather(-2, order.unsqueeze(-1).expand(a.shape)), start)
+    factors = factors.tril(-1) + factors.triu() / scale
+    if a.is_meta or bool(good.all()):
+        return factors, pivots
+    other, further = _blocked(a)
+    exchanged = torch.where(good[..., None], pivots, _pivots(further, min(m, n)))
+    return torch.where(good[..., None, None], factors, other), exchanged
 
 
 def _overflowed(lower: Tensor, upper: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

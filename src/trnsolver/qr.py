@@ -12,14 +12,17 @@ from torch import Tensor
 from trnblas import gemm
 from trnsci import UnsupportedError, array_function, check, op, run
 from trnsci.arrays import to_numpy
+from trnsci.explain import remark
 from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import by_columns, matrices, readable, settled, written
 from trnsolver.batched_qr import LEAST, batched_qr
 from trnsolver.batches import pays
+from trnsolver.corrections import correctable, single
 from trnsolver.kernels import householder
 from trnsolver.kernels import qr as kernels
+from trnsolver.refine_factors import improved_qr
 from trnsolver.solve_triangular import triangular
 from trnsolver.tiles import doubling_masks, identity, near_one
 
@@ -166,6 +169,8 @@ class QrFactor(NamedTuple):
             q, r = factored(a[..., :m])
             r = torch.cat([r, gemm(1.0, q, a[..., m:], trans_a="c")], -1)
             return (a.new_empty((0,)), r) if mode == "r" else (q, r)
+        if correctable(a):
+            return _doubled(a, mode)
         if a.dtype != torch.float32 or not _fits(m, n):
             return _blocked(a, mode)
         # Columns scaled by powers of two have the same q, and squares that neither overflow nor vanish.
@@ -190,6 +195,7 @@ def _orthogonalised(a: Tensor) -> tuple[Tensor, Tensor]:
     """Factor matrices [B, M, N] by Cholesky factors of panels, once more those far from orthogonal, else reflect."""
     q, r, squares = launch(kernels.qr, a, identity(a.device))
     if not readable(squares):
+        remark("counted once: matrices of a condition number beyond about 3e4 are factored twice, beyond 1e6 reflected")
         return q, r
     bad = _defective(squares, a.shape[-2])
     again = bad & torch.isfinite(q).all(-1).all(-1)
@@ -237,6 +243,19 @@ def _completed(a: Tensor) -> tuple[Tensor, Tensor]:
     rest = r[..., :, :n].clone()
     rest[..., n:, :] = 0.0
     return q, rest
+
+
+def _doubled(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    """From factors of single precision, or by halves where they do not suffice."""
+    scale = near_one(a, -2)
+    scale = scale * near_one(torch.linalg.vector_norm(a * scale, dim=-2, keepdim=True), -2)
+    near = a * scale
+    q, r, good = improved_qr(near, *factored(single(near)))
+    r = r / scale
+    if not a.is_meta and not bool(good.all()):
+        other, further = _blocked(a, "reduced")
+        q, r = (torch.where(good[..., None, None], *pair) for pair in ((q, other), (r, further)))
+    return (a.new_empty((0,)), r) if mode == "r" else (q, r)
 
 
 def _blocked(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ def solve(
 
     Error bound:
         backward: ``norm(b - a @ x) <= 20 N u (norm(a) norm(x) + norm(b))``. Where LU's entries grow by more than N,
-        for N of 16 and more, the solution is by QR.
+        for N of 9 and more, the solution is by QR.
 
     Example:
         >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.ones(2))
@@ -92,8 +92,8 @@ def _checked(op: str, a: Tensor, b: Tensor, factors: Tensor, by_lu: Callable[[],
     return torch.where(grown[..., None, None], x, by_lu())
 
 
-# Below, entries at most double so few times that no digit to speak of is lost.
-_FEW = 16
+# Below, entries double so few times that the bound has room for it: 2**(N - 1) is less than 20 N.
+_FEW = 9
 
 
 def _grown(factors: Tensor, a: Tensor) -> Tensor | None:

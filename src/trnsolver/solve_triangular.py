@@ -12,10 +12,13 @@ from torch import Tensor
 from trnblas import gemm, trsm
 from trnsci import array_function, check, op, run
 from trnsci.gradient import saves
-from trnsolver.arguments import by_columns, matrices, nonsingular, settled, square, written
+from trnsolver.arguments import by_columns, matrices, nonsingular, roundoff, settled, square, written
 from trnsolver.batched_triangular import LEAST, batched_triangular
 from trnsolver.batches import pays
+from trnsolver.corrections import Parts, correctable, improved, product, single
+from trnsolver.inv_triangular import InvTriangular
 from trnsolver.kernels.batched_triangular import K_MAX
+from trnsolver.tiles import near_one
 
 
 @array_function
@@ -109,8 +112,42 @@ class SolveTriangular(NamedTuple):
         matrices = a.expand(*self.batch, *a.shape[-2:])
         if pays(LEAST, matrices) and b.shape[-1] <= K_MAX:
             return batched_triangular(matrices, b.expand(*self.batch, *b.shape[-2:]), lower=self.lower, unit=self.unit)
+        if correctable(a):
+            return self._doubled()
+        return self._by_tiles()
+
+    def _by_tiles(self) -> Tensor:
+        a, b = self.a, self.b
         x = trsm(1.0, a, b, lower=self.lower, diag=self.unit)
         return x + trsm(1.0, a, self._left(x), lower=self.lower, diag=self.unit)
+
+    def _doubled(self) -> Tensor:
+        """Double precision: the inverse of single precision, corrected, or by tiles where that does not suffice."""
+        n, off = self.a.shape[-1], 1 if self.unit else 0
+        whole = self.a.tril(-off) if self.lower else self.a.triu(off)
+        if self.unit:
+            whole = whole + torch.eye(n, dtype=whole.dtype, device=whole.device)
+        rows = near_one(whole, -1)
+        near, right = whole * rows, self.b * rows
+        columns = near_one(right, -2)
+        right = right * columns
+        inverse = run(InvTriangular(single(near if self.lower else near.mT), False)).to(near.dtype)
+        inverse = inverse if self.lower else inverse.mT
+
+        def left(parts: Parts) -> Parts:
+            return (gemm(-1.0, near, parts[0], 1.0, right),)
+
+        def corrected(parts: Parts, rest: Parts) -> Parts:
+            return (parts[0] + product(inverse, rest[0]),)
+
+        x = product(inverse, right)
+        longest = torch.linalg.vector_norm(x, dim=-2).amax(-1)
+        allowed = 5.0 * n**0.5 * roundoff(x.dtype) * torch.linalg.matrix_norm(near) * longest
+        (x,), good = improved((x,), left, corrected, (allowed,))
+        x = x / columns
+        if x.is_meta or bool(good.all()):
+            return x
+        return torch.where(good[..., None, None], x, self._by_tiles())
 
     def _left(self, x: Tensor) -> Tensor:
         off = 1 if self.unit else 0

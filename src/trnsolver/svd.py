@@ -15,12 +15,14 @@ from trnsci.nki import launch
 from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
 from trnsolver.batched_svd import LEAST, batched_svd
 from trnsolver.batches import pays
+from trnsolver.corrections import single
 from trnsolver.eigh import eigh, independent
 from trnsolver.jacobi import masks, sweeps
 from trnsolver.kernels import polar_factor as polar_kernels
 from trnsolver.kernels import svd as kernels
 from trnsolver.polar_factor import polar_factor
 from trnsolver.qr import factored
+from trnsolver.refine import improve_singular_vectors
 from trnsolver.tiles import near_one
 
 Method = Literal["auto", "polar", "jacobi"]
@@ -128,12 +130,11 @@ class SvdCall(NamedTuple):
         a, method = self.a, self.method
         if implementation == "pytorch":
             return None if method == "auto" else f"method={method!r} names a kernel; PyTorch has one method, LAPACK's"
-        double = roundoff(a.dtype) < 2.0**-30
-        rows = min(a.shape[-2:]) * (2 if a.is_complex() else 1) * (2 if double else 1)
+        rows = min(a.shape[-2:]) * (2 if a.is_complex() else 1)
         if rows > kernels.N_MAX:
             return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {rows}"
-        if double and method != "auto":
-            return f"method={method!r} is of single precision; {a.dtype} goes by eigh of [[0, a], [a.mH, 0]]"
+        if roundoff(a.dtype) < 2.0**-30 and method != "auto":
+            return f"method={method!r} is of single precision; {a.dtype} refines what method='auto' finds"
         return None
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -200,7 +201,7 @@ def _shaped(a: Tensor, full: bool, method: Method) -> tuple[Tensor, Tensor, Tens
         u, s, vh = _shaped(r[..., :n, :], False, method)
         return torch.cat([gemm(1.0, q[..., :n], u), q[..., n:]], -1), s, vh
     if roundoff(a.dtype) < 2.0**-30:
-        return _embedded(a)
+        return _refined(a)
     return _complex(a, method) if a.is_complex() else _real(a, method)
 
 
@@ -313,15 +314,28 @@ def _complex(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     return _aligned(u, t.diagonal(dim1=-2, dim2=-1), v.mH)
 
 
-def _embedded(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The eigenvalues of [[0, a], [a.mH, 0]] are the singular values with both signs, its vectors (u, v) / sqrt(2)."""
+def _decomposed(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return run(SvdCall(a, True, "auto"))
+
+
+def _refined(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Double precision from single, by products; LAPACK solves, and a warning says so, where they do not suffice."""
     n = a.shape[-1]
-    zero = torch.zeros_like(a)
-    _, x = eigh(torch.cat([torch.cat([zero, a], -1), torch.cat([a.mH, zero], -1)], -2), subset=(n, 2 * n - 1))
-    x = x.flip(-1)
-    # Vectors of small singular values mix; orthogonalising in descending order moves only those, by what is harmless.
-    u, v = (factored(part)[0] for part in (x[..., :n, :], x[..., n:, :]))
-    return _aligned(u, gemm(1.0, u, gemm(1.0, a, v), trans_a="c").diagonal(dim1=-2, dim2=-1), v.mH)
+    u, _, vh = _decomposed(single(a))
+    u, values, v, residual = improve_singular_vectors(a, u.to(a.dtype), vh.mH.to(a.dtype), _decomposed)
+    u, s, vh = _aligned(u, values, v.mH)
+    limit = 20 * n**0.5 * roundoff(a.dtype)
+    if a.is_meta or bool((residual <= limit).all()):
+        return u, s, vh
+    failed = ~(residual <= limit)
+    warnings.warn(
+        f"svd: refinement left {float(residual[failed].max()):.3g} on {int(failed.sum())} of {failed.numel()} "
+        f"matrices, where {limit:.3g} is allowed; LAPACK solves them on the host",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    u[failed], s[failed], vh[failed] = SvdCall(a[failed], True, "auto").pytorch()
+    return u, s, vh
 
 
 def _gradient(u: Tensor, s: Tensor, vh: Tensor, grad_u: Tensor, grad_s: Tensor, grad_vh: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """Backward errors of at most 20 N u on matrices that factorisations find hard, on every backend."""
 
+import importlib
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -121,3 +123,35 @@ def test_polar_and_least_squares(backend, dtype, n, family, norm):
     # Rank is a matter of rounding here; whatever it was taken for, the residual is no longer than b.
     assert torch.isfinite(x).all()
     assert norm(_wide(b)[0] - _wide(a)[0] @ _wide(x)[0]) <= norm(b) + _limit(a) * (norm(a) * norm(x) + norm(b))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_double_precision_is_corrected_single_precision_not_the_host(dtype, norm, monkeypatch):
+    n = 24
+    a, b = gaussian((2, n, n), 1, dtype), gaussian((2, n, 3), 2, dtype)
+    # one of them far from 1, which changes nothing for the other
+    a[1] *= 1e200
+    spd = a[:1] @ a[:1].mH + torch.eye(n, dtype=dtype)
+    expected = torch.linalg.svdvals(a[0])
+
+    def refused(*_, **__):
+        raise AssertionError("LAPACK was called")
+
+    names = ["eigh", "svd"]
+    if not dtype.is_complex:
+        # complex64 itself has its blocks of 64 columns from LAPACK
+        names += ["cholesky_ex", "lu_factor_ex", "solve_triangular"]
+        monkeypatch.setattr(importlib.import_module("trnsolver.qr").QrFactor, "pytorch", refused)
+    for name in names:
+        monkeypatch.setattr(torch.linalg, name, refused)
+    with BACKENDS[-1]:
+        factor, x, (q, r), (u, s, vh) = ts.cholesky(spd), ts.solve(a, b), ts.qr(a), ts.svd(a[0])
+        values, vectors = ts.eigh(spd[0])
+    assert norm(factor @ factor.mH - spd) <= _limit(a) * norm(spd)
+    for each, right, found, basis, triangle in zip(a, b, x, q, r, strict=True):
+        assert norm(right - each @ found) <= _limit(a) * (norm(each) * norm(found) + norm(right))
+        assert norm(basis @ triangle - each) <= _limit(a) * norm(each)
+        assert norm(basis.mH @ basis - torch.eye(n, dtype=dtype)) <= _limit(a)
+    assert norm(u * s @ vh - a[0]) <= _limit(a) * norm(a[0])
+    assert float((s - expected).abs().max()) <= _limit(a) * norm(a[0])
+    assert norm(vectors * values @ vectors.mH - spd[0]) <= _limit(a) * norm(spd)
