@@ -109,8 +109,9 @@ def mp2_pairs(
     if not 0 < target_error < 1:
         raise ArgumentError(op="mp2_energy", argument="target_error", got=target_error, expected="between 0 and 1")
     if t_flat.numel() and has_data(eps_occ_chunk, eps_occ_full, eps_vir):
-        highest = max(float(eps_occ_chunk.detach().max()), float(eps_occ_full.detach().max()))
-        lowest = float(eps_vir.detach().min())
+        # three copies of a few numbers cost a GPU less than three kernels and as many copies
+        occ_i, occ_j, vir = (x.detach().cpu() for x in (eps_occ_chunk, eps_occ_full, eps_vir))
+        highest, lowest = max(float(occ_i.max()), float(occ_j.max())), float(vir.min())
         if not highest < lowest:
             raise ArgumentError(
                 op="mp2_energy", argument="eps_vir", got=f"a virtual orbital at {lowest}",

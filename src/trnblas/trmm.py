@@ -219,6 +219,8 @@ class Trmm(NamedTuple):
     def pytorch(self) -> Tensor:
         a, b = self.a, self.b
         native = self.precision in ("fp32", "fp64") and working_dtype(self.precision, a.dtype) is a.dtype
+        if native and a.is_cuda and self.alpha == 1 and a.shape[-1] <= 2 * _SMALL_GPU:
+            return triangle(a, self.lower, self.unit) @ b
         if (
             a.shape[-1] <= 2 * (_SMALL_GPU if a.is_cuda else _SMALL)
             or b.shape[-1] < 32

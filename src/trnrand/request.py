@@ -76,9 +76,12 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         if torch.compiler.is_compiling():
             return outside(*args, **kwargs)
         # a generator is no array; what has none at all skips the door
-        plain = all(type(value) in _PLAIN for value in args)
-        if plain and all(type(value) in _PLAIN or name == "generator" for name, value in kwargs.items()):
-            return alone(*args, **kwargs)
+        if _PLAIN.issuperset(map(type, args)):
+            for name, value in kwargs.items():
+                if type(value) not in _PLAIN and name != "generator":
+                    break
+            else:
+                return alone(*args, **kwargs)
         return eager(*args, **kwargs)
 
     return drawn
@@ -119,13 +122,17 @@ class Request:
                 op=op, argument="generator", got=type(generator), expected="a trnrand.Generator", hint=hint
             )
         self.source = generator or default()
-        asked = parameters or {}
-        self._parameters = {name: checked(op, name, value, rule) for name, (value, rule) in asked.items()}
-        tensors = {name: value for name, value in self._parameters.items() if isinstance(value, Tensor)}
+        self._parameters: dict[str, Any] = {}
+        tensors: dict[str, Tensor] = {}
+        given: dict[str, Tensor] = {}
+        for name, (value, rule) in parameters.items() if parameters else ():
+            self._parameters[name] = made = checked(op, name, value, rule)
+            if isinstance(made, Tensor):
+                tensors[name], given[name] = made, value
         if out is not None:
             check.dense(op, out=out)
         self.device = _device(op, device, out, tensors)
-        self.dtype = _dtype(op, dtype, out, {name: asked[name][0] for name in tensors}, dtypes)
+        self.dtype = _dtype(op, dtype, out, given, dtypes)
         self._whole_numbers = dtypes[0] == torch.int64 and self.dtype != torch.bool
         batch = check.broadcast(op, **{name: tuple(value.shape) for name, value in tensors.items()}) if tensors else ()
         if size:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trnrand.engines import ENGINES, MASK, WORDS, Engine, counters
+from trnrand.engines import ENGINES, WORDS, Engine, counters
 from trnrand.stream import Stream
 
+_WHOLE = (1 << 128) - 1
 _BY_NUMBER = {engine.number: engine for engine in ENGINES.values()}
 
 
@@ -31,8 +32,8 @@ class Segment(tuple[int, ...]):
 
     @classmethod
     def _packed(cls, engine: Engine, key: int, counter: int, skip: int, count: int) -> Segment:
-        key_words = (key >> 32 * i & MASK for i in range(4))
-        return cls((engine.number, skip, count, *key_words, *(counter >> 32 * i & MASK for i in range(4))))
+        words = (key & _WHOLE).to_bytes(16, "little") + (counter & _WHOLE).to_bytes(16, "little")
+        return cls((engine.number, skip, count, *struct.unpack("<8I", words)))
 
     @property
     def engine(self) -> Engine:

@@ -88,10 +88,8 @@ class Sketch(NamedTuple):
     def cuda(self) -> Tensor:
         from trnrand.cuda import streams
 
-        wide = self.a.dtype == torch.float64
-        normals = self.a.new_empty((self.a.shape[0], self.size))
-        streams.fill(streams.NORMAL64 if wide else streams.NORMAL32, Segment(self.segment), normals)
-        return normals.T @ self.a
+        a, kind = self.a, streams.NORMAL64 if self.a.dtype == torch.float64 else streams.NORMAL32
+        return torch.mm(streams.fill(kind, Segment(self.segment), a.new_empty((a.shape[0], self.size))).t(), a)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.streams and torch.matmul"

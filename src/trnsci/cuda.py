@@ -91,6 +91,51 @@ def on(device: torch.device) -> AbstractContextManager[Any]:
     return nullcontext() if device.index == torch.cuda.current_device() else torch.cuda.device(device)
 
 
+# Compiled kernels by what Triton specialised them for. Its own look-up takes several times as long as a launch.
+_kernels: dict[Hashable, Any] = {}
+
+
+def launch(
+    kernel: Any,
+    grid: tuple[int, int, int],
+    device: torch.device,
+    args: tuple[Any, ...],
+    constants: tuple[Any, ...] = (),
+    words: tuple[int, ...] = (),
+    **options: Any,
+) -> None:
+    """Launch a Triton kernel.
+
+    Args:
+        kernel: what ``triton.jit`` returned.
+        grid: programs along each axis.
+        device: where every tensor is.
+        args: tensors and integers, for the kernel's first parameters.
+        constants: for its last parameters, those of ``tl.constexpr``.
+        words: for parameters between them, int32 that the kernel is not specialised for.
+        options: of Triton's compiler, such as ``num_warps``.
+    """
+    index = device.index
+    if index != torch.cuda.current_device():
+        with torch.cuda.device(index):
+            return launch(kernel, grid, device, args, constants, words, **options)
+    key = (id(kernel), index, constants, *options.values(), *map(_specialised, args))
+    compiled = _kernels.get(key)
+    if compiled is not None:
+        compiled[grid](*args, *words, *constants)
+        return None
+    # Triton's interpreter returns nothing, and is asked again
+    _kernels[key] = kernel[grid](*args, *words, *constants, **options)
+    return None
+
+
+def _specialised(x: Any) -> Hashable:
+    """What Triton compiles a kernel for: a tensor's dtype and alignment; ones, multiples of 16 and words of an int."""
+    if isinstance(x, Tensor):
+        return x.dtype, x.data_ptr() % 16 == 0
+    return x == 1, x % 16 == 0, (x if x >= 0 else ~x).bit_length() >> 5
+
+
 # What this process has compiled, or loaded from the caches of Triton and torch, which are kept on disk.
 _compiled: set[Hashable] = set()
 

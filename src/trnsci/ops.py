@@ -220,9 +220,8 @@ class Op:
 
     def operands(self, call: Any) -> Iterable[Any]:
         """Return the tensors, or the specs, of a call."""
-        if self._nested:
-            return tensors_in(call)
-        return [x for i in self._positions if (x := call[i]) is not None]
+        found = [x for i in self._positions if (x := call[i]) is not None]
+        return tensors_in(found) if self._nested else found
 
     def on_meta(self, call: Any) -> bool:
         """Whether operands, or without any the result, have no data; they are all on one device."""
@@ -279,7 +278,7 @@ class Op:
             if refused is not None:
                 return refused
         elif implementation == "cuda":
-            refused = cuda.refusal(tensors_in(call), recorded=self.differentiable)
+            refused = cuda.refusal(self.operands(call), recorded=self.differentiable)
             if refused is not None:
                 return refused
         if self.limited:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -13,7 +15,7 @@ from trnsci.accuracy import state_error
 from trnsci.explain import remark
 from trnsci.host import transformed
 from trnsci.ops import definition
-from trnsolver.arguments import matrices, nonsingular, readable, right_hand_side, roundoff, settled
+from trnsolver.arguments import finite, matrices, nonsingular, readable, right_hand_side, roundoff, settled
 from trnsolver.contract import lstsq_to
 from trnsolver.on_host import wants_gradient
 from trnsolver.qr import factored
@@ -82,13 +84,13 @@ def lstsq(
             if value is not None:
                 raise ArgumentError(op="lstsq", argument=name, got=value, expected="None with target_error")
         return _to_a_target(a, b, target_error)
-    matrices("lstsq", a=a)
+    matrices("lstsq", look=False, a=a)
     chosen = "gelsy" if driver is None else driver
     check.option("lstsq", "driver", chosen, DRIVERS)
-    vector = right_hand_side("lstsq", a, b)
+    vector = right_hand_side("lstsq", a, b, look=False)
     right = b.unsqueeze(-1) if vector else b
     x, rank, values = run(LstsqCall(a, right, _least(a, rcond, chosen), chosen))
-    settled("lstsq", x, b=b)
+    settled("lstsq", x, a=a, b=b)
     return LeastSquares(x.squeeze(-1) if vector else x, _residuals(a, right, x, rank), rank, values)
 
 
@@ -179,26 +181,29 @@ class LstsqCall(NamedTuple):
         """One QR of ``[a, b]``: what it leaves of ``b`` is the right-hand side of the triangle."""
         a, b, least, driver = self
         n = a.shape[-1]
-        _, rank, values = self.fake()
+        values = a.new_empty((0,), dtype=a.dtype.to_real())
         whole = torch.geqrf(torch.cat([a, b], -1)).a[..., :n, :]
-        r, right = whole[..., :n].triu(), whole[..., n:]
-        diagonal = r.diagonal(dim1=-2, dim2=-1)
+        r = whole[..., :n]
+        x = torch.linalg.solve_triangular(r, whole[..., n:], upper=True)
         if driver == "gels":
-            nonsingular("lstsq", diagonal)
-            return torch.linalg.solve_triangular(r, right, upper=True), rank, values
-        eye = torch.eye(n, dtype=r.dtype, device=r.device).expand(r.shape)
-        solved = torch.linalg.solve_triangular(r, torch.cat([right, eye], -1), upper=True)
-        x, inverse = solved[..., : b.shape[-1]], solved[..., b.shape[-1] :]
-        # a zero on the diagonal, or a norm that overflows, makes this NaN or infinite, and nothing is proved
-        sizes = [torch.linalg.vector_norm(y, dim=(-2, -1)) for y in (r, inverse)]
-        full = sizes[0] * sizes[1] < 1.0 / least if least > 0 else sizes[1].isfinite()
+            finite("lstsq", a=a)
+            nonsingular("lstsq", r.diagonal(dim1=-2, dim2=-1))
+            return x, a.new_empty((0,), dtype=torch.int64), values
+        inverse = torch.linalg.solve_triangular(r, _eye(n, a.dtype, a.device).expand(r.shape), upper=True)
+        # The norm of r is that of a. What is not finite there, a zero on the diagonal, or a norm that overflows, makes
+        # this NaN or infinite, and nothing is proved.
+        ratio = torch.linalg.vector_norm(a, dim=(-2, -1)) * torch.linalg.vector_norm(inverse, dim=(-2, -1))
+        full = ratio < (1.0 / least if least > 0 else math.inf)
+        rank = a.new_full(a.shape[:-2], n, dtype=torch.int64)
         if bool(full.all()):
-            return x.contiguous(), rank.fill_(n), values
-        return (*_completed(a, b, least, x.contiguous(), full), values)
+            return x, rank, values
+        finite("lstsq", a=a)
+        return (*_completed(a, b, least, x, full), values)
 
     def nki(self) -> tuple[Tensor, Tensor, Tensor]:
         """QR for full rank, where that is assumed or found; singular values for anything else."""
         a, b, least, driver = self
+        finite("lstsq", a=a)
         x, rank, values = self.fake()
         if a.numel() == 0:
             return x.zero_(), rank.zero_(), values
@@ -224,6 +229,11 @@ class LstsqCall(NamedTuple):
             u, _, vh = svd(self.a, full_matrices=False)
             grad_a = grad_a + gemm(1.0, u * grad[2].unsqueeze(-2).to(u.dtype), vh)
         return {"a": grad_a, "b": grad_b}
+
+
+@functools.lru_cache(maxsize=16)
+def _eye(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.eye(n, dtype=dtype, device=device)
 
 
 def _by_qr(a: Tensor, b: Tensor, least: float) -> tuple[Tensor, Tensor]:

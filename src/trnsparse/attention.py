@@ -67,19 +67,24 @@ def attention(
             op="attention", argument="shape of q", got=tuple(q.shape), expected="[B, H, Q, D], [H, Q, D] or [Q, D]"
         )
     shape = q.shape
-    q, k, v = (x.reshape((1,) * (4 - x.ndim) + tuple(x.shape)) for x in (q, k, v))
-    check.equal("attention", "B", q=q.shape[0], k=k.shape[0], v=v.shape[0])
-    check.equal("attention", "D", q=q.shape[3], k=k.shape[3])
-    check.equal("attention", "K", k=k.shape[2], v=v.shape[2])
-    check.equal("attention", "heads", k=k.shape[1], v=v.shape[1])
-    if q.shape[1] % max(k.shape[1], 1):
-        raise ArgumentError(
-            op="attention", argument="heads", got={"q": q.shape[1], "k": k.shape[1]}, expected="a multiple in q"
-        )
+    if len(shape) < 4:
+        q, k, v = (x.reshape((1,) * (4 - x.ndim) + tuple(x.shape)) for x in (q, k, v))
+    _agree(q.shape, k.shape, v.shape)
     scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
     factor = float(check.coefficient("attention", "scale", scale, dtype).real)
-    bound = _bound(mask, q, k, block)
-    return _heads(q, k, v, bound, factor).reshape(*shape[:-1], v.shape[3])
+    result = _heads(q, k, v, _bound(mask, q, k, block), factor)
+    return result if len(shape) == 4 else result.reshape(*shape[:-1], v.shape[3])
+
+
+def _agree(q: torch.Size, k: torch.Size, v: torch.Size) -> None:
+    """Queries, keys and values fit together."""
+    if k[:3] != v[:3] or (q[0], q[3]) != (k[0], k[3]):
+        check.equal("attention", "B", q=q[0], k=k[0], v=v[0])
+        check.equal("attention", "D", q=q[3], k=k[3])
+        check.equal("attention", "K", k=k[2], v=v[2])
+        check.equal("attention", "heads", k=k[1], v=v[1])
+    if q[1] % max(k[1], 1):
+        raise ArgumentError(op="attention", argument="heads", got={"q": q[1], "k": k[1]}, expected="a multiple in q")
 
 
 def _bound(mask: Any, q: Tensor, k: Tensor, block: int) -> BoundMask:
@@ -181,9 +186,8 @@ class Attention(NamedTuple):
     def compiles(self) -> tuple[Hashable, float]:
         from trnsparse.cuda import attention
 
-        if attention.flash(self):
-            return "trnsparse.cuda.attention", 0.0
-        return ("trnsparse.cuda.attention", self.rule, self.q.shape, self.k.shape, self.v.shape, self.q.dtype), 10.0
+        key = ("trnsparse.cuda.attention", self.rule, self.q.shape, self.k.shape, self.v.shape, self.q.dtype)
+        return key, 0.0 if attention.flash(self) else 10.0
 
     def cuda(self) -> tuple[Tensor, Tensor]:
         from trnsparse.cuda import attention

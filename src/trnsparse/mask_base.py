@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trnsci.arrays import untouched
 from trnsparse.bound_mask import BoundMask, bind
 
 
@@ -38,6 +39,9 @@ class Mask(ABC):
     # Whether the rule reads the batch or head number.
     by_batch = False
     by_head = False
+
+    def __init_subclass__(cls) -> None:
+        untouched(cls)
 
     @abstractmethod
     def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:

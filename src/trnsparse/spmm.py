@@ -137,6 +137,7 @@ def spmv(
     return result if out is None else out.copy_(result)
 
 
+GPU_DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 _MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))
 
 
@@ -167,7 +168,7 @@ def _scaled_product(
 def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
     """``op(a) @ b`` for b [K, N] or [K], in the format of this name."""
     matrix = arranged(a, b, name)
-    if isinstance(matrix, Tensor | BSRMatrix):
+    if type(matrix) is not CSRMatrix and isinstance(matrix, Tensor | BSRMatrix):
         columns = b if b.ndim == 2 else b.unsqueeze(1)
         if isinstance(matrix, BSRMatrix):
             product = block_product(applied(kind, matrix), columns)
@@ -218,14 +219,20 @@ class Spmm(NamedTuple):
         if implementation == "host":
             return only(self.values.dtype, scipy_views.DTYPES)
         if implementation == "cuda":
-            from trnsparse.cuda import spmm as gpu
-
-            return only(self.values.dtype, gpu.DTYPES) or gpu.limits(self.values, self.b, self.columns)
+            return self._cuda_limits()
         if implementation == "nki":
             if current().target == "trn1":
                 return "trn1 cannot gather rows by DMA; BSR matrices run on every generation"
             return only(self.values.dtype, KERNEL_DTYPES)
         return None
+
+    def _cuda_limits(self) -> str | None:
+        entries = self.values.shape[0]
+        if entries == 0 or self.b.numel() == 0:
+            return "there is nothing to multiply"
+        if max(entries, self.columns) >= 1 << 31:
+            return "indices need more than 32 bits"
+        return only(self.values.dtype, GPU_DTYPES)
 
     def calls(self, implementation: str) -> str:
         return (

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import trnsci
 from trnsci import ArgumentError, Cost, array_function, check, cuda, op, run
+from trnsci.arrays import untouched
 from trnsci.gradient import saves
 from trnsci.nki import K_TILE, N_TILE, launch
 from trntensor.chain import NO_LINK, find_link, run_chain
@@ -56,6 +57,9 @@ class FusedProgram:
         if len(self.equations) == 1:
             return None
         return None if find_link(self.equations, [tuple(x.shape) for x in operands]) else NO_LINK
+
+
+untouched(FusedProgram)
 
 
 def fuse(
@@ -158,6 +162,23 @@ def _written(code: tuple[Instruction, ...]) -> str:
     return json.dumps([list(instruction) for instruction in code])
 
 
+class _Layout(NamedTuple):
+    """How an operand of labelled axes becomes one of grouped axes."""
+
+    wanted: tuple[int, ...]  # its shape
+    order: tuple[int, ...] | None  # of its axes, where that is another
+    missing: tuple[int, ...]  # axes that its groups have and it has not
+    full: tuple[int, ...]  # its shape with them
+    shape: list[int]  # of the grouped axes
+
+    def of(self, x: Tensor) -> Tensor:
+        if self.order is not None:
+            x = x.permute(self.order)
+        for axis in self.missing:
+            x = x.unsqueeze(axis)
+        return (x.expand(self.full) if self.missing else x).reshape(self.shape)
+
+
 class _Form:
     """A contraction of two operands as one batched product, and the way back to its labels."""
 
@@ -185,35 +206,41 @@ class _Form:
                 hint="Sum it first",
             )
         self.groups = {"b": self.batch, "m": self.m, "n": self.n}
+        self._left, self._right = (self._layout(*side) for side in ((self.a, "bmk"), (self.b, "bkn")))
+        self._extras: dict[str, _Layout] = {}
+
+    def _layout(self, labels: str, groups: str = "bmn") -> _Layout:
+        """How an operand becomes one axis for each group; groups none of whose labels it has are one long."""
+        named = self.groups | {"k": self.k}
+        parts = [named[name] if set(named[name]) & set(labels) else "" for name in groups]
+        full = "".join(parts)
+        order = tuple(labels.index(label) for label in full if label in labels)
+        return _Layout(
+            wanted=tuple(self.sizes[label] for label in labels),
+            order=None if order == tuple(range(len(order))) else order,
+            missing=tuple(axis for axis, label in enumerate(full) if label not in labels),
+            full=tuple(self.sizes[label] for label in full),
+            shape=[self.size(part) for part in parts],
+        )
 
     def size(self, labels: str) -> int:
         return math.prod(self.sizes[label] for label in labels)
 
-    def _grouped(self, x: Tensor, labels: str, groups: Sequence[str]) -> Tensor:
-        order = [labels.index(label) for group in groups for label in group]
-        return x.permute(order).reshape([self.size(group) for group in groups])
-
     def left(self, a: Tensor) -> Tensor:
-        return self._grouped(a, self.a, (self.batch, self.m, self.k))
+        return self._left.of(a)
 
     def right(self, b: Tensor) -> Tensor:
-        return self._grouped(b, self.b, (self.batch, self.k, self.n))
+        return self._right.of(b)
 
     def extra(self, x: Tensor, labels: str) -> Tensor:
         """An extra operand as [B or 1, M or 1, N or 1]."""
-        wanted = tuple(self.sizes[label] for label in labels)
-        if tuple(x.shape) != wanted:
-            raise ArgumentError(
-                op="fuse", argument=f"shape of extra {labels!r}", got=tuple(x.shape), expected=str(wanted)
-            )
-        full = "".join(group for group in (self.batch, self.m, self.n) if set(group) & set(labels))
-        view = x.permute([labels.index(label) for label in full if label in labels])
-        for axis, label in enumerate(full):
-            if label not in labels:
-                view = view.unsqueeze(axis)
-        view = view.expand([self.sizes[label] for label in full])
-        shape = [self.size(g) if set(g) & set(labels) else 1 for g in (self.batch, self.m, self.n)]
-        return view.reshape(shape)
+        known = self._extras.get(labels)
+        if known is None:
+            known = self._extras[labels] = self._layout(labels)
+        if x.shape != known.wanted:
+            got, expected = tuple(x.shape), str(known.wanted)
+            raise ArgumentError(op="fuse", argument=f"shape of extra {labels!r}", got=got, expected=expected)
+        return known.of(x)
 
     def groups_of(self, kept: str) -> str:
         """The groups a kernel must keep so that ``kept`` is among their labels."""
@@ -222,11 +249,9 @@ class _Form:
         return {"m": "bm", "n": "bn", "mn": "bmn"}.get(wanted, wanted)
 
     def finish(self, made: Tensor, groups: str, kept: str) -> Tensor:
-        labels = "".join(self.groups[name] for name in groups)
+        labels = "".join([self.groups[name] for name in groups])
         made = made.reshape([self.sizes[label] for label in labels])
-        if labels == kept:
-            return made
-        return einsum(f"{labels}->{kept}", made)
+        return made if labels == kept else einsum(f"{labels}->{kept}", made)
 
 
 @op("trntensor::fuse")

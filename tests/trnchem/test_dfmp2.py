@@ -381,10 +381,16 @@ def test_with_a_device_auto_sends_what_pays_there(field, reference):
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("memory", [None, "60 MB"], ids=["in memory", "from disk"])
-def test_pairs_on_a_device_that_b_is_brought_to(water, device, memory):
+def test_pairs_on_a_device_that_b_is_brought_to(water, reference, device, memory):
     whole = dfmp2(water, memory=memory)
-    seen = []
+    seen, before = [], 0
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
     found = dfmp2(water, memory=memory, device=device, progress=seen.append)
+    if device == "cuda":
+        assert torch.cuda.max_memory_allocated() - before <= found.plan.blocks.peak_bytes
+    compare(found, reference("water"), BOUNDS["fp64"])
     assert abs(found.e_corr - whole.e_corr) < 1e-12
     assert abs(found.e_ss - whole.e_ss) < 1e-12
     assert found.plan.blocks.device.type == device

@@ -374,3 +374,42 @@ def test_operands_elsewhere_are_refused_first():
     )
     assert freeze(a).device == CPU
     assert math.isfinite(cuda.state())
+
+
+def test_a_compiled_kernel_is_launched_again_where_triton_would_take_it(monkeypatch):
+    asked, launched = [], []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            def compiled(*args, **options):
+                asked.append((grid, args, options))
+                return Compiled()
+
+            return compiled
+
+    class Compiled:
+        def __getitem__(self, grid):
+            return lambda *args: launched.append((grid, args))
+
+    kernel, x = Kernel(), torch.zeros(64)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+
+    def launch(*args, constants=(7,), words=(3,), warps=4):
+        before = len(asked)
+        cuda.launch(kernel, (2, 1, 1), CPU, args, constants, words, num_warps=warps)
+        return len(asked) > before
+
+    assert launch(x, 32)
+    assert asked == [((2, 1, 1), (x, 32, 3, 7), {"num_warps": 4})]
+    # other memory, another multiple of 16 and other words are one kernel to Triton
+    y = torch.ones(32)
+    assert not launch(y, 48, words=(1 << 30,))
+    assert launched == [((2, 1, 1), (y, 48, 1 << 30, 7))]
+    # what Triton specialises for: dtype, alignment, ones, multiples of 16, integers that need 64 bits, constants
+    others = [(x.double(), 32), (x[1:], 32), (x, 1), (x, 33), (x, 1 << 31), (x, -(1 << 31) - 16), (x, 1 << 63)]
+    assert all(launch(*args) for args in others[:5])
+    assert not launch(x, -(1 << 31))
+    assert not launch(*others[5])
+    assert launch(*others[6])
+    assert launch(x, 32, constants=(8,))
+    assert launch(x, 32, warps=8)

@@ -61,6 +61,28 @@ def _energies(
     tl.store(sums + half + place, cross)
 
 
+@triton.jit(do_not_specialize=["half"])
+def _added(sums, square, cross, half, BLOCK: tl.constexpr):
+    """Both rows of sums [2, half], each added up by one program in one order."""
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), dtype=tl.float64)
+    for start in range(0, half, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += tl.load(sums + row * half + at, mask=at < half, other=0.0)
+    made = tl.sum(total, 0).to(square.dtype.element_ty)
+    if row == 0:
+        tl.store(square, made)
+    else:
+        tl.store(cross, made)
+
+
+def added(sums: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The sums of both rows of sums [2, tiles]."""
+    square, cross = (torch.empty((), dtype=dtype, device=sums.device) for _ in range(2))
+    cuda.launch(_added, (2, 1, 1), sums.device, (sums, square, cross, sums.shape[1]), (4096,), num_warps=8)
+    return square, cross
+
+
 def launched(
     t: Tensor,
     occ_i: Tensor,
@@ -88,11 +110,9 @@ def launched(
     """
     nvir = len(vir)
     tiles = -(-nvir // TILE)
-    with cuda.on(t.device):
-        _energies[(pairs[0] * pairs[1], tiles, tiles)](
-            t, occ_i, occ_j, vir, sums, pairs[1], nvir, *first, before, sums.shape[1],
-            ONCE=once, TILE=TILE, num_warps=4,
-        )  # fmt: skip
+    arguments = (t, occ_i, occ_j, vir, sums, pairs[1], nvir, *first, before, sums.shape[1])
+    grid = (pairs[0] * pairs[1], tiles, tiles)
+    cuda.launch(_energies, grid, t.device, arguments, (once, TILE), num_warps=4)
 
 
 def pair_energies(t: Tensor, occ_i: Tensor, occ_j: Tensor, vir: Tensor) -> Tensor:
@@ -101,4 +121,4 @@ def pair_energies(t: Tensor, occ_i: Tensor, occ_j: Tensor, vir: Tensor) -> Tenso
     sums = torch.empty((2, rows * columns * tiles * tiles), dtype=torch.float64, device=t.device)
     launched(t, occ_i, occ_j, vir, sums, (rows, columns), (0, 0), 0, once=False)
     square, cross = sums.view(2, rows, columns, tiles * tiles).sum(-1)
-    return 2 * square - cross
+    return torch.lerp(cross, square, 2.0)

@@ -40,8 +40,8 @@ def cosine2(x: Tensor, phases: Tensor) -> Tensor:
     n = x.shape[-1]
     rows, across = x.numel() // n, -(-n // BLOCK)
     folded, out = torch.empty_like(x), torch.empty_like(x)
-    with cuda.on(x.device):
-        _folded[(rows, across)](x, folded, n, BLOCK)
-        half = torch.view_as_real(torch.fft.rfft(folded))
-        _unfolded[(rows, across)](half, torch.view_as_real(phases), out, n, BLOCK)
+    grid = (rows, across, 1)
+    cuda.launch(_folded, grid, x.device, (x, folded, n), (BLOCK,))
+    half = torch.view_as_real(torch.fft.rfft(folded))
+    cuda.launch(_unfolded, grid, x.device, (half, torch.view_as_real(phases), out, n), (BLOCK,))
     return out

@@ -11,14 +11,9 @@ from trnrand.segment import Segment
 from trnsci import cuda
 
 
-def signed(word: int) -> int:
-    """A word as the int32 of its bits, which has one type whatever its value is."""
-    return word - (1 << 32) if word >> 31 else word
-
-
 def place(segment: Segment) -> tuple[int, ...]:
-    """Key and counter of a segment: eight int32."""
-    return tuple(map(signed, segment[3:]))
+    """Key and counter of a segment: the bits of eight words as int32, which have one type whatever their values are."""
+    return struct.unpack("<8i", segment.place)
 
 
 def bits(value: float) -> int:
@@ -27,8 +22,15 @@ def bits(value: float) -> int:
     return made
 
 
-def launched(kernel: Any, blocks: int, device: torch.device, *args: Any, warps: int = 4, **options: Any) -> None:
+def launched(
+    kernel: Any,
+    blocks: int,
+    device: torch.device,
+    args: tuple[Any, ...],
+    words: tuple[int, ...],
+    constants: tuple[int, ...],
+    warps: int = 4,
+) -> None:
     """Launch so many blocks of a kernel on a device, each operation rounded once."""
     if blocks:
-        with cuda.on(device):
-            kernel[(blocks,)](*args, num_warps=warps, enable_fp_fusion=False, **options)
+        cuda.launch(kernel, (blocks, 1, 1), device, args, constants, words, num_warps=warps, enable_fp_fusion=False)

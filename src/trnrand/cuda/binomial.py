@@ -84,8 +84,7 @@ def _binomial(
 def binomial(segment: Segment, stride: int, n: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
     """Binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` are as for Poisson."""
     out = n.new_empty(segment.elements)
-    options = {"STEP_N": int(n.numel() > 1), "STEP_P": int(p.numel() > 1)}
-    options |= {"ENGINE": segment.engine.number, "BLOCK": BLOCK}
-    arguments = (n, p, table(n.device), out, segment.elements, stride, *place(segment))
-    launched(_binomial, -(-segment.elements // BLOCK), out.device, *arguments, warps=1, **options)
+    constants = (int(n.numel() > 1), int(p.numel() > 1), segment.engine.number, BLOCK)
+    arguments = (n, p, table(n.device), out, segment.elements, stride)
+    launched(_binomial, -(-segment.elements // BLOCK), out.device, arguments, place(segment), constants, warps=1)
     return out

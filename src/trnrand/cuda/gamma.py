@@ -61,7 +61,7 @@ def _gamma(
 def gamma(segment: Segment, shape: torch.Tensor) -> torch.Tensor:
     """Standard gamma variates, float64; ``shape`` is float64, of one element or one for each."""
     out = shape.new_empty(segment.elements)
-    options = {"STEP": int(shape.numel() > 1), "ENGINE": segment.engine.number, "BLOCK": BLOCK}
+    constants = (int(shape.numel() > 1), segment.engine.number, BLOCK)
     blocks = -(-segment.elements // BLOCK)
-    launched(_gamma, blocks, out.device, shape, out, segment.elements, *place(segment), warps=1, **options)
+    launched(_gamma, blocks, out.device, (shape, out, segment.elements), place(segment), constants, warps=1)
     return out

@@ -60,6 +60,7 @@ def inverse(case: int, parameters: Sequence[float], segment: Segment, out: torch
     """Write a function of one uniform, of one or two parameters, into a contiguous tensor of a GPU."""
     a, b = parameters if len(parameters) == 2 else (parameters[0], 0.0)
     blocks = -(-(segment.skip + segment.elements) // (2 * BLOCK)) if segment.elements else 0
-    options = {"SKIP": segment.skip, "CASE": case, "ENGINE": segment.engine.number, "BLOCK": BLOCK}
-    launched(_inverse, blocks, out.device, out, segment.elements, bits(a), bits(b), *place(segment), **options)
+    arguments = (out, segment.elements, bits(a), bits(b))
+    constants = (segment.skip, case, segment.engine.number, BLOCK)
+    launched(_inverse, blocks, out.device, arguments, place(segment), constants)
     return out

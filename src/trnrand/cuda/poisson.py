@@ -74,7 +74,7 @@ def _poisson(
 def poisson(segment: Segment, rate: torch.Tensor) -> torch.Tensor:
     """Poisson counts, float64; ``rate`` is float64, of one element or one for each."""
     out = rate.new_empty(segment.elements)
-    options = {"STEP": int(rate.numel() > 1), "ENGINE": segment.engine.number, "BLOCK": BLOCK}
-    arguments = (rate, table(rate.device), out, segment.elements, *place(segment))
-    launched(_poisson, -(-segment.elements // BLOCK), out.device, *arguments, warps=1, **options)
+    constants = (int(rate.numel() > 1), segment.engine.number, BLOCK)
+    arguments = (rate, table(rate.device), out, segment.elements)
+    launched(_poisson, -(-segment.elements // BLOCK), out.device, arguments, place(segment), constants, warps=1)
     return out

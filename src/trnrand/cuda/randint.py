@@ -89,21 +89,9 @@ def randint(segment: Segment, other: Segment, span: int, low: int, out: torch.Te
     shift = 0 if narrow else 64 - (span - 1).bit_length() + 32
     uneven = (1 << 32) % span if narrow else 0
     blocks = -(-(segment.skip + segment.elements) // (4 * BLOCK)) if segment.elements else 0
-    options = {"SKIP": segment.skip, "SHIFT": shift, "ENGINE": segment.engine.number, "BLOCK": BLOCK}
+    constants = (segment.skip, shift, segment.engine.number, BLOCK)
     largest = span if narrow else span - 1
     largest = largest - (1 << 64) if largest >> 63 else largest
-    substreams = place(other)[4:]
-    launched(
-        _randint,
-        blocks,
-        out.device,
-        out,
-        segment.elements,
-        largest,
-        uneven,
-        low,
-        *place(segment),
-        *substreams,
-        **options,
-    )
+    words = (*place(segment), *place(other)[4:])
+    launched(_randint, blocks, out.device, (out, segment.elements, largest, uneven, low), words, constants)
     return out

@@ -55,7 +55,7 @@ def _fill(
 def fill(kind: int, segment: Segment, out: torch.Tensor) -> torch.Tensor:
     """Write a segment into a contiguous tensor of a GPU."""
     each = 2 if kind in (UNIFORM64, NORMAL64) else 4
-    blocks = -(-(segment.skip + segment.elements) // (each * BLOCK)) if segment.elements else 0
-    options = {"SKIP": segment.skip, "EACH": each, "KIND": kind, "ENGINE": segment.engine.number, "BLOCK": BLOCK}
-    launched(_fill, blocks, out.device, out, segment.elements, *place(segment), **options)
+    engine, skip, count = segment[:3]
+    blocks = -(-(skip + count) // (each * BLOCK)) if count else 0
+    launched(_fill, blocks, out.device, (out, count), place(segment), (skip, each, kind, engine, BLOCK))
     return out

@@ -10,7 +10,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 import torch
@@ -22,21 +22,22 @@ if TYPE_CHECKING:
     from trnsparse.attention import Attention
 
 Keeps = Callable[[Any, Any, Any, Any], Any]
+HALF = (torch.bfloat16, torch.float16)
 FULL, CAUSAL = json.dumps(["_Full"]), json.dumps(["_Distance", 0, math.inf])
 
 
 def attention(call: Attention) -> tuple[Tensor, Tensor]:
     """The output, and the logarithm of each query's sum of exponentials."""
+    q, k, v = call.q, call.k, call.v
     if flash(call):
-        group = call.q.shape[1] // call.k.shape[1]
-        k, v = (x if group == 1 else x.repeat_interleave(group, 1) for x in (call.k, call.v))
-        return _whole(call.q, k, v, call.rule == CAUSAL, call.scale)
-    lengths = call.q.shape[2], call.k.shape[2]
-    mask = _block_mask(call, lengths)
-    shapes = tuple((tuple(x.shape), tuple(x.stride()), x.requires_grad) for x in (call.q, call.k, call.v))
-    compiled = _compiled((call.rule, shapes, call.q.dtype, call.q.device, call.scale, torch.is_grad_enabled()))
-    out, lse = compiled(call.q, call.k, call.v, mask, call.scale, call.q.shape[1] != call.k.shape[1])
-    return out, lse
+        group = q.shape[1] // k.shape[1]
+        k, v = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k, v))
+        return _whole(q, k, v, call.rule == CAUSAL, call.scale)
+    mask = _mask(call)
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        # torch's own function looks for its gradient
+        return _recorded(_key(call), call.rule)(q, k, v, mask.blocks, call.scale, q.shape[1] != k.shape[1])
+    return mask.attend(call)
 
 
 def _whole(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
@@ -51,41 +52,112 @@ def _whole(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple
 
 def flash(call: Attention) -> bool:
     """Whether torch's own attention computes this mask."""
-    q, v = call.q, call.v
-    whole = call.rule == FULL or (call.rule == CAUSAL and q.shape[2] == call.k.shape[2])
-    half = q.dtype in (torch.bfloat16, torch.float16)
-    return whole and half and q.shape[3] == v.shape[3] and q.shape[3] % 8 == 0 and q.shape[3] <= 256
+    q, v, rule = call.q, call.v, call.rule
+    if rule != FULL and (rule != CAUSAL or q.shape[2] != call.k.shape[2]):
+        return False
+    return q.dtype in HALF and q.shape[3] == v.shape[3] and q.shape[3] % 8 == 0 and q.shape[3] <= 256
 
 
-@functools.lru_cache(maxsize=128)
-def _compiled(key: Any) -> Callable[..., tuple[Tensor, Tensor]]:
-    """FlexAttention compiled for one mask and shape, and kept.
+def _key(call: Attention) -> tuple[Any, ...]:
+    """What a compiled function depends on beside its mask."""
+    q, k, v = call.q, call.k, call.v
+    return q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, call.scale
 
-    It has a code object of its own: torch counts compilations by those, and stops compiling after a few.
-    """
+
+Attend = Callable[[Tensor, Tensor, Tensor, BlockMask, float, bool], tuple[Tensor, Tensor]]
+
+
+def _function() -> Attend:
+    """FlexAttention with a code object of its own: torch counts compilations by those, and stops after a few."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, scale: float, grouped: bool) -> tuple[Tensor, Tensor]:
-        wanted = AuxRequest(lse=True)
-        out, extra = flex_attention(q, k, v, None, mask, scale, grouped, return_aux=wanted)
+        out, extra = flex_attention(q, k, v, None, mask, scale, grouped, return_aux=AuxRequest(lse=True))
         return out, extra.lse
 
     attend.__code__ = attend.__code__.replace()
-    made: Callable[..., tuple[Tensor, Tensor]] = torch.compile(attend, dynamic=False, fullgraph=True)
-    return made
+    return attend
+
+
+@functools.lru_cache(maxsize=128)
+def _recorded(key: Any, rule: str) -> Attend:
+    """FlexAttention compiled for one mask and shape, with its gradient."""
+    compiled: Attend = torch.compile(_function(), dynamic=False, fullgraph=True)
+    return compiled
+
+
+class _Compiled(NamedTuple):
+    """What Dynamo would call for one mask and shape, after the guards that `_key` makes unnecessary."""
+
+    run: Callable[..., Sequence[Tensor]]
+    operands: list[Any]  # those of the mask; of others, where they go
+    places: list[int]  # of q, k and v among them
+    results: list[int]  # where output and logarithms are among the results
+
+
+class _Mask:
+    """The block mask of a pattern, and what was compiled for it."""
+
+    def __init__(self, call: Attention, state: tuple[Any, ...]) -> None:
+        key, self.state = id(call.indices), state
+        self.indices = ref(call.indices, lambda _: _MASKS.pop(key, None))
+        lengths = call.q.shape[2], call.k.shape[2]
+        self.blocks = block_mask(call.indptr, call.indices, call.slots, call.insides, call.rule, lengths)
+        self._kept: dict[Any, _Compiled] = {}
+
+    def attend(self, call: Attention) -> tuple[Tensor, Tensor]:
+        """The results of a call that records no gradient."""
+        key = _key(call)
+        known = self._kept.get(key)
+        if known is None:
+            return self._first(call, key)
+        operands = known.operands.copy()
+        for place, x in zip(known.places, call, strict=False):
+            operands[place] = x
+        made = known.run(*operands)
+        return made[known.results[0]], made[known.results[1]]
+
+    def _first(self, call: Attention, key: Any) -> tuple[Tensor, Tensor]:
+        """Compile, and keep what was called with which operands."""
+        # a second that other masks need not wait
+        from torch._inductor.compile_fx import compile_fx
+
+        seen: list[tuple[Any, ...]] = []
+
+        def backend(graph: Any, examples: Any) -> Any:
+            compiled: Any = compile_fx(graph, examples)
+
+            def run(*operands: Any) -> Any:
+                made = compiled(*operands)
+                seen.append((compiled, operands, made))
+                return made
+
+            return run
+
+        own = [x.detach() for x in call[:3]]
+        compiled = torch.compile(_function(), backend=backend, dynamic=False, fullgraph=True)
+        found = compiled(*own, self.blocks, call.scale, call.q.shape[1] != call.k.shape[1])
+        run, operands, made = seen[-1]
+        places, results = ([_index(y, among) for y in some] for some, among in ((own, operands), (found, made)))
+        kept = [None if i in places else x for i, x in enumerate(operands)]
+        self._kept[key] = _Compiled(run, kept, places, results)
+        return found
+
+
+def _index(x: Tensor, among: Sequence[Any]) -> int:
+    return next(i for i, y in enumerate(among) if y is x)
 
 
 # By the id of the index tensor, as long as that lives.
-_MASKS: dict[int, tuple[Any, tuple[Any, ...], BlockMask]] = {}
+_MASKS: dict[int, _Mask] = {}
 
 
-def _block_mask(call: Attention, lengths: tuple[int, int]) -> BlockMask:
-    """The block mask of a pattern, made once."""
-    key, state = id(call.indices), (call.rule, lengths, call.indices._version)
-    known = _MASKS.get(key)
-    if known is None or known[0]() is not call.indices or known[1] != state:
-        made = block_mask(call.indptr, call.indices, call.slots, call.insides, call.rule, lengths)
-        known = _MASKS[key] = (ref(call.indices, lambda _: _MASKS.pop(key, None)), state, made)
-    return known[2]
+def _mask(call: Attention) -> _Mask:
+    """The mask of a call, made once."""
+    indices, state = call.indices, (call.rule, call.q.shape[2], call.k.shape[2], call.indices._version)
+    known = _MASKS.get(id(indices))
+    if known is None or known.indices() is not indices or known.state != state:
+        known = _MASKS[id(indices)] = _Mask(call, state)
+    return known
 
 
 def block_mask(
@@ -154,7 +226,7 @@ def limits(call: Attention) -> str | None:
         return None
     if block != 128:
         return f"FlexAttention takes blocks of 128 here, not {block}"
-    if not all(16 <= x.shape[3] <= 256 for x in (q, v)):
+    if min(q.shape[3], v.shape[3]) < 16 or max(q.shape[3], v.shape[3]) > 256:
         return f"FlexAttention takes heads of 16 to 256, not {q.shape[3]} and {v.shape[3]}"
     if q.shape[2] < 128:
         return f"FlexAttention pays from 128 queries on, not for {q.shape[2]}"

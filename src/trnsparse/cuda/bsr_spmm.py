@@ -47,12 +47,10 @@ def bsr_spmm(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: i
     tm, tn, tk = (
         min(tile, max(16, triton.next_power_of_2(size))) for tile, size in zip(TILES, (bm, n, bn), strict=True)
     )
-    grid = ((indptr.shape[0] - 1) * -(-bm // tm), -(-n // tn))
-    with cuda.on(b.device):
-        _bsr_spmm[grid](
-            indptr, indices, blocks, b, out, rows, b.shape[0], n,
-            BM=bm, BN=bn, TM=tm, TN=tn, TK=tk, WORK=tl.float32, PRECISION=PRECISION, num_warps=4,
-        )  # fmt: skip
+    grid = ((indptr.shape[0] - 1) * -(-bm // tm), -(-n // tn), 1)
+    arguments = (indptr, indices, blocks, b, out, rows, b.shape[0], n)
+    constants = (bm, bn, tm, tn, tk, tl.float32, PRECISION)
+    cuda.launch(_bsr_spmm, grid, b.device, arguments, constants, num_warps=4)
     return out
 
 

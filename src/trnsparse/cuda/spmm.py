@@ -19,8 +19,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)
     torch.sparse_csr_tensor([0, 1], [0], [1.0], (1, 1), check_invariants=False)
 
-DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-
 
 class _Pattern:
     """Pointers and indices of one matrix in 32 bits, or of its transpose, with the order of the values in it."""
@@ -64,12 +62,3 @@ def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns:
     height = indptr.shape[0] - 1
     made: Tensor = known.matrix(values, (columns, height) if trans else (height, columns)) @ b
     return made
-
-
-def limits(values: Tensor, b: Tensor, columns: int) -> str | None:
-    """Why cuSPARSE does not take a product."""
-    if values.shape[0] == 0 or b.numel() == 0:
-        return "there is nothing to multiply"
-    if max(values.shape[0], columns) >= 1 << 31:
-        return "indices need more than 32 bits"
-    return None

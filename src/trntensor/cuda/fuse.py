@@ -55,4 +55,4 @@ def _summed(dims: tuple[int, ...], made: Tensor) -> Tensor:
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     # one product is faster as one matrix than as a batch of one
-    return torch.mm(a[0], b[0])[None] if a.shape[0] == 1 else torch.bmm(a, b)
+    return torch.mm(a.squeeze(0), b.squeeze(0)).unsqueeze(0) if a.shape[0] == 1 else torch.bmm(a, b)

@@ -6,12 +6,13 @@ loads both, so that the denominator is computed once for the two, and nothing is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnblas.cuda.mp2 import TILE, launched
+from trnblas.cuda.mp2 import TILE, added, launched
 
 # Rows of a panel that keep cuBLAS busy, and its bytes.
 ROWS = 1024
@@ -46,22 +47,31 @@ def energies(
     left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor, *, once: bool
 ) -> tuple[Tensor, Tensor]:
     """Both sums over all pairs; with ``once`` both sets are one, and pairs i < j are computed once, counted twice."""
-    (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
-    panel, tiles = Panel.of(rows, columns, nvir, dtype.itemsize), -(-nvir // TILE)
-    memory = left.new_empty(panel.rows * panel.columns * nvir * nvir)
+    (rows, nvir, _), columns = left.shape, right.shape[0]
+    panel, tiles = Panel.of(rows, columns, nvir, left.dtype.itemsize), -(-nvir // TILE)
     half, before = _tiles(rows, columns, panel, once) * tiles * tiles, 0
     sums = left.new_empty((2, half), dtype=torch.float64)
+    for (i, j), (high, wide), block in _products(left, right, panel, once):
+        launched(block, eps_left, eps_right, eps_vir, sums, (high, wide), (i, j), before, once=once)
+        before += high * wide * tiles * tiles
+    return added(sums, left.dtype)
+
+
+def _products(left: Tensor, right: Tensor, panel: Panel, once: bool) -> Iterator[tuple[Panel, Panel, Tensor]]:
+    """The first orbitals of each panel, how many it has, and its integrals, [I V, J V]."""
+    (rows, nvir, naux), columns = left.shape, right.shape[0]
+    some, others = left.view(rows * nvir, naux), right.view(columns * nvir, naux).t()
+    if panel == (rows, columns):
+        yield Panel(0, 0), panel, torch.mm(some, others)
+        return
+    memory = left.new_empty(panel.rows * panel.columns * nvir * nvir)
     for i in range(0, rows, panel.rows):
         high = min(panel.rows, rows - i)
-        some = left[i : i + high].reshape(high * nvir, naux)
         for j in range(i if once else 0, columns, panel.columns):
             wide = min(panel.columns, columns - j)
-            others = right[j : j + wide].reshape(wide * nvir, naux)
             block = memory[: high * wide * nvir * nvir].view(high * nvir, wide * nvir)
-            torch.mm(some, others.mT, out=block)
-            launched(block, eps_left, eps_right, eps_vir, sums, (high, wide), (i, j), before, once=once)
-            before += high * wide * tiles * tiles
-    return sums[0].sum().to(dtype), sums[1].sum().to(dtype)
+            torch.mm(some[i * nvir : (i + high) * nvir], others[:, j * nvir : (j + wide) * nvir], out=block)
+            yield Panel(i, j), Panel(high, wide), block
 
 
 def _tiles(rows: int, columns: int, panel: Panel, once: bool) -> int:
