@@ -23,6 +23,7 @@ from trnsparse.matrix import SparseMatrix
 # Elements gathered at a time where torch has no sampled product.
 CHUNK = 1 << 22
 SAMPLED = (torch.float32, torch.float64)
+GPU_DTYPES = (*SAMPLED, torch.complex64, torch.complex128)
 
 
 @array_function
@@ -91,14 +92,28 @@ class Sddmm(NamedTuple):
     def limits(self, implementation: str) -> str | None:
         if implementation == "host":
             return only(self.a.dtype, SAMPLED)
+        if implementation == "cuda":
+            return self._cuda_limits()
         if implementation == "nki":
             if current().target == "trn1":
                 return "trn1 cannot gather rows by DMA; BSR patterns run on every generation"
             return only(self.a.dtype, KERNEL_DTYPES)
         return None
 
+    def _cuda_limits(self) -> str | None:
+        if self.indices.shape[0] == 0 or self.a.numel() == 0:
+            return "there is nothing to multiply"
+        if max(self.indices.shape[0], self.b.shape[0]) >= 1 << 31:
+            return "indices need more than 32 bits"
+        return only(self.a.dtype, GPU_DTYPES)
+
     def calls(self, implementation: str) -> str:
         return "torch.sparse.sampled_addmm"
+
+    def cuda(self) -> Tensor:
+        from trnsparse.cuda import spmm as gpu
+
+        return gpu.sampled(self.indptr, self.indices, self.a, self.b)
 
     def host(self) -> Tensor:
         zeros = self.a.new_zeros(self.indices.shape[0])

@@ -38,7 +38,7 @@ from trnsparse.format_choice import FORMATS, arranged
 from trnsparse.indices import expand, transposition
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix
-from trnsparse.sddmm import sampled
+from trnsparse.sddmm import GPU_DTYPES, sampled
 
 
 @array_function
@@ -137,7 +137,6 @@ def spmv(
     return result if out is None else out.copy_(result)
 
 
-GPU_DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 _MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))
 
 

@@ -35,6 +35,7 @@ from trnsci.testing import gaussian
 from trnsolver.lstsq import LstsqCall
 from trnsparse.attention import Attention
 from trnsparse.bsr_spmm import BsrSpmm
+from trnsparse.sddmm import Sddmm
 from trnsparse.spmm import Spmm
 from trntensor.fuse import Fuse
 from trntensor.mp2_energy import Between, Within, mp2_blocks
@@ -129,6 +130,8 @@ def _sparse(device):
         for trans in (False, True):
             for shape in ((200 if trans else 300,), (200 if trans else 300, 7)):
                 yield Spmm(m.indptr, m.indices, m.values, gaussian(shape, 6).to(device, dtype), 300, trans), 1e-5
+        rows, columns = gaussian((200, 17), 8).to(device, dtype), gaussian((300, 17), 9).to(device, dtype)
+        yield Sddmm(m.indptr, m.indices, rows, columns), 1e-5
     for block, columns in (((32, 32), 20), ((16, 48), 7), ((128, 128), 70)):
         m = trnsparse.CSRMatrix.from_dense(dense).to_bsr(block).to(device)
         for dtype, tolerance in ((F32, 1e-5), (torch.bfloat16, 2.0**-7)):
@@ -312,7 +315,7 @@ def _there(shape, dtype=F32):
 
 def test_every_cuda_implementation_is_in_this_file():
     named = {definition(kind).name for kind in (Bits, Uniform, Normal, Inverse, Gamma, Randint, Gemm, Spmm, BsrSpmm)}
-    named |= {definition(kind).name for kind in (Poisson, Binomial, Sketch, Mp2)}
+    named |= {definition(kind).name for kind in (Poisson, Binomial, Sketch, Mp2, Sddmm)}
     named |= {definition(kind).name for kind in (Within, Between, Dct, Fuse, LstsqCall, Attention)}
     assert {op.name for op in all_ops() if hasattr(op.kind, "cuda")} == named
 

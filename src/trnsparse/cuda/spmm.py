@@ -1,4 +1,4 @@
-"""Compressed rows times a dense matrix by cuSPARSE, through torch's CSR tensors.
+"""Products with compressed rows by cuSPARSE, through torch's CSR tensors.
 
 The pattern is kept in 32 bits beside the matrix, and that of the transpose where one was asked for.
 """
@@ -32,6 +32,7 @@ class _Pattern:
             indptr, indices, self.order = transposition(indptr, indices, columns)
         self.parts = indptr.to(torch.int32), indices.to(torch.int32)
         self.last: tuple[Any, Any] = (None, None)
+        self._zeros: dict[torch.dtype, Any] = {}
 
     def matrix(self, values: Tensor, shape: tuple[int, int]) -> Any:
         """The matrix of these values; that of the last ones is kept, on the memory of the values."""
@@ -44,6 +45,12 @@ class _Pattern:
             self.last = (ref(values), made)
         return made
 
+    def zeros(self, dtype: torch.dtype, shape: tuple[int, int]) -> Any:
+        """The matrix of zeros, which is kept."""
+        if dtype not in self._zeros:
+            self._zeros[dtype] = self.matrix(self.parts[1].new_zeros(self.parts[1].shape, dtype=dtype), shape)
+        return self._zeros[dtype]
+
     def of(self, indptr: Tensor, indices: Tensor, columns: int) -> bool:
         """Whether these are still the tensors it was made from."""
         mine, pointers = self.source
@@ -54,11 +61,23 @@ class _Pattern:
 _PATTERNS: dict[tuple[int, bool], _Pattern] = {}
 
 
-def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    """``a @ b``, or with ``trans`` that of its transpose, for b [K, N] or [K]."""
+def _pattern(indptr: Tensor, indices: Tensor, columns: int, trans: bool = False) -> _Pattern:
     known = _PATTERNS.get((id(indices), trans))
     if known is None or not known.of(indptr, indices, columns):
         known = _PATTERNS[id(indices), trans] = _Pattern(indptr, indices, columns, trans)
+    return known
+
+
+def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
+    """``a @ b``, or with ``trans`` that of its transpose, for b [K, N] or [K]."""
     height = indptr.shape[0] - 1
-    made: Tensor = known.matrix(values, (columns, height) if trans else (height, columns)) @ b
+    shape = (columns, height) if trans else (height, columns)
+    made: Tensor = _pattern(indptr, indices, columns, trans).matrix(values, shape) @ b
+    return made
+
+
+def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """``a @ b.mT`` at the entries of a pattern, for a [M, D] and b [N, D]."""
+    zeros = _pattern(indptr, indices, b.shape[0]).zeros(a.dtype, (a.shape[0], b.shape[0]))
+    made: Tensor = torch.sparse.sampled_addmm(zeros, a.detach(), b.detach().mT, beta=0.0).values()
     return made
