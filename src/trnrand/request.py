@@ -279,18 +279,22 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
 
 
 def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tensor]) -> torch.device:
-    if device is None and out is None and not tensors:
-        return _CPU
+    if out is None and not tensors:
+        return _CPU if device is None else _indexed(device_of(op, device))
     found = {name: value.device for name, value in tensors.items()}
     if out is not None:
         found["out"] = out.device
     if device is not None:
-        found["device"] = device_of(op, device)
-        if found["device"].type == "cuda" and found["device"].index is None:
-            found["device"] = torch.device("cuda", torch.cuda.current_device())
+        found["device"] = _indexed(device_of(op, device))
     if len(set(found.values())) > 1:
         raise ArgumentError(op=op, argument="device", got=found, hint="Move one side with .to(device)")
     return next(iter(found.values()))
+
+
+def _indexed(device: torch.device) -> torch.device:
+    """The device that a tensor there would have."""
+    current = device.index is None and device.type == "cuda"
+    return torch.device("cuda", torch.cuda.current_device()) if current else device
 
 
 def _dtype(

@@ -119,21 +119,21 @@ def launch(
     if index != torch.cuda.current_device():
         with torch.cuda.device(index):
             return launch(kernel, grid, device, args, constants, words, **options)
-    key = (id(kernel), index, constants, *options.values(), *map(_specialised, args))
+    # as Triton: by a tensor's dtype and alignment; by ones, multiples of 16 and words of an integer
+    kinds = [
+        (x.dtype, x.data_ptr() % 16 == 0)
+        if isinstance(x, Tensor)
+        else (x == 1, x % 16 == 0, (x if x >= 0 else ~x).bit_length() >> 5)
+        for x in args
+    ]
+    key = (id(kernel), index, constants, *options.values(), *kinds)
     compiled = _kernels.get(key)
     if compiled is not None:
-        compiled[grid](*args, *words, *constants)
+        compiled[grid](*args, *words, *constants, stream=torch._C._cuda_getCurrentRawStream(index))
         return None
     # Triton's interpreter returns nothing, and is asked again
     _kernels[key] = kernel[grid](*args, *words, *constants, **options)
     return None
-
-
-def _specialised(x: Any) -> Hashable:
-    """What Triton compiles a kernel for: a tensor's dtype and alignment; ones, multiples of 16 and words of an int."""
-    if isinstance(x, Tensor):
-        return x.dtype, x.data_ptr() % 16 == 0
-    return x == 1, x % 16 == 0, (x if x >= 0 else ~x).bit_length() >> 5
 
 
 # What this process has compiled, or loaded from the caches of Triton and torch, which are kept on disk.

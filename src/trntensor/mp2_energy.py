@@ -81,12 +81,18 @@ def mp2_energy(
         raise DtypeError(op="mp2_energy", argument="dtype of B", got=dtype, expected="a real dtype")
     check.same_device("mp2_energy", B=B, eps_occ=eps_occ, eps_vir=eps_vir)
     _check(B, eps_occ, eps_vir)
+    # what a GPU is asked is waited for when its work is under way
+    late = B.is_cuda
+    if not late:
+        check_gap(eps_occ, eps_vir)
     if device is None and memory is not None:
         raise ArgumentError(op="mp2_energy", argument="memory", got=memory, expected="None without device")
     if device is None:
         square, cross = mp2_within(B, eps_occ, eps_vir)
     else:
         square, cross = _brought(B, eps_occ, eps_vir, device, memory)
+    if late:
+        check_gap(eps_occ, eps_vir)
     # square + (square - cross), in one pass
     total = torch.lerp(cross, square, 2.0)
     return MP2Energy(total, square, square - cross) if parts else total
@@ -143,13 +149,11 @@ def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:
             raise ArgumentError(op="mp2_energy", argument=f"shape of {name}", got=tuple(x.shape), expected="one axis")
     check.equal("mp2_energy", "nocc", B=B.shape[0], eps_occ=eps_occ.shape[0])
     check.equal("mp2_energy", "nvir", B=B.shape[1], eps_vir=eps_vir.shape[0])
-    if has_data(B, eps_occ, eps_vir):
-        check_gap(eps_occ, eps_vir)
 
 
 def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
     """Refuse energies with which a denominator could vanish."""
-    if eps_occ.is_meta or not eps_occ.numel() or not eps_vir.numel():
+    if not has_data(eps_occ, eps_vir) or not eps_occ.numel() or not eps_vir.numel():
         return
     # two copies of a few numbers cost a GPU less than three kernels and a copy; NaN passes no comparison
     top, bottom = eps_occ.detach().cpu().max(), eps_vir.detach().cpu().min()

@@ -392,10 +392,11 @@ def test_a_compiled_kernel_is_launched_again_where_triton_would_take_it(monkeypa
 
     class Compiled:
         def __getitem__(self, grid):
-            return lambda *args: launched.append((grid, args))
+            return lambda *args, stream: launched.append((grid, args, stream))
 
     kernel, x = Kernel(), torch.zeros(64)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 5, raising=False)
 
     def launch(*args, constants=(7,), words=(3,), warps=4):
         before = len(asked)
@@ -407,7 +408,7 @@ def test_a_compiled_kernel_is_launched_again_where_triton_would_take_it(monkeypa
     # other memory, another multiple of 16 and other words are one kernel to Triton
     y = torch.ones(32)
     assert not launch(y, 48, words=(1 << 30,))
-    assert launched == [((2, 1, 1), (y, 48, 1 << 30, 7))]
+    assert launched == [((2, 1, 1), (y, 48, 1 << 30, 7), 5)]
     # what Triton specialises for: dtype, alignment, ones, multiples of 16, integers that need 64 bits, constants
     others = [(x.double(), 32), (x[1:], 32), (x, 1), (x, 33), (x, 1 << 31), (x, -(1 << 31) - 16), (x, 1 << 63)]
     assert all(launch(*args) for args in others[:5])

@@ -16,9 +16,9 @@ from trnsci import cuda
 TILE = 32
 
 
-@triton.jit(do_not_specialize=["columns", "first_i", "first_j", "before", "half"])
+@triton.jit(do_not_specialize=["before", "half", "columns", "first_i", "first_j"])
 def _energies(
-    t, occ_i, occ_j, vir, sums, columns, nvir, first_i, first_j, before, half,
+    t, occ_i, occ_j, vir, sums, nvir, before, half, columns, first_i, first_j,
     ONCE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     pair, p, q = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -110,9 +110,9 @@ def launched(
     """
     nvir = len(vir)
     tiles = -(-nvir // TILE)
-    arguments = (t, occ_i, occ_j, vir, sums, pairs[1], nvir, *first, before, sums.shape[1])
-    grid = (pairs[0] * pairs[1], tiles, tiles)
-    cuda.launch(_energies, grid, t.device, arguments, (once, TILE), num_warps=4)
+    arguments = (t, occ_i, occ_j, vir, sums, nvir, before, sums.shape[1])
+    grid, words = (pairs[0] * pairs[1], tiles, tiles), (pairs[1], *first)
+    cuda.launch(_energies, grid, t.device, arguments, (once, TILE), words, num_warps=4)
 
 
 def pair_energies(t: Tensor, occ_i: Tensor, occ_j: Tensor, vir: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -39,14 +41,18 @@ def _bsr_spmm(
     )
 
 
+@functools.lru_cache(maxsize=256)
+def _tiles(*sizes: int) -> tuple[int, ...]:
+    """Rows, columns and depth of a tile for blocks of these sizes."""
+    return tuple(min(tile, max(16, triton.next_power_of_2(size))) for tile, size in zip(TILES, sizes, strict=True))
+
+
 def bsr_spmm(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
     """``a @ b`` [rows, N] for blocks [blocks, bm, bn] in compressed rows and b [K, N], contiguous."""
     _, bm, bn = blocks.shape
     n = b.shape[1]
     out = b.new_empty((rows, n))
-    tm, tn, tk = (
-        min(tile, max(16, triton.next_power_of_2(size))) for tile, size in zip(TILES, (bm, n, bn), strict=True)
-    )
+    tm, tn, tk = _tiles(bm, n, bn)
     grid = ((indptr.shape[0] - 1) * -(-bm // tm), -(-n // tn), 1)
     arguments = (indptr, indices, blocks, b, out, rows, b.shape[0], n)
     constants = (bm, bn, tm, tn, tk, tl.float32, PRECISION)
