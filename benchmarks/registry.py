@@ -107,6 +107,7 @@ class Bench:
             cannot be compared (random streams).
         tolerance: Largest difference to a peer allowed, relative to the peer's largest entry.
         notes: What a reader of the table should know, losses explained.
+        slower: What ours does on a GPU that its peers do not, and that takes longer.
         devices: Where the op runs at all.
     """
 
@@ -119,6 +120,7 @@ class Bench:
     comparable: Callable[[Any], Any] | None = lambda result: result
     tolerance: float = 1e-3
     notes: str = ""
+    slower: str = ""
     devices: tuple[str, ...] = ("cpu", "cuda")
 
     def __post_init__(self) -> None:

@@ -40,6 +40,8 @@ class TimedRow:
     seconds: float
     spread: float
     against: tuple[Against, ...]
+    # of a call on a GPU that is slower than its fastest peer's: how long the GPU computes
+    busy: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ class OpReport:
     notes: str
     timed: tuple[TimedRow, ...]
     predicted: tuple[Predicted, ...]
+    slower: str = ""
 
 
 def _time(seconds: float) -> str:
@@ -189,22 +192,40 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
 
 
 GPU = "## On an NVIDIA GPU"
+# A call on a GPU says why it is slower than its peer from this ratio and these seconds on.
+SLOWER, NOTICED = 1.2, 1e-4
+
+
+def fastest(against: Sequence[Against]) -> Against | None:
+    """The fastest of the peers that were timed."""
+    there = [a for a in against if a.seconds is not None]
+    return min(there, key=lambda a: a.seconds or 0.0) if there else None
+
+
+def _why(report: OpReport, row: TimedRow) -> str:
+    """Why a call on a GPU is slower than its peer, where it is."""
+    if row.busy is None:
+        return ""
+    where = f"{_time(row.busy)} on the GPU"
+    return f"{where}; {report.slower}" if report.slower else where
 
 
 def _gpu_part(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
     """One table of everything that was timed on a GPU, each row beside its fastest peer there."""
-    rows = [["op", "case", "ours", "spread", "ours / peer", "peer"]]
+    rows = [["op", "case", "ours", "spread", "ours / peer", "peer", "why slower"]]
     for report in reports:
         for row in report.timed:
-            there = [a for a in row.against if a.seconds is not None]
-            best = min(there, key=lambda a: a.seconds or 0.0) if there else None
+            best = fastest(row.against)
             beside = [_cell(best, row.overhead), best.name] if best else ["", "none on a GPU"]
-            rows.append([report.op, row.case, _time(row.seconds), f"{row.spread:.0%}", *beside])
+            rows.append([report.op, row.case, _time(row.seconds), f"{row.spread:.0%}", *beside, _why(report, row)])
     red = [f"`{report.op}` has no figures: {report.tests}." for report in reports if not report.green]
     parts = [
         GPU,
         "Written by `python -m benchmarks.run --device cuda --write`, after every test that needs a GPU passed. Ratios"
         " are our time over that of the fastest peer on the same GPU in the same process.",
+        f"A call of more than {_time(NOTICED)} that takes more than {SLOWER} times as long as its peer says why: how"
+        " long the GPU computes in it, and what it does that the peer does not. What the GPU does not take is time on"
+        " the host: checks, launches, and waiting where a check reads a result.",
         _markdown([["machine", ""], *([key, value] for key, value in facts.items())]),
         *_unsteady(reports),
         _markdown(rows),

@@ -16,7 +16,7 @@ import torch
 
 from benchmarks import predictions, registry, report, verify
 from benchmarks.report import Against, OpReport, TimedRow
-from benchmarks.timing import interleave
+from benchmarks.timing import gpu_seconds, interleave
 from trnsparse import SparseMatrix
 
 
@@ -93,6 +93,8 @@ def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds
         )
         for p in bench.peers
     )
+    best = report.fastest(against)
+    late = mine.median > report.NOTICED and best is not None and (best.ratio or 0.0) > report.SLOWER
     return TimedRow(
         case=case.name,
         overhead=case.overhead,
@@ -101,6 +103,7 @@ def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds
         seconds=mine.median,
         spread=mine.spread,
         against=against,
+        busy=gpu_seconds(contenders["ours"]) if device == "cuda" and late else None,
     )
 
 
@@ -121,7 +124,15 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
     if device == "cpu":
         say(f"{op}: predicting {len(bench.kernels)} kernels")
     predicted = tuple(predictions.predict(bench)) if device == "cpu" else ()
-    return OpReport(op=op, tests=verdict.line, green=True, notes=bench.notes, timed=tuple(timed), predicted=predicted)
+    return OpReport(
+        op=op,
+        tests=verdict.line,
+        green=True,
+        notes=bench.notes,
+        timed=tuple(timed),
+        predicted=predicted,
+        slower=bench.slower,
+    )
 
 
 def predict(op: str) -> OpReport:

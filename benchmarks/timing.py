@@ -7,6 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
 MIN_BATCH_S = 2e-3
 
 
@@ -74,3 +78,15 @@ def interleave(
         for name in names[first:] + names[:first]:
             seconds[name].append(_batch(contenders[name], calls[name], wait))
     return {name: Samples(seconds=tuple(seconds[name]), calls=calls[name]) for name in names}
+
+
+def gpu_seconds(call: Callable[[], object], calls: int = 5) -> float:
+    """Seconds per call in which kernels and copies run on the GPU, as torch's profiler sees them."""
+    call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+    events = (event for event in seen.events() if event.device_type == DeviceType.CUDA)
+    return sum(event.self_device_time_total for event in events) * 1e-6 / calls

@@ -98,6 +98,7 @@ BENCH = Bench(
     op="trnblas.mp2",
     run=mp2_energy,
     tests="tests/trnblas/test_mp2.py",
+    slower="reads the energies, to refuse a gap that closes, and waits for them",
     cases=(_case(8, 64), _case(16, 112)),
     peers=(Peer(name="torch, whole arrays", run=_torch),),
     kernels=(

@@ -35,6 +35,7 @@ BENCH = Bench(
     op="trnblas.split",
     run=lambda a, b: gemm(1.0, a, b, precision="fp64"),
     tests="tests/trnblas/test_split.py",
+    slower="computes in float64, and rounds once",
     cases=tuple(
         case(f"{n}x{n}x{n}", lambda d, n=n: (gaussian((n, n), 1, d), gaussian((n, n), 2, d)), 2 * n**3, 3 * n * n, F32)
         for n in (256, 1024)

@@ -23,6 +23,7 @@ BENCH = Bench(
     op="trnblas.symm",
     run=symm,
     tests="tests/trnblas/test_symm.py",
+    slower="reads one triangle and mirrors it; the peer is given the whole matrix",
     cases=tuple(
         case(
             f"{n}x{n}", lambda d, n=n: (1.0, gaussian((n, n), 1, d), gaussian((n, n), 2, d)), 2 * n**3, 3 * n * n, dtype

@@ -22,6 +22,7 @@ BENCH = Bench(
     op="trnrand.binomial",
     run=lambda n, p, count: _generator.binomial(count, n=n, p=p, device=device()),
     tests="tests/trnrand/test_binomial.py",
+    slower="proposals are kept or rejected in float64 as on the host, so that every number has its bits",
     cases=tuple(case(f"10^6 of {n}, {p}", (n, p, N), N, 8, 150) for n, p in ((10, 0.3), (100, 0.4), (10**6, 0.3))),
     peers=(
         Peer(name="numpy.binomial", run=lambda n, p, count: _numpy.binomial(n, p, count), devices=("cpu",)),

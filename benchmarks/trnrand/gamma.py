@@ -17,6 +17,7 @@ BENCH = Bench(
     op="trnrand.gamma",
     run=lambda shape, n, dtype: _generator.gamma(n, shape=shape, dtype=dtype, device=device()),
     tests="tests/trnrand/test_gamma.py",
+    slower="proposals are kept or rejected in float64 as on the host, so that every number has its bits",
     cases=(
         *(case(f"10^6 float64 shape {a}", (a, N, torch.float64), N, 8, 150) for a in (0.5, 2.5, 100.0)),
         case("10^7 float32 shape 2.5", (2.5, 10 * N, torch.float32), 10 * N, 4, 150, devices=("cuda",)),

@@ -16,6 +16,7 @@ BENCH = Bench(
     op="trnrand.philox",
     run=philox4x32,
     tests="tests/trnrand/test_philox.py",
+    slower="every counter is an operand, and words are integer operations of torch; the peer draws other numbers",
     cases=(case("10^6 counters", (_counter, _key), 4 * N, 4, 20),),
     peers=(
         Peer(

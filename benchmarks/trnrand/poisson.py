@@ -17,6 +17,7 @@ BENCH = Bench(
     op="trnrand.poisson",
     run=lambda rate, n: _generator.poisson(n, rate=rate, device=device()),
     tests="tests/trnrand/test_poisson.py",
+    slower="proposals are kept or rejected in float64 as on the host, so that every number has its bits",
     cases=tuple(case(f"10^6 rate {rate}", (rate, N), N, 8, 120) for rate in (1.0, 4.0, 100.0, 1e6)),
     peers=(
         Peer(name="numpy.poisson", run=lambda rate, n: _numpy.poisson(rate, size=n), devices=("cpu",)),

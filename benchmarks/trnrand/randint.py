@@ -17,6 +17,7 @@ BENCH = Bench(
     op="trnrand.randint",
     run=lambda high, count: _generator.randint(count, high=high, device=device()),
     tests="tests/trnrand/test_randint.py",
+    slower="rejects what would make numbers uneven, where torch takes a remainder",
     cases=tuple(case(f"10^7 below {high}", (high, N), N, 8, 40) for high in (100, 3 * 10**9, 10**18)),
     peers=(
         Peer(name="numpy.integers", run=lambda high, count: _numpy.integers(0, high, count), devices=("cpu",)),

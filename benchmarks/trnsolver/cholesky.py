@@ -37,6 +37,7 @@ BENCH = Bench(
     op="trnsolver.cholesky",
     run=cholesky,
     tests="tests/trnsolver/test_cholesky.py",
+    slower="looks whether the factor exists and is finite, and waits for the answers",
     cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
     peers=(
         Peer(name="torch.linalg.cholesky", run=torch.linalg.cholesky),

@@ -35,6 +35,7 @@ BENCH = Bench(
     op="trnsolver.inv_triangular",
     run=inv_triangular,
     tests="tests/trnsolver/test_inv_triangular.py",
+    slower="looks for entries that are not finite and for zeros on the diagonal, and waits for the answers",
     cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
     peers=(
         Peer(

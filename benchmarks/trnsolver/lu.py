@@ -39,6 +39,7 @@ BENCH = Bench(
     op="trnsolver.lu",
     run=lu_factor,
     tests="tests/trnsolver/test_lu.py",
+    slower="looks whether the factors are finite, and waits for the answer",
     cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
     peers=(
         Peer(name="torch.linalg.lu_factor", run=torch.linalg.lu_factor),

@@ -101,6 +101,7 @@ BENCH = Bench(
     op="trntensor.mp2_energy",
     run=mp2_energy,
     tests="tests/trntensor/test_mp2_energy.py",
+    slower="reads the energies, to refuse a gap that closes, and waits for them",
     cases=(
         _case(16, 128, 128, torch.float32),
         _case(32, 224, 512, torch.float32),

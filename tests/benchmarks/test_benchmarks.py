@@ -237,6 +237,19 @@ def test_results_are_written_for_programs_and_people(tmp_path, monkeypatch):
     assert "Why." in page
 
 
+def test_the_table_of_a_gpu_says_why_a_call_is_slower():
+    against = (report.Against(name="torch", seconds=1e-4, ratio=2.0, difference=1e-4),)
+    row = report.TimedRow(
+        case="8", overhead=False, flops=1, bytes=1, seconds=2e-4, spread=0.1, against=against, busy=3e-5
+    )
+    plain = dataclasses.replace(row, case="9", busy=None)
+    found = report.OpReport(op="a.b", tests="", green=True, notes="", timed=(row, plain), predicted=(), slower="Waits.")
+    page = report._gpu_part([found], {"GPU": "one"})
+    assert "| a.b | 8 | 200 µs | 10% | 2.00 | torch | 30 µs on the GPU; Waits. |" in page
+    assert "| a.b | 9 | 200 µs | 10% | 2.00 | torch |  |" in page
+    assert "A call of more than 100 µs that takes more than 1.2 times as long as its peer says why" in page
+
+
 def test_a_busy_machine_is_mentioned():
     row = run.time_case(make(), make().cases[0], device="cpu", rounds=2)
     calm, busy = dataclasses.replace(row, spread=0.02), dataclasses.replace(row, spread=0.8)
