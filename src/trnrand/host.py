@@ -49,7 +49,8 @@ def mapping(x: Tensor) -> bool:
 
 def device_of(op: str, device: Any) -> torch.device:
     """A device by its name, which has memory here."""
-    if isinstance(device, str | torch.device) and device in _THERE:
+    named = type(device) in (str, torch.device)
+    if named and device in _THERE:
         return _THERE[device]
     try:
         found = torch.device(device)
@@ -59,7 +60,7 @@ def device_of(op: str, device: Any) -> torch.device:
         said = str(error).partition("\n")[0]
         expected = "a device torch knows and this machine has, as 'cpu' or 'cuda:0'"
         raise DtypeError(op=op, argument="device", got=device, expected=expected, hint=f"torch says: {said}") from None
-    if isinstance(device, str | torch.device):
+    if named:
         _THERE[device] = found
     return found
 

@@ -161,7 +161,7 @@ def no_gradient(op: str, a: Tensor) -> None:
 
 def right_hand_side(op: str, a: Tensor, b: Any, *, look: bool = True) -> bool:
     """Check ``b`` against ``a`` [..., M, N]; say whether ``b`` is a vector, or a batch of vectors: torch's rule."""
-    if not _dense(b) or b.dtype is not a.dtype or not b.ndim or not (a.is_cpu and b.is_cpu):
+    if not _dense(b) or b.dtype is not a.dtype or not b.ndim or a.device != b.device:
         check.floating(op, a=a, b=b)
         check.ndim(op, 1, b=b)
         check.same_device(op, a=a, b=b)

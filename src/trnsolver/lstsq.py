@@ -181,8 +181,9 @@ class LstsqCall(NamedTuple):
         """One QR of ``[a, b]``: what it leaves of ``b`` is the right-hand side of the triangle."""
         a, b, least, driver = self
         n = a.shape[-1]
-        values = a.new_empty((0,), dtype=a.dtype.to_real())
         whole = torch.geqrf(torch.cat([a, b], -1)).a[..., :n, :]
+        # what follows is asked for while the GPU factors
+        values = a.new_empty((0,), dtype=a.dtype.to_real())
         r = whole[..., :n]
         x = torch.linalg.solve_triangular(r, whole[..., n:], upper=True)
         if driver == "gels":
@@ -193,12 +194,12 @@ class LstsqCall(NamedTuple):
         # The norm of r is that of a. What is not finite there, a zero on the diagonal, or a norm that overflows, makes
         # this NaN or infinite, and nothing is proved.
         ratio = torch.linalg.vector_norm(a, dim=(-2, -1)) * torch.linalg.vector_norm(inverse, dim=(-2, -1))
-        full = ratio < (1.0 / least if least > 0 else math.inf)
+        limit = 1.0 / least if least > 0 else math.inf
         rank = a.new_full(a.shape[:-2], n, dtype=torch.int64)
-        if bool(full.all()):
+        if ratio.amax().item() < limit:
             return x, rank, values
         finite("lstsq", a=a)
-        return (*_completed(a, b, least, x, full), values)
+        return (*_completed(a, b, least, x, ratio < limit), values)
 
     def nki(self) -> tuple[Tensor, Tensor, Tensor]:
         """QR for full rank, where that is assumed or found; singular values for anything else."""
