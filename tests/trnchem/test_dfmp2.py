@@ -385,6 +385,7 @@ def test_pairs_on_a_device_that_b_is_brought_to(water, reference, device, memory
     whole = dfmp2(water, memory=memory)
     seen, before = [], 0
     if device == "cuda":
+        torch.cuda.init()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
     found = dfmp2(water, memory=memory, device=device, progress=seen.append)
