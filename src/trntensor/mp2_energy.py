@@ -91,10 +91,10 @@ def mp2_energy(
         square, cross = mp2_within(B, eps_occ, eps_vir)
     else:
         square, cross = _brought(B, eps_occ, eps_vir, device, memory)
-    if late:
-        check_gap(eps_occ, eps_vir)
     # square + (square - cross), in one pass
     total = torch.lerp(cross, square, 2.0)
+    if late:
+        check_gap(eps_occ, eps_vir)
     return MP2Energy(total, square, square - cross) if parts else total
 
 
@@ -155,10 +155,10 @@ def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
     """Refuse energies with which a denominator could vanish."""
     if not has_data(eps_occ, eps_vir) or not eps_occ.numel() or not eps_vir.numel():
         return
-    # two copies of a few numbers cost a GPU less than three kernels and a copy; NaN passes no comparison
-    top, bottom = eps_occ.detach().cpu().max(), eps_vir.detach().cpu().min()
-    if not bool(top < bottom):
-        highest, lowest = float(top), float(bottom)
+    # two copies of a few numbers cost a GPU less than three kernels and a copy
+    highest, lowest = eps_occ.cpu().max().item(), eps_vir.cpu().min().item()
+    # NaN passes no comparison
+    if not highest < lowest:
         raise ArgumentError(
             op="mp2_energy",
             argument="eps_occ",
@@ -209,10 +209,8 @@ class Within(NamedTuple):
     def cuda(self) -> Sums:
         from trntensor.cuda import mp2_energy
 
-        B = self.B.contiguous()
-        return mp2_energy.energies(
-            B, B, self.eps_occ.contiguous(), self.eps_occ.contiguous(), self.eps_vir.contiguous(), once=True
-        )
+        B, eps_occ = self.B.contiguous(), self.eps_occ.contiguous()
+        return mp2_energy.energies(B, B, eps_occ, eps_occ, self.eps_vir.contiguous(), once=True)
 
     def host(self) -> Sums:
         return _summed(self.B, self.B, self.eps_occ, self.eps_occ, self.eps_vir, once=True, loop=_loop())

@@ -60,7 +60,8 @@ def energies(
 def _products(left: Tensor, right: Tensor, panel: Panel, once: bool) -> Iterator[tuple[Panel, Panel, Tensor]]:
     """The first orbitals of each panel, how many it has, and its integrals, [I V, J V]."""
     (rows, nvir, naux), columns = left.shape, right.shape[0]
-    some, others = left.view(rows * nvir, naux), right.view(columns * nvir, naux).t()
+    some = left.view(rows * nvir, naux)
+    others = (some if right is left else right.view(columns * nvir, naux)).t()
     if panel == (rows, columns):
         yield Panel(0, 0), panel, torch.mm(some, others)
         return
