@@ -7,7 +7,7 @@
 | `ledger` | record what ran, why, what moved, how long it took |
 | `achieved` | a result with the error guaranteed where it was computed |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
-| `drop_in` | run the calls of another program here |
+| `drop_in`, `compiled_graphs` | run the calls of another program here, and what ``torch.compile`` made of it |
 | `rosetta` | what takes the place of a CUDA library's symbol |
 | `op`, `run`, `Call`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trnsci.accuracy import Achieved, achieved
     from trnsci.arrays import array_function, merge_complex, split_complex
     from trnsci.backends import backend, get_backend, library_functions, set_backend
+    from trnsci.compiler import compiled_graphs
     from trnsci.config import BackendName, TargetName
     from trnsci.deprecated import Op
     from trnsci.drop_in import drop_in
@@ -78,6 +79,7 @@ __all__ = [
     "backend",
     "check",
     "clear_plans",
+    "compiled_graphs",
     "drop_in",
     "explain",
     "from_device",

@@ -17,10 +17,9 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from trnsci import config
-from trnsci.analogs import ANALOGS, FUNCTIONS, RANDOM, Analog, Different
+from trnsci.analogs import ANALOGS, FUNCTIONS, PLAIN, RANDOM, Analog, Different
 from trnsci.analogs.replacing import observed
 from trnsci.errors import TrnError
 from trnsci.ledger import Substitution, record
@@ -28,15 +27,15 @@ from trnsci.specs import tensors_in
 
 # torch keeps this key for experiments with modes; nothing of its own listens there
 _KEY = "TESTING_ONLY_GenericMode"
-# what a tensor must be: subclasses have operators of their own
-_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 class Substitutions:
     """What ran here instead, and what was left alone and why, with counts."""
 
-    def __init__(self, *, random: bool) -> None:
+    def __init__(self, *, random: bool, unreadable: tuple[type[Exception], ...] = ()) -> None:
         self.random = random
+        # what a tracer raises where values are looked at; there operands are its own tensors
+        self.unreadable = unreadable
         self.substituted: Counter[tuple[str, str]] = Counter()
         self.left_alone: Counter[tuple[str, str]] = Counter()
 
@@ -77,6 +76,23 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
         _active.reset(token)
 
 
+@contextmanager
+def tracing(seen: Substitutions) -> Iterator[None]:
+    """Let operators with an analog enter a tracer's graph as ours."""
+    _register()
+    token = _active.set(seen)
+    try:
+        with torch._C._IncludeDispatchKeyGuard(_key()):
+            yield
+    finally:
+        _active.reset(token)
+
+
+def outside() -> Any:
+    """Return a block in which nothing of torch's is substituted."""
+    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_key()))
+
+
 @functools.cache
 def _key() -> Any:
     return torch._C._dispatch_key_parse(_KEY)
@@ -87,6 +103,10 @@ def _register() -> tuple[Any, ...]:
     """Give the operators with an analog a kernel under the key, once. The libraries live as long as the process."""
     through = torch.library.Library("_", "IMPL", _KEY)
     through.fallback(torch.library.fallthrough_kernel)
+    # operators that take functions have a list of their own of keys they do not listen at
+    torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_key())
+    for operator in torch._ops._higher_order_ops.values():
+        operator.fallthrough(_key())
     ours = torch.library.Library("aten", "IMPL", _KEY)
     runs = {name: analog for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
     for name, analog in {**runs, **RANDOM}.items():
@@ -99,17 +119,18 @@ def _kernel(name: str, analog: Analog) -> Callable[..., Any]:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         # what runs in here, ours or theirs, calls torch itself
-        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_key())):
+        with outside():
             seen = _active.get()
             why = _reason(seen, name, args)
-            if not why:
+            if seen is not None and not why:
                 try:
                     result = analog(*args, **kwargs)
                 except (Different, TrnError) as error:
                     why = str(error)
+                except seen.unreadable:
+                    why = "what ours does depends on values, which a compiled graph does not have"
                 else:
-                    assert seen is not None
-                    _note(seen, f"torch.{name}", analog.name, "")
+                    _note(seen, f"torch.{name}", analog.named(*args, **kwargs), "")
                     return result
             if seen is not None and why != _OWN:
                 _note(seen, f"torch.{name}", "", why)
@@ -132,11 +153,11 @@ def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
         return function(*args, **kwargs)
     finally:
         _active.reset(token)
-    _note(seen, name, FUNCTIONS[name].name, "")
+    _note(seen, name, FUNCTIONS[name].named(*args, **kwargs), "")
     return result
 
 
-_OWN = "called by the suite"
+_OWN = "called by the suite, or traced"
 
 
 def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
@@ -151,8 +172,10 @@ def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "inside a transformation of torch.func"
     for tensor in tensors_in(args):
-        if type(tensor) not in _PLAIN:
-            return f"an operand is a {type(tensor).__name__}"
+        if type(tensor) not in PLAIN and not seen.unreadable:
+            # torch following a program of its own compiler's is no call of the program's
+            traced = type(tensor).__module__.startswith("torch._subclasses")
+            return _OWN if traced else f"an operand is a {type(tensor).__name__}"
         if tensor.layout != torch.strided:
             return "an operand is sparse"
     return ""

@@ -4,9 +4,9 @@ torch is read at its operators: whatever a program calls, a product arrives as `
 ``_fft_c2c``. NumPy and SciPy are read at their functions.
 """
 
-from trnsci.analogs.analog import Analog, Different
+from trnsci.analogs.analog import PLAIN, Analog, Different
 from trnsci.analogs.functions import FUNCTIONS
 from trnsci.analogs.lines import NUMPY, looks_like
 from trnsci.analogs.operators import ANALOGS, RANDOM, runs_on_neuron
 
-__all__ = ["ANALOGS", "FUNCTIONS", "NUMPY", "RANDOM", "Analog", "Different", "looks_like", "runs_on_neuron"]
+__all__ = ["ANALOGS", "FUNCTIONS", "NUMPY", "PLAIN", "RANDOM", "Analog", "Different", "looks_like", "runs_on_neuron"]

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from trnsci.errors import TrnError
 from trnsci.explain import plan
 from trnsci.plans import Plan
 from trnsci.specs import thaw
 
+# what a tensor must be for its values to be read: subclasses have operators of their own
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -37,10 +41,13 @@ class Analog:
     choose: Callable[..., str] | None = None
     runs: bool = True
 
+    def named(self, *args: Any, **kwargs: Any) -> str:
+        """Return the name of the function of ours for their arguments."""
+        return self.name if self.choose is None else self.choose(*args, **kwargs)
+
     def function(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         """Return the function of ours for their arguments."""
-        name = self.name if self.choose is None else self.choose(*args, **kwargs)
-        library, _, function = name.partition(".")
+        library, _, function = self.named(*args, **kwargs).partition(".")
         found: Callable[..., Any] = getattr(importlib.import_module(library), function)
         return found
 

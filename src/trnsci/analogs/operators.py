@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
-from trnsci.analogs.analog import Analog, Different, Given
+from trnsci.analogs.analog import PLAIN, Analog, Different, Given
+from trnsci.analogs.lapack_info import info
 
 # torch's codes of scaling: none, by the root of the length, by the length
 _FORWARD = {0: "backward", 1: "ortho", 2: "forward"}
@@ -105,18 +108,38 @@ def _any_attention(
     if attn_mask is not None:
         if attn_mask.dtype != torch.bool or attn_mask.ndim != 2:
             raise Different("its mask is no plain matrix of booleans")
+        if type(attn_mask) not in PLAIN:
+            raise Different("its mask depends on values, which a compiled graph does not have")
         mask = importlib.import_module("trnsparse").masks.from_dense(attn_mask)
-    return _given(q, k, v, mask, scale)
+    return _given(q, k, v, mask if type(q) in PLAIN or q.is_meta else _constants(mask, q, k), scale)
+
+
+def _constants(mask: Any, q: Any, k: Any) -> Any:
+    """Bind a mask for a tracer's operands: its blocks are constants of the graph."""
+    lengths = q.shape[-2], k.shape[-2]
+    if any(type(length) is not int for length in lengths):
+        raise Different("its mask depends on lengths, which are symbols here")
+    names = ("indptr", "indices", "slots", "insides")
+    with _disable_current_modes():
+        bound = importlib.import_module("trnsparse").masks.as_mask(mask).bind(*lengths)
+        blocks = [{name: getattr(pattern, name).numpy() for name in names} for pattern in bound.patterns]
+    patterns = [
+        replace(pattern, **{name: torch.tensor(array) for name, array in arrays.items()})
+        for pattern, arrays in zip(bound.patterns, blocks, strict=True)
+    ]
+    return replace(bound, patterns=tuple(patterns))
 
 
 def _cholesky(a: Any, *, upper: bool = False, check_errors: bool = False) -> Given:
     return _given(a, upper=upper)
 
 
-def _with_info(value: Any, a: Tensor, *_: Any, **__: Any) -> tuple[Any, ...]:
-    """Add the zeros that say that a factorisation went well."""
-    values = tuple(value) if isinstance(value, tuple) else (value,)
-    return (*values, torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device))
+def _factor(value: Tensor, a: Tensor, *, upper: bool = False, **_: Any) -> tuple[Tensor, ...]:
+    return value, info(value, a.mH if upper else a, "linalg_cholesky_ex")
+
+
+def _inverse(value: Tensor, a: Tensor, **_: Any) -> tuple[Tensor, ...]:
+    return value, info(value, a, "linalg_inv_ex")
 
 
 def _lu(a: Any, *, pivot: bool = True, check_errors: bool = False) -> Given:
@@ -124,10 +147,10 @@ def _lu(a: Any, *, pivot: bool = True, check_errors: bool = False) -> Given:
 
 
 def _factored(value: Any, a: Tensor, **_: Any) -> tuple[Any, ...]:
-    zero = value[0].diagonal(dim1=-2, dim2=-1) == 0
-    if zero.any():
+    # ours factors singular matrices too, but on the device not to LAPACK's last pivot
+    if type(a) in PLAIN and not bool(value[0].diagonal(dim1=-2, dim2=-1).all()):
         raise Different("the matrix is singular")
-    return _with_info(value, a)
+    return *value, info(value[0], a, "linalg_lu_factor_ex")
 
 
 def _solve(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Given:
@@ -136,7 +159,7 @@ def _solve(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> 
 
 def _solved(value: Tensor, a: Tensor, b: Tensor, **_: Any) -> tuple[Tensor, ...]:
     # the factors are for torch's own gradient, and this result has ours
-    return (value, value.new_empty(0), *_with_info(a.new_empty(0, dtype=torch.int32), a))
+    return value, value.new_empty(0), a.new_empty(0, dtype=torch.int32), info(value, a, "linalg_inv_ex")
 
 
 def _first(value: Any, a: Tensor) -> tuple[Tensor, ...]:
@@ -201,7 +224,7 @@ ANALOGS = {
     "bernoulli": Analog("trnrand.bernoulli"),
     "exponential_": Analog("trnrand.exponential"),
     "multinomial": Analog("trnrand.categorical"),
-    "linalg_cholesky_ex": Analog("trnsolver.cholesky", _cholesky, _with_info),
+    "linalg_cholesky_ex": Analog("trnsolver.cholesky", _cholesky, _factor),
     "cholesky_solve": Analog("trnsolver.cholesky_solve", _given),
     "cholesky_inverse": Analog("trnsolver.cholesky_inverse", _given),
     "linalg_lu_factor_ex": Analog("trnsolver.lu_factor", _lu, _factored),
@@ -228,7 +251,7 @@ ANALOGS = {
     "_linalg_solve_ex": Analog("trnsolver.solve", _solve, _solved),
     "_linalg_det": Analog("trnsolver.det", _matrix, _first),
     "_linalg_slogdet": Analog("trnsolver.slogdet", _matrix, _first),
-    "linalg_inv_ex": Analog("trnsolver.inv", _matrix, _with_info),
+    "linalg_inv_ex": Analog("trnsolver.inv", _matrix, _inverse),
     "linalg_lstsq": Analog("trnsolver.lstsq", _lstsq, _plain_tuple),
     "linalg_matrix_exp": Analog("trnsolver.expm", _given),
     "_sparse_addmm (sparse)": Analog("trnsparse.spmm"),

@@ -1,0 +1,209 @@
+"""``torch.compile(model, backend="trnsci")``: the operators that have an analog become ours, another backend the rest.
+
+torch traces a graph to its operators, forward and backward. While it does, the key of `trnsci.drop_in` is on: what has
+an analog enters the graph as an operator of the suite, with its gradient. One table serves both, and so do the reasons.
+Sizes may be symbols. Where the operators run is decided when the graph runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import _COMPILER_FNS, register_backend
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from trnsci.drop_in import Substitutions, outside, tracing
+from trnsci.errors import ArgumentError, BackendUnavailable, TrnError
+from trnsci.fusion import Fusion, fuse_chains, work
+
+INNER = ("eager", "inductor", "openxla")
+# what a tracer raises where somebody looks at values
+_UNREADABLE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    GuardOnDataDependentSymNode,
+)
+_SEEDED = torch.Tag.nondeterministic_seeded
+# records of graphs that are kept
+KEPT = 64
+
+
+@dataclass
+class CompiledGraph:
+    """What became of one graph of a program.
+
+    Attributes:
+        inner: the backend that has the rest.
+        substituted: pairs of a torch operator and the function of ours that has its place.
+        left_alone: pairs of a torch operator and why it stays one.
+        passes: how often each op of the suite stands in ``forward`` or ``inference``, and in ``backward`` once that is
+            compiled.
+        fusion: which chains became one program, and why others did not.
+        fallbacks: errors of ours at run time, after which torch ran the graph instead.
+        draws: whether it draws torch's random numbers.
+    """
+
+    inner: str
+    substituted: frozenset[tuple[str, str]] = frozenset()
+    left_alone: frozenset[tuple[str, str]] = frozenset()
+    passes: dict[str, Counter[str]] = field(default_factory=dict)
+    fusion: Fusion = field(default_factory=Fusion)
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    draws: bool = False
+
+    def __str__(self) -> str:
+        lines = [f"{theirs} -> {ours}" for theirs, ours in sorted(self.substituted)]
+        lines += [f"{theirs} left alone: {why}" for theirs, why in sorted(self.left_alone)]
+        for name, counts in self.passes.items():
+            lines.append(
+                f"{name}: " + (", ".join(f"{n} {op}" for op, n in sorted(counts.items())) or "nothing of ours")
+            )
+        lines += [f"fused: {chain}" for chain in self.fusion.fused]
+        lines += [f"not fused: {chain}" for chain in self.fusion.left_alone]
+        lines += [f"ran on torch instead, {n} times: {why}" for why, n in self.fallbacks.items()]
+        return "\n".join([*lines, f"the rest: {self.inner}"])
+
+
+_graphs: deque[CompiledGraph] = deque(maxlen=KEPT)
+
+
+def compiled_graphs() -> tuple[CompiledGraph, ...]:
+    """Return what became of the graphs compiled last in this process, the latest last."""
+    return tuple(_graphs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    inner: str = "eager"
+    random: bool = False
+    fuse: bool | str = "auto"
+
+
+def compiler(
+    graph: GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Compile a graph of TorchDynamo's: the backend ``trnsci`` of ``torch.compile``.
+
+    Args:
+        graph: what TorchDynamo followed of the program.
+        inputs: operands without data.
+        mode: the inner backend, as ``options["inner"]``.
+        options: ``inner``, who compiles the rest: ``eager`` (the default: nobody), ``inductor`` or ``openxla``;
+            ``random``, to draw from `trnrand` as `trnsci.drop_in` does; ``fuse``, to make chains one program: ``auto``
+            (the default) where a kernel would run them, ``True`` wherever a kernel can, ``False`` never.
+
+    Raises:
+        ArgumentError: there is no such option, or no such value of it.
+        BackendUnavailable: the inner backend is not installed.
+    """
+    chosen = _read(mode, options)
+    record = CompiledGraph(chosen.inner)
+    inner, decompositions = _inner(chosen.inner)
+
+    def compile_pass(name: str) -> Callable[..., Any]:
+        def compile_graph(traced: GraphModule, given: Sequence[Any]) -> Any:
+            record.passes[name] = Counter(work(traced))
+            record.draws |= any(_SEEDED in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
+            if chosen.fuse is not False:
+                done = fuse_chains(traced, always=chosen.fuse is True)
+                record.fusion.fused += done.fused
+                record.fusion.left_alone += done.left_alone
+            with outside():
+                return inner(traced, given)
+
+        return compile_graph
+
+    seen = Substitutions(random=chosen.random, unreadable=_UNREADABLE)
+    aot = aot_autograd(
+        fw_compiler=compile_pass("forward"),
+        bw_compiler=compile_pass("backward"),
+        inference_compiler=compile_pass("inference"),
+        decompositions=decompositions,
+        keep_inference_input_mutations=False,
+    )
+    # torch's cache would answer for the same graph without our operators; inductor orders operators that only raise
+    how = {"enable_autograd_cache": False, "unlift_effect_tokens": chosen.inner == "inductor"}
+    with tracing(seen), torch._functorch.config.patch(how):
+        made = aot(graph, inputs)
+    record.substituted, record.left_alone = frozenset(seen.substituted), frozenset(seen.left_alone)
+    _graphs.append(record)
+    return _or_plain(made, graph, record)
+
+
+def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
+    given = dict(options or {})
+    if mode not in (None, "default"):
+        given.setdefault("inner", mode)
+    known: dict[str, tuple[Any, ...]] = {"inner": INNER, "random": (False, True), "fuse": ("auto", False, True)}
+    for name, value in given.items():
+        if name not in known:
+            raise ArgumentError(op="compile", argument="options", got=name, expected=f"one of {', '.join(known)}")
+        if not any(value is one or (isinstance(value, str) and value == one) for one in known[name]):
+            expected = f"one of {', '.join(map(repr, known[name]))}"
+            raise ArgumentError(op="compile", argument=name, got=value, expected=expected)
+    return _Options(**given)
+
+
+def _inner(name: str) -> tuple[Callable[..., Any], Any]:
+    """The function that compiles a pass, and the decompositions it wants torch to make while tracing."""
+    if name == "inductor":
+        from torch._inductor.compile_fx import compile_fx_inner
+        from torch._inductor.decomposition import select_decomp_table
+
+        return compile_fx_inner, select_decomp_table
+    if name == "openxla":
+        return _openxla, None
+    return _boxed, None
+
+
+def _openxla(traced: GraphModule, given: Sequence[Any]) -> Any:
+    from torch._dynamo.backends.torchxla import openxla_eval_boxed
+
+    try:
+        return openxla_eval_boxed(traced, list(given))
+    except ImportError as error:
+        how = "Install torch_xla, or take the inner backend eager or inductor"
+        raise BackendUnavailable(backend="openxla", reason=str(error), how=how) from error
+
+
+def _boxed(traced: GraphModule, given: Sequence[Any]) -> Any:
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+
+    return make_boxed_func(traced.forward)
+
+
+def _or_plain(made: Callable[..., Any], graph: GraphModule, record: CompiledGraph) -> Callable[..., Any]:
+    """Run torch's own operators where ours refuse their operands: the error a program catches is the one it expects.
+
+    A pass changes its operands after its last operator, so that nothing is half done; random numbers are drawn again.
+    """
+
+    @functools.wraps(made)
+    def run(*args: Any) -> Any:
+        before = torch.get_rng_state() if record.draws else None
+        try:
+            return made(*args)
+        except TrnError as error:
+            record.fallbacks[str(error)] += 1
+            if before is not None:
+                torch.set_rng_state(before)
+            return graph(*args)
+
+    return run
+
+
+if "trnsci" not in _COMPILER_FNS:
+    register_backend(compiler, name="trnsci")

@@ -1,0 +1,238 @@
+"""Chains of a compiled graph as one program: a product, functions of its result, a sum; or a product of a product."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from trnsci import config, neuron, ops, predict
+from trnsci.errors import TrnError
+from trnsci.specs import freeze
+
+_aten = torch.ops.aten
+# what an epilogue may do, as `trntensor.fuse` writes it down
+_STEPS: dict[Any, Callable[..., Any]] = {
+    _aten.add.Tensor: torch.add,
+    _aten.sub.Tensor: torch.sub,
+    _aten.mul.Tensor: torch.mul,
+    _aten.div.Tensor: torch.div,
+    _aten.maximum.default: torch.maximum,
+    _aten.minimum.default: torch.minimum,
+    _aten.neg.default: lambda x: x * -1.0,
+    _aten.pow.Tensor_Scalar: lambda x, power: x**power,
+    **{
+        getattr(_aten, name).default: getattr(torch, name)
+        for name in ("exp", "log", "sqrt", "rsqrt", "reciprocal", "square", "abs", "tanh", "sigmoid", "relu")
+    },
+}
+_SUMS = (_aten.sum.default, _aten.sum.dim_IntList)
+_MOST_EXTRAS = 4
+
+
+@dataclass
+class Fusion:
+    """What became of the chains of one graph, in words."""
+
+    fused: list[str] = field(default_factory=list)
+    left_alone: list[str] = field(default_factory=list)
+
+
+def fuse_chains(graph: GraphModule, *, always: bool) -> Fusion:
+    """Replace chains by programs of `trntensor.fuse`, in place.
+
+    Args:
+        graph: the operators of a forward or a backward pass, with the values' shapes in their ``meta``.
+        always: fuse whatever a kernel takes; else only where a kernel would run it here and now.
+    """
+    done = Fusion()
+    gemm = next((op.registered for op in ops.all_ops() if op.name == "trnblas::gemm"), None)
+    for node in list(graph.graph.nodes):
+        if node.target is gemm and node.users:
+            chains = (_pair(node, gemm), _epilogue(node), _epilogue(node, sums=False))
+            refusals = {}
+            for chain in filter(None, chains):
+                refusals[str(chain)] = why = _replaced(graph, chain, always=always)
+                if not why:
+                    done.fused.append(str(chain))
+                    break
+            else:
+                done.left_alone += [f"{chain}: {why}" for chain, why in refusals.items()]
+    if done.fused:
+        graph.recompile()
+    return done
+
+
+@dataclass
+class _Chain:
+    """Nodes that one program replaces: ``nodes`` in order, its operands, and how `trntensor.fuse` describes it."""
+
+    nodes: list[Node]
+    operands: list[Node]
+    equations: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " -> ".join(str(node.target).removeprefix("aten.").partition(".default")[0] for node in self.nodes)
+
+
+def _shape(node: Any) -> tuple[Any, ...]:
+    return tuple(node.meta["val"].shape)
+
+
+def _only_user(node: Node) -> Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _plain(node: Node) -> bool:
+    """Whether a product is nothing but ``a @ b``."""
+    _, _, c, alpha, _, _, _, bias, activation = node.args
+    return c is None and bool(alpha == 1) and bias is None and activation == "none"
+
+
+def _pair(node: Node, gemm: Any) -> _Chain | None:
+    """Two products of matrices, the result of one an operand of the other."""
+    after = _only_user(node)
+    if after is None or after.target is not gemm or not (_plain(node) and _plain(after)):
+        return None
+    operands: Any = (*node.args[:2], *after.args[:2])
+    if any(len(_shape(x)) != 2 for x in operands) or after.args[0] is after.args[1]:
+        return None
+    first, other = after.args[0] is node, after.args[1 if after.args[0] is node else 0]
+    link = "in,na->ia" if first else "in,ai->an"
+    return _Chain([node, after], [*operands[:2], other], ("im,mn->in", link))  # type: ignore[list-item]
+
+
+def _epilogue(node: Node, *, sums: bool = True) -> _Chain | None:
+    """A product, what is done to each of its elements, and sums of the result, as far as one kernel can go."""
+    arguments: Any = node.args
+    a, b, c, alpha, beta, _, _, bias, activation = arguments
+    shape = _shape(node)
+    if bias is not None or activation != "none" or len(shape) not in (2, 3) or isinstance(alpha, complex) or not alpha:
+        return None
+    if any(_shape(x)[:-2] != shape[:-2] for x in (a, b)):
+        return None
+    labels = "bmn"[-len(shape) :]
+    nodes = [node]
+    extras: dict[Node, str | None] = {} if c is None else {c: _labels(c, labels, shape, node)}
+    if None in extras.values():
+        return None
+    while (after := _only_user(nodes[-1])) is not None and _elementwise(after, shape):
+        others = {x: _labels(x, labels, shape, node) for x in after.all_input_nodes if x is not nodes[-1]}
+        if None in others.values() or len({**extras, **others}) > _MOST_EXTRAS:
+            break
+        nodes, extras = [*nodes, after], {**extras, **others}
+    steps = nodes[1:]
+    kept = _kept(after, labels) if sums and after is not None else None
+    if kept is not None and after is not None:
+        nodes.append(after)
+    if len(nodes) == 1:
+        return None
+
+    def function(t: Any, *given: Any) -> Any:
+        known: dict[Any, Any] = dict(zip(extras, given, strict=True))
+        known[node] = (t if alpha == 1 else t * alpha) if c is None else t * alpha + known[c] * beta
+        for step in steps:
+            known[step] = _STEPS[step.target](*(known.get(x, x) if isinstance(x, Node) else x for x in step.args))
+        return known[steps[-1] if steps else node]
+
+    prefix = labels[:-2]
+    options: dict[str, Any] = {"epilogue": function, "extras": tuple(extras.values())}
+    if kept is not None:
+        options["reduce"] = f"{labels}->{kept}"
+    return _Chain(nodes, [a, b, *extras], (f"{prefix}mk,{prefix}kn->{labels}",), options)
+
+
+def _elementwise(node: Node, shape: tuple[Any, ...]) -> bool:
+    """Whether an operator can be a step of an epilogue."""
+    square = node.target is not _aten.pow.Tensor_Scalar or bool(node.args[1] == 2)
+    return node.target in _STEPS and not node.kwargs and _shape(node) == shape and square
+
+
+def _labels(x: Node, labels: str, shape: tuple[Any, ...], like: Node) -> str | None:
+    """The axes of a product that an operand varies along; ``None`` where it cannot be an extra one."""
+    value = x.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.dtype != like.meta["val"].dtype or value.ndim > len(shape):
+        return None
+    pairs = list(zip(value.shape, shape[len(shape) - value.ndim :], labels[len(shape) - value.ndim :], strict=True))
+    if any(size not in (1, whole) for size, whole, _ in pairs):
+        return None
+    return "".join(label for size, _, label in pairs if size != 1)
+
+
+def _kept(node: Node, labels: str) -> str | None:
+    """The axes a sum keeps; ``None`` where it is no sum a kernel can do."""
+    if node.target not in _SUMS or node.kwargs or len(node.args) > 2:
+        return None
+    axes: Any = node.args[1] if len(node.args) == 2 and node.args[1] else range(len(labels))
+    summed = {axis % len(labels) for axis in axes}
+    return "".join(label for axis, label in enumerate(labels) if axis not in summed)
+
+
+def _replaced(graph: GraphModule, chain: _Chain, *, always: bool) -> str:
+    """Put a program in the place of a chain, or say why not."""
+    sizes = [size for node in (*chain.operands, *chain.nodes) for size in _shape(node)]
+    if any(type(size) is not int for size in sizes):
+        return "its sizes are not known when it compiles"
+    try:
+        traced = _traced(importlib.import_module("trntensor").fuse(*chain.equations, **chain.options), chain)
+    except TrnError as error:
+        return str(error)
+    why = _refusal(traced, always=always)
+    if why:
+        return why
+    last = chain.nodes[-1]
+    inputs = [node for node in traced.graph.nodes if node.op == "placeholder"]
+    with graph.graph.inserting_before(last):
+        result: Any = graph.graph.graph_copy(traced.graph, dict(zip(inputs, chain.operands, strict=True)))
+    last.replace_all_uses_with(result)
+    result.meta = {**last.meta, **result.meta}
+    for node in reversed(chain.nodes):
+        graph.graph.erase_node(node)
+    return ""
+
+
+def _traced(program: Callable[..., Any], chain: _Chain) -> GraphModule:
+    """The program as operators, on the shapes of its operands, with the shape the graph expects."""
+    first, wanted = len(chain.equations) + 1, _shape(chain.nodes[-1])
+
+    def call(*operands: torch.Tensor) -> torch.Tensor:
+        given = [x.reshape([n for n in x.shape if n != 1]) for x in operands[first:]]
+        result: torch.Tensor = program(*operands[:first], *given)
+        return result.reshape(wanted)
+
+    with torch.no_grad():
+        return make_fx(call)(*(node.meta["val"] for node in chain.operands))
+
+
+def _refusal(traced: GraphModule, *, always: bool) -> str:
+    """Why a program is not one, or not worth one; empty where it is."""
+    ours = {op.registered: op for op in ops.all_ops()}
+    calls = [
+        ours[node.target].kind(*torch.fx.map_arg(node.args, lambda x: x.meta["val"]))
+        for node in traced.graph.nodes
+        if node.target in ours
+    ]
+    if len(calls) != 1:
+        return "no one kernel runs it"
+    call = freeze(calls[0])
+    refused = call._op.refusal(call, "nki")
+    if refused is not None:
+        return str(refused)
+    if not always:
+        decision = call._op.decide(call)
+        if decision.implementation != "nki":
+            return f"nothing to gain on {decision.backend}: {decision.reason}"
+    device = neuron.device()
+    return predict.obstacle(call, device.target if device is not None else config.TARGET.get()) or ""
+
+
+def work(graph: GraphModule) -> list[str]:
+    """Return the names of the suite's ops in a graph, one for each call."""
+    names = {op.registered: op.name for op in ops.all_ops()}
+    return [names[node.target] for node in graph.graph.nodes if node.target in names]
