@@ -8,6 +8,7 @@
 | `achieved` | a result with the error guaranteed where it was computed |
 | `to_device`, `from_device`, `is_resident` | keep operands in device memory |
 | `drop_in`, `compiled_graphs` | run the calls of another program here, and what ``torch.compile`` made of it |
+| `register_operators` | give a Neuron device the operators of torch it lacks |
 | `rosetta` | what takes the place of a CUDA library's symbol |
 | `op`, `run`, `Call`, `Cost`, `check`, `array_function` | build a library on the runtime |
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trnsci.compiler import compiled_graphs
     from trnsci.config import BackendName, TargetName
     from trnsci.deprecated import Op
+    from trnsci.device_operators import register_operators
     from trnsci.drop_in import drop_in
     from trnsci.errors import (
         ArgumentError,
@@ -92,6 +94,7 @@ __all__ = [
     "op",
     "plan",
     "plans",
+    "register_operators",
     "rosetta",
     "run",
     "set_backend",

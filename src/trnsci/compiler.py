@@ -137,10 +137,10 @@ def compiler(
     # torch's cache would answer for the same graph without our operators; inductor orders operators that only raise
     how = {"enable_autograd_cache": False, "unlift_effect_tokens": chosen.inner == "inductor"}
     with tracing(seen), torch._functorch.config.patch(how):
-        made = aot(graph, inputs)
+        compiled = aot(graph, inputs)
     record.substituted, record.left_alone = frozenset(seen.substituted), frozenset(seen.left_alone)
     _graphs.append(record)
-    return _or_plain(made, graph, record)
+    return _or_plain(compiled, graph, record)
 
 
 def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
@@ -185,17 +185,17 @@ def _boxed(traced: GraphModule, given: Sequence[Any]) -> Any:
     return make_boxed_func(traced.forward)
 
 
-def _or_plain(made: Callable[..., Any], graph: GraphModule, record: CompiledGraph) -> Callable[..., Any]:
+def _or_plain(compiled: Callable[..., Any], graph: GraphModule, record: CompiledGraph) -> Callable[..., Any]:
     """Run torch's own operators where ours refuse their operands: the error a program catches is the one it expects.
 
     A pass changes its operands after its last operator, so that nothing is half done; random numbers are drawn again.
     """
 
-    @functools.wraps(made)
+    @functools.wraps(compiled)
     def run(*args: Any) -> Any:
         before = torch.get_rng_state() if record.draws else None
         try:
-            return made(*args)
+            return compiled(*args)
         except TrnError as error:
             record.fallbacks[str(error)] += 1
             if before is not None:

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from trnsci import config
+from trnsci import config, neuron
 from trnsci.analogs import ANALOGS, FUNCTIONS, PLAIN, RANDOM, Analog, Different
 from trnsci.analogs.replacing import observed
 from trnsci.errors import TrnError
 from trnsci.ledger import Substitution, record
-from trnsci.specs import tensors_in
+from trnsci.specs import is_resident, tensors_in
 
 # torch keeps this key for experiments with modes; nothing of its own listens there
 _KEY = "TESTING_ONLY_GenericMode"
@@ -67,6 +67,8 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
         >>> print(seen)
     """
     _register()
+    if neuron.device() is not None:
+        _register_planes()
     seen = Substitutions(random=random)
     token = _active.set(seen)
     try:
@@ -114,6 +116,36 @@ def _register() -> tuple[Any, ...]:
     return through, ours
 
 
+@functools.cache
+def _register_planes() -> Any:
+    """Let complex tensors on a Neuron device be planes, once. Machines without one do not pay for it."""
+    from trnsci.device_operators import BEGINNINGS, KEYS, register_operators
+
+    device = neuron.device()
+    if device is None or device.kind not in KEYS:
+        return None
+    register_operators()
+    library = torch.library.Library("aten", "IMPL", _KEY)
+    for name, begin in BEGINNINGS.items():
+        library.impl(name, _beginning(name, begin))
+    return library
+
+
+def _beginning(name: str, begin: Callable[..., Any]) -> Callable[..., Any]:
+    packet, _, overload = name.partition(".")
+    operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with outside():
+            if name == "_to_copy" and not isinstance(args[0], torch.Tensor):
+                # torch hands a tensor that stands for a number on as the number
+                args = (torch.tensor(args[0]),)
+            result = begin(*args, **kwargs)
+            return operator(*args, **kwargs) if result is NotImplemented else result
+
+    return kernel
+
+
 def _kernel(name: str, analog: Analog) -> Callable[..., Any]:
     operator = getattr(torch.ops.aten, name).default
 
@@ -124,7 +156,9 @@ def _kernel(name: str, analog: Analog) -> Callable[..., Any]:
             why = _reason(seen, name, args)
             if seen is not None and not why:
                 try:
-                    result = analog(*args, **kwargs)
+                    # complex numbers on a device begin below torch's gradients, as planes
+                    planes = name.startswith("_fft") and any(is_resident(x) for x in tensors_in(args))
+                    result = (operator if planes else analog)(*args, **kwargs)
                 except (Different, TrnError) as error:
                     why = str(error)
                 except seen.unreadable:
@@ -173,9 +207,12 @@ def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
         return "inside a transformation of torch.func"
     for tensor in tensors_in(args):
         if type(tensor) not in PLAIN and not seen.unreadable:
-            # torch following a program of its own compiler's is no call of the program's
-            traced = type(tensor).__module__.startswith("torch._subclasses")
-            return _OWN if traced else f"an operand is a {type(tensor).__name__}"
+            home = type(tensor).__module__
+            if home == "trnsci.planar" and name.startswith("_fft"):
+                continue
+            # torch following a program of its own compiler's is no call of the program's; planes see to themselves
+            silent = home.startswith(("torch._subclasses", "trnsci.planar"))
+            return _OWN if silent else f"an operand is a {type(tensor).__name__}"
         if tensor.layout != torch.strided:
             return "an operand is sparse"
     return ""

@@ -1,0 +1,335 @@
+"""`PlanarTensor`: torch's complex tensor on a device that has no complex numbers, as two planes in its memory.
+
+torch sees a tensor of a complex dtype; its operators come here and go to `trnfft.ComplexTensor`. What planes cannot do
+is done on the host, and recorded.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from trnsci.analogs import ANALOGS
+from trnsci.backends import backend, get_backend
+from trnsci.errors import TrnError, UnsupportedError
+from trnsci.ledger import Substitution, record
+
+_COMPLEX = {torch.float16: torch.complex32, torch.float32: torch.complex64, torch.float64: torch.complex128}
+
+
+class PlanarTensor(Tensor):
+    """A tensor of a complex dtype whose planes are real tensors on a device."""
+
+    real_plane: Tensor
+    imag_plane: Tensor
+
+    @staticmethod
+    def __new__(cls, real: Tensor, imag: Tensor) -> PlanarTensor:
+        if real.stride() != imag.stride():
+            real, imag = real.contiguous(), imag.contiguous()
+        planar_tensor: PlanarTensor = Tensor._make_wrapper_subclass(
+            cls, real.shape, real.stride(), dtype=_COMPLEX[real.dtype], device=real.device
+        )
+        planar_tensor.real_plane, planar_tensor.imag_plane = real, imag
+        return planar_tensor
+
+    def __init__(self, real: Tensor, imag: Tensor) -> None:
+        """Planes are of one shape, real dtype and device; they are not copied."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.cpu, Tensor.to) and isinstance(args[0], PlanarTensor):
+            # torch's own gradient of a move would move complex numbers
+            device, dtype, *_ = (
+                ("cpu", None) if func is Tensor.cpu else torch._C._nn._parse_to(*args[1:], **kwargs or {})
+            )
+            if device is not None and torch.device(device).type == "cpu":
+                fetched: Tensor = _Fetch.apply(args[0])  # type: ignore[no-untyped-call]
+                return fetched if dtype is None else fetched.to(dtype)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name, overload = func._schema.name.removeprefix("aten::"), func._overloadname
+        if overload.endswith("out") or name in _SHAPED:
+            reason = "planes have memory and a shape of their own, which out= and methods in place cannot change"
+            raise UnsupportedError(op=f"torch.{name}", reasons=[("nki", reason)], hint="Assign its result instead")
+        if name in _BY_HAND:
+            result = _BY_HAND[name](*args, **kwargs)
+        elif name in _EACH:
+            result = _each(func, args, kwargs)
+        elif name in _TRANSFORMS:
+            result = transformed(name, *args, **kwargs)
+        elif name.endswith("_") and not name.startswith("_"):
+            functional = getattr(getattr(torch.ops.aten, name.removesuffix("_")), overload)
+            return _copied(args[0], functional(*args, **kwargs))
+        else:
+            result = NotImplemented
+        if result is NotImplemented:
+            record(Substitution(f"torch.{name}", "", "planes of complex numbers cannot do it: computed on the host"))
+            return on_host(func, args, kwargs)
+        return result
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"PlanarTensor({self.cpu()}, device={str(self.device)!r})"
+
+
+class _Fetch(torch.autograd.Function):
+    """To the host as complex numbers, and the gradient back as planes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: PlanarTensor) -> Tensor:
+        ctx.device = x.device
+        return merged(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> PlanarTensor:
+        return PlanarTensor(*(part.to(ctx.device) for part in parts(grad)))
+
+
+# the same operator on either plane: views, copies, linear maps with real coefficients
+_EACH = frozenset(
+    [
+        "alias",
+        "clone",
+        "contiguous",
+        "detach",
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "permute",
+        "transpose",
+        "t",
+        "slice",
+        "select",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "diagonal",
+        "unfold",
+        "narrow",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "flip",
+        "roll",
+        "neg",
+        "sum",
+        "mean",
+        "cumsum",
+        "tril",
+        "triu",
+        "index",
+        "index_select",
+        "gather",
+        "constant_pad_nd",
+        "select_backward",
+        "slice_backward",
+        "diagonal_backward",
+        "repeat",
+        "zeros_like",
+        "empty_like",
+        "new_zeros",
+        "new_empty",
+        "cat",
+        "stack",
+        "as_strided",
+        "trace",
+        "zero_",
+        "lift_fresh",
+    ]
+)
+_SHAPED = frozenset(("squeeze_", "unsqueeze_", "transpose_", "t_", "resize_", "set_", "as_strided_"))
+_TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r"))
+
+
+def _plane(value: Any, which: str) -> Any:
+    """The same argument for one plane: planes of planar tensors, real dtypes for complex ones."""
+    if isinstance(value, PlanarTensor):
+        return getattr(value, which)
+    if isinstance(value, Tensor):
+        return value if not value.is_complex() else value.real if which == "real_plane" else value.imag
+    return value.to_real() if isinstance(value, torch.dtype) and value.is_complex else value
+
+
+def _each(func: Any, args: Any, kwargs: Any) -> Any:
+    dtype = kwargs.get("dtype")
+    value = args[2] if func._schema.name == "aten::constant_pad_nd" and len(args) > 2 else 0
+    if (dtype is not None and not dtype.is_complex) or value != 0:
+        return NotImplemented
+    real = func(
+        *tree_map(lambda x: _plane(x, "real_plane"), args), **tree_map(lambda x: _plane(x, "real_plane"), kwargs)
+    )
+    imag = func(
+        *tree_map(lambda x: _plane(x, "imag_plane"), args), **tree_map(lambda x: _plane(x, "imag_plane"), kwargs)
+    )
+    if func._schema.name.endswith("_"):
+        return args[0]
+    return PlanarTensor(real, imag) if isinstance(real, Tensor) else list(map(PlanarTensor, real, imag))
+
+
+def planes(value: Any) -> Any:
+    """A planar tensor as `trnfft.ComplexTensor`; other values as they are."""
+    if not isinstance(value, PlanarTensor):
+        return value
+    return importlib.import_module("trnfft").ComplexTensor(value.real_plane, value.imag_plane)
+
+
+def planar(value: Any) -> Any:
+    """A `trnfft.ComplexTensor` as a planar tensor; other values as they are."""
+    complex_tensor = importlib.import_module("trnfft").ComplexTensor
+    return PlanarTensor(value.real, value.imag) if isinstance(value, complex_tensor) else value
+
+
+def transformed(name: str, x: Any, *args: Any) -> Any:
+    """A transform of torch's by the kernels of trnfft, where they take it."""
+    automatic = get_backend("trnfft") == "auto"
+    try:
+        if not automatic:
+            return planar(ANALOGS[name](planes(x), *args))
+        # what is in device memory has nowhere else to go that has complex numbers
+        with backend("nki", library="trnfft"):
+            return planar(ANALOGS[name](planes(x), *args))
+    except TrnError:
+        return NotImplemented
+
+
+def on_host(func: Any, args: Any, kwargs: Any) -> Any:
+    """Compute on the host what the device cannot, and put the results back."""
+    tensors: list[Tensor] = []
+    tree_map(lambda x: tensors.append(x) if isinstance(x, Tensor) and not x.is_cpu else None, (args, kwargs))
+    home = tensors[0].device
+
+    def fetched(x: Any) -> Any:
+        if isinstance(x, PlanarTensor):
+            return merged(x)
+        return x.cpu() if isinstance(x, Tensor) else torch.device("cpu") if isinstance(x, torch.device) else x
+
+    def put(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return PlanarTensor(*(part.to(home) for part in parts(x))) if x.is_complex() else x.to(home)
+
+    return tree_map(put, func(*tree_map(fetched, args), **tree_map(fetched, kwargs)))
+
+
+def merged(x: PlanarTensor) -> Tensor:
+    """Return the complex tensor on the host."""
+    return torch.complex(x.real_plane.cpu(), x.imag_plane.cpu())
+
+
+def parts(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The planes of a complex tensor, contiguous, so that a device can take them."""
+    x = x.resolve_conj()
+    return x.real.contiguous(), x.imag.contiguous()
+
+
+def _copied(target: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+    """``copy_``: into planes, or the real part into a real tensor."""
+    if not isinstance(target, PlanarTensor):
+        if not target.is_cpu or not target.is_complex():
+            return target.copy_(_plane(source, "real_plane"))
+        return target.copy_(merged(source))
+    target.real_plane.copy_(_plane(source, "real_plane"))
+    is_complex = isinstance(source, Tensor) and source.is_complex()
+    target.imag_plane.copy_(_plane(source, "imag_plane")) if is_complex else target.imag_plane.zero_()
+    return target
+
+
+def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, layout: Any = None, **options: Any) -> Any:
+    where = x.device if device is None else torch.device(device)
+    if dtype is not None and not dtype.is_complex:
+        return x.real_plane.to(device=where, dtype=dtype)
+    if where.type == "cpu":
+        return merged(x).to(dtype or x.dtype)
+    real = None if dtype is None else dtype.to_real()
+    return PlanarTensor(*(p.to(device=where, dtype=real or p.dtype) for p in (x.real_plane, x.imag_plane)))
+
+
+def _arithmetic(name: str) -> Callable[..., Any]:
+    """An operator of two operands by that of `ComplexTensor`."""
+
+    def compute(a: Any, b: Any, *, alpha: Any = 1, rounding_mode: Any = None) -> Any:
+        if rounding_mode is not None or isinstance(alpha, complex):
+            return NotImplemented
+        left, right = planes(a), planes(b)
+        right = right if alpha == 1 else right * alpha
+        if isinstance(a, PlanarTensor):
+            return planar(getattr(left, f"__{name}__")(right))
+        return planar(getattr(right, f"__r{name}__")(left))
+
+    return compute
+
+
+def _product(a: Any, b: Any) -> Any:
+    """``mm``, ``bmm`` and ``mv``: as many real products on the device as there are pairs of planes."""
+    left, right = planes(a), planes(b)
+    return planar(left @ right if isinstance(a, PlanarTensor) else right.__rmatmul__(left))
+
+
+def _divided(a: Any, b: Any, *, rounding_mode: Any = None) -> Any:
+    if rounding_mode is not None:
+        return NotImplemented
+    if not isinstance(b, PlanarTensor):
+        return _scaled(a, b)
+    # scaled first, so that nothing overflows on the way
+    size = torch.maximum(b.real_plane.abs(), b.imag_plane.abs())
+    re, im = b.real_plane / size, b.imag_plane / size
+    quotient = planar(planes(PlanarTensor(re, -im)) * planes(a))
+    return _scaled(_scaled(quotient, re * re + im * im), size)
+
+
+def _scaled(a: Any, by: Any) -> Any:
+    if isinstance(by, complex) or (isinstance(by, Tensor) and by.is_complex()):
+        return a * (1 / by)
+    return PlanarTensor(a.real_plane / by, a.imag_plane / by)
+
+
+def _magnitude(x: PlanarTensor) -> Tensor:
+    return torch.hypot(x.real_plane, x.imag_plane)
+
+
+def _sign(x: PlanarTensor) -> PlanarTensor:
+    size = _magnitude(x)
+    size = torch.where(size == 0, torch.ones_like(size), size)
+    return PlanarTensor(x.real_plane / size, x.imag_plane / size)
+
+
+def _conjugate(x: PlanarTensor) -> PlanarTensor:
+    return PlanarTensor(x.real_plane, -x.imag_plane)
+
+
+_BY_HAND: dict[str, Callable[..., Any]] = {
+    "_to_copy": _to_copy,
+    "copy_": _copied,
+    "add": _arithmetic("add"),
+    "sub": _arithmetic("sub"),
+    "mul": _arithmetic("mul"),
+    "div": _divided,
+    "mm": _product,
+    "bmm": _product,
+    "mv": _product,
+    "abs": _magnitude,
+    "angle": lambda x: torch.atan2(x.imag_plane, x.real_plane),
+    "sgn": _sign,
+    "exp": lambda x: planar(planes(x).exp()),
+    "_conj": _conjugate,
+    "conj_physical": _conjugate,
+    "_conj_physical": _conjugate,
+    "resolve_conj": lambda x: x,
+    "resolve_neg": lambda x: x,
+    "view_as_real": lambda x: torch.stack((x.real_plane, x.imag_plane), -1),
+    "real": lambda x: x.real_plane,
+    "imag": lambda x: x.imag_plane,
+    "_local_scalar_dense": lambda x: complex(x.real_plane.item(), x.imag_plane.item()),
+    "ones_like": lambda x, **options: PlanarTensor(torch.ones_like(x.real_plane), torch.zeros_like(x.imag_plane)),
+}

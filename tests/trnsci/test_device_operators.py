@@ -1,0 +1,75 @@
+"""Operators that Neuron's PyTorch lacks, on a stand-in for its device: torch's own, without complex numbers."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import trnsci
+from trnsci import BackendUnavailable, neuron
+
+# programs of a device's user, outside any block, and the kernels of ours that run for them
+OPERATORS = {
+    "torch.linalg.inv(a)": "trnsolver::lu_inverse",
+    "torch.linalg.solve(a, b)": "trnsolver::lu_solve",
+    "torch.linalg.det(a)": "trnsolver::lu",
+    "torch.linalg.slogdet(a)[1]": "trnsolver::lu",
+    "torch.linalg.cholesky(a @ a.T)": "trnsolver::cholesky",
+    "torch.linalg.eigvalsh(a @ a.T)": "trnsolver::eigh",
+    "torch.linalg.qr(b).R.abs()": "trnsolver::qr",
+    "torch.linalg.svdvals(b)": "trnsolver::svd",
+    "torch.linalg.matrix_exp(a / 9)": "trnblas::gemm",
+    "torch.linalg.solve_triangular(a.tril(), b, upper=False)": "trnsolver::solve_triangular",
+    "torch.fft.rfft(x)": "trnfft::r2c_planes",
+    "torch.fft.irfft(torch.fft.rfft(x) * (2 - 1j), n=9)": "trnfft::c2r_planes",
+    "torch.fft.fft(x, norm='ortho').conj().imag": "trnfft::c2c_planes",
+    "torch.complex(b, b).mT @ torch.complex(b, 2 * b)": "",
+    "torch.polar(b.exp(), b) / torch.complex(b + 3, b)": "",
+    "torch.linalg.eigvals(a).abs().sum()": "",
+}
+# inside a block, where complex tensors may also begin as such
+BLOCK = {
+    "block(x, w)": "trnfft::r2c_planes",
+    "torch.fft.fftn(x).conj().real": "trnfft::c2c_planes",
+    "torch.fft.fft2(x).abs()": "trnfft::c2c_planes",
+    "torch.fft.ifft(z.exp()) - z": "trnfft::c2c_planes",
+    "torch.cat([z, z * z], -1).sum(0) / (1 + torch.ones(12, dtype=torch.cfloat, device=z.device))": "",
+    "torch.view_as_real(z.mT)[1:].sum(-1)": "",
+    "(torch.full((6,), 1 + 1j, device=z.device) * z)[:, ::2].angle()": "",
+    "torch.linalg.norm(z) * z.sgn().mean()": "",
+    "(z[:, :5] ** 3).diagonal()": "",
+}
+CASES = {**{code: (False, kernel) for code, kernel in OPERATORS.items()}, **{c: (True, k) for c, k in BLOCK.items()}}
+
+
+@pytest.fixture(scope="module")
+def results():
+    given = json.dumps([(code, mode) for code, (mode, _) in CASES.items()])
+    words = [sys.executable, "-W", "ignore", "-m", "tests.trnsci.device_stand_in"]
+    done = subprocess.run(words, input=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("code", CASES)
+def test_programs_on_a_device_without_complex_numbers_answer_as_on_the_host(results, code):
+    result, kernel = results[code], CASES[code][1]
+    assert "raised" not in result, result["raised"]
+    assert result["device"] == "neuron"
+    assert result["error"] < 2e-5
+    assert kernel in result["kernels"] or not kernel
+
+
+def test_what_planes_cannot_do_is_done_on_the_host_and_recorded(results):
+    assert results["(z[:, :5] ** 3).diagonal()"]["hosted"] == ["torch.pow"]
+    assert "torch.linalg_eig" in results["torch.linalg.eigvals(a).abs().sum()"]["hosted"]
+    assert results["block(x, w)"]["hosted"] == []
+
+
+def test_without_a_device_of_torchs_there_is_nothing_to_register():
+    with pytest.raises(BackendUnavailable, match="no Neuron device"):
+        trnsci.register_operators()
+    with neuron.stand_in(), pytest.raises(BackendUnavailable, match="stand-in"):
+        trnsci.register_operators()
