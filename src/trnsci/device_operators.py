@@ -64,6 +64,8 @@ def _registered(key: str) -> tuple[Any, tuple[str, ...]]:
 
 def _lacking(name: str) -> bool:
     """Whether the device lacks an operator that torch does not make of others, which have the gradient then."""
+    if "(" in name:
+        return False
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeImplicitAutograd")
     return name not in _THEIRS and name not in _COMPLEX and not composite
 

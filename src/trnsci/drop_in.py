@@ -110,10 +110,44 @@ def _register() -> tuple[Any, ...]:
     for operator in torch._ops._higher_order_ops.values():
         operator.fallthrough(_key())
     ours = torch.library.Library("aten", "IMPL", _KEY)
-    runs = {name: analog for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
-    for name, analog in {**runs, **RANDOM}.items():
+    for name, analog in _substituted().items():
         ours.impl(name, _kernel(name, analog))
+        for overload in _written(name):
+            ours.impl(f"{name}.{overload}", _left_alone(name, overload))
+    for name in _IN_PLACE:
+        ours.impl(name, _left_alone(name, "default"))
     return through, ours
+
+
+# what changes an operand; torch's own memory is not ours to write
+_IN_PLACE = ("addmm_", "baddbmm_", "addmv_")
+
+
+def _substituted() -> dict[str, Analog | None]:
+    """Operators by name, with their analog; ``None`` for those that sparse operands alone have."""
+    runs = {name: analog for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
+    sparse = {name.removesuffix(_SPARSE): None for name in runs if name.endswith(_SPARSE)}
+    return {**sparse, **{name: analog for name, analog in {**runs, **RANDOM}.items() if not name.endswith(_SPARSE)}}
+
+
+def _written(name: str) -> list[str]:
+    """The overloads of an operator that write into given memory."""
+    packet = getattr(torch.ops.aten, name)
+    arguments = {overload: getattr(packet, overload)._schema.arguments for overload in packet.overloads()}
+    return [overload for overload, given in arguments.items() if any(arg.is_out for arg in given)]
+
+
+def _left_alone(name: str, overload: str) -> Callable[..., Any]:
+    operator = getattr(getattr(torch.ops.aten, name), overload)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with outside():
+            seen = _active.get()
+            if seen is not None and not _reason(seen, name, args):
+                _note(seen, f"torch.{name}", "", "it writes into memory it is given")
+            return operator(*args, **kwargs)
+
+    return kernel
 
 
 @functools.cache
@@ -146,15 +180,18 @@ def _beginning(name: str, begin: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-def _kernel(name: str, analog: Analog) -> Callable[..., Any]:
-    operator = getattr(torch.ops.aten, name).default
+def _kernel(name: str, dense: Analog | None) -> Callable[..., Any]:
+    operator, sparse = getattr(torch.ops.aten, name).default, ANALOGS.get(f"{name}{_SPARSE}")
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         # what runs in here, ours or theirs, calls torch itself
         with outside():
             seen = _active.get()
             why = _reason(seen, name, args)
-            if seen is not None and not why:
+            analog = dense
+            if why == _NO_DENSE and sparse is not None:
+                why, analog = "", sparse
+            if seen is not None and analog is not None and not why:
                 try:
                     # complex numbers on a device begin below torch's gradients, as planes
                     planes = name.startswith("_fft") and any(is_resident(x) for x in tensors_in(args))
@@ -167,10 +204,16 @@ def _kernel(name: str, analog: Analog) -> Callable[..., Any]:
                     _note(seen, f"torch.{name}", analog.named(*args, **kwargs), "")
                     return result
             if seen is not None and why != _OWN:
-                _note(seen, f"torch.{name}", "", why)
-            return operator(*args, **kwargs)
+                _note(seen, f"torch.{name}", "", why or "no operand is sparse")
+            if name not in _COMPOSITE:
+                return operator(*args, **kwargs)
+        return operator.decompose(*args, **kwargs)
 
     return kernel
+
+
+# left alone, they are transforms that may be ours
+_COMPOSITE = ("stft", "istft")
 
 
 def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -191,6 +234,7 @@ def _take(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     return result
 
 
+_SPARSE, _NO_DENSE = " (sparse)", "an operand is sparse"
 _OWN = "called by the suite, or traced"
 
 
@@ -214,7 +258,7 @@ def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
             silent = home.startswith(("torch._subclasses", "trnsci.planar"))
             return _OWN if silent else f"an operand is a {type(tensor).__name__}"
         if tensor.layout != torch.strided:
-            return "an operand is sparse"
+            return _NO_DENSE
     return ""
 
 

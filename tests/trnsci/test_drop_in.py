@@ -22,6 +22,10 @@ spd = x @ x.T + 8 * torch.eye(8, dtype=F64)
 z = torch.randn(4, 16, dtype=torch.complex128)
 upper = x.triu() + 8 * torch.eye(8, dtype=F64)
 q = torch.randn(3, 1, 2, 8, 16)
+ones = torch.ones(16, dtype=F64)
+# the same entry twice, and a row without any
+coo = torch.sparse_coo_tensor([[0, 0, 3, 5], [1, 1, 7, 0]], torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=F64), (8, 8))
+csr = coo.coalesce().to_sparse_csr()
 
 # a program's spelling, and the operator it arrives as
 TORCH = {
@@ -40,7 +44,8 @@ TORCH = {
     "torch.fft.rfftn(z.real, norm='forward')": "_fft_r2c",
     "torch.fft.irfft(z, n=29)": "_fft_c2r",
     "torch.fft.hfft(z)": "_fft_c2r",
-    "torch.stft(x.flatten(), 16, window=torch.ones(16, dtype=F64), return_complex=True)": "_fft_r2c",
+    "torch.stft(x.flatten(), 16, window=ones, return_complex=True)": "stft",
+    "torch.istft(torch.stft(x.flatten(), 16, window=ones, return_complex=True), 16, window=ones)": "istft",
     "torch.linalg.solve(spd, x[0])": "_linalg_solve_ex",
     "torch.linalg.solve(spd, x, left=False)": "_linalg_solve_ex",
     "torch.linalg.inv(spd)": "linalg_inv_ex",
@@ -69,6 +74,12 @@ TORCH = {
     "torch.triangular_solve(x, upper, transpose=True)": "triangular_solve",
     "functional.scaled_dot_product_attention(*q, is_causal=True)": "scaled_dot_product_attention",
     "functional.scaled_dot_product_attention(*q, torch.ones(8, 8).tril(2).bool())": "scaled_dot_product_attention",
+    "torch.sparse.mm(coo, x)": "_sparse_addmm (sparse)",
+    "csr @ x": "mm (sparse)",
+    "torch.addmm(x, csr, x, beta=2, alpha=0.5)": "addmm (sparse)",
+    "torch.sparse.addmm(x[0], coo, x)": "_sparse_addmm (sparse)",
+    "csr @ x[0]": "mv (sparse)",
+    "torch.sparse.sampled_addmm(csr, x, x).to_dense()": "sparse_sampled_addmm (sparse)",
 }
 a, s, c = x.numpy(), spd.numpy(), z.numpy()
 sparse = scipy.sparse.csr_array(s)
@@ -134,7 +145,7 @@ def test_torch_is_substituted_however_it_is_spelled(code):
     with trnsci.drop_in() as seen:
         got = eval(code)
     same(got, want, magnitudes="eig(" in code or "eigh(" in code or "svd(" in code)
-    assert f"torch.{TORCH[code]}" in {theirs for theirs, _ in seen.substituted}
+    assert f"torch.{TORCH[code].removesuffix(' (sparse)')}" in {theirs for theirs, _ in seen.substituted}
     assert not seen.left_alone
 
 
@@ -163,7 +174,13 @@ def test_every_analog_is_tried():
         ("x.long() @ x.long()", "dtype of a is int64"),
         ("functional.scaled_dot_product_attention(*q, torch.zeros(8, 8))", "no plain matrix of booleans"),
         ("torch.vmap(torch.mm)(x[None], x[None])", "torch.func"),
-        ("x.to_sparse() @ x", "sparse"),
+        ("(coo @ coo).to_dense()", "what a product of sparse matrices stores"),
+        ("x @ csr", "layout strided"),
+        ("torch.sparse.mm(coo.detach().requires_grad_(), x).detach()", "gradient of a sparse tensor"),
+        ("torch.mm(x, x, out=torch.empty(8, 8, dtype=F64))", "memory it is given"),
+        ("torch.fft.fft(z, out=torch.empty_like(z))", "memory it is given"),
+        ("torch.linalg.inv(spd, out=torch.empty_like(spd))", "memory it is given"),
+        ("x.clone().addmm_(x, x)", "memory it is given"),
         ("np.linalg.qr(a, mode='r')", "mode='r'"),
         ("np.linalg.inv(np.eye(3, dtype=int))", "dtype of a is int64"),
         ("scipy.linalg.eigh(s, subset_by_index=[0, 2])", "subset_by_index="),
@@ -261,5 +278,3 @@ def test_autocast_and_no_grad_mean_what_they_mean():
     w = x.clone().requires_grad_()
     with trnsci.drop_in(), torch.no_grad():
         assert not (w @ w).requires_grad
-    with trnsci.drop_in():
-        assert torch.mm(x, x, out=torch.empty(8, 8, dtype=F64)).shape == (8, 8)

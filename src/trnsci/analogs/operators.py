@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.analogs.analog import PLAIN, Analog, Different, Given
 from trnsci.analogs.lapack_info import info
+from trnsci.analogs.sparse import SPARSE
 
 # torch's codes of scaling: none, by the root of the length, by the length
 _FORWARD = {0: "backward", 1: "ortho", 2: "forward"}
@@ -52,6 +53,27 @@ def _real_transform(x: Any, dim: Any, normalization: int, onesided: bool) -> Giv
 
 def _inverse_transform(x: Any, dim: Any, normalization: int, last: int) -> Given:
     return _given(x, dim=tuple(dim), s=(*([-1] * (len(dim) - 1)), last), norm=_INVERSE[normalization])
+
+
+def _short_time(
+    x: Any,
+    n_fft: int,
+    hop_length: Any = None,
+    win_length: Any = None,
+    window: Any = None,
+    normalized: bool = False,
+    onesided: Any = None,
+    return_complex: Any = None,
+    align_to_window: Any = None,
+) -> Given:
+    if align_to_window or return_complex is None:
+        raise Different("its frames lie otherwise, or torch chooses what it returns")
+    framing = {"center": False, "normalized": normalized, "onesided": onesided, "return_complex": return_complex}
+    return _given(x, n_fft, hop_length, win_length, window, **framing)
+
+
+def _inverse_short_time(x: Any, n_fft: int, *args: Any, **kwargs: Any) -> Given:
+    return _given(x, n_fft, *args, **kwargs)
 
 
 def _planned_draw(size: Any, *_: Any, **options: Any) -> Given:
@@ -219,6 +241,8 @@ ANALOGS = {
         "trnfft.rfftn", _real_transform, choose=lambda x, dim, n, one: "trnfft.rfftn" if one else "trnfft.fftn"
     ),
     "_fft_c2r": Analog("trnfft.irfftn", _inverse_transform),
+    "stft": Analog("trnfft.stft", _short_time),
+    "istft": Analog("trnfft.istft", _inverse_short_time),
     "randint": Analog("trnrand.randint"),
     "randperm": Analog("trnrand.permutation"),
     "bernoulli": Analog("trnrand.bernoulli"),
@@ -254,12 +278,7 @@ ANALOGS = {
     "linalg_inv_ex": Analog("trnsolver.inv", _matrix, _inverse),
     "linalg_lstsq": Analog("trnsolver.lstsq", _lstsq, _plain_tuple),
     "linalg_matrix_exp": Analog("trnsolver.expm", _given),
-    "_sparse_addmm (sparse)": Analog("trnsparse.spmm"),
-    "_sparse_sparse_matmul (sparse)": Analog("trnsparse.spgemm"),
-    "mm (sparse)": Analog("trnsparse.spmm"),
-    "addmm (sparse)": Analog("trnsparse.spmm"),
-    "mv (sparse)": Analog("trnsparse.spmv"),
-    "sparse_sampled_addmm (sparse)": Analog("trnsparse.sddmm"),
+    **SPARSE,
     "scaled_dot_product_attention": Analog("trnsparse.attention", _any_attention),
     "_scaled_dot_product_flash_attention_for_cpu": Analog("trnsparse.attention", _attention, runs=False),
     "_scaled_dot_product_flash_attention": Analog("trnsparse.attention", _attention, runs=False),
