@@ -67,6 +67,8 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
         >>> print(seen)
     """
     _register()
+    if random:
+        _register_random()
     if neuron.device() is not None:
         _register_planes()
     seen = Substitutions(random=random)
@@ -82,6 +84,8 @@ def drop_in(*, random: bool = False) -> Iterator[Substitutions]:
 def tracing(seen: Substitutions) -> Iterator[None]:
     """Let operators with an analog enter a tracer's graph as ours."""
     _register()
+    if seen.random:
+        _register_random()
     token = _active.set(seen)
     try:
         with torch._C._IncludeDispatchKeyGuard(_key()):
@@ -92,12 +96,17 @@ def tracing(seen: Substitutions) -> Iterator[None]:
 
 def outside() -> Any:
     """Return a block in which nothing of torch's is substituted."""
-    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_key()))
+    return torch._C._ExcludeDispatchKeyGuard(_keys())
 
 
 @functools.cache
 def _key() -> Any:
     return torch._C._dispatch_key_parse(_KEY)
+
+
+@functools.cache
+def _keys() -> Any:
+    return torch._C.DispatchKeySet(_key())
 
 
 @functools.cache
@@ -127,7 +136,16 @@ def _substituted() -> dict[str, Analog | None]:
     """Operators by name, with their analog; ``None`` for those that sparse operands alone have."""
     runs = {name: analog for name, analog in ANALOGS.items() if analog.runs and analog.arguments is not None}
     sparse = {name.removesuffix(_SPARSE): None for name in runs if name.endswith(_SPARSE)}
-    return {**sparse, **{name: analog for name, analog in {**runs, **RANDOM}.items() if not name.endswith(_SPARSE)}}
+    return {**sparse, **{name: analog for name, analog in runs.items() if not name.endswith(_SPARSE)}}
+
+
+@functools.cache
+def _register_random() -> Any:
+    """Draws have a kernel from the first block on that asks for ours; programs that do not ask pay nothing."""
+    ours = torch.library.Library("aten", "IMPL", _KEY)
+    for name, analog in RANDOM.items():
+        ours.impl(name, _kernel(name, analog))
+    return ours
 
 
 def _written(name: str) -> list[str]:
