@@ -36,12 +36,12 @@ def _run(solver: Any, integrals: Any, B: torch.Tensor, occ: torch.Tensor, vir: t
     state = PairState.empty(len(occ))
     run_pairs(
         Rows(B),  # type: ignore[arg-type]
-        (occ, vir),
+        (occ, vir[None]),
         state,
         rows=len(occ),
         width=1,
         precision="fp64" if B.dtype == torch.float64 else "fp32",
-        finished=lambda state: None,
+        finished=lambda *pair: None,
     )
     return sum(state.totals())
 

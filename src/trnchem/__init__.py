@@ -12,7 +12,8 @@
 from trnchem.budget import MP2Plan, Share, Stage
 from trnchem.dfmp2 import dfmp2, plan
 from trnchem.metric import Metric
-from trnchem.molecules import GEOMETRIES, mean_field, read_xyz
+from trnchem.molecules import GEOMETRIES, read_xyz
+from trnchem.references import mean_field
 from trnchem.result import MP2Result, PairEnergies, Progress
 from trnchem.screening import Screen
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from trnchem.spins import CLOSED, Spins
 from trnsci import ArgumentError, CapacityError
 from trnsci.plans import quantity
 from trnsci.precision import Precision
@@ -34,7 +35,7 @@ THREAD_OVERHEAD = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Numbers of orbitals and functions, and bytes of an element."""
+    """Numbers of orbitals and functions, and bytes of an element; occupied orbitals are those of all spins."""
 
     nao: int
     nocc: int
@@ -42,6 +43,7 @@ class Sizes:
     naux: int
     widest: int
     itemsize: int
+    spins: Spins = CLOSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,9 @@ class MP2Plan:
             for s in self.stages
         ]
         n = self.sizes
-        title = f"DF-MP2: {n.nocc} occupied, {n.nvir} virtual, {n.naux} auxiliary; {self.precision}; B in {self.place}"
+        up = n.spins.up
+        occupied = f"{n.nocc} occupied" if up is None else f"{up} + {n.nocc - up} occupied"
+        title = f"DF-MP2: {occupied}, {n.nvir} virtual, {n.naux} auxiliary; {self.precision}; B in {self.place}"
         note = f"Budget {quantity(self.memory, 'B')}, at most {quantity(self.peak_bytes, 'B')} needed. {self.why}"
         return Table(title, ("stage", "runs", "arithmetic", "memory", "verdict"), rows, note)
 
@@ -275,6 +279,11 @@ def _rows(n: Sizes, memory: int, width: int) -> int:
     return max(1, min(n.nocc, left // (2 * n.nvir * n.naux * n.itemsize)))
 
 
+def kept_shape(n: Sizes, method: Method, samples: int, points: int) -> tuple[int, int]:
+    """Energies that a calculation keeps one by one: of pairs, or of quadrature points and random vectors."""
+    return (n.nocc, n.nocc) if method == "pairs" else (points, samples if method == "stochastic" else 1)
+
+
 def pairs_at_once(n: Sizes) -> int:
     """Pairs whose integrals exist at once."""
     return max(1, min(n.nocc, BLOCK // n.nvir**2))
@@ -283,13 +292,15 @@ def pairs_at_once(n: Sizes) -> int:
 def slab_bytes(n: Sizes, slab: int) -> int:
     """What transforming a slab takes."""
     packed, size = n.nao * (n.nao + 1) // 2, n.itemsize
-    each = packed * (8 + size) + n.nao**2 * size + 2 * n.nao * n.nocc * size + 2 * n.nocc * n.nvir * size
+    # both spins come together in one array
+    blocks = 1 + n.spins.sets
+    each = packed * (8 + size) + n.nao**2 * size + 2 * n.nao * n.nocc * size + blocks * n.nocc * n.nvir * size
     return slab * each + 8 * n.nao**2
 
 
 def pair_bytes(n: Sizes, width: int) -> int:
-    """What the integrals of as many pairs and the denominators take."""
-    return (3 * width + 1) * n.nvir**2 * n.itemsize
+    """What the integrals of as many pairs and the denominators of all pairs of spins take."""
+    return (3 * width + 2 * n.spins.sets - 1) * n.nvir**2 * n.itemsize
 
 
 def _stages(
@@ -332,7 +343,7 @@ def _stages(
         # one orbital's rows and their scaled copy; signs, a product, the sum of products and its squares
         one = 2 * n.nvir * n.naux * size + n.nvir * columns * size
         flops = 4 * ov * n.naux * columns if method == "stochastic" else 2 * ov * n.naux**2
-        rest = n.naux * columns * (2 * size + 16)
+        rest = n.naux * columns * (2 * size + 8 + 8 * n.spins.sets)
         stage(method, f"{runs}, at every quadrature point", flops, (0 if place == "disk" else held) + one + rest)
     return tuple(found)
 

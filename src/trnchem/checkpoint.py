@@ -1,6 +1,7 @@
 """Finished pairs in a file of fixed layout: each is written in its place when it is done, and checked when read.
 
-The file is a head, which says what it is of and holds the orbitals, and a slot of 32 bytes for every pair. The head is
+The file is a head, which says what it is of and holds the orbitals, and a slot of 32 bytes for every pair, or for every
+quadrature point and random vector: rows and columns of a matrix, of which pairs fill the upper triangle. The head is
 written once, with a checksum, under another name, and appears whole. A slot holds two energies with a checksum of their
 own, and lies within one sector of a disk: a crash leaves it as it was or as it should be. Nothing is ever unpickled.
 """
@@ -16,6 +17,7 @@ import secrets
 import stat
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,7 +32,7 @@ from trnchem.pairs import PairState
 from trnchem.store import full_disk
 from trnsci import ArgumentError
 
-FORMAT = b"trnchem.dfmp2 2\n"
+FORMAT = b"trnchem.dfmp2 3\n"
 ARRAYS = ("C_occ", "C_vir", "e_occ", "e_vir")
 SLOT = 32
 # format, bytes of the head with its checksum, bytes of the file
@@ -43,8 +45,8 @@ FILES = Files()
 class Slots:
     """The slots of an open file, which any process that has the file may fill: no two write the same one."""
 
-    def __init__(self, path: Path, descriptor: int, start: int, token: str, nocc: int) -> None:
-        self._path, self._descriptor, self._start, self.token, self._nocc = path, descriptor, start, token, nocc
+    def __init__(self, path: Path, descriptor: int, start: int, token: str, columns: int) -> None:
+        self._path, self._descriptor, self._start, self.token, self._columns = path, descriptor, start, token, columns
 
     @classmethod
     def join(cls, path: str | Path, token: str) -> Slots | None:
@@ -61,14 +63,14 @@ class Slots:
         if facts.get("token") != token:
             os.close(descriptor)
             return None
-        return cls(Path(path), descriptor, start, token, facts["shapes"][2][0])
+        return cls(Path(path), descriptor, start, token, facts["slots"][1])
 
     def put(self, i: int, j: int, energies: tuple[Tensor, Tensor]) -> None:
         """Write energies of orbital ``i`` with those from ``j`` on; a kill afterwards does not lose them."""
         columns = zip(*(part.tolist() for part in energies), strict=True)
         data = b"".join(_slot(self.token, i, j + k, *pair) for k, pair in enumerate(columns))
         with full_disk(self._path, _HINT):
-            FILES.write(self._descriptor, data, self._start + SLOT * _index(i, j, self._nocc))
+            FILES.write(self._descriptor, data, self._start + SLOT * (i * self._columns + j))
 
     def sync(self) -> None:
         """Return when everything is on the disk; a power cut afterwards does not lose it."""
@@ -142,8 +144,9 @@ class Checkpoint:
         except BaseException:
             os.close(descriptor)
             raise
-        self.slots = Slots(self.path, descriptor, start, facts["token"], len(state.done))
-        return Orbitals(arrays[0], arrays[1], arrays[2], arrays[3], orbitals.frozen), state
+        self.slots = Slots(self.path, descriptor, start, facts["token"], state.done.shape[1])
+        C_occ, C_vir, e_occ, e_vir = arrays
+        return replace(orbitals, C_occ=C_occ, C_vir=C_vir, e_occ=e_occ, e_vir=e_vir), state
 
     def _refused(self, got: str, expected: str) -> ArgumentError:
         return ArgumentError(
@@ -166,27 +169,28 @@ class Checkpoint:
                 raise ValueError("it is not the file of a calculation, or not all of it")
             data = os.pread(descriptor, about.st_size, 0)
             facts, arrays, start = _head(data)
-            state = _pairs(data, start, facts["token"], facts["shapes"][2][0])
+            state = _energies(data, start, facts["token"], *facts["slots"])
         except ValueError as error:
             raise self._refused(f"damaged ({error})", "the file a calculation wrote") from None
         return facts, arrays, state, start
 
-    def start(self, orbitals: Orbitals) -> Slots:
-        """Return the slots of the file; make one with room for every pair, where there is none.
+    def start(self, orbitals: Orbitals, rows: int, columns: int) -> Slots:
+        """Return the slots of the file; make one with room for rows and columns of energies, where there is none.
 
         Raises:
             CapacityError: the disk has no room for it.
         """
         if self.slots is not None:
             return self.slots
-        token, nocc = secrets.token_hex(16), len(orbitals.e_occ)
-        arrays = [orbitals.C_occ, orbitals.C_vir, orbitals.e_occ, orbitals.e_vir]
-        facts = {"identity": self.identity, "token": token, "shapes": [list(array.shape) for array in arrays]}
-        head = _packed(facts, arrays, nocc)
+        token, size = secrets.token_hex(16), SLOT * rows * columns
+        arrays = [getattr(orbitals, name) for name in ARRAYS]
+        shapes = [list(array.shape) for array in arrays]
+        facts = {"identity": self.identity, "token": token, "shapes": shapes, "slots": [rows, columns]}
+        head = _packed(facts, arrays, size)
         with full_disk(self.path, "Nothing has been computed yet; free some space and run again"):
             descriptor, fresh = FILES.create(self.path)
             try:
-                FILES.reserve(descriptor, len(head) + SLOT * _index(nocc, nocc, nocc))
+                FILES.reserve(descriptor, len(head) + size)
                 FILES.write(descriptor, head, 0)
                 FILES.sync(descriptor)
                 FILES.replace(fresh, self.path)
@@ -194,13 +198,8 @@ class Checkpoint:
                 os.close(descriptor)
                 fresh.unlink(missing_ok=True)
                 raise
-        self.slots = Slots(self.path, descriptor, len(head), token, nocc)
+        self.slots = Slots(self.path, descriptor, len(head), token, columns)
         return self.slots
-
-
-def _index(i: int, j: int, nocc: int) -> int:
-    """The slot of a pair ``i <= j``: rows of a triangle, one after the other."""
-    return i * nocc - i * (i - 1) // 2 + j - i
 
 
 def _slot(token: str, i: int, j: int, opposite: float, same: float) -> bytes:
@@ -208,14 +207,14 @@ def _slot(token: str, i: int, j: int, opposite: float, same: float) -> bytes:
     return energies + hashlib.blake2b(f"{token} {i} {j}".encode() + energies, digest_size=16).digest()
 
 
-def _packed(facts: dict[str, Any], arrays: list[Tensor], nocc: int) -> bytes:
+def _packed(facts: dict[str, Any], arrays: list[Tensor], slots: int) -> bytes:
     text = json.dumps(facts).encode()
     body = struct.pack("<Q", len(text)) + text
     body += b"".join(np.ascontiguousarray(array.numpy(), "<f8").tobytes() for array in arrays)
     # slots begin at a multiple of their size
     body += bytes(-(_PREAMBLE.size + len(body) + 32) % SLOT)
     size = _PREAMBLE.size + len(body) + 32
-    body = _PREAMBLE.pack(FORMAT, size, size + SLOT * _index(nocc, nocc, nocc)) + body
+    body = _PREAMBLE.pack(FORMAT, size, size + slots) + body
     return body + hashlib.sha256(body).digest()
 
 
@@ -239,22 +238,23 @@ def _head(data: bytes) -> tuple[dict[str, Any], list[Tensor], int]:
     return facts, arrays, start
 
 
-def _pairs(data: bytes, start: int, token: str, nocc: int) -> PairState:
-    """The finished pairs of a file; ``ValueError`` when a slot is neither empty nor what was written."""
-    opposite, same, done = np.zeros((nocc, nocc)), np.zeros((nocc, nocc)), np.zeros((nocc, nocc), bool)
-    if len(data) != start + SLOT * _index(nocc, nocc, nocc):
+def _energies(data: bytes, start: int, token: str, rows: int, columns: int) -> PairState:
+    """The energies of a file; ``ValueError`` when a slot is neither empty nor what was written."""
+    state = PairState.empty(rows, columns)
+    opposite, same, done = state.opposite.numpy(), state.same.numpy(), state.done.numpy()
+    if len(data) != start + SLOT * rows * columns:
         raise ValueError("it has not as many slots as pairs")
     empty = bytes(SLOT)
-    for i in range(nocc):
-        for j in range(i, nocc):
-            at = start + SLOT * _index(i, j, nocc)
+    for i in range(rows):
+        for j in range(columns):
+            at = start + SLOT * (i * columns + j)
             slot = data[at : at + SLOT]
             if slot != empty:
                 energies = struct.unpack_from("<dd", slot)
                 if slot != _slot(token, i, j, *energies):
                     raise ValueError(f"the checksum of pair {i}, {j} is wrong")
                 opposite[i, j], same[i, j], done[i, j] = *energies, True
-    return PairState(torch.from_numpy(opposite), torch.from_numpy(same), torch.from_numpy(done))
+    return state
 
 
 def _literal(name: str) -> str:

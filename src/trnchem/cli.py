@@ -11,7 +11,8 @@ from typing import TextIO
 
 import trnsci
 from trnchem.dfmp2 import METHODS, dfmp2, plan
-from trnchem.molecules import GEOMETRIES, mean_field
+from trnchem.molecules import GEOMETRIES
+from trnchem.references import mean_field
 from trnchem.result import MP2Result, Progress
 from trnsci import config, show
 from trnsci.errors import TrnError
@@ -39,9 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m trnchem", description="Density-fitted MP2 energy of a closed-shell molecule."
-    )
+    parser = argparse.ArgumentParser(prog="python -m trnchem", description="Density-fitted MP2 energy of a molecule.")
     names = ", ".join(GEOMETRIES)
     parser.add_argument("molecule", metavar="MOLECULE", help=f"an xyz file, or one of {names}")
     parser.add_argument("--basis", default="cc-pvdz", help="orbital basis (default cc-pvdz)")

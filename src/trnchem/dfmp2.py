@@ -1,4 +1,4 @@
-"""Density-fitted MP2 of closed-shell molecules, composed from the libraries of the suite."""
+"""Density-fitted MP2 of molecules with closed and open shells, composed from the libraries of the suite."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 
 import trnblas
 import trnsci
-from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, empty_plan, make_plan, memory_bytes
+from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, empty_plan, kept_shape, make_plan, memory_bytes
 from trnchem.checkpoint import Checkpoint
 from trnchem.identity import identity
 from trnchem.integrals import Source, source
 from trnchem.laplace import quadrature
-from trnchem.molecules import mean_field
 from trnchem.orbitals import Frozen, Orbitals, orbitals
 from trnchem.pairs import PairState
+from trnchem.references import Reference, Stability, System, built, check_stability
 from trnchem.result import MP2Result, Progress
 from trnchem.stages import Run, open_store
 from trnsci import ArgumentError, check
@@ -40,7 +40,7 @@ class Request:
     """The arguments of `dfmp2`."""
 
     mf: Any
-    basis: str | None
+    system: System
     frozen: Frozen
     auxbasis: Any
     precision: Precision | None
@@ -55,6 +55,7 @@ class Request:
     scratch: str | Path | None
     checkpoint: str | Path | None
     progress: Callable[[Progress], None] | None
+    stability: Stability | None = None
     device: torch.device | str | None = None
 
     @property
@@ -68,6 +69,9 @@ def dfmp2(
     mf: Any,
     *,
     basis: str | None = None,
+    charge: int | None = None,
+    spin: int | None = None,
+    reference: Reference | None = None,
     frozen: Frozen = None,
     auxbasis: Any = None,
     precision: Precision | None = None,
@@ -82,15 +86,21 @@ def dfmp2(
     scratch: str | Path | None = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
+    stability: Stability | None = None,
     mesh: DeviceMesh | None = None,
     device: torch.device | str | None = None,
 ) -> MP2Result:
-    """Second-order correlation energy of a closed-shell molecule with density fitting.
+    """Second-order correlation energy of a molecule with density fitting.
 
     Args:
-        mf: a converged PySCF ``RHF`` object; the path of an xyz file; or a built-in name (``trnchem.GEOMETRIES``).
+        mf: a converged PySCF ``RHF``, ``UHF`` or ``ROHF`` object; the path of an xyz file; or a built-in name
+            (``trnchem.GEOMETRIES``).
         basis: orbital basis for a file or a name; ``cc-pvdz`` unless given.
-        frozen: how many of the lowest orbitals to leave out, their positions, or ``"core"``.
+        charge: of a file or a name; 0 unless given.
+        spin: unpaired electrons of a file or a name; unless given, as few as its electrons allow.
+        reference: ``rhf``, ``uhf`` or ``rohf`` for a file or a name; unless given ``uhf`` with unpaired electrons.
+        frozen: how many of the lowest orbitals to leave out, their positions (a list for each spin if they differ), or
+            ``"core"``.
         auxbasis: auxiliary basis, by name or as PySCF's dictionary. ``None`` is PySCF's choice: the mean field's own,
             or without density fitting the one made for MP2.
         precision: ``fp64`` (default), ``fp32``, ``compensated`` or ``fast``. The metric is inverted in float64 always.
@@ -104,12 +114,15 @@ def dfmp2(
         resident: keep B in device memory where the products run on a device or the simulator.
         memory: budget for everything allocated here, in bytes or as ``"2 GB"``; by default what the machine has free.
         scratch: folder for B when it does not fit into the budget; the system's for temporary files by default.
-        checkpoint: file that keeps finished pairs. If it exists, the calculation goes on from it.
+        checkpoint: file that keeps finished pairs, or quadrature points. If it exists, the calculation goes on from it.
         progress: called with a `Progress` as stages advance.
+        stability: refuse a mean field that a rotation of its orbitals would lower: ``internal`` keeps its kind,
+            ``external`` tries less restricted kinds too. ``None`` does not look; PySCF's analysis is expensive.
         mesh: ranks that share the work, from `trnsci.distributed.mesh`. All of them make this call, and all get the
             result; the first one's mean field counts, and it alone keeps the checkpoint. ``memory`` is of each.
         device: where the pairs are computed, ``"cuda"`` for one; B stays in host memory or on disk, and blocks of it
             are brought. ``result.plan.blocks`` says how large they are and what they take of its memory at most.
+            Closed shells only.
 
     Returns:
         `MP2Result`: energies, pairs, plan, timings, metric.
@@ -117,6 +130,7 @@ def dfmp2(
     Raises:
         ArgumentError: an argument cannot be right, or the checkpoint is damaged or of another calculation.
         NotConverged: the mean field has not converged.
+        NumericalError: ``stability`` is given and the mean field is not stable.
         NumericalError: the metric is not one, or so close to singular that ``precision`` does not survive the fit.
         CapacityError: the budget, or the disk, is too small; the text names one that would do.
         RankFailed: another rank of the mesh raised, died or does not answer.
@@ -127,7 +141,8 @@ def dfmp2(
         ``2**-7`` of it more. docs/trnchem/dfmp2.md has the measurements and says what limits ``fp32``.
 
     Cost:
-        ``nocc (nocc + 1) nvir**2 naux`` FLOPs for the pairs, ``2 nocc nvir naux**2`` for the fit.
+        ``nocc (nocc + 1) nvir**2 naux`` FLOPs for the pairs, ``2 nocc nvir naux**2`` for the fit, where ``nocc`` are
+        the occupied orbitals of a closed shell, or of both spins of an open one.
 
     Example:
         >>> result = dfmp2("water")
@@ -136,7 +151,7 @@ def dfmp2(
     """
     want = Request(
         mf=mf,
-        basis=basis,
+        system=System(basis, charge, spin, reference),
         frozen=frozen,
         auxbasis=auxbasis,
         precision=precision,
@@ -151,6 +166,7 @@ def dfmp2(
         scratch=scratch,
         checkpoint=checkpoint,
         progress=progress,
+        stability=stability,
         device=device,
     )
     if mesh is None:
@@ -164,22 +180,24 @@ def dfmp2(
 
 def _alone(want: Request) -> MP2Result:
     options = check_options(want)
-    field = mean_field(want.mf, basis=want.basis)
+    field = built(want.mf, want.system)
+    check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
     integrals = source(field, want.auxbasis, want.reuse)
     plan = _plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
     if want.device is not None:
         plan = _brought(plan, want.device)
     run = Run.of(plan, chosen, integrals, want.progress, want.screening)
-    state = PairState.empty(plan.sizes.nocc)
+    shape = kept_shape(plan.sizes, want.method, want.samples, quadrature_points(chosen, options))
+    state = PairState.empty(*shape)
     with ExitStack() as stack:
         slots = None
         if want.checkpoint is not None:
             stack.enter_context(terminable())
-            who = identity(field.mol, integrals.auxiliary, chosen, plan.precision)
+            who = identity(field, integrals.auxiliary, chosen, plan.precision, want)
             file = stack.enter_context(Checkpoint(want.checkpoint, who))
             run.orbitals, state = file.load(chosen) or (chosen, state)
-            slots = file.start(run.orbitals)
+            slots = file.start(run.orbitals, *shape)
         resumed = state.finished
         store = stack.enter_context(open_store(plan, plan.sizes.nocc, want.scratch))
         if want.method == "pairs":
@@ -187,7 +205,8 @@ def _alone(want: Request) -> MP2Result:
             error = None
         else:
             e_ss = None
-            e_os, error = run.without_pairs(store, want.samples if want.method == "stochastic" else None, want.seed)
+            samples = want.samples if want.method == "stochastic" else None
+            e_os, error = run.without_pairs(store, samples, want.seed, state, slots)
     return run.result(float(field.e_tot), (e_os, e_ss, error), state if want.pairs else None, resumed)
 
 
@@ -197,6 +216,8 @@ def _brought(plan: MP2Plan, device: torch.device | str) -> MP2Plan:
         expected = "'fp64' or 'fp32' with device"
         raise ArgumentError(op="dfmp2", argument="precision", got=plan.precision, expected=expected)
     n, there = plan.sizes, device_of("dfmp2", device)
+    if n.spins.sets > 1:
+        raise ArgumentError(op="dfmp2", argument="device", got=device, expected="None with an open shell")
     if not n.nocc or not n.nvir:
         return plan
     chosen = mp2_blocks(n.nocc, n.nvir, n.naux, dtype_of(plan.precision), there)
@@ -208,6 +229,9 @@ def plan(
     mf: Any,
     *,
     basis: str | None = None,
+    charge: int | None = None,
+    spin: int | None = None,
+    reference: Reference | None = None,
     frozen: Frozen = None,
     auxbasis: Any = None,
     precision: Precision | None = None,
@@ -230,7 +254,7 @@ def plan(
     if not isinstance(ranks, int) or ranks < 1:
         raise ArgumentError(op="plan", argument="ranks", got=ranks, expected="a number of ranks, at least 1")
     options = _checked(precision, method, samples, 0.0)
-    found = mean_field(mf, basis=basis)
+    found = built(mf, System(basis, charge, spin, reference))
     # of a name, the first rank alone has a mean field
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))
     chosen, integrals = orbitals(found, frozen), source(found, auxbasis, shared)
@@ -251,11 +275,10 @@ def check_options(want: Request) -> tuple[Precision, Method]:
         raise ArgumentError(op="dfmp2", argument="device", got=want.device, expected=f"None with {what}")
     if want.progress is not None and not callable(want.progress):
         raise ArgumentError(op="dfmp2", argument="progress", got=type(want.progress), expected="a function or None")
-    for name, given in {"pairs": want.pairs, "checkpoint": want.checkpoint is not None}.items():
-        if given and want.method != "pairs":
-            raise ArgumentError(
-                op="dfmp2", argument=name, got="given", expected=f"left out, because {want.method!r} has no pairs"
-            )
+    if want.pairs and want.method != "pairs":
+        expected = f"left out, because {want.method!r} has no pairs"
+        raise ArgumentError(op="dfmp2", argument="pairs", got="given", expected=expected)
+    check.option("dfmp2", "stability", want.stability, (None, "internal", "external"))
     return found
 
 
@@ -273,18 +296,17 @@ def sizes_of(chosen: Orbitals, integrals: Source, precision: Precision) -> Sizes
     return Sizes(
         nao=len(chosen.C_occ),
         nocc=len(chosen.e_occ),
-        nvir=len(chosen.e_vir),
+        nvir=chosen.e_vir.shape[1],
         naux=integrals.naux,
         widest=integrals.widest,
         itemsize=dtype_of(precision).itemsize,
+        spins=chosen.spins,
     )
 
 
 def quadrature_points(chosen: Orbitals, options: tuple[Precision, Method]) -> int:
     """Points that the methods without pairs take."""
-    if options[1] == "pairs" or not len(chosen.e_occ) or not len(chosen.e_vir):
-        return 0
-    return len(quadrature(chosen.e_occ, chosen.e_vir, options[0]).t)
+    return 0 if options[1] == "pairs" else len(quadrature(chosen, options[0]).t)
 
 
 def products(n: Sizes, precision: Precision) -> tuple[str, str]:
@@ -337,7 +359,7 @@ def _plan(
     if not n.nocc or not n.nvir:
         return empty_plan(n, method=method, precision=precision, memory=memory)
     (backend, why), fused = products(n, precision), False
-    if precision == "fp32" and method == "pairs" and not by_pair:
+    if precision == "fp32" and method == "pairs" and not by_pair and n.spins.sets == 1:
         shapes = ((n.nocc, n.nvir, n.naux), (n.nocc,), (n.nvir,))
         # the op itself: the function adds its sums up, and torch loads its compiler (67 MB) to add without data
         whole = trnsci.plan(mp2_within, *(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnchem.orbitals import Orbitals
+from trnchem.references import kind_of
+
+if TYPE_CHECKING:
+    from trnchem.dfmp2 import Request
 
 
-def identity(molecule: Any, auxiliary: Any, orbitals: Orbitals, precision: str) -> dict[str, str]:
+def identity(field: Any, auxiliary: Any, orbitals: Orbitals, precision: str, want: Request) -> dict[str, str]:
     """What makes two calculations the same."""
+    sampled = {"samples": str(want.samples), "seed": str(want.seed)} if want.method == "stochastic" else {}
     return {
-        **molecule_text(molecule),
+        **molecule_text(field.mol),
+        "mean field": kind_of(field),
         "auxbasis": basis_text(auxiliary),
         "frozen": str(list(orbitals.frozen)),
         "precision": precision,
+        "method": want.method,
+        **sampled,
     }
 
 
@@ -26,7 +34,7 @@ def molecule_text(molecule: Any) -> dict[str, str]:
     formula = "".join(f"{a}{atoms.count(a) if atoms.count(a) > 1 else ''}" for a in dict.fromkeys(atoms))
     coordinates = np.round(molecule.atom_coords(), 8) + 0.0
     return {
-        "molecule": f"{formula} charge {molecule.charge}",
+        "molecule": f"{formula} charge {molecule.charge}" + (f" spin {molecule.spin}" if molecule.spin else ""),
         "geometry": _digest(repr(atoms).encode() + coordinates.tobytes()),
         "basis": basis_text(molecule),
     }

@@ -160,8 +160,9 @@ class Transformer:
         self._square = torch.empty((0 if self._screen is not None else width, nao, nao), dtype=dtype)
 
     def __call__(self, packed: Tensor) -> Tensor:
-        """[w, nao (nao + 1) / 2] to [nocc, nvir, w]."""
+        """[w, nao (nao + 1) / 2] to [nocc, nvir, w], each occupied orbital with the virtual ones of its spin."""
         (nao, nocc), width = self._orbitals.C_occ.shape, packed.shape[0]
+        C_vir, up = self._orbitals.C_vir, self._orbitals.spins.up
         if self._screen is not None:
             found = trnsparse.spmm(self._screen.slab(packed), self._orbitals.C_occ)  # [w nao, nocc]
             half = found.mT.contiguous()
@@ -170,8 +171,13 @@ class Transformer:
             half = trnblas.gemm(
                 1.0, self._orbitals.C_occ, square, trans_a=True, trans_b=True, precision=self._precision
             )  # [nocc, w nao]
-        both = trnblas.gemm(1.0, half.reshape(nocc * width, nao), self._orbitals.C_vir, precision=self._precision)
-        return both.view(nocc, width, -1).mT
+        parts = half.reshape(nocc, width, nao).split([nocc] if up is None else [up, nocc - up])
+        both = [
+            trnblas.gemm(1.0, part.reshape(-1, nao), C_vir[k], precision=self._precision)
+            for k, part in enumerate(parts)
+            if len(part)
+        ]
+        return (both[0] if len(both) == 1 else torch.cat(both)).view(nocc, width, -1).mT
 
     def _unpacked(self, packed: Tensor) -> Tensor:
         """Symmetric [w, nao, nao] from lower triangles."""

@@ -13,6 +13,8 @@ import trnblas
 import trnrand
 from trnblas.mp2 import exponentials
 from trnchem.budget import dtype_of
+from trnchem.orbitals import Orbitals
+from trnchem.pairs import PairState
 from trnchem.store import Store
 from trnsci import from_device
 from trnsci.precision import Precision
@@ -28,60 +30,73 @@ class Quadrature(NamedTuple):
     w: Tensor
 
 
-def quadrature(e_occ: Tensor, e_vir: Tensor, precision: Precision) -> Quadrature:
-    """Choose exponents and weights for orbital energies."""
-    smallest = 2 * float(e_vir.min() - e_occ.max())
-    largest = 2 * float(e_vir.max() - e_occ.min())
+def quadrature(orbitals: Orbitals, precision: Precision) -> Quadrature:
+    """Choose exponents and weights for pairs of different spins; none where there are no such pairs."""
+    gaps = orbitals.gaps
+    if len(gaps) < orbitals.spins.sets:
+        return Quadrature(torch.empty(0), torch.empty(0))
+    smallest, largest = (gaps[0][k] + gaps[-1][k] for k in (0, 1))
     t, w = (torch.from_numpy(x) for x in exponentials(largest / smallest, QUADRATURE_ERROR[precision]))
     return Quadrature(t / smallest, w / smallest)
 
 
 def run_laplace(
     store: Store,
-    energies: tuple[Tensor, Tensor],
+    orbitals: Orbitals,
+    state: PairState,
     *,
     precision: Precision,
     samples: int | None,
     seed: int,
-    finished: Callable[[int, int], None],
+    finished: Callable[[int, Tensor], None],
     vectors: int,
     held: range,
     add: Callable[[Tensor], Tensor] = lambda product: product,
-) -> tuple[float, float | None]:
-    """Return the opposite-spin energy ``-sum_q w_q norm(X_q)**2`` and, for random vectors, its standard error.
+) -> None:
+    """Compute ``-w_q sum(X_q Y_q)`` at every quadrature point that is not done: together the opposite-spin energy.
 
-    ``X_q = sum_ia B_ia B_ia.T exp(-t_q (e_a - e_i))`` is symmetric, so ``norm(X_q)**2`` is the trace of its square:
-    the mean of ``norm(X_q r)**2`` over vectors ``r`` of random signs, which needs no matrix ``X_q``.
+    ``X_q = sum_ia B_ia B_ia.T exp(-t_q (e_a - e_i))`` over the orbitals of spin up, ``Y_q`` over those of spin down;
+    in a closed shell they are equal. Both are symmetric, so the sum is the trace of ``X_q Y_q``: the mean of
+    ``(X_q r) . (Y_q r)`` over vectors ``r`` of random signs, which needs no matrix.
 
     Args:
         store: B.
-        energies: float64, of the occupied and the virtual orbitals.
+        orbitals: with their energies in float64.
+        state: [points, 1] or [points, samples], receives the energies.
         precision: of the products.
-        samples: how many random vectors; ``None`` computes ``X_q``.
+        samples: how many random vectors; ``None`` computes the matrices.
         seed: of the random vectors.
-        finished: called with quadrature points done and their number.
+        finished: called with the number of a quadrature point and its energies.
         vectors: columns of B.
         held: orbitals whose rows the store has.
-        add: returns the sum of a matrix over everybody who has rows of B.
+        add: returns the sum of matrices over everybody who has rows of B.
     """
-    e_occ, e_vir = energies
-    points = quadrature(e_occ, e_vir, precision)
-    dtype = dtype_of(precision)
+    points, dtype = quadrature(orbitals, precision), dtype_of(precision)
     right = None
     if samples is not None:
         right = trnrand.rademacher(vectors, samples, dtype=dtype, generator=trnrand.Generator(seed))
-    totals = torch.zeros(1 if right is None else right.shape[1], dtype=torch.float64)
-    for number, (t, w) in enumerate(zip(points.t, points.w, strict=True), 1):
-        product = torch.zeros((vectors, vectors if right is None else right.shape[1]), dtype=torch.float64)
+    columns = vectors if right is None else right.shape[1]
+    for number, (t, w) in enumerate(zip(points.t, points.w, strict=True)):
+        if bool(state.done[number].all()):
+            continue
+        products = torch.zeros((orbitals.spins.sets, vectors, columns), dtype=torch.float64)
         for row, i in enumerate(held):
+            spin = orbitals.spins.of(i)
             # the factor of two exponentials, half on either side of the product
-            scale = torch.exp(-0.5 * t * (e_vir - e_occ[i])).to(dtype)
+            scale = torch.exp(-0.5 * t * (orbitals.e_vir[spin] - orbitals.e_occ[i])).to(dtype)
             scaled = store.rows(row, row + 1)[0] * scale[:, None]  # [nvir, vectors]
             inner = scaled if right is None else trnblas.gemm(1.0, scaled, right, precision=precision)
-            product += from_device(trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision))
-        totals -= w * (add(product) ** 2).sum(None if right is None else 0)
-        finished(number, len(points.t))
-    if right is None:
-        return float(totals), None
+            products[spin] += from_device(trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision))
+        products = add(products)
+        energies = -w * (products[0] * products[-1]).sum(None if right is None else 0).view(-1)
+        state.put(number, 0, (energies, torch.zeros_like(energies)))
+        finished(number, energies)
+
+
+def mean_and_error(state: PairState, samples: int | None) -> tuple[float, float | None]:
+    """The opposite-spin energy of all quadrature points and, for random vectors, its standard error."""
+    totals = state.opposite.sum(0)
+    if samples is None:
+        return float(totals.sum()), None
     spread = float(totals.std()) / math.sqrt(len(totals)) if len(totals) > 1 else math.inf
     return float(totals.mean()), spread

@@ -1,4 +1,4 @@
-"""What to compute: built-in molecules, xyz files, and mean fields made elsewhere."""
+"""What to compute: built-in molecules and xyz files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from trnsci import ArgumentError, BackendUnavailable, NotConverged
+from trnsci import ArgumentError, BackendUnavailable
 
 Atom = tuple[str, tuple[float, float, float]]
 
@@ -37,6 +35,14 @@ GEOMETRIES: dict[str, list[Atom]] = {
     ],
     "hydrogen fluoride": [("F", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 0.9168))],
     "nitrogen": [("N", (0.0, 0.0, 0.0)), ("N", (0.0, 0.0, 1.0977))],
+    "hydroxyl": [("O", (0.0, 0.0, 0.0)), ("H", (0.0, 0.0, 0.9697))],
+    "methyl": [
+        ("C", (0.0, 0.0, 0.0)),
+        ("H", (1.079, 0.0, 0.0)),
+        ("H", (-0.5395, 0.93444, 0.0)),
+        ("H", (-0.5395, -0.93444, 0.0)),
+    ],
+    "oxygen": [("O", (0.0, 0.0, 0.0)), ("O", (0.0, 0.0, 1.2075))],
     "benzene": [*_ring("C", 1.3915), *_ring("H", 2.4715)],
     "glycine": [
         ("N", (0.0, 0.0, 0.0)),
@@ -51,6 +57,8 @@ GEOMETRIES: dict[str, list[Atom]] = {
         ("H", (3.65, -1.11, -2.1)),
     ],
 }
+# unpaired electrons of the ground state, where an even number of electrons does not pair up
+UNPAIRED = {"oxygen": 2}
 FORMULAS = {
     "h2o": "water",
     "ch4": "methane",
@@ -58,6 +66,9 @@ FORMULAS = {
     "hf": "hydrogen fluoride",
     "n2": "nitrogen",
     "c6h6": "benzene",
+    "oh": "hydroxyl",
+    "ch3": "methyl",
+    "o2": "oxygen",
 }
 
 
@@ -77,59 +88,12 @@ def pyscf() -> Any:
     return pyscf
 
 
-def mean_field(source: Any, *, basis: str | None = None) -> Any:
-    """Return a converged closed-shell mean field.
-
-    Args:
-        source: a PySCF mean field that has run; the path of an xyz file; or a built-in name (``water``, ``h2o`` …).
-        basis: orbital basis for a file or a name; ``cc-pvdz`` unless given. Hartree-Fock is density fitted.
-
-    Raises:
-        ArgumentError: no such molecule, file or basis; the file is malformed; the mean field is not restricted
-            Hartree-Fock of a closed shell.
-        NotConverged: the mean field has not converged.
-
-    Example:
-        >>> mean_field("water", basis="sto-3g").mol.nelectron
-        10
-    """
-    if not isinstance(source, str | Path):
-        if basis is not None:
-            raise ArgumentError(
-                op="mean_field",
-                argument="basis",
-                got=basis,
-                expected="None, because a mean field has its own",
-                hint="Choose the basis when building the molecule in PySCF",
-            )
-        return _checked(source)
-    return solved(unsolved(molecule_of(source, basis or "cc-pvdz")), basis or "cc-pvdz")
-
-
-def unsolved(molecule: Any) -> Any:
-    """Return density-fitted Hartree-Fock of a molecule, before it runs."""
-    made = pyscf().scf.RHF(molecule).density_fit()
-    made.chkfile = None
-    return made
-
-
-def solved(field: Any, basis: str) -> Any:
-    """Run a mean field."""
-    try:
-        field.run()
-    except pyscf().lib.exceptions.BasisNotFoundError as error:
-        raise ArgumentError(
-            op="mean_field",
-            argument="basis",
-            got=basis,
-            expected="one for which PySCF has an auxiliary basis",
-            hint=f"PySCF says: {error}. Build the mean field with scf.RHF(mol), which needs none, and pass it",
-        ) from None
-    return _checked(field)
-
-
-def molecule_of(source: str | Path, basis: str) -> Any:
-    """Return the molecule of a file or a built-in name."""
+def molecule_of(source: str | Path, basis: str, charge: int = 0, spin: int | None = None) -> Any:
+    """Return the molecule of a file or a built-in name; without ``spin`` electrons pair up as far as they can."""
+    for argument, given in {"charge": charge, "spin": 0 if spin is None else spin}.items():
+        if not isinstance(given, int) or isinstance(given, bool) or (argument == "spin" and given < 0):
+            expected = "an integer" if argument == "charge" else "a number of unpaired electrons"
+            raise ArgumentError(op="mean_field", argument=argument, got=given, expected=expected)
     name = str(source).strip().lower()
     known = FORMULAS.get(name, name)
     if known in GEOMETRIES:
@@ -146,16 +110,21 @@ def molecule_of(source: str | Path, basis: str) -> Any:
         )
     gto, exceptions = pyscf().gto, pyscf().lib.exceptions
     try:
-        return gto.M(atom=atoms, basis=basis, verbose=0)
+        electrons = sum(gto.charge(symbol) for symbol, _ in atoms) - charge
+        if electrons < 0:
+            raise RuntimeError(f"there are {electrons + charge} electrons to take away")
+        if spin is None:
+            spin = UNPAIRED.get(known, 0) if charge == 0 else 0
+            spin = spin or electrons % 2
+        return gto.M(atom=atoms, basis=basis, charge=charge, spin=spin, verbose=0)
     except exceptions.BasisNotFoundError as error:
         raise unknown_basis("basis", basis, error) from None
     except RuntimeError as error:
-        # PySCF builds singlets unless told otherwise, and says so when electrons do not pair up.
         raise ArgumentError(
             op="mean_field",
-            argument="molecule",
-            got=str(source),
-            expected="an even number of electrons",
+            argument="charge and spin",
+            got=f"{charge} and {spin}",
+            expected=f"what {electrons + charge} electrons of the neutral molecule allow",
             hint=f"PySCF says: {error}",
         ) from None
 
@@ -209,48 +178,3 @@ def read_xyz(path: str | Path) -> list[Atom]:
             raise wrong(number, "an element and three finite coordinates")
         atoms.append((symbol, (x, y, z)))
     return atoms
-
-
-def _checked(field: Any) -> Any:
-    """Refuse what is not a converged restricted Hartree-Fock calculation of a molecule."""
-    scf, dft = pyscf().scf, pyscf().dft
-    if not isinstance(field, scf.hf.SCF):
-        expected = "a PySCF mean field, an xyz file or a built-in name"
-        raise ArgumentError(op="dfmp2", argument="mf", got=type(field), expected=expected)
-    reason = ""
-    if hasattr(field, "cell"):
-        reason = "Periodic systems are not supported"
-    elif isinstance(field, dft.rks.KohnShamDFT):
-        reason = "Orbitals of a density functional do not diagonalise the Fock operator; run scf.RHF(mol)"
-    elif isinstance(field, scf.rohf.ROHF) or not isinstance(field, scf.hf.RHF):
-        reason = "Open shells are not supported"
-    if reason:
-        expected = "restricted Hartree-Fock of a closed shell, pyscf.scf.RHF"
-        raise ArgumentError(op="dfmp2", argument="mf", got=type(field), expected=expected, hint=reason)
-    if field.mo_coeff is None or field.mo_energy is None:
-        raise ArgumentError(
-            op="dfmp2", argument="mf", got="a mean field that has not run", expected="one that has",
-            hint="Call mf.kernel() first",
-        )  # fmt: skip
-    if field.mo_coeff.dtype.kind == "c":
-        raise ArgumentError(op="dfmp2", argument="mf", got="complex orbitals", expected="real ones")
-    if not np.isin(field.mo_occ, (0, 2)).all():
-        odd = next(float(value) for value in field.mo_occ if value not in (0, 2))
-        raise ArgumentError(
-            op="dfmp2", argument="mf", got=f"an orbital with {odd:g} electrons", expected="orbitals with 2 or none",
-            hint="Smeared and averaged occupations are not a closed shell",
-        )  # fmt: skip
-    if not field.converged:
-        raise _not_converged(field)
-    return field
-
-
-def _not_converged(field: Any) -> NotConverged:
-    gradient = field.get_grad(field.mo_coeff, field.mo_occ)
-    return NotConverged(
-        op="dfmp2",
-        iterations=int(getattr(field, "cycles", 0) or field.max_cycle),
-        residual=float((gradient**2).sum() ** 0.5),
-        hint="Its orbitals would give a wrong energy. Try mf.max_cycle = 200, mf.newton() or a level shift in PySCF,"
-        " and a geometry in angstrom",
-    )

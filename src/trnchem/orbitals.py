@@ -1,37 +1,60 @@
-"""The orbitals that take part: which are occupied, which virtual, which frozen."""
+"""The orbitals that take part: which are occupied, which virtual, which frozen, in one set or one of each spin."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trnchem.molecules import pyscf
+from trnchem.spins import CLOSED, Spins
 from trnsci import ArgumentError
 
-Frozen = int | Sequence[int] | Literal["core"] | None
+Frozen = int | Sequence[int] | Sequence[Sequence[int]] | Literal["core"] | None
+Positions = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Orbitals:
     """Coefficients and energies in float64.
 
+    Where spin up has fewer virtual orbitals than spin down, zeros stand for the rest: they have no integrals.
+
     Attributes:
-        C_occ, C_vir: [nao, nocc] and [nao, nvir].
-        e_occ, e_vir: [nocc] and [nvir].
-        frozen: positions left out, among all orbitals.
+        C_occ: [nao, nocc], of spin up and then of spin down where the shell is open.
+        C_vir: [sets, nao, nvir], one set or one of each spin.
+        e_occ: [nocc].
+        e_vir: [sets, nvir].
+        frozen: positions left out, among all orbitals; of each spin where they differ.
+        spins: the order of the occupied orbitals.
     """
 
     C_occ: Tensor
     C_vir: Tensor
     e_occ: Tensor
     e_vir: Tensor
-    frozen: tuple[int, ...]
+    frozen: Positions | tuple[Positions, Positions]
+    spins: Spins = CLOSED
+
+    @property
+    def gaps(self) -> list[tuple[float, float]]:
+        """Smallest and largest difference of a virtual and an occupied energy, of each spin that has both."""
+        parts = (self.e_occ[: self.spins.up], self.e_occ[len(self.e_occ) if self.spins.up is None else self.spins.up :])
+        pairs = [(occ, vir) for occ, vir in zip(parts, self.e_vir, strict=False) if len(occ) and len(vir)]
+        return [(float(vir.min() - occ.max()), float(vir.max() - occ.min())) for occ, vir in pairs]
+
+
+class _Set(NamedTuple):
+    """All orbitals of one spin, or of both."""
+
+    occupied: Any
+    C: Any
+    energies: Any
 
 
 def orbitals(field: Any, frozen: Frozen) -> Orbitals:
@@ -39,41 +62,107 @@ def orbitals(field: Any, frozen: Frozen) -> Orbitals:
 
     Args:
         field: a converged mean field.
-        frozen: ``None``; how many of the lowest orbitals to leave out; their positions, virtual ones too; or
-            ``core`` for the shells below the valence shell.
+        frozen: ``None``; how many of the lowest orbitals to leave out; their positions, virtual ones too, for both
+            spins or a list for each; or ``core`` for the shells below the valence shell.
 
     Raises:
         ArgumentError: positions do not exist, they leave nothing of what there was, or occupied and virtual energies
             overlap.
     """
-    count = len(field.mo_occ)
-    left_out = _positions(field, frozen, count)
-    kept = np.ones(count, dtype=bool)
+    sets = _sets(field)
+    left_out = _left_out(field, frozen, len(sets[0].occupied), len(sets))
+    kept = [_kept(each, positions) for each, positions in zip(sets, left_out, strict=True)]
+    _refuse_nothing(frozen, sets, kept, any(left_out))
+    nvir = max(len(part.energies) - int(part.occupied.sum()) for part in kept)
+    split = [_split(part, nvir) for part in kept]
+    C_occ, C_vir, e_occ, e_vir = (
+        [torch.from_numpy(np.array(each[k], dtype=np.float64)) for each in split] for k in range(4)
+    )
+    return Orbitals(
+        torch.cat(C_occ, 1),
+        torch.stack(C_vir),
+        torch.cat(e_occ),
+        torch.stack(e_vir),
+        left_out[0] if left_out[0] == left_out[-1] else (left_out[0], left_out[1]),
+        CLOSED if len(sets) == 1 else Spins(len(e_occ[0])),
+    )
+
+
+def _sets(field: Any) -> list[_Set]:
+    """The orbitals of both spins at once, or of each: restricted open shells have two Fock operators, as in PySCF."""
+    occ, C, energies = field.mo_occ, field.mo_coeff, field.mo_energy
+    if np.ndim(occ) == 2:
+        return [_Set(occ[s] > 0, C[s], np.asarray(energies[s])) for s in (0, 1)]
+    if not (np.asarray(occ) == 1).any():
+        return [_Set(occ > 0, C, np.asarray(energies))]
+    if not hasattr(energies, "mo_ea"):
+        # a mean field read from a file has lost them
+        focks = field.get_fock()
+        energies = [np.einsum("pi,pq,qi->i", C, focks_s, C) for focks_s in (focks.focka, focks.fockb)]
+    else:
+        energies = [energies.mo_ea, energies.mo_eb]
+    return [_Set(occ > 0, C, np.asarray(energies[0])), _Set(occ == 2, C, np.asarray(energies[1]))]
+
+
+def _kept(part: _Set, left_out: Positions) -> _Set:
+    kept = np.ones(len(part.occupied), dtype=bool)
     kept[list(left_out)] = False
-    occupied, virtual = kept & (field.mo_occ > 0), kept & (field.mo_occ == 0)
-    there = int((field.mo_occ > 0).sum())
+    return _Set(part.occupied[kept], part.C[:, kept], part.energies[kept])
+
+
+def _refuse_nothing(frozen: Frozen, sets: list[_Set], kept: list[_Set], left_out: bool) -> None:
     # a basis without virtual orbitals has no correlation energy, which is an answer
-    if left_out and (bool(there) > occupied.any() or bool(count - there) > virtual.any()):
+    occupied = [any(bool(each.occupied.any()) for each in parts) for parts in (sets, kept)]
+    virtual = [any(bool((~each.occupied).any()) for each in parts) for parts in (sets, kept)]
+    if left_out and (occupied[0] > occupied[1] or virtual[0] > virtual[1]):
+        there = [f"{int(each.occupied.sum())} occupied and {int((~each.occupied).sum())} virtual ones" for each in sets]
         raise ArgumentError(
             op="dfmp2",
             argument="frozen",
             got=frozen,
             expected="at least one occupied and one virtual orbital left",
-            hint=f"There are {there} occupied and {count - there} virtual ones",
+            hint="There are " + ", of the other spin ".join(there),
         )
-    parts = [np.ascontiguousarray(field.mo_coeff[:, which]) for which in (occupied, virtual)]
-    energies = [np.array(field.mo_energy[which], dtype=np.float64) for which in (occupied, virtual)]
-    if occupied.any() and virtual.any() and not energies[0].max() < energies[1].min():
+
+
+def _split(part: _Set, nvir: int) -> tuple[Any, Any, Any, Any]:
+    """Occupied and virtual coefficients and energies, virtual ones filled up with zeros."""
+    occupied, C, energies = part
+    e_occ, e_vir = energies[occupied], energies[~occupied]
+    if len(e_occ) and len(e_vir) and not e_occ.max() < e_vir.min():
         raise ArgumentError(
             op="dfmp2",
             argument="mf",
-            got=f"an occupied orbital at {energies[0].max():.6g} Ha",
-            expected=f"below the lowest virtual one at {energies[1].min():.6g} Ha",
+            got=f"an occupied orbital at {e_occ.max():.6g} Ha",
+            expected=f"below the lowest virtual one at {e_vir.min():.6g} Ha",
             hint="Perturbation theory needs a gap; this is not the ground state of the mean field",
         )
-    C_occ, C_vir = (torch.from_numpy(np.array(part, dtype=np.float64)) for part in parts)
-    e_occ, e_vir = (torch.from_numpy(energy) for energy in energies)
-    return Orbitals(C_occ, C_vir, e_occ, e_vir, left_out)
+    more = nvir - len(e_vir)
+    # an energy that keeps denominators as they are, or away from zero
+    high = e_vir.max() if len(e_vir) else e_occ.max(initial=0.0) + 1.0
+    return (
+        C[:, occupied],
+        np.pad(C[:, ~occupied], ((0, 0), (0, more))),
+        e_occ,
+        np.pad(e_vir, (0, more), constant_values=high),
+    )
+
+
+def _left_out(field: Any, frozen: Frozen, count: int, sets: int) -> list[Positions]:
+    """Positions to leave out of each set."""
+    if frozen is None or isinstance(frozen, str | int | np.integer) or not _nested(frozen):
+        return [_positions(field, frozen, count)] * sets
+    if sets != 2 or len(frozen) != 2:
+        expected = "one list of positions, or two where spins have orbitals of their own"
+        raise ArgumentError(op="dfmp2", argument="frozen", got=frozen, expected=expected)
+    return [_positions(field, list(each), count) for each in frozen]  # type: ignore[arg-type]
+
+
+def _nested(frozen: Any) -> bool:
+    try:
+        return any(isinstance(each, Sequence | np.ndarray) and not isinstance(each, str) for each in frozen)
+    except TypeError:
+        return False
 
 
 def _positions(field: Any, frozen: Frozen, count: int) -> tuple[int, ...]:

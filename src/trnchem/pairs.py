@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import trnblas
+from trnchem.spins import CLOSED, Spins
 from trnchem.store import Store
 from trnsci import from_device
 from trnsci.precision import Precision
@@ -16,12 +17,13 @@ from trnsci.precision import Precision
 
 @dataclass(slots=True, eq=False)
 class PairState:
-    """Energies found so far.
+    """Energies found so far: of pairs, or of quadrature points and random vectors.
 
     Attributes:
-        opposite: [nocc, nocc], ``sum_ab T_ab**2 / D`` of pairs ``i <= j``; zero below the diagonal.
-        same: [nocc, nocc], ``sum_ab T_ab (T_ab - T_ba) / D``, likewise.
-        done: [nocc, nocc], which pairs these are.
+        opposite: [nocc, nocc], ``sum_ab T_ab**2 / D`` of pairs ``i <= j``; zero below the diagonal. Half of it in an
+            open shell, and none of two orbitals of the same spin. [points, vectors] without pairs.
+        same: [nocc, nocc], ``sum_ab T_ab (T_ab - T_ba) / D``, likewise, and none of different spins.
+        done: which these are.
     """
 
     opposite: Tensor
@@ -29,10 +31,10 @@ class PairState:
     done: Tensor = field(repr=False)
 
     @classmethod
-    def empty(cls, nocc: int) -> PairState:
-        """Return a state in which nothing has been done."""
-        zeros = torch.zeros((nocc, nocc), dtype=torch.float64)
-        return cls(zeros, zeros.clone(), torch.zeros((nocc, nocc), dtype=torch.bool))
+    def empty(cls, rows: int, columns: int | None = None) -> PairState:
+        """Return a state in which nothing has been done; a square one unless ``columns`` says otherwise."""
+        zeros = torch.zeros((rows, rows if columns is None else columns), dtype=torch.float64)
+        return cls(zeros, zeros.clone(), torch.zeros_like(zeros, dtype=torch.bool))
 
     @property
     def finished(self) -> int:
@@ -60,28 +62,30 @@ def run_pairs(
     width: int,
     precision: Precision,
     finished: Callable[[int, int, tuple[Tensor, Tensor]], None],
+    spins: Spins = CLOSED,
 ) -> None:
     """Compute every pair that is not done.
 
     Args:
         store: B.
-        energies: of the occupied and the virtual orbitals, in B's dtype.
+        energies: of the occupied orbitals and of each set of virtual ones, in B's dtype.
         state: receives the energies.
         rows: occupied orbitals in a block of B.
         width: pairs at once.
         precision: of the products.
         finished: called after each group of pairs with the orbital, the first other one, and their energies.
+        spins: of the occupied orbitals.
     """
     nocc = len(energies[0])
     for first, last in _ranges(0, nocc, rows):
         left: Tensor | None = None
         for start, stop in _ranges(first, nocc, rows):
-            wanted = list(groups(state, first, last, start, stop, width))
+            wanted = list(groups(state, first, last, start, stop, width, spins))
             if not wanted:
                 continue
             left = store.rows(first, last) if left is None else left
             right = left if start == first else store.rows(start, stop)
-            work = Workspace(energies, width, left.dtype)
+            work = Workspace(energies, width, left.dtype, spins)
             for i, j, end in wanted:
                 found = work.energies(left[i - first], right[j - start : end - start], i, j, precision)
                 state.put(i, j, found)
@@ -94,13 +98,13 @@ def _ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def groups(
-    state: PairState, first: int, last: int, start: int, stop: int, width: int
+    state: PairState, first: int, last: int, start: int, stop: int, width: int, spins: Spins
 ) -> Iterator[tuple[int, int, int]]:
-    """Pairs ``(i, j..end)`` of two blocks that are not done; groups end at multiples of the width."""
+    """Pairs ``(i, j..end)`` of two blocks that are not done; groups end at multiples of the width and of a spin."""
     for i in range(first, last):
         j = max(i, start)
         while j < stop:
-            end = min(stop, (j // width + 1) * width)
+            end = spins.until(j, min(stop, (j // width + 1) * width))
             if not bool(state.done[i, j:end].all()):
                 yield i, j, end
             j = end
@@ -109,21 +113,33 @@ def groups(
 class Workspace:
     """Memory for the integrals of one group of pairs, used again for the next."""
 
-    def __init__(self, energies: tuple[Tensor, Tensor], width: int, dtype: torch.dtype) -> None:
+    def __init__(self, energies: tuple[Tensor, Tensor], width: int, dtype: torch.dtype, spins: Spins) -> None:
         self._occ, vir = energies
-        self._sums = vir[:, None] + vir  # [nvir, nvir]
+        self._spins = spins
+        # [nvir, nvir] for the spins of the other orbital and of this one
+        self._sums = {(b, a): vir[b][:, None] + vir[a] for b in range(len(vir)) for a in range(b + 1)}
         # two allocations, so that each starts where vector instructions like it
-        self._memory = [torch.empty(width * self._sums.numel(), dtype=dtype) for _ in range(2)]
+        self._memory = [torch.empty(width * vir.shape[1] ** 2, dtype=dtype) for _ in range(2)]
 
     def energies(self, one: Tensor, others: Tensor, i: int, j: int, precision: Precision) -> tuple[Tensor, Tensor]:
-        """Opposite- and same-spin energies of orbital ``i`` with those from ``j`` on; B's rows are given."""
+        """Opposite- and same-spin energies of orbital ``i`` with those from ``j`` on, all of one spin."""
         count, nvir, naux = others.shape
         y, z = (memory[: count * nvir * nvir].view(count, nvir, nvir) for memory in self._memory)
         # a fresh result is cheaper than the checks that writing into a given one takes
         t = from_device(trnblas.gemm(1.0, others.reshape(count * nvir, naux), one.mT, precision=precision))
         t = t.view(count, nvir, nvir)
-        torch.sub((self._occ[j : j + count] + self._occ[i]).view(-1, 1, 1), self._sums, out=y)
+        set_j, set_i = self._spins.of(j), self._spins.of(i)
+        torch.sub((self._occ[j : j + count] + self._occ[i]).view(-1, 1, 1), self._sums[set_j, set_i], out=y)
         torch.div(t, y, out=y)
+        square = _dots(y, t)
+        if set_i != set_j:
+            return square / 2, torch.zeros_like(square)
         z.copy_(t.mT)
-        square, cross = (torch.bmm(y.view(count, 1, -1), x.view(count, -1, 1)).double().view(count) for x in (t, z))
-        return square, square - cross
+        exchanged = square - _dots(y, z)
+        return (square, exchanged) if self._spins.up is None else (torch.zeros_like(square), exchanged / 2)
+
+
+def _dots(one: Tensor, other: Tensor) -> Tensor:
+    """[n], the scalar products of matrices."""
+    count = len(one)
+    return torch.bmm(one.view(count, 1, -1), other.view(count, -1, 1)).double().view(count)

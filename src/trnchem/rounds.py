@@ -37,7 +37,7 @@ class Rounds:
         team: the ranks.
         plan: whose blocks count.
         store: this rank's rows of B.
-        energies: of the occupied and the virtual orbitals, in B's dtype.
+        energies: of the occupied orbitals and of each set of virtual ones, in B's dtype.
         done: which pairs were finished before the start, the same on every rank.
         vectors: columns of B.
         put: moves rows to where products run.
@@ -58,7 +58,7 @@ class Rounds:
         self._team, self._plan, self._store, self._put = team, plan, store, put
         self._done, self._vectors, self._finished = done, vectors, finished
         self._dtype = dtype_of(plan.precision)
-        self._work = Workspace(energies, plan.width, self._dtype)
+        self._work = Workspace(energies, plan.width, self._dtype, plan.sizes.spins)
         self._here = team.here(0)
         every = blocks_of(plan.sizes.nocc, team.size(0), plan.rows)
         self._mine = [block for block in every if block.owner == self._here]
@@ -137,7 +137,8 @@ class Rounds:
         swapped = one.first > other.first
         low, left, high, right = (other, other_rows, one, one_rows) if swapped else (one, one_rows, other, other_rows)
         plan = self._plan
-        for i, j, end in groups(self._done, low.first, low.last, high.first, high.last, plan.width):
+        blocks = (low.first, low.last, high.first, high.last)
+        for i, j, end in groups(self._done, *blocks, plan.width, plan.sizes.spins):
             others = right[j - high.first : end - high.first]
             found = self._work.energies(left[i - low.first], others, i, j, plan.precision)
             self._finished(i, j, found)

@@ -18,19 +18,21 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from trnchem import stages
-from trnchem.budget import Method, Sizes, dtype_of, memory_bytes
+from trnchem.budget import Method, Sizes, dtype_of, kept_shape, memory_bytes
 from trnchem.checkpoint import Checkpoint, Slots
-from trnchem.dfmp2 import Request, check_options, products, quadrature_points, sharded_plan
+from trnchem.dfmp2 import Request, check_options, products, quadrature_points, sharded_plan, sizes_of
 from trnchem.identity import basis_text, identity, molecule_text
 from trnchem.integrals import Source, source
 from trnchem.metric import Metric, fit_matrix
-from trnchem.molecules import mean_field, molecule_of, pyscf, solved, unsolved
+from trnchem.molecules import pyscf
 from trnchem.orbitals import Orbitals, orbitals
 from trnchem.pairs import PairState
+from trnchem.references import System, built, check_stability
 from trnchem.result import MP2Result, Progress
 from trnchem.rounds import Ledger, Rounds
 from trnchem.screening import equal_pairs, screened
 from trnchem.shares import cuts, packed_size
+from trnchem.spins import Spins
 from trnchem.store import Store
 from trnsci import ArgumentError, to_device
 from trnsci.distributed.calls import run
@@ -75,10 +77,11 @@ def _calculated(
     stack: ExitStack,
 ) -> MP2Result:
     first = team.here(0) == 0
-    slots, chosen, state = _start(want, field, integrals, options[0], stack) if first else (None, None, None)
+    slots, chosen, state = _start(want, field, integrals, options, stack) if first else (None, None, None)
     told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
     if chosen is not None:
-        told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": len(chosen.e_vir)}
+        told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": chosen.e_vir.shape[1]}
+        told |= {"up": chosen.spins.up}
         told |= {"points": quadrature_points(chosen, options), "token": slots.token if slots else ""}
     told = _gathered(team, told)[0]
     sizes = Sizes(
@@ -88,6 +91,7 @@ def _calculated(
         naux=integrals.naux,
         widest=integrals.widest,
         itemsize=dtype_of(options[0]).itemsize,
+        spins=Spins(told["up"]),
     )
     plan = sharded_plan(sizes, integrals, options, budget, team.size(0), want.samples, told["points"])
     if not plan.stages:
@@ -98,7 +102,8 @@ def _calculated(
         return nothing.result(told["e_hf"], (0.0, e_ss, error), state, 0)
     # what agreeing costs is not the calculation's
     team.tally = Tally()
-    chosen, state = _spread(team, sizes, chosen, state)
+    shape = kept_shape(sizes, want.method, want.samples, told["points"])
+    chosen, state = _spread(team, sizes, chosen, state, shape)
     calculation = ShardedRun.of(
         plan,
         chosen,
@@ -119,7 +124,7 @@ def _calculated(
     else:
         e_ss = None
         samples = want.samples if want.method == "stochastic" else None
-        e_os, error = calculation.without_pairs(store, samples, want.seed)
+        e_os, error = calculation.without_pairs(store, samples, want.seed, state, slots)
     return calculation.result(told["e_hf"], (e_os, e_ss, error), state if want.pairs else None, resumed)
 
 
@@ -128,11 +133,11 @@ def _agreed(team: LiveTeam, want: Request) -> tuple[Any, Source]:
     named = isinstance(want.mf, str | Path)
     if want.memory is not None:
         memory_bytes(want.memory)
-    field = None if named else mean_field(want.mf, basis=want.basis)
-    molecule = molecule_of(want.mf, want.basis or "cc-pvdz") if field is None else field.mol
+    field = None if named else built(want.mf, want.system)
+    molecule = want.system.molecule(want.mf) if field is None else field.mol
     _same(team, _said(want, molecule))
     if field is None:
-        field = _solved(team, molecule, want.basis or "cc-pvdz")
+        field = _solved(team, molecule, want.system)
     integrals = source(field, want.auxbasis, want.reuse)
     words = {"fitted": integrals.fitted, "e_tot": float(field.e_tot)}
     facts = _gathered(team, words)
@@ -150,7 +155,8 @@ def _said(want: Request, molecule: Any) -> dict[str, str]:
     """What ranks have to agree on, argument by argument; each has its own scratch folder and progress."""
     told = molecule_text(molecule)
     names = ("frozen", "auxbasis", "precision", "method", "samples", "seed", "pairs", "screening", "reuse")
-    options = {name: repr(getattr(want, name)) for name in (*names, "resident", "memory")}
+    options = {name: repr(getattr(want, name)) for name in (*names, "resident", "memory", "stability")}
+    options["reference"] = repr(want.system.reference)
     return {"mf": ", ".join(told.values()), **options, "checkpoint": str(want.checkpoint)}
 
 
@@ -194,13 +200,13 @@ def _heard(team: LiveTeam, key: str, what: str) -> str:
     return notes.get(key).decode()
 
 
-def _solved(team: LiveTeam, molecule: Any, basis: str) -> Any:
+def _solved(team: LiveTeam, molecule: Any, system: System) -> Any:
     """Run the mean field on the first rank; the others get one that has not run, and its energy."""
-    field, notes = unsolved(molecule), team.world.notes
+    field, notes = system.unsolved(molecule), team.world.notes
     if team.here(0) == 0:
         if team.size(0) > 1:
             field.callback = lambda _: notes.add("cycles", 1)
-        field = solved(field, basis)
+        field = system.solved(field)
         field.callback = None
         notes.set("mean field", str(float(field.e_tot)))
         return field
@@ -220,34 +226,39 @@ def _budget(team: LiveTeam, memory: int | str | None) -> int:
 
 
 def _start(
-    want: Request, field: Any, integrals: Source, precision: str, stack: ExitStack
+    want: Request, field: Any, integrals: Source, options: tuple[Precision, Method], stack: ExitStack
 ) -> tuple[Slots | None, Orbitals, PairState]:
     """On the first rank: orbitals and finished pairs, of the checkpoint where there is one."""
+    check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
-    state = PairState.empty(len(chosen.e_occ))
+    sizes, points = sizes_of(chosen, integrals, options[0]), quadrature_points(chosen, options)
+    shape = kept_shape(sizes, want.method, want.samples, points)
+    state = PairState.empty(*shape)
     if want.checkpoint is None:
         return None, chosen, state
-    who = identity(field.mol, integrals.auxiliary, chosen, precision)
+    who = identity(field, integrals.auxiliary, chosen, options[0], want)
     file = stack.enter_context(Checkpoint(want.checkpoint, who))
     chosen, state = file.load(chosen) or (chosen, state)
-    return file.start(chosen), chosen, state
+    return file.start(chosen, *shape), chosen, state
 
 
-def _spread(team: LiveTeam, n: Sizes, chosen: Orbitals | None, state: PairState | None) -> tuple[Orbitals, PairState]:
+def _spread(
+    team: LiveTeam, n: Sizes, chosen: Orbitals | None, state: PairState | None, kept: tuple[int, int]
+) -> tuple[Orbitals, PairState]:
     """Give every rank the first one's orbitals and finished pairs, to the bit."""
     packed = None
     if chosen is not None and state is not None:
         parts = (chosen.C_occ, chosen.C_vir, chosen.e_occ, chosen.e_vir, state.opposite, state.same, state.done)
         packed = torch.cat([part.double().flatten() for part in parts])
-    packed = team.broadcast(0, packed, (packed_size(n),), torch.float64, 0)()
-    square = (n.nocc, n.nocc)
-    shapes = ((n.nao, n.nocc), (n.nao, n.nvir), (n.nocc,), (n.nvir,), square, square, square)
+    packed = team.broadcast(0, packed, (packed_size(n, kept),), torch.float64, 0)()
+    sets = n.spins.sets
+    shapes = ((n.nao, n.nocc), (sets, n.nao, n.nvir), (n.nocc,), (sets, n.nvir), kept, kept, kept)
     split = packed.split([math.prod(shape) for shape in shapes])
     C_occ, C_vir, e_occ, e_vir, opposite, same, done = (
         part.clone().view(shape) for part, shape in zip(split, shapes, strict=True)
     )
     frozen = () if chosen is None else chosen.frozen
-    return Orbitals(C_occ, C_vir, e_occ, e_vir, frozen), PairState(opposite, same, done > 0)
+    return Orbitals(C_occ, C_vir, e_occ, e_vir, frozen, n.spins), PairState(opposite, same, done > 0)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

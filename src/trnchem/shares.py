@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from trnchem.budget import (
     Sizes,
     Stage,
     halved,
+    kept_shape,
     overhead,
     pair_bytes,
     pairs_at_once,
@@ -72,11 +74,18 @@ def duty(one: Block, other: Block) -> int:
 
 
 def exchanges(
-    team: Team, n: Sizes, columns: Columns, visits: Sequence[Block], sums: Sequence[int], fitted: bool
+    team: Team,
+    n: Sizes,
+    columns: Columns,
+    visits: Sequence[Block],
+    sums: Sequence[int],
+    fitted: bool,
+    kept: tuple[int, int],
 ) -> None:
     """Make the exchanges of one rank on shapes alone, in the order the calculation makes them.
 
-    Without visits there are no pairs, and ``sums`` are the columns of the matrices that are added up instead.
+    Without visits there are no pairs, and ``sums`` are the columns of the matrices that are added up instead. ``kept``
+    is the shape of the energies that are kept one by one.
     """
     ranks, here = team.size(0), team.here(0)
     held, dtype = cuts(n.nocc, ranks), torch.float64 if n.itemsize == 8 else torch.float32
@@ -84,7 +93,7 @@ def exchanges(
     def empty(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device="meta")
 
-    everything = packed_size(n)
+    everything = packed_size(n, kept)
     team.broadcast(0, empty(everything), (everything,), torch.float64, 0)
     if not fitted:
         team.all_reduce(0, empty(n.nao, n.nao))
@@ -95,7 +104,7 @@ def exchanges(
         pieces = [empty(len(rows), widths[here], n.nvir, dtype=dtype) for rows in held]
         team.all_to_all(0, pieces, [(len(held[here]), width, n.nvir) for width in widths])
     for width in sums:
-        team.all_reduce(0, empty(n.naux, width))
+        team.all_reduce(0, empty(n.spins.sets, n.naux, width))
     if visits:
         for block in visits:
             shape = (block.size, n.nvir, n.naux)
@@ -103,9 +112,9 @@ def exchanges(
         team.all_reduce(0, empty(3, n.nocc, n.nocc))
 
 
-def packed_size(n: Sizes) -> int:
-    """Numbers that the first rank tells the others before the start: orbitals, energies and finished pairs."""
-    return (n.nao + 1) * (n.nocc + n.nvir) + 3 * n.nocc**2
+def packed_size(n: Sizes, kept: tuple[int, int]) -> int:
+    """Numbers that the first rank tells the others before the start: orbitals, energies and what is finished."""
+    return (n.nao + 1) * (n.nocc + n.spins.sets * n.nvir) + 3 * math.prod(kept)
 
 
 def make_sharded_plan(
@@ -148,6 +157,7 @@ def make_sharded_plan(
                     full = [(a, min(sizes.naux, a + slab)) for a in range(0, sizes.naux, slab)]
                     slabs = full if columns is None else columns(slab)
                     visits = blocks_of(sizes.nocc, ranks, rows) if method == "pairs" else []
+                    kept = kept_shape(sizes, method, samples, points)
                     return MP2Plan(
                         method=method,
                         precision=precision,
@@ -162,7 +172,7 @@ def make_sharded_plan(
                         stages=max(stages, key=lambda each: max(stage.nbytes for stage in each)),
                         why=why,
                         shares=tuple(
-                            _share(sizes, ranks, visits, slabs, sums, fitted, rank, stages[rank])
+                            _share(sizes, ranks, visits, slabs, sums, fitted, kept, rank, stages[rank])
                             for rank in range(ranks)
                         ),
                     )
@@ -176,11 +186,12 @@ def _share(
     slabs: Columns,
     sums: Sequence[int],
     fitted: bool,
+    kept: tuple[int, int],
     rank: int,
     stages: tuple[Stage, ...],
 ) -> Share:
     team = Team("trnchem.dfmp2", (ranks,), (rank,), torch.device("meta"))
-    exchanges(team, n, slabs, visits, sums, fitted)
+    exchanges(team, n, slabs, visits, sums, fitted, kept)
     return Share(
         rank=rank,
         rows=len(cuts(n.nocc, ranks)[rank]),
@@ -245,7 +256,7 @@ def _stages(
     columns = samples if method == "stochastic" else n.naux
     one = 2 * row + n.nvir * columns * size
     # the sum over ranks comes with a copy that leaves and parts that come
-    rest = n.naux * columns * (2 * size + 16 + 32)
+    rest = n.naux * columns * (2 * size + 48 * n.spins.sets)
     flops = (4 * own * n.nvir * n.naux * columns) if method == "stochastic" else 2 * own * n.nvir * n.naux**2
     runs = "trnblas.gemm" + (", trnrand.rademacher" if method == "stochastic" else "")
     stage(method, f"{runs}, at every quadrature point", flops, held + one + rest)

@@ -17,7 +17,7 @@ import trntensor
 from trnchem.budget import MP2Plan, before_fit, dtype_of
 from trnchem.checkpoint import Slots
 from trnchem.integrals import Source, Transformer
-from trnchem.laplace import run_laplace
+from trnchem.laplace import mean_and_error, run_laplace
 from trnchem.metric import Metric, fit_matrix
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState, run_pairs
@@ -144,12 +144,14 @@ class Run:
                 width=plan.width,
                 precision=plan.precision,
                 finished=finished,
+                spins=plan.sizes.spins,
             )
             return state.totals()
 
     def _fused(self, store: Store, total: int) -> tuple[float, float]:
         B = store.rows(0, self.plan.sizes.nocc)
-        parts = trntensor.mp2_energy(B, *map(self._put, self._energies()), parts=True)
+        e_occ, e_vir = self._energies()
+        parts = trntensor.mp2_energy(B, self._put(e_occ), self._put(e_vir[0]), parts=True)
         assert isinstance(parts, trntensor.MP2Energy)
         self.progress(Progress("pairs", total, total))
         return float(from_device(parts.opposite_spin)), float(from_device(parts.same_spin))
@@ -164,27 +166,42 @@ class Run:
             finished += pairs
             self.progress(Progress("pairs", finished, total))
 
-        square, cross = mp2_brought(store.rows, *self._energies(), self.plan.blocks, done)
+        e_occ, e_vir = self._energies()
+        square, cross = mp2_brought(store.rows, e_occ, e_vir[0], self.plan.blocks, done)
         return float(square), float(square) - float(cross)
 
-    def without_pairs(self, store: Store, samples: int | None, seed: int) -> tuple[float, float | None]:
-        """Opposite-spin energy by quadrature, and its standard error."""
-        if not self.plan.stages:
+    def without_pairs(
+        self, store: Store, samples: int | None, seed: int, state: PairState, slots: Slots | None
+    ) -> tuple[float, float | None]:
+        """Opposite-spin energy by quadrature, and its standard error; every finished point is in the file."""
+        if not self.plan.stages or not len(state.done):
             return 0.0, None if samples is None else 0.0
-        self._build(store)
-        stage = self.plan.method
+        stage, total, keep = self.plan.method, len(state.done), Keeper(slots)
+
+        def told() -> None:
+            self.progress(Progress(stage, int(state.done[:, 0].sum()), total))
+
+        def finished(point: int, energies: Tensor) -> None:
+            keep(point, 0, (energies, torch.zeros_like(energies)))
+            told()
+
+        if not bool(state.done.all()):
+            self._build(store)
         with self._timed(stage):
-            return run_laplace(
+            told()
+            run_laplace(
                 store,
-                (self.orbitals.e_occ, self.orbitals.e_vir),
+                self.orbitals,
+                state,
                 precision=self.plan.precision,
                 samples=samples,
                 seed=seed,
-                finished=lambda done, total: self.progress(Progress(stage, done, total)),
+                finished=finished,
                 vectors=self.metric.vectors,
                 held=self.held,
                 add=self._summed,
             )
+            return mean_and_error(state, samples)
 
     def _summed(self, matrix: Tensor) -> Tensor:
         """The sum over everybody who has rows of B."""

@@ -48,7 +48,7 @@ def half(field, tmp_path):
 def done_in(path):
     data = Path(path).read_bytes()
     facts, _, start = checkpoint._head(data)
-    return checkpoint._pairs(data, start, facts["token"], facts["shapes"][2][0]).finished
+    return checkpoint._energies(data, start, facts["token"], *facts["slots"]).finished
 
 
 def test_an_interrupted_run_goes_on_where_it_was(field, reference, half, monkeypatch):
@@ -126,7 +126,7 @@ def test_orbitals_come_from_the_file_because_degenerate_ones_may_rotate(field, h
 def small(path, nocc=4):
     """A checkpoint that needs no molecule."""
     draw = torch.Generator().manual_seed(1)
-    shapes = ((6, nocc), (6, 2), (nocc,), (2,))
+    shapes = ((6, nocc), (1, 6, 2), (nocc,), (1, 2))
     orbitals = Orbitals(*(torch.randn(shape, dtype=torch.float64, generator=draw) for shape in shapes), ())
     return checkpoint.Checkpoint(path, {"molecule": "H2O"}), orbitals
 
@@ -141,7 +141,7 @@ def written(path, rows=((0, 0, 4), (1, 1, 2))):
     opened, orbitals = small(path)
     with opened as file:
         file.load(orbitals)
-        slots = file.start(orbitals)
+        slots = file.start(orbitals, 4, 4)
         for each in rows:
             slots.put(*row(*each))
     return orbitals
@@ -191,8 +191,8 @@ def test_a_slot_of_another_pair_or_another_file_is_damage(tmp_path):
     path = tmp_path / "pairs.ckpt"
     written(path)
     data = bytearray(path.read_bytes())
-    start = len(data) - 10 * checkpoint.SLOT
-    data[start + 9 * 32 :] = data[start : start + 32]
+    start = len(data) - 16 * checkpoint.SLOT
+    data[start + 15 * 32 :] = data[start : start + 32]
     path.write_bytes(data)
     with pytest.raises(ArgumentError, match="the checksum of pair 3, 3 is wrong"):
         loaded(path)
@@ -211,7 +211,7 @@ def test_a_second_writer_is_told_who_the_first_one_is(tmp_path):
     path = tmp_path / "pairs.ckpt"
     first, orbitals = small(path)
     with first as file:
-        slots = file.start(orbitals)
+        slots = file.start(orbitals, 4, 4)
         with pytest.raises(ArgumentError) as caught:
             small(path)
         assert caught.value.got == f"in use by process {os.getpid()} on {socket.gethostname()}"
@@ -298,7 +298,7 @@ def _writing(path, layer, monkeypatch):
         opened, orbitals = small(path)
         with opened as file:
             file.load(orbitals)
-            slots = file.start(orbitals)
+            slots = file.start(orbitals, 4, 4)
             for i in range(4):
                 slots.put(*row(i, i, 4 - i))
                 slots.sync()
@@ -373,7 +373,7 @@ def test_nothing_is_unpickled():
 def test_a_file_of_another_format_is_refused(tmp_path):
     path = tmp_path / "other"
     written(path)
-    path.write_bytes(path.read_bytes().replace(b"dfmp2 2", b"dfmp2 7"))
+    path.write_bytes(path.read_bytes().replace(b"dfmp2 3", b"dfmp2 7"))
     with pytest.raises(ArgumentError) as caught:
         loaded(path)
     assert caught.value.got == f"of format {b'trnchem.dfmp2 7' + bytes([10])!r}"

@@ -293,7 +293,6 @@ def test_one_sample_has_no_standard_error(water):
     [
         ({"method": "cholesky"}, "method", "expected one of 'pairs', 'laplace', 'stochastic'"),
         ({"method": "laplace", "pairs": True}, "pairs", "left out, because 'laplace' has no pairs"),
-        ({"method": "stochastic", "checkpoint": "x.h5"}, "checkpoint", "because 'stochastic' has no pairs"),
         ({"samples": 0}, "samples", "at least 1"),
         ({"screening": -1.0}, "screening", "not negative"),
         ({"screening": math.nan}, "screening", "not negative"),
@@ -343,13 +342,14 @@ def test_a_mean_field_that_has_not_converged_is_refused():
     assert "mf.max_cycle" in str(caught.value)
 
 
-def test_mean_fields_without_a_closed_shell_are_refused(water):
+def test_mean_fields_of_other_kinds_are_refused(water):
     from pyscf import dft, gto, scf
 
     oxygen = gto.M(atom="O 0 0 0; O 0 0 1.2", basis="sto-3g", spin=2, verbose=0)
     for field, sentence in (
-        (scf.UHF(oxygen), "Open shells"),
-        (scf.ROHF(oxygen), "Open shells"),
+        (scf.UHF(oxygen), "Call mf.kernel() first"),
+        (scf.GHF(oxygen), "mixed spin"),
+        (dft.UKS(oxygen), "density functional"),
         (dft.RKS(water.mol), "density functional"),
         (scf.RHF(water.mol), "Call mf.kernel() first"),
         (3.0, "mf is float"),

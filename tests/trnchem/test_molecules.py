@@ -8,18 +8,18 @@ import pytest
 
 import trnchem
 from trnchem import dfmp2, mean_field, read_xyz
-from trnchem.molecules import FORMULAS
+from trnchem.molecules import FORMULAS, molecule_of
 from trnsci import ArgumentError, BackendUnavailable, NotConverged
 
 WATER = "3\nwater, in angstrom\nO 0 0 0\nH 0 0.757 0.587\nh 0 -0.757 0.587\n"
 
 
 @pytest.mark.parametrize("name", trnchem.GEOMETRIES)
-def test_built_in_molecules_have_paired_electrons_and_sensible_distances(name):
+def test_built_in_molecules_have_their_spin_and_sensible_distances(name):
     from pyscf import gto
 
-    molecule = gto.M(atom=trnchem.GEOMETRIES[name], basis="sto-3g", verbose=0)
-    assert molecule.nelectron % 2 == 0
+    molecule = molecule_of(name, "sto-3g")
+    assert molecule.spin == {"hydroxyl": 1, "methyl": 1, "oxygen": 2}.get(name, 0)
     distances = gto.inter_distance(molecule) + 99 * (gto.inter_distance(molecule) == 0)
     assert 1.6 < distances.min() < 2.9  # bohr: between O-H and C-C
 
@@ -100,12 +100,24 @@ def test_an_element_without_an_auxiliary_basis_is_named(tmp_path):
     assert "scf.RHF(mol)" in str(caught.value)
 
 
-def test_an_odd_number_of_electrons_is_refused(tmp_path):
+def test_charge_and_spin_go_together_or_are_refused(tmp_path):
     path = tmp_path / "oh.xyz"
     path.write_text("2\nradical\nO 0 0 0\nH 0 0 0.97\n")
-    with pytest.raises(ArgumentError) as caught:
-        dfmp2(path)
-    assert caught.value.expected == "an even number of electrons"
+    assert [type(mean_field(path, basis="sto-3g", **options)).__name__ for options in (
+        {}, {"reference": "rohf"}, {"charge": -1}, {"charge": -1, "reference": "uhf"}, {"spin": 3}
+    )] == ["DFUHF", "DFROHF", "DFRHF", "DFUHF", "DFUHF"]  # fmt: skip
+    for options, argument, says in (
+        ({"spin": 2}, "charge and spin", "what 9 electrons of the neutral molecule allow"),
+        ({"charge": 10}, "charge and spin", "9 electrons to take away"),
+        ({"spin": -1}, "spin", "a number of unpaired electrons"),
+        ({"charge": 0.5}, "charge", "an integer"),
+        ({"reference": "rhf"}, "reference", "with 1 unpaired electrons"),
+        ({"reference": "ghf"}, "reference", "'ghf'"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            dfmp2(path, basis="sto-3g", **options)
+        assert caught.value.argument == argument
+        assert says in str(caught.value)
 
 
 def test_a_molecule_that_does_not_converge_says_what_to_try(monkeypatch):

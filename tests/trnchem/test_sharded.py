@@ -22,6 +22,9 @@ CASES = [
     ("water", {"precision": "fp32", "reuse": False}, 2e-7),
     ("water", {"method": "laplace"}, 1e-10),
     ("water", {"method": "stochastic", "samples": 8, "seed": 3}, 1e-10),
+    ("water", {"charge": 1, "basis": "6-31g", "pairs": True}, 1e-10),
+    ("water", {"charge": 1, "basis": "6-31g", "reference": "rohf", "method": "laplace"}, 1e-10),
+    ("ammonia", {"spin": 2, "basis": "6-31g", "method": "stochastic", "samples": 8, "reuse": False}, 1e-10),
 ]
 
 
@@ -230,7 +233,7 @@ def _observed(name, options):
 
     def metered(self):
         work = self._work
-        with MemoryMeter([self._store._array, work._sums, *work._memory], "cpu") as meter:
+        with MemoryMeter([self._store._array, *work._sums.values(), *work._memory], "cpu") as meter:
             honest(self)
         peaks.append(meter.peak)
 

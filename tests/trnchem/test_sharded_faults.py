@@ -23,7 +23,7 @@ class Stopped(Exception):
 def done_in(path):
     data = path.read_bytes()
     facts, _, start = checkpoint._head(data)
-    return checkpoint._pairs(data, start, facts["token"], facts["shapes"][2][0]).finished
+    return checkpoint._energies(data, start, facts["token"], *facts["slots"]).finished
 
 
 @functools.cache

@@ -1,0 +1,197 @@
+"""Mean fields: what is taken from PySCF, what is built here, and what is refused, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from trnchem.molecules import molecule_of, pyscf
+from trnsci import ArgumentError, NotConverged, NumericalError, check
+
+Reference = Literal["rhf", "uhf", "rohf"]
+Stability = Literal["internal", "external"]
+
+
+class System(NamedTuple):
+    """How to build the molecule of a file or a name, and its mean field.
+
+    Attributes:
+        basis: orbital basis; ``cc-pvdz`` unless given.
+        charge: of the molecule.
+        spin: unpaired electrons; none or one unless given, as the number of electrons is even or odd.
+        reference: ``rhf``, ``uhf`` or ``rohf``; unless given, ``rhf`` without unpaired electrons and ``uhf`` with some.
+    """
+
+    basis: str | None = None
+    charge: int | None = None
+    spin: int | None = None
+    reference: Reference | None = None
+
+    def molecule(self, source: str | Path) -> Any:
+        """Build the molecule."""
+        check.option("mean_field", "reference", self.reference, (None, "rhf", "uhf", "rohf"))
+        return molecule_of(source, self.basis or "cc-pvdz", self.charge or 0, self.spin)
+
+    def unsolved(self, molecule: Any) -> Any:
+        """Return density-fitted Hartree-Fock of a molecule, before it runs."""
+        kind = self.reference or ("uhf" if molecule.spin else "rhf")
+        if kind == "rhf" and molecule.spin:
+            raise ArgumentError(
+                op="mean_field", argument="reference", got="rhf",
+                expected=f"'uhf' or 'rohf' with {molecule.spin} unpaired electrons",
+            )  # fmt: skip
+        made = getattr(pyscf().scf, kind.upper())(molecule).density_fit()
+        made.chkfile = None
+        return made
+
+    def solved(self, field: Any) -> Any:
+        """Run a mean field."""
+        try:
+            field.run()
+        except pyscf().lib.exceptions.BasisNotFoundError as error:
+            raise ArgumentError(
+                op="mean_field",
+                argument="basis",
+                got=self.basis or "cc-pvdz",
+                expected="one for which PySCF has an auxiliary basis",
+                hint=f"PySCF says: {error}. Build the mean field with scf.RHF(mol), which needs none, and pass it",
+            ) from None
+        return _checked(field)
+
+
+def mean_field(
+    source: Any,
+    *,
+    basis: str | None = None,
+    charge: int | None = None,
+    spin: int | None = None,
+    reference: Reference | None = None,
+) -> Any:
+    """Return a converged mean field.
+
+    Args:
+        source: a PySCF mean field that has run; the path of an xyz file; or a built-in name (``water``, ``h2o`` …).
+        basis: orbital basis for a file or a name; ``cc-pvdz`` unless given. Hartree-Fock is density fitted.
+        charge: of a file or a name; 0 unless given.
+        spin: unpaired electrons of a file or a name; unless given none or one, as the number of electrons is even or
+            odd.
+        reference: ``rhf``, ``uhf`` or ``rohf`` for a file or a name; unless given ``rhf`` without unpaired electrons
+            and ``uhf`` with some.
+
+    Raises:
+        ArgumentError: no such molecule, file or basis; the file is malformed; charge and spin do not go together; the
+            mean field is not Hartree-Fock of a molecule with whole electrons.
+        NotConverged: the mean field has not converged.
+
+    Example:
+        >>> mean_field("water", basis="sto-3g").mol.nelectron
+        10
+    """
+    return built(source, System(basis, charge, spin, reference))
+
+
+def built(source: Any, system: System) -> Any:
+    """`mean_field` with its options in one value."""
+    if isinstance(source, str | Path):
+        return system.solved(system.unsolved(system.molecule(source)))
+    refuse_own(system)
+    return _checked(source)
+
+
+def refuse_own(system: System) -> None:
+    """Refuse to change the molecule of a mean field."""
+    for name, given in system._asdict().items():
+        if given is not None:
+            raise ArgumentError(
+                op="mean_field",
+                argument=name,
+                got=given,
+                expected="None, because a mean field has its own",
+                hint=f"Choose the {name} when building the molecule in PySCF",
+            )
+
+
+def _checked(field: Any) -> Any:
+    """Refuse what is not a converged Hartree-Fock calculation of a molecule with whole electrons."""
+    scf, dft = pyscf().scf, pyscf().dft
+    if not isinstance(field, scf.hf.SCF):
+        expected = "a PySCF mean field, an xyz file or a built-in name"
+        raise ArgumentError(op="dfmp2", argument="mf", got=type(field), expected=expected)
+    reason = ""
+    if hasattr(field, "cell"):
+        reason = "Periodic systems are not supported"
+    elif isinstance(field, dft.rks.KohnShamDFT):
+        reason = "Orbitals of a density functional do not diagonalise the Fock operator; run scf.HF(mol)"
+    elif not isinstance(field, scf.hf.RHF | scf.uhf.UHF):
+        reason = "Orbitals of mixed spin are not supported"
+    if reason:
+        expected = "Hartree-Fock of a molecule: pyscf.scf.RHF, UHF or ROHF"
+        raise ArgumentError(op="dfmp2", argument="mf", got=type(field), expected=expected, hint=reason)
+    if field.mo_coeff is None or field.mo_energy is None:
+        raise ArgumentError(
+            op="dfmp2", argument="mf", got="a mean field that has not run", expected="one that has",
+            hint="Call mf.kernel() first",
+        )  # fmt: skip
+    if np.asarray(field.mo_coeff).dtype.kind == "c":
+        raise ArgumentError(op="dfmp2", argument="mf", got="complex orbitals", expected="real ones")
+    whole = {"RHF": (0, 2), "ROHF": (0, 1, 2), "UHF": (0, 1)}[kind_of(field)]
+    odd = [float(value) for value in np.ravel(field.mo_occ) if value not in whole]
+    if odd:
+        most = {"RHF": "2", "ROHF": "2, 1", "UHF": "1"}[kind_of(field)]
+        raise ArgumentError(
+            op="dfmp2", argument="mf", got=f"an orbital with {odd[0]:g} electrons",
+            expected=f"orbitals with {most} or none",
+            hint="Smeared and averaged occupations are of no single determinant, which MP2 needs",
+        )  # fmt: skip
+    if not field.converged:
+        raise _not_converged(field)
+    return field
+
+
+def kind_of(field: Any) -> Literal["RHF", "UHF", "ROHF"]:
+    """Which kind of Hartree-Fock a mean field is."""
+    if np.ndim(field.mo_occ) == 2:
+        return "UHF"
+    return "ROHF" if isinstance(field, pyscf().scf.rohf.ROHF) else "RHF"
+
+
+def check_stability(field: Any, wanted: Stability | None) -> None:
+    """Refuse a mean field that a rotation of its orbitals would lower.
+
+    Raises:
+        NumericalError: it is a saddle point; the text says in which direction and what to do.
+    """
+    if wanted is None:
+        return
+    kind, quiet = kind_of(field), field.copy()
+    quiet.verbose = 0
+    # the search keeps the symmetry it starts with, so spins that are alike need the one made for restricted orbitals
+    alike = kind == "UHF" and bool(np.abs(np.subtract(*field.make_rdm1())).max() < 1e-6)
+    quiet = quiet.to_rhf() if alike else quiet
+    external = alike or (wanted == "external" and kind != "ROHF")
+    _, _, inside, outside = quiet.stability(external=external, return_status=True)
+    if inside and (outside or not external):
+        return
+    above = "UHF" if kind == "RHF" else "GHF"
+    again = "mf.to_rhf().stability(external=True)[1]" if alike else "mf.stability()[0]"
+    lower, hint = f"another {kind} solution", f"mo = {again}; mf.kernel(mf.make_rdm1(mo, mf.mo_occ)) in PySCF finds it"
+    if inside and not alike:
+        lower, hint = f"a solution of a less restricted kind ({above} or complex)", f"Start from scf.{above}(mol)"
+    raise NumericalError(
+        op="dfmp2",
+        message=f"the mean field is not stable: a rotation of its orbitals leads to {lower} of lower energy",
+        hint=f"{hint}. Without stability= nobody looks",
+    )
+
+
+def _not_converged(field: Any) -> NotConverged:
+    gradient = field.get_grad(field.mo_coeff, field.mo_occ)
+    return NotConverged(
+        op="dfmp2",
+        iterations=int(getattr(field, "cycles", 0) or field.max_cycle),
+        residual=float((gradient**2).sum() ** 0.5),
+        hint="Its orbitals would give a wrong energy. Try mf.max_cycle = 200, mf.newton() or a level shift in PySCF,"
+        " and a geometry in angstrom",
+    )

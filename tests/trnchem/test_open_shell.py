@@ -1,0 +1,233 @@
+"""Open shells against PySCF's DF-UMP2, by every method, and what is refused."""
+
+import functools
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+
+import trnchem
+import trnsci
+from trnchem import dfmp2
+from trnsci import ArgumentError, CapacityError, NumericalError
+from trnsci.testing import BACKENDS
+
+# atoms, charge and spin: a radical, a cation, a high-spin atom, a biradical, and one without orbitals of spin down
+OPEN = {
+    "hydroxyl": ("O 0 0 0; H 0 0 0.97", 0, 1),
+    "water cation": ("O 0 0 0; H 0 0.757 0.587; H 0 -0.757 0.587", 1, 1),
+    "nitrogen atom": ("N 0 0 0", 0, 3),
+    "oxygen": ("O 0 0 0; O 0 0 1.2", 0, 2),
+    "hydrogen atom": ("H 0 0 0", 0, 1),
+}
+
+
+@functools.cache
+def open_field(name, kind="UHF", basis="6-31g", fitted=True):
+    from pyscf import gto, scf
+
+    atom, charge, spin = OPEN[name]
+    mean = getattr(scf, kind)(gto.M(atom=atom, charge=charge, spin=spin, basis=basis, verbose=0))
+    mean = mean.density_fit() if fitted else mean
+    mean.chkfile = None
+    return mean.run()
+
+
+def expected(mean, frozen=None):
+    """PySCF's UMP2 with fitted integrals, in the auxiliary basis that it chooses."""
+    from pyscf.mp import dfump2
+
+    solver = dfump2.DFUMP2(mean if mean.istype("UHF") else mean.to_uhf(), frozen=frozen)
+    solver.kernel(with_t2=False)
+    return solver.e_corr, solver.e_corr_os, solver.e_corr_ss
+
+
+def compare(found, theirs, bound=1e-9):
+    for mine, other in zip((found.e_corr, found.e_os, found.e_ss), theirs, strict=True):
+        assert abs(mine - other) <= bound
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+@pytest.mark.parametrize(
+    ("name", "kind", "reuse"),
+    [("hydroxyl", "UHF", True), ("hydroxyl", "ROHF", False)],
+)
+def test_energies_are_pyscfs_on_every_backend(name, kind, reuse, backend):
+    mean = open_field(name, kind, "sto-3g")
+    with backend:
+        compare(dfmp2(mean, reuse=reuse), expected(mean))
+        few = [0, 1, 2]
+        assert abs(dfmp2(mean, reuse=reuse, method="laplace", frozen=few).e_os - expected(mean, few)[1]) <= 1e-9
+
+
+@pytest.mark.parametrize("kind", ["UHF", "ROHF"])
+@pytest.mark.parametrize("name", OPEN)
+def test_every_molecule_and_both_references(name, kind):
+    mean = open_field(name, kind)
+    compare(dfmp2(mean), expected(mean))
+    for method in ("laplace", "stochastic"):
+        found = dfmp2(mean, method=method, samples=200, seed=3)
+        allowed = 1e-9 if method == "laplace" else 4 * found.standard_error
+        assert abs(found.e_os - expected(mean)[1]) <= allowed
+        assert found.e_ss is None
+
+
+def test_without_density_fitting_the_basis_made_for_mp2_is_used():
+    mean = open_field("oxygen", fitted=False)
+    compare(dfmp2(mean), expected(mean))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "compensated", "fast"])
+def test_lower_precision_keeps_its_bound(precision):
+    mean = open_field("oxygen", "ROHF")
+    exact = dfmp2(mean, reuse=False)
+    found = dfmp2(mean, reuse=False, precision=precision)
+    bound = 2**-24 * (64 + found.metric.growth) + (2**-7 if precision == "fast" else 0)
+    assert 0 < abs(found.e_corr - exact.e_corr) <= bound * abs(exact.e_corr)
+
+
+@pytest.mark.parametrize("frozen", [1, [0, 9], [[0], [0, 1]], "core", [[], [10]]], ids=str)
+def test_frozen_orbitals_of_both_spins_or_of_each(frozen):
+    mean = open_field("hydroxyl")
+    theirs = expected(mean, 1 if frozen == "core" else frozen)
+    compare(dfmp2(mean, frozen=frozen), theirs)
+    assert abs(dfmp2(mean, frozen=frozen, method="laplace").e_os - theirs[1]) <= 1e-9
+
+
+def test_two_lists_are_of_two_spins(water):
+    with pytest.raises(ArgumentError, match="one list of positions") as caught:
+        dfmp2(water, frozen=[[0], [0]])
+    assert caught.value.argument == "frozen"
+
+
+def test_an_open_shell_that_is_closed_has_the_energy_of_a_closed_one(water):
+    one = dfmp2(water, pairs=True)
+    two = dfmp2(water.to_uhf(), pairs=True)
+    compare(two, (one.e_corr, one.e_os, one.e_ss), 1e-8)
+    up = slice(0, 5)
+    # a pair of a closed shell is four pairs of spins
+    total = 2 * two.pairs.opposite_spin[up, 5:]
+    torch.testing.assert_close(total, one.pairs.opposite_spin, rtol=0, atol=1e-8)
+    torch.testing.assert_close(2 * two.pairs.same_spin[up, up], one.pairs.same_spin, rtol=0, atol=1e-8)
+    assert two.plan.sizes.spins.up == 5
+
+
+def test_pairs_add_up_and_have_one_spin_part():
+    found = dfmp2(open_field("oxygen"), pairs=True)
+    up = found.plan.sizes.spins.up
+    assert (up, found.pairs.same_spin.shape) == (9, (16, 16))
+    assert float(found.pairs.opposite_spin.sum()) == pytest.approx(found.e_os, abs=1e-14)
+    assert float(found.pairs.same_spin.sum()) == pytest.approx(found.e_ss, abs=1e-14)
+    assert not found.pairs.same_spin[:up, up:].any()
+    assert not found.pairs.opposite_spin[:up, :up].any()
+    assert "9 + 7 occupied" in str(found.plan)
+
+
+@pytest.mark.parametrize("method", ["pairs", "laplace", "stochastic"])
+def test_blocks_from_disk_change_nothing(method):
+    mean = open_field("oxygen")
+    options = {"method": method, "samples": 3}
+    with pytest.raises(CapacityError) as caught:
+        dfmp2(mean, memory=1, **options)
+    found = dfmp2(mean, memory=caught.value.required, **options)
+    assert found.plan.place == "disk"
+    assert abs(found.e_os - dfmp2(mean, **options).e_os) <= 1e-12
+
+
+KILLED = textwrap.dedent("""
+    import sys, time
+    from pyscf import gto, scf
+    import trnchem
+    mean = scf.UHF(gto.M(atom="O 0 0 0; H 0 0 0.97", spin=1, basis="6-31g", verbose=0)).density_fit()
+    mean.chkfile = None
+    def slowly(now):
+        if now.stage == sys.argv[2] and now.done:
+            print(now.done, flush=True)
+            time.sleep(0.05)
+    trnchem.dfmp2(mean.run(), checkpoint=sys.argv[1], method=sys.argv[2], samples=5, progress=slowly)
+""")
+
+
+@pytest.mark.parametrize(
+    "method", ["stochastic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pairs", "laplace"))]
+)
+def test_killed_and_resumed_by_every_method(tmp_path, method):
+    path = tmp_path / "radical.ckpt"
+    command = [sys.executable, "-c", KILLED, str(path), method]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        told = [int(child.stdout.readline()) for _ in range(3)][-1]
+        child.send_signal(signal.SIGKILL)
+    mean, options = open_field("hydroxyl"), {"method": method, "samples": 5}
+    seen = []
+    found = dfmp2(mean, checkpoint=path, progress=seen.append, **options)
+    assert found.resumed >= told * (5 if method == "stochastic" else 1)
+    assert next(now.done for now in seen if now.stage == method) >= told
+    whole = dfmp2(mean, **options)
+    assert abs(found.e_os - whole.e_os) <= 1e-9
+    assert found.standard_error == pytest.approx(whole.standard_error, abs=1e-9)
+    seen.clear()
+    assert dfmp2(mean, checkpoint=path, progress=seen.append, **options).e_corr == found.e_corr
+    assert {now.stage for now in seen} == {method}
+
+
+def test_a_checkpoint_of_another_method_seed_or_reference_is_refused(tmp_path):
+    path = tmp_path / "radical.ckpt"
+    mean = open_field("hydroxyl")
+    options = {"method": "stochastic", "samples": 4, "checkpoint": path}
+    dfmp2(mean, **options)
+    for other, changes, says in (
+        (mean, {"method": "laplace"}, "its method is stochastic"),
+        (mean, {"samples": 5}, "its samples is 4"),
+        (mean, {"seed": 1}, "its seed is 0"),
+        (open_field("hydroxyl", "ROHF"), {}, "its mean field is UHF"),
+    ):
+        with pytest.raises(ArgumentError, match=says):
+            dfmp2(other, **{**options, **changes})
+
+
+@pytest.mark.parametrize(("kind", "says"), [("UHF", "orbitals with 1 or none"), ("ROHF", "orbitals with 2, 1 or none")])
+def test_fractional_occupations_are_refused(kind, says):
+    import copy
+
+    mean = copy.copy(open_field("hydroxyl", kind))
+    mean.mo_occ = np.array(mean.mo_occ) * 0.75
+    with pytest.raises(ArgumentError, match=says) as caught:
+        dfmp2(mean)
+    assert "no single determinant" in str(caught.value)
+
+
+def test_a_saddle_point_is_refused_when_asked():
+    from pyscf import gto, scf
+
+    stretched = gto.M(atom="H 0 0 0; H 0 0 2.5", basis="6-31g", verbose=0)
+    restricted = scf.RHF(stretched).density_fit().run()
+    assert dfmp2(restricted, stability="internal").e_corr < 0
+    with pytest.raises(NumericalError, match=r"Start from scf\.UHF") as caught:
+        dfmp2(restricted, stability="external")
+    assert "less restricted kind" in str(caught.value)
+    saddle = scf.UHF(stretched).density_fit().run(np.stack([restricted.make_rdm1() / 2] * 2))
+    with pytest.raises(NumericalError, match="another UHF solution") as caught:
+        dfmp2(saddle, stability="internal")
+    assert "mo = mf.to_rhf().stability(external=True)[1]; mf.kernel" in str(caught.value)
+    mo = saddle.to_rhf().stability(external=True)[1]
+    lower = scf.UHF(stretched).density_fit().run(saddle.make_rdm1(mo, saddle.mo_occ))
+    assert dfmp2(lower, stability="internal").e_hf < saddle.e_tot
+    with pytest.raises(ArgumentError, match="stability"):
+        dfmp2(lower, stability="both")
+
+
+def test_open_shells_stay_on_the_host_of_a_gpu():
+    with pytest.raises(ArgumentError, match="None with an open shell"):
+        dfmp2(open_field("hydroxyl"), device="cpu")
+
+
+@pytest.mark.sim
+def test_an_open_shell_on_a_device_is_planned_pair_by_pair():
+    with trnsci.backend("simulator"):
+        plan = trnchem.plan(open_field("hydroxyl"), precision="fp32")
+    assert (plan.place, plan.fused) == ("device memory", False)
