@@ -3,6 +3,7 @@
 | name | what it is |
 |---|---|
 | `dfmp2` | the correlation energy of a PySCF mean field, an xyz file or a built-in molecule |
+| `DFMP2` | the same as an object with PySCF's manners: `run()`, `e_corr`, `make_rdm1()` |
 | `plan`, `MP2Plan` | what that will do, what each stage and rank needs, and whether it fits |
 | `MP2Result`, `PairEnergies`, `Metric`, `Screen` | what was found, and how |
 | `Progress` | what a progress callback is told |
@@ -16,8 +17,10 @@ from trnchem.molecules import GEOMETRIES, read_xyz
 from trnchem.references import mean_field
 from trnchem.result import MP2Result, PairEnergies, Progress
 from trnchem.screening import Screen
+from trnchem.solver import DFMP2
 
 __all__ = [
+    "DFMP2",
     "GEOMETRIES",
     "MP2Plan",
     "MP2Result",

@@ -170,7 +170,7 @@ def dfmp2(
         device=device,
     )
     if mesh is None:
-        return _alone(want)
+        return calculated(want)
     if device is not None:
         raise ArgumentError(op="dfmp2", argument="device", got=device, expected="None with a mesh, which has its own")
     from trnchem import sharded
@@ -178,7 +178,8 @@ def dfmp2(
     return sharded.dfmp2(mesh, want)
 
 
-def _alone(want: Request) -> MP2Result:
+def prepared(want: Request) -> tuple[Any, Run]:
+    """The mean field, and its calculation about to start."""
     options = check_options(want)
     field = built(want.mf, want.system)
     check_stability(field, want.stability)
@@ -187,14 +188,21 @@ def _alone(want: Request) -> MP2Result:
     plan = _plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
     if want.device is not None:
         plan = _brought(plan, want.device)
-    run = Run.of(plan, chosen, integrals, want.progress, want.screening)
-    shape = kept_shape(plan.sizes, want.method, want.samples, quadrature_points(chosen, options))
+    return field, Run.of(plan, chosen, integrals, want.progress, want.screening)
+
+
+def calculated(want: Request) -> MP2Result:
+    """`dfmp2` with its arguments in one value, on one rank."""
+    field, run = prepared(want)
+    plan, chosen = run.plan, run.orbitals
+    points = quadrature_points(chosen, (plan.precision, plan.method))
+    shape = kept_shape(plan.sizes, want.method, want.samples, points)
     state = PairState.empty(*shape)
     with ExitStack() as stack:
         slots = None
         if want.checkpoint is not None:
             stack.enter_context(terminable())
-            who = identity(field, integrals.auxiliary, chosen, plan.precision, want)
+            who = identity(field, run.source.auxiliary, chosen, plan.precision, want)
             file = stack.enter_context(Checkpoint(want.checkpoint, who))
             run.orbitals, state = file.load(chosen) or (chosen, state)
             slots = file.start(run.orbitals, *shape)

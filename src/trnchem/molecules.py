@@ -80,6 +80,7 @@ def pyscf() -> Any:
         import pyscf.df
         import pyscf.dft
         import pyscf.gto
+        import pyscf.mp
         import pyscf.scf
     except ImportError as error:
         raise BackendUnavailable(

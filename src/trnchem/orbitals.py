@@ -168,7 +168,7 @@ def _nested(frozen: Any) -> bool:
 def _positions(field: Any, frozen: Frozen, count: int) -> tuple[int, ...]:
     if frozen is None:
         return ()
-    if frozen == "core":
+    if isinstance(frozen, str) and frozen == "core":
         return tuple(range(pyscf().data.elements.chemcore(field.mol)))
     whole = isinstance(frozen, int | np.integer) and not isinstance(frozen, bool)
     try:

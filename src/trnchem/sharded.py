@@ -285,7 +285,7 @@ class ShardedRun(stages.Run):
         total = len(state.done) * (len(state.done) + 1) // 2
         left = state.finished < total
         if left:
-            self._build(store)
+            self.build(store)
         with self._timed("pairs"):
             self.progress(Progress("pairs", state.finished, total))
             if left:

@@ -122,7 +122,7 @@ class Run:
         if not self.plan.stages:
             return 0.0, 0.0
         if state.finished < total:
-            self._build(store)
+            self.build(store)
         with self._timed("pairs"):
             self.progress(Progress("pairs", state.finished, total))
             if self.plan.fused:
@@ -186,7 +186,7 @@ class Run:
             told()
 
         if not bool(state.done.all()):
-            self._build(store)
+            self.build(store)
         with self._timed(stage):
             told()
             run_laplace(
@@ -207,7 +207,7 @@ class Run:
         """The sum over everybody who has rows of B."""
         return matrix
 
-    def _build(self, store: Store) -> None:
+    def build(self, store: Store) -> None:
         """Make B: metric, integrals, fit."""
         X: Tensor | None = None
         if not self.source.fitted:

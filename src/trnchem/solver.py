@@ -1,0 +1,207 @@
+"""MP2 as an object with PySCF's manners: attributes to set, ``run()``, and results that PySCF's own tools take."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar
+
+import numpy as np
+
+from trnchem.density import amplitudes, densities
+from trnchem.dfmp2 import Request, calculated
+from trnchem.molecules import pyscf
+from trnchem.orbitals import Frozen, orbitals
+from trnchem.references import System, kind_of
+from trnchem.result import MP2Result
+from trnsci import ArgumentError, UnsupportedError
+from trnsci.backends import inside
+
+# what may be set beside what PySCF's object has
+OPTIONS: dict[str, Any] = {
+    "auxbasis": None,
+    "precision": None,
+    "method": "pairs",
+    "samples": 64,
+    "seed": 0,
+    "pairs": False,
+    "screening": 1e-12,
+    "reuse": True,
+    "resident": True,
+    "scratch": None,
+    "chkfile": None,
+    "progress": None,
+    "stability": None,
+    "device": None,
+}
+
+
+def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = None, **options: Any) -> Any:
+    """Return an MP2 object as ``pyscf.mp.MP2(mf)`` does, whose ``kernel()`` is `dfmp2`.
+
+    It is an object of PySCF's class (``DFMP2``, or ``DFUMP2`` for open shells) with its attributes ``verbose``,
+    ``max_memory`` in MB, ``frozen``, ``with_df``, ``e_corr``, ``e_corr_os``, ``e_corr_ss``, ``e_tot`` and its methods
+    ``run``, ``set``, ``set_frozen``, ``as_scanner``, ``make_rdm1``, ``make_fno``. Options of `dfmp2` are attributes
+    too; ``checkpoint`` is called ``chkfile``.
+
+    Args:
+        mf: a mean field of PySCF, which runs first if it has not; or an MP2 object of PySCF, whose settings are taken.
+        frozen: as in PySCF, or ``"core"``.
+        mo_coeff: other orbitals than the mean field's.
+        mo_occ: their occupations.
+        options: attributes to set.
+
+    Example:
+        >>> from pyscf import gto, scf
+        >>> mf = scf.RHF(gto.M(atom="H 0 0 0; F 0 0 0.92", basis="6-31g", verbose=0)).density_fit()
+        >>> pt = DFMP2(mf.run(), frozen="core").run()
+        >>> print(f"{pt.e_corr:.6f} {pt.e_tot:.6f}")
+        -0.127799 -100.111230
+    """
+    unknown = sorted(set(options) - set(OPTIONS) - {"verbose", "max_memory", "with_df"})
+    if unknown:
+        raise ArgumentError(op="DFMP2", argument=unknown[0], got=options[unknown[0]], expected="no such option")
+    if isinstance(mf, pyscf().mp.mp2.MP2Base):
+        theirs, mf = mf, mf._scf
+        frozen = theirs.frozen if frozen is None else frozen
+        mo_coeff = theirs.mo_coeff if mo_coeff is None else mo_coeff
+        mo_occ = theirs.mo_occ if mo_occ is None else mo_occ
+        kept = {name: getattr(theirs, name) for name in ("verbose", "max_memory", "with_df") if hasattr(theirs, name)}
+        options = {**kept, **options}
+    if not isinstance(mf, pyscf().scf.hf.SCF):
+        raise ArgumentError(op="DFMP2", argument="mf", got=type(mf), expected="a mean field or MP2 object of PySCF")
+    if mf.mo_coeff is None:
+        mf.run()
+    own, mf = mo_coeff is None or mo_coeff is mf.mo_coeff, mf.remove_soscf()
+    if kind_of(mf) == "ROHF":
+        # as PySCF does it
+        mf = mf.to_uhf()
+    if isinstance(frozen, str) and frozen == "core":
+        frozen = pyscf().data.elements.chemcore(mf.mol)
+    made = _classes()[np.ndim(mf.mo_occ) == 2](mf, frozen, None if own else mo_coeff, mo_occ)
+    for name, value in {**OPTIONS, **options}.items():
+        setattr(made, name, value)
+    return made
+
+
+@functools.cache
+def _classes() -> tuple[Any, Any]:
+    """The object for closed shells and the one for open ones, once PySCF is there."""
+    mp = pyscf().mp
+    return (
+        type("DFMP2", (_Manners, mp.dfmp2.DFRMP2), {"__doc__": _Manners.__doc__}),
+        type("DFUMP2", (_Manners, mp.dfump2.DFUMP2), {"__doc__": _Manners.__doc__}),
+    )
+
+
+class _Manners:
+    """MP2 of PySCF, computed by `trnchem.dfmp2`. ``result`` holds the rest: plan, pairs, timings."""
+
+    _keys: ClassVar[set[str]] = {*OPTIONS, "result"}
+    result: MP2Result | None = None
+
+    def _request(self: Any) -> Request:
+        field = self._scf.copy()
+        own = self.mo_coeff is self._scf.mo_coeff
+        field.mo_coeff, field.mo_occ = self.mo_coeff, self.mo_occ
+        # a scanner moves on to other molecules, and its energies with it
+        field.mo_energy = self._scf.mo_energy if own else self.mo_energy
+        field.e_tot = self.e_hf = self.get_e_hf()
+        field.with_df = self.with_df
+        used = pyscf().lib.current_memory()[0]
+        options = {name: getattr(self, name) for name in OPTIONS if name != "chkfile"}
+        return Request(
+            mf=field,
+            system=System(),
+            frozen=self.frozen,
+            memory=max(1, int(1e6 * (self.max_memory - used))),
+            checkpoint=self.chkfile,
+            **options,
+        )
+
+    @inside("trnchem")
+    def kernel(
+        self: Any, mo_energy: Any = None, mo_coeff: Any = None, eris: Any = None, with_t2: bool = False
+    ) -> tuple[float, Any]:
+        """Compute; return the correlation energy and, if asked for, amplitudes."""
+        for name, given in {"mo_energy": mo_energy, "mo_coeff": mo_coeff, "eris": eris}.items():
+            if given is not None:
+                hint = "Pass orbitals to DFMP2(mf, mo_coeff=...); integrals are computed in slabs"
+                raise ArgumentError(op="kernel", argument=name, got="given", expected="None", hint=hint)
+        log = pyscf().lib.logger.new_logger(self)
+        if self.verbose >= pyscf().lib.logger.WARN:
+            self.check_sanity()
+        self.dump_flags()
+        want = self._request()
+        found = calculated(want)
+        self.result, self.e_corr, self.converged = found, found.e_corr, True
+        self.e_corr_os, self.e_corr_ss = found.e_os, found.e_ss
+        log.info("%s", found.plan)
+        self.t2 = self._amplitudes(want) if with_t2 else None
+        for stage, seconds in found.timings.items():
+            log.info("    wall time for %s %9.2f sec", stage, seconds)
+        self._finalize()
+        return self.e_corr, self.t2
+
+    def _finalize(self: Any) -> Any:
+        if self.e_corr_ss is not None:
+            return super()._finalize()  # type: ignore[misc]
+        log, error = pyscf().lib.logger.new_logger(self), self.result.standard_error
+        log.note("E(SOS-%s) = %.15g  E_corr = %.15g", self.__class__.__name__, self.e_tot, self.e_corr)
+        log.info("E_corr(oppo-spin) = %.15g%s", self.e_corr_os, "" if error is None else f" +- {error:.2g}")
+        return self
+
+    def _sizes(self: Any, want: Request) -> list[tuple[int, int]]:
+        """Occupied and virtual orbitals of each spin, without those that fill the arrays up."""
+        chosen = orbitals(want.mf, want.frozen)
+        up, nocc = chosen.spins.up, len(chosen.e_occ)
+        used = [int(C.any(0).sum()) for C in chosen.C_vir]
+        return [(nocc, used[0])] if up is None else [(up, used[0]), (nocc - up, used[1])]
+
+    def _amplitudes(self: Any, want: Request) -> Any:
+        sizes, found = self._sizes(want), [part.numpy() for part in amplitudes(want)]
+        if len(sizes) == 1:
+            return found[0]
+        (_, a), (_, b) = sizes
+        aa, ab, bb = found
+        return aa[:, :, :a, :a], ab[:, :, :a, :b], bb[:, :, :b, :b]
+
+    @inside("trnchem")
+    def make_rdm1(self: Any, t2: Any = None, ao_repr: bool = False, with_frozen: bool = True, **_: Any) -> Any:
+        """Unrelaxed density as PySCF's, from B and without amplitudes in memory unless ``t2`` is given."""
+        if t2 is not None:
+            return super().make_rdm1(t2, ao_repr=ao_repr, with_frozen=with_frozen)  # type: ignore[misc]
+        want = self._request()
+        parts = densities(want)
+        oo = [part.occupied.numpy() for part in parts]
+        vv = [part.virtual[:nvir, :nvir].numpy() for part, (_, nvir) in zip(parts, self._sizes(want), strict=True)]
+        ov = [np.zeros((len(o), len(v))) for o, v in zip(oo, vv, strict=True)]
+        vo = [each.T for each in ov]
+        options = {"with_frozen": with_frozen, "ao_repr": ao_repr}
+        if len(parts) == 1:
+            from pyscf.cc.ccsd_rdm import _make_rdm1
+
+            return _make_rdm1(self, (oo[0], ov[0], vo[0], vv[0]), **options)
+        from pyscf.cc.uccsd_rdm import _make_rdm1 as of_spins
+
+        return of_spins(self, (oo, ov, vo, vv), **options)
+
+    def natural_orbitals(self: Any) -> tuple[Any, Any]:
+        """Return occupations and natural orbitals, of both spins together, as PySCF's tools take them."""
+        from pyscf.mcscf.addons import make_natural_orbitals
+
+        found: tuple[Any, Any] = make_natural_orbitals(self)
+        return found
+
+    def to_pyscf(self: Any) -> Any:
+        """Return PySCF's own object with these settings and results."""
+        plain = self.view(self.__class__.__mro__[2])
+        for name in (*OPTIONS, "result"):
+            plain.__dict__.pop(name, None)
+        return plain
+
+    def nuc_grad_method(self: Any) -> Any:
+        """Refuse: there are no gradients."""
+        reason = "densities are unrelaxed, and there are no nuclear gradients"
+        raise UnsupportedError(op="DFMP2.nuc_grad_method", reasons=[("trnchem", reason)])
+
+    Gradients = nuc_grad_method
