@@ -1,21 +1,23 @@
-"""The command ``python -m trnchem``: the MP2 energy of a molecule, with a bar while it runs."""
+"""The command ``python -m trnchem``: MP2 energies of molecules, with a bar while they run."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import trnsci
+from trnchem.citations import references
 from trnchem.dfmp2 import METHODS, dfmp2, plan
 from trnchem.molecules import GEOMETRIES
-from trnchem.references import mean_field
+from trnchem.references import System, mean_field
 from trnchem.result import MP2Result, Progress
 from trnsci import config, show
-from trnsci.errors import TrnError
+from trnsci.errors import ArgumentError, TrnError
 from trnsci.precision import PRECISIONS
 
 
@@ -40,22 +42,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trnchem", description="Density-fitted MP2 energy of a molecule.")
+    parser = argparse.ArgumentParser(
+        prog="python -m trnchem", description="Density-fitted MP2 energies of molecules with closed and open shells."
+    )
     names = ", ".join(GEOMETRIES)
-    parser.add_argument("molecule", metavar="MOLECULE", help=f"an xyz file, or one of {names}")
-    parser.add_argument("--basis", default="cc-pvdz", help="orbital basis (default cc-pvdz)")
-    parser.add_argument("--auxbasis", help="auxiliary basis (default: the mean field's own)")
-    parser.add_argument("--frozen", metavar="N|core", type=_frozen, help="orbitals to leave out")
-    parser.add_argument("--precision", choices=PRECISIONS, help="of the products (default fp64)")
-    parser.add_argument("--method", choices=METHODS, default="pairs", help="default pairs")
-    parser.add_argument("--samples", type=int, default=64, help="random vectors of stochastic (default 64)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random vectors")
-    parser.add_argument("--pairs", action="store_true", help="print the energies of pairs too")
-    parser.add_argument("--memory", help="budget, e.g. '2 GB' (default: what is free)")
-    parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="for B when it does not fit")
-    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="keeps finished pairs; go on from it if there")
-    parser.add_argument("--backend", choices=config.BACKENDS, help="where products run")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add = parser.add_argument
+    add("molecules", metavar="MOLECULE", nargs="+", help=f"xyz files, or some of {names}")
+    add("--basis", default="cc-pvdz", help="orbital basis (default cc-pvdz)")
+    add("--charge", type=int, help="of every molecule (default 0)")
+    add("--spin", type=int, metavar="N", help="unpaired electrons of every molecule (default: as few as there can be)")
+    add("--reference", choices=("rhf", "uhf", "rohf"), help="kind of Hartree-Fock (default: uhf for open shells)")
+    add("--stability", choices=("internal", "external"), help="refuse a mean field that is a saddle point")
+    add("--auxbasis", help="auxiliary basis (default: the mean field's own)")
+    add("--frozen", metavar="N|core", type=_frozen, help="orbitals to leave out")
+    add("--precision", choices=PRECISIONS, help="of the products (default fp64)")
+    add("--method", choices=METHODS, default="pairs", help="default pairs")
+    add("--samples", type=int, default=64, help="random vectors of stochastic (default 64)")
+    add("--seed", type=int, default=0, help="of the random vectors")
+    add("--pairs", action="store_true", help="print the energies of pairs too")
+    add("--memory", help="budget, e.g. '2 GB' (default: what is free)")
+    add("--scratch", type=Path, metavar="FOLDER", help="for B when it does not fit")
+    kept = "keeps what is finished; go on from it if there. A folder for several molecules"
+    add("--checkpoint", type=Path, metavar="FILE", help=kept)
+    add("--backend", choices=config.BACKENDS, help="where products run")
+    add("--json", action="store_true", help="print JSON, an object of one line for every molecule")
     return parser
 
 
@@ -63,55 +73,97 @@ def _frozen(text: str) -> int | str:
     return text if text == "core" else int(text)
 
 
+SYSTEM = ("basis", "charge", "spin", "reference")
+PLANNED = ("frozen", "auxbasis", "precision", "method", "samples", "memory")
+
+
 def _run(args: argparse.Namespace) -> int:
+    """Compute one molecule after the other; one that fails does not keep the next from its turn."""
+    failed = 0
+    for number, molecule in enumerate(args.molecules):
+        if number and not args.json:
+            print()
+        try:
+            _run_one(args, molecule, _checkpoint(args, molecule))
+        except TrnError as error:
+            if len(args.molecules) == 1 or config.launched_rank() is not None:
+                raise
+            print(f"trnchem: {molecule}: {error}", file=sys.stderr)
+            failed += 1
+    return int(failed > 0)
+
+
+def _checkpoint(args: argparse.Namespace, molecule: str) -> Path | None:
+    """A file for each molecule."""
+    file: Path | None = args.checkpoint
+    if file is None or len(args.molecules) == 1:
+        return file
+    if not file.is_dir():
+        expected = "a folder that exists, for several molecules"
+        raise ArgumentError(op="trnchem", argument="--checkpoint", got=str(file), expected=expected)
+    return file / f"{Path(molecule).stem}-{args.method}.ckpt"
+
+
+def _run_one(args: argparse.Namespace, molecule: str, checkpoint: Path | None) -> None:
+    options = {name: getattr(args, name) for name in (*PLANNED, "seed", "pairs", "scratch", "stability")}
+    options |= {"checkpoint": checkpoint, "progress": bar(sys.stderr)}
+    system = {name: getattr(args, name) for name in SYSTEM}
     if config.launched_rank() is not None:
-        return _run_together(args)
-    field = mean_field(args.molecule, basis=args.basis)
-    options = {name: getattr(args, name) for name in ("frozen", "auxbasis", "precision", "method", "samples", "memory")}
+        _run_together(args, molecule, {**system, **options})
+        return
+    field = mean_field(molecule, **system)
     if not args.json:
-        print(f"{plan(field, **options)}\n", flush=True)
-    found = dfmp2(
-        field,
-        **options,
-        seed=args.seed,
-        pairs=args.pairs,
-        scratch=args.scratch,
-        checkpoint=args.checkpoint,
-        progress=bar(sys.stderr),
-    )
-    _show(args, found)
-    return 0
+        planned = {name: getattr(args, name) for name in PLANNED}
+        print(f"{_title(args, molecule)}\n{plan(field, **planned)}\n", flush=True)
+    _show(args, molecule, dfmp2(field, **options), checkpoint)
 
 
-def _run_together(args: argparse.Namespace) -> int:
+def _run_together(args: argparse.Namespace, molecule: str, options: dict[str, Any]) -> None:
     """As one of several ranks, of which the first one speaks."""
     from trnsci import distributed
 
-    names = ("basis", "frozen", "auxbasis", "precision", "method", "samples", "seed", "pairs", "memory", "scratch")
-    options = {name: getattr(args, name) for name in (*names, "checkpoint")}
     try:
         mesh = distributed.mesh(device="cpu")
-        found = dfmp2(args.molecule, **options, progress=bar(sys.stderr), mesh=mesh)
+        found = dfmp2(molecule, **options, mesh=mesh)
         if mesh.get_rank() == 0:
             if not args.json:
-                print(f"{found.plan}\n")
-            _show(args, found)
+                print(f"{_title(args, molecule)}\n{found.plan}\n")
+            _show(args, molecule, found, options["checkpoint"])
     finally:
-        distributed.leave()
-    return 0
+        if molecule == args.molecules[-1] or sys.exc_info()[0] is not None:
+            distributed.leave()
 
 
-def _show(args: argparse.Namespace, found: MP2Result) -> None:
+def _facts(args: argparse.Namespace, molecule: str) -> dict[str, Any]:
+    built = System(*(getattr(args, name) for name in SYSTEM)).molecule(molecule)
+    atoms = [built.atom_pure_symbol(k) for k in range(built.natm)]
+    formula = "".join(f"{atom}{atoms.count(atom) if atoms.count(atom) > 1 else ''}" for atom in sorted(set(atoms)))
+    return {"molecule": molecule, "formula": formula, "charge": built.charge, "spin": built.spin, "basis": args.basis}
+
+
+def _title(args: argparse.Namespace, molecule: str) -> str:
+    facts = _facts(args, molecule)
+    return f"{molecule}: {facts['formula']}, charge {facts['charge']}, {facts['spin']} unpaired; {args.basis}"
+
+
+def _show(args: argparse.Namespace, molecule: str, found: MP2Result, checkpoint: Path | None) -> None:
     if args.json:
-        show.as_json(found.to_dict())
+        print(json.dumps({**_facts(args, molecule), **found.to_dict(), "cite": references(found)}))
         return
     print(found)
     if found.resumed:
-        print(f"{found.resumed} pairs came from {args.checkpoint}")
+        print(f"{found.resumed} pairs came from {checkpoint}")
     if found.pairs is not None:
-        total = found.pairs.opposite_spin + found.pairs.same_spin
-        rows = [(str(i), str(j), f"{float(total[i, j]):.9f}") for i in range(len(total)) for j in range(i + 1)]
+        total, up = found.pairs.opposite_spin + found.pairs.same_spin, found.plan.sizes.spins.up
+        names = [str(i) if up is None else f"{i} up" if i < up else f"{i - up} down" for i in range(len(total))]
+        # off the diagonal a pair has two halves
+        rows = [
+            (names[i], names[j], f"{float(total[i, j]) * (1 if up is None else 2):.9f}")
+            for i in range(len(total))
+            for j in range(i + (up is None))
+        ]
         show.tables(show.Table("Pairs of occupied orbitals, in hartree", ("i", "j", "energy"), rows))
+    print("Cite:", *references(found), sep="\n  ")
 
 
 def bar(stream: TextIO, width: int = 30) -> Callable[[Progress], None] | None:

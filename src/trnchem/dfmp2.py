@@ -19,7 +19,7 @@ from trnchem.integrals import Source, source
 from trnchem.laplace import quadrature
 from trnchem.orbitals import Frozen, Orbitals, orbitals
 from trnchem.pairs import PairState
-from trnchem.references import Reference, Stability, System, built, check_stability
+from trnchem.references import Reference, Stability, System, built, check_stability, kind_of
 from trnchem.result import MP2Result, Progress
 from trnchem.stages import Run, open_store
 from trnsci import ArgumentError, check
@@ -188,7 +188,7 @@ def prepared(want: Request) -> tuple[Any, Run]:
     plan = _plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
     if want.device is not None:
         plan = _brought(plan, want.device)
-    return field, Run.of(plan, chosen, integrals, want.progress, want.screening)
+    return field, Run.of(plan, chosen, integrals, want.progress, want.screening, reference=kind_of(field))
 
 
 def calculated(want: Request) -> MP2Result:

@@ -21,7 +21,11 @@ class Progress(NamedTuple):
 
 
 class PairEnergies(NamedTuple):
-    """Symmetric [nocc, nocc] matrices whose elements add up to the energy."""
+    """Symmetric [nocc, nocc] matrices whose elements add up to the energy.
+
+    In an open shell they have a row for every occupied orbital of either spin: the first ``plan.sizes.spins.up`` have
+    spin up.
+    """
 
     opposite_spin: Tensor
     same_spin: Tensor
@@ -33,6 +37,7 @@ class MP2Result:
 
     Attributes:
         method: ``pairs``, ``laplace`` or ``stochastic``.
+        reference: of the mean field: ``RHF``, ``UHF`` or ``ROHF``.
         e_hf: energy of the mean field.
         e_os, e_ss: opposite- and same-spin parts; the same-spin part is ``None`` for the methods without pairs.
         standard_error: of ``e_os``, where it was sampled.
@@ -45,6 +50,7 @@ class MP2Result:
     """
 
     method: str
+    reference: str
     e_hf: float
     e_os: float
     e_ss: float | None
@@ -80,6 +86,7 @@ class MP2Result:
         """Plain values for programs."""
         return {
             "method": self.method,
+            "reference": self.reference,
             "e_hf": self.e_hf,
             "e_corr": self.e_corr,
             "e_os": self.e_os,
@@ -88,6 +95,7 @@ class MP2Result:
             "e_tot": self.e_tot,
             "standard_error": self.standard_error,
             "pairs": None if self.pairs is None else [part.tolist() for part in self.pairs],
+            "spin_up": self.plan.sizes.spins.up,
             "metric": {
                 "method": self.metric.method,
                 "functions": self.metric.functions,
@@ -98,7 +106,11 @@ class MP2Result:
         }
 
     def __str__(self) -> str:
-        lines = [f"E(HF)    {self.e_hf:18.10f}", f"E(corr)  {self.e_corr:18.10f}", f"E(os)    {self.e_os:18.10f}"]
+        lines = [
+            f"E({self.reference})".ljust(9) + f"{self.e_hf:18.10f}",
+            f"E(corr)  {self.e_corr:18.10f}",
+            f"E(os)    {self.e_os:18.10f}",
+        ]
         if self.standard_error is not None:
             lines[-1] += f" +- {self.standard_error:.2e}"
         if self.e_ss is not None:

@@ -27,7 +27,7 @@ from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
 from trnchem.orbitals import Orbitals, orbitals
 from trnchem.pairs import PairState
-from trnchem.references import System, built, check_stability
+from trnchem.references import System, built, check_stability, kind_of
 from trnchem.result import MP2Result, Progress
 from trnchem.rounds import Ledger, Rounds
 from trnchem.screening import equal_pairs, screened
@@ -81,7 +81,7 @@ def _calculated(
     told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
     if chosen is not None:
         told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": chosen.e_vir.shape[1]}
-        told |= {"up": chosen.spins.up}
+        told |= {"up": chosen.spins.up, "reference": kind_of(field)}
         told |= {"points": quadrature_points(chosen, options), "token": slots.token if slots else ""}
     told = _gathered(team, told)[0]
     sizes = Sizes(
@@ -96,7 +96,8 @@ def _calculated(
     plan = sharded_plan(sizes, integrals, options, budget, team.size(0), want.samples, told["points"])
     if not plan.stages:
         none = torch.empty(0)
-        nothing = stages.Run.of(plan, Orbitals(none, none, none, none, ()), integrals, None, want.screening)
+        orbitals = Orbitals(none, none, none, none, ())
+        nothing = stages.Run.of(plan, orbitals, integrals, None, want.screening, reference=told["reference"])
         e_ss, error = (0.0, None) if want.method == "pairs" else (None, 0.0 if want.method == "stochastic" else None)
         state = PairState.empty(sizes.nocc) if want.pairs else None
         return nothing.result(told["e_hf"], (0.0, e_ss, error), state, 0)
@@ -110,6 +111,7 @@ def _calculated(
         integrals,
         want.progress if first else None,
         want.screening,
+        reference=told["reference"],
         team=team,
         heard=told["heard"],
         device=want.resident and products(sizes, options[0])[0] != "pytorch",

@@ -66,6 +66,7 @@ class Run:
     progress: Callable[[Progress], None]
     screening: float
     metric: Metric
+    reference: str = "RHF"
     screen: Screen | None = None
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -104,6 +105,7 @@ class Run:
         e_os, e_ss, error = found
         return MP2Result(
             method=self.plan.method,
+            reference=self.reference,
             e_hf=e_hf,
             e_os=e_os,
             e_ss=e_ss,

@@ -32,6 +32,41 @@ def test_json_has_the_same_facts(capsys):
     assert facts["metric"] == {"method": "cholesky", "functions": 84, "vectors": 84}
     assert facts["e_corr"] == pytest.approx(facts["e_os"] + facts["e_ss"])
     assert set(facts["seconds_measured"]) == {"metric", "integrals", "fit", "pairs"}
+    assert [facts[name] for name in ("formula", "charge", "spin", "basis", "reference")] == [
+        "H2O",
+        0,
+        0,
+        "cc-pvdz",
+        "RHF",
+    ]
+    assert any("Møller" in each for each in facts["cite"])
+
+
+def test_several_molecules_with_charge_and_spin(capsys, tmp_path):
+    file = tmp_path / "radical.xyz"
+    file.write_text("2\n\nN 0 0 0\nH 0 0 1.04\n")
+    common = (str(file), "water", "--basis", "sto-3g", "--charge", "1", "--checkpoint", str(tmp_path))
+    status, out, err = run(capsys, *common, "--reference", "rohf", "--stability", "internal", "--pairs")
+    assert (status, err) == (0, "")
+    for words in ("HN, charge 1, 1 unpaired", "H2O, charge 1, 1 unpaired", "E(ROHF)", "0 down", "Feyereisen"):
+        assert words in out
+    assert out.count("Cite:") == 2
+    assert sorted(each.name for each in tmp_path.glob("*.ckpt")) == ["radical-pairs.ckpt", "water-pairs.ckpt"]
+    status, out, err = run(capsys, "nh", *common, "--reference", "rohf", "--json")
+    facts = [json.loads(line) for line in out.splitlines()]
+    assert [fact["resumed_pairs"] for fact in facts] == [28, 45]
+    assert [fact["spin_up"] for fact in facts] == [4, 5]
+    # one that fails is named, and the others have their turn
+    assert status == 1
+    assert err.startswith("trnchem: nh: ")
+    status, _, err = run(capsys, *common[:-1], str(tmp_path / "x.ckpt"))
+    assert status == 1
+    assert "a folder that exists, for several molecules" in err
+
+
+def test_each_method_says_what_to_cite(capsys):
+    for method, words in {"pairs": "Grimme", "laplace": "Häser", "stochastic": "Takeshita"}.items():
+        assert words in run(capsys, "water", "--basis", "sto-3g", "--method", method)[1]
 
 
 def test_methods_without_pairs_and_backends_can_be_chosen(capsys):
