@@ -6,7 +6,7 @@ DEFAULT_GROUP := not slow and not cuda and not neuron
 # one BLAS thread per test process: the processes already fill the cores
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-all campaign setup check lint types imports format bench docs clean
+.PHONY: help demo test test-all campaign validate setup check lint types imports format bench docs clean
 .NOTPARALLEL:
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make test       the default test suite on all cores"
 	@echo "make test-all   also the slow tests, and those of whatever device this machine has"
 	@echo "make campaign   random and adversarial calls of every function, SECONDS=600 of them"
+	@echo "make validate   every kernel on this machine's Trainium, and a report; BUDGET=30m"
 	@echo "make check      lint, types, imports and docs: linters, mypy, import contracts, a site without broken links"
 	@echo "make bench      every op beside its peers; predicted cycles against their baselines"
 	@echo "make docs       build the site into site/"
@@ -47,6 +48,11 @@ SECONDS ?= 600
 campaign: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.campaign --seconds $(SECONDS) --counts tests/campaign/counts.json
 	$(BIN)/python -m tests.campaign --docs
+
+BUDGET ?= 1h
+# in the environment that is active: that of the Neuron SDK has the device's PyTorch, $(VENV) has not
+validate:
+	@$(or $(PYTHON),python3) -m trnsci.cli validate --budget $(BUDGET)
 
 check: lint types imports docs
 	@$(BIN)/python tools/sizes.py

@@ -1,11 +1,10 @@
-"""The command ``trnsci``: ``info``, ``explain``, ``demo``, ``fit``, ``run``, ``rosetta``, ``launch``, ``bench``."""
+"""The command ``trnsci``: ``info explain demo fit run rosetta launch bench validate``."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import importlib
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,8 +19,8 @@ from trnsci.rosetta import LIBRARIES
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["bench"]:
-        return _bench(given[1:])
+    if given[:1] in (["bench"], ["validate"]):
+        return _from_checkout(given[0], given[1:])
     args = _parser(given).parse_args(given)
     try:
         status: int = args.run(args)
@@ -88,8 +87,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
         launch.arguments(launched)
 
-    # listed here for the help; its arguments are those of benchmarks.run and never reach this parser
+    # listed here for the help; their arguments are those of modules of benchmarks and never reach this parser
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
+    commands.add_parser("validate", help="every kernel on this machine's Trainium, and a report (likewise)")
     return parser
 
 
@@ -173,16 +173,27 @@ def _rosetta(args: argparse.Namespace) -> int:
     return 0
 
 
-def _bench(arguments: Sequence[str]) -> int:
+_CHECKOUT = {"bench": "benchmarks.run", "validate": "benchmarks.validation.__main__"}
+
+
+def _from_checkout(command: str, arguments: Sequence[str]) -> int:
+    """Run a module of the benchmarks, whose registry of kernels and sizes is no part of the installed package."""
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "run.py").is_file():
         print(
-            "trnsci bench: the benchmarks are part of the source tree, not of the installed package. Clone it and run"
-            " make bench.",
+            f"trnsci {command}: the benchmarks are part of the source tree, not of the installed package. Clone it and "
+            f"run make {command}.",
             file=sys.stderr,
         )
         return 1
-    return subprocess.run([sys.executable, "-m", "benchmarks.run", *arguments], cwd=root, check=False).returncode
+    # in this process: an interrupt reaches it once, and files are named from where the user is
+    sys.path.insert(0, str(root))
+    try:
+        status: int = importlib.import_module(_CHECKOUT[command]).main(list(arguments))
+    except SystemExit as ended:
+        # a mistake in its options
+        return int(ended.code or 0)
+    return status
 
 
 if __name__ == "__main__":

@@ -134,6 +134,13 @@ LOGICAL_CORES: Setting[int] = Setting(
     "others are refused; importing trnsci on a Neuron host sets 1 where nobody chose.",
     parse=_cores,
 )
+STAND_IN: Setting[Path | None] = Setting(
+    name="TRNSCI_STAND_IN",
+    accepts="a file",
+    default=None,
+    meaning="For tests: a file that describes a stand-in device, on which kernels run simulated, with faults.",
+    parse=_path,
+)
 DISTRIBUTED_TIMEOUT = _count_setting(
     "TRNSCI_DISTRIBUTED_TIMEOUT", 300, "Seconds a rank waits for a message of another before it raises RankFailed."
 )
@@ -170,7 +177,7 @@ LIBRARY_SETTINGS = {name: _library(name) for name in LIBRARIES}
 
 SETTINGS: tuple[Setting[object], ...] = (
     *(BACKEND, TARGET, CACHE_DIR, PLAN_CACHE_COUNT, PLAN_CACHE_BYTES, KERNEL_CACHE_COUNT, DISTRIBUTED_TIMEOUT),
-    *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES),
+    *(PROGRAM_MATMULS, PROGRAM_INSTRUCTIONS, LOGICAL_CORES, STAND_IN),
     *(
         setting
         for one in LIBRARY_SETTINGS.values()
@@ -212,6 +219,12 @@ def _backend_names(libraries: tuple[str, ...]) -> tuple[Any, ...]:
         own = library_settings(name)
         names += [own.force_backend.name, own.use_simulator.name, own.require_nki.name]
     return tuple(os.environ.encodekey(name) for name in names)
+
+
+def inspection_folder() -> Path | None:
+    """Return where AWS's run time leaves programs and traces, ``None`` where its inspection is off."""
+    folder = os.environ.get("NEURON_RT_INSPECT_OUTPUT_DIR")
+    return Path(folder) if folder and os.environ.get("NEURON_RT_INSPECT_ENABLE") == "1" else None
 
 
 class Place(NamedTuple):

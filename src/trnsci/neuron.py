@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ class Device(Protocol):
     kind: str
     target: TargetName
 
+    def clock(self) -> float:
+        """Seconds since some moment, by which launches are measured."""
+
     def put(self, tensor: Tensor) -> Tensor:
         """Copy a host tensor to the device."""
 
@@ -50,6 +54,7 @@ class XlaDevice:
     """Trainium as an XLA device of ``torch_xla``."""
 
     kind = "xla"
+    clock = staticmethod(time.perf_counter)
 
     def __init__(self, target: TargetName) -> None:
         self.target = target
@@ -90,6 +95,7 @@ class NativeDevice:
     """Trainium as torch's own device type ``neuron``, registered by ``torch_neuronx``."""
 
     kind = "neuron"
+    clock = staticmethod(time.perf_counter)
 
     def __init__(self, target: TargetName) -> None:
         self.target = target
@@ -116,6 +122,10 @@ class StandIn:
     """Device memory imitated in host memory: the marks and the accounting without the hardware."""
 
     kind = "stand-in"
+
+    def clock(self) -> float:
+        """Seconds of this host."""
+        return time.perf_counter()
 
     def __init__(self, target: TargetName | None = None) -> None:
         self.target = target or config.TARGET.get()
@@ -159,6 +169,9 @@ def detected() -> tuple[Device | None, str]:
 
 
 def _detect() -> tuple[Device | None, str]:
+    described = config.STAND_IN.get()
+    if described is not None:
+        return importlib.import_module("trnsci.stand_in").Machine(described), ""
     if not _device_nodes():
         return None, "no Neuron device"
     target = _target()
@@ -222,10 +235,18 @@ def _xla_device(xla: Any, xm: Any) -> Any:
     return xla.device() if hasattr(xla, "device") else xm.xla_device()
 
 
-def _target(product: Path = Path("/sys/devices/virtual/dmi/id/product_name")) -> TargetName:
-    """The generation from the instance type EC2 writes into the machine's DMI table, else the configured one."""
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
+
+
+def instance(product: Path = PRODUCT) -> str:
+    """Return the instance type EC2 writes into the machine's DMI table, ``trn2.3xlarge``; empty elsewhere."""
     name = product.read_text().strip() if product.exists() else ""
-    return next((target for target in config.TARGETS if name.startswith(target)), config.TARGET.get())
+    return name if name.startswith((*config.TARGETS, "inf2")) else ""
+
+
+def _target(product: Path = PRODUCT) -> TargetName:
+    """The generation of the instance, else the configured one."""
+    return next((target for target in config.TARGETS if instance(product).startswith(target)), config.TARGET.get())
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from trnsim.constants import Timing, timing
+from trnsim import target_file
+from trnsim.constants import INTERVALS, Timing, timing
 
 KiB = 1024
 GiB = 1024**3
@@ -39,6 +40,9 @@ class Target:
     hbm_bytes: int
     clock_ghz: dict[str, float] = field(default_factory=dict)
     timing: Timing
+    # where the timing comes from: published sources, or the target file of a machine
+    source: str = "published"
+    intervals: dict[str, tuple[float, float]] = field(default_factory=lambda: INTERVALS)
 
     @property
     def sbuf_usable_bytes(self) -> int:
@@ -89,16 +93,20 @@ TRN3 = Target(
 )
 
 TARGETS = {t.name: t for t in (TRN1, TRN2, TRN3)}
+# one machine's own constants, in the stead of the published ones of its generation
+if os.environ.get(target_file.VARIABLE):
+    _own = target_file.read(os.environ[target_file.VARIABLE], TARGETS)
+    TARGETS[_own.name] = _own
 _ALIASES = {
-    "trn1": TRN1,
-    "inf2": TRN1,
-    "gen2": TRN1,
-    "trn2": TRN2,
-    "gen3": TRN2,
-    "trn3": TRN3,
+    "trn1": "trn1",
+    "inf2": "trn1",
+    "gen2": "trn1",
+    "trn2": "trn2",
+    "gen3": "trn2",
+    "trn3": "trn3",
     # the name the compiler gave it before it was launched
-    "trn3pre": TRN3,
-    "gen4": TRN3,
+    "trn3pre": "trn3",
+    "gen4": "trn3",
 }
 
 
@@ -110,7 +118,7 @@ def target_named(name: Any = None) -> Target:
     if name is None:
         source = "NEURON_PLATFORM_TARGET_OVERRIDE"
         name = os.environ.get(source) or "trn2"
-    found = _ALIASES.get(str(name).lower())
+    found = TARGETS.get(_ALIASES.get(str(name).lower(), ""))
     if found is None:
         from trnsim.errors import WrongArgument
 

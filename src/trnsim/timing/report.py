@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trnsim.constants import INTERVALS, LAUNCH_SPREAD, LEVEL, RESOURCES
+from trnsim.constants import LAUNCH_SPREAD, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.targets import Target
 from trnsim.timing.costs import itemsize
@@ -107,7 +107,8 @@ class Report:
 
         What surrounds a kernel differs between published sources by `LAUNCH_SPREAD`, which matters for short ones.
         """
-        low, high = INTERVALS.get(RESOURCES.get(self.binds, ""), INTERVALS["all"])
+        known = self.target.intervals
+        low, high = known.get(RESOURCES.get(self.binds, ""), known["all"])
         below, above = (math.hypot(self.total_s * part, LAUNCH_SPREAD) for part in (1 - low, high - 1))
         return Interval(self.total_s - below, self.total_s + above, LEVEL)
 
@@ -162,6 +163,7 @@ class Report:
             "assumed": self.assumed,
             "uncosted": dict(self.uncosted),
             "warnings": list(self.warnings),
+            "constants": self.target.source,
         }
 
     def timeline(self) -> Iterator[Slice]:

@@ -106,6 +106,7 @@ def page(report: Report) -> str:
         *filter(None, [why(report)]),
         f"{LEVEL:.0%} interval {seconds(report.interval.low_s)} to {seconds(report.interval.high_s)},"
         " from errors of kernels left out of the fit.",
+        *([] if report.target.source == "published" else [f"Constants of {report.target.source}."]),
         "",
         f"{'':<20}{'busy':>11}{'use':>8}  instructions",
     ]

@@ -114,7 +114,7 @@ def test_to_dict_has_stable_keys_and_is_json(gemm):
         "instructions",
         "instruction_count", "hbm_read_bytes", "hbm_written_bytes", "flops", "flops_per_s", "peak_flops_per_s",
         "fraction_of_peak", "intensity", "binds", "spent_s", "critical_path", "sbuf_bytes", "psum_banks", "throttled_s",
-        "table_loads", "assumed", "uncosted", "warnings",
+        "table_loads", "assumed", "uncosted", "warnings", "constants",
     ]  # fmt: skip
     assert json.loads(json.dumps(made))["engines"]["tensor"]["instructions"] == 128
 

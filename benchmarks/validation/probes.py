@@ -1,0 +1,135 @@
+"""What kernels take for granted about the arithmetic, each in a kernel of a few lines, with answers that must be exact.
+
+A finding is a sentence; a probe that does not hold says what came out instead.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+import trnblas
+import trnrand
+from trnsci.nki import P_MAX, launch, load, nisa, nki, nl, store
+
+U32 = (1 << 32) - 1
+
+
+class Finding(NamedTuple):
+    """Whether an assumption holds, in words."""
+
+    holds: bool
+    text: str
+
+
+@nki.jit
+def summed(a_hbm, b_hbm, times):  # type: ignore[no-untyped-def]
+    """``times`` equal products added up in one PSUM tile."""
+    _, M = a_hbm.shape
+    _, N = b_hbm.shape
+    out_hbm = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [M, N]
+    a_sb = load(a_hbm)  # [K, M]
+    b_sb = load(b_hbm)  # [K, N]
+    out_ps = nl.ndarray((M, N), dtype=nl.float32, buffer=nl.psum)  # [M, N]
+    for i in range(times):
+        nisa.nc_matmul(dst=out_ps, stationary=a_sb, moving=b_sb, accumulate=i > 0)
+    store(out_hbm, out_ps)
+    return out_hbm
+
+
+@nki.jit
+def combined(x_hbm, y_hbm):  # type: ignore[no-untyped-def]
+    """Sums and products of 32-bit integers on GpSimd, and their shifts on the Vector Engine: [3, P, F]."""
+    P, F = x_hbm.shape
+    out_hbm = nl.ndarray((3, P, F), dtype=nl.uint32, buffer=nl.shared_hbm)  # [3, P, F]
+    x_sb = load(x_hbm)  # [P, F]
+    y_sb = load(y_hbm)  # [P, F]
+    sum_sb = nl.ndarray((P, F), dtype=nl.uint32, buffer=nl.sbuf)  # [P, F]
+    nisa.tensor_tensor(dst=sum_sb, data1=x_sb, data2=y_sb, op=nl.add, engine=nisa.engine.gpsimd)
+    store(out_hbm[0], sum_sb)
+    product_sb = nl.ndarray((P, F), dtype=nl.uint32, buffer=nl.sbuf)  # [P, F]
+    nisa.tensor_tensor(dst=product_sb, data1=x_sb, data2=y_sb, op=nl.multiply, engine=nisa.engine.gpsimd)
+    store(out_hbm[1], product_sb)
+    shifted_sb = nl.ndarray((P, F), dtype=nl.uint32, buffer=nl.sbuf)  # [P, F]
+    nisa.tensor_scalar(dst=shifted_sb, data=x_sb, op0=nl.right_shift, operand0=31, engine=nisa.engine.vector)
+    store(out_hbm[2], shifted_sb)
+    return out_hbm
+
+
+@nki.jit
+def narrowed(x_hbm):  # type: ignore[no-untyped-def]
+    """Float32 stored as bfloat16."""
+    out_hbm = nl.ndarray(x_hbm.shape, dtype=nl.bfloat16, buffer=nl.shared_hbm)  # [P, F]
+    x_sb = load(x_hbm)  # [P, F]
+    out_sb = nl.ndarray(x_hbm.shape, dtype=nl.bfloat16, buffer=nl.sbuf)  # [P, F]
+    nisa.tensor_copy(dst=out_sb, src=x_sb, engine=nisa.engine.vector)
+    store(out_hbm, out_sb)
+    return out_hbm
+
+
+@nki.jit
+def tabulated(x_hbm):  # type: ignore[no-untyped-def]
+    """The functions kernels ask the Scalar Engine for: exp, log, sin, sqrt of the same numbers: [4, P, F]."""
+    P, F = x_hbm.shape
+    functions = (nl.exp, nl.log, nl.sin, nl.sqrt)
+    out_hbm = nl.ndarray((4, P, F), dtype=nl.float32, buffer=nl.shared_hbm)  # [4, P, F]
+    x_sb = load(x_hbm)  # [P, F]
+    for i in range(4):
+        out_sb = nl.ndarray((P, F), dtype=nl.float32, buffer=nl.sbuf)  # [P, F]
+        nisa.activation(dst=out_sb, op=functions[i], data=x_sb)
+        store(out_hbm[i], out_sb)
+    return out_hbm
+
+
+def products() -> Finding:
+    """Products of 7-bit digits reach PSUM unrounded, in bfloat16 or in float32."""
+    text = trnblas.probe()["split_gemm"]
+    return Finding("bfloat16" in text, text)
+
+
+def sums() -> Finding:
+    """PSUM adds integers exactly up to 2^24."""
+    ones = torch.ones(P_MAX, 8, dtype=torch.bfloat16)
+    # 128 · 127 · 127 · 8 = 16,516,096 < 2^24
+    got = launch(summed, 127 * ones, 127 * ones, times=8)
+    expected = 128.0 * 127 * 127 * 8
+    holds = bool((got == expected).all())
+    low, high = float(got.min()), float(got.max())
+    return Finding(holds, f"eight products of 128 terms add up to {low:.0f} to {high:.0f}, expected {expected:.0f}")
+
+
+def integers() -> Finding:
+    """Unsigned sums and products wrap at 2^32, comparisons see the 32nd bit, streams are those of the definition."""
+    pairs = [(U32, 1), (U32, U32), (1 << 31, 1 << 31), (0x9E3779B9, 0x85EBCA6B), (65537, 65535), (3, 5)]
+    x = torch.tensor([[a for a, _ in pairs]] * P_MAX).to(torch.uint32)
+    y = torch.tensor([[b for _, b in pairs]] * P_MAX).to(torch.uint32)
+    got = launch(combined, x, y).to(torch.int64)  # [3, P, F]
+    wanted = [[a + b & U32 for a, b in pairs], [a * b & U32 for a, b in pairs], [a >> 31 for a, _ in pairs]]
+    for name, rows, want in zip(("sums", "products", "shifts"), got.tolist(), wanted, strict=True):
+        for have in rows:
+            if have != want:
+                return Finding(False, f"{name} of unsigned integers are {have}, expected {want}")
+    return Finding(True, f"sums, products and shifts wrap at 2^32; {trnrand.probe()['bits']}")
+
+
+def rounding() -> Finding:
+    """Stores round to nearest, ties to even."""
+    x = torch.tensor([[1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-8 + 2.0**-20, -1 - 2.0**-8]] * P_MAX)
+    got = launch(narrowed, x).float()
+    expected = x.bfloat16().float()
+    holds = bool((got == expected).all())
+    return Finding(holds, f"ties of bfloat16 become {got[0].tolist()}, expected {expected[0].tolist()}")
+
+
+def tables() -> Finding:
+    """The Scalar Engine's functions are within 2^-16 of the exact values, which kernels assume of them."""
+    x = torch.linspace(0.01, 3.0, 512).expand(P_MAX, 512).contiguous()
+    got = launch(tabulated, x).double()
+    y = x.double()
+    exact = torch.stack([y.exp(), y.log(), y.sin(), y.sqrt()])
+    worst = ((got - exact).abs() / exact.abs().clamp(min=0.1)).amax((1, 2))
+    named = ", ".join(
+        f"{name} {float(error):.1e}" for name, error in zip(("exp", "log", "sin", "sqrt"), worst, strict=True)
+    )
+    return Finding(bool((worst < 2.0**-16).all()), f"largest relative errors: {named}")

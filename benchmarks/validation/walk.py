@@ -1,0 +1,215 @@
+"""The walk over all jobs: each in its own process under limits, results appended as they come, stopped and resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.registry import ROOT
+from benchmarks.validation import profiler
+from benchmarks.validation.cases import Job
+from trnsci import config
+from trnsci.errors import ArgumentError
+
+LOOK = 0.1
+RESULTS = "results.jsonl"
+# what errors of AWS's run time, as against its compiler, say
+RUN_TIME = r"\bNRT_|\bnrt_|NrtError"
+
+
+class Limits(NamedTuple):
+    """What one process may take: seconds, and bytes of memory with everything it started."""
+
+    seconds: float
+    bytes: int
+
+
+def command(job: Job, said: Path) -> list[str]:
+    """Return the words that start a job, which appends its stages to a file."""
+    return [sys.executable, "-m", "benchmarks.validation.one", job.kind, job.name, job.case, str(said)]
+
+
+def run_one(job: Job, limits: Limits, *, profile: bool) -> dict[str, Any]:
+    """Run a job in a process of its own and return what it said, how it ended, and the verdict."""
+    with tempfile.TemporaryDirectory(prefix="trnsci-validate-") as name:
+        folder = Path(name)
+        said, log = folder / "stages.jsonl", folder / "log"
+        inspected = folder / "inspected"
+        inspected.mkdir()
+        own = profiler.variables(inspected) if profile and job.kind == "kernel" else {}
+        begun = time.monotonic()
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command(job, said),
+                cwd=ROOT,
+                env=config.environment(own),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+            try:
+                ended = _wait(process, begun, limits)
+            finally:
+                _end(process)
+        lines = said.read_text().splitlines() if said.exists() else []
+        stages = {stage.pop("stage"): stage for stage in map(json.loads, lines)}
+        if own and "measure" in stages:
+            stages["profile"] = profiler.summary(inspected)
+        result = {"job": job.key, **job._asdict(), "elapsed_s": round(time.monotonic() - begun, 3), "stages": stages}
+        tail = log.read_text(errors="replace").strip().splitlines()[-5:]
+        return result | verdict(stages, process.returncode, ended, "\n".join(tail))
+
+
+def _wait(process: subprocess.Popen[bytes], begun: float, limits: Limits) -> str:
+    """Wait for a process; return ``time`` or ``memory`` when it exceeded a limit, else nothing."""
+    while True:
+        try:
+            process.wait(LOOK)
+            return ""
+        except subprocess.TimeoutExpired:
+            if time.monotonic() - begun > limits.seconds:
+                return "time"
+            if resident_bytes(process.pid) > limits.bytes:
+                return "memory"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a job and whatever it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def resident_bytes(session: int) -> int:
+    """Memory of all processes of a session, as Linux tells it; 0 elsewhere."""
+    total, page = 0, os.sysconf("SC_PAGE_SIZE")
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                total += int((entry / "statm").read_text().split()[1]) * page
+        except (OSError, ValueError, IndexError):
+            # it has ended meanwhile
+            continue
+    return total
+
+
+def verdict(stages: dict[str, Any], code: int, ended: str, tail: str) -> dict[str, Any]:
+    """Say in one word how a job went, and in a sentence why."""
+    compiled = "compile" in stages or "run" in stages
+    where = next(reversed(stages), "start")
+    raised = stages.get("raised")
+    if ended == "time":
+        # what was measured stands, though the simulator took too long to compare with
+        return _said("uncompared" if "measure" in stages else "hung", f"over its time in the stage after {where}")
+    if ended == "memory":
+        return _said("memory", f"over its memory in the stage after {where}")
+    if raised is not None:
+        text = f"{raised['type']}: {raised['message']}"
+        compiling = "compile begins" in stages and not compiled and not re.search(RUN_TIME, text)
+        return _said("refused" if compiling else "failed", text)
+    if code < 0:
+        return _said("crashed", f"{signal.Signals(-code).name} in the stage after {where}. {tail}".strip())
+    if code:
+        return _said("crashed", f"exit status {code} in the stage after {where}. {tail}".strip())
+    if "about" in stages:
+        return _said("right", "")
+    if "probe" in stages:
+        return _said("right" if stages["probe"]["holds"] else "wrong", stages["probe"]["text"])
+    if stages.get("run", {}).get("reason"):
+        return _said("not run", stages["run"]["reason"])
+    compared = stages["compare"]
+    error = "infinite" if compared["error"] is None else f"{compared['error']:.1e}"
+    text = compared.get("text") or f"differs by {error}, allowed is {compared['limit']:.1e} ({compared['against']})"
+    return _said("right" if compared["right"] else "wrong", text)
+
+
+def _said(status: str, text: str) -> dict[str, Any]:
+    return {"status": status, "text": text}
+
+
+def read(folder: Path, about: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what an earlier walk of the same machine has found, by job.
+
+    Raises:
+        ArgumentError: the folder holds results of another machine, or of other versions.
+    """
+    path = folder / RESULTS
+    if not path.exists():
+        return {}
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            # the last line of a walk that was killed while it wrote
+            continue
+    before = lines[0].get("about") if lines else None
+    if before is not None and before != about:
+        differ = sorted(name for name in {*before, *about} if before.get(name) != about.get(name))
+        raise ArgumentError(
+            op="validate",
+            argument="output",
+            got=f"{folder}, with results of another machine or other versions ({', '.join(differ)} differ)",
+            expected="a new folder, or results of this machine",
+            hint="Name another folder with --output",
+        )
+    return {line["job"]: line for line in lines if "job" in line}
+
+
+def append(folder: Path, line: dict[str, Any]) -> None:
+    """Add one result, at once."""
+    with (folder / RESULTS).open("a", encoding="utf-8") as out:
+        out.write(json.dumps(line) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def walk(
+    jobs: Sequence[Job],
+    folder: Path,
+    known: dict[str, dict[str, Any]],
+    limits: Limits,
+    budget_s: float | None,
+    say: Callable[[str], None],
+    *,
+    profile: bool,
+) -> list[dict[str, Any]]:
+    """Run what is not known yet, until the budget is spent; ``KeyboardInterrupt`` leaves everything said on file."""
+    begun = time.monotonic()
+    fresh: list[dict[str, Any]] = []
+    for index, job in enumerate(jobs):
+        if job.key in known:
+            continue
+        spent = time.monotonic() - begun
+        if budget_s is not None and spent >= budget_s:
+            say(f"the budget is spent: {sum(j.key not in known for j in jobs[index:])} jobs are left for another time")
+            break
+        seconds = limits.seconds if budget_s is None else min(limits.seconds, budget_s - spent)
+        found = run_one(job, limits._replace(seconds=seconds), profile=profile)
+        if seconds < limits.seconds and found["status"] in ("hung", "uncompared"):
+            say("the budget is spent, and the job that was running is left for another time")
+            break
+        known[job.key] = found
+        append(folder, found)
+        fresh.append(found)
+        each = sum(one["elapsed_s"] for one in fresh) / len(fresh)
+        left = [j for j in jobs[index + 1 :] if j.key not in known]
+        say(f"[{index + 1}/{len(jobs)}] {job.key}: {found['status']}; about {clock(each * len(left))} left")
+    return [known[job.key] for job in jobs if job.key in known]
+
+
+def clock(seconds: float) -> str:
+    """Seconds as people say them while they wait."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,87 @@
+"""Constants of one machine as a file: what ``trnsim calibrate`` writes and ``TRNSIM_TARGET_FILE`` loads.
+
+The file names the generation it refines and holds the constants that were fitted, each with the value it replaces and
+where the new one comes from. What it does not name stays as `trnsim.constants` has it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trnsim.constants import CONSTANTS, INTERVALS, Timing
+from trnsim.errors import WrongArgument
+
+if TYPE_CHECKING:
+    from trnsim.targets import Target
+
+FORMAT = "trnsim target 1"
+VARIABLE = "TRNSIM_TARGET_FILE"
+
+
+def read(path: str | Path, targets: Mapping[str, Target]) -> Target:
+    """Return the target a file describes: one of ``targets`` with the file's constants and intervals."""
+    path = Path(path)
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _wrong(path, f"cannot be read: {error}") from None
+    if not isinstance(said, dict) or said.get("format") != FORMAT:
+        raise _wrong(path, f"is no target file: its format is not {FORMAT!r}")
+    name = said.get("target")
+    if name not in targets:
+        raise _wrong(path, f"is of the target {name!r}, and {', '.join(targets)} are known")
+    base = targets[name]
+    values = _values(path, name, said.get("constants"))
+    intervals = _intervals(path, said.get("intervals"))
+    timing = dataclasses.replace(base.timing, **values)
+    return dataclasses.replace(base, timing=timing, source=str(path), intervals=intervals or base.intervals)
+
+
+def write(
+    path: Path,
+    target: str,
+    constants: Mapping[str, Mapping[str, Any]],
+    intervals: Mapping[str, tuple[float, float]],
+    **facts: Any,
+) -> None:
+    """Write a target file; ``constants`` have a ``value``, what it ``was`` and its ``provenance`` each."""
+    whole = {"format": FORMAT, "target": target, **facts, "constants": constants, "intervals": intervals}
+    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+
+
+def _values(path: Path, target: str, said: Any) -> dict[str, Any]:
+    if not isinstance(said, dict):
+        raise _wrong(path, "has no constants")
+    values: dict[str, Any] = {}
+    for name, about in said.items():
+        value = about.get("value") if isinstance(about, dict) else about
+        if name not in CONSTANTS[target]:
+            raise _wrong(path, f"names the constant {name!r}, which the timing model does not have")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            raise _wrong(path, f"gives {name} the value {value!r}, and a finite number of at least 0 is expected")
+        values[name] = int(value) if Timing.__annotations__[name] == "int" else float(value)
+    return values
+
+
+def _intervals(path: Path, said: Any) -> dict[str, tuple[float, float]]:
+    if said is None:
+        return {}
+    try:
+        found = {name: (float(low), float(high)) for name, (low, high) in said.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise _wrong(path, "has intervals that are not pairs of numbers by resource") from None
+    return INTERVALS | found
+
+
+def _wrong(path: Path, what: str) -> WrongArgument:
+    return WrongArgument(
+        f"{path} {what}",
+        rule="target-file",
+        got=str(path),
+        hint=f"write one with trnsim calibrate, or unset {VARIABLE}",
+    )
