@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import importlib.util
 import inspect
@@ -25,6 +26,9 @@ _SPACES = ("nki.isa", "nki.language", "nki.collectives")
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] and given[0] in _CHECKOUT:
+        return _from_checkout(given[0], given[1:])
     parser = argparse.ArgumentParser(prog="trnsim", description="An NKI machine on a CPU.")
     parser.add_argument("--version", action="version", version=f"trnsim {_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -41,12 +45,35 @@ def main(argv: list[str] | None = None) -> int:
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
     add_parser(commands)
+    # listed here for the help; the arguments are those of modules of benchmarks and never reach this parser
+    commands.add_parser("calibrate", help="fit the timing model to what trnsci validate measured (source checkout)")
     options = parser.parse_args(argv)
     try:
         return _command(options)
     except KeyboardInterrupt:
         print("trnsim: interrupted", file=sys.stderr)
         return 130
+
+
+# What needs the suite's registry of kernels and sizes, which is no part of the installed package.
+_CHECKOUT = {"calibrate": "benchmarks.calibration.measured"}
+
+
+def _from_checkout(command: str, arguments: list[str]) -> int:
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "benchmarks" / "registry.py").is_file():
+        print(
+            f"trnsim {command}: the kernels' sizes are part of the source tree. Clone it, and run there",
+            file=sys.stderr,
+        )
+        return 1
+    sys.path.insert(0, str(root))
+    try:
+        status: int = importlib.import_module(_CHECKOUT[command]).main(arguments)
+    except KeyboardInterrupt:
+        print(f"trnsim {command}: interrupted", file=sys.stderr)
+        return 130
+    return status
 
 
 def _version() -> str:

@@ -33,7 +33,7 @@ def read(path: str | Path, targets: Mapping[str, Target]) -> Target:
     if not isinstance(said, dict) or said.get("format") != FORMAT:
         raise _wrong(path, f"is no target file: its format is not {FORMAT!r}")
     name = said.get("target")
-    if name not in targets:
+    if not isinstance(name, str) or name not in targets:
         raise _wrong(path, f"is of the target {name!r}, and {', '.join(targets)} are known")
     base = targets[name]
     values = _values(path, name, said.get("constants"))

@@ -1,17 +1,21 @@
 """Predictions against published measurements."""
 
+import json
+import re
 import statistics
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from benchmarks.calibration import measured
 from benchmarks.calibration import refit as refit_module
 from benchmarks.calibration.refit import _changed
 from benchmarks.calibration.rows import ROWS, read
 from benchmarks.calibration.table import BEGIN, DOCS, END, FIT_BEGIN, FIT_END, generated, predict
-from trnsim import TARGETS
+from trnsim import TARGETS, cli, target_file
 from trnsim.constants import CONSTANTS, INTERVALS, SPREAD, Timing, timing
 
 LIGHT = [row for row in ROWS if not row.heavy]
@@ -141,3 +145,106 @@ def test_every_constant_has_one_source_for_every_target():
         assert set(constants) == set(Timing.__annotations__)
         assert {constant.source for constant in constants.values()} <= set(SPREAD)
         assert TARGETS[name].timing == timing(name)
+
+
+# Rows of one machine
+
+
+def _validated(tmp_path, rows, name="validate.json", **more):
+    path = tmp_path / name
+    whole = {"format": "trnsci validate 1", "stand_in": True, "measured": rows, **more}
+    path.write_text(json.dumps(whole))
+    return path
+
+
+SEEN = {
+    "trnblas.dot": "dot 1048576 float32",
+    "trntensor.fuse": "200x300x77 float32",
+    "trnblas.gemm": "1x(200x300x77) float32",
+    "trnsolver.batched_cholesky": "1024x8x8",
+    "trnsolver.batched_lu": "1024x8x8",
+    "trnsolver.batched_triangular": "1024x32x32, 1 columns",
+    "trnsolver.chebyshev": "300 rows, 4 columns, 16 steps",
+}
+
+
+@pytest.fixture(scope="module")
+def slow_queue():
+    """Rows of a machine whose GpSimd takes 1.4 times as long to issue a transfer; each row has a small error."""
+    rows, own = [], _changed("trn2", "swdge_issue", 1.4)
+    for op, case in SEEN.items():
+        said = {"op": op, "case": case, "target": "trn2", "metric": "total", "seconds": 1.0}
+        error = 1 + 0.004 * (-1) ** len(rows)
+        took = _measured(predict(measured._row(Path("x"), said)), own) * 1e-6
+        rows.append(said | {"seconds": took * error})
+    return rows
+
+
+@pytest.fixture
+def few_constants(monkeypatch):
+    monkeypatch.setattr(measured, "_free", lambda _: ["vector_issue", "swdge_issue", "semaphore_dma", "core_meeting"])
+
+
+def test_a_machines_own_constant_is_found_and_written(tmp_path, capsys, slow_queue, few_constants):
+    path = tmp_path / "own.json"
+    assert cli.main(["calibrate", str(_validated(tmp_path, slow_queue)), "--output", str(path)]) == 0
+    kept = json.loads(path.read_text())
+    assert list(kept["constants"]) == ["swdge_issue"]
+    found = kept["constants"]["swdge_issue"]
+    assert found["value"] == pytest.approx(1.4 * found["was"], rel=0.05)
+    assert "validate.json" in found["provenance"]
+    assert "core_meeting" in kept["unidentified"]
+    assert {row["source"] for row in kept["rows"]} == {"measured: validate.json"}
+    out = capsys.readouterr().out
+    assert "of a stand-in device, not of a Trainium" in out
+    assert re.search("not identified by these rows, and left as published: .*core_meeting", out)
+    own = target_file.read(path, TARGETS)
+    assert own.timing.swdge_issue == found["value"]
+
+
+def test_published_rows_take_part_only_when_asked_and_are_named(
+    tmp_path, capsys, monkeypatch, slow_queue, few_constants
+):
+    few = [row for row in ROWS if row.target == "trn2" and row.family in ("dma guide", "vector add")]
+    monkeypatch.setattr(measured, "ROWS", few)
+    path = tmp_path / "own.json"
+    words = [str(_validated(tmp_path, slow_queue)), "--output", str(path), "--with-published"]
+    assert measured.main(words) == 0
+    assert "published rows take part beside" in capsys.readouterr().out
+    sources = {row["source"] for row in json.loads(path.read_text())["rows"]}
+    assert "measured: validate.json" in sources
+    assert len(sources) > 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "words"),
+    [
+        ([], {"format": "x"}, "its format is not 'trnsci validate 1'"),
+        ([], {}, "measure nothing: one generation is fitted"),
+        ([{"op": "trnblas.gone", "case": "x"}], {}, "measured trnblas.gone x, which this version"),
+    ],
+)
+def test_a_file_that_cannot_be_fitted_is_refused_by_name(tmp_path, capsys, rows, more, words):
+    assert measured.main([str(_validated(tmp_path, rows, **more)), "--output", str(tmp_path / "o")]) == 1
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
+def test_files_of_two_machines_do_not_mix(tmp_path, capsys, slow_queue):
+    one = _validated(tmp_path, slow_queue)
+    other = _validated(tmp_path, [slow_queue[0] | {"target": "trn1"}], "b.json")
+    real = _validated(tmp_path, slow_queue, "c.json", stand_in=False)
+    for pair, words in (((one, other), "trn1 and trn2: one generation"), ((one, real), "mix a stand-in with a device")):
+        assert measured.main([*map(str, pair), "--output", str(tmp_path / "o")]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_too_few_rows_are_refused(tmp_path, capsys, slow_queue):
+    assert measured.main([str(_validated(tmp_path, slow_queue[:3])), "--output", str(tmp_path / "o")]) == 1
+    assert "3 rows are left to fit" in capsys.readouterr().err
+
+
+def test_outside_a_checkout_the_command_says_where_to_run(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "lib" / "trnsim" / "cli.py"))
+    assert cli.main(["calibrate", "x.json"]) == 1
+    assert "part of the source tree" in capsys.readouterr().err
