@@ -6,12 +6,14 @@
 | `cholesky_solve` `cholesky_inverse` `lu_solve` `lu_inverse` `ldl_solve` `ldl_inverse` | solutions from factors |
 | `householder_product` `ormqr` | Q from its reflections |
 | `solve` `solve_triangular` `solve_spd` `solve_banded` `solve_tridiagonal` `lstsq` | systems |
+| `factor_sparse` `solve_sparse` `fill_ordering` `zero_free_diagonal` | sparse direct solvers |
 | `inv` `inv_spd` `inv_triangular` `pinv` | inverses |
 | `eigh` `eigvalsh` `eigh_generalized` `eig` `eigvals` `schur` `hessenberg` `svd` `svdvals` | spectra |
 | `det` `slogdet` `matrix_rank` `cond` `cond_estimate` `null_space` `orth` | numbers and spaces |
 | `expm` `logm` `sqrtm` `inv_sqrt_spd` `sign` `polar` | functions of matrices |
 | `cg` `block_cg` `chebyshev` `minres` `bicgstab` `gmres` `lsqr` `lsmr` | iterative solvers; they return a `Result` |
 | `lanczos` `arnoldi` `lobpcg` `davidson` `svd_randomized` `eigh_randomized` | a few eigenpairs; a low rank |
+| `eigsh` `count_eigenvalues` | eigenvalues inside the spectrum of sparse matrices |
 | `jacobi_preconditioner` `ssor_preconditioner` `ic0_preconditioner` `ilu0_preconditioner` ... | preconditioners |
 """
 
@@ -22,6 +24,7 @@ from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
 from trnsolver.davidson import davidson
 from trnsolver.eig import Eig, Hessenberg, Schur, SortedSchur, eig, eigvals, hessenberg, schur
 from trnsolver.eigh import Eigh, eigh, eigvalsh
+from trnsolver.eigsh import Count, count_eigenvalues, eigsh
 from trnsolver.expm import expm
 from trnsolver.functions import Polar, polar, sign
 from trnsolver.generalized import eigh_generalized
@@ -36,6 +39,7 @@ from trnsolver.lstsq import LeastSquares, lstsq
 from trnsolver.lu import LU, PLU, lu, lu_factor, lu_inverse, lu_solve
 from trnsolver.norms import cond, cond_estimate
 from trnsolver.operators import Result
+from trnsolver.orderings import fill_ordering, zero_free_diagonal
 from trnsolver.pinv import matrix_rank, null_space, orth, pinv
 from trnsolver.preconditioners import (
     block_jacobi_preconditioner,
@@ -50,6 +54,7 @@ from trnsolver.roots import logm, sqrtm
 from trnsolver.solve import SlogDet, det, inv, slogdet, solve
 from trnsolver.solve_banded import solve_banded, solve_tridiagonal
 from trnsolver.solve_triangular import solve_triangular
+from trnsolver.sparse_factor import SparseFactor, factor_sparse, solve_sparse
 from trnsolver.spd import inv_spd, solve_spd
 from trnsolver.svd import SVD, svd, svdvals
 
@@ -62,6 +67,7 @@ __all__ = [
     "PLU",
     "QR",
     "SVD",
+    "Count",
     "Eig",
     "Eigh",
     "Hessenberg",
@@ -75,6 +81,7 @@ __all__ = [
     "Schur",
     "SlogDet",
     "SortedSchur",
+    "SparseFactor",
     "arnoldi",
     "bicgstab",
     "block_cg",
@@ -87,15 +94,19 @@ __all__ = [
     "cholesky_solve",
     "cond",
     "cond_estimate",
+    "count_eigenvalues",
     "davidson",
     "det",
     "eig",
     "eigh",
     "eigh_generalized",
     "eigh_randomized",
+    "eigsh",
     "eigvals",
     "eigvalsh",
     "expm",
+    "factor_sparse",
+    "fill_ordering",
     "geqrf",
     "get_backend",
     "gmres",
@@ -136,6 +147,7 @@ __all__ = [
     "slogdet",
     "solve",
     "solve_banded",
+    "solve_sparse",
     "solve_spd",
     "solve_triangular",
     "solve_tridiagonal",
@@ -144,4 +156,5 @@ __all__ = [
     "svd",
     "svd_randomized",
     "svdvals",
+    "zero_free_diagonal",
 ]

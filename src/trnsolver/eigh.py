@@ -13,7 +13,7 @@ from trnsci import ArgumentError, NotConverged, array_function, check, op, run
 from trnsci.accuracy import state_error
 from trnsci.gradient import saves
 from trnsolver import divide, jacobi
-from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, written
+from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, with_data, written
 from trnsolver.batched_eigh import LEAST, batched_eigh
 from trnsolver.batches import pays
 from trnsolver.corrections import single
@@ -48,6 +48,8 @@ def eigh(
     *,
     uplo: str | None = None,
     subset: tuple[int, int] | None = None,
+    subset_by_index: tuple[int, int] | None = None,
+    subset_by_value: tuple[float, float] | None = None,
     target_error: float | None = None,
     method: Method = "auto",
     out: tuple[Tensor, Tensor] | None = None,
@@ -59,6 +61,8 @@ def eigh(
         UPLO: ``"L"`` or ``"U"``, torch's name.
         uplo: the same.
         subset: first and last index (included) of the eigenvalues to return; all by default.
+        subset_by_index: the same, by SciPy's name.
+        subset_by_value: the eigenvalues above the first number and up to the second, as in SciPy, for one matrix.
         target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
             products alone, and so is the result. The error is verified; `trnsci.achieved` returns it.
         method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, what is predicted to
@@ -90,7 +94,8 @@ def eigh(
     if target_error is not None:
         from trnsolver.contract import eigh_to
 
-        for name, given in (("subset", subset), ("out", out)):
+        chosen = subset if subset_by_index is None else subset_by_index
+        for name, given in (("subset", chosen), ("subset_by_value", subset_by_value), ("out", out)):
             if given is not None:
                 raise ArgumentError(op="eigh", argument=name, got=given, expected="None with target_error")
         found = eigh_to(lower, target_error, method)
@@ -99,9 +104,8 @@ def eigh(
     values, vectors, residual = run(EighCall(lower, method))
     _converged(a, residual, method)
     settled("eigh", values)
-    if subset is not None:
-        first, last = _subset(subset, a.shape[-1])
-        values, vectors = values[..., first:last], vectors[..., first:last]
+    first, last = _subset("eigh", values, subset, subset_by_index, subset_by_value)
+    values, vectors = values[..., first:last], vectors[..., first:last]
     return written("eigh", out, Eigh(values, vectors), a=a)
 
 
@@ -112,6 +116,8 @@ def eigvalsh(
     *,
     uplo: str | None = None,
     subset: tuple[int, int] | None = None,
+    subset_by_index: tuple[int, int] | None = None,
+    subset_by_value: tuple[float, float] | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Eigenvalues of a Hermitian matrix [..., N, N], ascending; arguments as for `eigh`.
@@ -127,17 +133,45 @@ def eigvalsh(
     lower = a.mH if uplo in ("U", "u") else a
     values = run(EighValues(lower))
     settled("eigvalsh", values)
-    if subset is not None:
-        first, last = _subset(subset, a.shape[-1])
-        values = values[..., first:last]
-    return written("eigvalsh", out, values, a=a)
+    first, last = _subset("eigvalsh", values, subset, subset_by_index, subset_by_value)
+    return written("eigvalsh", out, values[..., first:last], a=a)
 
 
-def _subset(subset: tuple[int, int], n: int) -> tuple[int, int]:
-    first, last = subset
+def _subset(
+    op: str,
+    values: Tensor,
+    subset: tuple[int, int] | None,
+    by_index: tuple[int, int] | None,
+    by_value: tuple[float, float] | None,
+) -> tuple[int, int]:
+    """The first index wanted, and the one after the last."""
+    given = {"subset": subset, "subset_by_index": by_index, "subset_by_value": by_value}
+    names = [name for name, value in given.items() if value is not None]
+    n = values.shape[-1]
+    if len(names) > 1:
+        raise ArgumentError(op=op, argument=" and ".join(names), got="both", expected="one of them")
+    if not names:
+        return 0, n
+    if by_value is not None:
+        return _by_value(op, values, by_value)
+    first, last = subset if subset is not None else by_index  # type: ignore[misc]
     if not 0 <= first <= last < n:
-        raise ArgumentError(op="eigh", argument="subset", got=subset, expected=f"0 <= first <= last < {n}")
+        raise ArgumentError(op=op, argument=names[0], got=(first, last), expected=f"0 <= first <= last < {n}")
     return first, last + 1
+
+
+def _by_value(op: str, values: Tensor, ends: tuple[float, float]) -> tuple[int, int]:
+    low, high = ends
+    if not low < high:
+        raise ArgumentError(op=op, argument="subset_by_value", got=ends, expected="low < high")
+    if values.ndim > 1:
+        expected = "one matrix: the rows of a batch would have different lengths"
+        raise ArgumentError(
+            op=op, argument="subset_by_value", got=f"a batch {tuple(values.shape[:-1])}", expected=expected
+        )
+    with_data(op, values)
+    first, last = ((values.detach() <= end).sum().item() for end in ends)
+    return int(first), int(last)
 
 
 def _converged(a: Tensor, residual: Tensor, method: str = "auto") -> None:

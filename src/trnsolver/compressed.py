@@ -1,0 +1,137 @@
+"""Sparse matrices as direct solvers read them: compressed rows, from whichever library they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trnsci import ArgumentError, DtypeError
+from trnsci.arrays import from_numpy, to_numpy
+from trnsolver.arguments import DTYPES, finite
+
+Index = NDArray[np.int64]
+
+
+class Stored(Protocol):
+    """A sparse matrix of trnsparse or SciPy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    @property
+    def nnz(self) -> int:
+        """How many entries are stored."""
+
+
+# What direct solvers take: a matrix of trnsparse or SciPy, or a tensor of a sparse layout.
+Sparse: TypeAlias = "Stored | Tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """Compressed rows: ``indptr`` [M + 1], sorted and distinct ``indices`` [nnz], ``values`` [..., nnz]."""
+
+    indptr: Index
+    indices: Index
+    values: Tensor
+    shape: tuple[int, int]
+
+    @property
+    def rows(self) -> Index:
+        """The row of every entry."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    @classmethod
+    def of_scipy(cls, a: Any) -> Compressed:
+        """Take SciPy's compressed rows."""
+        indptr, indices = (part.astype(np.int64) for part in (a.indptr, a.indices))
+        return cls(indptr, indices, torch.from_numpy(a.data), a.shape)
+
+    def scipy(self, values: NDArray[Any] | None = None) -> Any:
+        """The pattern with some values, or ones, as SciPy has it."""
+        data = np.ones(len(self.indices), dtype=np.int8) if values is None else values
+        return sp.csr_array((data, self.indices, self.indptr), shape=self.shape)
+
+
+def compressed(op: str, a: Any, values: Any = None) -> Compressed:
+    """Take a matrix of trnsparse, SciPy or ``torch.sparse``; ``values`` [..., nnz] replace its own.
+
+    Raises:
+        ArgumentError: it is no sparse matrix, or the values do not fit its pattern.
+        DtypeError: factorisations are not defined for its dtype.
+    """
+    indptr, indices, own, shape = _parts(op, a)
+    found = own if values is None else values
+    if isinstance(found, np.ndarray):
+        found = from_numpy(found)
+    if not isinstance(found, Tensor) or found.layout != torch.strided or found.dtype not in DTYPES:
+        got = found.dtype if isinstance(found, Tensor) else type(found)
+        raise DtypeError(
+            op=op, argument="dtype of values", got=got, expected="float32, float64, complex64 or complex128"
+        )
+    if found.is_meta:
+        raise ArgumentError(op=op, argument="values", got="a tensor without data", expected="data: they decide pivots")
+    if found.ndim < 1 or found.shape[-1] != len(indices):
+        expected = f"[..., {len(indices)}], one for each entry of a"
+        raise ArgumentError(op=op, argument="shape of values", got=tuple(found.shape), expected=expected)
+    finite(op, values=found)
+    return Compressed(np.asarray(indptr, np.int64), np.asarray(indices, np.int64), found, shape)
+
+
+def square_compressed(op: str, a: Any, values: Any = None) -> Compressed:
+    """The same of a square matrix."""
+    found = compressed(op, a, values)
+    if found.shape[0] != found.shape[1]:
+        rows, columns = found.shape
+        expected = f"a square matrix, but it has {rows} rows and {columns} columns"
+        raise ArgumentError(op=op, argument="shape of a", got=found.shape, expected=expected)
+    return found
+
+
+def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:
+    if isinstance(a, Tensor) and a.layout != torch.strided:
+        if a.ndim != 2:
+            raise ArgumentError(op=op, argument="shape of a", got=tuple(a.shape), expected="a matrix: 2 dimensions")
+        if a.requires_grad:
+            hint = "Pass its pattern, and values= that require grad"
+            raise ArgumentError(
+                op=op, argument="a", got="a torch.sparse tensor that requires grad", expected="none", hint=hint
+            )
+        rows = a.to_sparse_csr()
+        return (
+            to_numpy(rows.crow_indices()),
+            to_numpy(rows.col_indices()),
+            rows.values(),
+            (rows.shape[0], rows.shape[1]),
+        )
+    if isinstance(a, Compressed):
+        return a.indptr, a.indices, a.values, a.shape
+    if sp.issparse(a):
+        rows = sp.csr_array(a)
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
+        return rows.indptr, rows.indices, from_numpy(rows.data), rows.shape
+    if hasattr(a, "to_csr") and hasattr(a, "nnz"):
+        rows = a.to_csr()
+        return to_numpy(rows.indptr), to_numpy(rows.indices), rows.values, tuple(rows.shape)
+    hint = "Dense matrices go to solve, cholesky, lu_factor or qr" if isinstance(a, Tensor | np.ndarray) else ""
+    raise ArgumentError(
+        op=op, argument="a", got=type(a).__name__, expected="a sparse matrix of trnsparse, SciPy or torch", hint=hint
+    )
+
+
+def parity(order: Index) -> int:
+    """1 for even permutations and -1 for odd ones."""
+    _, label = sp.csgraph.connected_components(
+        sp.csr_array((np.ones(len(order)), (np.arange(len(order)), order)), shape=(len(order), len(order)))
+    )
+    cycles = int(label.max()) + 1 if len(label) else 0
+    return -1 if (len(order) - cycles) % 2 else 1

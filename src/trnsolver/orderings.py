@@ -1,0 +1,123 @@
+"""Orders of rows and columns that keep factors sparse, and rows that leave no zero on the diagonal."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from trnsci import BackendUnavailable, Singular, array_function, check
+from trnsci.arrays import to_numpy
+from trnsci.backends import on_host
+from trnsolver.compressed import Compressed, Index, Sparse, square_compressed
+
+Ordering = Literal["natural", "amd", "rcm", "colamd", "metis"]
+
+
+@array_function
+def fill_ordering(a: Sparse, *, method: Ordering = "amd") -> Tensor:
+    """Return an order of rows and columns in which the factors of a sparse matrix have few entries.
+
+    Args:
+        a: sparse [N, N], of trnsparse, SciPy or torch; its pattern is taken as symmetric, that of ``a + a.T``.
+        method: ``amd``, minimum degree (SuperLU's multiple minimum degree on ``a + a.T``); ``rcm``, reverse
+            Cuthill-McKee, for a small bandwidth; ``colamd``, column minimum degree, for LU of unsymmetric patterns;
+            ``metis``, nested dissection by METIS (``pip install pymetis``); ``natural``, as they are.
+
+    Returns:
+        [N] int64: factor ``a[order][:, order]``.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> arrow = sp.csr_array([[2.0, 1, 1], [1, 2, 0], [1, 0, 2]])
+        >>> int(fill_ordering(arrow)[0]) != 0
+        True
+    """
+    check.option("fill_ordering", "method", method, get_args(Ordering))
+    on_host("trnsolver.fill_ordering")
+    return torch.from_numpy(order_of(square_compressed("fill_ordering", a), method))
+
+
+def order_of(a: Compressed, method: Ordering) -> Index:
+    """The order by a method."""
+    n = a.shape[0]
+    if method == "natural" or n == 0:
+        return np.arange(n)
+    pattern = a.scipy()
+    both = sp.csr_array(pattern + pattern.T)
+    if method == "rcm":
+        return np.array(sp.csgraph.reverse_cuthill_mckee(both, symmetric_mode=True), np.int64)
+    if method == "metis":
+        return _metis(both)
+    # SuperLU orders before it factors: an incomplete factor of a dominant matrix costs nothing beside the order
+    wanted = sp.csc_array(both if method == "amd" else pattern).astype(np.float64)
+    wanted.data[:] = 1.0
+    dominant = wanted + sp.diags_array(np.full(n, 2.0 * n + 1.0), format="csc")
+    spec = "MMD_AT_PLUS_A" if method == "amd" else "COLAMD"
+    rough = sp.linalg.spilu(sp.csc_array(dominant), drop_tol=1.0, fill_factor=1.0, permc_spec=spec)
+    return np.argsort(rough.perm_c).astype(np.int64)
+
+
+def _metis(both: Any) -> Index:
+    try:
+        pymetis = importlib.import_module("pymetis")
+    except ImportError as error:
+        raise BackendUnavailable(
+            backend="metis", reason="pymetis is not installed", how="pip install pymetis, or use method='amd'"
+        ) from error
+    loops = sp.csr_array(both - sp.diags_array(both.diagonal(), format="csr"))
+    loops.eliminate_zeros()
+    order, _ = pymetis.nested_dissection(xadj=loops.indptr, adjncy=loops.indices)
+    return np.asarray(order, np.int64)
+
+
+@array_function
+def zero_free_diagonal(a: Sparse) -> Tensor:
+    """Return an order of rows with which every diagonal entry is stored and their product is as large as possible.
+
+    Args:
+        a: sparse [N, N], of trnsparse, SciPy or torch.
+
+    Returns:
+        [N] int64: ``a[order]`` has no zero on its diagonal (Duff and Koster; cuSOLVER's ``csrzfd``).
+
+    Raises:
+        Singular: no order does; then the matrix is singular for every choice of its values.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> zero_free_diagonal(sp.csr_array([[0.0, 1.0], [1.0, 5.0]]))
+        tensor([1, 0])
+    """
+    on_host("trnsolver.zero_free_diagonal")
+    found = square_compressed("zero_free_diagonal", a)
+    return torch.from_numpy(matched("zero_free_diagonal", found, found.values))
+
+
+def matched(op: str, a: Compressed, values: Tensor) -> Index:
+    """Rows in the order of the columns they are matched with."""
+    n = a.shape[0]
+    if n == 0:
+        return np.arange(0)
+    size = np.abs(to_numpy(values.detach().reshape(-1, values.shape[-1]).abs().amax(0).double()))
+    kept = size > 0
+    rows, columns = a.rows[kept], a.indices[kept]
+    largest = np.zeros(n)
+    np.maximum.at(largest, columns, size[kept])
+    # positive, because SciPy takes a weight of zero for no entry
+    weights = 1.0 + np.log2(largest[columns]) - np.log2(size[kept])
+    graph = sp.csr_array((weights, (rows, columns)), shape=a.shape)
+    pairs = sp.csgraph.maximum_bipartite_matching(graph, perm_type="column")
+    if (pairs < 0).any():
+        index = int(np.flatnonzero(pairs < 0)[0])
+        raise Singular(
+            op=op, index=index, message="no order of rows fills the diagonal: the matrix is structurally singular"
+        )
+    row, column = sp.csgraph.min_weight_full_bipartite_matching(graph)
+    order = np.empty(n, np.int64)
+    order[column] = row
+    return order

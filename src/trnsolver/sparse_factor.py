@@ -1,0 +1,457 @@
+"""Direct solution of sparse systems: factors that are computed once and solve for many right-hand sides."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnsci import ArgumentError, NotConverged, UnsupportedError, array_function, check, neuron, predict
+from trnsci.accuracy import state_error
+from trnsci.arrays import Array, from_numpy, to_numpy
+from trnsci.backends import SCOPE, library, on_host
+from trnsci.explain import remark
+from trnsolver.arguments import finite, settled, widened
+from trnsolver.compressed import Compressed, Index, Sparse, compressed, square_compressed
+from trnsolver.contract import target
+from trnsolver.fronts import Analysis, analysed
+from trnsolver.multifrontal import MultifrontalCholesky, MultifrontalLU
+from trnsolver.orderings import Ordering, matched, order_of
+from trnsolver.refine_sparse import refined
+from trnsolver.solve import SlogDet
+from trnsolver.sparse_qr import SparseQR, analysed_qr
+from trnsolver.superlu import Engine, SuperLU
+
+Kind = Literal["lu", "cholesky", "qr"]
+Method = Literal["auto", "superlu", "multifrontal"]
+# Columns of the identity that one solve of a gradient of a determinant takes.
+_COLUMNS = 256
+
+
+class SparseFactor:
+    """Factors of a sparse matrix, or of many of one pattern: `factor_sparse` makes them.
+
+    Attributes:
+        kind: ``lu``, ``cholesky`` or ``qr``.
+        method: ``superlu`` or ``multifrontal``.
+        shape: rows and columns of a matrix.
+        batch: leading axes of the values.
+        order: [N], the order in which columns are eliminated.
+        fill: entries of the factors of one matrix.
+    """
+
+    def __init__(self, a: Compressed, engine: Engine, kind: Kind, method: str) -> None:
+        self._a, self._engine = a, engine
+        self.kind, self.method, self.shape = kind, method, a.shape
+        self.batch, self.order, self.fill = tuple(a.values.shape[:-1]), engine.order, engine.fill
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        many = f"{math.prod(self.batch)} of " if self.batch else ""
+        entries = len(self._a.indices)
+        return f"SparseFactor({many}{m} x {n}, {self.kind} by {self.method}, {entries} entries, {self.fill} in factors)"
+
+    def refactor(self, values: Sparse | Array) -> SparseFactor:
+        """Return factors of other values on the same pattern; its order, and all else it decides, is kept.
+
+        Args:
+            values: [..., nnz] in the order of compressed rows, or a sparse matrix of the same pattern.
+        """
+        if isinstance(values, np.ndarray):
+            values = from_numpy(values)
+        if not isinstance(values, Tensor) or values.layout != torch.strided:
+            other = compressed("SparseFactor.refactor", values)
+            same = other.shape == self.shape and np.array_equal(other.indptr, self._a.indptr)
+            if not same or not np.array_equal(other.indices, self._a.indices):
+                got = f"{len(other.indices)} entries of a {other.shape[0]} x {other.shape[1]} matrix"
+                raise ArgumentError(
+                    op="SparseFactor.refactor",
+                    argument="pattern of values",
+                    got=got,
+                    expected=f"the {len(self._a.indices)} entries that were factored",
+                    hint="factor_sparse takes any pattern",
+                )
+            values = other.values
+        if values.dtype != self._a.values.dtype:
+            check.floating("SparseFactor.refactor", values=values, factored=self._a.values)
+        found = compressed("SparseFactor.refactor", self._a, values)
+        return SparseFactor(found, self._engine.refactored(_rows(found)), self.kind, self.method)
+
+    @array_function
+    def solve(self, b: Tensor, *, trans: bool | str = False, target_error: float | None = None) -> Tensor:
+        """Solve ``op(a) @ x = b``, by least squares with QR of more rows than columns.
+
+        Args:
+            b: [..., M, K] or [..., M]; the batch axes of the values, or any for one matrix. Gradients flow to it and to
+                the values.
+            trans: ``False`` or ``"n"``, ``True`` or ``"t"`` for the transpose, ``"c"`` for the adjoint. With QR that is
+                the shortest solution.
+            target_error: relative error of ``x`` to reach in the 2-norm, for one square matrix; ``x`` is then float64
+                or complex128. The error is verified for ``kind="cholesky"`` (`trnsci.achieved` returns it); for LU and
+                QR it is estimated as LAPACK's ``gerfs`` does, and three times the estimate must meet the target.
+
+        Raises:
+            Singular: with QR, a column depends on others to working precision; ``index`` names it.
+            NotConverged: the target was not reached; ``residual`` is the error that was.
+
+        Error bound:
+            backward: ``norm(b - a @ x) <= 20 N u g (norm(a) norm(x) + norm(b))`` with ``g`` the growth of entries: 1
+            for Cholesky and QR.
+        """
+        op = "SparseFactor.solve"
+        letter = _letter(op, trans)
+        check.floating(op, a=self._a.values, b=b)
+        check.ndim(op, 1, b=b)
+        if not b.is_meta:
+            check.same_device(op, a=self._a.values, b=b)
+        rows, columns = self.shape if letter == "n" else self.shape[::-1]
+        vector = b.ndim == 1 or tuple(b.shape) == (*self.batch, rows)
+        size = b.shape[-1] if vector else b.shape[-2]
+        check.equal(op, "M", a=rows, b=size, hint="Right-hand sides are columns")
+        finite(op, b=b)
+        if target_error is not None:
+            return self._to(b, vector, letter, target(op, target_error))
+        wide, folded = self._folded(op, b.unsqueeze(-1) if vector else b)
+        if wide.numel() == 0 or columns == 0:
+            x = wide.new_zeros((wide.shape[0], columns, wide.shape[2]))
+        else:
+            x = _Solve.apply(self, _rows(self._a), wide, letter)  # type: ignore[no-untyped-call]
+        settled(op, x, b=b)
+        x = self._unfolded(x, folded)
+        return x.squeeze(-1) if vector else x
+
+    def _folded(self, op: str, b: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+        """``b`` as [B, M, K], and the batch axes it has; for one matrix, all batches are columns."""
+        if self.batch:
+            given = check.broadcast(op, a=self.batch, b=b.shape[:-2])
+            if given != self.batch:
+                raise ArgumentError(
+                    op=op, argument="batch shape of b", got=tuple(b.shape[:-2]), expected=str(self.batch)
+                )
+            return b.expand(*self.batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]), self.batch
+        outer = (*b.shape[:-2], b.shape[-1])
+        return b.movedim(-2, 0).reshape(1, b.shape[-2], math.prod(outer)), outer
+
+    def _unfolded(self, x: Tensor, outer: tuple[int, ...]) -> Tensor:
+        if self.batch:
+            return x.reshape(*outer, *x.shape[-2:])
+        return x.reshape(x.shape[1], *outer).movedim(0, -2)
+
+    def _where(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Row and column of every entry."""
+        return torch.from_numpy(self._a.rows).to(device), torch.from_numpy(self._a.indices).to(device)
+
+    def _to(self, b: Tensor, vector: bool, letter: str, goal: float) -> Tensor:
+        if self.batch or b.ndim > 2 or self.shape[0] != self.shape[1]:
+            got = f"a batch {self.batch} of {self.shape}, b {tuple(b.shape)}"
+            raise ArgumentError(
+                op="SparseFactor.solve", argument="target_error", got=got, expected="one square matrix, b [N] or [N, K]"
+            )
+        wide = widened(self._a.values.dtype)
+        columns = b.detach().unsqueeze(-1) if vector else b.detach()
+
+        def correct(r: Tensor) -> Tensor:
+            return self._engine.solve(r.to(self._a.values.dtype).unsqueeze(0), letter)[0].to(wide)
+
+        found = refined(self._a, columns.to(wide), letter, correct, goal, definite=self.kind == "cholesky")
+        if not found.error <= goal:
+            raise NotConverged(
+                op="SparseFactor.solve",
+                iterations=found.steps,
+                residual=found.error,
+                message=f"target error {goal:.3g} was not reached: {found.error:.3g} after {found.steps} corrections",
+                hint="Ask for less, or regularise the matrix",
+            )
+        if found.verified:
+            state_error(found.error)
+        return found.x.squeeze(-1) if vector else found.x
+
+    def slogdet(self) -> SlogDet:
+        """Signs and logarithms of the determinants, [...]; gradients flow to the values.
+
+        The gradient takes the entries of the inverse that ``a`` stores: N solves, some hundred at a time.
+        """
+        sign, logarithm = _LogDet.apply(self, _rows(self._a))  # type: ignore[no-untyped-call]
+        return SlogDet(sign.reshape(self.batch), logarithm.reshape(self.batch))
+
+    def diagonal(self) -> Tensor:
+        """The diagonal [..., N] of L (Cholesky), U (LU) or R (QR), in the order of elimination."""
+        found = self._engine.diagonal()
+        return found.reshape(*self.batch, found.shape[-1])
+
+    def triangles(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """L and U as sparse tensors of torch, and the orders with ``a[rows][:, columns] = L @ U``; by SuperLU only."""
+        if not isinstance(self._engine, SuperLU):
+            reason = "fronts and reflections are kept as they are"
+            hint = "factor_sparse(a, method='superlu')"
+            raise UnsupportedError(op="SparseFactor.triangles", reasons=[(self.method, reason)], hint=hint)
+        lower, upper, rows, columns = self._engine.triangles()
+        first, second = map(_torch_sparse, (lower, upper))
+        return first, second, torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(columns.astype(np.int64))
+
+
+def _torch_sparse(a: Any) -> Tensor:
+    indptr, indices, values = (torch.from_numpy(part) for part in (a.indptr, a.indices, a.data))
+    return torch.sparse_csr_tensor(indptr, indices, values, size=a.shape)
+
+
+def _rows(a: Compressed) -> Tensor:
+    return a.values.reshape(-1, a.values.shape[-1]) if a.values.ndim > 1 else a.values.unsqueeze(0)
+
+
+def _letter(op: str, trans: bool | str) -> str:
+    letter = {False: "n", True: "t"}.get(trans, trans) if isinstance(trans, bool) else trans
+    check.option(op, "trans", letter, ("n", "t", "c"))
+    return str(letter)
+
+
+class _Solve(torch.autograd.Function):
+    """``x`` of ``op(a) @ x = b``; the gradient of ``b`` is a solve with the adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, factor: SparseFactor, values: Tensor, b: Tensor, letter: str) -> Tensor:
+        x = factor._engine.solve(b.detach(), letter)
+        ctx.factor, ctx.letter = factor, letter
+        ctx.save_for_backward(values, b, x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        values, b, x = ctx.saved_tensors
+        if ctx.letter == "t":
+            # the transpose is the adjoint between conjugates
+            grad, b, x = grad.conj(), b.conj(), x.conj()
+        plain = ctx.letter == "n"
+        back = _solved(ctx.factor, values, grad, "c" if plain else "n")
+        of_values = None
+        if ctx.needs_input_grad[1]:
+            of_values = _gradient(ctx.factor, values, grad, b, x, back, plain)
+        return None, of_values, back.conj() if ctx.letter == "t" else back, None
+
+
+def _solved(factor: SparseFactor, values: Tensor, b: Tensor, letter: str) -> Tensor:
+    x: Tensor = _Solve.apply(factor, values, b, letter)  # type: ignore[no-untyped-call]
+    return x
+
+
+def _gradient(
+    factor: SparseFactor, values: Tensor, grad: Tensor, b: Tensor, x: Tensor, back: Tensor, plain: bool
+) -> Tensor:
+    """The gradient of the entries: ``-back @ x.mH``, and what a system that is not square adds (Golub and Pereyra)."""
+    pairs = [(-back, x) if plain else (-x, back)]
+    if factor.shape[0] != factor.shape[1]:
+        outer, inner = (b, x) if plain else (grad, back)
+        left = outer - _product(factor, values, inner)
+        pairs.append((left, _solved(factor, values, back if plain else x, "n")))
+    row, column = factor._where(x.device)
+
+    def entries(i: Tensor, j: Tensor) -> Tensor:
+        found: Tensor = sum((left[:, i] * right[:, j].conj()).sum(-1) for left, right in pairs)  # type: ignore[assignment]
+        return found
+
+    if factor.kind != "cholesky":
+        return entries(row, column)
+    return _lower(row, column, entries(row, column), entries(column, row))
+
+
+def _lower(row: Tensor, column: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    """The gradient of a triangle that stands for a Hermitian matrix."""
+    both = torch.where(row > column, here + there.conj(), 0.0)
+    on = here.real.to(here.dtype) if here.is_complex() else here
+    return torch.where(row == column, on, both)
+
+
+def _product(factor: SparseFactor, values: Tensor, x: Tensor) -> Tensor:
+    row, column = factor._where(x.device)
+    terms = values.unsqueeze(-1) * x[:, column]
+    return x.new_zeros((x.shape[0], factor.shape[0], x.shape[2])).index_add(1, row, terms)
+
+
+class _LogDet(torch.autograd.Function):
+    """Sign and logarithm; the gradient is the adjoint of the inverse at the entries stored."""
+
+    @staticmethod
+    def forward(ctx: Any, factor: SparseFactor, values: Tensor) -> tuple[Tensor, Tensor]:
+        sign, logarithm = factor._engine.slogdet()
+        ctx.factor = factor
+        ctx.save_for_backward(values)
+        ctx.mark_non_differentiable(sign)
+        return sign, logarithm
+
+    @staticmethod
+    def backward(ctx: Any, _: Any, grad: Tensor) -> tuple[Any, ...]:
+        (values,), factor = ctx.saved_tensors, ctx.factor
+        n = factor.shape[0]
+        row, column = factor._where(values.device)
+        here, there = torch.zeros_like(values), torch.zeros_like(values)
+        for start in range(0, n, _COLUMNS):
+            width = min(_COLUMNS, n - start)
+            eye = torch.eye(n, dtype=values.dtype, device=values.device)[:, start : start + width]
+            inverse = _solved(factor, values, eye.expand(len(values), n, width), "n")
+            inside = (row >= start) & (row < start + width)
+            here = here.masked_scatter(inside, inverse[:, column[inside], row[inside] - start])
+            inside = (column >= start) & (column < start + width)
+            there = there.masked_scatter(inside, inverse[:, row[inside], column[inside] - start])
+        found = here.conj()
+        if factor.kind == "cholesky":
+            found = _lower(row, column, found, there.conj())
+        return None, found * grad.unsqueeze(-1)
+
+
+@array_function
+def factor_sparse(
+    a: Sparse,
+    *,
+    kind: Kind = "lu",
+    values: Tensor | None = None,
+    ordering: Ordering | Tensor | None = None,
+    method: Method = "auto",
+) -> SparseFactor:
+    """Factor a sparse matrix; the result solves for any number of right-hand sides.
+
+    Args:
+        a: sparse [M, N], of trnsparse, SciPy or torch; square, or with at least as many rows as columns for QR.
+        kind: ``lu``; ``cholesky`` for Hermitian positive definite matrices, of which the lower triangle is read;
+            ``qr`` for least squares, and for systems where LU is not stable enough.
+        values: [..., nnz], the entries of many matrices of this one pattern, in the order of compressed rows, in place
+            of those of ``a``. Gradients flow to them.
+        ordering: what keeps the factors sparse, as `fill_ordering` names it, or an order of columns [N]. By default
+            ``amd``, and ``colamd`` for LU by SuperLU.
+        method: ``superlu``, on the host; ``multifrontal``: dense blocks in batches, by the kernels and on the devices
+            of this library; or ``auto``: multifrontal where the settings admit kernels only, for tensors outside host
+            memory, for batches, and on a Trainium where the largest block is predicted to pay; else SuperLU.
+            QR has one method, multifrontal on the host.
+
+    Raises:
+        NotPositiveDefinite: with Cholesky, a pivot is not positive; ``index`` is its row.
+        Singular: with LU, a pivot is zero; SuperLU does not say which, and ``index`` is -1.
+
+    Cost:
+        depends on the pattern: ``fill`` says what the factors hold. Of a five-point grid of n by n, ``O(n**3)`` FLOPs.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> a = sp.diags_array([2.0, 4.0, 5.0], format="csr")
+        >>> factor_sparse(a, kind="cholesky").solve(torch.ones(3, dtype=torch.float64))
+        tensor([0.5000, 0.2500, 0.2000], dtype=torch.float64)
+    """
+    op = "factor_sparse"
+    check.option(op, "kind", kind, get_args(Kind))
+    check.option(op, "method", method, get_args(Method))
+    found = compressed(op, a, values) if kind == "qr" else square_compressed(op, a, values)
+    m, n = found.shape
+    if m < n:
+        expected = f"at least as many rows as columns, but it has {m} and {n}"
+        raise ArgumentError(
+            op=op,
+            argument="shape of a",
+            got=found.shape,
+            expected=expected,
+            hint="Factor the transpose, and solve with trans",
+        )
+    numbers = _rows(found).detach()
+    if kind == "qr":
+        if method == "superlu":
+            raise ArgumentError(op=op, argument="method", got=method, expected="'auto' or 'multifrontal' for QR")
+        on_host("trnsolver.factor_sparse")
+        plan = analysed_qr(found, _order(op, found, ordering, "amd", kind))
+        return SparseFactor(found, SparseQR.of(op, plan, _or_shapes(numbers)), kind, "multifrontal")
+    if method == "superlu" or (method == "auto" and _on_host_alone(numbers)):
+        on_host("trnsolver.factor_sparse")
+        if numbers.device.type != "cpu":
+            raise ArgumentError(op=op, argument="method", got="superlu", expected=f"multifrontal on {numbers.device}")
+        if method == "superlu" or neuron.device() is None:
+            remark("SuperLU on the host, by SciPy")
+            order = _order(op, found, ordering, "colamd" if kind == "lu" else "amd", kind)
+            return SparseFactor(found, SuperLU.of(op, found, numbers, kind, order), kind, "superlu")
+    rows = matched(op, found, numbers) if kind == "lu" else np.arange(n, dtype=np.int64)
+    order = _order(op, found, ordering, "amd", kind)
+    analysis = analysed(found, order, rows, lower=kind == "cholesky")
+    verdict, pays = _verdict(analysis, numbers)
+    remark(verdict)
+    if method == "auto" and not pays and _on_host_alone(numbers):
+        return SparseFactor(found, SuperLU.of(op, found, numbers, kind, order), kind, "superlu")
+    shapes = _or_shapes(numbers)
+    if kind == "cholesky":
+        return SparseFactor(found, MultifrontalCholesky.of(op, analysis, shapes), kind, "multifrontal")
+    return SparseFactor(found, MultifrontalLU.of(op, analysis, torch.from_numpy(rows), shapes), kind, "multifrontal")
+
+
+def _on_host_alone(values: Tensor) -> bool:
+    """Whether nothing asks for kernels, a device or a batch."""
+    choice = library("trnsolver").choice()
+    return values.device.type == "cpu" and len(values) <= 1 and choice.name not in ("nki", "simulator")
+
+
+def _or_shapes(values: Tensor) -> Tensor:
+    """The values, or without their data for a plan in the making, which has no pivots to look at."""
+    scope = SCOPE.get()
+    return values if scope is None or scope.interceptor is None else values.to("meta")
+
+
+def _order(op: str, a: Compressed, given: Ordering | Tensor | None, default: Ordering, kind: str) -> Index:
+    n, ordering = a.shape[1], default if given is None else given
+    if isinstance(ordering, str):
+        check.option(op, "ordering", ordering, get_args(Ordering))
+        if kind != "qr":
+            return order_of(a, ordering)
+        pattern = a.scipy().astype(np.int32)
+        gram = pattern.T @ pattern
+        return order_of(compressed(op, gram.astype(np.float64)), ordering)
+    order = to_numpy(torch.as_tensor(ordering)).astype(np.int64)
+    if order.shape != (n,) or not np.array_equal(np.sort(order), np.arange(n)):
+        expected = f"a permutation of 0 to {n - 1}"
+        raise ArgumentError(op=op, argument="ordering", got=tuple(order.shape), expected=expected)
+    return order
+
+
+def _verdict(analysis: Analysis, values: Tensor) -> tuple[str, bool]:
+    """Whether blocks on the device are predicted to pay, and why: one of them must outweigh the start of a program."""
+    batch, rate = max(1, len(values)), predict.host()
+    speed = rate.float64 if values.dtype in (torch.float64, torch.complex128) else rate.float32
+    largest = max(
+        (g * (p**3 // 3 + p * p * q + p * q * q) for g, p, q in (x.shape for x in analysis.groups)), default=0
+    )
+    here, start = batch * largest / speed, predict.LINKS["trn2"].dispatch
+    pays = here > start
+    word = "pays" if pays else "does not pay"
+    text = (
+        f"{len(analysis.groups)} groups of fronts, the largest front {analysis.largest} rows, "
+        f"{batch * analysis.flops:.3g} FLOP, {analysis.fill} entries in the factor; a device {word}: "
+        f"the largest group takes the host about {here:.2g} s, starting a program {start:.2g} s"
+    )
+    return text, pays
+
+
+@array_function
+def solve_sparse(
+    a: Sparse,
+    b: Tensor,
+    *,
+    kind: Kind = "lu",
+    values: Tensor | None = None,
+    ordering: Ordering | Tensor | None = None,
+    method: Method = "auto",
+    target_error: float | None = None,
+) -> Tensor:
+    """Solve ``a @ x = b`` for a sparse ``a`` by its factors: arguments of `factor_sparse` and `SparseFactor.solve`.
+
+    Args:
+        a: sparse [M, N].
+        b: [..., M, K] or [..., M].
+        kind: ``lu``, ``cholesky``, or ``qr``, which gives least squares.
+        values: of many matrices of this pattern.
+        ordering: what keeps the factors sparse.
+        method: ``auto``, ``superlu`` or ``multifrontal``.
+        target_error: relative error to reach.
+
+    Example:
+        >>> import scipy.sparse as sp
+        >>> solve_sparse(sp.csr_array([[2.0, 1.0], [0.0, 4.0]]), torch.ones(2, dtype=torch.float64))
+        tensor([0.3750, 0.2500], dtype=torch.float64)
+    """
+    factor = factor_sparse(a, kind=kind, values=values, ordering=ordering, method=method)
+    return factor.solve(b, target_error=target_error)

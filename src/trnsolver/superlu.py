@@ -1,0 +1,178 @@
+"""Sparse factors by SuperLU, through SciPy: the host's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from trnsci import NotPositiveDefinite, Singular, UnsupportedError
+from trnsci.arrays import to_numpy
+from trnsolver.compressed import Compressed, Index, parity
+
+
+class Engine(Protocol):
+    """Factors of B matrices of one pattern, however they are held."""
+
+    @property
+    def fill(self) -> int:
+        """Entries of the factors of one matrix."""
+
+    @property
+    def order(self) -> Tensor:
+        """The order of elimination."""
+
+    def refactored(self, values: Tensor) -> Engine:
+        """Factors of other values [B, nnz] on the same pattern."""
+
+    def solve(self, b: Tensor, trans: str) -> Tensor:
+        """Solve for ``b`` [B, M, K] with ``a``, its transpose ``t`` or its adjoint ``c``."""
+
+    def slogdet(self) -> tuple[Tensor, Tensor]:
+        """Signs [B] and logarithms [B] of determinants."""
+
+    def diagonal(self) -> Tensor:
+        """The diagonal [B, N] of the triangular factor, in the order of elimination."""
+
+
+def hermitian(a: Compressed, values: Tensor) -> Any:
+    """The matrix whose lower triangle is stored, whole, in compressed columns."""
+    lower = sp.tril(a.scipy(to_numpy(values.detach().resolve_conj())), format="csr")
+    diagonal = sp.diags_array(lower.diagonal().real.astype(lower.dtype), format="csr")
+    strict = sp.tril(lower, -1)
+    return sp.csc_array(strict + strict.conj().T + diagonal)
+
+
+def symmetric_factors(matrix: Any) -> Any | None:
+    """Factors without exchanges of a Hermitian matrix in its own order; ``None`` where a pivot is zero."""
+    try:
+        found = sp.linalg.splu(
+            matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
+        )
+    except RuntimeError as error:
+        if "singular" not in str(error):
+            raise
+        return None
+    plain = np.arange(matrix.shape[0])
+    return found if np.array_equal(found.perm_r, plain) and np.array_equal(found.perm_c, plain) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SuperLU:
+    """One SuperLU object for each matrix, all of ``a[order][:, order]`` (columns only, for LU)."""
+
+    op: str
+    a: Compressed
+    kind: str
+    columns: Index
+    factors: tuple[Any, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, op: str, a: Compressed, values: Tensor, kind: str, columns: Index) -> SuperLU:
+        """Factor ``values`` [B, nnz].
+
+        Raises:
+            NotPositiveDefinite: a pivot is not positive; ``index`` is its row.
+            Singular: a pivot is zero; SuperLU does not say which, and ``index`` is -1.
+        """
+        each = _cholesky if kind == "cholesky" else _lu
+        many = len(values) > 1
+        factors = tuple(each(op, a, row, columns, (k,) if many else ()) for k, row in enumerate(values))
+        return cls(op, a, kind, columns, factors, values.dtype)
+
+    @property
+    def fill(self) -> int:
+        """Entries of the factors of one matrix; of L alone for Cholesky."""
+        if not self.factors:
+            return 0
+        first = self.factors[0]
+        return int(first.L.nnz) if self.kind == "cholesky" else int(first.L.nnz + first.U.nnz - self.a.shape[0])
+
+    @property
+    def order(self) -> Tensor:
+        """The order of elimination."""
+        return torch.from_numpy(self.columns.copy())
+
+    def refactored(self, values: Tensor) -> SuperLU:
+        """The same of other values; the order stays."""
+        return SuperLU.of(self.op, self.a, values, self.kind, self.columns)
+
+    def solve(self, b: Tensor, trans: str) -> Tensor:
+        """Solve for ``b`` [B, N, K]."""
+        columns = torch.from_numpy(self.columns)
+        there, back = (columns, columns) if self.kind == "cholesky" else (None, columns)
+        if trans != "n" and self.kind != "cholesky":
+            there, back = back, there
+        if b.is_meta:
+            return torch.empty_like(b)
+        x = b if there is None else b[:, there]
+        letter = {"n": "N", "t": "T", "c": "H"}[trans]
+        numbers = to_numpy(x.detach().resolve_conj())
+        parts = [
+            factor.solve(np.asfortranarray(part), letter) for factor, part in zip(self.factors, numbers, strict=True)
+        ]
+        made = torch.from_numpy(np.stack(parts)) if parts else torch.empty_like(x)
+        return made if back is None else torch.empty_like(made).index_copy_(1, back, made)
+
+    def slogdet(self) -> tuple[Tensor, Tensor]:
+        """Signs and logarithms of determinants."""
+        diagonal = torch.from_numpy(np.stack([f.U.diagonal() for f in self.factors]))
+        sign = torch.sgn(diagonal).prod(-1)
+        if self.kind != "cholesky":
+            outer = parity(self.columns)
+            swaps = [outer * parity(f.perm_r) * parity(f.perm_c) for f in self.factors]
+            sign = sign * torch.tensor(swaps, dtype=diagonal.dtype)
+        return sign, diagonal.abs().log().sum(-1)
+
+    def diagonal(self) -> Tensor:
+        """The diagonal of L for Cholesky, else of U."""
+        diagonal = torch.from_numpy(np.stack([f.U.diagonal() for f in self.factors]))
+        return diagonal.real.sqrt().to(diagonal.dtype) if self.kind == "cholesky" else diagonal
+
+    def triangles(self) -> tuple[Any, Any, Index, Index]:
+        """L and U of the first matrix, and the rows and columns of ``a`` in their order."""
+        if len(self.factors) != 1:
+            reason = f"there are {len(self.factors)} matrices, and triangles of one are returned"
+            raise UnsupportedError(op="SparseFactor.triangles", reasons=[("superlu", reason)])
+        factor = self.factors[0]
+        if self.kind == "cholesky":
+            root = np.sqrt(factor.U.diagonal().real)
+            lower = sp.csr_array(factor.L * root[None, :])
+            return lower, sp.csr_array(lower.conj().T), self.columns, self.columns
+        rows = np.argsort(factor.perm_r)
+        return sp.csr_array(factor.L), sp.csr_array(factor.U), rows, self.columns[np.argsort(factor.perm_c)]
+
+
+def _cholesky(op: str, a: Compressed, values: Tensor, order: Index, batch: tuple[int, ...]) -> Any:
+    matrix = sp.csc_array(hermitian(a, values)[order][:, order])
+    found = symmetric_factors(matrix)
+    pivots = np.zeros(1) if found is None else found.U.diagonal()
+    if found is None or not (pivots.real > 0).all():
+        bad = -1 if found is None else int(order[np.flatnonzero(~(pivots.real > 0))[0]])
+        message = "the matrix is not positive definite: a pivot is zero" if bad < 0 else ""
+        raise NotPositiveDefinite(
+            op=op, index=bad, batch=batch, message=message, hint="Use kind='lu' for indefinite matrices"
+        )
+    return found
+
+
+def _lu(op: str, a: Compressed, values: Tensor, columns: Index, batch: tuple[int, ...]) -> Any:
+    matrix = sp.csc_array(a.scipy(to_numpy(values.detach().resolve_conj())))[:, columns]
+    try:
+        return sp.linalg.splu(sp.csc_array(matrix), permc_spec="NATURAL")
+    except RuntimeError as error:
+        if "singular" not in str(error):
+            raise
+        where = f" (batch {batch})" if batch else ""
+        raise Singular(
+            op=op,
+            index=-1,
+            batch=batch,
+            message=f"the matrix is singular{where}: a pivot is zero",
+            hint="kind='qr' names the column that depends on others",
+        ) from error
