@@ -16,7 +16,7 @@ from trnsci.explain import remark
 from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
-from trnsolver.arguments import by_columns, matrices, readable, settled, written
+from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
 from trnsolver.batched_qr import LEAST, batched_qr
 from trnsolver.batches import pays
 from trnsolver.corrections import correctable, single
@@ -264,8 +264,7 @@ def _blocked(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
     if a.dtype == torch.float32 and _fits(m, n):
         return factored(a, mode)
     if a.dtype != torch.float32 and n <= _LEAF:
-        leaf = QrFactor(a.resolve_conj(), mode)
-        return leaf.host() if a.is_complex() and a.is_cpu else leaf.pytorch()
+        return _by_lapack(a, mode)
     if a.dtype == torch.float32 and n <= _LEAF:
         return _tall(a, mode)
     return _column_halves(a, mode)
@@ -277,15 +276,34 @@ def _column_halves(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
     r12 = gemm(1.0, q1, a[..., h:], trans_a="c")
     rest = gemm(-1.0, q1, r12, 1.0, a[..., h:])
     again = gemm(1.0, q1, rest, trans_a="c")
-    rest = gemm(-1.0, q1, again, 1.0, rest)
+    rest = _flushed(gemm(-1.0, q1, again, 1.0, rest), a[..., h:])
     q2, r22 = _blocked(rest, "reduced")
+    r22 = _flushed(r22, a[..., h:])
     # What is left of a nearly dependent half is noise, and points back into the first.
     back = gemm(1.0, q1, q2, trans_a="c")
     q2, fix = _blocked(gemm(-1.0, q1, back, 1.0, q2), "reduced")
     r12 = r12 + again + gemm(1.0, back, r22)
     r22 = gemm(1.0, fix, r22)
     r = torch.cat([torch.cat([r11, r12], -1), torch.cat([torch.zeros_like(r12.mT), r22], -1)], -2)
-    return (a.new_empty((0,)), r) if mode == "r" else (torch.cat([q1, q2], -1), r)
+    q = torch.cat([q1, q2], -1)
+    overlap = gemm(1.0, q1, q2, trans_a="c")
+    if readable(overlap):
+        # Where a half depends on the other exactly, its directions are anybody's choice, and may lie in the first.
+        good = (torch.linalg.matrix_norm(overlap) <= 4 * a.shape[-2] * roundoff(a.dtype))[..., None, None]
+        if not bool(good.all()):
+            q, r = (torch.where(good, *pair) for pair in zip((q, r), _by_lapack(a, "reduced"), strict=True))
+    return (a.new_empty((0,)), r) if mode == "r" else (q, r)
+
+
+def _by_lapack(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    leaf = QrFactor(a.resolve_conj(), mode)
+    q, r = leaf.host() if a.is_complex() and a.is_cpu else leaf.pytorch()
+    return _flushed(q, torch.ones_like(q)), _flushed(r, a)
+
+
+def _flushed(x: Tensor, of: Tensor) -> Tensor:
+    """Zero what no norm of a column of ``of`` notices: sums on the device do not hold such terms beside the others."""
+    return torch.where(x.abs() < of.abs().amax(-2, keepdim=True) * 2.0**-200, 0.0, x) if x.numel() else x
 
 
 def _tall(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:

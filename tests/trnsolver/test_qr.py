@@ -175,3 +175,15 @@ def test_columns_below_the_normal_range(norm):
     with trnsci.backend("simulator"):
         q, _ = qr(a)
     assert norm(q.double().mT @ q.double() - torch.eye(3)) <= 20 * 6 * 2.0**-24
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((66, 5), torch.float64), ((70, 66), torch.complex128)], ids=str)
+@pytest.mark.parametrize("backend", BACKENDS, ids=str)
+def test_columns_that_depend_exactly(backend, shape, dtype, norm):
+    """The directions of equal columns are anybody's choice, but orthogonal to all others."""
+    m, limit = shape[0], 20 * shape[0] * unit_roundoff(dtype)
+    a = torch.ones(shape, dtype=dtype)
+    with backend:
+        q, r = qr(a, mode="complete")
+    assert norm(q.mH @ q - torch.eye(m, dtype=dtype)) <= limit
+    assert norm(q @ r - a) <= limit * norm(a)
