@@ -45,6 +45,9 @@ def _run(group: str, tests: str) -> tuple[bool, str]:
         command, cwd=registry.ROOT, env=os.environ | one_thread, capture_output=True, text=True, check=False
     )
     lines = [line for line in done.stdout.splitlines() if line.strip()] or done.stderr.splitlines() or ["no output"]
+    if done.returncode:
+        # what failed, by name
+        print(*lines[-20:], sep="\n", file=sys.stderr, flush=True)
     return done.returncode == 0, lines[-1].strip("= ")
 
 
