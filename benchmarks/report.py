@@ -125,7 +125,7 @@ def text(reports: Sequence[OpReport]) -> str:
     for report in reports:
         parts.append(f"{report.op}: {report.tests}")
         if not report.green:
-            parts.append("  tests are red: no speed is reported")
+            parts.append("  no speed is reported")
             continue
         if report.timed:
             parts.append("measured\n" + _plain(_timed_table(report)))
@@ -180,7 +180,7 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
     for report in reports:
         parts.append(f"## {report.op}")
         if not report.green:
-            parts.append("Its tests fail, so no speed is reported.")
+            parts.append(f"No speed is reported: {report.tests}.")
             continue
         if report.timed:
             parts += ["Measured:", _markdown(_timed_table(report))]

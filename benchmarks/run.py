@@ -120,7 +120,13 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
         if device not in case.devices:
             continue
         say(f"{op}: timing {case.name}")
-        timed.append(time_case(bench, case, device=device, rounds=rounds))
+        try:
+            timed.append(time_case(bench, case, device=device, rounds=rounds))
+        except (RuntimeError, ValueError, TypeError, ArithmeticError) as error:
+            # the others keep their figures, and the exit status says that one has none
+            why = f"{case.name}: {type(error).__name__}: {error}"
+            say(f"{op}: {why}")
+            return OpReport(op=op, tests=why, green=False, notes=bench.notes, timed=(), predicted=())
     if device == "cpu":
         say(f"{op}: predicting {len(bench.kernels)} kernels")
     predicted = tuple(predictions.predict(bench)) if device == "cpu" else ()

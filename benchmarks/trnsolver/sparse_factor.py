@@ -35,7 +35,7 @@ def _case(k: int, dimensions: int, method: str) -> Case:
 
 
 BENCH = Bench(
-    op="trnsolver.solve_sparse",
+    op="trnsolver.sparse_factor",
     run=lambda a, b, method: solve_sparse(a, b, kind="cholesky", method=method),
     tests="tests/trnsolver/test_sparse_factor.py",
     cases=tuple(_case(*size, method) for size in ((60, 2), (14, 3)) for method in ("superlu", "multifrontal")),
