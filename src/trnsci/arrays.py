@@ -110,6 +110,10 @@ def _to_torch(value: Any, seen: set[type]) -> Any:
     if isinstance(value, np.ndarray):
         seen.add(np.ndarray)
         return from_numpy(value)
+    if type(value).__module__.startswith("scipy.sparse"):
+        # converted where a function takes sparse matrices; dense results are NumPy's, as SciPy's are
+        seen.add(np.ndarray)
+        return value
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list):

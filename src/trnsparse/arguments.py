@@ -6,12 +6,16 @@ import math
 from itertools import pairwise
 from typing import Any, TypeVar
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from trnsci import check
 from trnsci.errors import ArgumentError, DtypeError
-from trnsparse.matrix import SUPPORTED, SparseMatrix
+from trnsparse.bsr import BSRMatrix
+from trnsparse.coo import COOMatrix
+from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.matrix import SUPPORTED, SparseMatrix, is_sparse
 
 HALF = (torch.float16, torch.bfloat16)
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -31,17 +35,33 @@ def applied(kind: str, matrix: SparseMatrix) -> Any:
     return matrix if kind == "n" else matrix.transpose() if kind == "t" else matrix.transpose().conj()
 
 
-def sparse(op: str, **matrices: Any) -> None:
-    """Every value is a sparse matrix of this library."""
-    for name, matrix in matrices.items():
-        if not isinstance(matrix, SparseMatrix):
-            raise DtypeError(
-                op=op,
-                argument=name,
-                got=type(matrix),
-                expected="a COOMatrix, CSRMatrix, CSCMatrix or BSRMatrix",
-                hint="Make one with CSRMatrix.from_dense, from_scipy or from_torch",
-            )
+# What formats of SciPy and layouts of torch are here; any other becomes compressed rows.
+_SCIPY: dict[str, Any] = {"coo": COOMatrix, "csc": CSCMatrix, "bsr": BSRMatrix}
+_TORCH: dict[torch.layout, Any] = {
+    torch.sparse_coo: COOMatrix,
+    torch.sparse_csc: CSCMatrix,
+    torch.sparse_bsr: BSRMatrix,
+}
+
+
+def sparse(op: str, argument: str, matrix: Any) -> SparseMatrix:
+    """Return a sparse matrix of this library; those of SciPy and torch are converted, in the format they have."""
+    if isinstance(matrix, SparseMatrix):
+        return matrix
+    result: SparseMatrix
+    if sp.issparse(matrix):
+        result = _SCIPY.get(matrix.format, CSRMatrix).from_scipy(matrix)
+        return result
+    if isinstance(matrix, Tensor) and is_sparse(matrix):
+        result = _TORCH.get(matrix.layout, CSRMatrix).from_torch(matrix)
+        return result
+    raise DtypeError(
+        op=op,
+        argument=argument,
+        got="a dense tensor" if isinstance(matrix, Tensor) else type(matrix),
+        expected="a COOMatrix, CSRMatrix, CSCMatrix or BSRMatrix, or a sparse matrix of SciPy or torch",
+        hint="Make one with CSRMatrix.from_dense",
+    )
 
 
 C = TypeVar("C", bound=tuple[Any, ...])

@@ -21,7 +21,7 @@ from trnsci.predict import device_seconds
 from trnsci.specs import freeze
 from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrix, SparseMatrixLike
 
 FORMATS = ("auto", "stored", "csr", "bsr", "dense")
 BLOCK = 128
@@ -58,7 +58,7 @@ class Choice:
         return self.reason
 
 
-def choose(a: SparseMatrix, columns: int, *, where: str = "trn2", block: int = BLOCK) -> Choice:
+def choose(a: SparseMatrixLike, columns: int, *, where: str = "trn2", block: int = BLOCK) -> Choice:
     """Compare ``a @ b`` for b [K, columns] in compressed rows, blocks and dense, without computing it.
 
     Kernels are compared, without the conversion. The host multiplies a matrix as it is stored.
@@ -69,7 +69,7 @@ def choose(a: SparseMatrix, columns: int, *, where: str = "trn2", block: int = B
         where: ``trn1``, ``trn2``, ``trn3`` or ``host``.
         block: edge of the blocks.
     """
-    sparse("choose", a=a)
+    a = sparse("choose", "a", a)
     check.option("choose", "where", where, (*TARGETS, "host"))
     if where == "host":
         return Choice(_own(a), {}, where)

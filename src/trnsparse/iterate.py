@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import check, op, programs, run
+from trnsci import array_function, check, op, programs, run
 from trnsci.arrays import to_numpy
 from trnsci.errors import ArgumentError, NotConverged
 from trnsci.nki import P_MAX, launch
@@ -20,7 +20,7 @@ from trnsparse.csr import CSRMatrix
 from trnsparse.format_choice import here
 from trnsparse.indices import need_data
 from trnsparse.kernels import iterate as kernels
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrix, SparseMatrixLike
 from trnsparse.spmm import spmv
 
 # Blocks that a kernel keeps in SBUF, and vector length in blocks: one PSUM bank.
@@ -49,8 +49,9 @@ class Eigenpair(NamedTuple):
     residual: float
 
 
+@array_function
 def cg(
-    a: SparseMatrix, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, max_iterations: int = 1000
+    a: SparseMatrixLike, b: Tensor, *, x0: Tensor | None = None, tol: float = 1e-5, max_iterations: int = 1000
 ) -> Solution:
     """Solve ``a @ x = b`` by conjugate gradients, for symmetric positive definite ``a``.
 
@@ -67,8 +68,9 @@ def cg(
     return _solved("cg", a, b, x0, tol, max_iterations, None)
 
 
+@array_function
 def richardson(
-    a: SparseMatrix,
+    a: SparseMatrixLike,
     b: Tensor,
     *,
     omega: float,
@@ -90,8 +92,9 @@ def richardson(
     return _solved("richardson", a, b, x0, tol, max_iterations, lambda k: (step, 0.0))
 
 
+@array_function
 def chebyshev(
-    a: SparseMatrix,
+    a: SparseMatrixLike,
     b: Tensor,
     *,
     smallest: float,
@@ -137,8 +140,9 @@ def chebyshev(
     return _solved("chebyshev", a, b, x0, tol, max_iterations, coefficients)
 
 
+@array_function
 def power_iteration(
-    a: SparseMatrix, *, x0: Tensor | None = None, tol: float = 1e-4, max_iterations: int = 2000
+    a: SparseMatrixLike, *, x0: Tensor | None = None, tol: float = 1e-4, max_iterations: int = 2000
 ) -> Eigenpair:
     """Return the eigenvalue of largest magnitude of a symmetric ``a``, by power iteration.
 
@@ -148,6 +152,7 @@ def power_iteration(
         tol: stop when ``|a @ x - value * x| <= tol * |value|``.
         max_iterations: raise when they do not suffice.
     """
+    a = sparse("power_iteration", "a", a)
     matrix = _prepared("power_iteration", a)
     _options("power_iteration", tol, max_iterations)
     n = a.shape[0]
@@ -206,7 +211,6 @@ def _scale(x: Tensor) -> float:
 
 def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
     """The matrix as what runs wants it: in blocks of 128 for a device, as it is stored on the host."""
-    sparse(op, a=a)
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     if a.dtype.is_complex:
@@ -226,8 +230,9 @@ def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
 
 
 def _solved(
-    op: str, a: SparseMatrix, b: Tensor, x0: Tensor | None, tol: float, most: int, coefficients: Any
+    op: str, a: SparseMatrixLike, b: Tensor, x0: Tensor | None, tol: float, most: int, coefficients: Any
 ) -> Solution:
+    a = sparse(op, "a", a)
     matrix = _prepared(op, a)
     _options(op, tol, most)
     b = _vector(op, "b", b, a)

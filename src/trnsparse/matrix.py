@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # A matrix or array of scipy.sparse, which comes without types.
 Foreign: TypeAlias = sp.sparray | sp.spmatrix
+# What functions take for a sparse matrix: one of ours, of SciPy's or of torch's.
+SparseMatrixLike: TypeAlias = "SparseMatrix | Foreign | Tensor"
 
 T = TypeVar("T")
 S = TypeVar("S", bound="SparseMatrix")
@@ -265,18 +267,18 @@ class SparseMatrix(ABC):
     def __rmatmul__(self, other: Any) -> Any:
         return _products().rmatmul(other, self)
 
-    def __add__(self, other: SparseMatrix) -> SparseMatrix:
-        return _products().add(self, other) if isinstance(other, SparseMatrix) else NotImplemented
+    def __add__(self, other: SparseMatrixLike) -> SparseMatrix:
+        return _products().add(self, other) if is_sparse(other) else NotImplemented
 
-    def __sub__(self, other: SparseMatrix) -> SparseMatrix:
-        return _products().add(self, other, beta=-1) if isinstance(other, SparseMatrix) else NotImplemented
+    def __sub__(self, other: SparseMatrixLike) -> SparseMatrix:
+        return _products().add(self, other, beta=-1) if is_sparse(other) else NotImplemented
 
     def __neg__(self) -> Self:
         return self.with_values(-self.values)
 
     def __mul__(self, other: Any) -> Any:
         """Multiply by a number, or elementwise by a sparse matrix or a dense tensor [M, N]."""
-        if isinstance(other, SparseMatrix):
+        if is_sparse(other):
             return _products().multiply(self, other)
         if isinstance(other, np.ndarray):
             other = from_numpy(other)
@@ -317,6 +319,13 @@ class SparseMatrix(ABC):
 
     # NumPy arrays on the left of an operator leave the operation to us.
     __array_ufunc__ = None
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether this is a sparse matrix: one of ours, of SciPy's or of torch's."""
+    if isinstance(value, Tensor):
+        return value.layout is not torch.strided
+    return isinstance(value, SparseMatrix) or sp.issparse(value)
 
 
 def as_values(op: str, values: Any) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci import check
+from trnsci import array_function, check
 from trnsci.arrays import from_numpy, to_numpy
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError
@@ -19,19 +19,23 @@ from trnsparse.bsr import BSRMatrix
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
 from trnsparse.indices import by_position, compress, find, need_data
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrix, SparseMatrixLike, is_sparse
 from trnsparse.spmm import spmm, spmv
 
 
 def matmul(a: SparseMatrix, other: Any) -> Any:
     """``a @ other`` for a sparse matrix, a dense matrix (or batch) or a vector."""
+    if is_sparse(other):
+        return spgemm(a, other)
     if isinstance(other, Tensor | np.ndarray):
         return spmv(a, other) if other.ndim == 1 else spmm(a, other)  # type: ignore[arg-type]
-    return spgemm(a, other) if isinstance(other, SparseMatrix) else NotImplemented
+    return NotImplemented
 
 
 def rmatmul(other: Any, a: SparseMatrix) -> Any:
-    """``other @ a`` for a dense matrix (or batch) or a vector."""
+    """``other @ a`` for a sparse matrix, a dense matrix (or batch) or a vector."""
+    if is_sparse(other):
+        return spgemm(other, a)
     if isinstance(other, np.ndarray):
         return to_numpy(rmatmul(from_numpy(other), a))
     if not isinstance(other, Tensor):
@@ -41,7 +45,8 @@ def rmatmul(other: Any, a: SparseMatrix) -> Any:
     return spmm(a, other.mT, trans=True).mT
 
 
-def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex = 1.0) -> SparseMatrix:
+@array_function
+def add(a: SparseMatrixLike, b: SparseMatrixLike, *, alpha: complex = 1.0, beta: complex = 1.0) -> SparseMatrix:
     """Return ``alpha * a + beta * b`` on the union of their patterns, in the format of ``a``.
 
     Args:
@@ -51,7 +56,7 @@ def add(a: SparseMatrix, b: SparseMatrix, *, alpha: complex = 1.0, beta: complex
         beta: a number.
     """
     on_host("trnsparse.add")
-    sparse("add", a=a, b=b)
+    a, b = sparse("add", "a", a), sparse("add", "b", b)
     dtype = same_kind("add", a=a, b=b)
     _same_shape("add", a, b)
     _same_place("add", a, b)
@@ -87,10 +92,11 @@ def _unrows(a: SparseMatrix, result: Any) -> SparseMatrix:
     return _like(a, CSRMatrix._rebuilt(indices, values, result.shape))
 
 
-def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
+@array_function
+def multiply(a: SparseMatrixLike, b: SparseMatrixLike) -> SparseMatrix:
     """Return the elementwise product on the intersection of the patterns, in the format of ``a``."""
     on_host("trnsparse.multiply")
-    sparse("multiply", a=a, b=b)
+    a, b = sparse("multiply", "a", a), sparse("multiply", "b", b)
     same_kind("multiply", a=a, b=b)
     _same_shape("multiply", a, b)
     _same_place("multiply", a, b)
@@ -105,8 +111,9 @@ def multiply(a: SparseMatrix, b: SparseMatrix) -> SparseMatrix:
     return _like(a, COOMatrix.sorted(p.row[both], p.col[both], values, a.shape))
 
 
+@array_function
 def spgemm(
-    a: SparseMatrix, b: SparseMatrix, *, trans_a: bool | int | str = False, trans_b: bool | int | str = False
+    a: SparseMatrixLike, b: SparseMatrixLike, *, trans_a: bool | int | str = False, trans_b: bool | int | str = False
 ) -> SparseMatrix:
     """Return ``op(a) @ op(b)`` as a sparse matrix: BSR when both are BSR with blocks that fit, CSR otherwise.
 
@@ -123,7 +130,7 @@ def spgemm(
         ``g(r) |a| |b|`` with r the entries of the row of ``a``.
     """
     on_host("trnsparse.spgemm")
-    sparse("spgemm", a=a, b=b)
+    a, b = sparse("spgemm", "a", a), sparse("spgemm", "b", b)
     same_kind("spgemm", a=a, b=b)
     _same_place("spgemm", a, b)
     a = applied(operation("spgemm", trans_a, "trans_a"), a)
@@ -189,7 +196,8 @@ def _same_shape(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
         raise ArgumentError(op=op, argument="shape", got={"a": a.shape, "b": b.shape})
 
 
-def norm(a: SparseMatrix, ord: float | str = "fro") -> Tensor:  # noqa: A002
+@array_function
+def norm(a: SparseMatrixLike, ord: float | str = "fro") -> Tensor:  # noqa: A002
     """Return a norm: ``"fro"``, ``"max"``, 1 (largest column sum), inf (largest row sum) or 2 (spectral).
 
     Args:
@@ -197,7 +205,7 @@ def norm(a: SparseMatrix, ord: float | str = "fro") -> Tensor:  # noqa: A002
         ord: which norm.
     """
     on_host("trnsparse.norm")
-    sparse("norm", a=a)
+    a = sparse("norm", "a", a)
     # whole numbers have whole absolute values, and a norm that is none
     coo = a.to_coo() if a.dtype.is_floating_point or a.dtype.is_complex else a.to_coo().to(torch.float64)
     empty = coo.values.abs().sum() * 0
@@ -250,20 +258,22 @@ def _spectral(a: CSRMatrix, most: int = 1000) -> Tensor:
     return last.to(a.values.abs().dtype)
 
 
-def scale_rows(a: SparseMatrix, d: Tensor) -> SparseMatrix:
+@array_function
+def scale_rows(a: SparseMatrixLike, d: Tensor) -> SparseMatrix:
     """Return ``diag(d) @ a``."""
     return _scaled(a, d, 0)
 
 
-def scale_columns(a: SparseMatrix, d: Tensor) -> SparseMatrix:
+@array_function
+def scale_columns(a: SparseMatrixLike, d: Tensor) -> SparseMatrix:
     """Return ``a @ diag(d)``."""
     return _scaled(a, d, 1)
 
 
-def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
+def _scaled(a: SparseMatrixLike, d: Tensor, axis: int) -> SparseMatrix:
     op = ("scale_rows", "scale_columns")[axis]
     on_host(f"trnsparse.{op}")
-    sparse(op, a=a)
+    a = sparse(op, "a", a)
     dense(op, d=d)
     same_kind(op, a=a, d=d)
     shaped(op, d=(d, "[N]" if axis else "[M]"))
@@ -274,10 +284,11 @@ def _scaled(a: SparseMatrix, d: Tensor, axis: int) -> SparseMatrix:
     return _like(a, coo.with_values(coo.values * d[(coo.row, coo.col)[axis]]))
 
 
-def kron(a: SparseMatrix, b: SparseMatrix) -> COOMatrix:
+@array_function
+def kron(a: SparseMatrixLike, b: SparseMatrixLike) -> COOMatrix:
     """Return the Kronecker product."""
     on_host("trnsparse.kron")
-    sparse("kron", a=a, b=b)
+    a, b = sparse("kron", "a", a), sparse("kron", "b", b)
     same_kind("kron", a=a, b=b)
     _same_place("kron", a, b)
     x, y = a.to_coo(), b.to_coo()
@@ -295,9 +306,10 @@ def eye(n: int, *, dtype: torch.dtype = torch.float32, device: torch.device | st
     return COOMatrix.sorted(index, index, torch.ones(n, dtype=dtype, device=device), (n, n)).to_csr()
 
 
-def triangle(a: SparseMatrix, *, lower: bool = True, offset: int = 0) -> SparseMatrix:
+@array_function
+def triangle(a: SparseMatrixLike, *, lower: bool = True, offset: int = 0) -> SparseMatrix:
     """Return the entries on and below (or above) a diagonal, in the format of ``a``."""
-    sparse("triangle", a=a)
+    a = sparse("triangle", "a", a)
     coo = a.to_coo()
     distance = coo.col - coo.row
     return _like(a, coo.select(distance <= offset if lower else distance >= offset))

@@ -12,7 +12,7 @@ from trnsci.errors import ArgumentError
 from trnsparse.arguments import sparse
 from trnsparse.bsr import BSRMatrix
 from trnsparse.csr import CSRMatrix
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrixLike
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -95,7 +95,7 @@ class RowSharded:
         )
 
 
-def shard_rows(matrix: SparseMatrix, mesh: DeviceMesh | tuple[int, ...]) -> RowSharded:
+def shard_rows(matrix: SparseMatrixLike, mesh: DeviceMesh | tuple[int, ...]) -> RowSharded:
     """Cut a sparse matrix along its rows over the first axis of a mesh. Nothing is sent: each rank keeps its rows.
 
     Which rows of a dense operand travel where is worked out here, once; products then move those and no others.
@@ -120,7 +120,7 @@ def shard_rows(matrix: SparseMatrix, mesh: DeviceMesh | tuple[int, ...]) -> RowS
     """
     from trnsci.distributed.parts import chunks
 
-    sparse("shard_rows", matrix=matrix)
+    matrix = sparse("shard_rows", "matrix", matrix)
     if matrix.requires_grad:
         raise ArgumentError(
             op="shard_rows",

@@ -18,12 +18,12 @@ from trnsparse.bsr_sddmm import padded, sampled_blocks
 from trnsparse.bsr_spmm import BsrSpmm
 from trnsparse.indices import compress, expand, transposition
 from trnsparse.kernels import screened_spmm as kernels
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrixLike
 from trnsparse.screening import as_threshold, check_bounds
 
 
 @array_function
-def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
+def screened_spmm(a: SparseMatrixLike, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
     """Return ``a' @ b`` with ``a'[i, k] = a[i, k]`` where ``u[i] w[k] > threshold`` and 0 elsewhere.
 
     The screen is applied on the way to the Tensor Engine: no screened copy of ``a`` is made by the kernel.
@@ -42,9 +42,9 @@ def screened_spmm(a: SparseMatrix | Tensor, u: Tensor, w: Tensor, b: Tensor, thr
     u, w = check_bounds("screened_spmm", u=u, w=w)
     dense("screened_spmm", b=b)
     shaped("screened_spmm", u=(u, "[M]"), w=(w, "[K]"), b=(b, "[K, N]"))
-    if isinstance(a, Tensor):
+    if isinstance(a, Tensor) and a.layout is torch.strided:
         a = BSRMatrix.from_dense(a)
-    sparse("screened_spmm", a=a)
+    a = sparse("screened_spmm", "a", a)
     blocks = a.to_bsr(a.block) if isinstance(a, BSRMatrix) else a.to_bsr()
     same_kind("screened_spmm", a=blocks, b=b)
     check.equal("screened_spmm", "K", a=a.shape[1], w=w.shape[0], b=b.shape[0])

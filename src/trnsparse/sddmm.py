@@ -18,7 +18,7 @@ from trnsparse.bsr_sddmm import sampled_blocks
 from trnsparse.csr import CSCMatrix
 from trnsparse.indices import expand
 from trnsparse.kernels import sddmm as kernels
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrix, SparseMatrixLike
 
 # Elements gathered at a time where torch has no sampled product.
 CHUNK = 1 << 22
@@ -27,7 +27,9 @@ GPU_DTYPES = (*SAMPLED, torch.complex64, torch.complex128)
 
 
 @array_function
-def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, beta: complex = 0.0) -> SparseMatrix:
+def sddmm(
+    pattern: SparseMatrixLike, a: Tensor, b: Tensor, *, alpha: complex = 1.0, beta: complex = 0.0
+) -> SparseMatrix:
     """Return ``alpha * (a @ b)`` at the entries of ``pattern``, plus ``beta * pattern``, as a matrix of its format.
 
     Args:
@@ -44,7 +46,7 @@ def sddmm(pattern: SparseMatrix, a: Tensor, b: Tensor, *, alpha: complex = 1.0, 
         >>> sddmm(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2, 3), torch.ones(3, 2)).values
         tensor([3., 3.])
     """
-    sparse("sddmm", pattern=pattern)
+    pattern = sparse("sddmm", "pattern", pattern)
     dense("sddmm", a=a, b=b)
     dtype = same_kind("sddmm", pattern=pattern, a=a, b=b)
     shaped("sddmm", a=(a, "[M, D]"), b=(b, "[D, N]"))

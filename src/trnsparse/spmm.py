@@ -37,13 +37,13 @@ from trnsparse.csr import CSCMatrix, CSRMatrix
 from trnsparse.format_choice import FORMATS, arranged
 from trnsparse.indices import expand, transposition
 from trnsparse.kernels import spmm as kernels
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrix, SparseMatrixLike
 from trnsparse.sddmm import GPU_DTYPES, sampled
 
 
 @array_function
 def spmm(
-    a: SparseMatrix,
+    a: SparseMatrixLike,
     b: Tensor,
     *,
     alpha: complex = 1.0,
@@ -59,7 +59,7 @@ def spmm(
     in the format predicted fastest, and the plan of a call says why.
 
     Args:
-        a: sparse [M, K], or [K, M] when transposed.
+        a: sparse [M, K], or [K, M] when transposed; of this library, SciPy or torch.
         b: [..., K, N]
         alpha: a number.
         beta: a number. When it is 0, ``c`` is not read.
@@ -78,7 +78,7 @@ def spmm(
         tensor([[3.],
                 [3.]])
     """
-    kind = _checked("spmm", a, trans, format, "b", b, "c", c)
+    a, kind = _checked("spmm", a, trans, format, "b", b, "c", c)
     if b.ndim < 2:
         check.ndim("spmm", 2, b=b)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
@@ -92,7 +92,7 @@ def spmm(
 
 @array_function
 def spmv(
-    a: SparseMatrix,
+    a: SparseMatrixLike,
     x: Tensor,
     *,
     alpha: complex = 1.0,
@@ -121,7 +121,7 @@ def spmv(
         >>> spmv(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2))
         tensor([1., 1.])
     """
-    kind = _checked("spmv", a, trans, format, "x", x, "y", y)
+    a, kind = _checked("spmv", a, trans, format, "x", x, "y", y)
     if x.ndim == 0:
         check.ndim("spmv", 1, x=x)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
@@ -140,17 +140,19 @@ def spmv(
 _MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))
 
 
-def _checked(function: str, a: SparseMatrix, trans: Any, name: str, b_name: str, b: Any, c_name: str, c: Any) -> str:
-    """Check operands and options and return the operation. What can be seen at a glance to be right costs nothing."""
+def _checked(
+    function: str, a: Any, trans: Any, name: str, b_name: str, b: Any, c_name: str, c: Any
+) -> tuple[SparseMatrix, str]:
+    """Check operands and options; return the matrix and the operation. What is plainly right costs nothing."""
     plain = type(a) in _MATRICES and type(b) is Tensor and c is None and b.layout is torch.strided and not b.is_nested
     if not plain or b.dtype is not a.values.dtype or b.device != a.values.device or b.dtype is torch.bool:
         present = {b_name: b} if c is None else {b_name: b, c_name: c}
-        sparse(function, a=a)
+        a = sparse(function, "a", a)
         dense(function, **present)
         same_kind(function, a=a, **present)
     if name != "auto":
         check.option(function, "format", name, FORMATS)
-    return "n" if trans is False else operation(function, trans)
+    return a, "n" if trans is False else operation(function, trans)
 
 
 def _scaled_product(

@@ -18,14 +18,14 @@ from trnsparse import host, scipy_views
 from trnsparse.arguments import dense, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
 from trnsparse.indices import expand, need_data
-from trnsparse.matrix import SparseMatrix
+from trnsparse.matrix import SparseMatrixLike
 from trnsparse.products import triangle
 from trnsparse.sddmm import sampled
 
 
 @array_function
 def solve_triangular(
-    a: SparseMatrix,
+    a: SparseMatrixLike,
     b: Tensor,
     *,
     lower: bool = True,
@@ -53,7 +53,7 @@ def solve_triangular(
         tensor([1., 2.])
     """
     on_host("trnsparse.solve_triangular")
-    sparse("solve_triangular", a=a)
+    a = sparse("solve_triangular", "a", a)
     dense("solve_triangular", b=b)
     dtype = same_kind("solve_triangular", a=a, b=b)
     check.floating("solve_triangular", b=b)
@@ -151,7 +151,8 @@ def _substituted(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, low
     return x
 
 
-def ilu0(a: SparseMatrix, *, boost: tuple[float, complex] | None = None) -> tuple[CSRMatrix, CSRMatrix]:
+@array_function
+def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> tuple[CSRMatrix, CSRMatrix]:
     """Return incomplete factors L (unit lower) and U (upper) with ``(L @ U)[i, j] = a[i, j]`` on the pattern of ``a``.
 
     Args:
@@ -204,7 +205,8 @@ def _ilu0(a: CSRMatrix, values: Tensor, boost: tuple[float, complex] | None) -> 
     return -1
 
 
-def ic0(a: SparseMatrix) -> CSRMatrix:
+@array_function
+def ic0(a: SparseMatrixLike) -> CSRMatrix:
     """Return the incomplete Cholesky factor L with ``(L @ L.H)[i, j] = a[i, j]`` on the lower pattern of ``a``.
 
     Args:
@@ -245,9 +247,9 @@ def _ic0(a: CSRMatrix, values: Tensor) -> int:
     return -1
 
 
-def _square(op: str, a: SparseMatrix) -> CSRMatrix:
+def _square(op: str, a: SparseMatrixLike) -> CSRMatrix:
     on_host(f"trnsparse.{op}")
-    sparse(op, a=a)
+    a = sparse(op, "a", a)
     need_data(op, a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     check.floating(op, a=a.values)
@@ -269,7 +271,8 @@ def _square(op: str, a: SparseMatrix) -> CSRMatrix:
     return a.to_csr()
 
 
-def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
+@array_function
+def reverse_cuthill_mckee(a: SparseMatrixLike) -> Tensor:
     """Return the order of rows and columns that brings the entries of ``a`` close to the diagonal.
 
     The pattern is taken as symmetric (that of ``a + a.T``); ``a[order][:, order]`` has the smaller bandwidth.
@@ -277,7 +280,7 @@ def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
     Args:
         a: sparse [N, N]
     """
-    sparse("reverse_cuthill_mckee", a=a)
+    a = sparse("reverse_cuthill_mckee", "a", a)
     check.equal("reverse_cuthill_mckee", "N", rows=a.shape[0], columns=a.shape[1])
     if a.shape[0] == 0:
         return torch.empty(0, dtype=torch.int64, device=a.device)
@@ -287,8 +290,8 @@ def reverse_cuthill_mckee(a: SparseMatrix) -> Tensor:
     return torch.from_numpy(order.astype(np.int64)).to(a.device)
 
 
-def bandwidth(a: SparseMatrix) -> int:
+def bandwidth(a: SparseMatrixLike) -> int:
     """Return the largest distance of an entry from the diagonal."""
-    sparse("bandwidth", a=a)
+    a = sparse("bandwidth", "a", a)
     coo = a.to_coo()
     return int((coo.row - coo.col).abs().max()) if coo.nnz else 0

@@ -1,6 +1,7 @@
 """Formats: constructors, conversions, structure checks, slices, arithmetic, files and pictures, beside SciPy."""
 
 import copy
+import inspect
 import itertools
 import operator
 import pickle
@@ -399,3 +400,85 @@ def test_blocks_of_products_without_terms_or_columns():
     a = ts.BSRMatrix.from_dense(torch.ones(4, 6), 2)
     assert ts.sddmm(a, torch.empty(4, 0), torch.empty(0, 6)).to_dense().eq(0).all()
     assert ts.spmm(a, torch.empty(6, 0)).shape == (4, 0)
+
+
+SQUARE = np.array([[4.0, 1, 0, 0], [1, 5, 2, 0], [0, 2, 6, 0], [0, 0, 0, 7]])
+SIDE = np.arange(1.0, 5.0)
+# every public function of a sparse matrix, called with any kind of one and a dense operand of any kind
+CALLS = {
+    "add": lambda a, d: ts.add(a, a),
+    "bandwidth": lambda a, d: ts.bandwidth(a),
+    "cg": lambda a, d: ts.cg(a, d, tol=1e-12).x,
+    "chebyshev": lambda a, d: ts.chebyshev(a, d, smallest=1.0, largest=9.0, tol=1e-12).x,
+    "choose": lambda a, d: ts.choose(a, 1, where="host").format,
+    "ic0": lambda a, d: ts.ic0(a),
+    "ilu0": lambda a, d: ts.ilu0(a)[1],
+    "kron": lambda a, d: ts.kron(a, a),
+    "multiply": lambda a, d: ts.multiply(a, a),
+    "norm": lambda a, d: ts.norm(a),
+    "power_iteration": lambda a, d: ts.power_iteration(a, x0=d, tol=1e-9).vector,
+    "reverse_cuthill_mckee": lambda a, d: ts.reverse_cuthill_mckee(a),
+    "richardson": lambda a, d: ts.richardson(a, d, omega=0.2, tol=1e-12).x,
+    "scale_columns": lambda a, d: ts.scale_columns(a, d),
+    "scale_rows": lambda a, d: ts.scale_rows(a, d),
+    "screened_spmm": lambda a, d: ts.screened_spmm(a, d, d, d[:, None], 2.0),
+    "sddmm": lambda a, d: ts.sddmm(a, d[:, None], d[None]),
+    "shard_rows": lambda a, d: ts.shard_rows(a, (1,)).local,
+    "solve_triangular": lambda a, d: ts.solve_triangular(a, d),
+    "spgemm": lambda a, d: ts.spgemm(a, a),
+    "spmm": lambda a, d: ts.spmm(a, d[:, None]),
+    "spmv": lambda a, d: ts.spmv(a, d),
+    "triangle": lambda a, d: ts.triangle(a),
+}
+LAYOUTS = {"coo": torch.sparse_coo, "csr": torch.sparse_csr, "csc": torch.sparse_csc, "bsr": torch.sparse_bsr}
+STRANGERS = [(sp.csr_array, name) for name in ("csr", "coo", "bsr", "dia", "dok")]
+STRANGERS += [(sp.csr_matrix, name) for name in ("csr", "csc", "lil")] + [(torch, name) for name in LAYOUTS]
+
+
+def stranger(library, name):
+    if library is not torch:
+        return library(SQUARE).asformat(name)
+    block = (2, 2) if name == "bsr" else None
+    return torch.from_numpy(SQUARE).to_sparse(layout=LAYOUTS[name], blocksize=block)
+
+
+def test_every_function_of_a_sparse_matrix_is_tried_with_those_of_others():
+    functions = {name: getattr(ts, name) for name in ts.__all__ if inspect.isroutine(getattr(ts, name))}
+    kinds = {name: str(inspect.signature(function).parameters) for name, function in functions.items()}
+    assert {name for name, text in kinds.items() if "SparseMatrix" in text} == set(CALLS)
+    # whoever takes ours takes the others
+    assert not [name for name, text in kinds.items() if "SparseMatrix" in text.replace("SparseMatrixLike", "")]
+
+
+@pytest.mark.parametrize(("library", "name"), STRANGERS, ids=lambda x: getattr(x, "__name__", x))
+def test_functions_take_matrices_of_scipy_and_torch(library, name):
+    matrix, ours = stranger(library, name), ts.CSRMatrix.from_dense(SQUARE)
+    if name in LAYOUTS:
+        block = {"block": getattr(matrix, "blocksize", (2, 2))} if name == "bsr" else {}
+        ours = getattr(ours, f"to_{name}")(**block)
+    side = torch.from_numpy(SIDE)
+    for call in CALLS.values():
+        want, got = call(ours, side), call(matrix, side if library is torch else SIDE)
+        if isinstance(want, torch.Tensor):
+            # dense results are in kind
+            assert type(got) is (torch.Tensor if library is torch else np.ndarray)
+            np.testing.assert_allclose(np.asarray(got), want.numpy(), rtol=1e-8)
+        elif isinstance(want, ts.SparseMatrix):
+            # sparse results are ours
+            assert isinstance(got, ts.SparseMatrix)
+            np.testing.assert_allclose(got.to_dense().numpy(), want.to_dense().numpy(), rtol=1e-12)
+        else:
+            assert got == want
+    assert ts.add(matrix, matrix).format == ours.format
+    for result in (ours @ matrix, ours + matrix, ours * matrix, ours - matrix):
+        assert isinstance(result, ts.SparseMatrix)
+    np.testing.assert_allclose((ours @ matrix).to_dense().numpy(), SQUARE @ SQUARE)
+
+
+def test_gradients_reach_the_matrix_of_torch_and_dense_ones_are_refused_by_name():
+    matrix = stranger(torch, "csr").requires_grad_()
+    ts.spmv(matrix, torch.from_numpy(SIDE)).sum().backward()
+    np.testing.assert_allclose(matrix.grad.to_dense().numpy(), (SQUARE != 0) * SIDE)
+    for dense in (SQUARE, torch.from_numpy(SQUARE)):
+        with pytest.raises(DtypeError, match=r"a is 'a dense tensor', expected .* of SciPy or torch.*from_dense"):
+            ts.norm(dense)

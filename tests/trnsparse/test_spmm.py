@@ -454,6 +454,9 @@ def test_what_is_no_dense_tensor_is_refused():
     }
     for kind, b in bad.items():
         for name, call in calls.items():
+            # a sparse tensor stands for a matrix
+            if kind == "sparse" and name in ("matrix", "add"):
+                continue
             try:
                 call(b)
             except ArgumentError:
