@@ -7,13 +7,15 @@
 | `gemv` `ger` `geru` `gerc` `symv` `hemv` `trmv` `trsv` `syr` `her` `syr2` `her2` | matrices and vectors |
 | `gbmv` `sbmv` `hbmv` `tbmv` `tbsv` | band matrices and vectors |
 | `spmv` `hpmv` `spr` `hpr` `spr2` `hpr2` `tpmv` `tpsv` | packed triangles and vectors |
-| `gemm` `grouped_gemm` `symm` `hemm` `syrk` `herk` `syr2k` `her2k` `syrkx` `trmm` `trsm` | matrices |
+| `gemm` `matmul` `grouped_gemm` `symm` `hemm` `syrk` `herk` `syr2k` `her2k` `syrkx` `trmm` `trsm` | matrices |
 | `geam` `dgmm` | CUDA's extensions: sums of matrices, diagonal factors |
 | `mp2_energy` `mp2_pairs` | the fused MP2 correlation energy |
 | `nki` | kernels by name: `nki.nki_gemm`, `nki.nki_batched_gemm`, `nki.nki_mp2_energy` |
 | `Epilogue` | what follows a product in its kernel |
 | `error_bound`, `Achieved` | what a precision guarantees; a result with what was achieved |
 """
+
+from typing import TYPE_CHECKING
 
 from trnblas import nki
 from trnblas.accuracy import error_bound
@@ -26,6 +28,7 @@ from trnblas.gemm import gemm
 from trnblas.gemv import gemv, ger, gerc, geru
 from trnblas.grouped import grouped_gemm
 from trnblas.iamax import iamax, iamin
+from trnblas.matmul import matmul
 from trnblas.mp2 import mp2_energy, mp2_pairs
 from trnblas.packed import hpmv, hpr, hpr2, spmv, spr, spr2, tpmv, tpsv
 from trnblas.rot import rot, rotg, rotm, rotmg
@@ -35,9 +38,12 @@ from trnblas.syr import her, her2, syr, syr2
 from trnblas.syrk import her2k, herk, syr2k, syrk, syrkx
 from trnblas.trmm import trmm, trmv
 from trnblas.trsm import trsm, trsv
-from trnsci import HAS_NKI, Achieved, library_functions
+from trnsci import HAS_NKI, Achieved, earlier, library_functions
 
 set_backend, get_backend = library_functions("trnblas")
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = [
     "HAS_NKI",
@@ -72,6 +78,7 @@ __all__ = [
     "hpr2",
     "iamax",
     "iamin",
+    "matmul",
     "mp2_energy",
     "mp2_pairs",
     "nki",

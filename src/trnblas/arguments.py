@@ -22,6 +22,10 @@ _WIDTH = 4 * N_TILE
 _TRANS: dict[bool | int | str, Trans] = {0: "n", 1: "t", 2: "c", "n": "n", "t": "t", "c": "c"}
 
 
+# BLAS's letters in full.
+_WORDS = {"upper": "u", "lower": "l", "left": "l", "right": "r", "unit": "u", "nonunit": "n", "non-unit": "n"}
+
+
 def transposition(op: str, value: bool | int | str, argument: str = "trans") -> Trans:
     """Read a ``trans`` flag: ``False``/0/"n", ``True``/1/"t" or 2/"c"."""
     kind = _TRANS.get(value.lower() if isinstance(value, str) else value)
@@ -39,10 +43,10 @@ def applied(kind: Trans, x: Tensor) -> Tensor:
 
 
 def flag(op: str, argument: str, value: bool | int | str, letters: str) -> bool:
-    """Read a yes/no flag: 0 or 1, or BLAS's letter for no and for yes (``"ul"`` for ``lower``)."""
+    """Read a yes/no flag: 0 or 1, or BLAS's letter or word for no and for yes (``"ul"`` for ``lower``)."""
     if value is False or value is True:
         return value
-    spelled = value.lower() if isinstance(value, str) else value
+    spelled = _WORDS.get(value.lower(), value.lower()) if isinstance(value, str) else value
     if spelled in (0, letters[0]):
         return False
     if spelled in (1, letters[1]):

@@ -24,6 +24,8 @@ from trnsci.precision import PRECISIONS
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
     args = _parser().parse_args(argv)
+    if args.fused_energy:
+        print("trnchem: --fused-energy says nothing here: energies of pairs are always fused", file=sys.stderr)
     with contextlib.ExitStack() as stack:
         if args.backend:
             stack.enter_context(trnsci.backend(args.backend))
@@ -66,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--checkpoint", type=Path, metavar="FILE", help=kept)
     add("--backend", choices=config.BACKENDS, help="where products run")
     add("--json", action="store_true", help="print JSON, an object of one line for every molecule")
+    add("--fused-energy", action="store_true", help="deprecated: energies of pairs are always fused")
     return parser
 
 

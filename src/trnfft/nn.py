@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,14 @@ from torch.nn import functional
 
 from trnfft.along_axes import Transformable
 from trnfft.complextensor import ComplexTensor
-from trnsci import ArgumentError, DtypeError, check
+from trnsci import ArgumentError, DtypeError, check, earlier
 
 Device = torch.device | str | None
 
 __all__ = ["ComplexBatchNorm1d", "ComplexConv1d", "ComplexLinear", "ModReLU"]
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 
 def _planes(op: str, z: Any) -> ComplexTensor:

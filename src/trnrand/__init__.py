@@ -5,11 +5,14 @@
 | `philox4x32`, `threefry4x32`, `bits` | words from counters and keys, words of a stream |
 | `Stream` | a key and a position as a value: `split`, `fold_in`, `at`, `jump` |
 | `Generator` | a seed with every distribution as a method; `partition`, `spawn`, `get_state` |
+| `default_rng` | NumPy's ``default_rng``: its methods, spelt as there, with NumPy arrays as results |
 | `manual_seed`, `get_state`, `set_state`, `advance`, `spawn`, `default_generator` | the default generator |
 | `uniform`, `normal`, `gamma`, `poisson`, ... | the distributions, with ``generator=`` |
 | `Sobol`, `Halton`, `LatinHypercube` | points that fill the cube evenly |
 | `sketch` | a Gaussian projection whose matrix is made on chip |
 """
+
+from typing import TYPE_CHECKING
 
 from trnrand.binomial import binomial
 from trnrand.bits import bits
@@ -40,25 +43,30 @@ from trnrand.generator import Generator, advance, default_generator, get_state, 
 from trnrand.halton import Halton
 from trnrand.latin import LatinHypercube
 from trnrand.multivariate import multivariate_normal, orthogonal, unit_vector
-from trnrand.normal import normal
+from trnrand.normal import normal, standard_normal
+from trnrand.numpy_generator import NumpyGenerator, default_rng
 from trnrand.permutation import choice, permutation, shuffle
 from trnrand.philox import philox4x32
 from trnrand.poisson import poisson
-from trnrand.randint import randint
+from trnrand.randint import integers, randint
 from trnrand.sketch import sketch
 from trnrand.sobol import Sobol
 from trnrand.stream import Stream
 from trnrand.threefry import threefry4x32
-from trnrand.uniform import uniform
-from trnsci import HAS_NKI, library_functions
+from trnrand.uniform import random, uniform
+from trnsci import HAS_NKI, earlier, library_functions
 
 set_backend, get_backend = library_functions("trnrand")
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = [
     "HAS_NKI",
     "Generator",
     "Halton",
     "LatinHypercube",
+    "NumpyGenerator",
     "Sobol",
     "Stream",
     "advance",
@@ -71,6 +79,7 @@ __all__ = [
     "chi_squared",
     "choice",
     "default_generator",
+    "default_rng",
     "dirichlet",
     "exponential",
     "f",
@@ -79,6 +88,7 @@ __all__ = [
     "get_backend",
     "get_state",
     "gumbel",
+    "integers",
     "laplace",
     "logistic",
     "lognormal",
@@ -95,11 +105,13 @@ __all__ = [
     "probe",
     "rademacher",
     "randint",
+    "random",
     "set_backend",
     "set_state",
     "shuffle",
     "sketch",
     "spawn",
+    "standard_normal",
     "student_t",
     "threefry4x32",
     "truncated_normal",

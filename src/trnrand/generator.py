@@ -13,11 +13,11 @@ from trnrand import continuous, discrete, gammas, multivariate
 from trnrand import permutation as orders
 from trnrand.binomial import binomial
 from trnrand.gamma import gamma
-from trnrand.normal import normal
+from trnrand.normal import normal, standard_normal
 from trnrand.poisson import poisson
-from trnrand.randint import randint
+from trnrand.randint import integers, randint
 from trnrand.source import Source, default, set_default
-from trnrand.uniform import uniform
+from trnrand.uniform import random, uniform
 
 P = ParamSpec("P")
 
@@ -50,7 +50,9 @@ class Generator(Source):
     """
 
     uniform = _method(uniform)
+    random = _method(random)
     normal = _method(normal)
+    standard_normal = _method(standard_normal)
     lognormal = _method(continuous.lognormal)
     exponential = _method(continuous.exponential)
     laplace = _method(continuous.laplace)
@@ -74,6 +76,7 @@ class Generator(Source):
     binomial = _method(binomial)
     negative_binomial = _method(discrete.negative_binomial)
     randint = _method(randint)
+    integers = _method(integers)
     categorical = _method(discrete.categorical)
     multinomial = _method(discrete.multinomial)
     permutation = _method(orders.permutation)

@@ -68,6 +68,18 @@ def normal(
     return request.finish(z if plain else located(request, z))
 
 
+@drawing
+def standard_normal(
+    *size: Size,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Normal numbers of mean 0 and standard deviation 1, by NumPy's name; arguments as for `normal`."""
+    return normal(*size, dtype=dtype, device=device, out=out, generator=generator)
+
+
 def standard(request: Request, final: bool = False) -> Tensor:
     """Standard normals of a request, float64 or float32; ``final`` allows them to go straight to ``out``."""
     wide = request.dtype == torch.float64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable
 from typing import NamedTuple
 
@@ -67,6 +68,44 @@ def randint(
     # the substreams of the elements from word 0 of the first block on
     other = Segment.of(substream(stream, 0, 0), first - segment.skip, segment.skip + request.count, 1)
     return request.finish(run(Randint(segment, other, low, high - 1, request.device)))
+
+
+def integers(
+    low: int,
+    high: int | None = None,
+    size: Size | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    endpoint: bool = False,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Integers as ``numpy.random.Generator.integers`` asks for them; the numbers are those of `randint`.
+
+    Args:
+        low: the smallest; or, without ``high``, one more than the largest, and the smallest is 0.
+        high: one more than the largest.
+        size: the shape; by default one number.
+        dtype: as for `randint`.
+        endpoint: whether the upper end belongs to the range.
+        device: where the result goes.
+        out: memory for the result.
+        generator: a `Generator`; by default the one `manual_seed` seeds.
+
+    Example:
+        >>> trnrand.integers(1, 6, size=5, endpoint=True, generator=trnrand.Generator(0))
+        tensor([3, 6, 5, 4, 6])
+    """
+    if not isinstance(endpoint, bool):
+        raise DtypeError(op="integers", argument="endpoint", got=type(endpoint), expected="True or False")
+    first, last = (0, low) if high is None else (low, high)
+    for name, value in (("low", first), ("high", last)):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise DtypeError(op="integers", argument=name, got=type(value), expected="an integer")
+    first, last = operator.index(first), operator.index(last) + endpoint
+    shape = () if size is None else size
+    return randint(shape, low=first, high=last, dtype=dtype, device=device, out=out, generator=generator)
 
 
 @op("trnrand::randint")

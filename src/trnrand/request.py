@@ -6,6 +6,7 @@ Nothing moves before `Request.finish`, so an error anywhere leaves the generator
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as SequenceOf
@@ -19,6 +20,7 @@ from trnrand.host import device_of
 from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check
+from trnsci.earlier import respelt, spellings
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -67,12 +69,18 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         with (given if isinstance(given, Source) else default()).lock:
             return function(*args, **kwargs)
 
+    earlier = spellings(function)
+    sized = any(x.kind is x.VAR_POSITIONAL for x in inspect.signature(function).parameters.values())
+    others = frozenset((*earlier, "size") if sized else earlier)
     eager = array_function(alone)
     # torch.compiler.disable would import the compiler, a second that few programs need, here and now
     outside = torch._disable_dynamo(eager)  # type: ignore[attr-defined]
 
     @functools.wraps(function)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        if kwargs and not others.isdisjoint(kwargs):
+            sizes = _with_size(function.__name__, args, kwargs)
+            return drawn(*sizes, **respelt(function.__name__, earlier, kwargs))
         if torch.compiler.is_compiling():
             return outside(*args, **kwargs)
         # a generator is no array; what has none at all skips the door
@@ -85,6 +93,16 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
         return eager(*args, **kwargs)
 
     return drawn
+
+
+def _with_size(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Positional arguments with the ``size=`` of NumPy, which leaves the keywords; ``None`` stands for none given."""
+    size = kwargs.pop("size", None)
+    if size is None:
+        return args
+    if (args and op != "choice") or len(args) > 1:
+        raise ArgumentError(op=op, argument="size", got=size, expected=f"none by name, because {args} has it already")
+    return (*args, size)
 
 
 class Request:

@@ -71,6 +71,18 @@ def uniform(
     return request.finish(made)
 
 
+@drawing
+def random(
+    *size: Size,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    out: Tensor | None = None,
+    generator: Source | None = None,
+) -> Tensor:
+    """Uniform numbers in [0, 1), by NumPy's name; arguments as for `uniform`."""
+    return uniform(*size, dtype=dtype, device=device, out=out, generator=generator)
+
+
 def ordered(op: str, low: Any, high: Any) -> None:
     """``low < high`` everywhere."""
     if isinstance(low, Tensor) or isinstance(high, Tensor):

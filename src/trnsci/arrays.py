@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trnsci.backends import inside
+from trnsci.earlier import respelt, spellings
 from trnsci.errors import DtypeError
 
 # What stands for numbers: a tensor, an array, a number, lists of them.
@@ -54,11 +55,14 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
     libraries do for the function follows the settings of its own; see `trnsci.backends.inside`.
     """
     library = fn.__module__.partition(".")[0]
+    earlier = spellings(fn)
     if library not in _LOWEST:
         fn = inside(library)(fn)
 
     @functools.wraps(fn)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs and earlier and not earlier.keys().isdisjoint(kwargs):
+            return wrapper(*args, **respelt(fn.__name__, earlier, kwargs))
         for value in args:
             if type(value) not in _NATIVE:
                 return _converted(fn, args, kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -53,6 +53,10 @@ class Result(Answer):
     iterations: int
     residuals: tuple[float, ...]
     op: str
+
+    def __iter__(self) -> Iterator[Tensor | int | float]:
+        """Unpack as ``x, iterations, residual``, the last residual, in the order of `trnsparse.Solution`."""
+        return iter((self.x, self.iterations, self.residuals[-1]))
 
     def require(self) -> Tensor:
         """Return the solution; raise `NotConverged` unless it was found."""

@@ -16,7 +16,9 @@
 | `vectors` | sparse vectors: gather, scatter, axpby, rot, dot |
 """
 
-from trnsci import HAS_NKI, library_functions
+from typing import TYPE_CHECKING
+
+from trnsci import HAS_NKI, earlier, library_functions
 from trnsparse import masks, vectors
 from trnsparse.attention import attention
 from trnsparse.bound_mask import BoundMask
@@ -37,6 +39,9 @@ from trnsparse.spmm import spmm, spmv
 from trnsparse.triangular import bandwidth, ic0, ilu0, reverse_cuthill_mckee, solve_triangular
 
 set_backend, get_backend = library_functions("trnsparse")
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = [
     "HAS_NKI",

@@ -14,6 +14,7 @@ from trnsci.arrays import Array, Numbers, to_numpy
 from trnsci.errors import ArgumentError, DtypeError
 from trnsparse.coo import COOMatrix
 from trnsparse.indices import (
+    ORDER,
     as_index,
     as_shape,
     check_compressed,
@@ -64,6 +65,7 @@ class BSRMatrix(SparseMatrix):
                 argument="shape of values",
                 got=tuple(self.values.shape),
                 expected="(blocks, bm, bn) with positive bm and bn",
+                hint=ORDER,
             )
         self.indptr = as_index("BSRMatrix", "indptr", indptr, self.values.device)
         self.indices = as_index("BSRMatrix", "indices", indices, self.values.device)

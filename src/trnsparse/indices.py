@@ -13,6 +13,10 @@ from trnsci.errors import ArgumentError, DtypeError, UnsupportedError
 from trnsci.host import refusal
 from trnsparse import scipy_views
 
+ORDER = (
+    "Indices come first: COOMatrix(row, col, values, shape), CSRMatrix and BSRMatrix(indptr, indices, values, shape)"
+)
+
 
 def as_index(op: str, name: str, value: Any, device: torch.device | None = None) -> Tensor:
     """Return a copy as a one-dimensional int64 tensor; refuse anything that is not a list or array of integers.
@@ -29,7 +33,13 @@ def as_index(op: str, name: str, value: Any, device: torch.device | None = None)
     if index.numel() == 0 and index.ndim == 1 and not isinstance(value, Tensor):
         index = index.long()
     if index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool:
-        raise DtypeError(op=op, argument=f"dtype of {name}", got=index.dtype, expected="an integer dtype")
+        raise DtypeError(
+            op=op,
+            argument=f"dtype of {name}",
+            got=index.dtype,
+            expected="an integer dtype",
+            hint=ORDER if op.endswith("Matrix") else "",
+        )
     if index.ndim != 1:
         raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(index.shape), expected="one dimension")
     return index.to(torch.int64, copy=True, memory_format=torch.contiguous_format)

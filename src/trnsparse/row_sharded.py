@@ -85,7 +85,7 @@ class RowSharded:
 
         if not isinstance(other, Tensor):
             return NotImplemented
-        return spmv(self, other) if other.ndim == 1 else spmm(self, other)  # type: ignore[arg-type]
+        return spmv(self, other) if other.ndim == 1 else spmm(self, other)
 
     def __repr__(self) -> str:
         ranks = "x".join(map(str, sizes_of(self.mesh)))

@@ -15,7 +15,9 @@
 | `to_xla`, `from_xla` | keep operands in device memory |
 """
 
-from trnsci import HAS_NKI, from_xla, library_functions, to_xla
+from typing import TYPE_CHECKING
+
+from trnsci import HAS_NKI, earlier, from_xla, library_functions, to_xla
 from trntensor.ao_to_mo_transform import ao_to_mo_transform
 from trntensor.block_sparse import BlockSparse, block_einsum, block_sparse
 from trntensor.cp import CP, cp
@@ -38,6 +40,9 @@ from trntensor.tensor_train import TensorTrain, tensor_train
 from trntensor.tucker import Tucker, tucker
 
 set_backend, get_backend = library_functions("trntensor")
+
+if not TYPE_CHECKING:
+    __getattr__ = earlier.names(__name__)
 
 __all__ = [
     "CP",

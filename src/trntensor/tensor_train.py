@@ -62,7 +62,7 @@ class TensorTrain(Decomposed):
 
 
 @array_function
-def tensor_train(x: Tensor, *, rank: int | Sequence[int] | None = None, error: float | None = None) -> TensorTrain:
+def tensor_train(x: Tensor, rank: int | Sequence[int] | None = None, *, error: float | None = None) -> TensorTrain:
     """Decompose a tensor into a train of three-index cores.
 
     Args:

@@ -574,3 +574,32 @@ def test_no_padding():
     count = {name: sum(record.name == name for record in records) for name in ("nc_matmul", "dma_copy", "tensor_copy")}
     assert count == {"nc_matmul": 2 * 3, "dma_copy": 3 + 3 + 2, "tensor_copy": 2}
     assert len(records) == sum(count.values())
+
+
+@pytest.mark.parametrize("left", [(3,), (2, 3), (4, 2, 3), (5, 1, 2, 3), (0, 3)], ids=str)
+@pytest.mark.parametrize("right", [(3,), (3, 2), (4, 3, 2), (3, 0)], ids=str)
+def test_matmul_is_numpys_for_vectors_matrices_and_batches(left, right):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal(left), rng.standard_normal(right)
+    want = np.asarray(np.matmul(a, b))
+    bound = 5 * 2.0**-53 * np.matmul(abs(a), abs(b)) + 1e-300
+    for result in (trnblas.matmul(a, b), trnblas.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()):
+        assert result.shape == want.shape
+        assert (abs(result - want) <= bound).all()
+    out = np.full_like(want, np.nan)
+    assert trnblas.matmul(a, b, out=out) is out
+    assert (abs(out - want) <= bound).all()
+
+
+def test_matmul_refuses_what_numpy_refuses():
+    ones = torch.ones
+    for args, text in (
+        ((torch.tensor(1.0), ones(2)), "matmul: shape of a is"),
+        ((ones(2), ones(3)), "matmul: K differs: a has K=2, b has K=3"),
+        ((ones(2, 1, 2), ones(3, 2, 2)), "matmul: "),
+        ((ones(2, 2), ones(2, dtype=torch.float64)), "matmul: dtype differs"),
+    ):
+        with pytest.raises(ArgumentError, match=text):
+            trnblas.matmul(*args)
+    with pytest.raises(ArgumentError, match=r"matmul: shape of out is \(3,\), expected \(2,\)"):
+        trnblas.matmul(ones(2, 2), ones(2), out=ones(3))

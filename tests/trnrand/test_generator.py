@@ -1,12 +1,14 @@
 """Generators: state, seeds, shares, and where torch takes them."""
 
 import copy
+import inspect
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import trnrand
 from trnrand import Generator, Stream, bits
@@ -177,3 +179,111 @@ def test_an_error_in_a_draw_releases_the_generator():
     with pytest.raises(ArgumentError):
         g.poisson(3, rate=1000.0, dtype=torch.uint8)
     assert in_threads(lambda: g.uniform(1).tolist(), threads=2, times=1)
+
+
+def _parameters_of_numpy(name):
+    """Names of the parameters of NumPy's method, from the first line of its documentation."""
+    text = getattr(np.random.Generator, name).__doc__.partition(f"{name}(")[2].partition(")\n")[0]
+    return [part.partition("=")[0].strip() for part in text.split(",") if part.strip() != "*"]
+
+
+# options of NumPy that mean nothing here
+OPTIONS = {"shuffle", "check_valid", "tol"}
+METHODS = [
+    name for name in dir(np.random.Generator) if not name.startswith("_") and name in vars(trnrand.NumpyGenerator)
+]
+
+
+def test_methods_of_default_rng_are_spelt_as_numpys():
+    assert len(METHODS) == 33
+    for name in METHODS:
+        ours = list(inspect.signature(getattr(trnrand.NumpyGenerator, name)).parameters)[1:]
+        theirs = [each for each in _parameters_of_numpy(name) if each not in OPTIONS]
+        if name == "standard_exponential":
+            theirs.remove("method")
+        assert ours == theirs, name
+    with pytest.raises(AttributeError, match=r"numpy.random.default_rng\(\) has zipf, trnrand has not"):
+        trnrand.default_rng(0).zipf(2.0)
+
+
+DISTRIBUTIONS = {
+    "random": ((), stats.uniform()),
+    "uniform": ((2.0, 5.0), stats.uniform(2, 3)),
+    "standard_normal": ((), stats.norm()),
+    "normal": ((3.0, 2.0), stats.norm(3, 2)),
+    "lognormal": ((0.5, 0.3), stats.lognorm(0.3, scale=np.exp(0.5))),
+    "standard_exponential": ((), stats.expon()),
+    "exponential": ((2.0,), stats.expon(scale=2)),
+    "standard_gamma": ((2.5,), stats.gamma(2.5)),
+    "gamma": ((2.5, 3.0), stats.gamma(2.5, scale=3)),
+    "laplace": ((1.0, 2.0), stats.laplace(1, 2)),
+    "logistic": ((1.0, 2.0), stats.logistic(1, 2)),
+    "gumbel": ((1.0, 2.0), stats.gumbel_r(1, 2)),
+    "standard_cauchy": ((), stats.cauchy()),
+    "weibull": ((1.5,), stats.weibull_min(1.5)),
+    "rayleigh": ((2.0,), stats.rayleigh(scale=2)),
+    "pareto": ((3.0,), stats.lomax(3.0)),
+    "vonmises": ((0.5, 2.0), stats.vonmises(2.0, loc=0.5)),
+    "beta": ((2.0, 3.0), stats.beta(2, 3)),
+    "chisquare": ((4.0,), stats.chi2(4)),
+    "standard_t": ((5.0,), stats.t(5)),
+    "f": ((4.0, 7.0), stats.f(4, 7)),
+    "integers": ((3, 9), stats.randint(3, 9)),
+    "poisson": ((4.0,), stats.poisson(4)),
+    "binomial": ((12, 0.3), stats.binom(12, 0.3)),
+    "negative_binomial": ((5, 0.4), stats.nbinom(5, 0.4)),
+    "geometric": ((0.3,), stats.geom(0.3)),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_numbers_of_default_rng_have_numpys_distribution(name):
+    parameters, want = DISTRIBUTIONS[name]
+    draw = getattr(trnrand.default_rng(11), name)
+    made = draw(*parameters, size=(40, 50))
+    whole = hasattr(want.dist, "pmf")
+    assert made.shape == (40, 50)
+    assert made.dtype == (np.int64 if whole else np.float64)
+    low, high = (want.cdf(made - 1), want.cdf(made)) if whole else (want.cdf(made), want.cdf(made))
+    # whole numbers are spread over the step of their distribution function
+    spread = low + (high - low) * np.random.default_rng(1).random(made.shape)
+    assert stats.kstest(spread.ravel(), "uniform").pvalue > 1e-4
+    assert np.ndim(draw(*parameters)) == 0
+
+
+def test_default_rng_draws_the_numbers_of_its_seed_as_arrays():
+    rng, same = trnrand.default_rng(7), trnrand.Generator(7)
+    assert trnrand.default_rng(rng) is rng
+    np.testing.assert_array_equal(rng.normal(1.0, 2.0, 5), same.normal(5, loc=1.0, scale=2.0, dtype=torch.float64))
+    np.testing.assert_array_equal(rng.integers(6, size=(2, 3), endpoint=True), same.randint(2, 3, high=7))
+    np.testing.assert_array_equal(rng.random(4, dtype=np.float32), same.uniform(4, dtype=torch.float32))
+    out = np.empty(3)
+    assert rng.standard_normal(out=out) is out
+    np.testing.assert_array_equal(out, same.normal(3, dtype=torch.float64))
+    assert rng.normal([0.0, 100.0], [1.0, 2.0]).shape == (2,)
+    assert rng.integers(0, 256, 4, np.uint8).dtype == np.uint8
+    assert rng.multivariate_normal([0.0, 1.0], np.eye(2), 3).shape == (3, 2)
+    assert rng.multinomial(10, [0.2, 0.8], 2).sum() == 20
+    np.testing.assert_allclose(rng.dirichlet([1.0, 2.0, 3.0], 4).sum(1), 1)
+    assert len(rng.bytes(5)) == 5
+    assert sorted(rng.permutation(5)) == sorted(rng.choice(5, 5, replace=False)) == [0, 1, 2, 3, 4]
+    table = np.arange(6).reshape(2, 3)
+    assert rng.choice(table, 7, axis=1).shape == (2, 7)
+    np.testing.assert_array_equal(np.sort(rng.permutation(table, axis=1)), table)
+    rng.shuffle(items := [1, 2, 3, 4])
+    assert sorted(items) == [1, 2, 3, 4]
+    assert set(rng.choice(["a", "b"], 20, p=[1.0, 0.0])) == {"a"}
+    assert [type(each) for each in rng.spawn(2)] == [trnrand.NumpyGenerator] * 2
+
+
+def test_size_is_taken_by_name_and_integers_by_numpys_order():
+    one, two = trnrand.Generator(3), trnrand.Generator(3)
+    for name, given in (("normal", {}), ("gamma", {"shape": 2.0}), ("random", {}), ("standard_normal", {})):
+        assert torch.equal(getattr(one, name)(size=(2, 3), **given), getattr(two, name)(2, 3, **given))
+    assert one.uniform(size=None).shape == one.integers(4).shape == ()
+    assert one.choice(5, size=3).shape == one.integers(1, 5, 3).shape == (3,)
+    with pytest.raises(ArgumentError, match=r"normal: size is 4, expected none by name, because \(3,\) has it"):
+        one.normal(3, size=4)
+    for bad in ({"high": 2.5}, {"high": True}, {"endpoint": 1, "high": 2}):
+        with pytest.raises(DtypeError, match="integers: "):
+            trnrand.integers(0, **bad)

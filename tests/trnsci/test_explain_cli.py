@@ -20,7 +20,7 @@ WORDS = {
         "--shapes 1,1": "rotg",
         "--shapes 8x8": "herk syrk",
         "--shapes 8x8,8": "dgmm gemv hemv symv trmv trsv",
-        "--shapes 8x8,8x8": "geam gemm grouped_gemm hemm her2k symm syr2k syrkx trmm trsm",
+        "--shapes 8x8,8x8": "geam gemm grouped_gemm hemm her2k matmul symm syr2k syrkx trmm trsm",
         "8 --shapes 36,8": "hpmv spmv tpmv tpsv",
         "8 --shapes 8,36": "hpr spr",
         "8 --shapes 8,8,36": "hpr2 spr2",
@@ -42,14 +42,15 @@ WORDS = {
         "16 --shapes 9x17:complex64": "istft",
     },
     "trnrand": {
-        "": "default_generator get_backend get_state probe",
+        "": "default_generator default_rng get_backend get_state probe",
         "auto": "set_backend",
         "7": "advance manual_seed spawn",
         "1 0 8": "bits",
-        "9 --set size=100": "choice",
+        "9 --set size=100": "choice integers",
         "9": "permutation",
         "--set size=100": "bernoulli beta cauchy chi_squared exponential f gamma geometric gumbel laplace logistic "
-        "lognormal normal pareto poisson rademacher student_t uniform unit_vector von_mises weibull",
+        "lognormal normal pareto poisson rademacher random standard_normal student_t uniform unit_vector von_mises "
+        "weibull",
         "8 --set size=100": "binomial negative_binomial",
         "--set size=100 --set high=9": "randint",
         "--set size=100 --set low=-2 --set high=2": "truncated_normal",

@@ -53,6 +53,9 @@ RANDOM = {
         for name, (options, _) in DISTRIBUTIONS.items()
     },
     "bits": lambda: trnrand.bits(1, 0, 3),
+    "integers": lambda: trnrand.integers(1, 5, 3),
+    "random": lambda: trnrand.random(3),
+    "standard_normal": lambda: trnrand.standard_normal(3),
     "philox4x32": lambda: trnrand.philox4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)),
     "threefry4x32": lambda: trnrand.threefry4x32(torch.zeros(4, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)),
     "categorical": lambda: trnrand.categorical(3, probs=torch.ones(3)),
@@ -69,6 +72,7 @@ RANDOM = {
 CALLS = {
     "trnblas": {
         **{name: (lambda name=name, args=args: getattr(trnblas, name)(*args)) for name, args in BLAS.items()},
+        "matmul": lambda: trnblas.matmul(torch.ones(2, 3), torch.ones(3)),
         "grouped_gemm": lambda: trnblas.grouped_gemm(1.0, [torch.ones(2, 3)], [torch.ones(3, 2)]),
     },
     "trnfft": FFT,
@@ -81,7 +85,16 @@ CALLS = {
 NOT_COMPUTED = {
     "trnblas": {"error_bound", "probe", "rotmg"},
     "trnfft": {"fftfreq", "rfftfreq", "fftshift", "ifftshift", "next_fast_len", "nn", "scipy_backend"},
-    "trnrand": {"advance", "default_generator", "get_state", "manual_seed", "set_state", "spawn", "probe"},
+    "trnrand": {
+        "advance",
+        "default_generator",
+        "default_rng",
+        "get_state",
+        "manual_seed",
+        "set_state",
+        "spawn",
+        "probe",
+    },
     "trnsolver": {"lu_factor"},
     "trnsparse": {"bandwidth", "blocks", "causal", "choose", "documents", "eye", "full", "function", "load", "masks"}
     | {"reverse_cuthill_mckee", "shard_rows", "sink", "triangle", "window", "scale_columns", "vectors"},
