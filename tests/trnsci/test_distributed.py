@@ -158,7 +158,8 @@ def test_alone_is_a_world_of_one():
     try:
         assert mesh.size() == 1
         a = distributed.shard(torch.ones(3, 2), mesh, 0)
-        assert torch.equal(distributed.gather(trnblas.gemm(1.0, a, a, trans_b=True)), torch.full((3, 3), 2.0))
+        expected = torch.full((3, 3), 2.0, device=mesh.device_type)
+        assert torch.equal(distributed.gather(trnblas.gemm(1.0, a, a, trans_b=True)), expected)
         with pytest.raises(trnsci.ArgumentError, match="product is 1"):
             distributed.mesh(2)
         with pytest.raises(trnsci.ArgumentError, match="axis of the array"):
