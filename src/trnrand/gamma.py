@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from trnrand import host, maths
 from trnrand.bits import attempt_words
@@ -17,6 +18,7 @@ from trnrand.request import Number, Request, Size, drawing, half_open, open_unit
 from trnrand.segment import Segment
 from trnrand.source import Source
 from trnsci import Cost, op, run
+from trnsci.host import transformed
 
 # attempts begin at 1; block 0 holds the uniform that takes shapes below 1 down from shape + 1
 FIRST = 1
@@ -95,6 +97,9 @@ def log_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
 
 def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
     """Standard gamma variates of a request, float64 [count], from the substreams of a slot."""
+    if not shape.requires_grad and not transformed() and forward_ad._current_level < 0:
+        # torch takes longer to look for a gradient than a GPU for a million numbers
+        return _Standard.forward(shape, request, slot)
     made: Tensor = _Standard.apply(shape, request, slot)  # type: ignore[no-untyped-call]
     return made
 

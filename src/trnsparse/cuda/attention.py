@@ -136,7 +136,8 @@ class _Mask:
         own = [x.detach() for x in call[:3]]
         compiled = torch.compile(_function(), backend=backend, dynamic=False, fullgraph=True)
         found = compiled(*own, self.blocks, call.scale, call.q.shape[1] != call.k.shape[1])
-        run, operands, made = seen[-1]
+        # taken out: what torch keeps of this function must not keep the operands
+        run, operands, made = seen.pop()
         places, results = ([_index(y, among) for y in some] for some, among in ((own, operands), (found, made)))
         kept = [None if i in places else x for i, x in enumerate(operands)]
         self._kept[key] = _Compiled(run, kept, places, results)
