@@ -12,7 +12,7 @@ from trnsolver.batches import group, launched
 from trnsolver.kernels import batched_eigh as kernels
 
 # Divide and conquer takes several small matrices at once.
-LEAST = ((15, 1), (32, 17), (kernels.N_MAX, 72))
+LEAST = ((14, 1), (16, 9), (32, 33), (kernels.N_MAX, 96))
 PROGRAMS = 4
 
 

@@ -64,7 +64,7 @@ def _blocks(a: Tensor) -> Tensor:
 def _solved(a: Tensor, first: Tensor, labels: Tensor, share: int = 1) -> tuple[Tensor, Tensor, Tensor]:
     n = a.shape[-1] // share
     limit = 10 * n * roundoff(torch.float32)
-    values, rows, found, left, lost = _launched(a, first, labels, n)
+    values, rows, found, left, lost = launched(a, first, labels, n)
     for again in range(1, PROGRAMS):
         if not readable(left):
             remark("counted once: where eigenvalues nearly coincide the program runs again, at most three times")
@@ -76,14 +76,14 @@ def _solved(a: Tensor, first: Tensor, labels: Tensor, share: int = 1) -> tuple[T
         fresh = ~(lost[todo] <= limit) | (again == PROGRAMS - 1)
         turned = _blocks(rotation(n, again, a.device).expand(1, share, n, n))
         start = torch.where(fresh.reshape(-1, 1, 1), turned, rows[todo])
-        place = torch.where((fresh | (again > 1)).reshape(-1, 1, 1), labels[todo], _renumbered(found[todo]))
-        results = _launched(a[todo], start, place, n)
+        place = torch.where((fresh | (again > 1)).reshape(-1, 1, 1), labels[todo], renumbered(found[todo]))
+        results = launched(a[todo], start, place, n)
         for whole, part in zip((values, rows, found, left, lost), results, strict=True):
             whole[todo] = part
     return values, rows, torch.maximum(left, lost)
 
 
-def _renumbered(labels: Tensor) -> Tensor:
+def renumbered(labels: Tensor) -> Tensor:
     """Labels of blocks, in the same order and as small as can be: a level doubles them."""
     return (labels > labels.mT).sum(-1, keepdim=True).float()
 
@@ -95,14 +95,14 @@ def _program(operands: tuple[Tensor, ...], count: int) -> tuple[int, int]:
     return -(-count // times), times
 
 
-def _launched(a: Tensor, start: Tensor, labels: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def launched(a: Tensor, start: Tensor, labels: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """One program: values, rows, labels, the part off the diagonal and the loss of orthogonality."""
     size = a.shape[-1]
     operands = a.contiguous(), start.contiguous(), labels.contiguous(), *constants(size, a.device)
     each, times = _program(tuple(operands), levels(n))
     for _ in range(times):
         values, rows, found, left = launch(kernels.eigh, *operands, levels=each)
-        operands = operands[0], rows.contiguous(), _renumbered(found), *operands[3:]
+        operands = operands[0], rows.contiguous(), renumbered(found), *operands[3:]
     values = values.reshape(-1, size)
     # Of matrices that share rows, the one with the smallest norm has the largest relative error; zeros have none.
     largest = values.abs().reshape(len(values), -1, n).amax(-1)

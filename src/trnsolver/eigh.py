@@ -12,12 +12,14 @@ from trnblas import gemm
 from trnsci import ArgumentError, NotConverged, array_function, check, op, run
 from trnsci.accuracy import state_error
 from trnsci.gradient import saves
+from trnsci.nki import P_MAX
 from trnsolver import divide, jacobi
 from trnsolver.arguments import by_columns, readable, roundoff, settled, square, triangle, with_data, written
 from trnsolver.batched_eigh import LEAST, batched_eigh
 from trnsolver.batches import pays
 from trnsolver.corrections import single
 from trnsolver.kernels import eigh as kernels
+from trnsolver.pieces import in_pieces
 from trnsolver.refine import improve_eigenvectors
 from trnsolver.tiles import near_one
 
@@ -66,7 +68,7 @@ def eigh(
         target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
             products alone, and so is the result. The error is verified; `trnsci.achieved` returns it.
         method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, what is predicted to
-            be faster: one-sided rotations below 16 rows and for batches of up to 64, else ``divide``, and where that
+            be faster: one-sided rotations below 15 rows and for batches of up to 64, else ``divide``, and where that
             does not converge ``jacobi``, with a warning. PyTorch has but one method, and refuses the names of kernels.
         out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 
@@ -78,8 +80,8 @@ def eigh(
         ``norm(a - v @ diag(w) @ v.mH) <= 20 N u norm(a)`` and ``norm(v.mH @ v - 1) <= 20 N u``.
 
     Cost:
-        about ``9 N**3`` FLOPs on PyTorch. Kernels: ``2 N**3`` for each of some 85 products a level in ``log2(N) + 2``
-        levels of divide and conquer, most of them symmetric, which saves a third; about ``6 N**3`` per Jacobi sweep.
+        about ``9 N**3`` FLOPs on PyTorch. Kernels: ``2 N**3`` for each of some 70 products of a split in two, most of
+        them symmetric, which saves a third; halves cost a quarter of the whole. About ``6 N**3`` per Jacobi sweep.
 
     Example:
         >>> eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).values.round(decimals=4)
@@ -205,7 +207,7 @@ class EighCall(NamedTuple):
             named = f"method={self.method!r} names a kernel; PyTorch has one method, LAPACK's"
             return None if self.method == "auto" else named
         n = self.a.shape[-1] * (2 if self.a.is_complex() else 1)
-        if n > kernels.N_MAX:
+        if n > kernels.N_MAX and self.method == "jacobi":
             return f"the kernel keeps the matrix on chip: at most {kernels.N_MAX} rows, and this one needs {n}"
         return None
 
@@ -229,7 +231,7 @@ class EighCall(NamedTuple):
         elif method == "jacobi":
             values, rows, residual = jacobi.jacobi(flat)
         else:
-            values, rows, residual = divide.divide(flat)
+            values, rows, residual = _divided(flat)
             if method == "auto":
                 _rescue(flat, values, rows, residual)
         order = values.argsort(-1)
@@ -297,10 +299,28 @@ def _refined(a: Tensor, method: Method) -> tuple[Tensor, Tensor, Tensor]:
     return values, vectors, residual
 
 
+def _divided(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Matrices of more than a tile in pieces, where that succeeds; else as a whole."""
+    if a.shape[-1] <= P_MAX:
+        return divide.divide(a)
+    limit = 10 * a.shape[-1] * roundoff(a.dtype)
+    found = []
+    for matrix in a:
+        parts = in_pieces(matrix)
+        if parts is None and a.shape[-1] > kernels.N_MAX:
+            parts = matrix.diagonal(), torch.eye(len(matrix), device=a.device), torch.tensor(torch.inf, device=a.device)
+        elif parts is None or (readable(a) and not float(parts[2]) <= limit and a.shape[-1] <= kernels.N_MAX):
+            values, rows, residual = divide.divide(matrix.unsqueeze(0))
+            parts = values[0], rows[0], residual[0]
+        found.append(parts)
+    values, rows, residual = (torch.stack(same) for same in zip(*found, strict=True))
+    return values, rows, residual
+
+
 def _rescue(a: Tensor, values: Tensor, rows: Tensor, residual: Tensor) -> None:
     """Let Jacobi solve, and say so, what divide and conquer could not."""
     limit = 20 * a.shape[-1] * roundoff(a.dtype)
-    if not readable(residual) or bool((residual <= limit).all()):
+    if not readable(residual) or bool((residual <= limit).all()) or a.shape[-1] > kernels.N_MAX:
         return
     failed = (~(residual <= limit)).nonzero().flatten()
     warnings.warn(

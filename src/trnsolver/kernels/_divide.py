@@ -46,7 +46,7 @@ def _symmetric(dst_sb, left_sb, right_sb, scale, average):
         if average and N <= M_TILE:
             # The transpose by a second product: a shorter chain than turning the first.
             _accumulate(own_ps, right_sb, left_sb, m.span, m.span, True)
-        nisa.tensor_scalar(dst=own_sb, data=own_ps, op0=nl.multiply, operand0=0.5 * scale if average else scale)
+        nisa.activation(dst=own_sb, op=nl.copy, data=own_ps, scale=0.5 * scale if average else scale)
         if average and N > M_TILE:
             turned_ps = nl.ndarray((m.size, m.size), dtype=nl.float32, buffer=nl.psum)  # [m, m]
             nisa.nc_transpose(dst=turned_ps, data=own_sb)

@@ -24,9 +24,12 @@ from trnsolver.kernels._divide import (
 N_MAX = 8 * P_MAX
 # Matrices of one tile that go side by side.
 GROUP = 4
-# Steps that lift small values: to a sign of what is 1e-7 of a block's norm, and of s + j down to 5e-6.
-LIFTS = 13
-TURNS = 9
+# Steps that lift small values: to a sign of what is 2e-6 of a block's norm, and of s + j down to 1e-4. What is nearer
+# to the split couples the two blocks by no more than that, which the correction at the end takes off.
+LIFTS = 10
+TURNS = 7
+# The most rows of which one level is a program that compiles.
+ONE_LEVEL = 4 * P_MAX
 # Blocks of this norm, relative to the matrix's, are left.
 DONE = 4 * 2.0**-24
 # The mean is between the smallest and the largest eigenvalue, but may be one; so far off it, in units of the norm over
