@@ -55,7 +55,7 @@ def _predicted(report: dict[str, Any]) -> str:
     """What kernels and dispatches take, with the kernels' interval; and how many calls nothing predicts."""
     there = [op["predicted_seconds"][TARGET] for op in report["ops"] if TARGET in op["predicted_seconds"]]
     if not there:
-        return "-"
+        return "not predicted: no op with a kernel ran"
     kernels, resident = (sum(part[name] for part in there) for name in ("kernel", "resident"))
     low, high = (sum(part["kernel_interval"][end] for part in there) for end in (0, 1))
     missing = sum(op["calls"] for op in report["ops"] if TARGET not in op["predicted_seconds"])
