@@ -156,7 +156,7 @@ def _elementwise(node: Node, shape: tuple[Any, ...]) -> bool:
 
 def _labels(x: Node, labels: str, shape: tuple[Any, ...], like: Node) -> str | None:
     """The axes of a product that an operand varies along; ``None`` where it cannot be an extra one."""
-    value = x.meta["val"]
+    value = x.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype != like.meta["val"].dtype or value.ndim > len(shape):
         return None
     pairs = list(zip(value.shape, shape[len(shape) - value.ndim :], labels[len(shape) - value.ndim :], strict=True))
