@@ -261,7 +261,8 @@ def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
     if seen is None:
         return "outside the block"
     caller = sys._getframe(2).f_globals.get("__name__", "")
-    if caller.partition(".")[0] in config.PACKAGES:
+    # planes pass on what a program calls with them
+    if caller.partition(".")[0] in config.PACKAGES and caller != "trnsci.planar":
         return _OWN
     if name in RANDOM:
         return "" if seen.random else "random numbers stay torch's unless random=True"
@@ -269,11 +270,11 @@ def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
         return "inside a transformation of torch.func"
     for tensor in tensors_in(args):
         if type(tensor) not in PLAIN and not seen.unreadable:
-            home = type(tensor).__module__
-            if home == "trnsci.planar" and name.startswith("_fft"):
+            planar = getattr(tensor, "is_planar", False)
+            if planar and name.startswith("_fft"):
                 continue
             # torch following a program of its own compiler's is no call of the program's; planes see to themselves
-            silent = home.startswith(("torch._subclasses", "trnsci.planar"))
+            silent = planar or type(tensor).__module__.startswith("torch._subclasses")
             return _OWN if silent else f"an operand is a {type(tensor).__name__}"
         if tensor.layout != torch.strided:
             return _NO_DENSE

@@ -25,6 +25,10 @@ _COMPLEX = {torch.float16: torch.complex32, torch.float32: torch.complex64, torc
 class PlanarTensor(Tensor):
     """A tensor of a complex dtype whose planes are real tensors on a device."""
 
+    # libraries ask an array's class for the module that computes with it
+    __module__ = "torch"
+    is_planar = True
+
     real_plane: Tensor
     imag_plane: Tensor
 

@@ -78,7 +78,7 @@ def register():
         memory = packet in ("empty", "empty_strided") and overload in ("memory_format", "")
         if not name.startswith("aten::") or not (explicit or memory) or has(name, "CompositeImplicitAutograd"):
             continue
-        if packet not in ("_to_copy", "copy_", "_copy_from"):
+        if packet not in ("_to_copy", "copy_", "_copy_from", "detach", "alias"):
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
             own.impl(name.removeprefix("aten::"), functools.partial(computed, op))
     own.impl("_copy_from", copied)
@@ -108,10 +108,19 @@ def block(x, w):
     return torch.fft.irfft2(kept, s=x.shape[-2:]).relu() + spectrum.abs().mean()
 
 
+def neural_operator(x):
+    """A model of neuraloperator, unmodified, moved to the operand's device."""
+    from neuralop.models import FNO
+
+    torch.manual_seed(0)
+    model = FNO(n_modes=(4, 4), in_channels=3, out_channels=1, hidden_channels=8, n_layers=2)
+    return model.to(x.device)(x)
+
+
 def measured(code, mode):
     """Errors of a case's value and gradients, relative to the plain run, and what was recorded."""
     torch.manual_seed(1)
-    scope = {"torch": torch, "block": block}
+    scope = {"torch": torch, "block": block, "neural_operator": neural_operator}
     operands = {
         "a": torch.randn(6, 6) + 6 * torch.eye(6),
         "b": torch.randn(6, 4),

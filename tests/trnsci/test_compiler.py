@@ -96,6 +96,30 @@ def test_programs_and_their_gradients_agree_on_every_backend(name, inner):
     assert last().passes.keys() == {"forward", "backward"}
 
 
+@pytest.mark.slow
+def test_a_fourier_neural_operator_compiles_unmodified():
+    models = pytest.importorskip("neuralop.models", reason="needs neuraloperator, of the extra programs")
+    torch.manual_seed(0)
+    model = models.FNO(n_modes=(4, 4), in_channels=1, out_channels=1, hidden_channels=8, n_layers=2)
+    x = draw(2, 1, 16, 16)
+
+    def gradients(run):
+        model.zero_grad()
+        run(x).square().mean().backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    want = gradients(model)
+    earlier = trnsci.compiled_graphs()
+    for backend in ("pytorch", "simulator"):
+        with trnsci.backend(backend):
+            found = gradients(compiled(model, fullgraph=False))
+        for got, theirs in zip(found, want, strict=True):
+            torch.testing.assert_close(got, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+    graphs = [graph for graph in trnsci.compiled_graphs() if all(graph is not other for other in earlier)]
+    became = {ours for graph in graphs for _, ours in graph.substituted}
+    assert became == {"trnfft.rfftn", "trnfft.irfftn", "trnblas.gemm"}
+
+
 @pytest.mark.filterwarnings("ignore:torch.triangular_solve")
 def test_every_operator_with_an_analog_is_substituted_in_a_graph():
     # what depends on data, or is sparse, breaks torch's graph or is left alone

@@ -43,13 +43,27 @@ BLOCK = {
 CASES = {**{code: (False, kernel) for code, kernel in OPERATORS.items()}, **{c: (True, k) for c, k in BLOCK.items()}}
 
 
-@pytest.fixture(scope="module")
-def results():
-    given = json.dumps([(code, mode) for code, (mode, _) in CASES.items()])
+def run(cases):
+    given = json.dumps(cases)
     words = [sys.executable, "-W", "ignore", "-m", "tests.trnsci.device_stand_in"]
     done = subprocess.run(words, input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run([(code, mode) for code, (mode, _) in CASES.items()])
+
+
+@pytest.mark.slow
+def test_a_fourier_neural_operator_runs_unmodified_on_a_device_without_complex_numbers():
+    pytest.importorskip("neuralop", reason="needs neuraloperator, of the extra programs")
+    (result,) = run([("neural_operator(x)", True)]).values()
+    assert "raised" not in result, result["raised"]
+    assert result["error"] < 2e-5
+    assert result["hosted"] == []
+    assert {"trnfft::r2c_planes", "trnfft::c2r_planes"} <= set(result["kernels"])
 
 
 @pytest.mark.sim
