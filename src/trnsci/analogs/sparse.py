@@ -51,8 +51,8 @@ def _sampled(pattern: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> 
 
 
 def _as_torch(value: Any, pattern: Tensor, *_: Any, **__: Any) -> Tensor:
-    indices = pattern.crow_indices(), pattern.col_indices()
-    return torch.sparse_csr_tensor(*(x.clone() for x in indices), value.values, tuple(pattern.shape))
+    rows, columns = pattern.crow_indices().clone(), pattern.col_indices().clone()
+    return torch.sparse_csr_tensor(rows, columns, value.values, pattern.shape)
 
 
 # by the operator and the word that tells them from those of dense tensors
