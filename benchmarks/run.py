@@ -17,6 +17,7 @@ import torch
 from benchmarks import predictions, registry, report, verify
 from benchmarks.report import Against, OpReport, TimedRow
 from benchmarks.timing import gpu_seconds, interleave
+from trnsci import show
 from trnsparse import SparseMatrix
 
 
@@ -110,16 +111,16 @@ def time_case(bench: registry.Bench, case: registry.Case, *, device: str, rounds
 def measure(op: str, *, device: str, rounds: int) -> OpReport:
     """Verify, time and predict one op; a red gate leaves the report without a single figure."""
     bench = registry.load(op)
-    say(f"{op}: running {bench.tests}")
+    show.progress(f"{op}: running {bench.tests}\n")
     verdict = verify.verify(bench, device)
-    say(f"{op}: {verdict.line}")
+    show.progress(f"{op}: {verdict.line}\n")
     if not verdict.green:
         return OpReport(op=op, tests=verdict.line, green=False, notes=bench.notes, timed=(), predicted=())
     timed = []
     for case in bench.cases:
         if device not in case.devices:
             continue
-        say(f"{op}: timing {case.name}")
+        show.progress(f"{op}: timing {case.name}\n")
         try:
             timed.append(time_case(bench, case, device=device, rounds=rounds))
         except (RuntimeError, ValueError, TypeError, ArithmeticError) as error:
@@ -128,7 +129,7 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
             say(f"{op}: {why}")
             return OpReport(op=op, tests=why, green=False, notes=bench.notes, timed=(), predicted=())
     if device == "cpu":
-        say(f"{op}: predicting {len(bench.kernels)} kernels")
+        show.progress(f"{op}: predicting {len(bench.kernels)} kernels\n")
     predicted = tuple(predictions.predict(bench)) if device == "cpu" else ()
     return OpReport(
         op=op,
@@ -144,13 +145,13 @@ def measure(op: str, *, device: str, rounds: int) -> OpReport:
 def predict(op: str) -> OpReport:
     """Predict one op's kernels, and neither test nor time it."""
     bench = registry.load(op)
-    say(f"{op}: predicting {len(bench.kernels)} kernels")
+    show.progress(f"{op}: predicting {len(bench.kernels)} kernels\n")
     predicted = tuple(predictions.predict(bench))
     return OpReport(op=op, tests="not run", green=True, notes=bench.notes, timed=(), predicted=predicted)
 
 
 def say(text: str) -> None:
-    """Progress goes to stderr, so that the tables can be piped."""
+    """What is not a table goes to stderr, so that the tables can be piped."""
     print(text, file=sys.stderr, flush=True)
 
 

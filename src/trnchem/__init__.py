@@ -10,14 +10,19 @@
 | `mean_field`, `read_xyz`, `GEOMETRIES` | molecules |
 """
 
-from trnchem.budget import MP2Plan, Share, Stage
-from trnchem.dfmp2 import dfmp2, plan
-from trnchem.metric import Metric
-from trnchem.molecules import GEOMETRIES, read_xyz
-from trnchem.references import mean_field
-from trnchem.result import MP2Result, PairEnergies, Progress
-from trnchem.screening import Screen
-from trnchem.solver import DFMP2
+from typing import TYPE_CHECKING
+
+from trnsim.lazy import lazily
+
+if TYPE_CHECKING:
+    from trnchem.budget import MP2Plan, Share, Stage
+    from trnchem.dfmp2 import dfmp2, plan
+    from trnchem.metric import Metric
+    from trnchem.molecules import GEOMETRIES, read_xyz
+    from trnchem.references import mean_field
+    from trnchem.result import MP2Result, PairEnergies, Progress
+    from trnchem.screening import Screen
+    from trnchem.solver import DFMP2
 
 __all__ = [
     "DFMP2",
@@ -35,3 +40,5 @@ __all__ = [
     "plan",
     "read_xyz",
 ]
+
+lazily(__name__)

@@ -2,6 +2,9 @@
 
 import sys
 
-from trnchem.cli import main
+from trnsim.interrupts import leaving
+
+with leaving("trnchem"):
+    from trnchem.cli import main
 
 sys.exit(main())

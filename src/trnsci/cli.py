@@ -14,28 +14,37 @@ import trnsci
 from trnsci import show
 from trnsci.errors import TrnError
 from trnsci.rosetta import LIBRARIES
+from trnsim.interrupts import leaving
+
+# Commands that import torch; the others answer at once.
+_COMPUTING = ("info", "explain", "demo", "fit", "run", "bench", "validate")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. Mistakes end in one sentence on stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] in (["bench"], ["validate"]):
-        return _from_checkout(given[0], given[1:])
-    args = _parser(given).parse_args(given)
+    command = given[0] if given else ""
     try:
+        if command in _COMPUTING and not {"-h", "--help"} & set(given):
+            with leaving(f"trnsci {command}"):
+                importlib.import_module("torch")
+        if command in _CHECKOUT:
+            return _from_checkout(command, given[1:])
+        args = _parser(given).parse_args(given)
+        command = args.command
         status: int = args.run(args)
     except TrnError as error:
-        print(f"trnsci {args.command}: {str(error).removeprefix(f'{args.command}: ')}", file=sys.stderr)
+        print(f"trnsci {command}: {str(error).removeprefix(f'{command}: ')}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # the reader of the pipe has seen enough
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"trnsci {args.command}: {error}", file=sys.stderr)
+        print(f"trnsci {command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"trnsci {args.command}: interrupted", file=sys.stderr)
+        print(f"trnsci {command}: interrupted", file=sys.stderr)
         return 130
     return status
 
@@ -141,20 +150,24 @@ def _run(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) -> int:
     from trnsci.fit import fit
 
-    def progress(text: str) -> None:
+    def say(text: str) -> None:
         print(f"trnsci {args.command}: {text}", file=sys.stderr)
+
+    def progress(text: str) -> None:
+        show.progress(f"trnsci {args.command}: {text}")
 
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
         report = fit(args.script, args.arguments, module=args.module, substitute=substitute, progress=progress)
+    show.progress("")
     if args.json:
         show.as_json(report.to_dict())
     else:
         show.tables(*report.tables())
     if page is not None:
         page.write_text(report.html(), encoding="utf-8")
-        progress(f"wrote {page}")
+        say(f"wrote {page}")
     if report.error:
-        progress(f"{args.script} {report.error}")
+        say(f"{args.script} {report.error}")
     return report.status
 
 

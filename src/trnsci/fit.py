@@ -53,7 +53,7 @@ def fit(
         arguments: its ``sys.argv[1:]``.
         module: run as ``python -m`` would.
         substitute: run it inside `trnsci.drop_in`, so that calls with an analog are ours.
-        progress: called with a line of text before each slow step.
+        progress: called with a line of text before each slow step; one that ends in a newline stays on a screen.
 
     Raises:
         ArgumentError: there is no such file or module.
@@ -63,7 +63,7 @@ def fit(
     say = progress or (lambda text: None)
     if path.suffix in SOURCES and not module:
         return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
-    say(f"running {script}")
+    say(f"running {script}\n")
     watch, sampler, children, replaced = Watch(), Sampler(), Children(), None
     start = time.perf_counter()
     with ExitStack() as stack:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,16 @@ def plain(table: Table) -> str:
     if table.note:
         text.append("  " + table.note)
     return "\n".join(text)
+
+
+def progress(text: str) -> None:
+    """Say what is going on, on a line of the terminal that the next one replaces unless it ends in a newline.
+
+    Where stderr is no terminal nothing is said. An empty text clears the line.
+    """
+    if sys.stderr.isatty():
+        line = text if text.endswith("\n") else text[: shutil.get_terminal_size().columns - 1]
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def as_json(value: Any) -> None:

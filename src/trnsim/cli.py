@@ -1,27 +1,14 @@
-"""``trnsim``: run a script on the simulator, profile and lint kernels, look names up."""
+"""The command line of ``trnsim``. What it does is in `trnsim.commands`, imported when it is asked for."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
-import importlib.util
-import inspect
-import runpy
 import sys
-from enum import Enum
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from trnsim import migrate
-from trnsim.errors import TrnError
-from trnsim.install import install, modules
-from trnsim.lint import lint
-from trnsim.program import Kernel
-from trnsim.timing.cli import add_parser, profile_command
-
-_SPACES = ("nki.isa", "nki.language", "nki.collectives")
+from trnsim.interrupts import leaving
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     if given[:1] and given[0] in _CHECKOUT:
         return _from_checkout(given[0], given[1:])
     parser = argparse.ArgumentParser(prog="trnsim", description="An NKI machine on a CPU.")
-    parser.add_argument("--version", action="version", version=f"trnsim {_version()}")
+    parser.add_argument("--version", action=_Version, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a Python script with `import nki` answered by the simulator")
     run.add_argument("-m", dest="module", action="store_true", help="script names a module, as with python -m")
@@ -44,12 +31,14 @@ def main(argv: list[str] | None = None) -> int:
     move.add_argument("--write", action="store_true", help="change the file instead of printing the patch")
     api = commands.add_parser("api", help="list the names of nki, or explain one")
     api.add_argument("name", nargs="?", help="a name such as nc_matmul or nki.isa.nc_matmul")
-    add_parser(commands)
+    _profile(commands)
     # listed here for the help; the arguments are those of modules of benchmarks and never reach this parser
     commands.add_parser("calibrate", help="fit the timing model to what trnsci validate measured (source checkout)")
     options = parser.parse_args(argv)
+    with leaving("trnsim"):
+        from trnsim import commands as work
     try:
-        return _command(options)
+        return work.run(options)
     except KeyboardInterrupt:
         print("trnsim: interrupted", file=sys.stderr)
         return 130
@@ -68,144 +57,46 @@ def _from_checkout(command: str, arguments: list[str]) -> int:
         )
         return 1
     sys.path.insert(0, str(root))
+    with leaving(f"trnsim {command}"):
+        module = importlib.import_module(_CHECKOUT[command])
     try:
-        status: int = importlib.import_module(_CHECKOUT[command]).main(arguments)
+        status: int = module.main(arguments)
     except KeyboardInterrupt:
         print(f"trnsim {command}: interrupted", file=sys.stderr)
         return 130
     return status
 
 
-def _version() -> str:
-    """The version of the distribution; a checkout that is not installed has none."""
-    try:
-        return importlib.metadata.version("trnsci")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+def _profile(commands: Any) -> None:
+    parser = commands.add_parser("profile", help="predict how long a kernel takes on Trainium, and why")
+    parser.add_argument("kernel", help="module:kernel, or path/to/file.py:kernel")
+    parser.add_argument("--shapes", default="", help="arguments, e.g. 8192x4096,8192x8192 or 128x512:float32,1x512")
+    parser.add_argument("--dtype", default="float32", help="dtype of shapes that name none (default: float32)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a keyword argument of the kernel"
+    )
+    parser.add_argument("--target", default=None, help="trn1, trn2 (default) or trn3")
+    parser.add_argument("--cores", type=int, default=1, help="cores of the logical core, as in kernel[2]")
+    parser.add_argument("--html", type=Path, help="write the timeline as one page")
+    parser.add_argument("--trace", type=Path, help="write a Perfetto trace (.pftrace)")
+    parser.add_argument("--json", type=Path, help="write the report as JSON")
 
 
-def _command(options: argparse.Namespace) -> int:
-    if options.command == "run" and (options.module or Path(options.script).is_file()):
-        # what the script raises is the script's to show
-        return _run(options.script, options.arguments, module=options.module)
-    try:
-        if options.command == "run":
-            raise FileNotFoundError(f"no script {options.script}")
-        if options.command == "profile":
-            return profile_command(options)
-        if options.command == "lint":
-            return max(_lint(name, strict=options.strict) for name in options.files)
-        if options.command == "migrate":
-            return _migrate(options.file, write=options.write)
-        return _api(options.name)
-    except (TrnError, OSError) as error:
-        print(f"trnsim: {error}", file=sys.stderr)
-        return 1
+class _Version(argparse.Action):
+    """Print the version of the distribution, which a checkout that is not installed has not."""
 
+    def __init__(self, option_strings: list[str], dest: str, help: str) -> None:  # noqa: A002
+        super().__init__(option_strings, dest, nargs=0, help=help)
 
-def _migrate(file: Path, *, write: bool) -> int:
-    """Print or write the migrated file; the status says whether something is left to decide."""
-    text = file.read_text()
-    left = [c for c in migrate.changes(text) if c.new is None]
-    if write:
-        file.write_text(migrate.migrated(text))
-        print(f"{file}: {len(left)} places are marked with `{migrate.MARK}`" if left else f"{file}: done")
-    else:
-        print(migrate.diff(text, str(file)) or f"{file}: nothing to change", end="")
-    return int(bool(left))
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        import importlib.metadata
 
-
-def _run(script: str, arguments: list[str], *, module: bool) -> int:
-    install(force=True)
-    before = sys.argv, sys.path[:]
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path.cwd() if module else Path(script).resolve().parent))
-    try:
-        if module:
-            runpy.run_module(script, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(script, run_name="__main__")
-    finally:
-        sys.argv, sys.path[:] = before
-    return 0
-
-
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"no Python file {path}")
-    install(force=True)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def _lint(name: str, *, strict: bool) -> int:
-    file, _, wanted = name.partition("::")
-    if Path(file).is_file() and migrate.is_legacy(text := Path(file).read_text()):
-        # importing it would fail, so it is read
-        print(migrate.report(text, file))
-        return 1
-    module = _load(Path(file))
-    kernels = {
-        k: v for k, v in vars(module).items() if isinstance(v, Kernel) and v.function.__module__ == module.__name__
-    }
-    if wanted:
-        kernel = getattr(module, wanted, None)
-        if kernel is None:
-            raise FileNotFoundError(f"{file} has no {wanted}; its kernels are {', '.join(kernels) or 'none'}")
-        kernels = {wanted: kernel}
-    failed = 0
-    for label, kernel in kernels.items():
-        report = lint(kernel, strict=strict)
-        print(f"{file}::{label}: {report}")
-        failed |= bool(report if strict else report.errors)
-    if not kernels:
-        print(f"{file}: no kernels")
-    return failed
-
-
-def _api(name: str | None) -> int:
-    spaces = {space: modules()[space] for space in _SPACES}
-    if name is None:
-        for space, module in spaces.items():
-            print(f"{space}: {' '.join(_public(module))}")
-        return 0
-    home, _, short = name.rpartition(".")
-    found = [
-        (space, getattr(module, short))
-        for space, module in spaces.items()
-        if space.endswith(home) and short in _public(module)
-    ]
-    if not found:
-        raise FileNotFoundError(f"nki has no {name}")
-    for space, value in found:
-        print(
-            f"{space}.{short}{_signature(value)}\n    "
-            f"{(inspect.getdoc(value) or '').strip().replace(chr(10), chr(10) + '    ')}"
-        )
-    return 0
-
-
-def _public(module: ModuleType) -> list[str]:
-    names = getattr(module, "__all__", None) or [
-        n for n in vars(module) if not n.startswith("_") and not isinstance(getattr(module, n), ModuleType)
-    ]
-    return sorted(names)
-
-
-def _signature(value: Any) -> str:
-    if isinstance(value, type) or not callable(value):
-        return ""
-    return f"({', '.join(_parameter(p) for p in inspect.signature(value).parameters.values())})"
-
-
-def _parameter(p: inspect.Parameter) -> str:
-    if p.default is inspect.Parameter.empty:
-        return p.name
-    return f"{p.name}={p.default if isinstance(p.default, Enum) else repr(p.default)}"
+        try:
+            version = importlib.metadata.version("trnsci")
+        except importlib.metadata.PackageNotFoundError:
+            version = "unknown"
+        print(f"trnsim {version}")
+        parser.exit()
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ def _preset(name: str) -> Any:
             argument="optimize",
             got=name,
             expected=f"one of {known}",
-            hint="Importing cotengra adds its presets",
+            hint="Importing cotengra adds its presets; pip install '.[networks]' in a clone installs it",
         ) from None
 
 

@@ -1,14 +1,18 @@
 """The command line: what it prints, as text and as JSON, and how it says no."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 import trnsci
-from trnsci import cli, config
+from trnsci import cli, config, show
 from trnsci.show import Table, plain, tables
 
 EXPLAIN = ["explain", "trnblas.gemm", "--shapes", "64x32,32x16"]
@@ -211,3 +215,48 @@ def test_a_table_whose_words_do_not_fit_is_listed(monkeypatch, capsys):
         "         long reason",
         "  A note.",
     ]
+
+
+# what each command is doing when the interrupt comes: importing, or at work
+COMMANDS = {
+    "trnsci": ["-m", "trnsci.cli", "info"],
+    "trnsim": ["-m", "trnsim", "api"],
+    "trnchem": ["-m", "trnchem", "water"],
+    "benchmarks": ["-m", "benchmarks.run", "trnblas.gemm"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_interrupt_while_a_command_imports_is_one_line_too(name, tmp_path):
+    # numpy, which every command imports first, takes its time here
+    slow = "import pathlib, time\npathlib.Path({!r}).touch()\ntime.sleep(60)\n".format(str(tmp_path / "there"))
+    (tmp_path / "numpy.py").write_text(slow)
+    (tmp_path / "torch.py").write_text(slow)
+    root = Path(__file__).parents[2]
+    there = os.pathsep.join(map(str, (tmp_path, root / "src", root)))
+    process = subprocess.Popen(
+        [sys.executable, *COMMANDS[name]],
+        env={**os.environ, "PYTHONPATH": there},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(600):
+        if (tmp_path / "there").exists():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert re.fullmatch(rf"{name}( info)?: interrupted\n", said)
+
+
+def test_progress_is_for_terminals(capsys, monkeypatch):
+    show.progress("half way")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    show.progress("half way" * 100)
+    show.progress("done\n")
+    first, second = capsys.readouterr().err.split("\r\x1b[K")[1:]
+    assert first.startswith("half way")
+    assert len(first) < 200
+    assert second == "done\n"

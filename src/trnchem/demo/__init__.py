@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ def demo(name: str = "water", *, html: Path | None = None, as_json: bool = False
     check.option("demo", "NAME", name, NAMES)
     page = html or cache.folder() / f"demo-{name}.html"
     start = time.perf_counter()
-    report = _runner(name)(lambda text: print(f"{text} ...", file=sys.stderr, flush=True))
+    report = _runner(name)(lambda text: show.progress(f"{text} ...\n"))
     if html is None:
         cache.write(page.name, report.html())
     else:

@@ -19,22 +19,6 @@ from trnsim.errors import WrongArgument
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "f16": "float16", "fp32": "float32", "f32": "float32"}
 
 
-def add_parser(commands: Any) -> None:
-    """Add ``profile`` to the command line's subcommands."""
-    parser = commands.add_parser("profile", help="predict how long a kernel takes on Trainium, and why")
-    parser.add_argument("kernel", help="module:kernel, or path/to/file.py:kernel")
-    parser.add_argument("--shapes", default="", help="arguments, e.g. 8192x4096,8192x8192 or 128x512:float32,1x512")
-    parser.add_argument("--dtype", default="float32", help="dtype of shapes that name none (default: float32)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a keyword argument of the kernel"
-    )
-    parser.add_argument("--target", default=None, help="trn1, trn2 (default) or trn3")
-    parser.add_argument("--cores", type=int, default=1, help="cores of the logical core, as in kernel[2]")
-    parser.add_argument("--html", type=Path, help="write the timeline as one page")
-    parser.add_argument("--trace", type=Path, help="write a Perfetto trace (.pftrace)")
-    parser.add_argument("--json", type=Path, help="write the report as JSON")
-
-
 def profile_command(args: argparse.Namespace) -> int:
     """Profile one kernel and print its report."""
     from trnsim.timing import profile

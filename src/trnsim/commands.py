@@ -1,0 +1,147 @@
+"""What ``trnsim`` does: run a script on the simulator, profile and lint kernels, look names up."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import runpy
+import sys
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from trnsim import migrate
+from trnsim.errors import TrnError
+from trnsim.install import install, modules
+from trnsim.lint import lint
+from trnsim.program import Kernel
+from trnsim.timing.cli import profile_command
+
+_SPACES = ("nki.isa", "nki.language", "nki.collectives")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what a parsed command line asks for; returns the exit status."""
+    if options.command == "run" and (options.module or Path(options.script).is_file()):
+        # what the script raises is the script's to show
+        return _run(options.script, options.arguments, module=options.module)
+    try:
+        if options.command == "run":
+            raise FileNotFoundError(f"no script {options.script}")
+        if options.command == "profile":
+            return profile_command(options)
+        if options.command == "lint":
+            return max(_lint(name, strict=options.strict) for name in options.files)
+        if options.command == "migrate":
+            return _migrate(options.file, write=options.write)
+        return _api(options.name)
+    except (TrnError, OSError) as error:
+        print(f"trnsim: {error}", file=sys.stderr)
+        return 1
+
+
+def _migrate(file: Path, *, write: bool) -> int:
+    """Print or write the migrated file; the status says whether something is left to decide."""
+    text = file.read_text()
+    left = [c for c in migrate.changes(text) if c.new is None]
+    if write:
+        file.write_text(migrate.migrated(text))
+        print(f"{file}: {len(left)} places are marked with `{migrate.MARK}`" if left else f"{file}: done")
+    else:
+        print(migrate.diff(text, str(file)) or f"{file}: nothing to change", end="")
+    return int(bool(left))
+
+
+def _run(script: str, arguments: list[str], *, module: bool) -> int:
+    install(force=True)
+    before = sys.argv, sys.path[:]
+    sys.argv = [script, *arguments]
+    sys.path.insert(0, str(Path.cwd() if module else Path(script).resolve().parent))
+    try:
+        if module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = before
+    return 0
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"no Python file {path}")
+    install(force=True)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _lint(name: str, *, strict: bool) -> int:
+    file, _, wanted = name.partition("::")
+    if Path(file).is_file() and migrate.is_legacy(text := Path(file).read_text()):
+        # importing it would fail, so it is read
+        print(migrate.report(text, file))
+        return 1
+    module = _load(Path(file))
+    kernels = {
+        k: v for k, v in vars(module).items() if isinstance(v, Kernel) and v.function.__module__ == module.__name__
+    }
+    if wanted:
+        kernel = getattr(module, wanted, None)
+        if kernel is None:
+            raise FileNotFoundError(f"{file} has no {wanted}; its kernels are {', '.join(kernels) or 'none'}")
+        kernels = {wanted: kernel}
+    failed = 0
+    for label, kernel in kernels.items():
+        report = lint(kernel, strict=strict)
+        print(f"{file}::{label}: {report}")
+        failed |= bool(report if strict else report.errors)
+    if not kernels:
+        print(f"{file}: no kernels")
+    return failed
+
+
+def _api(name: str | None) -> int:
+    spaces = {space: modules()[space] for space in _SPACES}
+    if name is None:
+        for space, module in spaces.items():
+            print(f"{space}: {' '.join(_public(module))}")
+        return 0
+    home, _, short = name.rpartition(".")
+    found = [
+        (space, getattr(module, short))
+        for space, module in spaces.items()
+        if space.endswith(home) and short in _public(module)
+    ]
+    if not found:
+        raise FileNotFoundError(f"nki has no {name}")
+    for space, value in found:
+        print(
+            f"{space}.{short}{_signature(value)}\n    "
+            f"{(inspect.getdoc(value) or '').strip().replace(chr(10), chr(10) + '    ')}"
+        )
+    return 0
+
+
+def _public(module: ModuleType) -> list[str]:
+    names = getattr(module, "__all__", None) or [
+        n for n in vars(module) if not n.startswith("_") and not isinstance(getattr(module, n), ModuleType)
+    ]
+    return sorted(names)
+
+
+def _signature(value: Any) -> str:
+    if isinstance(value, type) or not callable(value):
+        return ""
+    return f"({', '.join(_parameter(p) for p in inspect.signature(value).parameters.values())})"
+
+
+def _parameter(p: inspect.Parameter) -> str:
+    if p.default is inspect.Parameter.empty:
+        return p.name
+    return f"{p.name}={p.default if isinstance(p.default, Enum) else repr(p.default)}"
