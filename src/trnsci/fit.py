@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trnsci import config
-from trnsci.analogs import ANALOGS, FUNCTIONS, Analog, runs_on_neuron
+from trnsci.analogs import ANALOGS, ENERGY, FUNCTIONS, STAYS, Analog, runs_on_neuron
 from trnsci.config import TargetName
 from trnsci.drop_in import drop_in
 from trnsci.errors import ArgumentError
@@ -132,7 +132,15 @@ def _run(script: str | Path, module: bool) -> tuple[int, str]:
 
 def _beside(threads: dict[str, float], commands: Sequence[str]) -> tuple[str, ...]:
     """What ran beside the watched thread, in words."""
-    words = [f"thread {name!r}, alive for {seconds(alive)}" for name, alive in threads.items() if alive > 0.01]
+    alike: dict[str, list[float]] = defaultdict(list)
+    for name, alive in threads.items():
+        # those of a pool are numbered
+        alike[name.rstrip("-_0123456789") or name].append(alive)
+    words = [
+        f"thread {name!r}, alive for {seconds(sum(alive))}" + f" ({len(alive)} of them)" * (len(alive) > 1)
+        for name, alive in alike.items()
+        if sum(alive) > 0.01
+    ]
     return (*words, *(f"process {shorter(command, 80)}" for command in dict.fromkeys(commands)))
 
 
@@ -192,12 +200,15 @@ def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ..
     made, costed = [], 0
     for plain in sorted(seen, key=lambda p: -p.measured):
         analog = ANALOGS.get(plain.operator) or FUNCTIONS.get(plain.operator)
+        method = plain.operator.rpartition(".")[2] if plain.operator.startswith("pyscf.") else ""
+        if method == "kernel" and plain.args:
+            analog = ENERGY
         plan: Plan | None = None
         if analog is not None and costed < COSTED:
             costed += 1
             say(f"predicting {plain.operator} of {plain.where} as {analog.name} {plain.operands}")
             plan = analog.plan(plain.args, plain.kwargs)
-        refusal = _refusal(plain.operator, analog)
+        refusal = STAYS.get(method) or _refusal(plain.operator, analog)
         targets: dict[str, OnTarget] = {}
         if plan is not None:
             targets, _ = _predicted(plan.steps, plain.calls, plain.nbytes // plain.calls)

@@ -180,7 +180,7 @@ class FitReport:
     @property
     def guessed(self) -> float:
         """Seconds in lines that look like calls of ours, where nothing but the line is known."""
-        return sum(t for place, t in self.places if looks_like(place.source, place.package))
+        return sum(t for place, t in self.places if looks_like(place.source))
 
     @property
     def compared(self) -> bool:
@@ -274,7 +274,7 @@ class FitReport:
         return Table("All ops together", ("target", *WAYS, "measured here", "without slow first calls"), sums, note)
 
     def _rest(self) -> Table:
-        rows = [(p.where, p.source, p.package, seconds(t), looks_like(p.source, p.package)) for p, t in self.places]
+        rows = [(p.where, p.source, p.package, seconds(t), looks_like(p.source)) for p, t in self.places]
         # a short run may end before the first sample, and its sentence is still to be told
         header = ("line", "source", "package", "sampled", "looks like") if rows else ("",)
         return _table("Elsewhere", header, rows, self.summary if self.wall else "")
@@ -386,7 +386,8 @@ def machine() -> str:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
-    return f"Measured on {name} with {torch.get_num_threads()} threads."
+    threads = torch.get_num_threads()
+    return f"Measured on {name} with {threads} thread{'s' * (threads > 1)}."
 
 
 def shorter(text: str, length: int) -> str:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trnsci import config
 from trnsci.analogs import ANALOGS
+from trnsci.analogs.methods import methods_observed, operands
 from trnsci.analogs.replacing import observed
 from trnsci.ledger import WATCHES, in_op, record
 from trnsci.ops import Op
@@ -32,7 +34,10 @@ SOURCE = 60
 
 _HERE = Path(__file__).resolve().parents[1]
 # frames between a program's call and the library it calls
-_WATCHERS = {str(Path(__file__).parent / name) for name in ("watch.py", "drop_in.py", "analogs/replacing.py")}
+_WATCHERS = {
+    str(Path(__file__).parent / name)
+    for name in ("watch.py", "drop_in.py", "analogs/replacing.py", "analogs/methods.py")
+}
 
 
 @dataclass(slots=True)
@@ -68,6 +73,8 @@ class Watch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.seen: dict[Any, Plain] = {}
+        # time of the calls within each call of PySCF's that has begun
+        self._within: list[float] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -76,18 +83,21 @@ class Watch(TorchDispatchMode):
 
     def __enter__(self) -> Watch:
         WATCHES.append(self)
-        self._arrays = observed(self._array)
-        self._arrays.__enter__()
+        self._others = ExitStack()
+        self._others.enter_context(observed(self._array))
+        self._others.enter_context(methods_observed(self._method))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        self._arrays.__exit__(None, None, None)
+        self._others.close()
         WATCHES.remove(self)
 
     def _array(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Time a call of NumPy's or SciPy's. Arrays are kept as their shapes."""
+        if self._within:
+            return function(*args, **kwargs)
         start = time.perf_counter()
         result = function(*args, **kwargs)
         measured = time.perf_counter() - start
@@ -98,6 +108,26 @@ class Watch(TorchDispatchMode):
         arrays = [*args, *(result if isinstance(result, tuple) else (result,))]
         plain.add(measured, sum(getattr(array, "nbytes", 0) for array in arrays))
         return result
+
+    def _method(
+        self, solver: Any, name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Time a call of PySCF's, less those within it; what it calls of NumPy is part of it."""
+        self._within.append(0.0)
+        start = time.perf_counter()
+        try:
+            return method(solver, *args, **kwargs)
+        finally:
+            whole = time.perf_counter() - start
+            measured = whole - self._within.pop()
+            if self._within:
+                self._within[-1] += whole
+            operator, where = f"pyscf.{type(solver).__name__}.{name}", _caller(sys._getframe())
+            known = operands(name, solver)
+            plain = Plain(operator, where, known, first=measured)
+            self.seen.setdefault((operator, where, str(known)), plain).add(
+                measured, sum(spec.nbytes for spec in tensors_in(known))
+            )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if "torch._dynamo" in sys.modules:
@@ -188,7 +218,7 @@ class Place:
 
 IMPORTS, WATCHING = Place("imports"), Place("making this report")
 # the frames that tell whether a moment is measured already, or is this report's own work
-_MEASURED = {Op.execute.__code__, Watch._timed.__code__, Watch._array.__code__}
+_MEASURED = {Op.execute.__code__, Watch._timed.__code__, Watch._array.__code__, Watch._method.__code__}
 _WATCHING = {Op.step.__code__, record.__code__, Watch._note.__code__}
 
 

@@ -501,3 +501,40 @@ def test_a_run_too_short_to_sample_is_summed_up_all_the_same(script):
     report = replace(fit(script), places=())
     (rest,) = [table for table in report.tables() if table.title == "Elsewhere"]
     assert plain(rest) == f"Elsewhere\n  {report.summary}"
+
+
+CHEMISTRY = """
+from pyscf import gto, scf
+from pyscf.mp.dfmp2 import DFMP2
+from pyscf.mp import UMP2
+
+mol = gto.M(atom="H 0 0 0; F 0 0 0.92", basis="6-31g", verbose=0)
+field = scf.RHF(mol).density_fit()
+field.kernel()
+energy = DFMP2(field).run(verbose=0).e_corr
+other = UMP2(scf.UHF(mol).run()).kernel()[0]
+assert energy < -0.1 and other < -0.1
+"""
+
+
+def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, capsys):
+    pytest.importorskip("pyscf", reason="a program of PySCF is what this is about")
+    program = tmp_path / "chemistry.py"
+    program.write_text(CHEMISTRY)
+    report = fit(program)
+    assert report.status == 0, report.error
+    rows = {group.op: group for group in report.plain if group.op.startswith("pyscf.")}
+    assert {name.partition(".")[2] for name in rows} >= {"DFRHF.scf", "DFRMP2.kernel", "DFRMP2.ao2mo", "UMP2.kernel"}
+    energy = rows["pyscf.DFRMP2.kernel"]
+    assert energy.analog == "trnchem.dfmp2"
+    assert energy.operands.startswith("float64[5x6x")
+    assert set(energy.targets) == {"trn1", "trn2", "trn3"}
+    assert "stays PySCF's" in rows["pyscf.DFRHF.scf"].refusal
+    assert "closed shells" in rows["pyscf.UMP2.kernel"].refusal
+    assert rows["pyscf.UMP2.kernel"].analog == ""
+    # times are of each alone, and lines are not counted again
+    assert sum(group.measured for group in rows.values()) < report.wall
+    assert not [place for place, _ in report.places if "DFMP2(field)" in place.source and looks_like(place.source)]
+    from pyscf.mp.mp2 import MP2Base
+
+    assert not hasattr(MP2Base.kernel, "watched")

@@ -7,6 +7,19 @@ torch is read at its operators: whatever a program calls, a product arrives as `
 from trnsci.analogs.analog import PLAIN, Analog, Different
 from trnsci.analogs.functions import FUNCTIONS
 from trnsci.analogs.lines import NUMPY, looks_like
+from trnsci.analogs.methods import ENERGY, STAYS
 from trnsci.analogs.operators import ANALOGS, RANDOM, runs_on_neuron
 
-__all__ = ["ANALOGS", "FUNCTIONS", "NUMPY", "PLAIN", "RANDOM", "Analog", "Different", "looks_like", "runs_on_neuron"]
+__all__ = [
+    "ANALOGS",
+    "ENERGY",
+    "FUNCTIONS",
+    "NUMPY",
+    "PLAIN",
+    "RANDOM",
+    "STAYS",
+    "Analog",
+    "Different",
+    "looks_like",
+    "runs_on_neuron",
+]

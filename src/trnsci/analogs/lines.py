@@ -18,13 +18,10 @@ NUMPY = {
 }
 _CALLED = re.compile(r"\b(?:np|numpy|cp|cupy|jnp|sp|scipy|linalg|fft|signal|rng)\.(?:\w+\.)*(\w+)\(")
 _PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
-_PYSCF = re.compile(r"\b(?:DF)?(?:R|U)?MP2\(|\.kernel\(|\.run\(")
 
 
-def looks_like(source: str, package: str = "") -> str:
-    """Guess from a line of source, and the package it called, which function of ours would do its work."""
-    if package == "pyscf":
-        return "trnchem.dfmp2" if _PYSCF.search(source) else ""
+def looks_like(source: str) -> str:
+    """Guess from a line of source which function of ours would do its work."""
     for name in _CALLED.findall(source):
         if name in NUMPY:
             return NUMPY[name]
