@@ -31,6 +31,8 @@ from trnsci.specs import tensors_in
 from trnsci.verdicts import NEURON, FitReport, Group, OnTarget, shortened, shorter
 from trnsci.watch import IMPORTS, Children, Place, Plain, Sampler, Watch
 
+# files whose frames stand before a program's own
+_RUNNING = (__file__, "<frozen runpy>")
 # torch operators costed as their analogs at most, those that took longest first
 COSTED = 50
 
@@ -65,15 +67,15 @@ def fit(
         return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
     say(f"running {script}\n")
     watch, sampler, children, replaced = Watch(), Sampler(), Children(), None
-    start = time.perf_counter()
     with ExitStack() as stack:
         book = stack.enter_context(ledger(everywhere=True))
         for listener in (watch, sampler, children, _as_main(path, arguments)):
             stack.enter_context(listener)
         if substitute:
             replaced = stack.enter_context(drop_in())
+        start = time.perf_counter()
         status, error = _run(script, module)
-    wall = time.perf_counter() - start
+        wall = time.perf_counter() - start
     groups, plain = _groups(book, say), _plain(watch.seen.values(), say)
     elsewhere = wall - sum(group.measured for group in (*groups, *plain))
     symbols = scanned(path) if status and path.is_file() else ()
@@ -115,7 +117,9 @@ class _Ending:
         elif isinstance(error, KeyboardInterrupt):
             self.status, self.words = 130, "was interrupted"
         elif error is not None:
-            traceback.print_exception(error)
+            while trace is not None and trace.tb_frame.f_code.co_filename in _RUNNING:
+                trace = trace.tb_next
+            traceback.print_exception(kind, error, trace)
             self.status, self.words = 1, f"raised {type(error).__name__}: {error}"
         return True
 

@@ -14,7 +14,9 @@ from trnsci.analogs.lines import NUMPY
 SOURCES = (".cu", ".cuh", ".cpp", ".cc", ".c", ".h", ".hpp", ".f90", ".cuf")
 
 _CUDA = re.compile(rf"\b(?:{'|'.join(rosetta.LIBRARIES)})[A-Z]\w*")
-_CUPY = re.compile(r"\b(?:cp|cupy|cupyx)\.(?:\w+\.)*(\w+)\(")
+_CUPY = re.compile(r"\b(?:cp|cupy|cupyx|torch)\.(?:\w+\.)*(\w+)\(")
+_TORCH_CUDA = re.compile(r"""\.cuda\(|\bcuda:\d|["']cuda["']""")
+_INCLUDE = re.compile(r"^\s*#\s*include.*$", re.M)
 
 
 class Symbol(NamedTuple):
@@ -26,13 +28,15 @@ class Symbol(NamedTuple):
 
 
 def scanned(path: Path) -> tuple[Symbol, ...]:
-    """Return the symbols of CUDA's libraries, and the functions of CuPy, that a source names."""
-    text = path.read_text(encoding="utf-8", errors="replace")
+    """Return the symbols of CUDA's libraries, and the functions of CuPy and torch, that a source names."""
+    text = _INCLUDE.sub("", path.read_text(encoding="utf-8", errors="replace"))
     found = [Symbol(name, count, _answer(name)) for name, count in Counter(_CUDA.findall(text)).items()]
     for match, count in Counter(m.group() for m in _CUPY.finditer(text)).items():
         last = match.rstrip("(").rpartition(".")[2]
         if last in NUMPY:
             found.append(Symbol(match.rstrip("("), count, NUMPY[last]))
+    if devices := len(_TORCH_CUDA.findall(text)):
+        found.append(Symbol("torch.cuda", devices, "left out: on the CPU the program can be run and timed here"))
     return tuple(sorted(found, key=lambda symbol: -symbol.times))
 
 

@@ -216,19 +216,24 @@ class FitReport:
     @property
     def verdict(self) -> str:
         """The answer in a sentence: what is certain, and what more there might be."""
+        covered = sum(1 for symbol in self.symbols if symbol.here.startswith("trn"))
+        read = f"{covered} of {len(self.symbols)} symbols have an analog here"
         if not self.wall:
-            covered = sum(1 for symbol in self.symbols if symbol.here.startswith("trn"))
-            return f"{self.script} was read, not run: {covered} of {len(self.symbols)} symbols have an analog here."
+            return f"{self.script} was read, not run: {read}."
+        if self.error and self.symbols:
+            return f"{self.script} {self.error}. It was read instead: {read}."
         if not self.compared:
             return "Ops were simulated, so there is no time of this machine to compare with."
         likely, slow, fast = self.gain(), self.gain(end=1), self.gain(end=0)
         text = f"Predicted on one core of {self.main_target}, operands resident: {likely:.1f}x"
         text += f" ({slow:.1f}x to {fast:.1f}x)" if round(slow, 1) != round(fast, 1) else ""
-        if self.guessed > 0.01 * self.run:
-            text += (
-                f"; up to {self.gain(guesses=True, end=0):.1f}x if the lines that look like calls of ours became such"
-            )
-        return f"{text}. Imports are left out, and what would lose stays here."
+        if round(best := self.gain(guesses=True, end=0), 1) > round(fast, 1):
+            text += f"; up to {best:.1f}x if the lines that look like calls of ours became such"
+        text += ". Imports are left out, and what would lose stays here."
+        aws = sum(group.measured for group in self.plain if group.refusal == NEURON)
+        if aws > 0.05 * self.run:
+            text += f" {aws / self.run:.0%} of the run is operators that AWS's own PyTorch runs on the device."
+        return f"{text} The program {self.error}: what ran before is counted." if self.error else text
 
     def total(self, target: str, way: str) -> float:
         """Predicted seconds of all ops on a generation; calls without a kernel stay here."""

@@ -98,16 +98,18 @@ class Watch(TorchDispatchMode):
         """Time a call of NumPy's or SciPy's. Arrays are kept as their shapes."""
         if self._within:
             return function(*args, **kwargs)
-        start = time.perf_counter()
-        result = function(*args, **kwargs)
-        measured = time.perf_counter() - start
-        where = _caller(sys._getframe())
-        shapes = tuple(_shape_of(arg) for arg in args)
-        key = (name, where, str([getattr(arg, "shape", arg) for arg in shapes]), str(sorted(kwargs)))
-        plain = self.seen.setdefault(key, Plain(name, where, shapes, kwargs, first=measured))
-        arrays = [*args, *(result if isinstance(result, tuple) else (result,))]
-        plain.add(measured, sum(getattr(array, "nbytes", 0) for array in arrays))
-        return result
+        result, start = None, time.perf_counter()
+        try:
+            result = function(*args, **kwargs)
+            return result
+        finally:
+            measured = time.perf_counter() - start
+            where = _caller(sys._getframe())
+            shapes = tuple(_shape_of(arg) for arg in args)
+            key = (name, where, str([getattr(arg, "shape", arg) for arg in shapes]), str(sorted(kwargs)))
+            plain = self.seen.setdefault(key, Plain(name, where, shapes, kwargs, first=measured))
+            arrays = [*args, *(result if isinstance(result, tuple) else (result,))]
+            plain.add(measured, sum(getattr(array, "nbytes", 0) for array in arrays))
 
     def _method(
         self, solver: Any, name: str, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnblas import gemm
-from trnsci import ArgumentError, DtypeError, NotConverged, check
+from trnsci import ArgumentError, DtypeError, NotConverged, UnsupportedError, check
 from trnsci.arrays import Answer, from_numpy, to_numpy
 from trnsolver.arguments import DTYPES, finite
 
@@ -161,6 +161,9 @@ def _kind(op: str, argument: str, dtype: torch.dtype) -> None:
 
 def _foreign(fn: Callable[[Any], Any]) -> Apply:
     def apply(x: Tensor) -> Tensor:
+        if x.is_meta:
+            reason = "an operator of SciPy's needs data, and an operand is on the meta device"
+            raise UnsupportedError(op="trnsolver.operator", reasons=[("pytorch", reason)])
         return from_numpy(np.ascontiguousarray(fn(to_numpy(x)))).to(x.device, x.dtype)
 
     return apply

@@ -538,3 +538,50 @@ def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, 
     from pyscf.mp.mp2 import MP2Base
 
     assert not hasattr(MP2Base.kernel, "watched")
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "status", "said"),
+    [
+        # crashed in the report itself once: SciPy's matrices have no shapes alone
+        (
+            "solver.py",
+            "import numpy as np\nfrom scipy.sparse import eye_array\nfrom scipy.sparse.linalg import cg\n"
+            "cg(eye_array(50).tocsr() * 2.0, np.ones(50))\n",
+            0,
+            r"Predicted on one core of trn2.*1\.0x\.",
+        ),
+        (
+            "gpu.py",
+            "import torch\nx = torch.ones(8, 8, device='cuda')\ntorch.linalg.eigh(x)\n",
+            1,
+            r"gpu.py raised .*It was read instead: 1 of 2 symbols",
+        ),
+        (
+            "fails.py",
+            "import numpy as np\nnp.linalg.solve(np.ones((9, 9)), np.ones(9))\n",
+            1,
+            r"The program raised LinAlgError: Singular matrix: what ran before is counted",
+        ),
+        ("read.cu", '#include "cusolverDn.h"\nint main() { cublasSgemm(h); }\n', 0, r"1 of 1 symbols have an analog"),
+    ],
+)
+def test_the_verdict_says_how_far_it_came(tmp_path, monkeypatch, capsys, name, source, status, said):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (tmp_path / name).write_text(source)
+    report = fit(tmp_path / name)
+    assert report.status == status
+    assert re.search(said, report.verdict)
+    # nothing of this report stands in the program's own traceback before its first line
+    assert "fit.py" not in capsys.readouterr().err
+
+
+def test_the_call_that_raised_and_what_aws_runs_are_counted(tmp_path, capsys):
+    (tmp_path / "fails.py").write_text(
+        "import numpy as np, torch\n"
+        "for _ in range(3):\n    torch.nn.functional.conv2d(torch.ones(4, 8, 64, 64), torch.ones(8, 8, 3, 3))\n"
+        "np.linalg.solve(np.ones((9, 9)), np.ones(9))\n"
+    )
+    report = fit(tmp_path / "fails.py")
+    assert "numpy.linalg.solve" in {group.op for group in report.plain}
+    assert "operators that AWS's own PyTorch runs on the device" in report.verdict
