@@ -23,7 +23,7 @@ from trnsci.specs import freeze
 Observer = Callable[[Any, str, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 # Modules, their classes, and the methods that take time; `kernel` and `run` of a mean field call `scf`.
-METHODS = {
+METHODS: dict[str, dict[str, tuple[str, ...]]] = {
     "pyscf.scf.hf": {"SCF": ("scf",)},
     "pyscf.mp.mp2": {"MP2Base": ("kernel",), "RMP2": ("kernel",)},
     "pyscf.mp.dfmp2": {"DFRMP2": ("kernel", "ao2mo")},
@@ -34,7 +34,7 @@ STAYS = {
     "scf": "Hartree-Fock stays PySCF's, on the host; trnchem.dfmp2 takes its mean field",
     "ao2mo": "integrals stay PySCF's, on the host",
     "calculate_integrals_": "integrals stay PySCF's, on the host",
-    "kernel": "trnchem.dfmp2 is density fitted and of closed shells",
+    "kernel": "trnchem.DFMP2 does it density fitted; its sizes for a prediction are not known here",
 }
 
 
@@ -48,7 +48,8 @@ def operands(method: str, solver: Any) -> tuple[Any, ...]:
     if method != "kernel" or auxiliary is None:
         return ()
     occupied = solver.nocc
-    if not isinstance(occupied, int) and getattr(occupied, "ndim", 1):
+    if not hasattr(occupied, "__index__"):
+        # one number for each spin
         return ()
     sizes = int(occupied), int(solver.nmo) - int(occupied), int(auxiliary.nao_nr())
     shapes = (sizes, sizes[:1], sizes[1:2])
