@@ -68,7 +68,7 @@ def respelt(op: str, known: Mapping[str, str], keywords: Mapping[str, Any]) -> d
         new = known[old]
         if new in result:
             raise ArgumentError(op=op, argument=new, got={old: keywords[old], new: result[new]}, expected="one of them")
-        warnings.warn(f"{op}: {old} is spelt {new} here", DeprecationWarning, stacklevel=4)
+        warnings.warn(f"{op}: {old} is spelt {new} here", DeprecationWarning, stacklevel=3)
         result[new] = result.pop(old)
     return result
 

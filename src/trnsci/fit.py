@@ -61,7 +61,7 @@ def fit(
         ArgumentError: there is no such file or module.
     """
     path = Path(script)
-    _found(script, module)
+    _found("run" if substitute else "fit", script, module)
     say = progress or (lambda text: None)
     if path.suffix in SOURCES and not module:
         return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
@@ -94,11 +94,11 @@ def fit(
     )
 
 
-def _found(script: str | Path, module: bool) -> None:
+def _found(op: str, script: str | Path, module: bool) -> None:
     if module and importlib.util.find_spec(str(script)) is None:
-        raise ArgumentError(op="fit", argument="MODULE", got=str(script), expected="a module that can be imported")
+        raise ArgumentError(op=op, argument="MODULE", got=str(script), expected="a module that can be imported")
     if not module and not Path(script).is_file():
-        raise ArgumentError(op="fit", argument="SCRIPT", got=str(script), expected="a Python file that exists")
+        raise ArgumentError(op=op, argument="SCRIPT", got=str(script), expected="a Python file that exists")
 
 
 class _Ending:
