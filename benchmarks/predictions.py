@@ -10,6 +10,7 @@ from typing import Any
 
 import trnsim
 from benchmarks.registry import Bench, Kernel
+from trnsci import tuned
 from trnsim.targets import TARGETS
 
 FOLDER = Path(__file__).parent / "baselines"
@@ -33,8 +34,8 @@ def predict(bench: Bench) -> Iterator[Predicted]:
     for kernel in bench.kernels:
         for target in kernel.targets:
             run = trnsim.profile(kernel.kernel, target=target, numerics=False, ranks=kernel.ranks)
-            options = kernel.options() if callable(kernel.options) else kernel.options
-            _, report = run(*kernel.inputs(), **options)
+            inputs, options = kernel.inputs(), dict(kernel.options() if callable(kernel.options) else kernel.options)
+            _, report = run(*inputs, **options, **tuned.chosen(kernel.kernel, target, inputs, options))
             binding = max(report.engines, key=lambda queue: report.engines[queue].busy_s)
             yield Predicted(
                 kernel=kernel.name,

@@ -23,6 +23,7 @@ from benchmarks import registry
 from benchmarks.calibration.refit import intervals, quality
 from benchmarks.calibration.rows import ROWS, Row
 from benchmarks.calibration.table import Result, predict
+from trnsci import tuned
 from trnsim import target_file
 from trnsim.constants import CONSTANTS, SPREAD, Timing
 from trnsim.errors import TrnError, WrongArgument
@@ -82,12 +83,14 @@ def _row(path: Path, said: dict[str, Any]) -> Row:
     kernel = next((k for k in known if k.name == said["case"]), None)
     if kernel is None:
         raise _wrong(path, f"measured {said['op']} {said['case']}, which this version of the suite does not have")
+    inputs = kernel.inputs()
+    options = dict(kernel.options() if callable(kernel.options) else kernel.options)
     return Row(
         family=said["op"],
         name=f"{said['op']} {said['case']}",
         kernel=kernel.kernel,
-        arguments=kernel.inputs(),
-        options=dict(kernel.options() if callable(kernel.options) else kernel.options),
+        arguments=inputs,
+        options=options | tuned.chosen(kernel.kernel, said["target"], inputs, options),
         dtype="",
         target=said["target"],
         metric=said["metric"],

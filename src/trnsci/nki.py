@@ -184,21 +184,37 @@ class Matrix(nl.NKIObject):  # type: ignore[misc]
         return self.hbm.ap([[self.columns, r.size], [1, c.size]], offset=offset)
 
 
-def load(src_hbm: Any) -> Any:
+# Who issues a transfer: whom the compiler takes, descriptors made before the launch, or hardware on a queue (trn2 on).
+QUEUES = ("compiler", "static", "sync", "scalar")
+
+
+def load(src_hbm: Any, queue: str = "compiler") -> Any:
     """Copy an HBM view into a new SBUF tile of the same shape."""
     tile_sb = nl.ndarray(src_hbm.shape, dtype=src_hbm.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile_sb, src=src_hbm)
+    move(tile_sb, src_hbm, queue)
     return tile_sb
 
 
-def store(dst_hbm: Any, tile: Any) -> None:
+def store(dst_hbm: Any, tile: Any, queue: str = "compiler") -> None:
     """Copy an SBUF or PSUM tile into an HBM view, converting to its dtype on the way."""
     if tile.buffer == nl.psum:
         tile_sb = nl.ndarray(tile.shape, dtype=dst_hbm.dtype, buffer=nl.sbuf)
         nisa.tensor_copy(dst=tile_sb, src=tile)
-        nisa.dma_copy(dst=dst_hbm, src=tile_sb)
+        move(dst_hbm, tile_sb, queue)
     else:
-        nisa.dma_copy(dst=dst_hbm, src=tile)
+        move(dst_hbm, tile, queue)
+
+
+def move(dst: Any, src: Any, queue: str) -> None:
+    """Copy between HBM and SBUF on one of `QUEUES`."""
+    if queue == "static":
+        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.none)
+    elif queue == "sync":
+        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.sync)
+    elif queue == "scalar":
+        nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar)
+    else:
+        nisa.dma_copy(dst=dst, src=src)
 
 
 def require(condition: bool, message: str) -> None:
@@ -210,6 +226,7 @@ def require(condition: bool, message: str) -> None:
 def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -> Any:
     """Run a kernel where the current call was dispatched to: the simulator or the device.
 
+    What the kernel leaves free is as `trnsci.tuned` has it for the target and these shapes.
     Operands that are not resident are moved, and moved bytes counted; results are resident when an operand was. A
     program that would be too long to compile is cut into several launches, where the kernel's file says how.
 
@@ -219,7 +236,7 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
         grid: cores (the ``kernel[grid]`` of NKI); by default those of a logical core, where the kernel shares its work.
         static: compile-time arguments.
     """
-    from trnsci import programs
+    from trnsci import programs, tuned
     from trnsci.errors import ArgumentError
     from trnsci.launcher import current
 
@@ -233,6 +250,7 @@ def launch(kernel: Any, *tensors: Any, grid: int | None = None, **static: Any) -
                 expected="one tensor, or None",
                 hint="The compiler names tensors that are arguments of their own; pass each, or one with offsets",
             )
+    static = tuned.chosen(kernel, launcher.target, tensors, static) | static
     pieces = programs.cut(kernel, tensors, static) if grid is None else None
     grid = launcher.cores_for(kernel) if grid is None else grid
     if pieces is None:

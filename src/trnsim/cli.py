@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     _profile(commands)
     # listed here for the help; the arguments are those of modules of benchmarks and never reach this parser
     commands.add_parser("calibrate", help="fit the timing model to what trnsci validate measured (source checkout)")
+    commands.add_parser("tune", help="search what kernels leave free, and keep the best (likewise)")
     options = parser.parse_args(argv)
     with leaving("trnsim"):
         from trnsim import commands as work
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 # What needs the suite's registry of kernels and sizes, which is no part of the installed package.
-_CHECKOUT = {"calibrate": "benchmarks.calibration.measured"}
+_CHECKOUT = {"calibrate": "benchmarks.calibration.measured", "tune": "benchmarks.tune"}
 
 
 def _from_checkout(command: str, arguments: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import io
 import re
 import tokenize
@@ -108,6 +109,17 @@ def test_kernels_call_nki_by_its_documented_signatures(tree):
                 allowed = {name for name, since in entry.parameters.items() if since <= version("0.3")}
                 wrong = [k.arg for k in node.keywords if k.arg not in allowed]
                 offenders += [f"{module.at(node)}: {ast.unparse(called)}({name}=)" for name in wrong]
+    tree.refuse(offenders)
+
+
+def test_choices_are_arguments_of_their_kernel_and_hold_its_defaults(tree):
+    offenders = []
+    for name, kernel in _entries(tree):
+        loaded = importlib.import_module(kernel.function.__module__)
+        known = inspect.signature(kernel.function).parameters
+        for choice, values in getattr(loaded, "CHOICES", {}).items():
+            if choice not in known or known[choice].default not in values:
+                offenders.append(f"{name}: CHOICES has {choice}, which is no argument with one of {values} as default")
     tree.refuse(offenders)
 
 

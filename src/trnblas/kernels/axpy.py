@@ -3,25 +3,27 @@
 Coefficients of 0 and 1 are compile-time: a 0 does not read its vector and a 1 is not multiplied.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(WIDTH, {"x_hbm": 2}, (2,)),)
+# What a search may choose: columns of a tile, and queues.
+CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE, 8 * N_TILE, 16 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def axpy(x_hbm, values_hbm, kinds=()):
+def axpy(x_hbm, values_hbm, kinds=(), width=WIDTH, loads="compiler", stores="compiler"):
     C, P, W = x_hbm.shape
     R = len(kinds)
     out_hbm = nl.ndarray((R, P, W), dtype=x_hbm.dtype, buffer=nl.shared_hbm)  # [R, P, W]
     values_sb = load(values_hbm)  # [P, R * C]
-    for w in mine(tiles(W, WIDTH)):
+    for w in mine(tiles(W, width)):
         x_sb = []
         for c in range(C):
-            x_sb.append(load(x_hbm[c, 0:P_MAX, w.span]))  # [P, w]
+            x_sb.append(load(x_hbm[c, 0:P_MAX, w.span], loads))  # [P, w]
         for r in range(R):
             sum_sb = None
             for c in range(C):
@@ -30,7 +32,7 @@ def axpy(x_hbm, values_hbm, kinds=()):
             if sum_sb == None:
                 sum_sb = nl.ndarray((P, w.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [P, w]
                 nisa.memset(dst=sum_sb, value=0.0)
-            store(out_hbm[r, 0:P_MAX, w.span], sum_sb)
+            store(out_hbm[r, 0:P_MAX, w.span], sum_sb, stores)
     return out_hbm
 
 

@@ -1,6 +1,6 @@
 """y[B, P, W] = sum over d of weights[B, d, P, W] * x[B, d, P, W], x shifted to every diagonal.  Bound by DMA."""
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Both cores of a logical core can share the outermost loop.
@@ -10,18 +10,20 @@ AXES = (
     Axis(1, {"weights_hbm": 0, "x_hbm": 0}, (0,), broadcasts=False),
     Axis(WIDTH, {"weights_hbm": 3, "x_hbm": 3}, (2,)),
 )
+# What a search may choose: columns of a tile, and queues.
+CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE, 8 * N_TILE, 16 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def banded(weights_hbm, x_hbm):
+def banded(weights_hbm, x_hbm, width=WIDTH, loads="compiler", stores="compiler"):
     B, D, P, W = weights_hbm.shape
     y_hbm = nl.ndarray((B, P, W), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, P, W]
     for i in range(B):
-        for w in mine(tiles(W, WIDTH)):
+        for w in mine(tiles(W, width)):
             sum_sb = None
             for d in range(D):
-                weights_sb = load(weights_hbm[i, d, 0:P_MAX, w.span])  # [P, w]
-                x_sb = load(x_hbm[i, d, 0:P_MAX, w.span])  # [P, w]
+                weights_sb = load(weights_hbm[i, d, 0:P_MAX, w.span], loads)  # [P, w]
+                x_sb = load(x_hbm[i, d, 0:P_MAX, w.span], loads)  # [P, w]
                 term_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
                 nisa.tensor_tensor(dst=term_sb, data1=weights_sb, data2=x_sb, op=nl.multiply)
                 if sum_sb == None:
@@ -30,5 +32,5 @@ def banded(weights_hbm, x_hbm):
                     next_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
                     nisa.tensor_tensor(dst=next_sb, data1=sum_sb, data2=term_sb, op=nl.add)
                     sum_sb = next_sb
-            store(y_hbm[i, 0:P_MAX, w.span], sum_sb)
+            store(y_hbm[i, 0:P_MAX, w.span], sum_sb, stores)
     return y_hbm

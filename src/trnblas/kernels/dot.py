@@ -4,7 +4,7 @@ x and y are [B, P, W]. Partial sums of each partition go to a column; one produc
 Bound by DMA, except that ``compensated`` (Ogita, Rump and Oishi's Dot2 as a tree) is bound by the Vector Engine.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Veltkamp's constant for fp32: splits 24 bits into two halves of 12.
@@ -16,10 +16,12 @@ AXES = (
     Axis(P_MAX, {"x_hbm": 0, "y_hbm": 0}, (1,), broadcasts=False),
     Axis(WIDTH, {"x_hbm": 2, "y_hbm": 2}, (2,), last=True),
 )
+# What a search may choose: columns of a tile, and queues.
+CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE, 8 * N_TILE, 16 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def dot(x_hbm, y_hbm=None, mode="dot"):
+def dot(x_hbm, y_hbm=None, mode="dot", width=WIDTH, loads="compiler", stores="compiler"):
     B, P = x_hbm.shape[0], x_hbm.shape[1]
     S = 3 if mode == "nrm2" else 2 if mode == "compensated" else 1
     out_hbm = nl.ndarray((S, B, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [S, B, 1]
@@ -28,34 +30,34 @@ def dot(x_hbm, y_hbm=None, mode="dot"):
         for _ in range(S):
             sums_sb.append(nl.ndarray((P, b.size), dtype=nl.float32, buffer=nl.sbuf))  # [P, b]
         for i in range(b.size):
-            _vector(sums_sb, x_hbm, y_hbm, b.start + i, i, mode)
+            _vector(sums_sb, x_hbm, y_hbm, b.start + i, i, mode, width, loads)
         if mode == "compensated":
             total_sb, error_sb = _fold_partitions(sums_sb[0], sums_sb[1])
-            store(out_hbm[0, b.span, 0:1], total_sb[:, 0:1])
-            store(out_hbm[1, b.span, 0:1], error_sb[:, 0:1])
+            store(out_hbm[0, b.span, 0:1], total_sb[:, 0:1], stores)
+            store(out_hbm[1, b.span, 0:1], error_sb[:, 0:1], stores)
         else:
             for s in range(S):
-                store(out_hbm[s, b.span, 0:1], _over_partitions(sums_sb[s]))
+                store(out_hbm[s, b.span, 0:1], _over_partitions(sums_sb[s]), stores)
     return out_hbm
 
 
-def _vector(sums_sb, x_hbm, y_hbm, row, column, mode):
+def _vector(sums_sb, x_hbm, y_hbm, row, column, mode, width, loads):
     """One vector's sums over each partition, into one column of every tile of sums."""
     P, W = x_hbm.shape[1], x_hbm.shape[2]
-    parts = tiles(W, WIDTH)
+    parts = tiles(W, width)
     part_sb = []
     for _ in range(len(sums_sb)):
         part_sb.append(nl.ndarray((P, len(parts)), dtype=nl.float32, buffer=nl.sbuf))  # [P, T]
     for w in parts:
-        x_sb = load(x_hbm[row, 0:P_MAX, w.span])  # [P, w]
+        x_sb = load(x_hbm[row, 0:P_MAX, w.span], loads)  # [P, w]
         into = slice(w.index, w.index + 1)
         if mode == "dot":
-            y_sb = load(y_hbm[row, 0:P_MAX, w.span])  # [P, w]
+            y_sb = load(y_hbm[row, 0:P_MAX, w.span], loads)  # [P, w]
             product_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
             nisa.tensor_tensor(dst=product_sb, data1=x_sb, data2=y_sb, op=nl.multiply)
             nisa.tensor_reduce(dst=part_sb[0][:, into], op=nl.add, data=product_sb, axis=1)
         elif mode == "compensated":
-            y_sb = load(y_hbm[row, 0:P_MAX, w.span])  # [P, w]
+            y_sb = load(y_hbm[row, 0:P_MAX, w.span], loads)  # [P, w]
             total_sb, error_sb = _two_product(x_sb, y_sb)
             total_sb, error_sb = _fold(total_sb, error_sb)
             nisa.tensor_copy(dst=part_sb[0][:, into], src=total_sb)

@@ -10,6 +10,7 @@ from trnsci.nki import (
     M_TILE,
     N_TILE,
     PSUM_BANKS,
+    QUEUES,
     Axis,
     Matrix,
     Tile,
@@ -35,10 +36,23 @@ AXES = (
     Axis(ROW_TILES * M_TILE, {"aT_hbm": 2, "c_hbm": 1}, (1,)),
     Axis(N_TILE, {"b_hbm": 2, "c_hbm": 2, "bias_hbm": 1}, (2,)),
 )
+# What a search may choose: row tiles of a block, and queues.
+CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, bias_hbm=None, half=False, activation="none"):
+def gemm(
+    aT_hbm,
+    b_hbm,
+    c_hbm=None,
+    scale_hbm=None,
+    bias_hbm=None,
+    half=False,
+    activation="none",
+    row_tiles=ROW_TILES,
+    loads="compiler",
+    stores="compiler",
+):
     B_a, K, M = aT_hbm.shape
     B_b, K_b, N = b_hbm.shape
     B = max(B_a, B_b)
@@ -51,19 +65,19 @@ def gemm(aT_hbm, b_hbm, c_hbm=None, scale_hbm=None, bias_hbm=None, half=False, a
     for i in range(B):
         aT = Matrix(aT_hbm, min(i, B_a - 1) * K * M, K, M)
         b = Matrix(b_hbm, min(i, B_b - 1) * K * N, K, N)
-        _product(out_hbm, aT, b, finish, i)
+        _product(out_hbm, aT, b, finish, i, row_tiles, loads, stores)
     return out_hbm
 
 
-def _product(out_hbm, aT, b, finish, i):
+def _product(out_hbm, aT, b, finish, i, row_tiles, loads, stores):
     """One matrix product."""
     K, M, N = aT.rows, aT.columns, b.columns
     width = 2 if b.hbm.dtype in (nl.bfloat16, nl.float16) else 4
-    once = M > ROW_TILES * M_TILE and len(tiles(K, K_TILE)) * N * width <= RESIDENT
+    once = row_tiles * M_TILE < M and len(tiles(K, K_TILE)) * N * width <= RESIDENT
     # Where K is so long that not even a block of a stays, its tiles stream past like those of b.
-    stays = len(tiles(K, K_TILE)) * ROW_TILES * M_TILE * width <= BLOCK
+    stays = len(tiles(K, K_TILE)) * row_tiles * M_TILE * width <= BLOCK
     b_sb = []
-    blocks, columns = tiles(M, ROW_TILES * M_TILE), tiles(N, N_TILE)
+    blocks, columns = tiles(M, row_tiles * M_TILE), tiles(N, N_TILE)
     # Two cores share the row blocks, or the columns of a single one.
     if len(blocks) > 1:
         blocks = mine(blocks)
@@ -74,27 +88,27 @@ def _product(out_hbm, aT, b, finish, i):
         begins = len(b_sb) == 0
         for k in tiles(K, K_TILE):
             if stays:
-                aT_sb.append(load(aT.tile(k, rows)))  # [k, rows]
+                aT_sb.append(load(aT.tile(k, rows), loads))  # [k, rows]
             if once and begins:
-                b_sb.append(load(b.tile(k, Tile(0, 0, N))))  # [k, N]
+                b_sb.append(load(b.tile(k, Tile(0, 0, N)), loads))  # [k, N]
         for n in columns:
-            _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n)
+            _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n, loads, stores)
 
 
-def _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n):
+def _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n, loads, stores):
     """One column tile of the result, for all row tiles of a block."""
     c_ps = []
     for m in tiles(rows.size, M_TILE):
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
     for k in tiles(b.rows, K_TILE):
-        moving_sb = load(b.tile(k, n)) if len(b_sb) == 0 else b_sb[k.index][:, n.span]  # [k, n]
-        fixed_sb = load(aT.tile(k, rows)) if len(aT_sb) == 0 else aT_sb[k.index]  # [k, rows]
+        moving_sb = load(b.tile(k, n), loads) if len(b_sb) == 0 else b_sb[k.index][:, n.span]  # [k, n]
+        fixed_sb = load(aT.tile(k, rows), loads) if len(aT_sb) == 0 else aT_sb[k.index]  # [k, rows]
         for m in tiles(rows.size, M_TILE):
             # The first matmul of a tile must overwrite PSUM: a memset does not count on trn1 and trn2.
             nisa.nc_matmul(dst=c_ps[m.index], stationary=fixed_sb[:, m.span], moving=moving_sb, accumulate=k.index > 0)
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
-        store(out_hbm[i, here, n.span], _finished(c_ps[m.index], finish, i, here, n, out_hbm.dtype))
+        store(out_hbm[i, here, n.span], _finished(c_ps[m.index], finish, i, here, n, out_hbm.dtype), stores)
 
 
 def _finished(c_ps, finish, i, here, n, dtype):

@@ -4,7 +4,7 @@ Transposed, the contraction is over partitions: x is stationary, a single column
 is, rows are multiplied by x on the Vector Engine and added up on the Scalar Engine.
 """
 
-from trnsci.nki import K_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # How a launch that would be too long a program may be cut.
@@ -14,51 +14,53 @@ AXES = (
     Axis(WIDTH, {"a_hbm": 2}, (2,), when=("trans", True)),
     Axis(K_TILE, {"a_hbm": 1, "x_hbm": 1}, (1,), last=True, when=("trans", True)),
 )
+# What a search may choose: columns of a tile, and queues.
+CHOICES = {"width": (N_TILE, 2 * N_TILE, 4 * N_TILE), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def gemv(a_hbm, x_hbm, trans=False):
+def gemv(a_hbm, x_hbm, trans=False, width=WIDTH, loads="compiler", stores="compiler"):
     B, M, N = a_hbm.shape
     shape = (B, 1, N) if trans else (B, M, 1)
     y_hbm = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, N] or [B, M, 1]
     for i in range(B):
         if trans:
-            _by_columns(y_hbm, a_hbm, x_hbm, i)
+            _by_columns(y_hbm, a_hbm, x_hbm, i, width, loads, stores)
         else:
-            _by_rows(y_hbm, a_hbm, x_hbm, i)
+            _by_rows(y_hbm, a_hbm, x_hbm, i, width, loads, stores)
     return y_hbm
 
 
-def _by_columns(y_hbm, a_hbm, x_hbm, i):
+def _by_columns(y_hbm, a_hbm, x_hbm, i, width, loads, stores):
     M, N = a_hbm.shape[1], a_hbm.shape[2]
     x_sb = []
     for k in tiles(M, K_TILE):
-        x_sb.append(load(x_hbm[i, k.span, 0:1]))  # [k, 1]
-    for wide in tiles(N, WIDTH):
+        x_sb.append(load(x_hbm[i, k.span, 0:1], loads))  # [k, 1]
+    for wide in tiles(N, width):
         y_ps = []
         for n in tiles(wide.size, N_TILE):
             y_ps.append(nl.ndarray((1, n.size), dtype=nl.float32, buffer=nl.psum))  # [1, n]
         for k in tiles(M, K_TILE):
-            a_sb = load(a_hbm[i, k.span, wide.span])  # [k, wide]
+            a_sb = load(a_hbm[i, k.span, wide.span], loads)  # [k, wide]
             for n in tiles(wide.size, N_TILE):
                 nisa.nc_matmul(
                     dst=y_ps[n.index], stationary=x_sb[k.index], moving=a_sb[:, n.span], accumulate=k.index > 0
                 )
         for n in tiles(wide.size, N_TILE):
             here = slice(wide.start + n.start, wide.start + n.stop)
-            store(y_hbm[i, 0:1, here], y_ps[n.index])
+            store(y_hbm[i, 0:1, here], y_ps[n.index], stores)
 
 
-def _by_rows(y_hbm, a_hbm, x_hbm, i):
+def _by_rows(y_hbm, a_hbm, x_hbm, i, width, loads, stores):
     M, N = a_hbm.shape[1], a_hbm.shape[2]
-    parts = tiles(N, WIDTH)
+    parts = tiles(N, width)
     x_sb = []
     for n in parts:
-        x_sb.append(load(x_hbm[i, 0:P_MAX, n.span]))  # [P, n]
+        x_sb.append(load(x_hbm[i, 0:P_MAX, n.span], loads))  # [P, n]
     for m in tiles(M, P_MAX):
         sums_sb = nl.ndarray((m.size, len(parts)), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
         for n in parts:
-            a_sb = load(a_hbm[i, m.span, n.span])  # [m, n]
+            a_sb = load(a_hbm[i, m.span, n.span], loads)  # [m, n]
             product_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
             nisa.tensor_tensor(dst=product_sb, data1=a_sb, data2=x_sb[n.index][0 : m.size, :], op=nl.multiply)
             scratch_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
@@ -71,4 +73,4 @@ def _by_rows(y_hbm, a_hbm, x_hbm, i):
             )
         y_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
         nisa.tensor_reduce(dst=y_sb, op=nl.add, data=sums_sb, axis=1)
-        store(y_hbm[i, m.span, 0:1], y_sb)
+        store(y_hbm[i, m.span, 0:1], y_sb, stores)

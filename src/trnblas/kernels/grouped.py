@@ -4,15 +4,17 @@ The matrices of either side lie one after the other in one tensor. Each product 
 each other without a gap, so that one drains while the next loads.
 """
 
-from trnblas.kernels.gemm import _product
-from trnsci.nki import Matrix, nki, nl
+from trnblas.kernels.gemm import ROW_TILES, _product
+from trnsci.nki import QUEUES, Matrix, nki, nl
 
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
+# What a search may choose: row tiles of a block, and queues.
+CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def grouped(aT_hbm, b_hbm, shapes=(), half=False):
+def grouped(aT_hbm, b_hbm, shapes=(), half=False, row_tiles=ROW_TILES, loads="compiler", stores="compiler"):
     dtype = aT_hbm.dtype if half else nl.float32
     a_start = 0
     b_start = 0
@@ -21,7 +23,7 @@ def grouped(aT_hbm, b_hbm, shapes=(), half=False):
         M, K, N = shape
         out_hbm = nl.ndarray((1, M, N), dtype=dtype, buffer=nl.shared_hbm)  # [1, M_g, N_g]
         aT, b = Matrix(aT_hbm, a_start, K, M), Matrix(b_hbm, b_start, K, N)
-        _product(out_hbm, aT, b, (None, None, None, "none"), 0)
+        _product(out_hbm, aT, b, (None, None, None, "none"), 0, row_tiles, loads, stores)
         found.append(out_hbm)
         a_start = a_start + K * M
         b_start = b_start + K * N

@@ -3,15 +3,17 @@
 x is [B, P, W]. Of every tile of every partition: the best |x| and the best NaN flag, and where they first occur.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"x_hbm": 0}, (0, 0)), Axis(WIDTH, {"x_hbm": 2}, (3, 3)))
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def iamax(x_hbm, largest=True):
+def iamax(x_hbm, largest=True, loads="compiler", stores="compiler"):
     B, P, W = x_hbm.shape
     parts = tiles(W, WIDTH)
     T = len(parts)
@@ -21,7 +23,7 @@ def iamax(x_hbm, largest=True):
         value_sb = nl.ndarray((P, 2, T), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2, T]
         place_sb = nl.ndarray((P, 2, T), dtype=nl.int32, buffer=nl.sbuf)  # [P, 2, T]
         for w in parts:
-            x_sb = load(x_hbm[i, 0:P_MAX, w.span])  # [P, w]
+            x_sb = load(x_hbm[i, 0:P_MAX, w.span], loads)  # [P, w]
             flag_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
             nisa.tensor_tensor(dst=flag_sb, data1=x_sb, data2=x_sb, op=nl.not_equal)
             size_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
@@ -32,8 +34,8 @@ def iamax(x_hbm, largest=True):
                 nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.multiply, operand0=-1.0)
             _best(value_sb, place_sb, 0, w.index, size_sb)
             _best(value_sb, place_sb, 1, w.index, flag_sb)
-        store(value_hbm[i, 0:P_MAX, 0:2, 0:T], value_sb)
-        store(place_hbm[i, 0:P_MAX, 0:2, 0:T], place_sb)
+        store(value_hbm[i, 0:P_MAX, 0:2, 0:T], value_sb, stores)
+        store(place_hbm[i, 0:P_MAX, 0:2, 0:T], place_sb, stores)
     return value_hbm, place_hbm
 
 

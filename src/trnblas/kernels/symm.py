@@ -4,37 +4,39 @@ The stationary operand is wanted transposed, and the transpose of a tile below t
 tiles below the diagonal serve as they lie for the columns they stand in, and are transposed once for their own rows.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = PSUM_BANKS // 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"a_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
+# What a search may choose: row tiles of a block, and queues.
+CHOICES = {"row_tiles": (1, 2, 3, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def symm(a_hbm, b_hbm):
+def symm(a_hbm, b_hbm, row_tiles=ROW_TILES, loads="compiler", stores="compiler"):
     B_a, M = a_hbm.shape[0], a_hbm.shape[1]
     B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     for i in range(B):
         i_a = min(i, B_a - 1)
-        for rows in tiles(M, ROW_TILES * M_TILE):
+        for rows in tiles(M, row_tiles * M_TILE):
             a_sb = []
             for m in tiles(rows.size, M_TILE):
-                a_sb.append(_row_tile(a_hbm, i_a, rows.start + m.start, rows.start + m.stop))
+                a_sb.append(_row_tile(a_hbm, i_a, rows.start + m.start, rows.start + m.stop, loads))
             for n in tiles(N, N_TILE):
-                _columns(out_hbm, a_sb, b_hbm, i, rows, n)
+                _columns(out_hbm, a_sb, b_hbm, i, rows, n, loads, stores)
     return out_hbm
 
 
-def _row_tile(a_hbm, i, start, stop):
+def _row_tile(a_hbm, i, start, stop, loads):
     """Rows ``start`` to ``stop`` of the whole matrix, transposed: a list of [k, m] tiles."""
     M = a_hbm.shape[1]
-    strip_sb = load(a_hbm[i, start:stop, 0:stop])  # [m, stop]
+    strip_sb = load(a_hbm[i, start:stop, 0:stop], loads)  # [m, stop]
     found = []
     for k in tiles(M, K_TILE):
         if k.start >= stop:
-            found.append(load(a_hbm[i, k.span, start:stop]))  # [k, m]
+            found.append(load(a_hbm[i, k.span, start:stop], loads))  # [k, m]
         elif k.start < start:
             found.append(_transposed(strip_sb[:, k.span]))
         else:
@@ -77,15 +79,15 @@ def _lower(x_sb, offset):
     return kept_sb
 
 
-def _columns(out_hbm, a_sb, b_hbm, i, rows, n):
+def _columns(out_hbm, a_sb, b_hbm, i, rows, n, loads, stores):
     """One column tile of the result, for all row tiles of a block."""
     out_ps = []
     for m in tiles(rows.size, M_TILE):
         out_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
     for k in tiles(b_hbm.shape[1], K_TILE):
-        b_sb = load(b_hbm[i, k.span, n.span])  # [k, n]
+        b_sb = load(b_hbm[i, k.span, n.span], loads)  # [k, n]
         for m in tiles(rows.size, M_TILE):
             nisa.nc_matmul(dst=out_ps[m.index], stationary=a_sb[m.index][k.index], moving=b_sb, accumulate=k.index > 0)
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
-        store(out_hbm[i, here, n.span], out_ps[m.index])
+        store(out_hbm[i, here, n.span], out_ps[m.index], stores)

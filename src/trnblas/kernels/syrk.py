@@ -4,15 +4,17 @@ Row tiles end where their diagonal does, so half of a square product is never co
 ``x`` stays in SBUF; left out, ``y`` is ``x``, and the block on the diagonal serves as both.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 ROW_TILES = N_TILE // M_TILE
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"xT_hbm": 0, "yT_hbm": 0}, (0,), broadcasts=False),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def syrk(xT_hbm, yT_hbm=None):
+def syrk(xT_hbm, yT_hbm=None, loads="compiler", stores="compiler"):
     B, K, N = xT_hbm.shape
     out_hbm = nl.ndarray((B, N, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, N, N]
     zero_sb = nl.ndarray((P_MAX, N_TILE), dtype=nl.float32, buffer=nl.sbuf)  # [p, n]
@@ -21,18 +23,18 @@ def syrk(xT_hbm, yT_hbm=None):
         for rows in tiles(N, ROW_TILES * M_TILE):
             x_sb = []
             for k in tiles(K, K_TILE):
-                x_sb.append(load(xT_hbm[i, k.span, rows.span]))  # [k, rows]
+                x_sb.append(load(xT_hbm[i, k.span, rows.span], loads))  # [k, rows]
             for n in tiles(N, N_TILE):
                 if n.start >= rows.stop:
                     for m in tiles(rows.size, M_TILE):
                         here = slice(rows.start + m.start, rows.start + m.stop)
-                        store(out_hbm[i, here, n.span], zero_sb[0 : m.size, 0 : n.size])
+                        store(out_hbm[i, here, n.span], zero_sb[0 : m.size, 0 : n.size], stores)
                 else:
-                    _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n)
+                    _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n, loads, stores)
     return out_hbm
 
 
-def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n):
+def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n, loads, stores):
     """One column tile of the triangle, for all row tiles of a block."""
     K = xT_hbm.shape[1]
     y_hbm = xT_hbm if yT_hbm == None else yT_hbm
@@ -42,7 +44,7 @@ def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n):
         width = m.stop if diagonal else n.size
         out_ps.append(nl.ndarray((m.size, width), dtype=nl.float32, buffer=nl.psum))  # [m, width]
     for k in tiles(K, K_TILE):
-        y_sb = x_sb[k.index] if diagonal and yT_hbm == None else load(y_hbm[i, k.span, n.span])  # [k, n]
+        y_sb = x_sb[k.index] if diagonal and yT_hbm == None else load(y_hbm[i, k.span, n.span], loads)  # [k, n]
         for m in tiles(rows.size, M_TILE):
             width = m.stop if diagonal else n.size
             nisa.nc_matmul(
@@ -54,7 +56,7 @@ def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n):
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
         if not diagonal:
-            store(out_hbm[i, here, n.span], out_ps[m.index])
+            store(out_hbm[i, here, n.span], out_ps[m.index], stores)
         else:
             out_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
             if m.stop < n.size:
@@ -68,4 +70,4 @@ def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n):
                 on_false_value=0.0,
                 cmp_op=nl.greater_equal,
             )
-            store(out_hbm[i, here, n.span], out_sb)
+            store(out_hbm[i, here, n.span], out_sb, stores)

@@ -6,20 +6,22 @@ inverse Y is built along, because both orders of the product need a transposed f
 the Tensor Engine for wide right-hand sides, by the chain of row blocks for narrow ones.
 """
 
-from trnsci.nki import M_TILE, N_TILE, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(1, {"aT_hbm": 0, "b_hbm": 0}, (0,)), Axis(N_TILE, {"b_hbm": 2}, (2,)))
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def trsm(aT_hbm, b_hbm, masks_hbm, unit=False):
+def trsm(aT_hbm, b_hbm, masks_hbm, unit=False, loads="compiler", stores="compiler"):
     B_a, M = aT_hbm.shape[0], aT_hbm.shape[2]
     B, N = b_hbm.shape[0], b_hbm.shape[2]
     out_hbm = nl.ndarray((B, M, N), dtype=nl.float32, buffer=nl.shared_hbm)  # [B, M, N]
     masks_sb = []
     for s in range(masks_hbm.shape[0]):
-        masks_sb.append(load(masks_hbm[s, 0:M_TILE, 0:M_TILE]))  # [k, m]
+        masks_sb.append(load(masks_hbm[s, 0:M_TILE, 0:M_TILE], loads))  # [k, m]
     aT_sb = None
     inverses_sb = None
     for i in range(B):
@@ -27,18 +29,18 @@ def trsm(aT_hbm, b_hbm, masks_hbm, unit=False):
             aT_sb = []
             inverses_sb = []
             for k in tiles(M, M_TILE):
-                aT_sb.append(load(aT_hbm[i, k.span, k.start : M]))  # [k, M - k]
+                aT_sb.append(load(aT_hbm[i, k.span, k.start : M], loads))  # [k, M - k]
                 inverses_sb.append(_inverse(aT_sb[k.index][:, 0 : k.size], masks_sb, unit))
         for n in tiles(N, N_TILE):
-            _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n)
+            _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n, loads, stores)
     return out_hbm
 
 
-def _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n):
+def _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n, loads, stores):
     """One column tile, from the first row tile to the last."""
     x_sb = []
     for m in tiles(b_hbm.shape[1], M_TILE):
-        right_sb = load(b_hbm[i, m.span, n.span])  # [m, n]
+        right_sb = load(b_hbm[i, m.span, n.span], loads)  # [m, n]
         if m.index > 0:
             known_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
             for k in range(m.index):
@@ -57,7 +59,7 @@ def _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n):
         solved_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
         nisa.tensor_copy(dst=solved_sb, src=x_ps)
         x_sb.append(solved_sb)
-        store(out_hbm[i, m.span, n.span], solved_sb)
+        store(out_hbm[i, m.span, n.span], solved_sb, stores)
 
 
 def _inverse(aT_sb, masks_sb, unit):

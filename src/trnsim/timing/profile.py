@@ -10,6 +10,7 @@ from typing import Any
 
 from trnsim.records import Record
 from trnsim.targets import Target
+from trnsim.timing.costs import Cost
 from trnsim.timing.machine import schedule_all
 from trnsim.timing.report import Report, make_report
 from trnsim.timing.simplify import simplified
@@ -78,6 +79,40 @@ def profile(
         ranks: run on several ranks as `trnsim.simulate_ranks` does, with collectives between them.
         progress: called with a phase (``"recording"``, ``"scheduling"``), instructions done and instructions in all.
     """
+    recorded = record(
+        kernel,
+        target=target,
+        numerics=numerics,
+        checks=checks,
+        strict=strict,
+        lint=lint,
+        seed=seed,
+        ranks=ranks,
+        progress=progress,
+    )
+
+    @functools.wraps(recorded)
+    def run(*args: Any, **kwargs: Any) -> tuple[Any, Report]:
+        with _unswept():
+            result, recording = recorded(*args, **kwargs)
+            return result, recording.report(recording.target, progress)
+
+    return run
+
+
+def record(
+    kernel: Any,
+    *,
+    target: Any = None,
+    numerics: bool = True,
+    checks: bool = True,
+    strict: bool = False,
+    lint: str | None = None,
+    seed: int = 0,
+    ranks: int | None = None,
+    progress: Progress | None = None,
+) -> Callable[..., tuple[Any, Recording]]:
+    """A callable that runs ``kernel`` and returns its result and what there is to schedule; options are `profile`'s."""
     from trnsim.program import Launch, as_kernel, params_of
     from trnsim.ranks import simulate_ranks
 
@@ -85,11 +120,11 @@ def profile(
     params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
     @functools.wraps(made.function)
-    def run(*args: Any, **kwargs: Any) -> tuple[Any, Report]:
+    def run(*args: Any, **kwargs: Any) -> tuple[Any, Recording]:
         with _unswept():
             return play(args, kwargs)
 
-    def play(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Report]:
+    def play(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Recording]:
         recorder = Recorder(params.target, progress)
         trace: Any = recorder
         given: frozenset[int] = frozenset()
@@ -113,7 +148,7 @@ def profile(
             )
             result = every(*args, **kwargs)
         recording = Recording(getattr(made, "__name__", "kernel"), recorder, given, crowded)
-        return result, recording.report(params.target, progress)
+        return result, recording
 
     return run
 
@@ -123,6 +158,7 @@ class Recording:
 
     def __init__(self, name: str, recorder: Recorder, given: frozenset[int], crowded: bool) -> None:
         self.name = name
+        self.target = recorder.target
         self.given = given
         self.cores = 1 + max((core for _, core in recorder.streams), default=0)
         self.streams: list[Stream] = []
@@ -142,3 +178,18 @@ class Recording:
         watch = None if progress is None else functools.partial(progress, "scheduling")
         schedules = schedule_all(self.streams, given=self.given, cores=self.cores, progress=watch)
         return make_report(self.name, target, len(self.streams) or 1, schedules, self.spills, self.left_out, self)
+
+    def least_s(self) -> float:
+        """Seconds no schedule is below: what surrounds a kernel, and the busiest engine's instructions back to back.
+
+        Matmuls, whose intervals depend on what precedes them, and transfers are left out.
+        """
+        time, most = self.target.timing, 0.0
+        for stream in self.streams:
+            busy: dict[str, float] = {}
+            for kind in stream.kinds:
+                cost = kind.cost
+                if kind.transfer is None and isinstance(cost, Cost) and cost.array is None:
+                    busy[cost.engine] = busy.get(cost.engine, 0.0) + kind.count * cost.busy
+            most = max(most, max(busy.values(), default=0.0))
+        return (time.preamble + most + time.postamble) * 1e-9

@@ -4,14 +4,16 @@ The columns of bT stay in SBUF where they fit; a block row of aT is loaded once.
 one is slower than the DMA engines. Bound by the DMA that stores blocks.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _copy, _fetch
 
 RESIDENT = 96 * 1024
+# What a search may choose: the queue of every other store.
+CHOICES = {"stores": QUEUES}
 
 
 @nki.jit
-def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=()):
+def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=(), stores="compiler"):
     D = aT_hbm.shape[0]
     N = bT_hbm.shape[1]
     bm, bn = block
@@ -28,11 +30,11 @@ def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=()):
             for d in tiles(D, K_TILE):
                 aT_sb.append(_fetch(aT_hbm[d.span, i * bm : (i + 1) * bm]))  # [d, bm]
             for p in range(pointers[i], pointers[i + 1]):
-                _block(out_hbm, aT_sb, bT_hbm, kept, p, columns[p] * bn)
+                _block(out_hbm, aT_sb, bT_hbm, kept, p, columns[p] * bn, stores)
     return out_hbm
 
 
-def _block(out_hbm, aT_sb, bT_hbm, kept, p, first):
+def _block(out_hbm, aT_sb, bT_hbm, kept, p, first, stores):
     """One block of the result."""
     bm, bn = out_hbm.shape[1], out_hbm.shape[2]
     for n in tiles(bn, N_TILE):
@@ -47,7 +49,7 @@ def _block(out_hbm, aT_sb, bT_hbm, kept, p, first):
                     dst=c_ps, stationary=aT_sb[d.index][:, m.span], moving=bT_sb[d.index], accumulate=d.index > 0
                 )
             if p % 2 == 0:
-                store(out_hbm[p, m.span, n.span], c_ps)
+                store(out_hbm[p, m.span, n.span], c_ps, stores)
             else:
                 c_sb = nl.ndarray(c_ps.shape, dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
                 nisa.tensor_copy(dst=c_sb, src=c_ps)

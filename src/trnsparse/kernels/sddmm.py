@@ -3,23 +3,25 @@
 Rows of a and b are gathered by indirect DMA; the Vector Engine multiplies and adds. Bound by the gathers.
 """
 
-from trnsci.nki import N_TILE, P_MAX, Axis, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
 
 WIDTH = 4 * N_TILE
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(P_MAX, {"numbers_hbm": 0}, (0,)),)
+# What a search may choose: queues of what is not gathered.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def sddmm(numbers_hbm, a_hbm, b_hbm):
+def sddmm(numbers_hbm, a_hbm, b_hbm, loads="compiler", stores="compiler"):
     count = numbers_hbm.shape[0]
     D = a_hbm.shape[1]
     out_hbm = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [nnz, 1]
     for p in mine(tiles(count, P_MAX)):
-        row_sb = load(numbers_hbm[p.span, 0:1])  # [p, 1]
-        column_sb = load(numbers_hbm[p.span, 1:2])  # [p, 1]
+        row_sb = load(numbers_hbm[p.span, 0:1], loads)  # [p, 1]
+        column_sb = load(numbers_hbm[p.span, 1:2], loads)  # [p, 1]
         parts = tiles(D, WIDTH)
         part_sb = nl.ndarray((p.size, len(parts)), dtype=nl.float32, buffer=nl.sbuf)  # [p, T]
         for d in parts:
@@ -30,7 +32,7 @@ def sddmm(numbers_hbm, a_hbm, b_hbm):
             nisa.tensor_reduce(dst=part_sb[:, d.index : d.index + 1], op=nl.add, data=product_sb, axis=1)
         sum_sb = nl.ndarray((p.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
         nisa.tensor_reduce(dst=sum_sb, op=nl.add, data=part_sb, axis=1)
-        store(out_hbm[p.span, 0:1], sum_sb)
+        store(out_hbm[p.span, 0:1], sum_sb, stores)
     return out_hbm
 
 

@@ -6,7 +6,7 @@ its row) adds every one to its row in PSUM. No row is padded. ``bounds`` are the
 when the kernel is compiled; columns and values are not. Bound by the gather.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, Axis, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, mine, nisa, nki, nl, store, tiles
 
 # Columns of b gathered at a time: half of the PSUM banks, so that one bucket drains while the next one fills.
 WIDTH = PSUM_BANKS // 2 * N_TILE
@@ -14,10 +14,12 @@ WIDTH = PSUM_BANKS // 2 * N_TILE
 CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(WIDTH, {"b_hbm": 1}, (1,)),)
+# What a search may choose: queues of what is not gathered.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=()):
+def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=(), loads="compiler", stores="compiler"):
     N = b_hbm.shape[1]
     out_hbm = nl.ndarray((rows, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
     count_sb = nl.ndarray((K_TILE, M_TILE), dtype=nl.int32, buffer=nl.sbuf)  # [p, m]
@@ -26,11 +28,11 @@ def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=()):
     nisa.tensor_copy(dst=place_sb, src=count_sb)
     for w in tiles(N, WIDTH):
         for m in mine(tiles(rows, M_TILE)):
-            _bucket(out_hbm, (columns_hbm, local_hbm, values_hbm), b_hbm, place_sb, m, w, bounds)
+            _bucket(out_hbm, (columns_hbm, local_hbm, values_hbm), b_hbm, place_sb, m, w, bounds, loads, stores)
     return out_hbm
 
 
-def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds):
+def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds, loads, stores):
     """One tile of rows."""
     columns_hbm, local_hbm, values_hbm = entries_hbm
     N, first, last = b_hbm.shape[1], bounds[m.index], bounds[m.index + 1]
@@ -39,9 +41,9 @@ def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds):
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
     for p in tiles(last - first, K_TILE):
         here = slice(first + p.start, first + p.stop)
-        column_sb = load(columns_hbm[here, 0:1])  # [p, 1]
-        local_sb = load(local_hbm[here, 0:1])  # [p, 1]
-        value_sb = load(values_hbm[here, 0:1])  # [p, 1]
+        column_sb = load(columns_hbm[here, 0:1], loads)  # [p, 1]
+        local_sb = load(local_hbm[here, 0:1], loads)  # [p, 1]
+        value_sb = load(values_hbm[here, 0:1], loads)  # [p, 1]
         b_sb = nl.ndarray((p.size, w.size), dtype=b_hbm.dtype, buffer=nl.sbuf)  # [p, w]
         rows = b_hbm.ap([[N, p.size], [1, w.size]], offset=w.start, vector_offset=column_sb, indirect_dim=0)
         nisa.dma_copy(dst=b_sb, src=rows)
@@ -61,8 +63,8 @@ def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds):
     for n in tiles(w.size, N_TILE):
         to_hbm = out_hbm[m.span, w.start + n.start : w.start + n.stop]
         if last > first:
-            store(to_hbm, c_ps[n.index])
+            store(to_hbm, c_ps[n.index], stores)
         else:
             zero_sb = nl.ndarray((m.size, n.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
             nisa.memset(dst=zero_sb, value=0.0)
-            store(to_hbm, zero_sb)
+            store(to_hbm, zero_sb, stores)

@@ -8,7 +8,7 @@ SBUF in each partition: up to RESIDENT bytes of B[i], COLUMNS of sums, a few til
 of its transpose.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, load, nisa, nki, nl, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, load, nisa, nki, nl, store, tiles
 
 # Bytes of SBUF in each partition that all of B[i] may take to be loaded once for all j.
 RESIDENT = 88 * 1024
@@ -16,29 +16,33 @@ RESIDENT = 88 * 1024
 WIDTH = 4 * N_TILE
 # Bytes of SBUF in each partition that sums of one orbital's pairs may take before they are added up.
 COLUMNS = 32 * 1024
+# What a search may choose: queues of what is transposed, multiplied and kept.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def mp2_energy(B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm=None, other_occ_hbm=None):
+def mp2_energy(
+    B_hbm, occ_hbm, vir_hbm, column_hbm, other_hbm=None, other_occ_hbm=None, loads="compiler", stores="compiler"
+):
     C = B_hbm.shape[0]
     once = other_hbm == None
-    BT_hbm = _transposed(B_hbm)  # [C, X, V]
-    others_hbm = BT_hbm if once else _transposed(other_hbm)  # [J, X, V]
+    BT_hbm = _transposed(B_hbm, loads, stores)  # [C, X, V]
+    others_hbm = BT_hbm if once else _transposed(other_hbm, loads, stores)  # [J, X, V]
     occ_sb = _on_every_partition(occ_hbm)  # [P, C]
     other_occ_sb = occ_sb if once else _on_every_partition(other_occ_hbm)  # [P, J]
     vir_sb, column_sb = _virtual(vir_hbm, column_hbm)
     totals_sb = nl.ndarray((P_MAX, 2 * C), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 C]
     for i in range(C):
-        _orbital(totals_sb, (BT_hbm, others_hbm), (occ_sb, other_occ_sb), vir_sb, column_sb, i, once)
+        _orbital(totals_sb, (BT_hbm, others_hbm), (occ_sb, other_occ_sb), vir_sb, column_sb, i, once, loads)
     return _summed(totals_sb)
 
 
-def _transposed(B_hbm):
+def _transposed(B_hbm, loads, stores):
     """B in HBM with the auxiliary index before the virtual one."""
     C, V, X = B_hbm.shape
     BT_hbm = nl.ndarray((C, X, V), dtype=B_hbm.dtype, buffer=nl.hbm)  # [C, X, V]
     for i in range(C):
-        _transpose(BT_hbm, B_hbm, i)
+        _transpose(BT_hbm, B_hbm, i, loads, stores)
     return BT_hbm
 
 
@@ -84,7 +88,7 @@ def _on_every_partition(row_hbm):
     return made_sb
 
 
-def _transpose(BT_hbm, B_hbm, i):
+def _transpose(BT_hbm, B_hbm, i, loads, stores):
     """B[i] with the auxiliary index first."""
     V, X = B_hbm.shape[1], B_hbm.shape[2]
     for block in tiles(V, N_TILE):
@@ -92,15 +96,15 @@ def _transpose(BT_hbm, B_hbm, i):
             B_sb = []
             for v in tiles(block.size, M_TILE):
                 rows = slice(block.start + v.start, block.start + v.stop)
-                B_sb.append(load(B_hbm[i, rows, x.span]))  # [v, x]
+                B_sb.append(load(B_hbm[i, rows, x.span], loads))  # [v, x]
             for k in tiles(x.size, K_TILE):
                 BT_ps = nl.ndarray((k.size, block.size), dtype=B_hbm.dtype, buffer=nl.psum)  # [k, block]
                 for v in tiles(block.size, M_TILE):
                     nisa.nc_transpose(dst=BT_ps[:, v.span], data=B_sb[v.index][:, k.span])
-                store(BT_hbm[i, x.start + k.start : x.start + k.stop, block.span], BT_ps)
+                store(BT_hbm[i, x.start + k.start : x.start + k.stop, block.span], BT_ps, stores)
 
 
-def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i, once):
+def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i, once, loads):
     """The sums of i with every j, or with j >= i once, into columns i and C + i of the totals."""
     X, V = BT_hbm[0].shape[1], BT_hbm[0].shape[2]
     C, J = totals_sb.shape[1] // 2, BT_hbm[1].shape[0]
@@ -110,34 +114,34 @@ def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i, once):
     left_sb = []
     if len(tiles(X, K_TILE)) * V * 4 <= RESIDENT:
         for k in tiles(X, K_TILE):
-            left_sb.append(load(BT_hbm[0][i, k.span, 0:V]))  # [k, V]
+            left_sb.append(load(BT_hbm[0][i, k.span, 0:V], loads))  # [k, V]
     first = i if once else 0
     for group in tiles(J - first, max(1, COLUMNS // (8 * slots))):
         square_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
         cross_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
         for j in range(first + group.start, first + group.stop):
             slot = (j - first - group.start) * slots
-            _pair((square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j), BT_hbm, left_sb, i, slot)
+            _pair((square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j), BT_hbm, left_sb, i, slot, loads)
         _weigh(totals_sb[:, i : i + 1], square_sb, slots, group.index == 0, once)
         _weigh(totals_sb[:, C + i : C + i + 1], cross_sb, slots, group.index == 0, once)
 
 
-def _pair(sums, BT_hbm, left_sb, i, slot):
+def _pair(sums, BT_hbm, left_sb, i, slot, loads):
     """The sums of one pair, in columns from ``slot`` on: blocks of T and of its transpose go together."""
     j = sums[5]
     blocks = tiles(BT_hbm[0].shape[2], N_TILE)
     for rows in blocks:
         for cols in blocks[rows.index :]:
-            t_sb = _integrals(BT_hbm, left_sb, i, j, rows, cols)
+            t_sb = _integrals(BT_hbm, left_sb, i, j, rows, cols, loads)
             if rows.index == cols.index:
                 slot = _reduce(sums, t_sb, t_sb, rows, cols, 1.0, slot)
             else:
-                u_sb = _integrals(BT_hbm, left_sb, i, j, cols, rows)
+                u_sb = _integrals(BT_hbm, left_sb, i, j, cols, rows, loads)
                 slot = _reduce(sums, t_sb, u_sb, rows, cols, 2.0, slot)
                 slot = _reduce(sums, u_sb, None, cols, rows, 0.0, slot)
 
 
-def _integrals(BT_hbm, left_sb, i, j, rows, cols):
+def _integrals(BT_hbm, left_sb, i, j, rows, cols, loads):
     """T[rows, cols] = B[i, rows] B[j, cols].T in SBUF, one tile of up to 128 rows each."""
     X = BT_hbm[0].shape[1]
     t_ps = []
@@ -145,10 +149,10 @@ def _integrals(BT_hbm, left_sb, i, j, rows, cols):
         t_ps.append(nl.ndarray((m.size, cols.size), dtype=nl.float32, buffer=nl.psum))  # [m, cols]
     for k in tiles(X, K_TILE):
         if len(left_sb) == 0:
-            i_sb = load(BT_hbm[0][i, k.span, rows.span])  # [k, rows]
+            i_sb = load(BT_hbm[0][i, k.span, rows.span], loads)  # [k, rows]
         else:
             i_sb = left_sb[k.index][:, rows.span]  # [k, rows]
-        j_sb = load(BT_hbm[1][j, k.span, cols.span])  # [k, cols]
+        j_sb = load(BT_hbm[1][j, k.span, cols.span], loads)  # [k, cols]
         for m in tiles(rows.size, M_TILE):
             nisa.nc_matmul(dst=t_ps[m.index], stationary=i_sb[:, m.span], moving=j_sb, accumulate=k.index > 0)
     t_sb = []

@@ -1,0 +1,75 @@
+"""Choices of kernels that a search has made: ``tuned.json`` beside the kernels, read when a kernel is launched.
+
+A kernel's file says in ``CHOICES`` which of its compile-time arguments are free, and between what; defaults are what
+somebody chose by hand. ``trnsim tune`` searches on the time model and keeps the best by target and class of shapes.
+Dimensions of one class have the same powers of two. What the table does not know runs with the defaults.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TABLE = "tuned.json"
+
+
+def choices(kernel: Any) -> Mapping[str, tuple[Any, ...]]:
+    """Return the free arguments of a kernel and their values; empty where its file declares none."""
+    function = getattr(kernel, "function", kernel)
+    found: Mapping[str, tuple[Any, ...]] = getattr(sys.modules.get(function.__module__), "CHOICES", {})
+    return found
+
+
+def chosen(kernel: Any, target: str, tensors: tuple[Any, ...], static: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the table has for a launch, without what the caller has chosen itself."""
+    free = choices(kernel)
+    if not free:
+        return {}
+    function = getattr(kernel, "function", kernel)
+    known = _table(table_of(kernel)).get(function.__name__, {}).get(target, {})
+    found = known.get(shape_class(tensors, static, free), {}) if known else {}
+    return {name: value for name, value in found.items() if name in free and name not in static}
+
+
+def table_of(kernel: Any) -> Path:
+    """Return where the choices of a kernel are kept."""
+    function = getattr(kernel, "function", kernel)
+    file = sys.modules[function.__module__].__file__
+    assert file is not None
+    return Path(file).with_name(TABLE)
+
+
+def shape_class(tensors: tuple[Any, ...], static: Mapping[str, Any], free: Mapping[str, Any]) -> str:
+    """Name the class of a launch: shapes in powers of two, dtypes, and compile-time arguments that are short."""
+    parts = ["-" if tensor is None else _shape(tensor) for tensor in tensors]
+    for name, value in sorted(static.items()):
+        if name not in free and isinstance(value, str | bool | int):
+            parts.append(f"{name}={_power(value) if type(value) is int else value}")
+    return " ".join(parts)
+
+
+def _shape(tensor: Any) -> str:
+    dtype = str(tensor.dtype).rpartition(".")[2]
+    return "x".join(str(_power(n)) for n in tensor.shape) + f":{dtype}"
+
+
+def _power(n: int) -> int:
+    """The power of two that is at least ``n``; 0 and less as they are."""
+    return n if n <= 1 else 1 << (n - 1).bit_length()
+
+
+@functools.cache
+def _table(path: Path) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+    if not path.exists():
+        return {}
+    read: dict[str, dict[str, dict[str, dict[str, Any]]]] = json.loads(path.read_text(encoding="utf-8"))
+    return read
+
+
+def forget() -> None:
+    """Read tables again: one has been written."""
+    _table.cache_clear()

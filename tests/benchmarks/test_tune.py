@@ -1,0 +1,168 @@
+"""What kernels leave free: declared, searched, kept beside the kernels, and read when one is launched."""
+
+import json
+import math
+
+import pytest
+import torch
+
+import trnsim
+from benchmarks import registry, tune
+from trnblas.kernels.dot import dot
+from trnsci import neuron, tuned
+from trnsci.launcher import Predictor, using
+from trnsci.nki import launch
+from trnsci.stand_in import Machine
+from trnsim import cli
+from trnsim.timing.profile import record
+from trnsparse.kernels.sddmm import sddmm
+
+X = torch.empty(1, 128, 1024, device="meta")
+
+
+@pytest.fixture
+def table(monkeypatch):
+    """``table(entries)``: what the tables of all kernels hold."""
+
+    def holds(entries):
+        monkeypatch.setattr(tuned, "_table", lambda path: entries)
+
+    return holds
+
+
+def test_a_class_has_dimensions_of_the_same_powers_of_two_and_short_arguments():
+    free = tuned.choices(dot)
+    name = tuned.shape_class((X, None), {"mode": "asum", "width": 512, "pattern": (1, 2), "blocks": 300}, free)
+    assert name == "1x128x1024:float32 - blocks=512 mode=asum"
+    smaller = torch.empty(1, 128, 600, device="meta")
+    assert tuned.shape_class((smaller, None), {}, free) == tuned.shape_class((X, None), {}, free)
+    assert tuned.shape_class((X.bfloat16(), None), {}, free) != tuned.shape_class((X, None), {}, free)
+
+
+def test_the_table_decides_what_the_caller_left_open(table):
+    table({"dot": {"trn2": {"1x128x1024:float32 1x128x1024:float32": {"width": 512, "loads": "static"}}}})
+    assert tuned.chosen(dot, "trn2", (X, X), {}) == {"width": 512, "loads": "static"}
+    assert tuned.chosen(dot, "trn2", (X, X), {"width": 2048}) == {"loads": "static"}
+    assert tuned.chosen(dot, "trn1", (X, X), {}) == {}
+    assert tuned.chosen(dot, "trn2", (X, None), {}) == {}
+
+
+def test_a_launch_reads_the_table(table):
+    def seconds():
+        with using(Predictor("trn2")) as predictor:
+            launch(dot, X, X)
+        return predictor.seconds
+
+    table({})
+    by_hand = seconds()
+    table({"dot": {"trn2": {"1x128x1024:float32 1x128x1024:float32": {"loads": "static"}}}})
+    assert seconds() < by_hand
+
+
+def test_choices_change_no_result_beyond_the_order_of_sums():
+    x = torch.randn(1, 128, 1024, generator=torch.Generator().manual_seed(1))
+    plain = trnsim.simulate(dot)(x, x)
+    for queue in ("static", "sync", "scalar"):
+        assert torch.equal(trnsim.simulate(dot)(x, x, loads=queue, stores=queue), plain)
+    assert torch.allclose(trnsim.simulate(dot)(x, x, width=512), plain)
+
+
+def test_a_search_finds_what_is_faster_and_nothing_that_is_worse(monkeypatch):
+    (unit,) = tune.units(["trnsparse.sddmm"], ["trn2"])
+    found = tune.search(unit)
+    assert found.choices.keys() <= tuned.choices(sddmm).keys()
+    assert found.ratio < 0.6
+    assert found.tried == math.prod(len(values) for values in tuned.choices(sddmm).values())
+    # where little is gained the hand's choice stays
+    monkeypatch.setattr(tune, "GAIN", 0.9)
+    kept = tune.search(unit)
+    assert (kept.choices, kept.best) == ({}, kept.by_hand)
+
+
+def test_many_choices_are_searched_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(tune, "MANY", 1)
+    monkeypatch.setattr(registry, "load", lambda op: _small())
+    (unit,) = tune.units(["trnblas.dot"], ["trn2"])
+    found = tune.search(unit)
+    assert found.ratio < 1
+    assert found.tried < 80
+
+
+def _small():
+    kernel = registry.Kernel(name="small", kernel=dot, inputs=lambda: (X, X), options={"mode": "dot"})
+    return registry.Bench(
+        op="trnblas.dot", run=dot, tests="tests/trnblas/test_dot.py", cases=(), peers=(), kernels=(kernel,)
+    )
+
+
+def test_cases_of_one_class_share_what_is_worse_for_none(monkeypatch):
+    def pretended(case, target, choices, limit):
+        fast = {"a": 0.5, "b": 2.0} if choices.get("loads") == "static" else {"a": 0.9, "b": 0.9}
+        return fast[case.name] if choices.get("loads") in ("static", "sync") else 1.0
+
+    kernels = [registry.Kernel(name=name, kernel=sddmm, inputs=lambda: ()) for name in "ab"]
+    bench = registry.load("trnsparse.sddmm")
+    monkeypatch.setattr(
+        registry,
+        "load",
+        lambda op: registry.Bench(op=op, run=bench.run, tests=bench.tests, cases=(), peers=(), kernels=tuple(kernels)),
+    )
+    found = tune.search(tune.Unit("trnsparse.sddmm", "trn2", "", ("a", "b")), pretended)
+    assert found.choices["loads"] == "sync"
+    assert found.best == (0.9, 0.9)
+
+
+def test_no_schedule_is_below_the_bound_that_prunes():
+    for op in ("trnblas.dot", "trnsparse.sddmm", "trntensor.mp2_energy", "trnsolver.batched_lu"):
+        kernel = registry.load(op).kernels[-1]
+        run = record(kernel.kernel, target="trn2", numerics=False)
+        _, recording = run(*kernel.inputs(), **tune._options(kernel))
+        assert 0 < recording.least_s() <= recording.report(recording.target).total_s
+
+
+def test_what_was_found_is_kept_beside_the_kernels_and_the_rest_stays(monkeypatch, tmp_path):
+    path = tmp_path / "tuned.json"
+    path.write_text(json.dumps({"other": {"trn2": {"x": {"a": 1}}}, "sddmm": {"trn2": {"old": {"loads": "sync"}}}}))
+    monkeypatch.setattr(tuned, "table_of", lambda kernel: path)
+    found = tune.Found("trnsparse.sddmm", "sddmm", "trn2", "new", (registry.load("trnsparse.sddmm").kernels[0].name,),
+                       (1.0,), (0.5,), {"loads": "static"}, 3, 0)  # fmt: skip
+    assert tune.keep([found]) == [path]
+    kept = json.loads(path.read_text())
+    assert kept["sddmm"]["trn2"] == {"new": {"loads": "static"}, "old": {"loads": "sync"}}
+    assert kept["other"] == {"trn2": {"x": {"a": 1}}}
+    # a class for which the hand's choice is best has no entry
+    tune.keep([found._replace(choices={})])
+    assert json.loads(path.read_text())["sddmm"]["trn2"] == {"old": {"loads": "sync"}}
+
+
+def test_with_a_device_its_clock_decides(monkeypatch, tmp_path):
+    """A machine whose queue of static descriptors is slow: what the model would choose is not chosen."""
+    own = {"format": "trnsim target 1", "target": "trn2", "constants": {"static_issue": 1e6, "static_start": 1e6}}
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    (tmp_path / "machine.json").write_text(json.dumps({"target": "trn2", "target_file": "own.json"}))
+    monkeypatch.setattr(registry, "load", lambda op: _small())
+    monkeypatch.setattr(tune.tuned, "choices", lambda kernel: {"loads": ("compiler", "static", "sync")})
+    (unit,) = tune.units(["trnblas.dot"], ["trn2"])
+    assert tune.search(unit).choices == {"loads": "static"}
+    with neuron.stand_in(Machine(tmp_path / "machine.json")):
+        assert tune.measured(unit).choices.get("loads") != "static"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["trnblas.gone"], "there is no kernel trnblas.gone"), (["trnrand.bits"], "trnrand.bits leave nothing free")],
+)
+def test_what_cannot_be_tuned_is_refused_by_name(capsys, words, said):
+    assert cli.main(["tune", *words]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_every_choice_kept_is_one_its_kernel_declares():
+    for op in registry.names():
+        for kernel in registry.load(op).kernels:
+            free = tuned.choices(kernel.kernel)
+            known = tuned._table(tuned.table_of(kernel.kernel)).get(kernel.kernel.__name__, {}) if free else {}
+            for classes in known.values():
+                for entry in classes.values():
+                    assert entry.keys() <= free.keys()
+                    assert all(value in free[name] for name, value in entry.items())
