@@ -1,5 +1,10 @@
 import inspect
 import itertools
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +12,7 @@ import torch
 
 import trnsci
 from tests.together import together
+from trnsci import neuron
 from trnsci.testing import (
     BACKENDS,
     Backend,
@@ -23,6 +29,8 @@ from trnsci.testing import (
     unit_roundoff,
 )
 from trnsci.testing.options import covering
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_backends_are_blocks_that_can_be_reused_and_nested():
@@ -157,3 +165,30 @@ def test_cases_run_together_are_named_where_they_fail():
         ["in the case {'number': 1}"],
         ["in the case {'number': 3}"],
     ]
+
+
+def test_what_needs_a_device_is_listed_where_there_is_none_and_skipped_with_the_reason():
+    if neuron.device() is not None:
+        pytest.skip("this machine has a device, which runs them")
+    words = [sys.executable, "-m", "pytest", "tests/trnblas/test_dgmm.py", "-m", "neuron", "-q", "-rs", "-n", "0"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert re.search(r"SKIPPED \[\d+\] .*: needs a Trainium: no Neuron device", done.stdout), done.stdout
+    assert re.search(r"^\d+ skipped, \d+ deselected", done.stdout, re.M)
+
+
+def test_the_runners_workflow_checks_its_cost_first_and_stops_what_it_started():
+    text = (ROOT / ".github" / "workflows" / "trainium.yml").read_text()
+    start, validate, stop = (text.index(f"\n  {job}:") for job in ("start", "validate", "stop"))
+    assert text.index("CEILING") < text.index("run-instances") < validate
+    assert start < validate < stop
+    assert "if: always()" in text[stop:]
+    assert "terminate-instances" in text[stop:]
+    assert "--instance-initiated-shutdown-behavior terminate" in text
+    # nobody but who may run workflows starts one
+    assert "workflow_dispatch" in text
+    assert "pull_request" not in text
+    program = re.search(r"<<'PY'\n(.*?)\n +PY\n", text, re.S)[1]
+    for rate, refused in (("2", False), ("20", True)):
+        environment = {"MINUTES": "45", "RATE": rate, "CEILING": "10"}
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True)
+        assert bool(done.returncode) == refused
