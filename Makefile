@@ -6,7 +6,7 @@ DEFAULT_GROUP := not slow and not cuda and not neuron
 # one BLAS thread per test process: the processes already fill the cores
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: help demo test test-all campaign validate setup check lint types imports format bench docs clean
+.PHONY: help demo test test-all campaign validate setup check lint types imports format bench docs docs-serve clean
 .NOTPARALLEL:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make check      lint, types, imports and docs: linters, mypy, import contracts, a site without broken links"
 	@echo "make bench      every op beside its peers; predicted cycles against their baselines"
 	@echo "make docs       build the site into site/"
+	@echo "make docs-serve build it and serve it at http://localhost:8000, search included; PORT=... chooses another"
 	@echo "make setup      only set up $(VENV); the targets above do it by themselves"
 	@echo "make format     let ruff fix and format"
 	@echo "make clean      remove caches and build products (not $(VENV))"
@@ -74,8 +75,13 @@ format: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m benchmarks.run --write
 
+PORT ?= 8000
 docs: $(VENV)/.ready-dev
-	$(BIN)/zensical build --clean --strict
+	$(BIN)/python -m zensical build --clean --strict
+
+docs-serve: docs
+	@echo "http://localhost:$(PORT)"
+	@$(BIN)/python -m http.server --directory site --bind 127.0.0.1 $(PORT)
 
 clean:
 	rm -rf build dist site .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

@@ -40,11 +40,11 @@ def predict(bench: Bench) -> Iterator[Predicted]:
             yield Predicted(
                 kernel=kernel.name,
                 target=target,
-                cycles=round(report.total_s * TARGETS[target].clock_ghz["tensor"] * 1e9),
-                seconds=report.total_s,
+                cycles=round(report.total_s * kernel.launches * TARGETS[target].clock_ghz["tensor"] * 1e9),
+                seconds=report.total_s * kernel.launches,
                 binding=binding,
                 busy=report.engines[binding].busy_s / (kernel.ranks or 1) / report.total_s,
-                hbm_bytes=report.hbm_read_bytes + report.hbm_written_bytes,
+                hbm_bytes=(report.hbm_read_bytes + report.hbm_written_bytes) * kernel.launches,
             )
 
 

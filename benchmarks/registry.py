@@ -80,6 +80,7 @@ class Kernel:
         options: Compile-time keyword arguments, or what makes them where that takes long.
         targets: Which generations to predict for.
         ranks: How many run it together, each with these inputs; times are of the slowest, bytes of all.
+        launches: How often the op launches it, one after the other; cycles, times and bytes are of all launches.
         slow: Following it takes many seconds: the default test suite leaves it to ``make bench`` and ``make test-all``.
     """
 
@@ -89,6 +90,7 @@ class Kernel:
     options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
     targets: tuple[str, ...] = TARGETS
     ranks: int | None = None
+    launches: int = 1
     slow: bool = False
 
 

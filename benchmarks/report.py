@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.predictions import Predicted, before
+from benchmarks.predictions import FOLDER, Predicted, before, recorded
 from benchmarks.registry import ROOT
+from trnsim.targets import TARGETS
 
 STEADY = 0.25
+GPU = "## On an NVIDIA GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,31 @@ def _predicted_table(report: OpReport) -> list[list[str]]:
     return rows
 
 
+def recorded_table(op: str) -> list[list[str]]:
+    """The predictions of an op as its baseline has them: what the page shows, and a test holds it to."""
+    rows = [["kernel", "target", "cycles", "before", "change", "time", "busiest", "HBM traffic"]]
+    for (kernel, target), facts in recorded(op).items():
+        cycles, older = facts["cycles"], facts.get("before")
+        change = ["", ""] if older is None else [f"{older:,}", f"{cycles / older - 1:+.1%}"]
+        seconds = cycles / (TARGETS[target].clock_ghz["tensor"] * 1e9)
+        figures = [f"{cycles:,}", *change, _time(seconds), facts["binding"], _bytes(facts["hbm_bytes"])]
+        rows.append([kernel, target, *figures])
+    return rows
+
+
+def refreshed(page: str) -> str:
+    """Return the page with every table of predictions as recorded; measured ones stay. Ops without a part get one."""
+    host, heading, gpu = page.partition(f"\n{GPU}")
+    head, *parts = re.split(r"^## ", host, flags=re.M)
+    kept = {part.partition("\n")[0]: part for part in parts}
+    for path in sorted(FOLDER.glob("*.json")):
+        op = path.stem
+        table = f"Predicted:\n\n{_markdown(recorded_table(op))}"
+        part = kept.get(op, f"{op}\n\n{table}\n\n")
+        kept[op] = re.sub(r"^Predicted:\n\n(?:\|.*(?:\n|\Z))+", lambda _, t=table: f"{t}\n", part, flags=re.M)
+    return head + "".join(f"## {kept[op].strip()}\n\n" for op in sorted(kept)).rstrip() + "\n" + heading + gpu
+
+
 def _plain(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
@@ -105,7 +133,8 @@ def _plain(rows: Sequence[Sequence[str]]) -> str:
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
     head, *body = rows
     lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    # two stars would begin bold type
+    return "\n".join("| " + " | ".join(line).replace("**", r"\*\*") + " |" for line in lines)
 
 
 def _unsteady(reports: Sequence[OpReport]) -> list[str]:
@@ -185,13 +214,12 @@ def _page(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
         if report.timed:
             parts += ["Measured:", _markdown(_timed_table(report))]
         if report.predicted:
-            parts += ["Predicted:", _markdown(_predicted_table(report))]
+            parts += ["Predicted:", _markdown(recorded_table(report.op))]
         if report.notes:
             parts.append(report.notes)
     return "\n\n".join(parts) + "\n"
 
 
-GPU = "## On an NVIDIA GPU"
 # A call on a GPU says why it is slower than its peer from this ratio and these seconds on.
 SLOWER, NOTICED = 1.2, 1e-4
 
@@ -234,6 +262,11 @@ def _gpu_part(reports: Sequence[OpReport], facts: dict[str, str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def page_path() -> Path:
+    """Where the page is kept."""
+    return ROOT / "docs" / "benchmarks.md"
+
+
 def write(reports: Sequence[OpReport], *, device: str) -> list[Path]:
     """Keep the results: JSON for programs, and the device's part of the page for people."""
     facts = machine(device)
@@ -242,7 +275,7 @@ def write(reports: Sequence[OpReport], *, device: str) -> list[Path]:
     data = {"machine": facts, "ops": [asdict(report) for report in reports]}
     written = [results / f"{device}.json"]
     written[0].write_text(json.dumps(data, indent=1) + "\n")
-    page = ROOT / "docs" / "benchmarks.md"
+    page = page_path()
     host, heading, gpu = page.read_text().partition(GPU) if page.exists() else ("", "", "")
     if device == "cpu":
         page.write_text(_page(reports, facts) + (f"\n{heading}{gpu}" if heading else ""))

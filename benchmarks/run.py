@@ -186,6 +186,7 @@ def main(argv: list[str] | None = None) -> int:
         for each in reports:
             if each.green and each.predicted:
                 say(f"recorded {predictions.record(each.op, each.predicted).relative_to(registry.ROOT)}")
+        report.page_path().write_text(report.refreshed(report.page_path().read_text()))
     if args.write:
         for path in report.write(reports, device=args.device):
             say(f"wrote {path}")

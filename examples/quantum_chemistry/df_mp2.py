@@ -35,8 +35,10 @@ def main():
     print(f"{args.molecule}, {args.basis}: {found.plan.sizes.nocc} occupied, {found.plan.sizes.nvir} virtual orbitals")
     print(f"metric: {found.metric}")
     print(f"E(corr) = {found.e_corr:.6f} Ha, opposite spin {found.e_os:.6f}, same spin {found.e_ss:.6f}")
-    print(f"off PySCF by {error:.1e} Ha, bound {bound:.0e}")
-    return int(not error <= bound)
+    print(f"error {error:.1e} Ha against PySCF, bound {bound:.1e}")
+    passed = error <= bound
+    print("passed" if passed else "FAILED")
+    return int(not passed)
 
 
 if __name__ == "__main__":

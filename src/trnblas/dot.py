@@ -50,7 +50,7 @@ def dot(
         [...] in the operands' dtype.
 
     Error bound:
-        ``g(N) |x| . |y|`` with ``u`` = 2**-24 (fp32, fast) or 2**-53 (fp64). ``compensated`` gives
+        ``g(N) |x| . |y|`` with ``u`` = ``2**-24`` (fp32, fast) or ``2**-53`` (fp64). ``compensated`` gives
         ``u |x . y| + g(N)**2 |x| . |y|``: as if computed in twice the precision and rounded once. ``fast`` rounds the
         operands to bfloat16 first, which adds ``2**-6.99 |x| . |y|``. Complex vectors count 2N + 1 terms, and sqrt(2).
 

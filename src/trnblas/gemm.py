@@ -64,7 +64,7 @@ def gemm(
 
     Error bound:
         ``|error| <= g(K + 2) * (|alpha| |a| @ |b| + |beta| |c|)`` elementwise, where ``g(n) = n u / (1 - n u)`` and
-        ``u`` is the unit roundoff of the arithmetic: 2**-24 for fp32 and fast, 2**-53 for fp64. Complex products count
+        ``u`` is the unit roundoff: ``2**-24`` for fp32 and fast, ``2**-53`` for fp64. Complex products count
         ``2K + 1`` terms, and sqrt(2) for the two parts. ``compensated`` gives ``u |result| + g(K + 2) |a| @ |b|`` with
         the ``u`` of the dtype and the ``g`` of at least fp64: one rounding. ``fast`` adds ``2**-6.99 |a| @ |b|`` for
         rounding operands to bfloat16. A result stored in fewer bits than the arithmetic has is rounded once more.

@@ -35,7 +35,7 @@ def binomial(
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
-        n: trials, a whole number up to 2**53.
+        n: trials, a whole number up to ``2**53``.
         p: chance of success, from 0 to 1.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
         device: where the result goes.

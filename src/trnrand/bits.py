@@ -27,7 +27,7 @@ def bits(
 
     Args:
         key: an integer of up to 64 bits (Philox) or 128 bits (Threefry), or a `Stream`, whose position is added.
-        offset: the first word, up to 2**66 and more.
+        offset: the first word, up to ``2**66`` and more.
         n: how many words.
         engine: ``philox4x32`` or ``threefry4x32``, for integer keys.
         device: where the result goes.

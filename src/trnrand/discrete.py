@@ -41,7 +41,7 @@ def bernoulli(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        Truth values, exact to 2**-53 of the chance; 0 and 1 are certain.
+        Truth values, exact to ``2**-53`` of the chance; 0 and 1 are certain.
 
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
@@ -100,7 +100,7 @@ def geometric(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        ``ceil(ln(u) / ln(1 - p))``, at most 2**62.
+        ``ceil(ln(u) / ln(1 - p))``, at most ``2**62``.
 
     Raises:
         ArgumentError: a parameter is out of range. Nothing was drawn.
@@ -246,7 +246,7 @@ def multinomial(
 
     Args:
         size: shape of the batch; without one, what ``n`` and the batch of ``probs`` broadcast to.
-        n: draws, a whole number up to 2**53.
+        n: draws, a whole number up to ``2**53``.
         probs: [..., K], not negative, with a positive sum; it need not be 1.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
         device: where the result goes.

@@ -37,7 +37,7 @@ class Generator(Source):
     """Random numbers from a seed: the same bits on every backend, for every tile, shape, call splitting and partition.
 
     Args:
-        seed: an integer below 2**64 (Philox) or 2**128 (Threefry), which is the key; a `Stream`; or ``None`` for a
+        seed: the key, an integer below ``2**64`` (Philox) or ``2**128`` (Threefry); a `Stream`; or ``None`` for a
             seed of the operating system.
         engine: ``"philox4x32"`` or ``"threefry4x32"``.
 

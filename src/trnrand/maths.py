@@ -3,7 +3,7 @@
 Library functions differ in the last bits between machines and devices, and a random variate must not. Everything here
 is additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way only, so CPU, GPU and the
 compiled loops (``src/loops/numbers.h``, the same steps in C) give the same bits. Errors stay below one unit in the last
-place for `log` and `exp`, and below 2**-52 absolutely for `turn`. Gradients are those of the mathematical functions.
+place for `log` and `exp`, and below ``2**-52`` absolutely for `turn`. Gradients are those of the exact functions.
 """
 
 from __future__ import annotations

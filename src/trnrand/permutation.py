@@ -32,7 +32,7 @@ def permutation(
 
     Returns:
         int64 [x], or a copy of ``x``. Every element gets a key of 64 random bits, and a stable sort orders the keys,
-        so devices agree; two of N keys are equal with a chance below N**2 / 2**65, and then keep their order.
+        so devices agree; two of N keys are equal with a chance below ``N**2 / 2**65``, and then keep their order.
     """
     order, request = _order("permutation", x, device, generator)
     return request.finish(order) if not isinstance(x, Tensor) else _gathered(request, x, order)

@@ -33,7 +33,7 @@ def poisson(
 
     Args:
         size: the shape; without one, the shape of ``rate``.
-        rate: mean, from 0 to 2**62.
+        rate: mean, from 0 to ``2**62``.
         dtype: int64 by default, another integer (whose range must hold the counts), or a floating dtype.
         device: where the result goes.
         out: memory for the result.
@@ -44,7 +44,7 @@ def poisson(
         is tested with Loader's deviance, which does not cancel for large rates.
 
     Raises:
-        ArgumentError: the rate is negative, NaN or above 2**62. Nothing was drawn.
+        ArgumentError: the rate is negative, NaN or above ``2**62``. Nothing was drawn.
 
     Example:
         >>> trnrand.Generator(0).poisson(3, rate=4.0)

@@ -33,15 +33,15 @@ def randint(
 
     Args:
         size: the shape.
-        low: the smallest, from -2**63.
-        high: one more than the largest, up to 2**63.
+        low: the smallest, from ``-2**63``.
+        high: one more than the largest, up to ``2**63``.
         dtype: int64 by default, or another integer that holds both ends.
         device: where the result goes.
         out: memory for the result.
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        The integers. Ranges up to 2**32 use Lemire's multiplication on one word, wider ones a mask on two; words that
+        The integers. Ranges up to ``2**32`` use Lemire's product with one word, wider ones a mask on two; words that
         would make some integer likelier are rejected, and the element's substream goes on.
 
     Raises:

@@ -201,7 +201,7 @@ class Request:
         return self.source.stream, self._begin // words + self.first
 
     def open_unit(self) -> Tensor:
-        """One float64 in (0, 1) for each element, multiples of 2**-53: two words each."""
+        """One float64 in (0, 1) for each element, multiples of ``2**-53``: two words each."""
         stream, first = self.claim(2)
         made = stream_words(stream, 2 * first, 2 * self.count, self.device).view(-1, 2)
         return open_unit(made[:, 0], made[:, 1])
@@ -259,7 +259,7 @@ def half_open(low: Tensor, high: Tensor) -> Tensor:
 
 
 def open_unit(low: Tensor, high: Tensor) -> Tensor:
-    """(0, 1): the middles of 2**52 equal parts, from two words."""
+    """(0, 1): the middles of ``2**52`` equal parts, from two words."""
     return ((high << 20 | low >> 12).double() + 0.5) * 2.0**-52
 
 

@@ -18,7 +18,7 @@ MOST = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A sequence of 2**66 and more random words: a key, a base counter and a position in words.
+    """A sequence of ``2**66`` and more random words: a key, a base counter and a position in words.
 
     Two streams with the same fields are the same words on every backend. Nothing is consumed by drawing: `at` moves.
 
@@ -65,7 +65,7 @@ class Stream:
         return made
 
     def jump(self, times: int = 1) -> Stream:
-        """The same key, ``times`` * 2**64 blocks further: it shares no word with this one for 2**66 words."""
+        """The same key, ``times * 2**64`` blocks further: it shares no word with this one for ``2**66`` words."""
         if not isinstance(times, int) or isinstance(times, bool):
             raise DtypeError(op="Stream.jump", argument="times", got=type(times), expected="an integer")
         return replace(self, base=(self.base + (times % (1 << 64) << 64)) % (1 << 128))

@@ -46,8 +46,8 @@ def uniform(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        ``low + (high - low) * u``. In [0, 1) ``u`` is a multiple of 2**-24 (float32), 2**-11 (float16),
-        2**-8 (bfloat16) or 2**-53 (float64, two words an element). An end that is excluded is never returned,
+        ``low + (high - low) * u``. In [0, 1) ``u`` is a multiple of ``2**-24`` (float32), ``2**-11`` (float16),
+        ``2**-8`` (bfloat16) or ``2**-53`` (float64, two words an element). An end that is excluded is never returned,
         rounding included.
 
     Raises:

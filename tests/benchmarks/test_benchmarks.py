@@ -231,7 +231,10 @@ def test_results_are_written_for_programs_and_people(tmp_path, monkeypatch):
     assert data["ops"][0]["timed"][0]["case"] == "4"
     assert data["machine"]["torch"] == torch.__version__
     page = (tmp_path / written[1]).read_text()
-    assert "| 64x64 | trn2 | 2,400 |  |  | 1 µs | tensor | 90% | 49.2 kB |" in page
+    # predictions stand as they are recorded, whatever this run found
+    assert f"| {' | '.join(report.recorded_table('trnblas.gemm')[1])} |" in page
+    assert "2,400" not in page
+    assert "64x64" in report.text([found])
     assert "| overhead |" in page
     assert " µs |" in page
     assert "Why." in page

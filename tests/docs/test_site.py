@@ -1,5 +1,6 @@
 """Pages that repeat facts from the code repeat them correctly, and every page can be found."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -10,9 +11,13 @@ from xml.etree import ElementTree
 import pytest
 
 import trnsci
+from benchmarks import predictions, report
+from docs import diagrams
+from tools import names_page
 from trnsci import config
 from trnsci import errors as suite_errors
 from trnsim import errors as machine_errors
+from trnsim.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -24,6 +29,97 @@ def test_the_navigation_lists_every_page_once():
     # the blog lists its own posts
     pages = [path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md") if path.parent.name != "posts"]
     assert sorted(listed) == sorted(pages)
+
+
+EXPONENT = re.compile(r"[\w)\]]\*\*[-+(\w]")
+CODE = re.compile(r"^ *```.*?^ *```|``.+?``|`[^`]*`|^<.*?$|^ *(?:>>>|\.\.\. ).*?$", re.M | re.S)
+
+
+def _bold_exponents(text):
+    """Lines in which two stars between letters or digits would begin bold type."""
+    return [line.strip() for line in CODE.sub("", text).splitlines() if EXPONENT.search(line)]
+
+
+def test_an_exponent_outside_backticks_is_noticed():
+    assert _bold_exponents("u is 2**-24 here") == ["u is 2**-24 here"]
+    assert _bold_exponents("`2**-24`, ``N**2``, **Bold.** 2\\*\\*20\n```text\n2**3\n```\n>>> 2**3\n") == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CHANGELOG.md", DOCS], ids=lambda path: path.name)
+def test_no_exponent_of_a_page_comes_out_bold(page):
+    pages = [page] if page.is_file() else sorted(page.glob("**/*.md"))
+    assert {path.name: lines for path in pages if (lines := _bold_exponents(path.read_text()))} == {}
+
+
+def test_no_exponent_of_a_docstring_comes_out_bold():
+    found = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        # the reference shows neither kernels nor what is private
+        if {"kernels", "cuda"} & set(path.parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and not _private(node):
+                found |= {f"{path.name}: {line}": 1 for line in _bold_exponents(ast.get_docstring(node) or "")}
+    assert list(found) == []
+
+
+def _private(node):
+    return getattr(node, "name", "").startswith("_")
+
+
+def test_diagrams_are_drawn_without_a_script():
+    sources = [
+        source
+        for page in DOCS.glob("**/*.md")
+        for source in re.findall(r"^```mermaid\n(.*?)^```", page.read_text(), re.M | re.S)
+    ]
+    assert len(sources) >= 8
+    for source in sources:
+        drawn = ElementTree.fromstring(diagrams.svg(source))
+        words = " ".join(drawn.itertext())
+        for label in re.findall(r'"(.*?)"', source):
+            assert all(word in words for word in label.split())
+    with pytest.raises(ValueError, match="not understood"):
+        diagrams.svg("flowchart LR\n a ==> b")
+    with pytest.raises(ValueError, match="sequenceDiagram"):
+        diagrams.svg("sequenceDiagram\n a --> b")
+
+
+def test_the_names_page_is_what_the_tables_say_and_every_name_leads_somewhere():
+    assert names_page.PAGE.read_text() == names_page.page(), "the tables changed: python -m tools.names_page"
+    rows = [(ours, theirs) for group in names_page.table().values() for ours, theirs in group.items()]
+    assert len(rows) > 150
+    assert [name for ours, theirs in rows for name in (ours, *theirs) if not _exists(name)] == []
+
+
+def test_predictions_on_the_benchmark_page_are_those_recorded():
+    page = report.page_path().read_text()
+    assert page == report.refreshed(page), "baselines changed: python -m benchmarks.run --predicted --record OP"
+
+
+def test_figures_of_eigh_are_the_same_on_every_page():
+    """Milliseconds for one matrix, as recorded; every page that tells them tells these."""
+    recorded = predictions.recorded("trnsolver.eigh")
+    clocks = {name: target.clock_ghz["tensor"] * 1e6 for name, target in TARGETS.items()}
+    ms = {(name, target): facts["cycles"] / clocks[target] for (name, target), facts in recorded.items()}
+    page = (DOCS / "trnsolver" / "eigh.md").read_text()
+    for rows in (128, 256, 512):
+        (cells,) = re.findall(rf"^\| {rows} \|(.*)\|$", page.partition("Measured on the simulator")[0], re.M)
+        for target, cell in zip(("trn1", "trn2", "trn3"), cells.split("|")[3:], strict=True):
+            wanted = ms.get((f"1x{rows}x{rows}", target))
+            assert wanted is None or float(f"{wanted:.3g}") == float(cell), f"eigh.md: {rows} rows on {target}"
+    fit = (DOCS / "concepts" / "fit.md").read_text()
+    for rows in (128, 512):
+        (told,) = re.findall(rf"eigenproblems.*\| {rows} rows: ([\d.]+) ms", fit)
+        assert float(told) == float(f"{ms[f'1x{rows}x{rows}', 'trn2']:.3g}"), f"fit.md: {rows} rows"
+
+
+def test_a_page_asks_no_other_host_for_letters_and_the_blog_has_a_feed():
+    config = (ROOT / "mkdocs.yml").read_text()
+    assert re.search(r"^  font: false$", config, re.M)
+    assert "format: docs.diagrams.fence" in config
+    assert re.search(r"^  - rss:$", config, re.M)
+    assert (DOCS / "changelog.md").read_text() == '--8<-- "CHANGELOG.md"\n'
 
 
 def test_the_settings_page_lists_every_variable_as_it_is():

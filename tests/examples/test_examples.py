@@ -1,4 +1,4 @@
-"""Every program under examples/cuda_samples and examples/science runs, on PyTorch and on the simulator.
+"""Every program under examples runs, on PyTorch and on the simulator.
 
 What it prints is what docs/examples.md shows: digits of errors aside, which differ between machines and backends.
 """
@@ -16,7 +16,8 @@ import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = sorted(path for folder in ("cuda_samples", "science") for path in (ROOT / "examples" / folder).glob("*.py"))
+FOLDERS = ("cuda_samples", "quantum_chemistry", "science")
+PROGRAMS = sorted(path for folder in FOLDERS for path in (ROOT / "examples" / folder).glob("*.py"))
 NAMES = [path.relative_to(ROOT).as_posix() for path in PROGRAMS]
 DOCS = (ROOT / "docs" / "examples.md").read_text()
 SCIENTIFIC = re.compile(r"\d\.\de[+-]\d\d")
@@ -29,6 +30,8 @@ FOUNDATIONS = {
     "examples/cuda_samples/cutensor_contraction.py": "trntensor.einsum",
     "examples/cuda_samples/mc_estimate_pi.py": "trnrand.Generator.uniform",
     "examples/cuda_samples/simple_cufft_2d_r2c.py": "trnfft.rfft2",
+    "examples/quantum_chemistry/df_mp2.py": "trnblas.gemm",
+    "examples/quantum_chemistry/df_mp2_synthetic.py": "trntensor.mp2_energy",
     "examples/science/hartree_fock.py": "trnsolver.eigh_generalized",
     "examples/science/navier_stokes.py": "trnfft.rfft2",
     "examples/science/option_pricing.py": "trnrand.Generator.normal",
@@ -67,6 +70,18 @@ def test_a_program_passes_and_prints_what_the_docs_show(name, backend):
     status, printed = run(name, "--backend", backend)
     assert status == 0, printed
     assert stable(printed) == stable(shown(name))
+
+
+@pytest.mark.sim
+def test_water_in_single_precision_is_within_its_bound():
+    status, printed = run("examples/quantum_chemistry/df_mp2.py", "--backend", "simulator", "--precision", "fp32")
+    assert status == 0, printed
+    assert "E(corr) = -0.203977 Ha" in printed
+
+
+def test_the_pattern_needs_no_pyscf():
+    source = (ROOT / "examples/quantum_chemistry/df_mp2_synthetic.py").read_text()
+    assert not re.search(r"import (pyscf|trnchem)|from (pyscf|trnchem)", source)
 
 
 def wrong(function):
