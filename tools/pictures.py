@@ -7,6 +7,7 @@ model, and look at what changed.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import torch
 import trnfft
 import trnsim
 from benchmarks.registry import load
+from benchmarks.speedup import FILE as SPEEDUPS
 from trnsim.constants import RESOURCES
 from trnsim.targets import TARGETS
 from trnsim.timing.report import Report
@@ -68,6 +70,10 @@ class Svg:
     def path(self, points: list[tuple[float, float]], stroke: str) -> None:
         steps = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polyline points="{steps}" fill="none" stroke="{stroke}" stroke-width="1.2"/>')
+
+    def area(self, points: list[tuple[float, float]], fill: str) -> None:
+        steps = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polygon points="{steps}" fill="{fill}" fill-opacity="0.16"/>')
 
     def dot(self, x: float, y: float, fill: str, radius: float = 4) -> None:
         self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}"/>')
@@ -318,6 +324,64 @@ def spectra() -> Svg:
         svg.path(points, colour)
         svg.rect(left + 210 * k, 272, 12, 12, colour)
         svg.text(left + 18 + 210 * k, 283, f'precision="{precision}"', size=12)
+    return svg
+
+
+SERIES_COLOURS = ("#3366cc", "#8e5bb5", "#2f9e6e", "#e0842a", "#b0413e", "#6b7f99", "#1f2430")
+
+
+def _two(value: float) -> str:
+    """Two significant digits, without an exponent."""
+    return f"{float(f'{value:.2g}'):g}"
+
+
+@picture
+def speedup() -> Svg:
+    """Time on a CPU over predicted time on Trainium, by size; `benchmarks.speedup` has measured and predicted."""
+    data = json.loads(SPEEDUPS.read_text())
+    series: dict[str, list[dict[str, float]]] = {}
+    for row in data["rows"]:
+        series.setdefault(row["series"], []).append(row)
+    svg = Svg(760, 430, "Speed-up of one Trainium core, predicted, over one CPU thread, measured, against size")
+    left, right, top, foot = 52, 492, 54, 372
+
+    def x_of(size: float) -> float:
+        return left + (math.log2(size) - 5) / 7 * (right - left)
+
+    def y_of(ratio: float) -> float:
+        return foot - (math.log10(ratio) + 1.3) / 3.85 * (foot - top)
+
+    svg.text(16, 22, "Time of one CPU thread, measured, over the predicted time of one trn2 core", size=14)
+    svg.text(16, 40, "Above 1 Trainium wins, below it loses. Bands are the model's intervals.", fill=GREY, size=12)
+    svg.rect(left, y_of(1), right - left, foot - y_of(1), "#fbeceb")
+    for ratio, name in ((0.1, "1/10"), (1, "1"), (10, "10"), (100, "100")):
+        svg.line(left, y_of(ratio), right, y_of(ratio), INK if ratio == 1 else RULE)
+        svg.text(left - 8, y_of(ratio) + 4, name, fill=GREY, anchor="end", size=11)
+    svg.line(left, y_of(16), right, y_of(16), GREY, 1, "3 4")
+    svg.text(left + 4, y_of(16) - 5, "16 threads, scaling perfectly", fill=GREY, size=11)
+    for power in range(5, 13):
+        svg.line(x_of(2**power), foot, x_of(2**power), foot + 4, GREY)
+        svg.text(x_of(2**power), foot + 18, f"{2**power}", fill=GREY, anchor="middle", size=11)
+    svg.text((left + right) / 2, foot + 36, "n", fill=GREY, anchor="middle", size=12)
+    ends = []
+    for (name, rows), colour in zip(series.items(), SERIES_COLOURS, strict=True):
+        upper = [(x_of(r["size"]), y_of(r["cpu_s"] / r["low_s"])) for r in rows]
+        lower = [(x_of(r["size"]), y_of(r["cpu_s"] / r["high_s"])) for r in rows]
+        svg.area([*upper, *reversed(lower)], colour)
+        points = [(x_of(r["size"]), y_of(r["cpu_s"] / r["predicted_s"])) for r in rows]
+        svg.path(points, colour)
+        for x, y in points:
+            svg.dot(x, y, colour, 2.6)
+        ends.append((points[-1][1], f"{name}: {_two(rows[-1]['cpu_s'] / rows[-1]['predicted_s'])}", colour, points[-1]))
+    below = 0.0
+    for y, label, colour, (x_end, y_end) in sorted(ends):
+        below = max(y, below + 17)
+        svg.line(x_end + 4, y_end, right + 14, below, colour, 0.6)
+        svg.text(right + 18, below + 4, label, fill=colour, size=12)
+    foot_note = (
+        f"float32, operands on the device, launches included; attention is causal. {data['machine']['processor']}."
+    )
+    svg.text(16, 420, foot_note, fill=GREY, size=11)
     return svg
 
 

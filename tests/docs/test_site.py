@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import trnsci
-from benchmarks import predictions, report
+from benchmarks import predictions, report, speedup
 from docs import diagrams
 from tools import names_page
 from trnsci import config
@@ -95,6 +96,17 @@ def test_the_names_page_is_what_the_tables_say_and_every_name_leads_somewhere():
 def test_predictions_on_the_benchmark_page_are_those_recorded():
     page = report.page_path().read_text()
     assert page == report.refreshed(page), "baselines changed: python -m benchmarks.run --predicted --record OP"
+
+
+@pytest.mark.parametrize("series", speedup.SERIES, ids=lambda series: series.name)
+def test_the_first_picture_shows_what_is_predicted_today(series):
+    kept = json.loads(speedup.FILE.read_text())["rows"]
+    rows = {row["size"]: row for row in kept if row["series"] == series.name}
+    assert list(rows) == list(series.sizes), "python -m benchmarks.speedup"
+    now = speedup.predicted(series, 256)
+    assert {name: rows[256][name] for name in now} == pytest.approx(now, rel=1e-6), "python -m benchmarks.speedup"
+    drawn = (DOCS / "assets" / "speedup.svg").read_text()
+    assert series.name in drawn, "python -m tools.pictures speedup"
 
 
 def test_figures_of_eigh_are_the_same_on_every_page():

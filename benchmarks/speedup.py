@@ -1,0 +1,162 @@
+"""Speed-up against size, for the first picture of the docs: ``python -m benchmarks.speedup``.
+
+CPU times are measured: processor time of one thread, the least of several runs, of what a user without an accelerator
+would call. Trainium's are predicted for one core of trn2 with operands on the device and every launch included. Both
+go to ``benchmarks/speedup.json``; ``python -m tools.pictures speedup`` draws them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import scipy.sparse
+import torch
+
+import trnblas
+import trnfft
+import trnrand
+import trnsci
+import trnsolver
+import trnsparse
+from benchmarks.report import machine
+from trnsci.testing import gaussian
+
+FILE = Path(__file__).parent / "speedup.json"
+TARGET = "trn2"
+ROW = 8  # entries in a row of the sparse matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One operation over sizes: what a CPU runs, and the call of ours that is predicted."""
+
+    name: str
+    sizes: tuple[int, ...]
+    inputs: Callable[[int], tuple[Any, ...]]
+    cpu: Callable[..., Any]
+    ours: Callable[..., Any]
+
+
+def _spd(n: int) -> torch.Tensor:
+    x = gaussian((n, n), 3)
+    return x @ x.mT / n + torch.eye(n)
+
+
+def _symmetric(n: int) -> torch.Tensor:
+    x = gaussian((n, n), 4)
+    return x + x.mT
+
+
+def _sparse(n: int) -> tuple[Any, torch.Tensor]:
+    """A matrix with eight entries in a row, anywhere, and a vector."""
+    columns = torch.randint(0, n, (n * ROW,), generator=torch.Generator().manual_seed(5)).numpy()
+    pointers = range(0, n * ROW + 1, ROW)
+    matrix = scipy.sparse.csr_array((gaussian((n * ROW,), 6).numpy(), columns, list(pointers)), shape=(n, n))
+    matrix.sum_duplicates()
+    return matrix, gaussian((n,), 7)
+
+
+POWERS = tuple(2**k for k in range(5, 13))
+SERIES = (
+    Series(
+        "matrix product, n × n",
+        POWERS,
+        lambda n: (gaussian((n, n), 1), gaussian((n, n), 2)),
+        torch.matmul,
+        lambda a, b: trnsci.plan(trnblas.gemm, 1.0, a, b),
+    ),
+    Series(
+        "attention, n positions",
+        (128, 256, 512, 1024, 2048, 4096),
+        lambda n: (gaussian((1, 1, n, 128), 1),) * 3,
+        lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+        lambda q, k, v: trnsci.plan(trnsparse.attention, q, k, v, trnsparse.causal()),
+    ),
+    Series(
+        "Fourier transforms, 256 rows of n",
+        (32, 64, 128, 256, 512, 1024, 2048, 4096),
+        lambda n: (torch.complex(gaussian((256, n), 1), gaussian((256, n), 2)),),
+        torch.fft.fft,
+        lambda x: trnsci.plan(trnfft.fft, x),
+    ),
+    Series(
+        "Cholesky, n × n",
+        (32, 64, 128, 256, 512, 1024),
+        lambda n: (_spd(n),),
+        torch.linalg.cholesky,
+        lambda a: trnsci.plan(trnsolver.cholesky, a),
+    ),
+    Series(
+        "eigenproblem, n × n",
+        (32, 64, 128, 256, 512, 1024),
+        lambda n: (_symmetric(n),),
+        torch.linalg.eigh,
+        lambda a: trnsci.plan(trnsolver.eigh, a),
+    ),
+    Series(
+        "normal numbers, n × n",
+        (32, 64, 128, 256, 512, 1024, 2048, 4096),
+        lambda n: (n,),
+        lambda n: torch.randn(n, n),
+        lambda n: trnsci.plan(trnrand.Generator(1).normal, n, n),
+    ),
+    Series(
+        f"sparse product, n × n, {ROW} a row",
+        (128, 256, 512, 1024, 2048, 4096),
+        lambda n: _sparse(n),
+        lambda a, x: a @ x.numpy(),
+        lambda a, x: trnsci.plan(trnsparse.spmv, trnsparse.CSRMatrix.from_scipy(a), x),
+    ),
+)
+
+
+def least(run: Callable[[], Any], seconds: float = 0.6) -> float:
+    """Processor seconds of one call: the least mean over batches of calls, within a budget."""
+    run()
+    began = time.process_time()
+    run()
+    once = max(time.process_time() - began, 1e-7)
+    calls = max(1, round(0.02 / once))
+    best = once
+    for _ in range(max(3, round(seconds / (once * calls)))):
+        began = time.process_time()
+        for _ in range(calls):
+            run()
+        best = min(best, (time.process_time() - began) / calls)
+    return best
+
+
+def predicted(series: Series, size: int) -> dict[str, float]:
+    """Predicted seconds of one size, and the ends of their interval."""
+    with trnsci.backend("simulator"):
+        plan = series.ours(*series.inputs(size))
+    low, high = plan.interval[TARGET]
+    return {"predicted_s": plan.predicted[TARGET], "low_s": low, "high_s": high}
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Measure and predict every size of every series."""
+    for series in SERIES:
+        for size in series.sizes:
+            inputs = series.inputs(size)
+            seconds = least(lambda s=series, i=inputs: s.cpu(*i))
+            yield {"series": series.name, "size": size, "cpu_s": seconds, **predicted(series, size)}
+
+
+def main() -> None:
+    """Write the file."""
+    torch.set_num_threads(1)
+    found = []
+    for row in rows():
+        print(f"{row['series']:36} {row['size']:5}  {row['cpu_s'] / row['predicted_s']:.3g} times")
+        found.append(row)
+    FILE.write_text(json.dumps({"machine": machine("cpu"), "target": TARGET, "rows": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
