@@ -44,6 +44,11 @@ class Post:
         return [b for b in self.blocks if b.kind == kind and section in (None, b.section)]
 
     @property
+    def category(self) -> str:
+        """The first category: the kind of post."""
+        return self.meta.get("categories", "").strip("[]").partition(",")[0].strip()
+
+    @property
     def library(self) -> str:
         return self.title.partition(":")[0]
 

@@ -41,6 +41,11 @@ SECTIONS = (
 )
 WORDS_MIN, WORDS_MAX = 1200, 2000
 SAMPLE_LINES = 40
+DEEP = "Deep dive"
+# kinds of post that express a judgement: they have a byline, and may speak in the first person
+SIGNED = ("Digest", "Thinking")
+SIGNED_WORDS_MIN = 200
+DIGESTED = 3
 UNITS = {"µs": 1.0, "ms": 1e3, "s": 1e6}
 # megahertz of the Tensor Engine, whose cycles the baselines count
 CLOCKS = {name: target.clock_ghz["tensor"] * 1e3 for name, target in TARGETS.items()}
@@ -73,15 +78,23 @@ HARDWARE = ("Tensor Engine", "Vector Engine", "Scalar Engine", "GpSimd", "SBUF",
 
 Problems = Iterator[tuple[int, str]]
 RULES: dict[str, Callable[[Post], Problems]] = {}
+# the kinds of post a rule holds for
+HOLDS: dict[str, tuple[str, ...]] = {}
 
 
-def rule(check: Callable[[Post], Problems]) -> Callable[[Post], Problems]:
-    """Register a rule under its function's name."""
-    RULES[check.__name__.strip("_").replace("_", "-")] = check
-    return check
+def rule(*kinds: str) -> Callable[[Callable[[Post], Problems]], Callable[[Post], Problems]]:
+    """Register a rule under its function's name, for some kinds of post or for all."""
+
+    def register(check: Callable[[Post], Problems]) -> Callable[[Post], Problems]:
+        name = check.__name__.strip("_").replace("_", "-")
+        RULES[name] = check
+        HOLDS[name] = kinds or (DEEP, *SIGNED)
+        return check
+
+    return register
 
 
-@rule
+@rule()
 def file_name(post: Post) -> Problems:
     """A date and a short slug."""
     name = re.fullmatch(r"(\d{4}-\d{2}-\d{2})-([a-z0-9]+(?:-[a-z0-9]+){1,5})\.md", post.path.name)
@@ -89,10 +102,11 @@ def file_name(post: Post) -> Problems:
         yield 1, f"the file is named <YYYY-MM-DD>-<short-slug>.md, six words and 40 letters at most: {post.path.name}"
 
 
-@rule
+@rule()
 def front_matter(post: Post) -> Problems:
-    """Four keys, and they agree with the file name and the title."""
-    wanted = ("date", "slug", "categories", "comments")
+    """Date, slug, categories, comments, and ``authors`` where a byline belongs; they agree with name and title."""
+    signed = post.category in SIGNED
+    wanted = ("date", "slug", *(("authors",) if signed else ()), "categories", "comments")
     if tuple(post.meta) != wanted:
         yield 1, f"the front matter holds {', '.join(wanted)} and nothing else, in this order: it has {list(post.meta)}"
         return
@@ -105,21 +119,28 @@ def front_matter(post: Post) -> Problems:
         yield 2, f"date is {post.meta['date']}, the file's name says {day}"
     if post.meta["slug"] != slug:
         yield 3, f"slug is {post.meta['slug']}, the file's name says {slug}"
-    if post.meta["categories"] != f"[Deep dive, {post.library}]":
-        yield 4, f"categories are [Deep dive, {post.library}], found {post.meta['categories']}"
+    expected = f"[{post.category}]" if signed else f"[{DEEP}, {post.library}]"
+    if post.meta["categories"] != expected:
+        yield 4, f"categories are {expected}, found {post.meta['categories']}"
+    known = re.findall(r"^  (\w+):$", (ROOT / "docs" / "blog" / ".authors.yml").read_text(), re.M)
+    if signed and post.meta["authors"].strip("[]") not in known:
+        yield 4, f"authors is one of {', '.join(known)} in brackets, found {post.meta['authors']}"
     if post.meta["comments"] != "true":
         yield 5, "comments is true"
 
 
-@rule
+@rule()
 def title(post: Post) -> Problems:
-    """The library, then the idea."""
+    """One title; that of a deep dive is the library, then the idea."""
     headings = [b for b in post.kind("heading") if b.text.startswith("# ")]
-    if len(headings) != 1 or post.library not in ANALOGS or not post.title.partition(": ")[2]:
+    if post.category in SIGNED:
+        if len(headings) != 1:
+            yield 1, f"one title, found {len(headings)}"
+    elif len(headings) != 1 or post.library not in ANALOGS or not post.title.partition(": ")[2]:
         yield 1, f"one title of the form 'library: idea', library one of {', '.join(ANALOGS)}; found {post.title!r}"
 
 
-@rule
+@rule(DEEP)
 def sections(post: Post) -> Problems:
     """The headings of the brief, in its order, none empty."""
     found = [b for b in post.kind("heading") if b.text.startswith("## ")]
@@ -133,7 +154,7 @@ def sections(post: Post) -> Problems:
             yield 1, f"{name}: no prose"
 
 
-@rule
+@rule(DEEP)
 def lead(post: Post) -> Problems:
     """Two or three sentences."""
     blocks = post.kind("prose", "")
@@ -142,7 +163,7 @@ def lead(post: Post) -> Problems:
         yield 1, f"the lead is one paragraph of 2 or 3 sentences: found {len(blocks)} of {count}"
 
 
-@rule
+@rule(DEEP)
 def takeaway(post: Post) -> Problems:
     """Three to five sentences."""
     count = sum(len(b.sentences) for b in post.kind("prose", "Takeaway"))
@@ -150,21 +171,22 @@ def takeaway(post: Post) -> Problems:
         yield 1, f"the takeaway has 3 to 5 sentences: found {count}"
 
 
-@rule
+@rule()
 def length(post: Post) -> Problems:
     """Prose alone counts."""
-    if not WORDS_MIN <= post.words <= WORDS_MAX:
-        yield 1, f"prose has {WORDS_MIN} to {WORDS_MAX} words, and this post {post.words}; tables and diagrams are free"
+    least = SIGNED_WORDS_MIN if post.category in SIGNED else WORDS_MIN
+    if not least <= post.words <= WORDS_MAX:
+        yield 1, f"prose has {least} to {WORDS_MAX} words, and this post {post.words}; tables and diagrams are free"
 
 
-@rule
+@rule()
 def voice(post: Post) -> Problems:
-    """No byline, no first person, no marketing, no vague humility, no emoji, no date, few admonitions."""
+    """No marketing, no vague humility, no emoji, no date, few admonitions; unsigned, no byline and no first person."""
     for block in post.blocks:
         if block.kind in ("code", "comment"):
             continue
         for what, pattern in (
-            ("the library is the subject, nobody else", PERSON),
+            *([] if post.category in SIGNED else [("the library is the subject, nobody else", PERSON)]),
             ("marketing voice", MARKETING),
             ("self-effacement is concrete or it is cut", VAGUE),
             ("readers do not see the date", DATED),
@@ -179,7 +201,7 @@ def voice(post: Post) -> Problems:
         yield post.kind("admonition")[1].line, "admonitions are for side channels: one at most"
 
 
-@rule
+@rule()
 def figures(post: Post) -> Problems:
     """Speed is a figure with a unit in the same sentence; every time and rate says whether it was measured."""
     for block in post.kind("prose"):
@@ -195,7 +217,7 @@ def figures(post: Post) -> Problems:
             yield block.line, f"{timed[0]!r}: predicted, measured, documented or published?"
 
 
-@rule
+@rule(DEEP)
 def numbers(post: Post) -> Problems:
     """A table that differs in informative ways, its cells with units, labelled predicted or measured."""
     tables = post.kind("table", "Numbers")
@@ -215,7 +237,7 @@ def numbers(post: Post) -> Problems:
                     yield table.line, f"{cell} in column {head!r} has no unit"
 
 
-@rule
+@rule(DEEP)
 def predictions(post: Post) -> Problems:
     """A cell under "trn2, predicted" is what the model says of a kernel of this library on trn2, as recorded."""
     for table in post.kind("table", "Numbers"):
@@ -246,7 +268,7 @@ def _rounds_to(us: float, number: str, unit: str) -> bool:
     return abs(us / UNITS[unit] - float(number)) <= 0.5001 * 10.0**-digits
 
 
-@rule
+@rule(DEEP)
 def architecture(post: Post) -> Problems:
     """Hardware first, a trade-off with its cost, the CUDA analog, and both sides of the fit."""
     text = " ".join(b.text for b in post.kind("prose", "What the architecture suggests"))
@@ -263,7 +285,7 @@ def architecture(post: Post) -> Problems:
         yield 1, "Fit assessment: say where the workload fits well and where badly"
 
 
-@rule
+@rule(DEEP)
 def upstream_ask(post: Post) -> Problems:
     """The last paragraph of what did not work is something AWS can act on."""
     section = post.kind("prose", "What didn't work")
@@ -274,7 +296,7 @@ def upstream_ask(post: Post) -> Problems:
         yield last.line, "the ask names an NKI symbol and links what shows the need"
 
 
-@rule
+@rule(DEEP)
 def samples(post: Post) -> Problems:
     """Code is from the tree, verbatim, under a first line that names its file; ``# ...`` leaves lines out."""
     blocks = [b for b in post.kind("code") if b.language not in ("mermaid", "text")]
@@ -311,7 +333,7 @@ def _dedented(lines: list[str]) -> list[str]:
     return textwrap.dedent("\n".join(lines)).splitlines()
 
 
-@rule
+@rule(DEEP)
 def visuals(post: Post) -> Problems:
     """Pictures carry structure, and decorate nothing."""
     drawn = [b for b in post.kind("code") if b.language == "mermaid"]
@@ -320,20 +342,24 @@ def visuals(post: Post) -> Problems:
         yield 1, f"one to three pictures, two of them diagrams at most: found {pictures}"
 
 
-@rule
+@rule()
 def links(post: Post) -> Problems:
-    """The suite, the roadmap, the NKI documents and two siblings are one click away."""
+    """Links lead somewhere, the suite is one click away; from a deep dive roadmap, NKI and two siblings too."""
     targets = [target for _, target in post.links]
     for line, target in post.links:
         if "://" not in target and not (post.path.parent / target.partition("#")[0]).resolve().is_file():
             yield line, f"{target} does not exist"
-    for start in (*SUITE, NKI):
+    siblings = {t for t in targets if re.fullmatch(r"\d{4}-\d{2}-\d{2}-[\w-]+\.md", t)} - {post.path.name}
+    for start in (*SUITE, *(() if post.category in SIGNED else (NKI,))):
         if not any(t.startswith(start) for t in targets):
             yield 1, f"link to {start}"
+    if post.category == "Digest" and len(siblings) < DIGESTED:
+        yield 1, f"a digest links the posts it tells of, {DIGESTED} at least: found {sorted(siblings)}"
+    if post.category in SIGNED:
+        return
     following = [t for b in post.kind("prose", "What's next") for _, t in LINK.findall(b.text)]
     if f"../../roadmap.md#{post.library}" not in following:
         yield 1, f"What's next: link ../../roadmap.md#{post.library}, where the phases are tracked"
-    siblings = {t for t in targets if re.fullmatch(r"\d{4}-\d{2}-\d{2}-[\w-]+\.md", t)} - {post.path.name}
     if len(siblings) < 2:
         yield 1, f"link the posts of two sibling libraries: found {sorted(siblings)}"
 
@@ -341,7 +367,13 @@ def links(post: Post) -> Problems:
 def problems(path: Path) -> list[str]:
     """What is wrong with one post, as ``file:line: rule: what``."""
     post = parse(path)
-    return [f"{path.name}:{line}: {name}: {what}" for name, check in RULES.items() for line, what in check(post)]
+    return [
+        f"{path.name}:{line}: {name}: {what}"
+        for name, check in RULES.items()
+        # a post of no known kind is held to everything
+        if post.category in HOLDS[name] or post.category not in (DEEP, *SIGNED)
+        for line, what in check(post)
+    ]
 
 
 def posts() -> list[Path]:

@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 
 def test_the_navigation_lists_every_page_once():
     nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
-    listed = re.findall(r": (\S+\.md)$", nav, re.M)
+    listed = re.findall(r"(?:: |- )(\S+\.md)$", nav, re.M)
     # the blog lists its own posts
     pages = [path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md") if path.parent.name != "posts"]
     assert sorted(listed) == sorted(pages)
