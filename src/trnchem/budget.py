@@ -15,6 +15,7 @@ from trnsci import ArgumentError, CapacityError
 from trnsci.plans import quantity
 from trnsci.precision import Precision
 from trnsci.show import Table, plain
+from trnsim import notebook
 
 if TYPE_CHECKING:
     from trnsci.distributed.team import Crossing
@@ -156,6 +157,16 @@ class MP2Plan:
         head = ("rank", "orbitals", "arithmetic", "memory", "messages", "received")
         return Table(
             f"{len(rows)} ranks", head, rows, "Arithmetic is as planned; a rank that is free takes some of another's."
+        )
+
+    def __repr__(self) -> str:
+        n = self.sizes
+        return f"<MP2Plan {self.method}, {self.precision}: {n.nocc} occupied, {n.nvir} virtual, {n.naux} auxiliary>"
+
+    def _repr_html_(self) -> str:
+        tables = (self.table(), *([self.shares_table()] if self.shares else []))
+        return "".join(
+            notebook.fragment(t.title, notebook.table(t.header, t.rows), notebook.lines([t.note])) for t in tables
         )
 
     def __str__(self) -> str:

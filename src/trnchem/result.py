@@ -10,6 +10,7 @@ from torch import Tensor
 from trnchem.budget import MP2Plan
 from trnchem.metric import Metric
 from trnchem.screening import Screen
+from trnsim import notebook
 
 
 class Progress(NamedTuple):
@@ -104,6 +105,12 @@ class MP2Result:
             "seconds_measured": self.timings,
             "resumed_pairs": self.resumed,
         }
+
+    def __repr__(self) -> str:
+        return f"<MP2Result {self.method}: E(corr) = {self.e_corr:.8f} Ha, E(total) = {self.e_tot:.8f} Ha>"
+
+    def _repr_html_(self) -> str:
+        return notebook.fragment(f"E(corr) = {self.e_corr:.10f} Ha", notebook.text(str(self)))
 
     def __str__(self) -> str:
         lines = [

@@ -43,7 +43,7 @@ ONE = tuple(function.__name__ for function in _ONE)
 _FUNCTIONS: dict[str, Callable[..., Any]] = {function.__name__: function for function in (*_ONE, *_MANY)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FFTPlan(Plan):
     """A transform made ready: call it with data of the shape and dtype it was made for.
 

@@ -18,6 +18,7 @@ from trnsci.caches import CACHE
 from trnsci.ops import Decision, Op, Verdict, writer
 from trnsci.plans import Plan, Step
 from trnsci.specs import HOST, TensorSpec, freeze, map_tensors, tensors_in, thaw
+from trnsim import notebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,17 @@ class CallExplanation:
         lines += [f"  {v.name:<10} {'yes' if v.takes else f'no: {v.refusal}'}" for v in self.verdicts]
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        return f"<CallExplanation {self.op} {self.operands} on {self.chosen}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(v.name, "yes" if v.takes else "no", v.refusal or "") for v in self.verdicts]
+        return notebook.fragment(
+            f"{self.op} {self.operands} runs on {self.chosen}",
+            notebook.lines([self.reason]),
+            notebook.table(("implementation", "takes it", "why not"), rows),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -50,6 +62,12 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.calls))
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {'; '.join(f'{call.op} on {call.chosen}' for call in self.calls) or 'no op'}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(call._repr_html_() for call in self.calls)
 
 
 class Recorder:

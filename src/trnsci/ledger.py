@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
 from trnsci.plans import Step, quantity, seconds
+from trnsim import notebook
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class Entry:
     bytes_to_device: int = 0
     bytes_from_device: int = 0
     depth: int = 0
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.step!r} in {seconds(self.measured)}>"
 
     def predicted(self, target: TargetName) -> float | None:
         """Predicted seconds on the device, without transfers."""
@@ -116,8 +120,19 @@ class Ledger:
         explicit = sum(t.nbytes for t in self.transfers if t.direction == "from")
         return explicit + sum(entry.bytes_from_device for entry in self.entries)
 
-    def __str__(self) -> str:
-        rows = [("op", "operands", "backend", "calls", "measured", "to device", "from device", "reason")]
+    def __repr__(self) -> str:
+        calls = "1 call" if len(self.entries) == 1 else f"{len(self.entries)} calls"
+        return f"<Ledger: {calls} in {seconds(self.measured) if self.entries else '0 s'}>"
+
+    def _repr_html_(self) -> str:
+        header, *rows = self._rows()
+        return notebook.fragment(repr(self)[1:-1], notebook.table(header, rows), notebook.lines(self._remarks()))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """One row for calls that are alike, below a header."""
+        rows: list[tuple[str, ...]] = [
+            ("op", "operands", "backend", "calls", "measured", "to device", "from device", "reason")
+        ]
         groups: dict[tuple[str, str, str, str], list[Entry]] = {}
         for entry in self:
             step = entry.step
@@ -128,8 +143,17 @@ class Ledger:
             to_device = quantity(sum(entry.bytes_to_device for entry in entries), "B")
             from_device = quantity(sum(entry.bytes_from_device for entry in entries), "B")
             rows.append((op, operands, backend, str(len(entries)), measured, to_device, from_device, reason))
+        return rows
+
+    def __str__(self) -> str:
+        rows = self._rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, *self._remarks()])
+
+    def _remarks(self) -> list[str]:
+        """Sentences on what moved, what was exchanged and what was substituted."""
+        lines = []
         if self.transfers:
             lines.append(
                 f"{len(self.transfers)} explicit transfers; in all {quantity(self.bytes_to_device, 'B')} to "
@@ -142,7 +166,7 @@ class Ledger:
         if self.substitutions:
             counts = Counter((s.theirs, s.ours or f"left alone: {s.reason}") for s in self.substitutions)
             lines += [f"{theirs} -> {ours}, {n} times" for (theirs, ours), n in counts.items()]
-        return "\n".join(lines)
+        return lines
 
 
 # Ledgers that hear every thread. Dispatch looks at this list on each call, so it stays a plain list.

@@ -9,6 +9,7 @@ from trnsci import config
 from trnsci.caches import CACHE
 from trnsci.programs import Size
 from trnsci.specs import tensors_in, thaw
+from trnsim import notebook
 
 if TYPE_CHECKING:
     from trnsci.predict import Prediction
@@ -99,6 +100,9 @@ class Step:
         """Launches, distinct programs and their sizes on a generation; ``None`` where no kernel takes this call."""
         result: Prediction | None = self.call._op.programs(self.call, target)
         return result
+
+    def __repr__(self) -> str:
+        return f"<Step {self.op} {self.operands} on {self.runs_on}>"
 
     @property
     def error_bound(self) -> float | None:
@@ -207,6 +211,30 @@ class Plan:
     def nbytes(self) -> int:
         """Bytes the plan itself holds, for the cache. Plans that keep tables of data add theirs."""
         return 256 + 512 * len(self.steps)
+
+    def __repr__(self) -> str:
+        steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
+        return f"<{type(self).__name__} {self.op} on {self.backend}: {steps}, {quantity(self.flops, 'FLOP')}>"
+
+    def _repr_html_(self) -> str:
+        facts = (
+            f"{quantity(self.flops, 'FLOP')}, {quantity(self.bytes_read, 'B')} read, "
+            f"{quantity(self.bytes_written, 'B')} written, peak {quantity(self.peak_bytes, 'B')}"
+        )
+        interval = self.interval
+        times = [
+            (target, seconds(time), " to ".join(map(seconds, interval.get(target, ()))))
+            for target, time in self.predicted.items()
+        ]
+        steps = [(s.op, s.operands, s.runs_on, quantity(s.cost.flops, "FLOP")) for s in self.steps]
+        return notebook.fragment(
+            f"{self.op} on {self.backend}",
+            notebook.lines([self.reason, facts]),
+            notebook.table(("target", "predicted", "interval"), times)
+            if times
+            else notebook.lines(["Nothing is predicted: no kernel takes every step."]),
+            notebook.table(("step", "operands", "runs on", "work"), steps),
+        )
 
     def __str__(self) -> str:
         lines = [

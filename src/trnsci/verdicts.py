@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -301,6 +302,14 @@ class FitReport:
         lead = f"{self.verdict}\n{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
         charts = [chart for chart in (self._went(), self._rows()) if chart.bars]
         return page(title, lead, [*charts, *self.tables()[1:]])
+
+    def __repr__(self) -> str:
+        return f"<FitReport {self.script}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        # a frame, because the page has styles of its own
+        page = html.escape(self.html(), quote=True)
+        return f'<iframe srcdoc="{page}" title="fit" style="width:100%;height:36rem;border:1px solid #8884"></iframe>'
 
     def _went(self) -> Bars:
         movable = sum(group.measured for group in self.plain if group.analog)

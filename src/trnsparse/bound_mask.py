@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from trnsci.errors import ArgumentError
+from trnsim import notebook
 from trnsparse.indices import compress
-from trnsparse.picture import picture
+from trnsparse.picture import drawn, picture
 
 if TYPE_CHECKING:
     from trnsparse.mask_base import Mask
@@ -90,10 +91,16 @@ class BoundMask:
         )
 
     def __str__(self) -> str:
+        return f"{self!r}\n{picture(*self._blocks())}"
+
+    def _repr_html_(self) -> str:
+        return notebook.fragment(repr(self), drawn(*self._blocks(), f"blocks that {self!r} keeps"))
+
+    def _blocks(self) -> tuple[Tensor, Tensor, tuple[int, int]]:
+        """Rows and columns of the first pattern's blocks, and how many there could be."""
         first = self.patterns[0]
         rows = torch.repeat_interleave(torch.arange(first.indptr.numel() - 1), first.indptr.diff())
-        grid = (-(-self.q_len // self.block), -(-self.k_len // self.block))
-        return f"{self!r}\n{picture(rows, first.indices, grid)}"
+        return rows, first.indices, (-(-self.q_len // self.block), -(-self.k_len // self.block))
 
 
 def bind(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: int) -> BoundMask:

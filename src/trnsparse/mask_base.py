@@ -14,7 +14,11 @@ import torch
 from torch import Tensor
 
 from trnsci.arrays import untouched
+from trnsim import notebook
 from trnsparse.bound_mask import BoundMask, bind
+
+# a rule has no length: notebooks show it for these many positions, in blocks small enough to see its shape
+SHOWN, SHOWN_BLOCK = 1024, 32
 
 
 class Rectangles(NamedTuple):
@@ -81,6 +85,15 @@ class Mask(ABC):
         q, k = torch.arange(q_len)[:, None], torch.arange(k_len)[None, :]
         return self.keeps(torch.tensor(b), torch.tensor(h), q, k).broadcast_to(q_len, k_len).clone()
 
+    @property
+    def lengths(self) -> tuple[int, int] | None:
+        """Lengths of queries and keys a mask made of data has; ``None`` for rules, which fit every length."""
+        return None
+
+    def _repr_html_(self) -> str:
+        bound = self.bind(*(self.lengths or (SHOWN, SHOWN)), block=SHOWN_BLOCK)
+        return notebook.fragment(repr(self), bound._repr_html_())
+
     def __and__(self, other: Mask) -> Mask:
         return _Both(self, other) if isinstance(other, Mask) else NotImplemented
 
@@ -99,6 +112,10 @@ class _Pair(Mask):
     def key(self) -> tuple[Hashable, ...] | None:
         left, right = self.left.key(), self.right.key()
         return None if left is None or right is None else (type(self).__name__, left, right)
+
+    @property
+    def lengths(self) -> tuple[int, int] | None:
+        return self.left.lengths or self.right.lengths
 
     def fits(self, q_len: int, k_len: int) -> None:
         self.left.fits(q_len, k_len)
@@ -144,6 +161,10 @@ class _Not(Mask):
     def key(self) -> tuple[Hashable, ...] | None:
         inner = self.inner.key()
         return None if inner is None else ("_Not", inner)
+
+    @property
+    def lengths(self) -> tuple[int, int] | None:
+        return self.inner.lengths
 
     def fits(self, q_len: int, k_len: int) -> None:
         self.inner.fits(q_len, k_len)

@@ -89,6 +89,10 @@ class _Documents(Mask):
         high = torch.stack([part.max() for part in parts]) if parts else self.ids[:0]
         return low[inverse], high[inverse]
 
+    @property
+    def lengths(self) -> tuple[int, int] | None:
+        return (self.ids.numel(), self.ids.numel())
+
     def fits(self, q_len: int, k_len: int) -> None:
         _lengths("documents", (self.ids.numel(), self.ids.numel()), q_len, k_len)
 
@@ -107,6 +111,10 @@ class _Blocks(Mask):
         one = (at.q0 // self.size == at.q1 // self.size) & (at.k0 // self.size == at.k1 // self.size)
         kept = self.pattern[at.q0 // self.size, at.k0 // self.size]
         return Verdicts(one & kept, one & ~kept)
+
+    @property
+    def lengths(self) -> tuple[int, int] | None:
+        return (self.pattern.shape[0] * self.size, self.pattern.shape[1] * self.size)
 
     def fits(self, q_len: int, k_len: int) -> None:
         rows, columns = self.pattern.shape
@@ -145,6 +153,10 @@ class _Stored(Mask):
         slot = self.slot[at.q0 // bm, at.k0 // bn]
         return Verdicts(one & (slot >= 0) & self.inside.flatten(1).all(1)[slot], one & (slot < 0))
 
+    @property
+    def lengths(self) -> tuple[int, int] | None:
+        return self.matrix.shape
+
     def fits(self, q_len: int, k_len: int) -> None:
         _lengths("from_bsr", self.matrix.shape, q_len, k_len)
 
@@ -158,6 +170,10 @@ class _Dense(Mask):
 
     def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return self.kept[q, k]
+
+    @property
+    def lengths(self) -> tuple[int, int] | None:
+        return (self.kept.shape[0], self.kept.shape[1])
 
     def fits(self, q_len: int, k_len: int) -> None:
         _lengths("from_dense", tuple(self.kept.shape), q_len, k_len)

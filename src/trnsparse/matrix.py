@@ -21,8 +21,9 @@ from trnsci import check
 from trnsci.arrays import from_numpy, to_numpy, untouched
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, DtypeError
+from trnsim import notebook
 from trnsparse.indices import need_data, scattered
-from trnsparse.picture import picture
+from trnsparse.picture import drawn, picture
 
 if TYPE_CHECKING:
     from trnsparse.bsr import BSRMatrix
@@ -316,6 +317,10 @@ class SparseMatrix(ABC):
     def __str__(self) -> str:
         coo = self.to_coo()
         return f"{self!r}\n{picture(coo.row, coo.col, self.shape)}"
+
+    def _repr_html_(self) -> str:
+        coo = self.to_coo()
+        return notebook.fragment(repr(self), drawn(coo.row, coo.col, self.shape, f"pattern of {self!r}"))
 
     # NumPy arrays on the left of an operator leave the operation to us.
     __array_ufunc__ = None

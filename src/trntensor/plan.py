@@ -38,7 +38,7 @@ class Contraction:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ContractionPlan(Plan):
     """What ``einsum`` will do for operands of these shapes.
 

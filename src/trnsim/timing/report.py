@@ -132,6 +132,16 @@ class Report:
 
         return page(self)
 
+    def __repr__(self) -> str:
+        from trnsim.timing.show import seconds
+
+        return f"<Report {self.kernel} on {self.target.name}: predicted {seconds(self.total_s)}, {self.binds} binds>"
+
+    def _repr_html_(self) -> str:
+        from trnsim.timing.drawing import drawn
+
+        return drawn(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the same keys in every version."""
         return {

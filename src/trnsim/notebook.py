@@ -1,0 +1,48 @@
+"""What objects look like in a notebook: fragments of HTML, escaped, without scripts, on light pages and dark ones.
+
+Colours are the page's own (``currentColor``) or middle tones that both leave readable; styles stand in the tags,
+because a notebook keeps fragments apart from any page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+_BOX = "font:13px/1.5 system-ui,sans-serif;color:inherit;max-width:60rem;overflow-x:auto"
+_CELL = "text-align:left;padding:.15rem .7rem .15rem 0;border-bottom:1px solid #8884;vertical-align:top"
+
+
+def fragment(title: str, *parts: str) -> str:
+    """Return a titled fragment of parts that are HTML already."""
+    return f'<div class="trn" style="{_BOX}"><strong>{escape(title)}</strong>{"".join(parts)}</div>'
+
+
+def lines(texts: Iterable[str]) -> str:
+    """Return a line for each text."""
+    return "".join(f"<div>{escape(text)}</div>" for text in texts)
+
+
+def text(words: str) -> str:
+    """Return preformatted text."""
+    style = "margin:.4rem 0;background:none;color:inherit;white-space:pre;overflow-x:auto"
+    return f'<pre style="{style}">{escape(words)}</pre>'
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of texts."""
+    head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in header)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
+    )
+    style = "border-collapse:collapse;margin:.4rem 0;font-size:12px;color:inherit"
+    return f'<table class="trn" style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def svg(width: float, height: float, title: str, parts: Iterable[str]) -> str:
+    """Return a picture with a title for readers who cannot see it."""
+    style = "display:block;margin:.4rem 0;max-width:100%;height:auto;color:inherit"
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" style="{style}" role="img" '
+        f'font-family="system-ui,sans-serif" font-size="11"><title>{escape(title)}</title>{"".join(parts)}</svg>'
+    )
