@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 _BOX = "font:13px/1.5 system-ui,sans-serif;color:inherit;max-width:60rem;overflow-x:auto"
+# letters of a cell that is not broken into lines
+_WHOLE = 14
 _CELL = "text-align:left;padding:.15rem .7rem .15rem 0;border-bottom:1px solid #8884;vertical-align:top"
 
 
@@ -32,11 +34,14 @@ def text(words: str) -> str:
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of texts."""
     head = "".join(f'<th style="{_CELL}">{escape(name)}</th>' for name in header)
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
-    )
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     style = "border-collapse:collapse;margin:.4rem 0;font-size:12px;color:inherit"
     return f'<table class="trn" style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _cell(words: str) -> str:
+    whole = ";white-space:nowrap" if len(words) <= _WHOLE else ""
+    return f'<td style="{_CELL}{whole}">{escape(words)}</td>'
 
 
 def svg(width: float, height: float, title: str, parts: Iterable[str]) -> str:

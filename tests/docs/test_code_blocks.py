@@ -6,7 +6,7 @@
   ``pip install`` the extra.
 - ``text`` and ``mermaid`` are pictures. Any other language is refused.
 
-Posts of the blog quote the tree and are held to it by ``docs.blogcheck``.
+Posts of the blog quote the tree and are held to it by ``docs.blogcheck``; notebooks run in ``tests/examples``.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ import trnsci
 import trnsim
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "posts")
+DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent.name not in ("posts", "notebooks"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S)
 OURS = ("trnsci", "trnsim", "python")
