@@ -33,7 +33,7 @@ def test_the_navigation_lists_every_page_once():
 
 
 EXPONENT = re.compile(r"[\w)\]]\*\*[-+(\w]")
-CODE = re.compile(r"^ *```.*?^ *```|``.+?``|`[^`]*`|^<.*?$|^ *(?:>>>|\.\.\. ).*?$", re.M | re.S)
+CODE = re.compile(r"^ *```.*?^ *```|srcdoc=\"[^\"]*\"|``.+?``|`[^`]*`|^<.*?$|^ *(?:>>>|\.\.\. ).*?$", re.M | re.S)
 
 
 def _bold_exponents(text):

@@ -55,6 +55,22 @@ def test_water_predicts_every_generation_and_counts_what_residency_saves(page):
 
 
 @pytest.mark.sim
+def test_a_picture_answers_each_question_and_no_table_repeats_it(page):
+    _, found = page
+    assert all(picture.title.endswith("?") for picture in found.drawn)
+    text = page[0].read_text()
+    headings = re.findall("<h2>(.*?)</h2>", text)
+    assert len(headings) == len(set(headings)) == len(found.drawn) + len(found.details)
+    # benzene: measured here, beside what is predicted with its interval
+    here, *there = next(p for p in found.drawn if "benzene" in p.title).bars
+    assert here.value == found.facts["benzene_seconds_measured"] > 0
+    for bar, device in zip(there, found.facts["predicted_benzene"], strict=True):
+        assert bar.value == device["seconds"] + device["starting"]
+        assert device["starting"] > 0
+    assert all(bar.interval[0] < bar.value < bar.interval[1] for bar in there)
+
+
+@pytest.mark.sim
 def test_water_says_where_each_step_ran_and_why(page):
     _, found = page
     table = next(t for t in found.tables if t.title.startswith("Where each step ran"))
@@ -88,8 +104,9 @@ def test_the_page_opens_in_a_browser(page, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     found = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.S)[1])
     assert found["title"] == "Water on Trainium"
-    assert found["tables"] == 6
-    assert found["bars"] == 4 + 15 + 15 + 2
+    # energies, stages, steps; what a picture tells is in no table
+    assert found["tables"] == 3
+    assert found["bars"] == 4 + 4 + 4 + 10 + 2
     assert found["widest"] > 300
     assert found["fits"]
 

@@ -1,11 +1,13 @@
-"""What every demonstration shows: tables for the terminal, the same with bars and pictures as a page."""
+"""What every demonstration shows: tables in a terminal; as a page a picture for each question, and what none tells."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from trnsci import config, pages
 from trnsci.ledger import Entry, Ledger
@@ -23,8 +25,9 @@ class Report:
 
     Attributes:
         title, lead: of the page.
-        tables: for the terminal, and for the page.
-        drawn: bars and pictures, for the page alone; they come first.
+        tables: for the terminal.
+        drawn: bars and pictures, for the page: each answers the question in its title.
+        details: tables below them, of what no picture tells.
         facts: for programs.
         ok: whether every result is within its bound; ``verdict`` says so in words.
         following: what to try next.
@@ -34,6 +37,7 @@ class Report:
     lead: str
     tables: Sequence[Table]
     drawn: Sequence[Bars | Picture]
+    details: Sequence[Table]
     facts: dict[str, Any] = field(repr=False)
     ok: bool
     verdict: str
@@ -41,7 +45,7 @@ class Report:
 
     def html(self) -> str:
         """The page."""
-        return pages.page(self.title, f"{self.lead} {self.verdict}", [*self.drawn, *self.tables])
+        return pages.page(self.title, f"{self.verdict}\n{self.lead}", [*self.drawn, *self.details])
 
 
 def outermost(book: Ledger) -> list[Entry]:
@@ -71,10 +75,18 @@ def steps(book: Ledger, title: str) -> Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """All calls of a program on one generation, predicted: seconds, and the share of them each engine works."""
+    """All calls of a program on one generation, predicted.
+
+    Attributes:
+        seconds: of the kernels, between the ends of ``interval``.
+        starting: seconds the host takes to start them all.
+        utilisation: share of the kernels' time in which each engine works.
+    """
 
     target: str
     seconds: float
+    interval: tuple[float, float]
+    starting: float
     utilisation: dict[str, float]
 
 
@@ -86,26 +98,54 @@ def devices(calls: Iterable[Any]) -> list[Device]:
         known = [p for call in listed if (p := prediction(call, target)) is not None]
         active = sum(p.active for p in known) or 1.0
         busy = {name: sum(p.busy.get(name, 0.0) for p in known) / active for name in ENGINES}
-        found.append(Device(target=target, seconds=sum(p.seconds for p in known), utilisation=busy))
+        ends = (sum(p.low for p in known), sum(p.high for p in known))
+        found.append(
+            Device(
+                target=target,
+                seconds=sum(p.seconds for p in known),
+                interval=ends,
+                starting=sum(p.programs for p in known) * LINKS[target].dispatch,
+                utilisation=busy,
+            )
+        )
     return found
 
 
-def device_table(title: str, found: Sequence[Device], note: str = "") -> Table:
-    """Predicted times with a bar per engine, in characters."""
-    rows = [(d.target, seconds(d.seconds), *(_share(d.utilisation[name]) for name in ENGINES)) for d in found]
-    return Table(title, ("target", "predicted", *ENGINES), rows, note)
-
-
-def device_bars(title: str, found: Sequence[Device]) -> Bars:
-    """The same as bars of a page, on a scale that ends at 100 %."""
-    bars = [
-        Bar(f"{d.target} {name}", d.utilisation[name], f"{d.utilisation[name]:.0%}", other=number % 2 == 1)
-        for number, d in enumerate(found)
-        for name in ENGINES
+def device_table(title: str, found: Mapping[str, Sequence[Device]], note: str = "") -> Table:
+    """Predicted times of named programs, with a bar per engine in characters."""
+    rows = [
+        (name, d.target, seconds(d.seconds), *(_share(d.utilisation[engine]) for engine in ENGINES))
+        for name, each in found.items()
+        for d in each
     ]
-    times = ", ".join(f"{d.target} {seconds(d.seconds)}" for d in found)
-    note = f"Share of the kernels' active time in which an engine works. Predicted times of the kernels: {times}."
-    return Bars(title, bars, note, 1.0)
+    return Table(title, ("", "target", "predicted", *ENGINES), rows, note)
+
+
+def time_bars(title: str, here: float, found: Sequence[Device], note: str) -> Bars:
+    """Seconds measured here beside those predicted, starting the programs included, with their intervals."""
+    threads = torch.get_num_threads()
+    bars = [Bar(f"this CPU, {threads} thread{'s' * (threads > 1)}, measured", here, seconds(here), other=True)]
+    for d in found:
+        low, high = (d.starting + end for end in d.interval)
+        whole = d.starting + d.seconds
+        bars.append(Bar(f"{d.target}, predicted", whole, seconds(whole), interval=(low, high)))
+    started = ", ".join(f"{d.target} {seconds(d.starting)}" for d in found)
+    note = f"{note} Starting the programs is included ({started}); the thin line is the kernels' interval."
+    return Bars(title, bars, note)
+
+
+def engine_bars(title: str, found: Mapping[str, Sequence[Device]]) -> Bars:
+    """Shares of named programs' time in which each engine of the configured generation works."""
+    target = config.TARGET.get()
+    chosen = {name: next(d for d in each if d.target == target) for name, each in found.items()}
+    bars = [
+        Bar(
+            f"{engine}, {name}" if name else engine, d.utilisation[engine], f"{d.utilisation[engine]:.0%}", bool(number)
+        )
+        for engine in ENGINES
+        for number, (name, d) in enumerate(chosen.items())
+    ]
+    return Bars(title, bars, f"Share of the kernels' active time on {target} in which an engine works, predicted.", 1.0)
 
 
 def _share(share: float, width: int = 5) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import trnsci
 from trnchem.demo.picture import spectrograms
-from trnchem.demo.report import Report, device_bars, device_table, devices, outermost, steps
+from trnchem.demo.report import Report, device_table, devices, engine_bars, outermost, steps, time_bars
 from trnsci.config import BackendName
 from trnsci.pages import Bar, Bars, Picture
 from trnsci.plans import seconds
@@ -43,10 +43,14 @@ def speech(say: Callable[[str], None]) -> Report:
     backends: tuple[BackendName, ...] = ("pytorch", "simulator")
     for backend in backends:
         say(f"cleaning a voice it has not heard, on {backend}")
-        start = time.perf_counter()
-        with trnsci.backend(backend), trnsci.ledger() as books[backend], torch.no_grad():
-            outputs[backend] = enhance(network, noisy)
-        took = time.perf_counter() - start
+        took = math.inf
+        # a first call imports, and other work disturbs: the shortest time is shown
+        for _ in range(3 if backend == "pytorch" else 1):
+            start = time.perf_counter()
+            with trnsci.backend(backend), trnsci.ledger() as book, torch.no_grad():
+                outputs[backend] = enhance(network, noisy)
+            if time.perf_counter() - start < took:
+                took, books[backend] = time.perf_counter() - start, book
         before, after = snr(noisy, clean), snr(outputs[backend], clean)
         rows.append(
             {"backend": backend, "before": before, "after": after, "gained": after - before, "seconds_measured": took}
@@ -61,25 +65,35 @@ def speech(say: Callable[[str], None]) -> Report:
     ]
     header = ("backend", "SNR before", "SNR after", "gained", "time here")
     note = f"{LENGTH / RATE:.1f} s of sound. On the simulator the time is that of simulating."
+    ran = steps(books["simulator"], "Where each step ran, and why")
     return Report(
         title="A voice in noise on Trainium",
         lead="STFT, a complex network, inverse STFT: a synthetic voice in white noise as loud as itself."
         " Times of Trainium are predicted by the simulator's timing model; all others were measured on this machine.",
         tables=[
             Table("A voice the network has not heard", header, cells, note),
-            steps(books["simulator"], "Where each step ran, and why"),
-            device_table("The kernels on each generation: predicted time, and how busy its engines are", found),
+            ran,
+            device_table(
+                "Predicted time of the kernels on each generation, and how busy its engines are", {"speech": found}
+            ),
         ],
         drawn=[
             Picture(
-                "Before, after, and the voice alone",
+                "What does it hear? Before, after, and the voice alone",
                 spectrograms([_magnitude(x) for x in (noisy, outputs["simulator"], clean)]),
                 "Three spectrograms side by side: the voice in noise, the network's output, the voice without noise",
                 f"Time to the right, frequency up to {RATE // 2} Hz, 60 dB from dark to bright.",
             ),
-            Bars("Signal to noise", _bars(rows), "Decibel, before and after."),
-            device_bars("Engines at work", found),
+            Bars("How much was gained?", _bars(rows), "Signal to noise in decibel, before and after."),
+            time_bars(
+                "Would it gain on Trainium?",
+                books["pytorch"].measured,
+                found,
+                "The calls of the suite; a second and a half of sound is little work for a device.",
+            ),
+            engine_bars("Which engines work?", {"": found}),
         ],
+        details=[ran],
         facts={"runs": rows, "predicted": [asdict(device) for device in found]},
         ok=ok,
         verdict=f"Gained {rows[0]['gained']:.1f} dB; both backends agree within {AGREE} dB."

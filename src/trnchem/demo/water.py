@@ -11,7 +11,17 @@ from typing import Any
 import torch
 
 import trnsci
-from trnchem.demo.report import Report, device_bars, device_table, devices, moved, moved_table, outermost, steps
+from trnchem.demo.report import (
+    Report,
+    device_table,
+    devices,
+    engine_bars,
+    moved,
+    moved_table,
+    outermost,
+    steps,
+    time_bars,
+)
 from trnsci.config import BackendName
 from trnsci.ops import find
 from trnsci.pages import Bar, Bars
@@ -28,7 +38,7 @@ RUNS: tuple[tuple[BackendName, Precision], ...] = (
 )
 # hartree, against PySCF with the same auxiliary basis
 BOUNDS = {"fp64": 1e-9, "fp32": 2e-6}
-# a first call imports and compiles; the last one's time is shown
+# a first call imports and compiles, and other work disturbs: the shortest time is shown
 _REPEATS = 3
 # benzene in cc-pVTZ: occupied, virtual, auxiliary
 LARGER = (21, 243, 654)
@@ -55,30 +65,27 @@ def water(say: Callable[[str], None]) -> Report:
     _, unkept = _run(field, "simulator", "fp32", resident=False)
     say("predicting trn1, trn2 and trn3")
     small = devices(entry.step.call for entry in outermost(book))
-    say("predicting the energy of benzene in cc-pVTZ, which is a size for this hardware")
-    large = devices([_larger()])
+    say("the energy of benzene in cc-pVTZ, which is a size for this hardware: measured here, predicted there")
+    large, here = devices([_larger()]), _larger_here()
     transfers = [moved("moved for every call", unkept), moved("kept in device memory", book)]
     # written so that a NaN fails
     ok = all(row["error"] <= BOUNDS[row["precision"]] for row in rows)
     with trnsci.backend("simulator"):
         stages = trnchem.plan(field, precision="fp32", reuse=False).table()
+    details = [_energies(rows), stages, steps(book, "Where each step ran, and why (fp32)")]
+    both = {"water": small, "benzene": large}
+    sizes = f"{LARGER[0]} occupied and {LARGER[1]} virtual orbitals"
     return Report(
         title="Water on Trainium",
         lead="The MP2 correlation energy of water in cc-pVDZ, density fitted, on two backends."
         " Times of Trainium are predicted by the simulator's timing model; all others were measured on this machine.",
         tables=[
-            _energies(rows),
-            stages,
-            steps(book, "Where each step ran, and why (fp32)"),
+            *details,
             device_table(
-                "Water's kernels on each generation: predicted time, and how busy its engines are",
-                small,
-                "A molecule of three atoms does not fill the machine: starting programs dominates.",
-            ),
-            device_table(
-                f"The energy of {LARGER[0]} occupied and {LARGER[1]} virtual orbitals (benzene, cc-pVTZ)",
-                large,
-                "Predicted from shapes alone.",
+                "Predicted time of the kernels on each generation, and how busy its engines are",
+                both,
+                f"Three atoms do not fill the machine: starting programs dominates. Benzene in cc-pVTZ ({sizes}) took"
+                f" {seconds(here)} here.",
             ),
             moved_table(
                 "Transfers with and without residency (fp32)",
@@ -88,15 +95,27 @@ def water(say: Callable[[str], None]) -> Report:
         ],
         drawn=[
             _errors(rows),
-            device_bars("Engines at work, benzene in cc-pVTZ", large),
-            device_bars("Engines at work, water", small),
-            Bars("Bytes moved", [Bar(m.way, m.nbytes, quantity(m.nbytes, "B")) for m in transfers]),
+            time_bars("Would benzene gain?", here, large, f"The pair energies of benzene in cc-pVTZ in fp32: {sizes}."),
+            time_bars(
+                "Would water gain?",
+                [b for (backend, _), b in books.items() if backend == "pytorch"][-1].measured,
+                small,
+                "The calls of the suite, integrals not counted. Three atoms do not fill the machine.",
+            ),
+            engine_bars("Which engines work?", both),
+            Bars(
+                "What does keeping operands on the device save?",
+                [Bar(m.way, m.nbytes, quantity(m.nbytes, "B")) for m in transfers],
+                "Bytes moved between host and device by the calls of the suite in fp32.",
+            ),
         ],
+        details=details,
         facts={
             "energies": rows,
             "bounds": BOUNDS,
             "predicted": [asdict(device) for device in small],
             "predicted_benzene": [asdict(device) for device in large],
+            "benzene_seconds_measured": here,
             "transfers": [asdict(m) for m in transfers],
         },
         ok=ok,
@@ -110,11 +129,12 @@ def water(say: Callable[[str], None]) -> Report:
 def _reference(field: Any) -> tuple[dict[str, float], float]:
     from pyscf.mp import dfmp2
 
+    took = math.inf
     for _ in range(_REPEATS):
         start = time.perf_counter()
         solver = dfmp2.DFMP2(field)
         found = dfmp2.kernel(solver, eris=solver.ao2mo(), with_t2=False)[0]
-        took = time.perf_counter() - start
+        took = min(took, time.perf_counter() - start)
     return {"e_corr": float(found), "e_os": float(found.e_corr_os), "e_ss": float(found.e_corr_ss)}, took
 
 
@@ -123,11 +143,13 @@ def _run(
 ) -> tuple[dict[str, Any], trnsci.Ledger]:
     import trnchem
 
+    runs = []
     for _ in range(_REPEATS if backend == "pytorch" else 1):
         start = time.perf_counter()
         with trnsci.backend(backend), trnsci.ledger() as book:
             found = trnchem.dfmp2(field, precision=precision, reuse=False, resident=resident)
-        took = time.perf_counter() - start
+        runs.append((time.perf_counter() - start, book))
+    took, book = min(runs, key=lambda run: run[0])
     energies = {"e_corr": found.e_corr, "e_os": found.e_os, "e_ss": found.e_ss}
     return {"backend": backend, "precision": precision, **energies, "seconds_measured": took}, book
 
@@ -137,6 +159,23 @@ def _larger() -> Any:
     shapes = ((nocc, nvir, naux), (nocc,), (nvir,))
     kind = find("trntensor::mp2_energy").kind
     return kind(*(TensorSpec(shape, torch.float32) for shape in shapes))
+
+
+def _larger_here() -> float:
+    """Seconds of the same call on this CPU, with random integrals; the shortest of a few."""
+    import trntensor
+
+    nocc, nvir, naux = LARGER
+    draw = torch.Generator().manual_seed(0)
+    integrals = torch.randn(nocc, nvir, naux, generator=draw)
+    occupied, virtual = -torch.linspace(2.0, 0.5, nocc), torch.linspace(0.2, 3.0, nvir)
+    took = math.inf
+    with trnsci.backend("pytorch"):
+        for _ in range(_REPEATS):
+            start = time.perf_counter()
+            trntensor.mp2_energy(integrals, occupied, virtual)
+            took = min(took, time.perf_counter() - start)
+    return took
 
 
 def _energies(rows: list[dict[str, Any]]) -> Table:
@@ -158,4 +197,4 @@ def _errors(rows: list[dict[str, Any]]) -> Bars:
         digits = -math.log10(max(row["error"], 1e-16))
         label = f"{row['backend']} {row['precision']}"
         bars.append(Bar(label, digits, f"{row['error']:.1e} Ha", other=row["backend"] == "simulator"))
-    return Bars("Decimal places that agree with PySCF's energy", bars, "A whole bar is sixteen places.", 16.0)
+    return Bars("Are the energies right?", bars, "Decimal places that agree with PySCF; a whole bar is sixteen.", 16.0)
