@@ -378,10 +378,8 @@ def speedup() -> Svg:
         below = max(y, below + 17)
         svg.line(x_end + 4, y_end, right + 14, below, colour, 0.6)
         svg.text(right + 18, below + 4, label, fill=colour, size=12)
-    foot_note = (
-        "float32, attention causal; operands on the device; 0.67 ms for the host to start each program included. "
-    )
-    svg.text(16, 420, foot_note + data["machine"]["processor"] + ".", fill=GREY, size=11)
+    told = "float32, attention causal; operands on the device; 0.67 ms for the host to start each program included."
+    svg.text(16, 420, f"{told} {data['machine']['processor']}.", fill=GREY, size=11)
     return svg
 
 

@@ -33,7 +33,12 @@ def test_the_navigation_lists_every_page_once():
 
 
 EXPONENT = re.compile(r"[\w)\]]\*\*[-+(\w]")
-CODE = re.compile(r"^ *```.*?^ *```|srcdoc=\"[^\"]*\"|``.+?``|`[^`]*`|^<.*?$|^ *(?:>>>|\.\.\. ).*?$", re.M | re.S)
+# fenced blocks, outputs of notebooks, code spans, lines of HTML, doctests
+CODE = re.compile(
+    r"^ *```.*?^ *```|^<div class=\"output\">.*?</div>$(?=\n\n|\n\Z)|``.+?``|`[^`]*`"
+    r"|^<.*?$|^ *(?:>>>|\.\.\. ).*?$",
+    re.M | re.S,
+)
 
 
 def _bold_exponents(text):
