@@ -31,7 +31,11 @@ PAGES = [
     "reference/trnblas",
     "errors",
     "blog",
+    "blog/hello-trnsci",
     "blog/reciprocal-as-matmul",
+    "notebooks/fit",
+    "notebooks/kernel_timing",
+    "changelog",
 ]
 WIDTHS = (1400, 390)
 
