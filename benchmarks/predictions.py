@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import trnsci
 import trnsim
 from benchmarks.registry import Bench, Kernel
 from trnsci import tuned
@@ -30,7 +31,7 @@ class Predicted:
 
 
 def predict(bench: Bench) -> Iterator[Predicted]:
-    """Follow every kernel of a benchmark through the time model, without its arithmetic."""
+    """Follow every kernel of a benchmark through the time model, without its arithmetic; then its whole calls."""
     for kernel in bench.kernels:
         for target in kernel.targets:
             run = trnsim.profile(kernel.kernel, target=target, numerics=False, ranks=kernel.ranks)
@@ -40,11 +41,33 @@ def predict(bench: Bench) -> Iterator[Predicted]:
             yield Predicted(
                 kernel=kernel.name,
                 target=target,
-                cycles=round(report.total_s * kernel.launches * TARGETS[target].clock_ghz["tensor"] * 1e9),
-                seconds=report.total_s * kernel.launches,
+                cycles=round(report.total_s * TARGETS[target].clock_ghz["tensor"] * 1e9),
+                seconds=report.total_s,
                 binding=binding,
                 busy=report.engines[binding].busy_s / (kernel.ranks or 1) / report.total_s,
-                hbm_bytes=(report.hbm_read_bytes + report.hbm_written_bytes) * kernel.launches,
+                hbm_bytes=report.hbm_read_bytes + report.hbm_written_bytes,
+            )
+    yield from whole(bench)
+
+
+def whole(bench: Bench) -> Iterator[Predicted]:
+    """Predict the calls of a benchmark that are several programs, as their plans do."""
+    for each in bench.wholes:
+        with trnsci.backend("simulator"):
+            plan = trnsci.plan(bench.run, *each.inputs())
+        for target in each.targets:
+            found = [programs for step in plan.steps if (programs := step.programs(target)) is not None]
+            busy = {name: sum(p.busy.get(name, 0.0) for p in found) for p in found for name in p.busy}
+            seconds = plan.predicted[target]
+            binding = max(busy, key=lambda name, busy=busy: busy[name])
+            yield Predicted(
+                kernel=each.name,
+                target=target,
+                cycles=round(seconds * TARGETS[target].clock_ghz["tensor"] * 1e9),
+                seconds=seconds,
+                binding=binding,
+                busy=busy[binding] / seconds,
+                hbm_bytes=plan.bytes_read + plan.bytes_written,
             )
 
 

@@ -80,7 +80,6 @@ class Kernel:
         options: Compile-time keyword arguments, or what makes them where that takes long.
         targets: Which generations to predict for.
         ranks: How many run it together, each with these inputs; times are of the slowest, bytes of all.
-        launches: How often the op launches it, one after the other; cycles, times and bytes are of all launches.
         slow: Following it takes many seconds: the default test suite leaves it to ``make bench`` and ``make test-all``.
     """
 
@@ -90,8 +89,22 @@ class Kernel:
     options: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
     targets: tuple[str, ...] = TARGETS
     ranks: int | None = None
-    launches: int = 1
     slow: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """A call of the op that is several programs, predicted as its plan predicts it and recorded like a kernel.
+
+    Attributes:
+        name: Sizes and dtype. Unique among kernels as well.
+        inputs: Makes the operands; only shapes and dtypes matter.
+        targets: Which generations to predict for.
+    """
+
+    name: str
+    inputs: Callable[[], tuple[Any, ...]]
+    targets: tuple[str, ...] = TARGETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +118,7 @@ class Bench:
         cases: Sizes to time.
         peers: What to stand beside.
         kernels: Kernels with recorded predictions; empty only for ops without one.
+        wholes: Calls of several programs with recorded predictions.
         comparable: Reduces a result to one array that ours and every peer's must agree on; ``None`` where results
             cannot be compared (random streams).
         tolerance: Largest difference to a peer allowed, relative to the peer's largest entry.
@@ -119,6 +133,7 @@ class Bench:
     cases: tuple[Case, ...]
     peers: tuple[Peer, ...]
     kernels: tuple[Kernel, ...] = ()
+    wholes: tuple[Whole, ...] = ()
     comparable: Callable[[Any], Any] | None = lambda result: result
     tolerance: float = 1e-3
     notes: str = ""
@@ -131,7 +146,7 @@ class Bench:
         for kind, names in (
             ("case", [c.name for c in self.cases]),
             ("peer", [p.name for p in self.peers]),
-            ("kernel", [k.name for k in self.kernels]),
+            ("kernel", [k.name for k in (*self.kernels, *self.wholes)]),
         ):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:

@@ -7,7 +7,7 @@ from typing import Any
 import scipy.linalg
 import torch
 
-from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer
+from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer, Whole
 from trnsci.testing import gaussian
 from trnsolver import eigh
 from trnsolver.divide import constants, levels
@@ -58,11 +58,11 @@ BENCH = Bench(
     kernels=(
         _kernel(1, 128, 128),
         _kernel(4, 128, 128),
-        _kernel(1, 256, 256, targets=("trn2",)),
-        _kernel(1, 512, 512, targets=("trn2",)),
         _kernel(4, 32, 32),
     ),
+    # from 256 rows on a matrix is split and solved in pieces, which are programs of their own
+    wholes=tuple(Whole(name=f"{n} rows", inputs=lambda n=n: _inputs((n, n))) for n in (256, 512)),
     tolerance=1e-3,
     comparable=lambda result: result[0],
-    notes="Levels are those of one program; spectra over many decades take a second one.",
+    notes="Rows without a batch are whole calls. Spectra over many decades take further programs.",
 )

@@ -123,12 +123,17 @@ def test_figures_of_eigh_are_the_same_on_every_page():
     for rows in (128, 256, 512):
         (cells,) = re.findall(rf"^\| {rows} \|(.*)\|$", page.partition("Measured on the simulator")[0], re.M)
         for target, cell in zip(("trn1", "trn2", "trn3"), cells.split("|")[3:], strict=True):
-            wanted = ms.get((f"1x{rows}x{rows}", target))
-            assert wanted is None or float(f"{wanted:.3g}") == float(cell), f"eigh.md: {rows} rows on {target}"
+            wanted = ms.get((_matrix(rows), target))
+            assert float(f"{wanted:.3g}") == float(cell), f"eigh.md: {rows} rows on {target}"
     fit = (DOCS / "concepts" / "fit.md").read_text()
     for rows in (128, 512):
         (told,) = re.findall(rf"eigenproblems.*\| {rows} rows: ([\d.]+) ms", fit)
-        assert float(told) == float(f"{ms[f'1x{rows}x{rows}', 'trn2']:.3g}"), f"fit.md: {rows} rows"
+        assert float(told) == float(f"{ms[_matrix(rows), 'trn2']:.3g}"), f"fit.md: {rows} rows"
+
+
+def _matrix(rows):
+    """How the benchmark names one matrix: a program below 256 rows, a whole call of several from there on."""
+    return f"1x{rows}x{rows}" if rows < 256 else f"{rows} rows"
 
 
 def test_a_page_asks_no_other_host_for_letters_and_the_blog_has_a_feed():
