@@ -15,8 +15,9 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 86rem; margin: 2rem auto
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
-td:last-child { white-space: normal; min-width: 14rem; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
+td { white-space: nowrap; }
+td:last-child { white-space: normal; min-width: 11rem; }
 .row { display: grid; grid-template-columns: 12rem 1fr 7rem; gap: .6rem; align-items: center; font-size: 13px; }
 .bar { background: var(--bar); height: .9rem; border-radius: 2px; min-width: 1px; }
 .bar.other { background: var(--other); }

@@ -245,14 +245,16 @@ class FitReport:
         verdict = f"verdict for {self.main_target}"
         ours = [(g.op, *g.row(self.main_target)) for g in self.groups]
         named = [g for g in self.plain if g.analog or g.measured > 0.01 * self.wall]
-        theirs = [(g.op, g.where, g.analog or "-", *g.row(self.main_target)) for g in named]
+        long = [g for g in named if g.measured > 0.001 * self.run]
+        theirs = [(g.op, g.where, g.analog or "-", *g.row(self.main_target)) for g in long]
+        less = f"{len(named) - len(long)} more took less than a thousandth of the run each."
         calls = [(c["called"], c["became"] or "-", str(c["calls"]), c["why_not"]) for c in self._substituted()]
         each = (
             Table("Verdict", ("",), [(self.verdict,), *([(machine(),)] if self.wall else [])]),
             _table("Ops of the suite", ("op", *_ROW, verdict), ours),
             self._together(),
             _table("Substituted and left alone", ("called", "became", "calls", "why not"), calls),
-            _table("Calls beside them", ("called", "from", "analog", *_ROW, verdict), theirs),
+            _table("Calls beside them", ("called", "from", "analog", *_ROW, verdict), theirs, less * (long != named)),
             self._rest(),
             _table("Not watched", ("what ran beside the watched thread",), [(words,) for words in self.beside]),
             _table("Named in the source", ("symbol", "times", "here"), [(n, str(c), h) for n, c, h in self.symbols]),
