@@ -243,7 +243,7 @@ class Op:
         _DECIDED.set(None)
         with _lazy_conjugates():
             result = self.execute(call, decision or self.decide(call))
-            return _as_promised(result, thaw(freeze(call)).fake(), args)
+            return _as_promised(result, _promise(freeze(call)), args)
 
     def execute(self, call: Any, decision: Decision, out: Tensor | None = None) -> Any:
         """Run the implementation decided on, and record it where somebody listens."""
@@ -452,6 +452,13 @@ def _lazy_conjugates() -> AbstractContextManager[Any]:
     for key in lazy:
         excluded = excluded.remove(key)
     return torch._C._ForceDispatchKeyGuard(included, excluded)
+
+
+# Typed: calls of two ops with the same fields are equal as tuples.
+@functools.lru_cache(maxsize=1024, typed=True)
+def _promise(call: Any) -> Any:
+    """The fake of a frozen call: compiled programs make the same few calls over and over."""
+    return thaw(call).fake()
 
 
 def _as_promised(result: Any, promised: Any, args: tuple[Any, ...]) -> Any:
