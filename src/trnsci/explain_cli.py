@@ -20,7 +20,7 @@ from trnsci import config, show
 from trnsci.errors import ArgumentError, TrnError
 
 # what annotations call an array
-_ARRAYS = ("Tensor", "Transformable", "Array", "Matrix", "Numbers", "Operand", "BlockSparse")
+_ARRAYS = ("Tensor", "Transformable", "Array", "Matrix", "Numbers", "Operand", "Sparse")
 _NUMBERS = ("float", "complex", "Number")
 
 
@@ -143,7 +143,8 @@ class Operands:
         self, function: Callable[..., Any], make: Callable[[tuple[int, ...], torch.dtype], Tensor]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Give arrays to array parameters in order, values to the other required ones, and 1 to numbers left over."""
-        parameters = inspect.signature(function).parameters
+        every = inspect.signature(function).parameters
+        parameters = {name: p for name, p in every.items() if p.kind is not p.VAR_KEYWORD}
         unknown = sorted(set(self.named) - set(parameters))
         if unknown:
             raise _wrong("--set", unknown[0], f"a parameter of {self.op}: {', '.join(parameters)}")
@@ -210,12 +211,10 @@ class Operands:
 
     def _as(self, kind: str, array: Tensor) -> Any:
         """Return a sparse or block-sparse operand where one is wanted."""
-        if "SparseMatrix" in kind and array.ndim == 2:
-            return self._sparse(array)
         if "BlockSparse" in kind:
             sections = [[size - size // 2, size // 2] if size > 1 else [size] for size in array.shape]
             return importlib.import_module("trntensor").block_sparse(_random(array.shape, array.dtype), sections)
-        return array
+        return self._sparse(array) if "Sparse" in kind and array.ndim == 2 else array
 
     def _sparse(self, like: Tensor) -> Any:
         """Return a matrix of the density asked for, which is symmetric and positive definite where it is square."""

@@ -86,6 +86,10 @@ WORDS = {
         "(1,1) --shapes 3x8,8": "solve_banded",
         "True --shapes 8x8,8x2": "solve_triangular",
         "--shapes 7,8,7,8": "solve_tridiagonal",
+        "--shapes 16x16": "factor_sparse fill_ordering zero_free_diagonal",
+        "--shapes 16x16,16": "solve_sparse",
+        "--shapes 16x16 --set k=2": "eigsh",
+        "(0.0,9.0) --shapes 16x16": "count_eigenvalues",
     },
     "trnsparse": {
         "": "causal full function get_backend",
@@ -128,10 +132,10 @@ WORDS = {
         "--shapes 3x5x8,3,5": "mp2_energy",
         "--shapes 8": "from_xla to_xla",
     },
-    "trnchem": {"water": "dfmp2 mean_field plan", "absent.xyz": "read_xyz"},
+    "trnchem": {"water": "DFMP2 dfmp2 mean_field plan", "absent.xyz": "read_xyz"},
 }
-# what ends with a sentence for want of a file or a state
-REFUSED = ("trnsparse.load", "trnchem.read_xyz", "trnrand.set_state")
+# what ends with a sentence for want of a file, a state or an object
+REFUSED = ("trnsparse.load", "trnchem.read_xyz", "trnrand.set_state", "trnchem.DFMP2")
 CASES = [
     (f"{library}.{name}", words)
     for library, table in WORDS.items()
