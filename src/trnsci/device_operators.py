@@ -196,5 +196,6 @@ BEGINNINGS: dict[str, Callable[..., Any]] = {
     "zeros": _filled(0.0),
     "ones": _filled(1.0),
     "full": _full,
+    "scalar_tensor": lambda value, **options: _full((), value, **options),
     "_to_copy": _moved,
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from trnsci.analogs import ANALOGS
 from trnsci.backends import backend, get_backend
@@ -47,6 +47,8 @@ class PlanarTensor(Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.tolist:
+            return args[0].cpu().tolist()
         if func in (Tensor.cpu, Tensor.to) and isinstance(args[0], PlanarTensor):
             # torch's own gradient of a move would move complex numbers
             device, dtype, *_ = (
@@ -161,14 +163,19 @@ def _plane(value: Any, which: str) -> Any:
     if isinstance(value, PlanarTensor):
         return getattr(value, which)
     if isinstance(value, Tensor):
-        return value if not value.is_complex() else value.real if which == "real_plane" else value.imag
+        if value.is_complex():
+            return value.real if which == "real_plane" else value.imag
+        # indices and masks are the same for both planes; real numbers have no imaginary part
+        return torch.zeros_like(value) if which == "imag_plane" and value.is_floating_point() else value
     return value.to_real() if isinstance(value, torch.dtype) and value.is_complex else value
 
 
 def _each(func: Any, args: Any, kwargs: Any) -> Any:
     dtype = kwargs.get("dtype")
     value = args[2] if func._schema.name == "aten::constant_pad_nd" and len(args) > 2 else 0
-    if (dtype is not None and not dtype.is_complex) or value != 0:
+    mixed = [x for x in tree_leaves(args) if isinstance(x, Tensor) and not x.is_complex() and not x.is_floating_point()]
+    joined = func._schema.name in ("aten::cat", "aten::stack") and mixed
+    if (dtype is not None and not dtype.is_complex) or value != 0 or joined:
         return NotImplemented
     real = func(
         *tree_map(lambda x: _plane(x, "real_plane"), args), **tree_map(lambda x: _plane(x, "real_plane"), kwargs)
@@ -298,6 +305,13 @@ def _scaled(a: Any, by: Any) -> Any:
     return PlanarTensor(a.real_plane / by, a.imag_plane / by)
 
 
+def _chosen(condition: Tensor, a: Any, b: Any) -> Any:
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        return NotImplemented
+    names = ("real_plane", "imag_plane")
+    return PlanarTensor(*(torch.where(condition, _plane(a, name), _plane(b, name)) for name in names))
+
+
 def _magnitude(x: PlanarTensor) -> Tensor:
     return torch.hypot(x.real_plane, x.imag_plane)
 
@@ -326,6 +340,12 @@ _BY_HAND: dict[str, Callable[..., Any]] = {
     "angle": lambda x: torch.atan2(x.imag_plane, x.real_plane),
     "sgn": _sign,
     "exp": lambda x: planar(planes(x).exp()),
+    "log": lambda x: PlanarTensor(_magnitude(x).log(), torch.atan2(x.imag_plane, x.real_plane)),
+    "reciprocal": lambda x: _divided(1.0, x),
+    "pow": lambda x, power: x * x if isinstance(power, int) and power == 2 else NotImplemented,
+    "dot": lambda a, b: (a * b).sum(),
+    "vdot": lambda a, b: (a.conj() * b).sum(),
+    "where": _chosen,
     "_conj": _conjugate,
     "conj_physical": _conjugate,
     "_conj_physical": _conjugate,

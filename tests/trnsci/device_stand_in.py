@@ -108,6 +108,16 @@ def block(x, w):
     return torch.fft.irfft2(kept, s=x.shape[-2:]).relu() + spectrum.abs().mean()
 
 
+def changed(z):
+    """Methods in place and assignments, of real numbers too."""
+    y = z.clone()
+    y.mul_(2)
+    y += z * 1j
+    y[1] = 5
+    y[:, :2] = z[:, 2:4].real
+    return y.div_(1 + 2j).neg_()
+
+
 def neural_operator(x):
     """A model of neuraloperator, unmodified, moved to the operand's device."""
     from neuralop.models import FNO
@@ -120,7 +130,7 @@ def neural_operator(x):
 def measured(code, mode):
     """Errors of a case's value and gradients, relative to the plain run, and what was recorded."""
     torch.manual_seed(1)
-    scope = {"torch": torch, "block": block, "neural_operator": neural_operator}
+    scope = {"torch": torch, "block": block, "changed": changed, "neural_operator": neural_operator}
     operands = {
         "a": torch.randn(6, 6) + 6 * torch.eye(6),
         "b": torch.randn(6, 4),

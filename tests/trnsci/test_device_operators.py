@@ -37,6 +37,9 @@ BLOCK = {
     "torch.cat([z, z * z], -1).sum(0) / (1 + torch.ones(12, dtype=torch.cfloat, device=z.device))": "",
     "torch.view_as_real(z.mT)[1:].sum(-1)": "",
     "(torch.full((6,), 1 + 1j, device=z.device) * z)[:, ::2].angle()": "",
+    "torch.cat([z, z.real[:, :1]], -1).log()": "",
+    "torch.where(z.abs() > 1, z, 1j * z) + changed(z)": "",
+    "torch.dot(z[0], z[1]) / z + torch.vdot(z[0], z[2]) * (2 / z) ** 2": "",
     "torch.linalg.norm(z) * z.sgn().mean()": "",
     "(z[:, :5] ** 3).diagonal()": "",
 }
