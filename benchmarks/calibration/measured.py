@@ -23,7 +23,6 @@ from benchmarks import registry
 from benchmarks.calibration.refit import intervals, quality
 from benchmarks.calibration.rows import ROWS, Row
 from benchmarks.calibration.table import Result, predict
-from trnsci import tuned
 from trnsim import target_file
 from trnsim.constants import CONSTANTS, SPREAD, Timing
 from trnsim.errors import TrnError, WrongArgument
@@ -32,8 +31,10 @@ from trnsim.targets import TARGETS, Target
 FORMAT = "trnsci validate 1"
 # programs beyond this take long to schedule again for every constant, and say little that shorter ones do not
 INSTRUCTIONS = 4000
-# how far a constant of one machine may be from the published one, in logarithms, and the step of the differences
-REACH, STEP = 1.0, 0.03
+# how far a constant of one machine is from the published one, as a standard deviation of its logarithm (what a host's
+# clock adds is anybody's guess), and the step of the differences
+REACH, STEP = {"launch": 10.0}, 0.03
+USUAL = 0.4
 # an improvement below this is no reason to move a constant (a difference of Bayesian information criteria)
 ASKED = 8.0
 # what times of equal kernels may differ by at least
@@ -90,7 +91,7 @@ def _row(path: Path, said: dict[str, Any]) -> Row:
         name=f"{said['op']} {said['case']}",
         kernel=kernel.kernel,
         arguments=inputs,
-        options=options | tuned.chosen(kernel.kernel, said["target"], inputs, options),
+        options=options | said.get("choices", {}),
         dtype="",
         target=said["target"],
         metric=said["metric"],
@@ -130,15 +131,21 @@ def _weights(errors: np.ndarray) -> tuple[np.ndarray, float]:
     return 1.5 / np.maximum(1.5, np.abs(errors) / noise), noise
 
 
-def _solved(slopes: np.ndarray, errors: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def _reach(names: Sequence[str]) -> np.ndarray:
+    return np.array([REACH.get(name, USUAL) for name in names])
+
+
+def _solved(
+    slopes: np.ndarray, errors: np.ndarray, start: np.ndarray, reach: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Moves from the present point, their deviations, and the misfit that stays; ``start`` is the point itself."""
     moves, misfit = np.zeros(slopes.shape[1]), 0.0
     covariance = np.eye(slopes.shape[1])
     for _ in range(20):
         weight, noise = _weights(errors - slopes @ moves)
         scaled = slopes * (weight / noise**2)[:, None]
-        covariance = np.linalg.inv(slopes.T @ scaled + np.eye(len(start)) / REACH**2)
-        moves = covariance @ (scaled.T @ errors - start / REACH**2)
+        covariance = np.linalg.inv(slopes.T @ scaled + np.diag(reach**-2.0))
+        moves = covariance @ (scaled.T @ errors - start / reach**2)
         left = errors - slopes @ moves
         misfit = float(np.sum(weight * left**2))
     return moves, np.sqrt(np.diag(covariance)), misfit
@@ -171,7 +178,7 @@ def fit(rows: Sequence[Row], say: Callable[[str], None]) -> Fit:
         active, rivals = _chosen(slopes, measured - _times(_changed(values, point)), names, point)
         while True:
             point, spread, local = _descended(pool, measured, values, active, point)
-            idle = _idle(local, measured - _times(_changed(values, point)), np.array([point[name] for name in active]))
+            idle = _idle(local, measured - _times(_changed(values, point)), point)
             if idle is None:
                 break
             # chosen where the model is not linear, and not needed where the fit has led
@@ -203,21 +210,20 @@ def _descended(
         errors = measured - _times(_changed(values, point))
         local = _slopes(pool, values, active, point, lambda _: None)
         at = np.array([point[name] for name in active])
-        moves, spread, _ = _solved(local, errors, at)
+        moves, spread, _ = _solved(local, errors, at, _reach(active))
         point = {name: float(a + m) for name, a, m in zip(active, at, moves, strict=True)}
         if not active or np.abs(moves).max() < 0.003:
             break
     return point, spread, local
 
 
-def _idle(slopes: np.ndarray, fitted: np.ndarray, moves: np.ndarray) -> int | None:
+def _idle(slopes: np.ndarray, fitted: np.ndarray, point: dict[str, float]) -> int | None:
     """Which constant might as well stay as published; ``None`` where all are needed."""
-    every = list(range(len(moves)))
-    whole = _best(slopes, fitted, every)
-    costs = []
-    for i in every:
-        others = [j for j in every if j != i]
-        costs.append(_best(slopes, fitted + slopes[:, i] * moves[i], others) - whole)
+    names, moves = list(point), np.array(list(point.values()))
+    errors = fitted + slopes @ moves
+    every = list(range(len(names)))
+    whole = _best(slopes, errors, every, names)
+    costs = [_best(slopes, errors, [j for j in every if j != i], names) - whole for i in every]
     return int(np.argmin(costs)) if costs and min(costs) < ASKED else None
 
 
@@ -253,10 +259,10 @@ def _chosen(
     """The constants the errors ask for, in the order of what they explain, each with others that explain as much."""
     active = [names.index(name) for name in point]
     rivals: dict[str, list[str]] = {name: [] for name in point}
-    best = _best(slopes, errors, active)
+    best = _best(slopes, errors, active, names)
     while len(active) < min(len(names), len(errors) // 3):
         scores = {
-            i: _best(slopes, errors, [*active, i])
+            i: _best(slopes, errors, [*active, i], names)
             for i in range(len(names))
             if i not in active and np.abs(slopes[:, i]).max() > 1e-4
         }
@@ -271,17 +277,19 @@ def _chosen(
     return [names[i] for i in active], rivals
 
 
-def _best(slopes: np.ndarray, errors: np.ndarray, active: list[int]) -> float:
-    _, _, misfit = _solved(slopes[:, active], errors, np.zeros(len(active)))
+def _best(slopes: np.ndarray, errors: np.ndarray, active: list[int], names: Sequence[str]) -> float:
+    """The criterion of a choice: what stays unexplained, how many constants move, and how far they have to."""
     if not active:
-        misfit = float(np.sum(_weights(errors)[0] * errors**2))
-    return _criterion(misfit, len(errors), len(active))
+        return _criterion(float(np.sum(_weights(errors)[0] * errors**2)), len(errors), 0)
+    reach = _reach([names[i] for i in active])
+    moves, _, misfit = _solved(slopes[:, active], errors, np.zeros(len(active)), reach)
+    return _criterion(misfit, len(errors), len(active)) + float(np.sum((moves / reach) ** 2))
 
 
 def _alone(slopes: np.ndarray, errors: np.ndarray) -> float:
     """How well the rows would know one constant, were it the only one."""
     weight, noise = _weights(errors)
-    return float((np.sum(weight * slopes**2) / noise**2 + REACH**-2) ** -0.5)
+    return float((np.sum(weight * slopes**2) / noise**2 + USUAL**-2) ** -0.5)
 
 
 def _left_out(
@@ -293,7 +301,7 @@ def _left_out(
     for family in {r.row.family for r in results}:
         out = np.array([r.row.family == family for r in results])
         if moved and not out.all():
-            moves, _, _ = _solved(slopes[~out], fitted[~out], start)
+            moves, _, _ = _solved(slopes[~out], fitted[~out], start, _reach(list(moved)))
             errors[out] = (fitted - slopes @ moves)[out]
     return errors
 

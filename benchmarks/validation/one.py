@@ -19,7 +19,7 @@ from torch import Tensor
 import trnsci
 from benchmarks import registry
 from benchmarks.validation import cases, probes, profiler
-from trnsci import config, neuron
+from trnsci import config, neuron, tuned
 from trnsci.errors import UnsupportedError
 from trnsci.info import info
 from trnsci.launcher import Launcher, OnDevice, Predictor, Simulator, using
@@ -78,6 +78,7 @@ def kernel(say: Say, name: str, case: str) -> None:
         instructions=predicted.longest[0],
         launches=predicted.launches,
         lint=rules,
+        choices=tuned.chosen(registered.kernel, device.target, tensors, static),
     )
     resident = map_tensors(tensors, device.put)
     begin = time.perf_counter()

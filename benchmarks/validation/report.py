@@ -59,6 +59,8 @@ def measured(about: dict[str, Any], results: list[dict[str, Any]]) -> list[dict[
         if stages["predict"]["launches"] != 1:
             continue
         row = {"op": result["name"], "case": result["case"], "target": about["target"]}
+        # tables of choices change: what ran is what is predicted again
+        row["choices"] = stages["predict"].get("choices", {})
         rows.append({**row, "metric": "benchmark", "seconds": stages["measure"]["seconds"]})
         if stages.get("profile"):
             rows.append({**row, "metric": "total", "seconds": stages["profile"]["total_s"]})

@@ -84,6 +84,7 @@ def test_a_sound_kernel_is_compiled_measured_and_right(machine):
     assert found["measure"]["seconds"] == pytest.approx(found["predict"]["benchmark_s"], rel=1e-6)
     assert found["predict"]["launches"] == 1
     assert found["predict"]["lint"] == []
+    assert found["predict"]["choices"].keys() <= {"row_tiles", "loads", "stores"}
 
 
 @pytest.mark.parametrize(
@@ -330,6 +331,7 @@ def test_the_file_has_rows_to_calibrate_with_and_says_what_it_is_of(tmp_path):
         ("seen", "benchmark"),
         ("seen", "total"),
     ]
+    assert all(row["choices"] == {} for row in kept["measured"])
     page = paths[1].read_text()
     assert "stand-in" in page.partition("<h2>")[0]
     assert "no time was measured on a Trainium" in page

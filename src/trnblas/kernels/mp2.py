@@ -5,37 +5,54 @@ exponentials u[V, Q]. Per element the Vector Engine does two operations, each wi
 full rate; the Scalar Engine adds up. Bound by the Tensor Engine, Vector and DMA close behind.
 """
 
-from trnsci.nki import N_TILE, P_MAX, load, mine, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, P_MAX, QUEUES, load, mine, nisa, nki, nl, store, tiles
 
 # Pairs whose rows are loaded together, for DMA packets of several KiB, as far as SBUF allows; twice this is in use.
 TOGETHER = 4
 LOADED = 64 * 1024
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
+# What a search may choose: pairs loaded at once, and queues.
+CHOICES = {"together": (1, 2, 4, 6, 8), "loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
+def mp2(
+    t_hbm,
+    u_hbm,
+    uT_hbm,
+    left_hbm,
+    right_hbm,
+    symmetric=False,
+    first=0,
+    together=TOGETHER,
+    loads="compiler",
+    stores="compiler",
+):
     V, Q = u_hbm.shape
     L, J = left_hbm.shape[1], right_hbm.shape[1]
     P = _part(V)
-    together = max(1, min(TOGETHER, LOADED // (len(tiles(V, P)) * V * 4)))
+    pairs = max(1, min(together, LOADED // (len(tiles(V, P)) * V * 4)))
     out_hbm = nl.ndarray((Q, L, J), dtype=nl.float32, buffer=nl.shared_hbm)  # [Q, L, J]
     u_sb = []
     for a in tiles(V, P):
-        u_sb.append(load(u_hbm[a.span, 0:Q]))  # [a, Q]
-    uT_sb, left_sb, right_sb = load(uT_hbm), load(left_hbm), load(right_hbm)  # [Q, V], [Q, L], [Q, J]
+        u_sb.append(load(u_hbm[a.span, 0:Q], loads))  # [a, Q]
+    uT_sb, left_sb, right_sb = (
+        load(uT_hbm, loads),
+        load(left_hbm, loads),
+        load(right_hbm, loads),
+    )  # [Q, V], [Q, L], [Q, J]
     for row in mine(tiles(L, 1)):
         i = row.index
         count = min(J, max(0, first + i + 1)) if symmetric else J
         sums_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
         if count < J:
             nisa.memset(dst=sums_sb[:, count:J], value=0.0)
-        for js in tiles(count, together):
+        for js in tiles(count, pairs):
             t_sb = []
             for a in tiles(V, P):
                 rows = slice(i * V + a.start, i * V + a.stop)
-                t_sb.append(load(t_hbm[rows, js.start * V : js.stop * V]))  # [a, js V]
+                t_sb.append(load(t_hbm[rows, js.start * V : js.stop * V], loads))  # [a, js V]
             for j in range(js.size):
                 _pair(sums_sb[:, js.start + j : js.start + j + 1], t_sb, u_sb, uT_sb, V, P, j)
         out_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
@@ -47,7 +64,7 @@ def mp2(t_hbm, u_hbm, uT_hbm, left_hbm, right_hbm, symmetric=False, first=0):
             op1=nl.multiply,
             operand1=right_sb,
         )
-        store(out_hbm[0:Q, i, 0:J], out_sb)
+        store(out_hbm[0:Q, i, 0:J], out_sb, stores)
     return out_hbm
 
 

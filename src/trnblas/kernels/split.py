@@ -5,7 +5,7 @@ Entries of diagonals below ``exact`` become a plane each; the rest are so small 
 relative to diagonal ``exact``, into one last plane. Bound by the Tensor Engine: one pass a pair, where fp32 takes four.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
 
 # One digit of 7 bits further down.
 STEP = 2.0**-7
@@ -16,10 +16,12 @@ AXES = (
     Axis(M_TILE, {"aT_hbm": 3}, (2,)),
     Axis(N_TILE, {"b_hbm": 3}, (3,)),
 )
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def split(aT_hbm, b_hbm, layout=(), exact=1):
+def split(aT_hbm, b_hbm, layout=(), exact=1, loads="compiler", stores="compiler"):
     S_a, B, K, M = aT_hbm.shape
     S_b, B_b, K_b, N = b_hbm.shape
     require(K_b == K and B_b == B, f"aT and b disagree on K or the batch: {K}, {B} and {K_b}, {B_b}")
@@ -32,25 +34,25 @@ def split(aT_hbm, b_hbm, layout=(), exact=1):
         for n in tiles(N, N_TILE):
             b_sb = []
             for t in range(S_b):
-                b_sb.append(_slice(b_hbm, t, i, n))
+                b_sb.append(_slice(b_hbm, t, i, n, loads))
             for rows in tiles(M, ROW_TILES * M_TILE):
                 aT_sb = []
                 for s in range(S_a):
-                    aT_sb.append(_slice(aT_hbm, s, i, rows))
+                    aT_sb.append(_slice(aT_hbm, s, i, rows, loads))
                 for m in tiles(rows.size, M_TILE):
-                    _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n)
+                    _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n, stores)
     return out_hbm
 
 
-def _slice(x_hbm, s, i, columns):
+def _slice(x_hbm, s, i, columns, loads):
     """All of K of one slice: a list of SBUF tiles."""
     found = []
     for k in tiles(x_hbm.shape[2], K_TILE):
-        found.append(load(x_hbm[s, i, k.span, columns.span]))  # [k, columns]
+        found.append(load(x_hbm[s, i, k.span, columns.span], loads))  # [k, columns]
     return found
 
 
-def _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n):
+def _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n, stores):
     """Every plane of one tile of the result."""
     here = slice(rows.start + m.start, rows.start + m.stop)
     rest_sb = None
@@ -63,7 +65,7 @@ def _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n):
                 nisa.nc_matmul(dst=sum_ps, stationary=left[k][:, m.span], moving=right[k], accumulate=not first)
                 first = False
         if g < E:
-            store(out_hbm[g, i, here, n.span], sum_ps)
+            store(out_hbm[g, i, here, n.span], sum_ps, stores)
         else:
             next_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
             weight = STEP ** (layout[g][0] - exact)
@@ -75,4 +77,4 @@ def _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n):
                 )
             rest_sb = next_sb
     if rest_sb != None:
-        store(out_hbm[E, i, here, n.span], rest_sb)
+        store(out_hbm[E, i, here, n.span], rest_sb, stores)

@@ -7,14 +7,16 @@ Tensor Engine for large N.
 """
 
 from trnrand.kernels._engines import BLOCKS, _counters, _normals, _Start, _words
-from trnsci.nki import K_TILE, M_TILE, N_TILE, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
 
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(N_TILE, {"a_hbm": 1}, (1,)),)
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def sketch(start_hbm, a_hbm, size=4, engine="philox4x32"):
+def sketch(start_hbm, a_hbm, size=4, engine="philox4x32", loads="compiler", stores="compiler"):
     M, N = a_hbm.shape
     require(size % 4 == 0, f"size must be a multiple of 4, the normals of a block, and is {size}")
     start = _Start(start_hbm, engine)
@@ -23,7 +25,7 @@ def sketch(start_hbm, a_hbm, size=4, engine="philox4x32"):
     for n in tiles(N, N_TILE):
         columns = []
         for m in tiles(M, K_TILE):
-            columns.append(load(a_hbm[m.span, n.span]))  # [m, n]
+            columns.append(load(a_hbm[m.span, n.span], loads))  # [m, n]
         for r in tiles(size, M_TILE):
             out_ps = nl.ndarray((r.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [r, n]
             for m in tiles(M, K_TILE):
@@ -33,7 +35,7 @@ def sketch(start_hbm, a_hbm, size=4, engine="philox4x32"):
                     moving=columns[m.index],
                     accumulate=m.index > 0,
                 )
-            store(out_hbm[r.span, n.span], out_ps)
+            store(out_hbm[r.span, n.span], out_ps, stores)
     return out_hbm
 
 

@@ -5,7 +5,7 @@ once on chip by doubling, the same in every partition; the second is a column. O
 bits, one scales. Bound by DMA from two dimensions on.
 """
 
-from trnsci.nki import P_MAX, Axis, load, mine, nisa, nki, nl, require, store, tiles
+from trnsci.nki import P_MAX, QUEUES, Axis, load, mine, nisa, nki, nl, require, store, tiles
 
 # dimensions together: their tables and one tile of points take 64 KiB of a partition at F = 512
 GROUP = 16
@@ -13,10 +13,12 @@ GROUP = 16
 CORES = 2
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(P_MAX, {"heads_hbm": 0}, (0,)), Axis(GROUP, {"heads_hbm": 1, "columns_hbm": 1}, (2,)))
+# What a search may choose: queues.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def sobol(columns_hbm, heads_hbm, row=1):
+def sobol(columns_hbm, heads_hbm, row=1, loads="compiler", stores="compiler"):
     R, D = heads_hbm.shape
     steps = columns_hbm.shape[1] // D
     require(1 << steps >= row, f"{steps} direction numbers reach {1 << steps} points, and a row has {row}")
@@ -24,9 +26,9 @@ def sobol(columns_hbm, heads_hbm, row=1):
     for d in tiles(D, GROUP):
         places = []
         for i in range(d.start, d.stop):
-            places.append(_places(load(columns_hbm[:, i * steps : (i + 1) * steps]), row))
+            places.append(_places(load(columns_hbm[:, i * steps : (i + 1) * steps], loads), row))
         for r in mine(tiles(R, P_MAX)):
-            heads_sb = load(heads_hbm[r.span, d.span])  # [r, d]
+            heads_sb = load(heads_hbm[r.span, d.span], loads)  # [r, d]
             out_sb = nl.ndarray((r.size, row, d.size), dtype=nl.float32, buffer=nl.sbuf)  # [r, F, d]
             for i in range(d.size):
                 kept_sb = nl.ndarray((r.size, row), dtype=nl.uint32, buffer=nl.sbuf)  # [r, F]
@@ -39,7 +41,7 @@ def sobol(columns_hbm, heads_hbm, row=1):
                     operand1=8,
                 )
                 nisa.activation(dst=out_sb[:, :, i], op=nl.copy, data=kept_sb, scale=2.0**-24)
-            store(out_hbm[r.span, :, d.span], out_sb)
+            store(out_hbm[r.span, :, d.span], out_sb, stores)
     return out_hbm
 
 

@@ -5,17 +5,21 @@ bounds and multiplies. Blocks without an entry above the threshold are not in th
 SBUF once met, as long as they fit. Bound by the Tensor Engine.
 """
 
-from trnsci.nki import N_TILE, Axis, load, nisa, nki, nl, store, tiles
+from trnsci.nki import N_TILE, QUEUES, Axis, load, nisa, nki, nl, store, tiles
 from trnsparse.kernels._moves import _fetch
 
 # Bytes of SBUF in each partition that b in one column tile may take to stay.
 RESIDENT = 1 << 17
 # How a launch that would be too long a program may be cut.
 AXES = (Axis(N_TILE, {"b_hbm": 1}, (1,)),)
+# What a search may choose: queues of blocks and results.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=(), columns=()):
+def screened_spmm(
+    tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=(), columns=(), loads="compiler", stores="compiler"
+):
     depth, M = u_hbm.shape
     K, N = b_hbm.shape
     out_hbm = nl.ndarray((M, N), dtype=b_hbm.dtype, buffer=nl.shared_hbm)  # [M, N]
@@ -31,7 +35,7 @@ def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=
             if pointers[i] == pointers[i + 1]:
                 zero_sb = nl.ndarray((size, n.size), dtype=out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
                 nisa.memset(dst=zero_sb, value=0.0)
-                store(out_hbm[here, n.span], zero_sb)
+                store(out_hbm[here, n.span], zero_sb, stores)
             else:
                 u_sb = _fetch(u_hbm[0:depth, here])  # [bn, m]
                 c_ps = nl.ndarray((size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
@@ -42,14 +46,14 @@ def screened_spmm(tiles_hbm, u_hbm, w_hbm, limit_hbm, b_hbm, height=0, pointers=
                         w_sb[j] = _fetch(w_hbm[j * depth : j * depth + k, 0:1])  # [k, 1]
                     if b_sb[j] == None or not keep:
                         b_sb[j] = _fetch(b_hbm[j * depth : j * depth + k, n.span])  # [k, n]
-                    a_sb = load(tiles_hbm[0:k, p * height : p * height + size])  # [k, m]
+                    a_sb = load(tiles_hbm[0:k, p * height : p * height + size], loads)  # [k, m]
                     nisa.nc_matmul(
                         dst=c_ps,
                         stationary=_screened(a_sb, u_sb, w_sb[j], limit_sb),
                         moving=b_sb[j],
                         accumulate=p > pointers[i],
                     )
-                store(out_hbm[here, n.span], c_ps)
+                store(out_hbm[here, n.span], c_ps, stores)
     return out_hbm
 
 

@@ -6,7 +6,7 @@ each partition, so O is cut into blocks where that exceeds HALF, and e is read o
 Bound by the Tensor Engine on trn2 and trn3; on trn1 by DMA, whose rows here are one tile of X long.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
 
 # Bytes of SBUF in each partition for the half-transformed integrals of one tile of X.
 HALF = P_MAX * 1024
@@ -18,10 +18,12 @@ AXES = (
     Axis(P_MAX, {"left_hbm": 1}, (0,), last=True),
     Axis(K_TILE, {"e_hbm": 1, "right_hbm": 0}, (None,), last=True),
 )
+# What a search may choose: queues of coefficients and results.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def ao_to_mo_transform(e_hbm, left_hbm, right_hbm):
+def ao_to_mo_transform(e_hbm, left_hbm, right_hbm, loads="compiler", stores="compiler"):
     M, N, X = e_hbm.shape
     L, orbitals = left_hbm.shape
     R, A = right_hbm.shape
@@ -30,10 +32,10 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm):
     out_hbm = nl.ndarray((orbitals, A, X), dtype=nl.float32, buffer=nl.shared_hbm)  # [O, A, X]
     left_sb = []
     for m in tiles(M, K_TILE):
-        left_sb.append(load(left_hbm[m.span, 0:orbitals]))  # [m, O]
+        left_sb.append(load(left_hbm[m.span, 0:orbitals], loads))  # [m, O]
     right_sb = []
     for n in tiles(N, K_TILE):
-        right_sb.append(load(right_hbm[n.span, 0:A]))  # [n, A]
+        right_sb.append(load(right_hbm[n.span, 0:A], loads))  # [n, A]
     # Buffers for all tiles: new ones would hold back the loads behind them until the last are read.
     width = max(1, min(min(orbitals, N_TILE), HALF // (4 * P_MAX * len(tiles(N, K_TILE)))))
     half_sb = nl.ndarray((min(X, P_MAX), min(N, K_TILE), width), dtype=nl.float32, buffer=nl.sbuf)  # [x, n, width]
@@ -49,13 +51,13 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm):
                 # The second contraction of one tile keeps the Tensor Engine busy while the next tile is loaded.
                 for piece in range(max(len(chunks), len(groups))):
                     if piece < len(groups):
-                        _second(out_hbm, turned_sb, right_sb, before, groups[piece])
+                        _second(out_hbm, turned_sb, right_sb, before, groups[piece], stores)
                     if piece < len(chunks):
                         _first(half_sb, e_hbm, left_sb, i, n, x, chunks[piece])
                 _turn(turned_sb[n.index], half_sb, i, n, x)
             before = (i, x)
     for group in _groups(before):
-        _second(out_hbm, turned_sb, right_sb, before, group)
+        _second(out_hbm, turned_sb, right_sb, before, group, stores)
     return out_hbm
 
 
@@ -105,7 +107,7 @@ def _turn(turned_sb, half_sb, i, n, x):
         _drain(turned_sb[:, some.span, 0 : x.size], turned_ps, some.index)
 
 
-def _second(out_hbm, turned_sb, right_sb, tile, some):
+def _second(out_hbm, turned_sb, right_sb, tile, some, stores):
     """out[i, a, x] = sum over n of right[n, a] turned[n, i, x], for some i side by side."""
     A = out_hbm.shape[1]
     i, x = tile
@@ -121,7 +123,7 @@ def _second(out_hbm, turned_sb, right_sb, tile, some):
         out_sb = nl.ndarray((a.size, some.size, x.size), dtype=nl.float32, buffer=nl.sbuf)  # [a, some, x]
         _drain(out_sb, out_ps, a.index)
         for s in range(some.size):
-            store(out_hbm[i.start + some.start + s, a.span, x.span], out_sb[:, s, :])
+            store(out_hbm[i.start + some.start + s, a.span, x.span], out_sb[:, s, :], stores)
 
 
 def _drain(dst_sb, src_ps, turn):

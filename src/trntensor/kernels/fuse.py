@@ -6,7 +6,7 @@ right, constant): operands are numbers of earlier values, or constants. Extras a
 SBUF in each partition: the row tile of aT, two tiles of b, and 2 KiB per instruction.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, Axis, load, nisa, nki, nl, require, store, tiles
+from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, require, store, tiles
 
 # How a launch that would be too long a program may be cut.
 _EXTRAS = ("first_hbm", "second_hbm", "third_hbm", "fourth_hbm")
@@ -20,10 +20,23 @@ AXES = tuple(
     for keep in ("bmn", "bm", "bn", "b", "")
     for dim, (name, step, cut) in enumerate(_DIMENSIONS)
 )
+# What a search may choose: queues of factors and results.
+CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def fuse(aT_hbm, b_hbm, first_hbm=None, second_hbm=None, third_hbm=None, fourth_hbm=None, code=(), keep="bmn"):
+def fuse(
+    aT_hbm,
+    b_hbm,
+    first_hbm=None,
+    second_hbm=None,
+    third_hbm=None,
+    fourth_hbm=None,
+    code=(),
+    keep="bmn",
+    loads="compiler",
+    stores="compiler",
+):
     B, K, M = aT_hbm.shape
     B_b, K_b, N = b_hbm.shape
     require(K_b == K and B_b == B, f"aT and b disagree on [B, K]: {(B, K)} and {(B_b, K_b)}")
@@ -35,11 +48,11 @@ def fuse(aT_hbm, b_hbm, first_hbm=None, second_hbm=None, third_hbm=None, fourth_
         if "b" in keep and i > 0:
             total_sb = _zeros(P_MAX, 1)  # [P, 1]
         if keep == "bn":
-            _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i)
+            _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i, loads, stores)
         else:
-            _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i)
+            _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i, loads, stores)
         if keep == "b" or (keep == "" and i == B - 1):
-            store(out_hbm[i if keep == "b" else 0], _over_partitions(total_sb))
+            store(out_hbm[i if keep == "b" else 0], _over_partitions(total_sb), stores)
     return out_hbm
 
 
@@ -58,32 +71,32 @@ def _over_partitions(values_sb):
     return sum_ps
 
 
-def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i):
+def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i, loads, stores):
     """All of one product, row tile by row tile: stored as it is, or summed along N into rows or into the total."""
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
     for m in tiles(M, M_TILE):
         aT_sb = []
         for k in tiles(K, K_TILE):
-            aT_sb.append(load(aT_hbm[i, k.span, m.span]))  # [k, m]
+            aT_sb.append(load(aT_hbm[i, k.span, m.span], loads))  # [k, m]
         sums_sb = nl.ndarray((m.size, len(tiles(N, N_TILE))), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
         for n in tiles(N, N_TILE):
-            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n)  # [m, n]
+            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n, loads)  # [m, n]
             if keep == "bmn":
-                store(out_hbm[i, m.span, n.span], made_sb)
+                store(out_hbm[i, m.span, n.span], made_sb, stores)
             else:
                 nisa.tensor_reduce(dst=sums_sb[:, n.index : n.index + 1], op=nl.add, data=made_sb, axis=1)
         if keep != "bmn":
             row_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
             nisa.tensor_reduce(dst=row_sb, op=nl.add, data=sums_sb, axis=1)
             if keep == "bm":
-                store(out_hbm[i, m.span, 0:1], row_sb)
+                store(out_hbm[i, m.span, 0:1], row_sb, stores)
             else:
                 part_sb = total_sb[0 : m.size, :]
                 nisa.tensor_tensor(dst=part_sb, data1=part_sb, data2=row_sb, op=nl.add)
 
 
-def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i):
+def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i, loads, stores):
     """All of one product, column tile by column tile, summed along M."""
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
@@ -92,18 +105,18 @@ def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i):
         for m in tiles(M, M_TILE):
             aT_sb = []
             for k in tiles(K, K_TILE):
-                aT_sb.append(load(aT_hbm[i, k.span, m.span]))  # [k, m]
-            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n)  # [m, n]
+                aT_sb.append(load(aT_hbm[i, k.span, m.span], loads))  # [k, m]
+            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n, loads)  # [m, n]
             part_sb = sum_sb[0 : m.size, :]
             nisa.tensor_tensor(dst=part_sb, data1=part_sb, data2=made_sb, op=nl.add)
-        store(out_hbm[i, 0:1, n.span], _over_partitions(sum_sb))
+        store(out_hbm[i, 0:1, n.span], _over_partitions(sum_sb), stores)
 
 
-def _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n):
+def _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n, loads):
     """The function of one tile of the product, in SBUF."""
     made_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
     for k in tiles(b_hbm.shape[1], K_TILE):
-        b_sb = load(b_hbm[i, k.span, n.span])  # [k, n]
+        b_sb = load(b_hbm[i, k.span, n.span], loads)  # [k, n]
         nisa.nc_matmul(dst=made_ps, stationary=aT_sb[k.index], moving=b_sb, accumulate=k.index > 0)
     made_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
     nisa.activation(dst=made_sb, op=nl.copy, data=made_ps)

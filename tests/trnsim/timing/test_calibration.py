@@ -202,6 +202,21 @@ def test_a_machines_own_constant_is_found_and_written(tmp_path, capsys, slow_que
     assert own.timing.swdge_issue == found["value"]
 
 
+def test_of_constants_that_explain_as_much_the_one_that_moves_least_is_chosen():
+    """What 128 rows of a descriptor add is seen where its issue is, at a fifteenth: it would have to move eightfold."""
+    seen = np.array([0.02, 0.12, 0.2, 0.2, 0.07, 0.14, 0.21, 0.0])
+    errors = 0.34 * seen + 0.002 * np.array([1, -1, 1, -1, 1, -1, 1, -1])
+    active, rivals = measured._chosen(np.stack([seen / 15, seen], 1), errors, ["swdge_row", "swdge_issue"], {})
+    assert active == ["swdge_issue"]
+    assert rivals == {"swdge_issue": []}
+
+
+def test_a_row_is_predicted_with_the_choices_it_ran_with(slow_queue):
+    row = measured._row(Path("x"), slow_queue[0] | {"choices": {"loads": "sync"}})
+    assert row.options["loads"] == "sync"
+    assert "loads" not in measured._row(Path("x"), slow_queue[0]).options
+
+
 def test_published_rows_take_part_only_when_asked_and_are_named(
     tmp_path, capsys, monkeypatch, slow_queue, few_constants
 ):
