@@ -1,4 +1,4 @@
-"""``trnsolver.eigh`` beside torch and SciPy. On chip it is spectral divide and conquer from 16 rows on."""
+"""``trnsolver.eigh`` beside torch and SciPy. On chip it is spectral divide and conquer from 14 rows on."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from trnsolver.batches import group, launched
 from trnsolver.kernels import batched_eigh as kernels
 
 # Divide and conquer takes several small matrices at once.
-LEAST = ((14, 1), (16, 9), (32, 33), (kernels.N_MAX, 96))
+LEAST = ((13, 1), (16, 9), (32, 33), (kernels.N_MAX, 96))
 PROGRAMS = 4
 
 

@@ -68,7 +68,7 @@ def eigh(
         target_error: error to reach, relative to ``norm(a)``. The start is single precision, refined in float64 by
             products alone, and so is the result. The error is verified; `trnsci.achieved` returns it.
         method: of the kernels: ``divide``, spectral divide and conquer; ``jacobi``; or ``auto``, what is predicted to
-            be faster: one-sided rotations below 15 rows and for batches of up to 64, else ``divide``, and where that
+            be faster: one-sided rotations below 14 rows and for batches of up to 64, else ``divide``, and where that
             does not converge ``jacobi``, with a warning. PyTorch has but one method, and refuses the names of kernels.
         out: where the results go, one tensor for each; they must fit and share no memory with an operand.
 

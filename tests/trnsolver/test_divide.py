@@ -225,14 +225,14 @@ def _predicted(n, method, target, dtype=torch.float32):
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
 def test_auto_takes_the_method_predicted_to_be_faster(target):
     # below, a matrix in each partition, even for a single one
-    few, many = 14, 24
+    few, many = 13, 24
     for method in ("jacobi", "divide"):
         assert _predicted(few, "auto", target) < _predicted(few, method, target)
     assert _predicted(many, "auto", target) == _predicted(many, "divide", target) < _predicted(many, "jacobi", target)
 
 
 def test_predicted_times():
-    assert _predicted(128, "auto", "trn2") <= 0.85e-3
+    assert _predicted(128, "auto", "trn2") <= 0.8e-3
     assert _predicted(256, "auto", "trn2") <= 1.3e-3
     assert _predicted(32, "auto", "trn2", torch.float64) > 1.5 * _predicted(32, "auto", "trn2")
 

@@ -16,6 +16,7 @@ from trnsolver import (
     orth,
     pinv,
     polar,
+    polar_factor,
     svd,
     svd_randomized,
     svdvals,
@@ -227,3 +228,17 @@ def test_too_many_rows_for_the_chip():
         pytest.raises(NotImplementedError, match="at most 1024 rows, and this one needs 1100"),
     ):
         svd(torch.ones(1100, 1200))
+
+
+@pytest.mark.sim
+def test_polar_factors_of_products_are_those_of_the_kernel(monkeypatch):
+    a = gaussian((2, 20, 20), 4) / 5
+    a[1, :, 3:] = 0.0
+    with trnsci.backend("simulator"):
+        one = polar_factor.polar_factor(a)
+        monkeypatch.setattr(polar_factor.kernels, "ONE_PROGRAM", 16)
+        u, h, *left = polar_factor.polar_factor(a)
+    # of a singular matrix u is not unique, but h is
+    torch.testing.assert_close(h, one[1], rtol=0, atol=20 * 20 * 2.0**-24)
+    torch.testing.assert_close(u @ h, a, rtol=0, atol=20 * 20 * 2.0**-24)
+    assert max(float(part.max()) for part in left) <= 20 * 20 * 2.0**-24

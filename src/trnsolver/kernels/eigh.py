@@ -24,9 +24,9 @@ from trnsolver.kernels._divide import (
 N_MAX = 8 * P_MAX
 # Matrices of one tile that go side by side.
 GROUP = 4
-# Steps that lift small values: to a sign of what is 2e-6 of a block's norm, and of s + j down to 1e-4. What is nearer
+# Steps that lift small values: to a sign of what is 5e-6 of a block's norm, and of s + j down to 1e-4. What is nearer
 # to the split couples the two blocks by no more than that, which the correction at the end takes off.
-LIFTS = 10
+LIFTS = 9
 TURNS = 7
 # The most rows of which one level is a program that compiles.
 ONE_LEVEL = 4 * P_MAX
@@ -71,10 +71,10 @@ def eigh(a_hbm, start_hbm, labels_hbm, eye_hbm, order_hbm, levels=8):
         for _level in range(levels):
             counts_sb = []
             for g in range(b.size):
-                counts_sb.append(_blocks(x_sb[g], a_sb[g], label_sb[g], row_sb[g], floor_sb[g], eye_sb, ones_sb))
+                counts_sb.append(_blocks(x_sb[g], a_sb[g], y_sb[g], label_sb[g], row_sb[g], floor_sb[g], eye_sb))
             x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, LIFTS)
             for g in range(b.size):
-                _choose(x_sb[g], counts_sb[g], label_sb[g], row_sb[g], order_sb, eye_sb, ones_sb)
+                _choose(x_sb[g], y_sb[g], counts_sb[g], label_sb[g], row_sb[g], order_sb, eye_sb, ones_sb)
             x_sb, y_sb, q_sb = _sign(x_sb, y_sb, q_sb, eye_sb, TURNS)
             for g in range(b.size):
                 _multiply(y_sb[g], a_sb[g], x_sb[g])
@@ -136,47 +136,51 @@ def _spread(row_sb, column_sb, eye_sb, ones_sb):
         nisa.tensor_copy(dst=row_sb[0:P_MAX, n.span], src=row_ps)
 
 
-def _within(column_sb, label_sb, row_sb, eye_sb, ones_sb):
-    """Sums of a column over blocks, one for every row."""
+def _same(same_sb, label_sb, row_sb):
+    """Ones where two rows have the same label, zeros elsewhere."""
     N = row_sb.shape[1]
-    values_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
-    _spread(values_sb, column_sb, eye_sb, ones_sb)
+    for m in tiles(N, M_TILE):
+        label = label_sb[0 : m.size, m.index : m.index + 1]
+        nisa.tensor_scalar(dst=same_sb[m.index], data=row_sb[0 : m.size, 0:N], op0=nl.equal, operand0=label)
+
+
+def _within(column_sb, same_sb):
+    """Sums of a column over blocks, one for every row: a product."""
+    N = same_sb[0].shape[1]
     sums_sb = _column(N)
     for m in tiles(N, M_TILE):
-        own_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
-        nisa.scalar_tensor_tensor(
-            dst=own_sb,
-            data=row_sb[0 : m.size, 0:N],
-            op0=nl.equal,
-            operand0=label_sb[0 : m.size, m.index : m.index + 1],
-            op1=nl.multiply,
-            operand1=values_sb[0 : m.size, 0:N],
-        )
-        nisa.tensor_reduce(dst=sums_sb[0 : m.size, m.index : m.index + 1], op=nl.add, data=own_sb, axis=1)
+        sums_ps = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.psum)  # [m, 1]
+        for k in tiles(N, M_TILE):
+            nisa.nc_matmul(
+                dst=sums_ps,
+                stationary=same_sb[k.index][0 : k.size, m.span],
+                moving=column_sb[0 : k.size, k.index : k.index + 1],
+                accumulate=k.index > 0,
+            )
+        nisa.activation(dst=sums_sb[0 : m.size, m.index : m.index + 1], op=nl.copy, data=sums_ps)
     return sums_sb
 
 
-def _blocks(x_sb, a_sb, label_sb, row_sb, floor_sb, eye_sb, ones_sb):
+def _blocks(x_sb, a_sb, same_sb, label_sb, row_sb, floor_sb, eye_sb):
     """Set x to the blocks of a, shifted between their eigenvalues and scaled to norm 1; return the sizes of blocks.
 
-    A block that is done becomes the identity, whose sign splits nothing.
+    A block that is done becomes the identity, whose sign splits nothing. ``same`` is room for a matrix.
     """
     N = row_sb.shape[1]
     count_sb, diagonal_sb, shift_sb, done_sb = _column(N), _column(N), _column(N), _column(N)
+    _same(same_sb, label_sb, row_sb)
     for m in tiles(N, M_TILE):
-        label = label_sb[0 : m.size, m.index : m.index + 1]
-        nisa.tensor_scalar(dst=x_sb[m.index], data=row_sb[0 : m.size, 0:N], op0=nl.equal, operand0=label)
-        nisa.tensor_reduce(dst=count_sb[0 : m.size, m.index : m.index + 1], op=nl.add, data=x_sb[m.index], axis=1)
-        nisa.tensor_tensor(dst=x_sb[m.index], data1=x_sb[m.index], data2=a_sb[m.index], op=nl.multiply)
+        nisa.tensor_reduce(dst=count_sb[0 : m.size, m.index : m.index + 1], op=nl.add, data=same_sb[m.index], axis=1)
+        nisa.tensor_tensor(dst=x_sb[m.index], data1=same_sb[m.index], data2=a_sb[m.index], op=nl.multiply)
     _diagonal(diagonal_sb, a_sb, eye_sb)
-    sums_sb = _within(diagonal_sb, label_sb, row_sb, eye_sb, ones_sb)
+    sums_sb = _within(diagonal_sb, same_sb)
     inverse_sb = _column(N)
     nisa.reciprocal(dst=inverse_sb, data=count_sb)
     nisa.scalar_tensor_tensor(
         dst=shift_sb, data=sums_sb, op0=nl.multiply, operand0=-1.0, op1=nl.multiply, operand1=inverse_sb
     )
     _add_diagonal(x_sb, eye_sb, shift_sb)
-    norm_sb = _within(_row_squares(x_sb), label_sb, row_sb, eye_sb, ones_sb)
+    norm_sb = _within(_row_squares(x_sb), same_sb)
     nisa.tensor_scalar(dst=done_sb, data=norm_sb, op0=nl.less_equal, operand0=floor_sb)
     # norm becomes what a row is multiplied by: nothing where the block is done.
     nisa.tensor_scalar(dst=norm_sb, data=norm_sb, op0=nl.add, operand0=TINY, op1=nl.power, operand1=-0.5)
@@ -197,7 +201,7 @@ def _blocks(x_sb, a_sb, label_sb, row_sb, floor_sb, eye_sb, ones_sb):
     return count_sb
 
 
-def _choose(x_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb):
+def _choose(x_sb, same_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb):
     """From s in x: the rows of each block with the largest diagonal of s get a plus; x becomes (s + j) / 2.
 
     The trace of s says how many, and labels are renewed. A little of the position settles ties.
@@ -205,23 +209,23 @@ def _choose(x_sb, count_sb, label_sb, row_sb, order_sb, eye_sb, ones_sb):
     N = row_sb.shape[1]
     key_sb, rank_sb, plus_sb = _column(N), _column(N), _column(N)
     _diagonal(key_sb, x_sb, eye_sb)
-    trace_sb = _within(key_sb, label_sb, row_sb, eye_sb, ones_sb)
+    _same(same_sb, label_sb, row_sb)
+    trace_sb = _within(key_sb, same_sb)
     nisa.tensor_tensor(dst=key_sb, data1=key_sb, data2=order_sb, op=nl.add)
     keys_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [n, N]
     _spread(keys_sb, key_sb, eye_sb, ones_sb)
     for m in tiles(N, M_TILE):
         one = slice(m.index, m.index + 1)
-        same_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
-        nisa.tensor_scalar(dst=same_sb, data=row_sb[0 : m.size, 0:N], op0=nl.equal, operand0=label_sb[0 : m.size, one])
+        more_sb = nl.ndarray((m.size, N), dtype=nl.float32, buffer=nl.sbuf)  # [m, N]
         nisa.scalar_tensor_tensor(
-            dst=same_sb,
+            dst=more_sb,
             data=keys_sb[0 : m.size, 0:N],
             op0=nl.greater,
             operand0=key_sb[0 : m.size, one],
             op1=nl.multiply,
-            operand1=same_sb,
+            operand1=same_sb[m.index],
         )
-        nisa.tensor_reduce(dst=rank_sb[0 : m.size, one], op=nl.add, data=same_sb, axis=1)
+        nisa.tensor_reduce(dst=rank_sb[0 : m.size, one], op=nl.add, data=more_sb, axis=1)
     # Plus where 2 rank + 1 <= count + trace.
     nisa.scalar_tensor_tensor(
         dst=rank_sb, data=rank_sb, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=trace_sb

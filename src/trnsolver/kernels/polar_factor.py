@@ -21,6 +21,8 @@ from trnsolver.kernels._divide import (
 )
 
 N_MAX = 8 * P_MAX
+# The most rows of which the steps are a program that compiles.
+ONE_PROGRAM = 4 * P_MAX
 GROUP = 4
 # Rounding leaves singular values near u / N**1.5 of the norm, which so many steps lift above 0.5.
 LIFTS = 27
