@@ -187,10 +187,10 @@ def mirrored(op: str, a: Tensor, b: Any) -> Tensor:
     return turned
 
 
-def by_columns(like: Tensor, batch: tuple[int, ...] | None = None) -> Tensor:
-    """Memory for matrices of a shape, stored by columns as LAPACK leaves its results."""
-    m, n = like.shape[-2:]
-    return like.new_empty((*(like.shape[:-2] if batch is None else batch), n, m)).mT
+def by_columns(like: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Memory for matrices of a shape, by default that of ``like``, stored by columns as LAPACK leaves its results."""
+    *batch, m, n = like.shape if shape is None else shape
+    return like.new_empty((*batch, n, m)).mT
 
 
 def first_failure(info: Tensor) -> tuple[int, tuple[int, ...]] | None:

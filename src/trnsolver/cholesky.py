@@ -218,7 +218,7 @@ class CholeskySolve(NamedTuple):
         return check.broadcast("cholesky_solve", b=self.b.shape[:-2], factor=self.factor.shape[:-2])
 
     def fake(self) -> Tensor:
-        return by_columns(self.b, self.batch)
+        return by_columns(self.b, (*self.batch, *self.b.shape[-2:]))
 
     def cost(self) -> int:
         flops = 2 * math.prod(self.batch) * self.factor.shape[-1] ** 2 * self.b.shape[-1]

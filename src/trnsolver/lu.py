@@ -224,7 +224,7 @@ class LuSolve(NamedTuple):
         return check.broadcast("lu_solve", factors=self.factors.shape[:-2], b=self.b.shape[:-2])
 
     def fake(self) -> Tensor:
-        return by_columns(self.b, self.batch)
+        return by_columns(self.b, (*self.batch, *self.b.shape[-2:]))
 
     def cost(self) -> int:
         flops = 2 * math.prod(self.batch) * self.factors.shape[-1] ** 2 * self.b.shape[-1]

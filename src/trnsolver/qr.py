@@ -128,8 +128,8 @@ class QrFactor(NamedTuple):
     def fake(self) -> tuple[Tensor, Tensor]:
         a, (m, n) = self.a, self.a.shape[-2:]
         k = m if self.mode == "complete" else min(m, n)
-        q = a.new_empty((0,)) if self.mode == "r" else by_columns(a[..., :1].expand(*a.shape[:-1], k))
-        return q, by_columns(a[..., :1, :].expand(*a.shape[:-2], k, n))
+        q = a.new_empty((0,)) if self.mode == "r" else by_columns(a, (*a.shape[:-1], k))
+        return q, by_columns(a, (*a.shape[:-2], k, n))
 
     def cost(self) -> int:
         m, n = self.a.shape[-2:]

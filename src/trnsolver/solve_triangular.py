@@ -94,7 +94,7 @@ class SolveTriangular(NamedTuple):
         return check.broadcast("solve_triangular", a=self.a.shape[:-2], b=self.b.shape[:-2])
 
     def fake(self) -> Tensor:
-        return by_columns(self.b, self.batch)
+        return by_columns(self.b, (*self.batch, *self.b.shape[-2:]))
 
     def cost(self) -> int:
         flops = math.prod(self.batch) * self.a.shape[-1] * self.b.shape[-1] * self.b.shape[-2]

@@ -119,9 +119,9 @@ class SvdCall(NamedTuple):
         a, (m, n) = self.a, self.a.shape[-2:]
         k = min(m, n)
         left, right = (m, n) if self.full else (k, k)
-        u = by_columns(a[..., :1].expand(*a.shape[:-1], left))
+        u = by_columns(a, (*a.shape[:-1], left))
         s = a.new_empty((*a.shape[:-2], k), dtype=a.dtype.to_real())
-        return u, s, by_columns(a[..., :1, :].expand(*a.shape[:-2], right, n))
+        return u, s, by_columns(a, (*a.shape[:-2], right, n))
 
     def cost(self) -> int:
         return 20 * self.a.numel() * min(self.a.shape[-2:]) * (4 if self.a.is_complex() else 1)

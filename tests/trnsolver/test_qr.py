@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import trnsci
 from trnsci import ArgumentError, NumericalError, UnsupportedError
 from trnsci.testing import BACKENDS, Backend, gaussian, pairs, unit_roundoff
-from trnsolver import qr, qr_pivoted
+from trnsolver import qr, qr_pivoted, svd
 
 
 def _holds(q, r, a, norm):
@@ -187,3 +188,16 @@ def test_columns_that_depend_exactly(backend, shape, dtype, norm):
         q, r = qr(a, mode="complete")
     assert norm(q.mH @ q - torch.eye(m, dtype=dtype)) <= limit
     assert norm(q @ r - a) <= limit * norm(a)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), (0, 0)])
+def test_shapes_of_empty_factors_are_known_in_advance(shape):
+    a = torch.empty(shape)
+    for whole in (True, False):
+        for call in (
+            lambda x, mode=("reduced", "complete")[whole]: qr(x, mode=mode),
+            lambda x, whole=whole: svd(x, full_matrices=whole),
+        ):
+            with FakeTensorMode() as mode:
+                known = call(mode.from_tensor(a))
+            assert [x.shape for x in known] == [x.shape for x in call(a)]
