@@ -102,6 +102,7 @@ class MP2Plan:
         why: where the products run, and why.
         shares: of each rank, where several share the work; the rest is then of the one that needs most memory.
         blocks: of B on the device that computes the pairs, where B is brought to one.
+        quadrature_error: relative, of ``1/D``, for the methods without pairs.
     """
 
     method: Method
@@ -117,6 +118,7 @@ class MP2Plan:
     why: str
     shares: tuple[Share, ...] = ()
     blocks: Blocks | None = None
+    quadrature_error: float = 0.0
 
     @property
     def peak_bytes(self) -> int:

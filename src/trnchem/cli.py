@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--auxbasis", help="auxiliary basis (default: the mean field's own)")
     add("--frozen", metavar="N|core", type=_frozen, help="orbitals to leave out")
     add("--precision", choices=PRECISIONS, help="of the products (default fp64)")
+    add("--target-error", type=float, metavar="HARTREE", help="choose the cheapest precision that stays within it")
     add("--method", choices=METHODS, default="pairs", help="default pairs")
     add("--samples", type=int, default=64, help="random vectors of stochastic (default 64)")
     add("--seed", type=int, default=0, help="of the random vectors")
@@ -108,7 +109,9 @@ def _checkpoint(args: argparse.Namespace, molecule: str) -> Path | None:
 
 
 def _run_one(args: argparse.Namespace, molecule: str, checkpoint: Path | None) -> None:
-    options = {name: getattr(args, name) for name in (*PLANNED, "seed", "pairs", "scratch", "stability")}
+    options = {
+        name: getattr(args, name) for name in (*PLANNED, "seed", "pairs", "scratch", "stability", "target_error")
+    }
     options |= {"checkpoint": checkpoint, "progress": bar(sys.stderr)}
     system = {name: getattr(args, name) for name in SYSTEM}
     if config.launched_rank() is not None:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-import trnblas
-import trnsci
-from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, empty_plan, kept_shape, make_plan, memory_bytes
+from trnchem.accuracy import within
+from trnchem.budget import Method, MP2Plan, dtype_of, kept_shape, memory_bytes
 from trnchem.checkpoint import Checkpoint
 from trnchem.identity import identity
-from trnchem.integrals import Source, source
-from trnchem.laplace import quadrature
-from trnchem.orbitals import Frozen, Orbitals, orbitals
+from trnchem.integrals import source
+from trnchem.orbitals import Frozen, orbitals
 from trnchem.pairs import PairState
+from trnchem.planning import quadrature_points, sharded_plan, single_plan, sizes_of
+from trnchem.quadrature import relative_error
 from trnchem.references import Reference, Stability, System, built, check_stability, kind_of
 from trnchem.result import MP2Result, Progress
 from trnchem.stages import Run, open_store
@@ -26,7 +26,7 @@ from trnsci import ArgumentError, check
 from trnsci.backends import inside
 from trnsci.precision import Precision, resolve
 from trnsci.signals import terminable
-from trntensor.mp2_energy import mp2_blocks, mp2_within
+from trntensor.mp2_energy import mp2_blocks
 from trntensor.out_of_core import device_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Request:
     checkpoint: str | Path | None
     progress: Callable[[Progress], None] | None
     stability: Stability | None = None
+    quadrature_error: float | None = None
     device: torch.device | str | None = None
 
     @property
@@ -87,6 +88,8 @@ def dfmp2(
     checkpoint: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     stability: Stability | None = None,
+    quadrature_error: float | None = None,
+    target_error: float | None = None,
     mesh: DeviceMesh | None = None,
     device: torch.device | str | None = None,
 ) -> MP2Result:
@@ -118,6 +121,11 @@ def dfmp2(
         progress: called with a `Progress` as stages advance.
         stability: refuse a mean field that a rotation of its orbitals would lower: ``internal`` keeps its kind,
             ``external`` tries less restricted kinds too. ``None`` does not look; PySCF's analysis is expensive.
+        quadrature_error: relative error of ``1/D`` in the methods without pairs, which is measured; below that of
+            ``precision`` unless given.
+        target_error: hartree that the energy may be off by, ``result.error``; the cheapest precision, quadrature and
+            number of samples that stay below are chosen and verified. Of the auxiliary basis and what is frozen it
+            says nothing.
         mesh: ranks that share the work, from `trnsci.distributed.mesh`. All of them make this call, and all get the
             result; the first one's mean field counts, and it alone keeps the checkpoint. ``memory`` is of each.
         device: where the pairs are computed, ``"cuda"`` for one; B stays in host memory or on disk, and blocks of it
@@ -167,15 +175,18 @@ def dfmp2(
         checkpoint=checkpoint,
         progress=progress,
         stability=stability,
+        quadrature_error=quadrature_error,
         device=device,
     )
     if mesh is None:
-        return calculated(want)
+        return calculated(want) if target_error is None else within(want, target_error, calculated)
     if device is not None:
         raise ArgumentError(op="dfmp2", argument="device", got=device, expected="None with a mesh, which has its own")
     from trnchem import sharded
 
-    return sharded.dfmp2(mesh, want)
+    if target_error is None:
+        return sharded.dfmp2(mesh, want)
+    return within(want, target_error, lambda chosen: sharded.dfmp2(mesh, chosen))
 
 
 def prepared(want: Request) -> tuple[Any, Run]:
@@ -185,9 +196,10 @@ def prepared(want: Request) -> tuple[Any, Run]:
     check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
     integrals = source(field, want.auxbasis, want.reuse)
-    plan = _plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
+    plan = single_plan(chosen, integrals, options, memory_bytes(want.memory), want.resident, want.by_pair, want.samples)
     if want.device is not None:
         plan = _brought(plan, want.device)
+    plan = replace(plan, quadrature_error=relative_error(plan.precision, want.quadrature_error))
     return field, Run.of(plan, chosen, integrals, want.progress, want.screening, reference=kind_of(field))
 
 
@@ -195,7 +207,7 @@ def calculated(want: Request) -> MP2Result:
     """`dfmp2` with its arguments in one value, on one rank."""
     field, run = prepared(want)
     plan, chosen = run.plan, run.orbitals
-    points = quadrature_points(chosen, (plan.precision, plan.method))
+    points = quadrature_points(chosen, plan.method, plan.quadrature_error)
     shape = kept_shape(plan.sizes, want.method, want.samples, points)
     state = PairState.empty(*shape)
     with ExitStack() as stack:
@@ -267,9 +279,9 @@ def plan(
     shared = reuse and (ranks == 1 or not isinstance(mf, str | Path))
     chosen, integrals = orbitals(found, frozen), source(found, auxbasis, shared)
     if ranks == 1:
-        return _plan(chosen, integrals, options, memory_bytes(memory), resident, False, samples)
+        return single_plan(chosen, integrals, options, memory_bytes(memory), resident, False, samples)
     sizes = sizes_of(chosen, integrals, options[0])
-    points = quadrature_points(chosen, options)
+    points = quadrature_points(chosen, method, relative_error(options[0], None))
     return sharded_plan(sizes, integrals, options, memory_bytes(memory), ranks, samples, points)
 
 
@@ -297,90 +309,3 @@ def _checked(precision: str | None, method: Method, samples: int, screening: flo
     if not isinstance(screening, int | float) or not screening >= 0:
         raise ArgumentError(op="dfmp2", argument="screening", got=screening, expected="a threshold, not negative")
     return resolve("dfmp2", precision, torch.float64), method
-
-
-def sizes_of(chosen: Orbitals, integrals: Source, precision: Precision) -> Sizes:
-    """Numbers of orbitals and functions."""
-    return Sizes(
-        nao=len(chosen.C_occ),
-        nocc=len(chosen.e_occ),
-        nvir=chosen.e_vir.shape[1],
-        naux=integrals.naux,
-        widest=integrals.widest,
-        itemsize=dtype_of(precision).itemsize,
-        spins=chosen.spins,
-    )
-
-
-def quadrature_points(chosen: Orbitals, options: tuple[Precision, Method]) -> int:
-    """Points that the methods without pairs take."""
-    return 0 if options[1] == "pairs" else len(quadrature(chosen, options[0]).t)
-
-
-def products(n: Sizes, precision: Precision) -> tuple[str, str]:
-    """Where the products run, and why."""
-    rows = torch.empty((n.nvir, n.naux), dtype=dtype_of(precision), device="meta")
-    product = trnsci.plan(trnblas.gemm, 1.0, rows, rows, trans_b=True, precision=precision)
-    return product.backend, f"Products on {product.backend}: {product.reason}."
-
-
-def sharded_plan(
-    sizes: Sizes,
-    integrals: Source,
-    options: tuple[Precision, Method],
-    memory: int,
-    ranks: int,
-    samples: int,
-    points: int,
-) -> MP2Plan:
-    """`MP2Plan` of one calculation on several ranks; every rank makes the same one."""
-    from trnchem.shares import make_sharded_plan
-
-    precision, method = options
-    if not sizes.nocc or not sizes.nvir:
-        return empty_plan(sizes, method=method, precision=precision, memory=memory)
-    return make_sharded_plan(
-        sizes,
-        ranks=ranks,
-        method=method,
-        samples=samples,
-        precision=precision,
-        memory=memory,
-        columns=integrals.columns,
-        fitted=integrals.fitted,
-        points=points,
-        why=products(sizes, precision)[1],
-    )
-
-
-def _plan(
-    chosen: Orbitals,
-    integrals: Source,
-    options: tuple[Precision, Method],
-    memory: int,
-    resident: bool,
-    by_pair: bool,
-    samples: int,
-) -> MP2Plan:
-    precision, method = options
-    n, dtype = sizes_of(chosen, integrals, precision), dtype_of(precision)
-    if not n.nocc or not n.nvir:
-        return empty_plan(n, method=method, precision=precision, memory=memory)
-    (backend, why), fused = products(n, precision), False
-    if precision == "fp32" and method == "pairs" and not by_pair and n.spins.sets == 1:
-        shapes = ((n.nocc, n.nvir, n.naux), (n.nocc,), (n.nvir,))
-        # the op itself: the function adds its sums up, and torch loads its compiler (67 MB) to add without data
-        whole = trnsci.plan(mp2_within, *(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))
-        fused = whole.backend != "pytorch"
-        why = f"Energy on {whole.backend}: {whole.reason}." if fused else why
-    return make_plan(
-        n,
-        method=method,
-        samples=samples,
-        precision=precision,
-        memory=memory,
-        device=(fused or backend != "pytorch") and resident,
-        fused=fused,
-        fitted=integrals.fitted,
-        why=why,
-    )

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 def identity(field: Any, auxiliary: Any, orbitals: Orbitals, precision: str, want: Request) -> dict[str, str]:
     """What makes two calculations the same."""
-    sampled = {"samples": str(want.samples), "seed": str(want.seed)} if want.method == "stochastic" else {}
+    sampled = {} if want.method == "pairs" else {"quadrature error": str(want.quadrature_error)}
+    if want.method == "stochastic":
+        sampled |= {"samples": str(want.samples), "seed": str(want.seed)}
     return {
         **molecule_text(field.mol),
         "mean field": kind_of(field),

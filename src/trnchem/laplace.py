@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 import trnblas
 import trnrand
-from trnblas.mp2 import exponentials
 from trnchem.budget import dtype_of
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState
+from trnchem.quadrature import Quadrature
 from trnchem.store import Store
 from trnsci import from_device
 from trnsci.precision import Precision
-
-# relative error of 1/D: far below what either arithmetic loses
-QUADRATURE_ERROR = {"fp64": 1e-11, "compensated": 1e-8, "fp32": 1e-8, "fast": 1e-5}
-
-
-class Quadrature(NamedTuple):
-    """``1/x = sum w exp(-t x)`` for every energy difference ``x`` there is."""
-
-    t: Tensor
-    w: Tensor
-
-
-def quadrature(orbitals: Orbitals, precision: Precision) -> Quadrature:
-    """Choose exponents and weights for pairs of different spins; none where there are no such pairs."""
-    gaps = orbitals.gaps
-    if len(gaps) < orbitals.spins.sets:
-        return Quadrature(torch.empty(0), torch.empty(0))
-    smallest, largest = (gaps[0][k] + gaps[-1][k] for k in (0, 1))
-    t, w = (torch.from_numpy(x) for x in exponentials(largest / smallest, QUADRATURE_ERROR[precision]))
-    return Quadrature(t / smallest, w / smallest)
 
 
 def run_laplace(
@@ -45,6 +24,7 @@ def run_laplace(
     orbitals: Orbitals,
     state: PairState,
     *,
+    points: Quadrature,
     precision: Precision,
     samples: int | None,
     seed: int,
@@ -63,6 +43,7 @@ def run_laplace(
         store: B.
         orbitals: with their energies in float64.
         state: [points, 1] or [points, samples], receives the energies.
+        points: exponents and weights.
         precision: of the products.
         samples: how many random vectors; ``None`` computes the matrices.
         seed: of the random vectors.
@@ -71,7 +52,7 @@ def run_laplace(
         held: orbitals whose rows the store has.
         add: returns the sum of matrices over everybody who has rows of B.
     """
-    points, dtype = quadrature(orbitals, precision), dtype_of(precision)
+    dtype = dtype_of(precision)
     right = None
     if samples is not None:
         right = trnrand.rademacher(vectors, samples, dtype=dtype, generator=trnrand.Generator(seed))

@@ -12,6 +12,9 @@ from trnchem.metric import Metric
 from trnchem.screening import Screen
 from trnsim import notebook
 
+# of the opposite-spin energy, where it stands for all
+SOS = 1.3
+
 
 class Progress(NamedTuple):
     """How far a stage is."""
@@ -42,6 +45,7 @@ class MP2Result:
         e_hf: energy of the mean field.
         e_os, e_ss: opposite- and same-spin parts; the same-spin part is ``None`` for the methods without pairs.
         standard_error: of ``e_os``, where it was sampled.
+        error: hartree within which ``e_corr`` is stated: rounding, quadrature, and three standard errors.
         pairs: energies of pairs of occupied orbitals, where asked for.
         metric: how the metric was inverted and how many vectors were kept.
         screen: which pairs of atomic orbitals were kept; ``None`` where nothing was screened.
@@ -56,6 +60,7 @@ class MP2Result:
     e_os: float
     e_ss: float | None
     standard_error: float | None
+    error: float
     pairs: PairEnergies | None = field(repr=False)
     metric: Metric
     screen: Screen | None = field(repr=False)
@@ -76,7 +81,7 @@ class MP2Result:
     @property
     def e_sos(self) -> float:
         """Scaled opposite spin: 1.3 opposite spin."""
-        return 1.3 * self.e_os
+        return SOS * self.e_os
 
     @property
     def e_tot(self) -> float:
@@ -95,6 +100,7 @@ class MP2Result:
             "e_scs": self.e_scs,
             "e_tot": self.e_tot,
             "standard_error": self.standard_error,
+            "error": self.error,
             "pairs": None if self.pairs is None else [part.tolist() for part in self.pairs],
             "spin_up": self.plan.sizes.spins.up,
             "metric": {

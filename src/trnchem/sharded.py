@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,15 @@ from torch.distributed.device_mesh import DeviceMesh
 from trnchem import stages
 from trnchem.budget import Method, Sizes, dtype_of, kept_shape, memory_bytes
 from trnchem.checkpoint import Checkpoint, Slots
-from trnchem.dfmp2 import Request, check_options, products, quadrature_points, sharded_plan, sizes_of
+from trnchem.dfmp2 import Request, check_options
 from trnchem.identity import basis_text, identity, molecule_text
 from trnchem.integrals import Source, source
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
 from trnchem.orbitals import Orbitals, orbitals
 from trnchem.pairs import PairState
+from trnchem.planning import products, quadrature_points, sharded_plan, sizes_of
+from trnchem.quadrature import relative_error
 from trnchem.references import System, built, check_stability, kind_of
 from trnchem.result import MP2Result, Progress
 from trnchem.rounds import Ledger, Rounds
@@ -76,13 +78,13 @@ def _calculated(
     budget: int,
     stack: ExitStack,
 ) -> MP2Result:
-    first = team.here(0) == 0
+    first, quality = team.here(0) == 0, relative_error(options[0], want.quadrature_error)
     slots, chosen, state = _start(want, field, integrals, options, stack) if first else (None, None, None)
     told: dict[str, Any] = {"e_hf": float(field.e_tot), "heard": bool(want.checkpoint or want.progress)}
     if chosen is not None:
         told |= {"nao": len(chosen.C_occ), "nocc": len(chosen.e_occ), "nvir": chosen.e_vir.shape[1]}
         told |= {"up": chosen.spins.up, "reference": kind_of(field)}
-        told |= {"points": quadrature_points(chosen, options), "token": slots.token if slots else ""}
+        told |= {"points": quadrature_points(chosen, want.method, quality), "token": slots.token if slots else ""}
     told = _gathered(team, told)[0]
     sizes = Sizes(
         nao=told["nao"],
@@ -94,6 +96,7 @@ def _calculated(
         spins=Spins(told["up"]),
     )
     plan = sharded_plan(sizes, integrals, options, budget, team.size(0), want.samples, told["points"])
+    plan = replace(plan, quadrature_error=quality)
     if not plan.stages:
         none = torch.empty(0)
         orbitals = Orbitals(none, none, none, none, ())
@@ -157,7 +160,9 @@ def _said(want: Request, molecule: Any) -> dict[str, str]:
     """What ranks have to agree on, argument by argument; each has its own scratch folder and progress."""
     told = molecule_text(molecule)
     names = ("frozen", "auxbasis", "precision", "method", "samples", "seed", "pairs", "screening", "reuse")
-    options = {name: repr(getattr(want, name)) for name in (*names, "resident", "memory", "stability")}
+    options = {
+        name: repr(getattr(want, name)) for name in (*names, "resident", "memory", "stability", "quadrature_error")
+    }
     options["reference"] = repr(want.system.reference)
     return {"mf": ", ".join(told.values()), **options, "checkpoint": str(want.checkpoint)}
 
@@ -233,8 +238,9 @@ def _start(
     """On the first rank: orbitals and finished pairs, of the checkpoint where there is one."""
     check_stability(field, want.stability)
     chosen = orbitals(field, want.frozen)
-    sizes, points = sizes_of(chosen, integrals, options[0]), quadrature_points(chosen, options)
-    shape = kept_shape(sizes, want.method, want.samples, points)
+    quality = relative_error(options[0], want.quadrature_error)
+    points = quadrature_points(chosen, want.method, quality)
+    shape = kept_shape(sizes_of(chosen, integrals, options[0]), want.method, want.samples, points)
     state = PairState.empty(*shape)
     if want.checkpoint is None:
         return None, chosen, state

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from trnchem.accuracy import within
 from trnchem.density import amplitudes, densities
 from trnchem.dfmp2 import Request, calculated
 from trnchem.molecules import pyscf
@@ -31,6 +32,8 @@ OPTIONS: dict[str, Any] = {
     "chkfile": None,
     "progress": None,
     "stability": None,
+    "quadrature_error": None,
+    "target_error": None,
     "device": None,
 }
 
@@ -108,7 +111,7 @@ class _Manners:
         field.e_tot = self.e_hf = self.get_e_hf()
         field.with_df = self.with_df
         used = pyscf().lib.current_memory()[0]
-        options = {name: getattr(self, name) for name in OPTIONS if name != "chkfile"}
+        options = {name: getattr(self, name) for name in OPTIONS if name not in ("chkfile", "target_error")}
         return Request(
             mf=field,
             system=System(),
@@ -132,7 +135,7 @@ class _Manners:
             self.check_sanity()
         self.dump_flags()
         want = self._request()
-        found = calculated(want)
+        found = calculated(want) if self.target_error is None else within(want, self.target_error, calculated)
         self.result, self.e_corr, self.converged = found, found.e_corr, True
         self.e_corr_os, self.e_corr_ss = found.e_os, found.e_ss
         log.info("%s", found.plan)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import trnblas
 import trntensor
+from trnchem.accuracy import stated
 from trnchem.budget import MP2Plan, before_fit, dtype_of
 from trnchem.checkpoint import Slots
 from trnchem.integrals import Source, Transformer
@@ -21,7 +22,8 @@ from trnchem.laplace import mean_and_error, run_laplace
 from trnchem.metric import Metric, fit_matrix
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState, run_pairs
-from trnchem.result import MP2Result, PairEnergies, Progress
+from trnchem.quadrature import quadrature
+from trnchem.result import SOS, MP2Result, PairEnergies, Progress
 from trnchem.screening import Screen, screen
 from trnchem.store import DeviceStore, HostStore, Store, scratch
 from trnsci import from_device, to_device
@@ -103,6 +105,11 @@ class Run:
     ) -> MP2Result:
         """What was found, with how: opposite spin, same spin and standard error."""
         e_os, e_ss, error = found
+        scaled = 0.0 if e_ss is not None else SOS * e_os
+        quality = (self.plan.precision, (e_os + e_ss if e_ss is not None else scaled, scaled))
+        measured = 0.0
+        if e_ss is None and self.plan.stages:
+            measured = quadrature(self.orbitals, self.plan.quadrature_error).error
         return MP2Result(
             method=self.plan.method,
             reference=self.reference,
@@ -110,6 +117,7 @@ class Run:
             e_os=e_os,
             e_ss=e_ss,
             standard_error=error,
+            error=stated(*quality, self.metric.growth, measured, None if error is None else SOS * error),
             pairs=None if state is None else _symmetric(state),
             metric=self.metric,
             screen=self.screen,
@@ -195,6 +203,7 @@ class Run:
                 store,
                 self.orbitals,
                 state,
+                points=quadrature(self.orbitals, self.plan.quadrature_error),
                 precision=self.plan.precision,
                 samples=samples,
                 seed=seed,

@@ -7,7 +7,7 @@ import pytest
 
 import trnchem
 
-MODULES = ["trnchem.dfmp2", "trnchem.references", "trnchem.solver", "trnchem.budget"]
+MODULES = ["trnchem.dfmp2", "trnchem.references", "trnchem.solver", "trnchem.extrapolation", "trnchem.budget"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -1,0 +1,121 @@
+"""How far an energy may be off, in hartree, and the cheapest calculation that stays within a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trnchem.budget import Method
+from trnsci import ArgumentError, NumericalError
+from trnsci.precision import Precision
+
+if TYPE_CHECKING:
+    from trnchem.dfmp2 import Request
+    from trnchem.result import MP2Result
+
+# Hartree that fp64 may differ from PySCF by.
+FP64 = 1e-9
+# Hartree of correlation per electron before anything is known: more than any molecule of the table has.
+PER_ELECTRON = 0.06
+# What a fit multiplies errors by before it is known: more than usual auxiliary bases do.
+GROWTH = 1024.0
+# Standard errors that a sampled energy is stated with: 997 of 1000 stay within three.
+SIGMAS = 3.0
+
+
+def arithmetic(precision: Precision, energy: float, growth: float) -> float:
+    """Hartree that rounding may move an energy by."""
+    if precision == "fp64":
+        return FP64
+    return abs(energy) * (2.0**-24 * (64 + growth) + (2.0**-7 if precision == "fast" else 0))
+
+
+def stated(
+    precision: Precision, energies: tuple[float, float], growth: float, quadrature: float, standard_error: float | None
+) -> float:
+    """Hartree within which the correlation energy is stated.
+
+    Args:
+        precision: of the products.
+        energies: the correlation energy, and the part of it that a quadrature computed.
+        growth: of the fit.
+        quadrature: relative error of the quadrature.
+        standard_error: of the part that was sampled, in hartree of the correlation energy.
+    """
+    total, integrated = energies
+    return arithmetic(precision, total, growth) + quadrature * abs(integrated) + SIGMAS * (standard_error or 0.0)
+
+
+def within(want: Request, target: float, calculate: Callable[[Request], MP2Result]) -> MP2Result:
+    """Compute with the cheapest precision, quadrature and number of samples whose error stays below a target.
+
+    What was chosen from estimates is verified with what was found; where that fails, the next one is computed.
+
+    Raises:
+        NumericalError: nothing reaches the target.
+    """
+    if not isinstance(target, int | float) or isinstance(target, bool) or not 0 < target < math.inf:
+        raise ArgumentError(op="dfmp2", argument="target_error", got=target, expected="hartree, more than 0")
+    for name in ("precision", "quadrature_error"):
+        if getattr(want, name) is not None:
+            expected = "None, because target_error chooses it"
+            raise ArgumentError(op="dfmp2", argument=name, got=getattr(want, name), expected=expected)
+    energy = PER_ELECTRON * _electrons(want)
+    best = math.inf
+    for precision in _candidates(want, target, energy):
+        # a quarter for the quadrature
+        loose = None if want.method == "pairs" else min(1e-3, max(1e-11, 0.25 * target / energy))
+        found = calculate(replace(want, precision=precision, quadrature_error=loose))
+        if want.method == "stochastic" and found.error > target:
+            found = _more_samples(want, target, found, calculate)
+        if found.error <= target:
+            return found
+        best = min(best, found.error)
+    raise NumericalError(
+        op="dfmp2",
+        message=f"no precision keeps the energy within {target:g} Ha"
+        + (f": the best stays within {best:.2g}" if best < math.inf else f": fp64 states {FP64:g}"),
+        hint="Give a larger target_error",
+    )
+
+
+def _candidates(want: Request, target: float, energy: float) -> list[Precision]:
+    growth = 0.0 if _reused(want) else GROWTH
+    cheap: list[Precision] = ["fast", "fp32"]
+    # a file belongs to one precision
+    fitting = [each for each in cheap if arithmetic(each, energy, growth) <= target and want.checkpoint is None]
+    return [*fitting[:1], "fp64"] if target >= FP64 else []
+
+
+def _reused(want: Request) -> bool:
+    held = getattr(getattr(want.mf, "with_df", None), "_cderi", None) is not None
+    return held and want.reuse and want.auxbasis is None
+
+
+def _electrons(want: Request) -> int:
+    molecule = want.system.molecule(want.mf) if isinstance(want.mf, str | Path) else getattr(want.mf, "mol", None)
+    return int(getattr(molecule, "nelectron", 1)) or 1
+
+
+def _more_samples(
+    want: Request, target: float, pilot: MP2Result, calculate: Callable[[Request], MP2Result]
+) -> MP2Result:
+    """As many random vectors as the spread of the first ones asks for."""
+    method: Method = "stochastic"
+    spread = pilot.e_corr / pilot.e_os * (pilot.standard_error or 0.0) * math.sqrt(want.samples) if pilot.e_os else 0.0
+    fixed = pilot.error - SIGMAS * spread / math.sqrt(want.samples)
+    left = target - fixed
+    # a tenth more than the spread asks for, because it was sampled too
+    samples = math.ceil(1.2 * (SIGMAS * spread / left) ** 2) if left > 0 else pilot.plan.sizes.naux
+    if samples >= pilot.plan.sizes.naux:
+        raise NumericalError(
+            op="dfmp2",
+            message=f"{samples} random vectors would be needed for {target:g} Ha,"
+            f" and {pilot.plan.sizes.naux} auxiliary functions are fewer",
+            hint="method='laplace' is exact and cheaper",
+        )
+    chosen = {"precision": pilot.plan.precision, "method": method, "samples": samples}
+    return calculate(replace(want, quadrature_error=pilot.plan.quadrature_error, **chosen))

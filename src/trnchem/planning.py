@@ -1,0 +1,102 @@
+"""What a calculation will do, from its orbitals and integrals: where products run, and blocks that fit."""
+
+from __future__ import annotations
+
+import torch
+
+import trnblas
+import trnsci
+from trnchem.budget import Method, MP2Plan, Sizes, dtype_of, empty_plan, make_plan
+from trnchem.integrals import Source
+from trnchem.orbitals import Orbitals
+from trnchem.quadrature import quadrature
+from trnsci.precision import Precision
+from trntensor.mp2_energy import mp2_within
+
+
+def sizes_of(chosen: Orbitals, integrals: Source, precision: Precision) -> Sizes:
+    """Numbers of orbitals and functions."""
+    return Sizes(
+        nao=len(chosen.C_occ),
+        nocc=len(chosen.e_occ),
+        nvir=chosen.e_vir.shape[1],
+        naux=integrals.naux,
+        widest=integrals.widest,
+        itemsize=dtype_of(precision).itemsize,
+        spins=chosen.spins,
+    )
+
+
+def quadrature_points(chosen: Orbitals, method: Method, error: float) -> int:
+    """Points that the methods without pairs take."""
+    return 0 if method == "pairs" else len(quadrature(chosen, error).t)
+
+
+def products(n: Sizes, precision: Precision) -> tuple[str, str]:
+    """Where the products run, and why."""
+    rows = torch.empty((n.nvir, n.naux), dtype=dtype_of(precision), device="meta")
+    product = trnsci.plan(trnblas.gemm, 1.0, rows, rows, trans_b=True, precision=precision)
+    return product.backend, f"Products on {product.backend}: {product.reason}."
+
+
+def sharded_plan(
+    sizes: Sizes,
+    integrals: Source,
+    options: tuple[Precision, Method],
+    memory: int,
+    ranks: int,
+    samples: int,
+    points: int,
+) -> MP2Plan:
+    """`MP2Plan` of one calculation on several ranks; every rank makes the same one."""
+    from trnchem.shares import make_sharded_plan
+
+    precision, method = options
+    if not sizes.nocc or not sizes.nvir:
+        return empty_plan(sizes, method=method, precision=precision, memory=memory)
+    return make_sharded_plan(
+        sizes,
+        ranks=ranks,
+        method=method,
+        samples=samples,
+        precision=precision,
+        memory=memory,
+        columns=integrals.columns,
+        fitted=integrals.fitted,
+        points=points,
+        why=products(sizes, precision)[1],
+    )
+
+
+def single_plan(
+    chosen: Orbitals,
+    integrals: Source,
+    options: tuple[Precision, Method],
+    memory: int,
+    resident: bool,
+    by_pair: bool,
+    samples: int,
+) -> MP2Plan:
+    """`MP2Plan` of one calculation on one rank."""
+    precision, method = options
+    n, dtype = sizes_of(chosen, integrals, precision), dtype_of(precision)
+    if not n.nocc or not n.nvir:
+        return empty_plan(n, method=method, precision=precision, memory=memory)
+    (backend, why), fused = products(n, precision), False
+    if precision == "fp32" and method == "pairs" and not by_pair and n.spins.sets == 1:
+        shapes = ((n.nocc, n.nvir, n.naux), (n.nocc,), (n.nvir,))
+        # the op itself: the function adds its sums up, and torch loads its compiler (67 MB) to add without data
+        whole = trnsci.plan(mp2_within, *(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))
+        fused = whole.backend != "pytorch"
+        why = f"Energy on {whole.backend}: {whole.reason}." if fused else why
+    return make_plan(
+        n,
+        method=method,
+        samples=samples,
+        precision=precision,
+        memory=memory,
+        device=(fused or backend != "pytorch") and resident,
+        fused=fused,
+        fitted=integrals.fitted,
+        why=why,
+    )

@@ -1,0 +1,103 @@
+"""``1/x`` as a short sum of exponentials, for every energy difference there is, with its error measured."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnblas.mp2 import exponentials
+from trnchem.orbitals import Orbitals
+from trnsci import ArgumentError
+from trnsci.precision import Precision
+
+# relative error of 1/D: below what the arithmetic may lose
+QUADRATURE_ERROR: dict[Precision, float] = {"fp64": 1e-11, "compensated": 1e-6, "fp32": 1e-6, "fast": 1e-5}
+# Below this the fit of exponents in double precision does not converge reliably.
+FITTED_FROM = 1e-7
+# Points on which the error is measured: it has one extremum per exponent and a few hundred points between two.
+GRID = 4000
+
+
+class Quadrature(NamedTuple):
+    """``1/x = sum w exp(-t x)``.
+
+    All terms of the opposite-spin energy have one sign, so its relative error is at most ``error``.
+
+    Attributes:
+        t, w: exponents and weights.
+        error: the largest of ``|1 - x sum w exp(-t x)|``, measured on a fine grid of all energy differences.
+        ratio: of the largest to the smallest difference.
+    """
+
+    t: Tensor
+    w: Tensor
+    error: float
+    ratio: float
+
+
+def relative_error(precision: Precision, wanted: float | None) -> float:
+    """The relative error to ask for: as given, or far below that of the arithmetic."""
+    if wanted is None:
+        return QUADRATURE_ERROR[precision]
+    if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not 1e-13 <= wanted < 1:
+        expected = "a relative error from 1e-13 to 1"
+        raise ArgumentError(op="dfmp2", argument="quadrature_error", got=wanted, expected=expected)
+    return float(wanted)
+
+
+def quadrature(orbitals: Orbitals, error: float) -> Quadrature:
+    """Choose exponents and weights for pairs of different spins; none where there are no such pairs."""
+    gaps = orbitals.gaps
+    if len(gaps) < orbitals.spins.sets:
+        return Quadrature(torch.empty(0), torch.empty(0), 0.0, 1.0)
+    smallest, largest = (gaps[0][k] + gaps[-1][k] for k in (0, 1))
+    t, w, found = _chosen(largest / smallest, error)
+    return Quadrature(torch.from_numpy(t) / smallest, torch.from_numpy(w) / smallest, found, largest / smallest)
+
+
+@functools.lru_cache(maxsize=64)
+def _chosen(ratio: float, error: float) -> tuple[Any, Any, float]:
+    """Fitted exponents where the fit meets the error, and the trapezoidal rule, which is longer, where it does not."""
+    # The best sums of k exponentials err by about 16 exp(-pi**2 k / ln(8 ratio)) (Braess and Hackbusch, 2005).
+    likely = math.log(16 / error) * math.log(8 * ratio) / math.pi**2
+    first = max(2, int(likely) - 2)
+    start: Any = None
+    for count in range(first, first + 7) if error >= FITTED_FROM else ():
+        t, w = _fitted(ratio, count, start)
+        found = _measured(t, w, ratio)
+        if found <= error and bool((w > 0).all()):
+            return t, w, found
+        start = np.interp(np.linspace(0, 1, count + 1), np.linspace(0, 1, count), np.sort(np.log(t)))
+    # more than 5000 times the gap, the rule ends at 4e-11
+    t, w = exponentials(ratio, max(error, 1e-11 * max(1.0, ratio / 1000)))
+    return t, w, _measured(t, w, ratio)
+
+
+def _fitted(ratio: float, count: int, start: Any) -> tuple[Any, Any]:
+    """Least squares over exponents, with the best weights for each choice, on points that are denser at the ends."""
+    from scipy.optimize import least_squares
+
+    angles = (np.arange(20 * count) + 0.5) * np.pi / (20 * count)
+    x = np.exp(0.5 * math.log(max(ratio, 1 + 1e-9)) * (1 - np.cos(angles)))
+
+    def weights(logs: Any) -> tuple[Any, Any]:
+        terms = x[:, None] * np.exp(-np.outer(x, np.exp(logs)))
+        return terms, np.linalg.lstsq(terms, np.ones(len(x)), rcond=None)[0]
+
+    def residual(logs: Any) -> Any:
+        terms, w = weights(logs)
+        return terms @ w - 1
+
+    first = np.linspace(math.log(0.3 / ratio), math.log(6.0), count) if start is None else start
+    found = least_squares(residual, first, ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=60).x
+    return np.exp(found), weights(found)[1]
+
+
+def _measured(t: Any, w: Any, ratio: float) -> float:
+    x = np.exp(np.linspace(0.0, math.log(max(ratio, 1.0)), GRID))
+    return float(np.abs(1 - x * (np.exp(-np.outer(x, t)) @ w)).max())

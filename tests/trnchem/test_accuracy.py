@@ -1,0 +1,144 @@
+"""Errors in hartree: what is stated, targets that are met, quadratures that are measured, and basis sets."""
+
+import functools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+import trnchem
+from tests.trnchem.test_open_shell import expected, open_field
+from trnchem import dfmp2
+from trnchem.orbitals import Orbitals, orbitals
+from trnchem.quadrature import quadrature
+from trnsci import ArgumentError, NumericalError
+
+
+def spread(ratio):
+    """Orbitals whose energy differences span a ratio."""
+    e_occ, e_vir = torch.tensor([-1.0 * ratio + 1.0, 0.0], dtype=torch.float64), torch.tensor([[1.0]])
+    none = torch.empty(0)
+    return Orbitals(none, none, e_occ, e_vir.double(), ())
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-6, 1e-8, 1e-11])
+@pytest.mark.parametrize("ratio", [1.0, 7.0, 90.0, 3000.0])
+def test_a_quadrature_keeps_the_error_it_states(ratio, error):
+    found = quadrature(spread(ratio), error)
+    allowed = max(error, 1e-11 * ratio / 1000)
+    assert found.error <= allowed
+    assert found.ratio == pytest.approx(ratio)
+    # elsewhere than where it was measured, in more digits than it was computed with
+    t, w = (mpmath.matrix(part.tolist()) for part in (found.t, found.w))
+    for x in 2 * np.exp(np.random.default_rng(0).uniform(0, math.log(ratio) or 1e-9, 40)):
+        total = mpmath.fsum(w[k] * mpmath.exp(-t[k] * x) for k in range(len(t)))
+        assert abs(1 - x * total) <= 1.05 * allowed + 1e-14
+
+
+def test_fitted_exponents_are_few():
+    counts = [len(quadrature(spread(90.0), error).t) for error in (1e-3, 1e-5, 1e-6)]
+    assert counts == sorted(counts)
+    # the trapezoidal rule takes 38 for the last
+    assert counts[-1] <= 12
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-6, 1e-8])
+def test_the_energy_is_off_by_no_more_than_the_quadrature(water, error):
+    exact = dfmp2(water)
+    found = dfmp2(water, method="laplace", quadrature_error=error)
+    assert abs(found.e_os - exact.e_os) <= error * abs(exact.e_os) + 1e-12
+    assert abs(found.e_corr - 1.3 * exact.e_os) <= found.error
+    assert found.error <= 1.3 * error * abs(exact.e_os) + 1.01e-9
+
+
+@pytest.mark.parametrize(
+    ("target", "reuse", "precision"),
+    [(1e-2, True, "fast"), (1e-5, True, "fp32"), (1e-6, True, "fp64"), (1e-4, False, "fp32"), (1e-8, False, "fp64")],
+)
+def test_a_target_is_met_by_the_cheapest_precision(water, reference, target, reuse, precision):
+    found = dfmp2(water, target_error=target, reuse=reuse)
+    assert found.plan.precision == precision
+    assert abs(found.e_corr - reference("water")[0]) <= found.error <= target
+
+
+@pytest.mark.parametrize("target", [1e-3, 1e-6])
+def test_a_target_of_the_methods_without_pairs(target):
+    mean = open_field("oxygen", "ROHF")
+    found = dfmp2(mean, method="laplace", target_error=target)
+    assert abs(found.e_corr - 1.3 * expected(mean)[1]) <= found.error <= target
+    assert found.plan.quadrature_error > 1e-8
+
+
+def test_a_target_of_random_vectors_chooses_how_many(field):
+    mean = field("benzene")
+    found = dfmp2(mean, method="stochastic", target_error=0.15, samples=8, seed=2)
+    assert found.error <= 0.15
+    with pytest.raises(NumericalError, match="method='laplace' is exact and cheaper"):
+        dfmp2(mean, method="stochastic", target_error=1e-4, samples=8)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"target_error": 0.0}, "hartree, more than 0"),
+        ({"target_error": 1e-6, "precision": "fp32"}, "because target_error chooses it"),
+        ({"target_error": 1e-6, "quadrature_error": 1e-6}, "because target_error chooses it"),
+        ({"quadrature_error": 2.0, "method": "laplace"}, "a relative error from 1e-13 to 1"),
+    ],
+    ids=str,
+)
+def test_targets_that_cannot_be_are_refused(water, options, says):
+    with pytest.raises(ArgumentError, match=says):
+        dfmp2(water, **options)
+
+
+def test_a_target_below_double_precision_is_refused(water):
+    with pytest.raises(NumericalError, match="fp64 states 1e-09"):
+        dfmp2(water, target_error=1e-12)
+
+
+def test_frozen_cores_are_counted_by_element_as_in_pyscf():
+    from pyscf import gto, mp, scf
+
+    for atom, basis, ecp, left in (
+        ("Cl 0 0 0; H 0 0 1.28", "6-31g", {}, 5),
+        ("I 0 0 0; H 0 0 1.6", "lanl2dz", "lanl2dz", 0),
+    ):
+        mean = scf.RHF(gto.M(atom=atom, basis=basis, ecp=ecp, verbose=0)).run()
+        chosen = orbitals(mean, "core")
+        assert len(chosen.frozen) == left == (mp.MP2(mean).set_frozen().frozen or 0)
+
+
+@functools.cache
+def in_basis(basis):
+    return dfmp2("hydrogen fluoride", basis=basis)
+
+
+def test_extrapolation_recovers_the_limit_of_its_formulas():
+    made = [(-1.0 + 0.3 * (x + 1) * math.exp(-9 * math.sqrt(x)), -0.5 + 0.7 * x**-3) for x in (3, 4)]
+    found = trnchem.extrapolate(*made, cardinals=(3, 4))
+    assert found.e_hf == pytest.approx(-1.0, abs=1e-12)
+    assert found.e_corr == pytest.approx(-0.5, abs=1e-12)
+    assert found.e_tot == pytest.approx(-1.5, abs=1e-12)
+    two, three = in_basis("cc-pvdz"), in_basis("cc-pvtz")
+    assert trnchem.extrapolate(two, three, cardinals=(2, 3)).e_corr < three.e_corr < two.e_corr
+    for wrong in ((3, 2), (2, 2), (1, 2), (2, 2.5)):
+        with pytest.raises(ArgumentError, match="cardinal numbers"):
+            trnchem.extrapolate(two, three, cardinals=wrong)
+
+
+@pytest.mark.slow
+def test_the_error_bar_of_random_vectors_holds_over_a_thousand_seeds(field):
+    """Ten vectors have Student's distribution: 68.3, 95.4 and 99.7 % lie within 1.06, 2.32 and 4.09 standard errors."""
+    mean = field("water", "6-31g")
+    exact = dfmp2(mean).e_os
+    off = []
+    for seed in range(1000):
+        found = dfmp2(mean, method="stochastic", samples=10, seed=seed, quadrature_error=1e-5)
+        off.append((found.e_os - exact) / found.standard_error)
+    off = np.abs(off)
+    for share, bound in ((0.683, 1.06), (0.954, 2.32), (0.997, 4.09)):
+        # three standard deviations of a binomial share
+        assert abs((off <= bound).mean() - share) <= 3 * math.sqrt(share * (1 - share) / 1000) + 0.002
