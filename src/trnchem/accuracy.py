@@ -22,8 +22,6 @@ FP64 = 1e-9
 PER_ELECTRON = 0.06
 # What a fit multiplies errors by before it is known: more than usual auxiliary bases do.
 GROWTH = 1024.0
-# Standard errors that a sampled energy is stated with: 997 of 1000 stay within three.
-SIGMAS = 3.0
 
 
 def arithmetic(precision: Precision, energy: float, growth: float) -> float:
@@ -34,7 +32,7 @@ def arithmetic(precision: Precision, energy: float, growth: float) -> float:
 
 
 def stated(
-    precision: Precision, energies: tuple[float, float], growth: float, quadrature: float, standard_error: float | None
+    precision: Precision, energies: tuple[float, float], growth: float, quadrature: float, sampled: float
 ) -> float:
     """Hartree within which the correlation energy is stated.
 
@@ -43,10 +41,10 @@ def stated(
         energies: the correlation energy, and the part of it that a quadrature computed.
         growth: of the fit.
         quadrature: relative error of the quadrature.
-        standard_error: of the part that was sampled, in hartree of the correlation energy.
+        sampled: hartree that sampling may move it by.
     """
     total, integrated = energies
-    return arithmetic(precision, total, growth) + quadrature * abs(integrated) + SIGMAS * (standard_error or 0.0)
+    return arithmetic(precision, total, growth) + quadrature * abs(integrated) + sampled
 
 
 def within(want: Request, target: float, calculate: Callable[[Request], MP2Result]) -> MP2Result:
@@ -105,11 +103,13 @@ def _more_samples(
 ) -> MP2Result:
     """As many random vectors as the spread of the first ones asks for."""
     method: Method = "stochastic"
-    spread = pilot.e_corr / pilot.e_os * (pilot.standard_error or 0.0) * math.sqrt(want.samples) if pilot.e_os else 0.0
-    fixed = pilot.error - SIGMAS * spread / math.sqrt(want.samples)
+    count, growth = want.samples, pilot.metric.growth
+    fixed = arithmetic(pilot.plan.precision, pilot.e_corr, growth) + pilot.plan.quadrature_error * abs(pilot.e_corr)
     left = target - fixed
-    # a tenth more than the spread asks for, because it was sampled too
-    samples = math.ceil(1.2 * (SIGMAS * spread / left) ** 2) if left > 0 else pilot.plan.sizes.naux
+    # three standard errors and a little for their skewness; and more vectors, because the spread was sampled too
+    spread = abs(pilot.e_corr / pilot.e_os) * (pilot.standard_error or 0.0) if pilot.e_os else 0.0
+    wider = 3.3 * spread / left if left > 0 else math.inf
+    samples = math.ceil(1.3 * count * wider**2) if wider < 1e6 else pilot.plan.sizes.naux
     if samples >= pilot.plan.sizes.naux:
         raise NumericalError(
             op="dfmp2",
@@ -118,4 +118,5 @@ def _more_samples(
             hint="method='laplace' is exact and cheaper",
         )
     chosen = {"precision": pilot.plan.precision, "method": method, "samples": samples}
-    return calculate(replace(want, quadrature_error=pilot.plan.quadrature_error, **chosen))
+    found = calculate(replace(want, quadrature_error=pilot.plan.quadrature_error, **chosen))
+    return found if found.error <= target else _more_samples(replace(want, samples=samples), target, found, calculate)

@@ -45,7 +45,8 @@ class MP2Result:
         e_hf: energy of the mean field.
         e_os, e_ss: opposite- and same-spin parts; the same-spin part is ``None`` for the methods without pairs.
         standard_error: of ``e_os``, where it was sampled.
-        error: hartree within which ``e_corr`` is stated: rounding, quadrature, and three standard errors.
+        interval: holds ``e_os`` 95.4 times of 100, where it was sampled.
+        error: hartree within which ``e_corr`` is stated: rounding, quadrature, and sampling 99.7 times of 100.
         pairs: energies of pairs of occupied orbitals, where asked for.
         metric: how the metric was inverted and how many vectors were kept.
         screen: which pairs of atomic orbitals were kept; ``None`` where nothing was screened.
@@ -60,6 +61,7 @@ class MP2Result:
     e_os: float
     e_ss: float | None
     standard_error: float | None
+    interval: tuple[float, float] | None
     error: float
     pairs: PairEnergies | None = field(repr=False)
     metric: Metric
@@ -100,6 +102,7 @@ class MP2Result:
             "e_scs": self.e_scs,
             "e_tot": self.e_tot,
             "standard_error": self.standard_error,
+            "interval": self.interval,
             "error": self.error,
             "pairs": None if self.pairs is None else [part.tolist() for part in self.pairs],
             "spin_up": self.plan.sizes.spins.up,

@@ -23,6 +23,7 @@ from trnchem.checkpoint import Checkpoint, Slots
 from trnchem.dfmp2 import Request, check_options
 from trnchem.identity import basis_text, identity, molecule_text
 from trnchem.integrals import Source, source
+from trnchem.laplace import Sampling
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
 from trnchem.orbitals import Orbitals, orbitals
@@ -101,9 +102,10 @@ def _calculated(
         none = torch.empty(0)
         orbitals = Orbitals(none, none, none, none, ())
         nothing = stages.Run.of(plan, orbitals, integrals, None, want.screening, reference=told["reference"])
-        e_ss, error = (0.0, None) if want.method == "pairs" else (None, 0.0 if want.method == "stochastic" else None)
+        e_ss = 0.0 if want.method == "pairs" else None
+        sampling = Sampling(0.0, (0.0, 0.0), (0.0, 0.0)) if want.method == "stochastic" else None
         state = PairState.empty(sizes.nocc) if want.pairs else None
-        return nothing.result(told["e_hf"], (0.0, e_ss, error), state, 0)
+        return nothing.result(told["e_hf"], (0.0, e_ss, sampling), state, 0)
     # what agreeing costs is not the calculation's
     team.tally = Tally()
     shape = kept_shape(sizes, want.method, want.samples, told["points"])

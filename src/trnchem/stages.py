@@ -18,7 +18,7 @@ from trnchem.accuracy import stated
 from trnchem.budget import MP2Plan, before_fit, dtype_of
 from trnchem.checkpoint import Slots
 from trnchem.integrals import Source, Transformer
-from trnchem.laplace import mean_and_error, run_laplace
+from trnchem.laplace import Sampling, mean_and_error, run_laplace
 from trnchem.metric import Metric, fit_matrix
 from trnchem.orbitals import Orbitals
 from trnchem.pairs import PairState, run_pairs
@@ -101,23 +101,25 @@ class Run:
         return range(self.plan.sizes.nocc)
 
     def result(
-        self, e_hf: float, found: tuple[float, float | None, float | None], state: PairState | None, resumed: int
+        self, e_hf: float, found: tuple[float, float | None, Sampling | None], state: PairState | None, resumed: int
     ) -> MP2Result:
         """What was found, with how: opposite spin, same spin and standard error."""
-        e_os, e_ss, error = found
+        e_os, e_ss, sampling = found
         scaled = 0.0 if e_ss is not None else SOS * e_os
         quality = (self.plan.precision, (e_os + e_ss if e_ss is not None else scaled, scaled))
         measured = 0.0
         if e_ss is None and self.plan.stages:
             measured = quadrature(self.orbitals, self.plan.quadrature_error).error
+        sampled = 0.0 if sampling is None else SOS * max(abs(end - e_os) for end in sampling.sure)
         return MP2Result(
             method=self.plan.method,
             reference=self.reference,
             e_hf=e_hf,
             e_os=e_os,
             e_ss=e_ss,
-            standard_error=error,
-            error=stated(*quality, self.metric.growth, measured, None if error is None else SOS * error),
+            standard_error=None if sampling is None else sampling.standard_error,
+            interval=None if sampling is None else sampling.likely,
+            error=stated(*quality, self.metric.growth, measured, sampled),
             pairs=None if state is None else _symmetric(state),
             metric=self.metric,
             screen=self.screen,
@@ -182,10 +184,10 @@ class Run:
 
     def without_pairs(
         self, store: Store, samples: int | None, seed: int, state: PairState, slots: Slots | None
-    ) -> tuple[float, float | None]:
-        """Opposite-spin energy by quadrature, and its standard error; every finished point is in the file."""
+    ) -> tuple[float, Sampling | None]:
+        """Opposite-spin energy by quadrature, and how well it is known; every finished point is in the file."""
         if not self.plan.stages or not len(state.done):
-            return 0.0, None if samples is None else 0.0
+            return 0.0, None if samples is None else Sampling(0.0, (0.0, 0.0), (0.0, 0.0))
         stage, total, keep = self.plan.method, len(state.done), Keeper(slots)
 
         def told() -> None:

@@ -131,14 +131,13 @@ def test_extrapolation_recovers_the_limit_of_its_formulas():
 
 @pytest.mark.slow
 def test_the_error_bar_of_random_vectors_holds_over_a_thousand_seeds(field):
-    """Ten vectors have Student's distribution: 68.3, 95.4 and 99.7 % lie within 1.06, 2.32 and 4.09 standard errors."""
     mean = field("water", "6-31g")
-    exact = dfmp2(mean).e_os
-    off = []
+    exact = dfmp2(mean)
+    likely, sure = 0, 0
     for seed in range(1000):
-        found = dfmp2(mean, method="stochastic", samples=10, seed=seed, quadrature_error=1e-5)
-        off.append((found.e_os - exact) / found.standard_error)
-    off = np.abs(off)
-    for share, bound in ((0.683, 1.06), (0.954, 2.32), (0.997, 4.09)):
-        # three standard deviations of a binomial share
-        assert abs((off <= bound).mean() - share) <= 3 * math.sqrt(share * (1 - share) / 1000) + 0.002
+        found = dfmp2(mean, method="stochastic", seed=seed, quadrature_error=1e-5)
+        likely += found.interval[0] <= exact.e_os <= found.interval[1]
+        sure += abs(found.e_os - exact.e_os) <= found.error / 1.3
+    # three standard deviations of a share of 1000
+    assert abs(likely - 954) <= 3 * math.sqrt(1000 * 0.954 * 0.046)
+    assert sure >= 997 - 3 * math.sqrt(1000 * 0.997 * 0.003)
