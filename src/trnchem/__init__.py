@@ -6,6 +6,7 @@
 | `DFMP2` | the same as an object with PySCF's manners: `run()`, `e_corr`, `make_rdm1()` |
 | `plan`, `MP2Plan` | what that will do, what each stage and rank needs, and whether it fits |
 | `MP2Result`, `PairEnergies`, `Metric`, `Screen` | what was found, and how |
+| `density_fit` | a mean field of PySCF with Coulomb and exchange from the suite |
 | `extrapolate`, `CompleteBasis` | the limit of a complete basis from two |
 | `Progress` | what a progress callback is told |
 | `mean_field`, `read_xyz`, `GEOMETRIES` | molecules |
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from trnchem.budget import MP2Plan, Share, Stage
     from trnchem.dfmp2 import dfmp2, plan
     from trnchem.extrapolation import CompleteBasis, extrapolate
+    from trnchem.fitting import density_fit
     from trnchem.metric import Metric
     from trnchem.molecules import GEOMETRIES, read_xyz
     from trnchem.references import mean_field
@@ -38,6 +40,7 @@ __all__ = [
     "Screen",
     "Share",
     "Stage",
+    "density_fit",
     "dfmp2",
     "extrapolate",
     "mean_field",

@@ -117,6 +117,6 @@ def _more_samples(
             f" and {pilot.plan.sizes.naux} auxiliary functions are fewer",
             hint="method='laplace' is exact and cheaper",
         )
-    chosen = {"precision": pilot.plan.precision, "method": method, "samples": samples}
-    found = calculate(replace(want, quadrature_error=pilot.plan.quadrature_error, **chosen))
+    chosen = replace(want, precision=pilot.plan.precision, method=method, samples=samples)
+    found = calculate(replace(chosen, quadrature_error=pilot.plan.quadrature_error))
     return found if found.error <= target else _more_samples(replace(want, samples=samples), target, found, calculate)

@@ -7,7 +7,7 @@ import pytest
 
 import trnchem
 
-MODULES = ["trnchem.dfmp2", "trnchem.references", "trnchem.solver", "trnchem.extrapolation", "trnchem.budget"]
+MODULES = [f"trnchem.{name}" for name in ("dfmp2", "references", "solver", "fitting", "extrapolation", "budget")]
 
 
 @pytest.mark.parametrize("name", MODULES)
