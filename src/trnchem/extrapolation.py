@@ -43,10 +43,11 @@ def extrapolate(
         >>> extrapolate((-76.0268, -0.2040), (-76.0572, -0.2757), (2, 3)).e_tot
         -76.3656...
     """
-    x, y = cardinals
-    if not all(isinstance(each, int) and 2 <= each <= 8 for each in cardinals) or not x < y:
+    given = cardinals if isinstance(cardinals, tuple) else ()
+    if len(given) != 2 or not all(isinstance(each, int) and 2 <= each <= 8 for each in given) or given[0] >= given[1]:
         expected = "two cardinal numbers from 2 to 8, the smaller first"
         raise ArgumentError(op="extrapolate", argument="cardinals", got=cardinals, expected=expected)
+    x, y = cardinals
     (hf_x, corr_x), (hf_y, corr_y) = (_energies(each) for each in (small, large))
     return CompleteBasis(
         _limit(hf_x, hf_y, *((n + 1) * math.exp(-9 * math.sqrt(n)) for n in (x, y))),
@@ -55,8 +56,12 @@ def extrapolate(
 
 
 def _energies(given: MP2Result | tuple[float, float]) -> tuple[float, float]:
-    e_hf, e_corr = (given.e_hf, given.e_corr) if isinstance(given, MP2Result) else given
-    return e_hf, e_corr
+    if isinstance(given, MP2Result):
+        return given.e_hf, given.e_corr
+    if not isinstance(given, tuple) or [type(each) for each in given] != [float, float]:
+        expected = "a result of dfmp2, or its energies (e_hf, e_corr)"
+        raise ArgumentError(op="extrapolate", argument="small or large", got=given, expected=expected)
+    return given
 
 
 def _limit(small: float, large: float, error_small: float, error_large: float) -> float:

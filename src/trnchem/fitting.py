@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from trnchem.budget import SLAB
 from trnchem.integrals import Source
 from trnchem.metric import Metric, fit_matrix
 from trnchem.molecules import pyscf
+from trnchem.references import System
 from trnchem.screening import Screen, equal_pairs, screened
 from trnsci import ArgumentError, CapacityError, from_device
 from trnsci.backends import inside
@@ -28,7 +30,8 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
     survive, `trnsparse`; and `dfmp2` takes the same tensor. A ledger around all of it shows the whole calculation.
 
     Args:
-        mf: a mean field of PySCF of a molecule, with or without density fitting.
+        mf: a mean field of PySCF of a molecule, with or without density fitting; an xyz file or a built-in name, for
+            Hartree-Fock in cc-pVDZ.
         auxbasis: as in PySCF; unless given the mean field's own, or PySCF's choice.
         screening: drop pairs of orbitals whose fitted integrals cannot exceed this, where so many are that a sparse
             product pays.
@@ -44,6 +47,8 @@ def density_fit(mf: Any, auxbasis: Any = None, *, screening: float = 1e-12) -> A
         >>> print(f"{mf.e_tot:.6f} {dfmp2(mf).metric}")
         -99.983431 fitted already, by the mean field; 93 of 93 vectors kept
     """
+    if isinstance(mf, str | Path):
+        mf = System().unsolved(System().molecule(mf))
     if not isinstance(mf, pyscf().scf.hf.SCF) or hasattr(mf, "cell"):
         raise ArgumentError(op="density_fit", argument="mf", got=type(mf), expected="a mean field of a molecule")
     own = getattr(mf, "with_df", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from trnchem.density import amplitudes, densities
 from trnchem.dfmp2 import Request, calculated
 from trnchem.molecules import pyscf
 from trnchem.orbitals import Frozen, orbitals
-from trnchem.references import System, kind_of
+from trnchem.references import System, built, kind_of
 from trnchem.result import MP2Result
 from trnsci import ArgumentError, UnsupportedError
 from trnsci.backends import inside
@@ -38,20 +39,20 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = None, **options: Any) -> Any:
+def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = None) -> Any:
     """Return an MP2 object as ``pyscf.mp.MP2(mf)`` does, whose ``kernel()`` is `dfmp2`.
 
     It is an object of PySCF's class (``DFMP2``, or ``DFUMP2`` for open shells) with its attributes ``verbose``,
     ``max_memory`` in MB, ``frozen``, ``with_df``, ``e_corr``, ``e_corr_os``, ``e_corr_ss``, ``e_tot`` and its methods
     ``run``, ``set``, ``set_frozen``, ``as_scanner``, ``make_rdm1``, ``make_fno``. Options of `dfmp2` are attributes
-    too; ``checkpoint`` is called ``chkfile``.
+    too, ``pt.set(precision="fp32")``; ``checkpoint`` is called ``chkfile``.
 
     Args:
-        mf: a mean field of PySCF, which runs first if it has not; or an MP2 object of PySCF, whose settings are taken.
+        mf: a mean field of PySCF, which runs first if it has not; an MP2 object of PySCF, whose settings are taken; an
+            xyz file or a built-in name, as in `mean_field`.
         frozen: as in PySCF, or ``"core"``.
         mo_coeff: other orbitals than the mean field's.
         mo_occ: their occupations.
-        options: attributes to set.
 
     Example:
         >>> from pyscf import gto, scf
@@ -60,16 +61,14 @@ def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = No
         >>> print(f"{pt.e_corr:.6f} {pt.e_tot:.6f}")
         -0.127799 -100.111230
     """
-    unknown = sorted(set(options) - set(OPTIONS) - {"verbose", "max_memory", "with_df"})
-    if unknown:
-        raise ArgumentError(op="DFMP2", argument=unknown[0], got=options[unknown[0]], expected="no such option")
+    kept: dict[str, Any] = {}
+    mf = built(mf, System()) if isinstance(mf, str | Path) else mf
     if isinstance(mf, pyscf().mp.mp2.MP2Base):
         theirs, mf = mf, mf._scf
         frozen = theirs.frozen if frozen is None else frozen
         mo_coeff = theirs.mo_coeff if mo_coeff is None else mo_coeff
         mo_occ = theirs.mo_occ if mo_occ is None else mo_occ
         kept = {name: getattr(theirs, name) for name in ("verbose", "max_memory", "with_df") if hasattr(theirs, name)}
-        options = {**kept, **options}
     if not isinstance(mf, pyscf().scf.hf.SCF):
         raise ArgumentError(op="DFMP2", argument="mf", got=type(mf), expected="a mean field or MP2 object of PySCF")
     if mf.mo_coeff is None:
@@ -81,9 +80,7 @@ def DFMP2(mf: Any, frozen: Frozen = None, mo_coeff: Any = None, mo_occ: Any = No
     if isinstance(frozen, str) and frozen == "core":
         frozen = pyscf().data.elements.chemcore(mf.mol)
     made = _classes()[np.ndim(mf.mo_occ) == 2](mf, frozen, None if own else mo_coeff, mo_occ)
-    for name, value in {**OPTIONS, **options}.items():
-        setattr(made, name, value)
-    return made
+    return made.set(**OPTIONS, **kept)
 
 
 @functools.cache
@@ -101,6 +98,15 @@ class _Manners:
 
     _keys: ClassVar[set[str]] = {*OPTIONS, "result"}
     result: MP2Result | None = None
+
+    def set(self: Any, **options: Any) -> Any:
+        """Set attributes and return the object; a name that is none is refused."""
+        for name, value in options.items():
+            if name not in OPTIONS and not hasattr(self, name):
+                known = ", ".join((*OPTIONS, "frozen", "verbose", "max_memory"))
+                raise ArgumentError(op="DFMP2", argument=name, got=value, expected=f"one of {known}")
+            setattr(self, name, value)
+        return self
 
     def _request(self: Any) -> Request:
         field = self._scf.copy()

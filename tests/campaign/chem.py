@@ -11,37 +11,36 @@ from tests.campaign.draw import Draw
 from tests.campaign.trial import EXEMPT, Trial, spec
 from tests.trnchem.conftest import reference_of
 
-EXEMPT.update({"trnchem.plan": "a prediction, not a result"})
+EXEMPT.update({"trnchem.plan": "a prediction, not a result", "trnchem.DFMP2": "an object; `dfmp2` computes for it"})
 CHANCES = {"kernels": "maybe", "simulated": 0.2, "differentiable": False, "compiles": False, "arrays": False}
 ATOMS = {"h2": "H 0 0 0; H 0 0 {}", "hf": "H 0 0 0; F 0 0 {}", "n2": "N 0 0 0; N 0 0 {}"}
 
 
 @functools.lru_cache(maxsize=64)
-def field(name: str, length: float, basis: str):
-    """A mean field with fitted integrals, and PySCF's energy of it."""
-    from pyscf import gto, scf
-    from pyscf.mp import dfmp2
+def field(name: str, length: float, basis: str, kind: str = "RHF"):
+    """A mean field with fitted integrals, and PySCF's energy of it; open shells are cations."""
+    from pyscf import gto, mp, scf
 
-    made = scf.RHF(gto.M(atom=ATOMS[name].format(length), basis=basis, verbose=0)).density_fit()
+    spin = int(kind != "RHF")
+    molecule = gto.M(atom=ATOMS[name].format(length), basis=basis, charge=spin, spin=spin, verbose=0)
+    made = getattr(scf, kind)(molecule).density_fit()
     made.chkfile = None
     made.run()
-    if not made.converged:
-        return None, 0.0
-    solver = dfmp2.DFMP2(made)
-    return made, float(dfmp2.kernel(solver, eris=solver.ao2mo(), with_t2=False)[0])
+    return (made, float(mp.MP2(made).kernel(with_t2=False)[0])) if made.converged else (None, 0.0)
 
 
 @spec(
     "trnchem.dfmp2",
     promise="`1e-9` Ha in fp64; `2**-24 (64 + g)` of the energy in fp32; `2**-7` more in fast",
-    when="closed shells",
+    when="closed and open shells",
 )
 def energy(draw: Draw) -> Trial:
     name, basis = draw.among(*ATOMS), draw.among("sto-3g", "6-31g", "cc-pvdz")
-    mean, exact = field(name, draw.among(0.7, 0.9, 1.3, 1.7), basis)
+    kind = draw.among("RHF", "UHF", "ROHF")
+    mean, exact = field(name, draw.among(0.7, 0.9, 1.3, 1.7), basis, kind)
     precision, reuse = draw.among(None, "fp64", "fp32", "compensated", "fast"), draw.chance(0.6)
     options = {"precision": precision, "reuse": reuse, "resident": draw.chance(0.5), "pairs": draw.chance(0.3)}
-    draw.log.append(f"{name} {basis} {options}")
+    draw.log.append(f"{name} {basis} {kind} {options}")
 
     def run():
         return None if mean is None else trnchem.dfmp2(mean, **options)
@@ -55,6 +54,40 @@ def energy(draw: Draw) -> Trial:
         assert abs(result.e_corr - exact) <= limit, (result.e_corr, exact, limit)
 
     return Trial(run, (), check=check, view=lambda r: r if r is None else np.array(r.e_corr), **CHANCES)
+
+
+@spec("trnchem.density_fit", promise="`1e-9` relative to the largest element of PySCF's matrices")
+def matrices(draw: Draw) -> Trial:
+    name, basis = draw.among(*ATOMS), draw.among("sto-3g", "6-31g")
+    mean, _ = field(name, draw.among(0.7, 1.3), basis)
+    nao = mean.mol.nao_nr()
+    density = draw.rng.normal(size=(draw.among(1, 2, 3), nao, nao))
+    draw.log.append(f"{name} {basis} {density.shape}")
+
+    def run():
+        return np.stack(trnchem.density_fit(mean).with_df.get_jk(density, hermi=0))
+
+    def check(result, kernel):
+        expected = np.stack(mean.with_df.get_jk(density, hermi=0))
+        assert np.abs(result - expected).max() <= 1e-9 * np.abs(expected).max()
+
+    return Trial(run, (), check=check, **{**CHANCES, "kernels": False})
+
+
+@spec("trnchem.extrapolate", promise="`16 u` of the energies and of what they change by")
+def limit(draw: Draw) -> Trial:
+    x = draw.among(2, 3, 4)
+    hf, corr, a, b = (float(value) for value in draw.rng.normal(size=4))
+    made = [(hf + a * (n + 1) * np.exp(-9 * np.sqrt(n)), corr + b * float(n) ** -3) for n in (x, x + 1)]
+
+    def run():
+        return trnchem.extrapolate(*((float(p), float(q)) for p, q in made), (x, x + 1))
+
+    def check(result, kernel):
+        assert abs(result.e_hf - hf) <= 16 * 2**-52 * (abs(hf) + abs(a))
+        assert abs(result.e_corr - corr) <= 16 * 2**-52 * (abs(corr) + abs(b))
+
+    return Trial(run, (), check=check, view=np.array, **{**CHANCES, "kernels": False})
 
 
 @spec("trnchem.mean_field", "trnchem.read_xyz", promise="exact: PySCF's converged field; the coordinates as written")

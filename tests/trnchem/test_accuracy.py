@@ -127,6 +127,8 @@ def test_extrapolation_recovers_the_limit_of_its_formulas():
     for wrong in ((3, 2), (2, 2), (1, 2), (2, 2.5)):
         with pytest.raises(ArgumentError, match="cardinal numbers"):
             trnchem.extrapolate(two, three, cardinals=wrong)
+    with pytest.raises(ArgumentError, match=r"a result of dfmp2, or its energies"):
+        trnchem.extrapolate(two.e_corr, three.e_corr, cardinals=(2, 3))
 
 
 @pytest.mark.slow

@@ -100,7 +100,8 @@ def test_what_cannot_be_fitted_is_refused():
     from pyscf import scf
 
     with pytest.raises(ArgumentError, match="a mean field of a molecule"):
-        density_fit("water")
+        density_fit(3.0)
+    assert density_fit("water").run().e_tot == pytest.approx(-76.026745, abs=1e-6)
     mean = scf.RHF(molecule())
     mean.max_memory = 1
     with pytest.raises(CapacityError, match="which keeps them on disk"):

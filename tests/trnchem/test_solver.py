@@ -73,7 +73,7 @@ def test_natural_orbitals_and_properties_enter_pyscfs_tools(water):
 
 
 def test_attributes_are_options(water, tmp_path):
-    pt = DFMP2(water, chkfile=tmp_path / "water.ckpt").set(frozen=1, max_memory=2000, pairs=True)
+    pt = DFMP2(water).set(chkfile=tmp_path / "water.ckpt", frozen=1, max_memory=2000, pairs=True)
     pt.stdout, pt.verbose = io.StringIO(), 4
     assert pt.run() is pt
     told = pt.stdout.getvalue()
@@ -87,15 +87,15 @@ def test_attributes_are_options(water, tmp_path):
         assert words in told
     assert isinstance(pt.result, MP2Result)
     assert pt.result.plan.memory < 2000e6
-    assert DFMP2(water, frozen=1, chkfile=tmp_path / "water.ckpt").run().result.resumed == 10
-    sampled = DFMP2(water, method="stochastic", samples=8, verbose=4)
+    assert DFMP2(water, frozen=1).run(chkfile=tmp_path / "water.ckpt").result.resumed == 10
+    sampled = DFMP2(water).set(method="stochastic", samples=8, verbose=4)
     sampled.stdout = io.StringIO()
     sampled.run()
     assert sampled.e_corr == pytest.approx(1.3 * sampled.e_corr_os)
     assert "E(SOS-DFMP2)" in sampled.stdout.getvalue()
     assert "+-" in sampled.stdout.getvalue()
     with pytest.raises(CapacityError):
-        DFMP2(water, max_memory=1).run()
+        DFMP2(water).run(max_memory=1)
     assert DFMP2(water).set_frozen().run().e_corr == DFMP2(water, frozen="core").run().e_corr
 
 
@@ -129,10 +129,11 @@ def test_a_mean_field_that_has_not_run_runs_and_scanners_scan():
 def test_what_is_not_there_is_said(water):
     with pytest.raises(UnsupportedError, match="no nuclear gradients"):
         DFMP2(water).nuc_grad_method()
-    with pytest.raises(ArgumentError, match="no such option"):
-        DFMP2(water, presicion="fp32")
+    with pytest.raises(ArgumentError, match="precision"):
+        DFMP2(water).set(presicion="fp32")
     with pytest.raises(ArgumentError, match="a mean field or MP2 object"):
-        DFMP2("water")
+        DFMP2(3.0)
+    assert DFMP2("water", frozen="core").frozen == 1
     with pytest.raises(ArgumentError, match="mo_coeff"):
         DFMP2(water).kernel(mo_coeff=water.mo_coeff)
     assert trnchem.DFMP2 is DFMP2

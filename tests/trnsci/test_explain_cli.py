@@ -132,10 +132,14 @@ WORDS = {
         "--shapes 3x5x8,3,5": "mp2_energy",
         "--shapes 8": "from_xla to_xla",
     },
-    "trnchem": {"water": "DFMP2 dfmp2 mean_field plan", "absent.xyz": "read_xyz"},
+    "trnchem": {
+        "water": "DFMP2 density_fit dfmp2 mean_field plan",
+        "absent.xyz": "read_xyz",
+        "2 3 4": "extrapolate",
+    },
 }
-# what ends with a sentence for want of a file, a state or an object
-REFUSED = ("trnsparse.load", "trnchem.read_xyz", "trnrand.set_state", "trnchem.DFMP2")
+# what ends with a sentence for want of a file or a state
+REFUSED = ("trnsparse.load", "trnchem.extrapolate", "trnchem.read_xyz", "trnrand.set_state")
 CASES = [
     (f"{library}.{name}", words)
     for library, table in WORDS.items()
