@@ -335,11 +335,10 @@ def _series(rows: list[dict[str, Any]]) -> list[str]:
     lines += [f"| exponent of the larger half | | {slopes} | | | | |", ""]
     worst = max(abs(row[name]["energy"] - row["pyscf"]["energy"]) for row in rows for name in ("pairs", "torch"))
     last = rows[-1]["pairs"]["seconds"] / rows[-1]["laplace"]["seconds"]
-    reached = "is reached" if last > 1 else "is not reached"
     lines += [
         f"Energies of all in float64 agree to {worst:.0e} Ha. At the end of the series pairs in float64 take {last:.2f}"
     ]
-    return [*lines, f"of the time of Laplace: the crossover {reached} here."]
+    return [*lines, f"of the time of Laplace: the crossover is {'' if last > 1 else 'not '}reached here."]
 
 
 def _crossover(rows: list[dict[str, Any]]) -> list[str]:

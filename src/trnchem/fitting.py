@@ -119,7 +119,7 @@ class _Fitting:
         """Coulomb and exchange matrices of one or several densities."""
         densities = np.asarray(dm)
         if omega is not None or densities.dtype.kind == "c":
-            return super().get_jk(dm, hermi, with_j, with_k, direct_scf_tol, omega)  # type: ignore[misc,no-any-return]
+            return super().get_jk(dm, hermi, with_j, with_k, direct_scf_tol, omega)  # type: ignore[misc]
         self.build()
         shape, nao = densities.shape, densities.shape[-1]
         stacked = torch.from_numpy(np.ascontiguousarray(densities.reshape(-1, nao, nao), dtype=np.float64))
