@@ -35,7 +35,8 @@ def test_a_row_is_what_is_recorded(name):
     fresh, kept = chemistry_page.measured(name), record()["table"][name]
     assert fresh["e_corr"] == pytest.approx(kept["e_corr"], abs=1e-8)
     assert abs(fresh["fp64"]) <= 1e-9
-    assert fresh["predicted"] == pytest.approx(kept["predicted"])
+    # the time model may learn; by how much the page may lag behind is its interval
+    assert kept["predicted"][1] <= fresh["predicted"][0] <= kept["predicted"][2]
 
 
 def test_waters_are_as_many_as_asked_for():
