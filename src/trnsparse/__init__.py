@@ -3,10 +3,12 @@
 | name | what it is |
 |---|---|
 | `COOMatrix`, `CSRMatrix`, `CSCMatrix`, `BSRMatrix` | formats: ``from_dense``, ``from_scipy``, ``to_*`` … |
+| `ELL`, `HYB`, `BlockedELL`, `SlicedELL` | formats of other libraries, to read and to write |
 | `load` | a matrix from a file |
-| `spmv`, `spmm`, `spgemm`, `sddmm` | products |
+| `spmv`, `spmm`, `spgemm`, `sddmm`, `spmm_op` | products, the last over any semiring |
 | `add`, `multiply`, `kron`, `scale_rows`, `scale_columns`, `triangle`, `eye`, `norm` | arithmetic |
-| `solve_triangular`, `ilu0`, `ic0`, `reverse_cuthill_mckee`, `bandwidth` | solves, incomplete factors, order |
+| `solve_triangular`, `ilu0`, `ic0` | triangular solves, incomplete factors |
+| `reverse_cuthill_mckee`, `bandwidth`, `coloring` | orders of rows |
 | `cg`, `chebyshev`, `richardson`, `power_iteration` | iterations with vectors on chip |
 | `choose` | which format is predicted fastest, and why |
 | `attention` | block-sparse attention |
@@ -23,8 +25,10 @@ from trnsparse import masks, vectors
 from trnsparse.attention import attention
 from trnsparse.bound_mask import BoundMask
 from trnsparse.bsr import BSRMatrix
+from trnsparse.coloring import Coloring, coloring
 from trnsparse.coo import COOMatrix
 from trnsparse.csr import CSCMatrix, CSRMatrix
+from trnsparse.ell import ELL, HYB, BlockedELL, SlicedELL
 from trnsparse.format_choice import Choice, choose
 from trnsparse.iterate import Eigenpair, Solution, cg, chebyshev, power_iteration, richardson
 from trnsparse.mask_base import Mask
@@ -35,6 +39,7 @@ from trnsparse.row_sharded import RowSharded, shard_rows
 from trnsparse.screened_spmm import screened_spmm
 from trnsparse.screening import Quartets, density_screen, schwarz_bounds, screen_quartets
 from trnsparse.sddmm import sddmm
+from trnsparse.semiring import spmm_op
 from trnsparse.spmm import spmm, spmv
 from trnsparse.triangular import bandwidth, ic0, ilu0, reverse_cuthill_mckee, solve_triangular
 
@@ -44,17 +49,22 @@ if not TYPE_CHECKING:
     __getattr__ = earlier.names(__name__)
 
 __all__ = [
+    "ELL",
     "HAS_NKI",
+    "HYB",
     "BSRMatrix",
+    "BlockedELL",
     "BoundMask",
     "COOMatrix",
     "CSCMatrix",
     "CSRMatrix",
     "Choice",
+    "Coloring",
     "Eigenpair",
     "Mask",
     "Quartets",
     "RowSharded",
+    "SlicedELL",
     "Solution",
     "SparseMatrix",
     "add",
@@ -65,6 +75,7 @@ __all__ = [
     "cg",
     "chebyshev",
     "choose",
+    "coloring",
     "density_screen",
     "documents",
     "eye",
@@ -93,6 +104,7 @@ __all__ = [
     "solve_triangular",
     "spgemm",
     "spmm",
+    "spmm_op",
     "spmv",
     "triangle",
     "vectors",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnsci import array_function, check, op, run
+from trnsci.errors import ArgumentError
 from trnsci.gradient import saves
 from trnsci.launcher import current
 from trnsci.nki import launch
@@ -28,7 +30,13 @@ GPU_DTYPES = (*SAMPLED, torch.complex64, torch.complex128)
 
 @array_function
 def sddmm(
-    pattern: SparseMatrixLike, a: Tensor, b: Tensor, *, alpha: complex = 1.0, beta: complex = 0.0
+    pattern: SparseMatrixLike,
+    a: Tensor,
+    b: Tensor,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    epilogue: Callable[[Tensor], Tensor] | None = None,
 ) -> SparseMatrix:
     """Return ``alpha * (a @ b)`` at the entries of ``pattern``, plus ``beta * pattern``, as a matrix of its format.
 
@@ -38,6 +46,7 @@ def sddmm(
         b: [D, N]
         alpha: a number.
         beta: a number.
+        epilogue: any function of PyTorch that keeps the shape, applied to the values.
 
     Error bound:
         ``g(D + 2) (|alpha| |a| |b| + |beta| |pattern|)`` at every entry.
@@ -55,7 +64,7 @@ def sddmm(
     check.equal("sddmm", "N", pattern=pattern.shape[1], b=b.shape[1])
     alpha, beta = coefficient("sddmm", "alpha", alpha, dtype), coefficient("sddmm", "beta", beta, dtype)
     if dtype in HALF and (alpha != 1 or beta != 0):
-        wide = sddmm(pattern.to(torch.float32), a.float(), b.float(), alpha=alpha, beta=beta)
+        wide = sddmm(pattern.to(torch.float32), a.float(), b.float(), alpha=alpha, beta=beta, epilogue=epilogue)
         return wide.to(dtype)
     if isinstance(pattern, BSRMatrix):
         values = sampled_blocks(pattern.indptr, pattern.indices, a, b.mT, *pattern.block)
@@ -68,7 +77,18 @@ def sddmm(
             pattern = rows if pattern.format == "csr" else pattern.to_coo()
             values = sampled(rows.indptr, rows.indices, a, b.mT)
     values = values if alpha == 1 else values * alpha
-    return pattern.with_values(values if beta == 0 else values + beta * pattern.values)
+    values = values if beta == 0 else values + beta * pattern.values
+    return pattern.with_values(values if epilogue is None else finished("sddmm", epilogue, values))
+
+
+def finished(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> Tensor:
+    """Apply an epilogue, which keeps shape and dtype."""
+    made = epilogue(result)
+    if not isinstance(made, Tensor) or made.shape != result.shape or made.dtype != result.dtype:
+        got = f"{made.dtype} {tuple(made.shape)}" if isinstance(made, Tensor) else type(made)
+        expected = f"{result.dtype} {tuple(result.shape)}"
+        raise ArgumentError(op=op, argument="what epilogue returns", got=got, expected=expected)
+    return made
 
 
 def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:

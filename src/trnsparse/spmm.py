@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ from trnsparse.format_choice import FORMATS, arranged
 from trnsparse.indices import expand, transposition
 from trnsparse.kernels import spmm as kernels
 from trnsparse.matrix import SparseMatrix, SparseMatrixLike
-from trnsparse.sddmm import GPU_DTYPES, sampled
+from trnsparse.sddmm import GPU_DTYPES, finished, sampled
 
 
 @array_function
@@ -51,9 +52,10 @@ def spmm(
     c: Tensor | None = None,
     trans: bool | int | str = False,
     format: str = "auto",  # noqa: A002
+    epilogue: Callable[[Tensor], Tensor] | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return ``alpha * op(a) @ b + beta * c``.
+    """Return ``epilogue(alpha * op(a) @ b + beta * c)``.
 
     A BSR matrix runs block by block, every other format row by row: on the host as it is stored, by SciPy; on a device
     in the format predicted fastest, and the plan of a call says why.
@@ -68,6 +70,7 @@ def spmm(
         format: what to multiply in: ``"auto"`` is the matrix as it is stored on the host, and on a device compressed
             rows, blocks or dense, whichever is predicted fastest; ``"csr"``, ``"bsr"`` or ``"dense"`` is that one;
             ``"stored"`` the matrix as it is.
+        epilogue: any function of PyTorch that keeps the shape, or `trnblas.Epilogue` (scale, bias, activation).
         out: [..., M, N], memory for the result, shared with no operand.
 
     Error bound:
@@ -87,6 +90,7 @@ def spmm(
     if out is not None:
         check.out("spmm", out, shape=(*b.shape[:-2], outer, b.shape[-1]), dtype=b.dtype, a=a.values, b=b, c=c)
     result = _scaled_product("spmm", a, b, kind, format, alpha, beta, c)
+    result = result if epilogue is None else finished("spmm", epilogue, result)
     return result if out is None else out.copy_(result)
 
 
@@ -100,9 +104,10 @@ def spmv(
     y: Tensor | None = None,
     trans: bool | int | str = False,
     format: str = "auto",  # noqa: A002
+    epilogue: Callable[[Tensor], Tensor] | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return ``alpha * op(a) @ x + beta * y``.
+    """Return ``epilogue(alpha * op(a) @ x + beta * y)``.
 
     Args:
         a: sparse [M, K], or [K, M] when transposed.
@@ -112,6 +117,7 @@ def spmv(
         y: [..., M]
         trans: ``False``/``"n"``, ``True``/``"t"`` or ``"c"`` (conjugate transpose).
         format: as for `spmm`.
+        epilogue: as for `spmm`.
         out: [..., M], memory for the result, shared with no operand.
 
     Error bound:
@@ -134,6 +140,7 @@ def spmv(
     else:
         addend = None if y is None else y.unsqueeze(-1)
         result = _scaled_product("spmv", a, x.unsqueeze(-1), kind, format, alpha, beta, addend).squeeze(-1)
+    result = result if epilogue is None else finished("spmv", epilogue, result)
     return result if out is None else out.copy_(result)
 
 

@@ -411,6 +411,7 @@ CALLS = {
     "cg": lambda a, d: ts.cg(a, d, tol=1e-12).x,
     "chebyshev": lambda a, d: ts.chebyshev(a, d, smallest=1.0, largest=9.0, tol=1e-12).x,
     "choose": lambda a, d: ts.choose(a, 1, where="host").format,
+    "coloring": lambda a, d: ts.coloring(a).count,
     "ic0": lambda a, d: ts.ic0(a),
     "ilu0": lambda a, d: ts.ilu0(a)[1],
     "kron": lambda a, d: ts.kron(a, a),
@@ -427,6 +428,7 @@ CALLS = {
     "solve_triangular": lambda a, d: ts.solve_triangular(a, d),
     "spgemm": lambda a, d: ts.spgemm(a, a),
     "spmm": lambda a, d: ts.spmm(a, d[:, None]),
+    "spmm_op": lambda a, d: ts.spmm_op(a, d, multiply=torch.add, add="amin"),
     "spmv": lambda a, d: ts.spmv(a, d),
     "triangle": lambda a, d: ts.triangle(a),
 }
@@ -482,3 +484,117 @@ def test_gradients_reach_the_matrix_of_torch_and_dense_ones_are_refused_by_name(
     for dense in (SQUARE, torch.from_numpy(SQUARE)):
         with pytest.raises(DtypeError, match=r"a is 'a dense tensor', expected .* of SciPy or torch.*from_dense"):
             ts.norm(dense)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_formats_of_other_libraries_keep_every_entry(shape):
+    dense = torch.from_numpy(random(*shape).toarray())
+    a = ts.CSRMatrix.from_dense(dense)
+    longest = int(a.indptr.diff().max()) if shape[0] else 0
+    written = [ts.ELL.of(a), ts.ELL.of(a, width=longest + 2), *(ts.HYB.of(a, width=w) for w in ("auto", "max", 0, 1))]
+    written += [ts.BlockedELL.of(a, b) for b in (1, 3)] + [ts.SlicedELL.of(a, s) for s in (1, 4)]
+    for made in written:
+        assert made.shape == shape
+        assert torch.equal(made.to_csr().to_dense(), dense)
+    # columns in any order are read
+    turned = ts.ELL(written[0].columns.flip(1), written[0].values.flip(1), shape)
+    assert torch.equal(turned.to_csr().to_dense(), dense)
+    blocks = written[6]
+    turned = ts.BlockedELL(blocks.columns.flip(1), blocks.values.flip(1), shape)
+    assert torch.equal(turned.to_csr().to_dense(), dense)
+
+
+def test_the_automatic_width_stores_the_fewest_numbers():
+    a = ts.CSRMatrix.from_dense(torch.from_numpy(random(40, 30).toarray()))
+    lengths = a.indptr.diff()
+    stored = {w: 2 * 40 * w + 3 * int((lengths - w).clamp_min(0).sum()) for w in range(int(lengths.max()) + 1)}
+    made = ts.HYB.of(a)
+    assert 2 * made.ell.values.numel() + 3 * made.coo.nnz == min(stored.values())
+
+
+def test_gradients_flow_through_foreign_formats_and_errors_name_the_cause():
+    a = ts.CSRMatrix.from_dense(torch.from_numpy(random(6, 5).toarray()))
+    values = a.values.clone().requires_grad_()
+
+    def there_and_back(v):
+        b = a.with_values(v)
+        made = [ts.ELL.of(b), ts.HYB.of(b, width=1), ts.BlockedELL.of(b, 2), ts.SlicedELL.of(b, 4)]
+        return torch.stack([ts.spmv(each.to_csr(), torch.arange(5.0, dtype=torch.float64)) for each in made])
+
+    assert torch.autograd.gradcheck(there_and_back, (values,))
+    longest = int(a.indptr.diff().max())
+    with pytest.raises(ArgumentError, match=f"at least {longest}"):
+        ts.ELL.of(a, width=longest - 1)
+    with pytest.raises(ArgumentError, match="-1 to 4"):
+        ts.ELL(torch.full((6, 1), 5), torch.ones(6, 1), (6, 5))
+    with pytest.raises(ArgumentError, match="columns"):
+        ts.ELL(torch.zeros(6, 1, dtype=torch.int64), torch.ones(6, 2), (6, 5))
+    with pytest.raises(ArgumentError, match="shape of values"):
+        ts.BlockedELL(torch.zeros(3, 1, dtype=torch.int64), torch.ones(6, 3), (6, 5))
+    with pytest.raises(ArgumentError, match="offsets"):
+        ts.SlicedELL(2, torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64), torch.ones(2), (6, 5))
+    with pytest.raises(ArgumentError, match="width"):
+        ts.HYB.of(a, width=-1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 9, 60])
+def test_rows_of_one_colour_share_no_entry(n):
+    a = ts.CSRMatrix.from_scipy(random(n, n, 0.1))
+    made = ts.coloring(a)
+    dense = a.to_dense()
+    joined = ((dense != 0) | (dense.T != 0)) & ~torch.eye(n, dtype=torch.bool)
+    same = made.colors[:, None] == made.colors[None, :]
+    assert not bool((joined & same).any())
+    assert made.count == len(made.colors.unique()) <= int(joined.sum(1).max()) + 1 if n else made.count == 0
+    assert torch.equal(made.colors[made.order], made.colors.sort().values)
+    part = ts.coloring(a, fraction=0.5)
+    assert not bool((joined & (part.colors[:, None] == part.colors[None, :])).any())
+    with pytest.raises(ArgumentError, match="0 to 1"):
+        ts.coloring(a, fraction=2.0)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_products_over_semirings_are_those_of_dense_loops(vector):
+    source = random(7, 9)
+    a, dense = ts.CSRMatrix.from_scipy(source), torch.from_numpy(source.toarray())
+    b = gaussian((9,) if vector else (9, 3), 1, dtype=torch.float64)
+    wide = b.reshape(9, -1)
+    absent = dense == 0
+    for multiply, add, neutral in ((torch.add, "amin", float("inf")), (torch.maximum, "amax", -float("inf"))):
+        terms = multiply(dense.unsqueeze(-1), wide.unsqueeze(0))
+        exact = getattr(torch.where(absent.unsqueeze(-1), neutral, terms), add)(1).reshape(-1, *b.shape[1:])
+        assert torch.equal(ts.spmm_op(a, b, multiply=multiply, add=add), exact)
+    torch.testing.assert_close(ts.spmm_op(a, b, epilogue=torch.relu), torch.relu(dense @ b))
+    torch.testing.assert_close(ts.spmm_op(a.T, b, trans=True), dense @ b)
+    zero = ts.CSRMatrix.from_dense(torch.zeros(2, 9, dtype=torch.float64))
+    assert (ts.spmm_op(zero, b, add="amin", empty=-1.0) == -1).all()
+    values, right = a.values.clone().requires_grad_(), b.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda v, r: ts.spmm_op(a.with_values(v), r, epilogue=torch.tanh), (values, right))
+    with pytest.raises(ArgumentError, match="multiply"):
+        ts.spmm_op(a, b, multiply=lambda x, y: y.sum())
+    with pytest.raises(ArgumentError, match="'sum'"):
+        ts.spmm_op(a.to(torch.complex128), b.to(torch.complex128), add="amin")
+
+
+def test_epilogues_follow_products():
+    import trnblas
+
+    a = ts.CSRMatrix.from_scipy(random(7, 9))
+    b, bias = gaussian((9, 3), 1, dtype=torch.float64), gaussian((3,), 2, dtype=torch.float64)
+    after = trnblas.Epilogue(bias=bias, scale=2.0, activation="gelu")
+    out = torch.empty(7, 3, dtype=torch.float64)
+    exact = torch.nn.functional.gelu(2 * (a.to_dense() @ b) + bias)
+    torch.testing.assert_close(ts.spmm(a, b, epilogue=after, out=out), exact)
+    torch.testing.assert_close(out, exact)
+    torch.testing.assert_close(ts.spmv(a, b[:, 0], epilogue=torch.relu), torch.relu(a.to_dense() @ b[:, 0]))
+    for pattern in (a, a.to_bsr(2)):
+        made = ts.sddmm(pattern, gaussian((7, 4), 3, dtype=torch.float64), gaussian((4, 9), 4, dtype=torch.float64))
+        ended = ts.sddmm(
+            pattern,
+            gaussian((7, 4), 3, dtype=torch.float64),
+            gaussian((4, 9), 4, dtype=torch.float64),
+            epilogue=torch.exp,
+        )
+        assert torch.equal(ended.values, made.values.exp())
+    with pytest.raises(ArgumentError, match="epilogue"):
+        ts.spmm(a, b, epilogue=lambda x: x.sum())

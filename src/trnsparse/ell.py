@@ -1,0 +1,271 @@
+"""Formats of other libraries, to read and to write: ELLPACK, hybrid, blocked and sliced ELLPACK.
+
+None of them multiplies here: rows of one length would be padded for the longest. They become compressed rows, or
+blocks, and gradients flow through the values both ways. A column of -1 stands for no entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trnsci.backends import on_host
+from trnsci.errors import ArgumentError
+from trnsparse.arguments import sparse
+from trnsparse.bsr import BSRMatrix
+from trnsparse.coo import COOMatrix
+from trnsparse.csr import CSRMatrix
+from trnsparse.indices import as_shape, check_length, compress, need_data
+from trnsparse.matrix import SparseMatrixLike
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ELL:
+    """Rows of one length: ``columns`` [M, W], -1 where a row is shorter, and ``values`` [M, W], there not read."""
+
+    columns: Tensor
+    values: Tensor
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        _checked("ELL", self.columns, self.values, self.shape, (self.shape[0],))
+
+    @classmethod
+    def of(cls, a: SparseMatrixLike, *, width: int | None = None) -> ELL:
+        """Write a matrix, its rows as long as the longest.
+
+        Args:
+            a: sparse [M, N].
+            width: length of a row, by default that of the longest.
+
+        Raises:
+            ArgumentError: a row has more entries than ``width``; `HYB` keeps those elsewhere.
+        """
+        rows = _rows("ELL", a)
+        lengths = rows.indptr.diff()
+        longest = int(lengths.max()) if len(lengths) else 0
+        width = longest if width is None else width
+        if width < longest:
+            expected = f"at least {longest}, the entries of row {int(lengths.argmax())}"
+            raise ArgumentError(op="ELL.of", argument="width", got=width, expected=expected, hint="HYB takes any width")
+        return cls(*_padded(rows, width), rows.shape)
+
+    def to_csr(self) -> CSRMatrix:
+        """Return compressed rows; columns may be in any order."""
+        return _coordinates(self).to_csr()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HYB:
+    """The first entries of every row as `ELL`, the others as coordinates: cuSPARSE's hybrid format."""
+
+    ell: ELL
+    coo: COOMatrix
+
+    def __post_init__(self) -> None:
+        if self.ell.shape != self.coo.shape:
+            raise ArgumentError(op="HYB", argument="shape", got={"ell": self.ell.shape, "coo": self.coo.shape})
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.ell.shape
+
+    @classmethod
+    def of(cls, a: SparseMatrixLike, *, width: int | Literal["auto", "max"] = "auto") -> HYB:
+        """Write a matrix.
+
+        Args:
+            a: sparse [M, N].
+            width: entries of a row that go to the regular part; ``auto``: the width that stores the fewest numbers,
+                where one of the regular part counts two and a coordinate three; ``max``: that of the longest row.
+        """
+        rows = _rows("HYB", a)
+        lengths = rows.indptr.diff()
+        longest = int(lengths.max()) if len(lengths) else 0
+        if width == "auto":
+            width = _fewest(lengths, longest)
+        wide = longest if width == "max" else width
+        if not isinstance(wide, int) or wide < 0:
+            raise ArgumentError(
+                op="HYB.of", argument="width", got=width, expected="'auto', 'max' or a number of entries"
+            )
+        place = torch.arange(rows.nnz, device=rows.device) - rows.indptr[:-1].repeat_interleave(lengths)
+        beyond = (place >= wide).nonzero().flatten()
+        others = rows.majors[beyond], rows.indices[beyond], rows.values[beyond]
+        return cls(ELL(*_padded(rows, wide), rows.shape), COOMatrix.sorted(*others, rows.shape))
+
+    def to_csr(self) -> CSRMatrix:
+        """Return compressed rows."""
+        first = _coordinates(self.ell)
+        rest = self.coo
+        parts = (
+            torch.cat([first.row, rest.row]),
+            torch.cat([first.col, rest.col]),
+            torch.cat([first.values, rest.values]),
+        )
+        return COOMatrix(*parts, self.shape).to_csr()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockedELL:
+    """Block rows of one length, as cuSPARSE has them: ``columns`` [R, W], -1 for none, ``values`` [R * b, W * b]."""
+
+    columns: Tensor
+    values: Tensor
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if self.columns.ndim != 2 or self.values.ndim != 2:
+            got = {"columns": tuple(self.columns.shape), "values": tuple(self.values.shape)}
+            raise ArgumentError(op="BlockedELL", argument="dimensions", got=got)
+        b = self.block
+        wanted = (len(self.columns) * b, self.columns.shape[1] * b)
+        if tuple(self.values.shape) != wanted or len(self.columns) != -(-self.shape[0] // b):
+            size = tuple(self.values.shape)
+            expected = f"{wanted}, blocks of {b} for {self.shape[0]} rows"
+            raise ArgumentError(op="BlockedELL", argument="shape of values", got=size, expected=expected)
+        _in_range("BlockedELL", self.columns, -(-self.shape[1] // b))
+
+    @property
+    def block(self) -> int:
+        """Rows and columns of a block."""
+        rows = max(1, len(self.columns))
+        return max(1, self.values.shape[0] // rows)
+
+    @classmethod
+    def of(cls, a: SparseMatrixLike, block: int) -> BlockedELL:
+        """Write a matrix in square blocks."""
+        on_host("trnsparse.BlockedELL")
+        matrix = sparse("BlockedELL", "a", a)
+        need_data("BlockedELL", matrix.values)
+        blocks = matrix.to_bsr(block)
+        lengths = blocks.indptr.diff()
+        width = int(lengths.max()) if len(lengths) else 0
+        row, place = _places(blocks.indptr, lengths)
+        columns = torch.full((len(lengths), width), -1, device=matrix.device).index_put((row, place), blocks.indices)
+        values = blocks.values.new_zeros((len(lengths), width, block, block)).index_put((row, place), blocks.values)
+        flat = values.transpose(1, 2).reshape(len(lengths) * block, width * block)
+        return cls(columns, flat, blocks.shape)
+
+    def to_bsr(self) -> BSRMatrix:
+        """Return the blocks in compressed rows; block columns may be in any order, each once in a row."""
+        b, (rows, width) = self.block, self.columns.shape
+        values = self.values.reshape(rows, b, width, b).transpose(1, 2)
+        columns, order = self.columns.sort(1)
+        row, place = (columns >= 0).nonzero(as_tuple=True)
+        indices = columns[row, place]
+        return BSRMatrix(compress(row, rows), indices, values[row, order[row, place]].contiguous(), self.shape)
+
+    def to_csr(self) -> CSRMatrix:
+        """Return compressed rows; zeros inside blocks stay stored."""
+        return self.to_bsr().to_csr()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedELL:
+    """Slices of ``size`` rows, each as wide as its longest row and stored by columns: cuSPARSE's sliced ELLPACK.
+
+    Attributes:
+        size: rows of a slice.
+        offsets: [slices + 1], where a slice begins.
+        columns: [stored], -1 for none.
+        values: [stored].
+        shape: rows and columns.
+    """
+
+    size: int
+    offsets: Tensor
+    columns: Tensor
+    values: Tensor
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        slices = -(-self.shape[0] // self.size) if self.size > 0 else 0
+        check_length("SlicedELL", columns=self.columns.numel(), values=self.values.numel())
+        if self.size < 1 or self.offsets.numel() != slices + 1:
+            expected = f"{slices + 1}, for slices of {self.size} of {self.shape[0]} rows"
+            raise ArgumentError(op="SlicedELL", argument="offsets", got=self.offsets.numel(), expected=expected)
+        if bool((self.offsets.diff() % self.size).any()) or int(self.offsets[-1]) != self.values.numel():
+            expected = f"multiples of {self.size}, the last one {self.values.numel()}"
+            raise ArgumentError(op="SlicedELL", argument="offsets", got=self.offsets.tolist()[-3:], expected=expected)
+        _in_range("SlicedELL", self.columns, self.shape[1])
+
+    @classmethod
+    def of(cls, a: SparseMatrixLike, size: int) -> SlicedELL:
+        """Write a matrix in slices of ``size`` rows."""
+        rows = _rows("SlicedELL", a)
+        if size < 1:
+            raise ArgumentError(op="SlicedELL.of", argument="size", got=size, expected="at least 1")
+        lengths = rows.indptr.diff()
+        slices = -(-len(lengths) // size)
+        filled = torch.cat([lengths, lengths.new_zeros(slices * size - len(lengths))]).reshape(slices, size)
+        widths = filled.amax(1) if slices else lengths[:0]
+        offsets = torch.cat([widths.new_zeros(1), (widths * size).cumsum(0)])
+        row, place = _places(rows.indptr, lengths)
+        at = offsets[row // size] + place * size + row % size
+        stored = int(offsets[-1])
+        columns = torch.full((stored,), -1, device=rows.device).index_put((at,), rows.indices)
+        return cls(size, offsets, columns, rows.values.new_zeros(stored).index_put((at,), rows.values), rows.shape)
+
+    def to_csr(self) -> CSRMatrix:
+        """Return compressed rows."""
+        at = (self.columns >= 0).nonzero().flatten()
+        piece = torch.searchsorted(self.offsets, at, right=True) - 1
+        row = piece * self.size + (at - self.offsets[piece]) % self.size
+        return COOMatrix(row, self.columns[at], self.values[at], self.shape).to_csr()
+
+
+def _rows(op: str, a: SparseMatrixLike) -> CSRMatrix:
+    on_host(f"trnsparse.{op}")
+    matrix = sparse(op, "a", a)
+    need_data(op, matrix.values)
+    return matrix.to_csr()
+
+
+def _places(indptr: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The row of every entry, and its place in the row."""
+    row = torch.arange(len(lengths), device=indptr.device).repeat_interleave(lengths)
+    return row, torch.arange(len(row), device=indptr.device) - indptr[row]
+
+
+def _padded(rows: CSRMatrix, width: int) -> tuple[Tensor, Tensor]:
+    row, place = _places(rows.indptr, rows.indptr.diff())
+    kept = (place < width).nonzero().flatten()
+    at = row[kept], place[kept]
+    columns = torch.full((rows.shape[0], width), -1, device=rows.device).index_put(at, rows.indices[kept])
+    return columns, rows.values.new_zeros((rows.shape[0], width)).index_put(at, rows.values[kept])
+
+
+def _coordinates(ell: ELL) -> COOMatrix:
+    row, place = (ell.columns >= 0).nonzero(as_tuple=True)
+    return COOMatrix(row, ell.columns[row, place], ell.values[row, place], ell.shape)
+
+
+def _fewest(lengths: Tensor, longest: int) -> int:
+    """The width that stores the fewest numbers."""
+    widths = torch.arange(longest + 1, device=lengths.device)
+    count = torch.bincount(lengths, minlength=longest + 1)
+    # entries beyond a width: those of longer rows, less the width times how many these are
+    longer, entries = len(lengths) - count.cumsum(0), (count * widths).flip(0).cumsum(0).flip(0) - count * widths
+    stored = 2 * len(lengths) * widths + 3 * (entries - longer * widths)
+    return int(stored.argmin())
+
+
+def _checked(op: str, columns: Tensor, values: Tensor, shape: tuple[int, int], leading: tuple[int, ...]) -> None:
+    as_shape(op, shape)
+    if columns.ndim != 2 or columns.shape != values.shape or tuple(columns.shape[:1]) != leading:
+        got = {"columns": tuple(columns.shape), "values": tuple(values.shape), "rows": leading[0]}
+        raise ArgumentError(op=op, argument="shape", got=got)
+    _in_range(op, columns, shape[1])
+
+
+def _in_range(op: str, columns: Tensor, bound: int) -> None:
+    if columns.numel() and not columns.is_meta:
+        least, most = int(columns.min()), int(columns.max())
+        if least < -1 or most >= bound:
+            got = least if least < -1 else most
+            raise ArgumentError(op=op, argument="columns", got=got, expected=f"-1 to {bound - 1}")
