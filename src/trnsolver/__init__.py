@@ -4,7 +4,8 @@
 |---|---|
 | `cholesky` `lu` `lu_factor` `ldl` `qr` `qr_pivoted` `geqrf` | factorisations |
 | `cholesky_solve` `cholesky_inverse` `lu_solve` `lu_inverse` `ldl_solve` `ldl_inverse` | solutions from factors |
-| `householder_product` `ormqr` | Q from its reflections |
+| `householder_product` `ormqr` `larft` | Q from its reflections |
+| `gebrd` `orgbr` `ormbr` | bidiagonal form, and its reflections |
 | `solve` `solve_triangular` `solve_spd` `solve_banded` `solve_tridiagonal` `lstsq` | systems |
 | `factor_sparse` `solve_sparse` `fill_ordering` `zero_free_diagonal` | sparse direct solvers |
 | `inv` `inv_spd` `inv_triangular` `pinv` | inverses |
@@ -18,6 +19,7 @@
 """
 
 from trnsci import HAS_NKI, library_functions
+from trnsolver.bidiagonal import Bidiagonal, gebrd, larft, orgbr, ormbr
 from trnsolver.cg import block_cg, cg
 from trnsolver.chebyshev import chebyshev, chebyshev_preconditioner
 from trnsolver.cholesky import cholesky, cholesky_inverse, cholesky_solve
@@ -67,6 +69,7 @@ __all__ = [
     "PLU",
     "QR",
     "SVD",
+    "Bidiagonal",
     "Count",
     "Eig",
     "Eigh",
@@ -107,6 +110,7 @@ __all__ = [
     "expm",
     "factor_sparse",
     "fill_ordering",
+    "gebrd",
     "geqrf",
     "get_backend",
     "gmres",
@@ -120,6 +124,7 @@ __all__ = [
     "inv_triangular",
     "jacobi_preconditioner",
     "lanczos",
+    "larft",
     "ldl",
     "ldl_inverse",
     "ldl_solve",
@@ -135,6 +140,8 @@ __all__ = [
     "matrix_rank",
     "minres",
     "null_space",
+    "orgbr",
+    "ormbr",
     "ormqr",
     "orth",
     "pinv",
