@@ -13,11 +13,13 @@
 | `stft`, `istft`, `spectrogram` | short-time transforms |
 | `chirp_z` | values along a spiral |
 | `plan` | a transform made ready |
+| `with_callbacks`, `Scale`, `Window`, `Multiply`, `Convert` | what a plan does on the way in and out |
 | `ComplexTensor`, `nn` | complex data as two real planes, and layers on it |
 | `scipy_backend` | this library behind `scipy.fft` |
 """
 
 from trnfft import nn, scipy_backend
+from trnfft.callbacks import CallbackPlan, Convert, Multiply, Scale, Window, with_callbacks
 from trnfft.chirp_z import chirp_z
 from trnfft.complextensor import ComplexTensor
 from trnfft.convolve import correlate, fftconvolve, oaconvolve
@@ -34,8 +36,13 @@ set_backend, get_backend = library_functions("trnfft")
 
 __all__ = [
     "HAS_NKI",
+    "CallbackPlan",
     "ComplexTensor",
+    "Convert",
     "FFTPlan",
+    "Multiply",
+    "Scale",
+    "Window",
     "chirp_z",
     "correlate",
     "dct",
@@ -79,4 +86,5 @@ __all__ = [
     "set_backend",
     "spectrogram",
     "stft",
+    "with_callbacks",
 ]

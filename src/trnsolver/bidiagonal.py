@@ -214,7 +214,7 @@ def _applied(block: Tensor, v: Tensor, tau: Tensor) -> None:
 
 
 def _reflection(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``v`` with first entry 1, real ``beta``, ``tau``: ``(1 - tau v v.mH).mH @ x = beta e1``, as LAPACK's ``larfg``."""
+    """``v`` with first entry 1, real ``beta``, ``tau``: ``(1 - tau v v.mH).mH @ x = beta e1``, LAPACK's ``larfg``."""
     scale = x.abs().amax(-1, keepdim=True)
     scale = torch.where(scale > 0, scale, 1.0)
     y = x / scale

@@ -295,7 +295,7 @@ def test_the_command_answers_for_one_symbol(capsys):
     assert "see also cublasSgemmEx" in out
     assert "removed from CUDA" in run(capsys, "cusparseScsrmm")[1]
     assert "nothing to call" in run(capsys, "cublasCreate_v2")[1]
-    assert "not covered" in run(capsys, "cufftXtSetCallback")[1]
+    assert "not covered" in run(capsys, "cublasXtSetCpuRatio")[1]
     assert "device function" in run(capsys, "curand_uniform")[1]
 
 
@@ -320,11 +320,11 @@ def test_the_command_helps_after_a_miss(capsys):
 def test_the_command_lists_a_library_and_what_it_lacks(capsys):
     _, out, _ = run(capsys, "--library", "cufft")
     assert len(out.splitlines()) == 2 + sum(family.library == "cufft" for family in FAMILIES)
-    _, out, _ = run(capsys, "--coverage", "--library", "cufft")
-    assert "cufftCallbackLoadC and 11 more" in out
-    assert "cuBLAS" not in out
+    _, out, _ = run(capsys, "--coverage", "--library", "cublas")
+    assert "cublasXtSetCpu{Ratio,Routine}" in out
+    assert "cuFFT" not in out
     for family in FAMILIES:
-        assert (family.note in out) or family.library != "cufft" or family.status != "missing"
+        assert (family.note in out) or family.library != "cublas" or family.status != "missing"
 
 
 def test_the_command_speaks_json(capsys):
