@@ -9,6 +9,7 @@
 | `manual_seed`, `get_state`, `set_state`, `advance`, `spawn`, `default_generator` | the default generator |
 | `uniform`, `normal`, `gamma`, `poisson`, ... | the distributions, with ``generator=`` |
 | `Sobol`, `Halton`, `LatinHypercube` | points that fill the cube evenly |
+| `XORWOW`, `MRG32k3a`, `MT19937` | cuRAND's own streams on the host, to compare while porting |
 | `sketch` | a Gaussian projection whose matrix is made on chip |
 """
 
@@ -28,6 +29,7 @@ from trnrand.continuous import (
     von_mises,
     weibull,
 )
+from trnrand.curand import MT19937, XORWOW, MRG32k3a
 from trnrand.device import probe
 from trnrand.discrete import (
     bernoulli,
@@ -63,9 +65,12 @@ if not TYPE_CHECKING:
 
 __all__ = [
     "HAS_NKI",
+    "MT19937",
+    "XORWOW",
     "Generator",
     "Halton",
     "LatinHypercube",
+    "MRG32k3a",
     "NumpyGenerator",
     "Sobol",
     "Stream",

@@ -1,0 +1,300 @@
+"""cuRAND's own streams, on the host: XORWOW and MRG32k3a word for word, to compare while a program is ported.
+
+Everything else in trnrand is counter-based, because such streams are the same on every backend. These are chains: each
+word needs the one before. A subsequence is a jump by 2**67 (XORWOW) or 2**76 (MRG32k3a) words, a power of the step's
+matrix. The library's own order deals words to some thousand subsequences in turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trnsci import ArgumentError, DtypeError, check
+
+Words = NDArray[np.uint64]
+Order = Literal["sequence", "default", "legacy"]
+MASK = 0xFFFFFFFF
+
+
+class _Chain:
+    """States [S, streams] of subsequences that draw in turn."""
+
+    name: ClassVar[str]
+    streams: ClassVar[dict[str, int]]
+
+    def __init__(self, seed: int = 0, *, subsequence: int = 0, offset: int = 0, order: Order = "sequence") -> None:
+        for argument, value in (("seed", seed), ("subsequence", subsequence), ("offset", offset)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise DtypeError(op=self.name, argument=argument, got=type(value), expected="an integer")
+            if not 0 <= value < 1 << 64:
+                raise ArgumentError(op=self.name, argument=argument, got=value, expected="0 to 2**64 - 1")
+        check.option(self.name, "order", order, tuple(self.streams))
+        if order != "sequence" and subsequence:
+            expected = "0, because the library's order takes many of them"
+            raise ArgumentError(op=self.name, argument="subsequence", got=subsequence, expected=expected)
+        self._width = self.streams[order]
+        self._states = self._jumped(self._seeded(seed), subsequence, self._width)
+        self._rest = np.empty(0, np.uint64)
+        whole, part = divmod(offset, self._width)
+        self._states = self._advanced(self._states, whole)
+        self._take(part)
+
+    def words(self, n: int) -> Tensor:
+        """The next ``n`` words, uint32 [n]: what ``curandGenerate`` or ``curand()`` gives."""
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise ArgumentError(op=f"{self.name}.words", argument="n", got=n, expected="a non-negative integer")
+        return torch.from_numpy(self._as_words(self._take(n)).astype(np.uint32))
+
+    def uniform(self, n: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The next ``n`` numbers in (0, 1], float32 or float64 [n]: ``curandGenerateUniform`` and ``UniformDouble``."""
+        if dtype not in (torch.float32, torch.float64):
+            raise DtypeError(op=f"{self.name}.uniform", argument="dtype", got=dtype, expected="float32 or float64")
+        if dtype == torch.float32:
+            return torch.from_numpy(self._floats(self._take(n)))
+        return torch.from_numpy(self._doubles(n))
+
+    def _take(self, n: int) -> Words:
+        """The next raw outputs, those of one round of all streams after another."""
+        parts = [self._rest]
+        have = len(self._rest)
+        while have < n:
+            made, self._states = self._step(self._states)
+            parts.append(made)
+            have += len(made)
+        found = np.concatenate(parts)
+        self._rest = found[n:]
+        return found[:n]
+
+    def _seeded(self, seed: int) -> Words:
+        raise NotImplementedError
+
+    def _jumped(self, state: Words, first: int, count: int) -> Words:
+        raise NotImplementedError
+
+    def _advanced(self, states: Words, steps: int) -> Words:
+        raise NotImplementedError
+
+    def _step(self, states: Words) -> tuple[Words, Words]:
+        raise NotImplementedError
+
+    def _as_words(self, raw: Words) -> Words:
+        return raw
+
+    def _floats(self, raw: Words) -> NDArray[np.float32]:
+        raise NotImplementedError
+
+    def _doubles(self, n: int) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+
+class XORWOW(_Chain):
+    """Marsaglia's xorwow as cuRAND seeds and orders it: its default engine.
+
+    Args:
+        seed: 64 bits.
+        subsequence: of 2**67 words each, as ``curand_init`` counts them.
+        offset: words to skip.
+        order: ``sequence``, one after another, as a kernel's state draws; ``default`` or ``legacy``, as the host
+            library deals words to 4096 subsequences in turn.
+
+    Example:
+        >>> XORWOW(0, order="default").words(2).tolist()
+        [3179217846, 3955638199]
+    """
+
+    name = "XORWOW"
+    streams: ClassVar[dict[str, int]] = {"sequence": 1, "default": 4096, "legacy": 4096}
+
+    def _seeded(self, seed: int) -> Words:
+        t0 = 1099087573 * ((seed & MASK) ^ 0xAAD26B49) & MASK
+        t1 = 2591861531 * ((seed >> 32) ^ 0xF7DCEFDD) & MASK
+        state = [123456789 + t0, 362436069 ^ t0, 521288629 + t1, 88675123 ^ t1, 5783321 + t0, 6615241 + t1 + t0]
+        return np.array([[word & MASK] for word in state], np.uint64)
+
+    def _jumped(self, state: Words, first: int, count: int) -> Words:
+        jump = _power(_shift_matrix(), 1 << 67)
+        bits = _multiplied(_power(jump, first), _bits(state[:5]))
+        # twice as many with every power of the jump; the counter d returns after 2**32 words
+        while bits.shape[1] < count:
+            bits = np.concatenate([bits, _multiplied(jump, bits)], 1)
+            jump = _multiplied(jump, jump)
+        return np.concatenate([_packed(bits[:, :count]), state[5:].repeat(count, 1)])
+
+    def _advanced(self, states: Words, steps: int) -> Words:
+        if steps == 0:
+            return states
+        moved = _packed(_multiplied(_power(_shift_matrix(), steps), _bits(states[:5])))
+        return np.concatenate([moved, states[5:] + np.uint64(362437 * steps & MASK) & np.uint64(MASK)])
+
+    def _step(self, states: Words) -> tuple[Words, Words]:
+        mask = np.uint64(MASK)
+        t = states[0] ^ states[0] >> np.uint64(2)
+        last = (states[4] ^ states[4] << np.uint64(4) ^ t ^ t << np.uint64(1)) & mask
+        d = states[5] + np.uint64(362437) & mask
+        return last + d & mask, np.stack([*states[1:5], last, d])
+
+    def _floats(self, raw: Words) -> NDArray[np.float32]:
+        scale = np.float32(2.3283064e-10)
+        return raw.astype(np.float32) * scale + scale / np.float32(2)
+
+    def _doubles(self, n: int) -> NDArray[np.float64]:
+        if len(self._rest):
+            raise ArgumentError(
+                op="XORWOW.uniform",
+                argument="n",
+                got=f"{n} after a draw that ended inside a round",
+                expected=f"draws of multiples of {self._width} before numbers of two words",
+            )
+        # a stream's two next words make one number, so the words of a number are a whole round apart
+        rounds = -(-n // self._width)
+        words = self._take(2 * rounds * self._width).reshape(rounds, 2, self._width)
+        x, y = words[:, 0].reshape(-1), words[:, 1].reshape(-1)
+        return ((x ^ y << np.uint64(21)).astype(np.float64) * 2.0**-53 + 2.0**-54)[:n]
+
+
+class MRG32k3a(_Chain):
+    """L'Ecuyer's combined multiple recursive generator as cuRAND seeds and orders it.
+
+    Args:
+        seed: 64 bits; 0 is L'Ecuyer's own, 12345 in every place.
+        subsequence: of 2**76 words each.
+        offset: words to skip.
+        order: ``sequence``, as a kernel's state draws; ``default``, as the host library deals words to 81920
+            subsequences; ``legacy``, to 4096.
+
+    Example:
+        >>> MRG32k3a(0).uniform(1, dtype=torch.float64)
+        tensor([0.1270], dtype=torch.float64)
+    """
+
+    name = "MRG32k3a"
+    streams: ClassVar[dict[str, int]] = {"sequence": 1, "default": 81920, "legacy": 4096}
+    _M = (4294967087, 4294944443)
+    _A = (
+        ((0, 1, 0), (0, 0, 1), (4294967087 - 810728, 1403580, 0)),
+        ((0, 1, 0), (0, 0, 1), (4294944443 - 1370589, 0, 527612)),
+    )
+    _NORM = 2.3283065498378288e-10
+
+    def _seeded(self, seed: int) -> Words:
+        if seed == 0:
+            return np.full((6, 1), 12345, np.uint64)
+        x1, x2 = (seed & MASK) ^ 0x55555555, (seed >> 32) ^ 0xAAAAAAAA
+        first = [x * 12345 % self._M[0] for x in (x1, x2, x1)]
+        second = [x * 12345 % self._M[1] for x in (x2, x1, x2)]
+        return np.array([[word] for word in (*first, *second)], np.uint64)
+
+    def _jumped(self, state: Words, first: int, count: int) -> Words:
+        found = state
+        jumps = [_modular_power(a, 1 << 76, m) for a, m in zip(self._A, self._M, strict=True)]
+        found = self._by([_modular_power(j, first, m) for j, m in zip(jumps, self._M, strict=True)], found)
+        while found.shape[1] < count:
+            found = np.concatenate([found, self._by(jumps, found)], 1)
+            jumps = [_modular_product(j, j, m) for j, m in zip(jumps, self._M, strict=True)]
+        return found[:, :count]
+
+    def _advanced(self, states: Words, steps: int) -> Words:
+        return self._by([_modular_power(a, steps, m) for a, m in zip(self._A, self._M, strict=True)], states)
+
+    def _by(self, powers: list[Any], states: Words) -> Words:
+        halves = []
+        for power, m, part in zip(powers, self._M, (states[:3], states[3:]), strict=True):
+            rows = [sum(np.uint64(a) * x % np.uint64(m) for a, x in zip(row, part, strict=True)) for row in power]
+            halves += [np.asarray(row, np.uint64) % np.uint64(m) for row in rows]
+        return np.stack(halves)
+
+    def _step(self, states: Words) -> tuple[Words, Words]:
+        moved = self._by([self._A[0], self._A[1]], states)
+        p1, p2 = moved[2], moved[5]
+        return np.where(p1 <= p2, p1 + np.uint64(self._M[0]) - p2, p1 - p2), moved
+
+    def _as_words(self, raw: Words) -> Words:
+        return (raw.astype(np.float64) * 1.000000048662).astype(np.uint64)
+
+    def _floats(self, raw: Words) -> NDArray[np.float32]:
+        return (raw.astype(np.float64) * self._NORM).astype(np.float32)
+
+    def _doubles(self, n: int) -> NDArray[np.float64]:
+        return self._take(n).astype(np.float64) * self._NORM
+
+
+class MT19937:
+    """The Mersenne Twister by its reference seeding, one word after another: NumPy's.
+
+    cuRAND's host library deals the words of its MT19937 to thousands of streams in an order of its own, of which only
+    the first word is the same; that order is not here.
+
+    Args:
+        seed: 32 bits.
+
+    Example:
+        >>> MT19937(5489).words(1).tolist()
+        [3499211612]
+    """
+
+    def __init__(self, seed: int = 5489) -> None:
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 32:
+            raise ArgumentError(op="MT19937", argument="seed", got=seed, expected="0 to 2**32 - 1")
+        self._source = np.random.RandomState(seed)
+
+    def words(self, n: int) -> Tensor:
+        """The next ``n`` words, uint32 [n]."""
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise ArgumentError(op="MT19937.words", argument="n", got=n, expected="a non-negative integer")
+        return torch.from_numpy(self._source.randint(0, 1 << 32, size=n, dtype=np.uint32))
+
+
+def _shift_matrix() -> Words:
+    """One step of xorwow as a matrix of bits: a column for each bit of the state."""
+    unit = np.zeros((5, 160), np.uint64)
+    for k in range(160):
+        unit[k // 32, k] = 1 << k % 32
+    t = unit[0] ^ unit[0] >> np.uint64(2)
+    last = (unit[4] ^ unit[4] << np.uint64(4) ^ t ^ t << np.uint64(1)) & np.uint64(MASK)
+    return _bits(np.stack([*unit[1:5], last]))
+
+
+def _bits(words: Words) -> Words:
+    """Words [W, N] as bits [32 W, N]."""
+    places = np.arange(32, dtype=np.uint64)[None, :, None]
+    return (words[:, None, :] >> places & np.uint64(1)).reshape(-1, words.shape[1])
+
+
+def _packed(bits: Words) -> Words:
+    """The inverse of `_bits`."""
+    places = np.arange(32, dtype=np.uint64)[None, :, None]
+    return (bits.reshape(-1, 32, bits.shape[1]) << places).sum(1, dtype=np.uint64)
+
+
+def _multiplied(a: Words, b: Words) -> Words:
+    # sums of at most 160 ones are exact in float32
+    return ((a.astype(np.float32) @ b.astype(np.float32)).astype(np.uint64)) & np.uint64(1)
+
+
+def _power(a: Words, exponent: int) -> Words:
+    result = np.eye(len(a), dtype=np.uint64)
+    while exponent:
+        if exponent & 1:
+            result = _multiplied(a, result)
+        a = _multiplied(a, a)
+        exponent >>= 1
+    return result
+
+
+def _modular_product(a: Any, b: Any, m: int) -> Any:
+    return tuple(tuple(sum(a[i][k] * b[k][j] for k in range(3)) % m for j in range(3)) for i in range(3))
+
+
+def _modular_power(a: Any, exponent: int, m: int) -> Any:
+    result: Any = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+    while exponent:
+        if exponent & 1:
+            result = _modular_product(a, result, m)
+        a = _modular_product(a, a, m)
+        exponent >>= 1
+    return result
