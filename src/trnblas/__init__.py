@@ -8,6 +8,7 @@
 | `gbmv` `sbmv` `hbmv` `tbmv` `tbsv` | band matrices and vectors |
 | `spmv` `hpmv` `spr` `hpr` `spr2` `hpr2` `tpmv` `tpsv` | packed triangles and vectors |
 | `gemm` `matmul` `grouped_gemm` `symm` `hemm` `syrk` `herk` `syr2k` `her2k` `syrkx` `trmm` `trsm` | matrices |
+| `gemm_int` `gemm_scaled` | 8-bit integers, exactly; FP8 with scales |
 | `geam` `dgmm` | CUDA's extensions: sums of matrices, diagonal factors |
 | `mp2_energy` `mp2_pairs` | the fused MP2 correlation energy |
 | `nki` | kernels by name: `nki.nki_gemm`, `nki.nki_batched_gemm`, `nki.nki_mp2_energy` |
@@ -28,10 +29,12 @@ from trnblas.gemm import gemm
 from trnblas.gemv import gemv, ger, gerc, geru
 from trnblas.grouped import grouped_gemm
 from trnblas.iamax import iamax, iamin
+from trnblas.integer import gemm_int
 from trnblas.matmul import matmul
 from trnblas.mp2 import mp2_energy, mp2_pairs
 from trnblas.packed import hpmv, hpr, hpr2, spmv, spr, spr2, tpmv, tpsv
 from trnblas.rot import rot, rotg, rotm, rotmg
+from trnblas.scaled import gemm_scaled
 from trnblas.split import probe
 from trnblas.symm import hemm, hemv, symm, symv
 from trnblas.syr import her, her2, syr, syr2
@@ -60,6 +63,8 @@ __all__ = [
     "gbmv",
     "geam",
     "gemm",
+    "gemm_int",
+    "gemm_scaled",
     "gemv",
     "ger",
     "gerc",

@@ -1,0 +1,90 @@
+"""Products of 8-bit floating-point matrices with scales, as quantised models store them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas.gemm import gemm
+from trnsci import ArgumentError, DtypeError, array_function, check
+
+DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+RESULTS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@array_function
+def gemm_scaled(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor | float = 1.0,
+    scale_b: Tensor | float = 1.0,
+    *,
+    bias: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Multiply FP8 matrices with scales: ``(scale_a * a) @ (scale_b * b) + bias``.
+
+    Args:
+        a: float8_e4m3fn or float8_e5m2 [M, K].
+        b: the same [K, N]; the two may differ.
+        scale_a: a number; [M, 1], one for each row; or [M, K / g], one for each g entries along K, g dividing K.
+        scale_b: a number; [1, N]; or [K / g, N] with the g of ``scale_a``, if that has one.
+        bias: [N], of the result's dtype.
+        dtype: of the result: float32, bfloat16 or float16.
+
+    Returns:
+        [M, N].
+
+    Error bound:
+        ``g(K + 4) (|scale_a a| @ |scale_b b| + |bias|)`` with ``u = 2**-24``, and a rounding to ``dtype``. Operands are
+        exact in bfloat16, so that products on the Tensor Engine are exact in fp32.
+
+    Cost:
+        ``2MNK`` FLOPs. Groups of scales along K are a batch of products, added up with their scales.
+
+    Example:
+        >>> ones = torch.ones(2, 4).to(torch.float8_e4m3fn)
+        >>> gemm_scaled(ones, ones.T, 2.0, 0.5)
+        tensor([[4., 4.],
+                [4., 4.]])
+    """
+    for name, x in (("a", a), ("b", b)):
+        check.tensor("gemm_scaled", **{name: x})
+        if x.dtype not in DTYPES:
+            expected = "float8_e4m3fn or float8_e5m2"
+            raise DtypeError(op="gemm_scaled", argument=f"dtype of {name}", got=x.dtype, expected=expected)
+        if x.ndim != 2:
+            raise ArgumentError(op="gemm_scaled", argument=f"shape of {name}", got=tuple(x.shape), expected="a matrix")
+    if dtype not in RESULTS:
+        raise DtypeError(op="gemm_scaled", argument="dtype", got=dtype, expected="float32, bfloat16 or float16")
+    check.same_device("gemm_scaled", a=a, b=b)
+    check.equal("gemm_scaled", "K", a=a.shape[1], b=b.shape[0])
+    m, k, n = *a.shape, b.shape[1]
+    left, groups = _scale("scale_a", scale_a, a, m, k)
+    right, others = _scale("scale_b", scale_b if isinstance(scale_b, float) else torch.as_tensor(scale_b).mT, b, n, k)
+    if groups > 1 and others > 1 and groups != others:
+        raise ArgumentError(op="gemm_scaled", argument="groups", got={"scale_a": groups, "scale_b": others})
+    pieces = max(groups, others)
+    x = a.float().reshape(m, pieces, k // pieces if pieces else 0).transpose(0, 1)  # [pieces, M, k]
+    y = b.float().reshape(pieces, k // pieces if pieces else 0, n)  # [pieces, k, N]
+    product = gemm(1.0, x.contiguous(), y.contiguous(), precision="fast")
+    whole = (product * left.mT.unsqueeze(-1) * right.mT.unsqueeze(-2)).sum(0)
+    if bias is not None:
+        check.tensor("gemm_scaled", bias=bias)
+        if tuple(bias.shape) != (n,):
+            raise ArgumentError(op="gemm_scaled", argument="shape of bias", got=tuple(bias.shape), expected=f"({n},)")
+        whole = whole + bias.float()
+    return whole.to(dtype)
+
+
+def _scale(name: str, scale: Tensor | float, x: Tensor, rows: int, k: int) -> tuple[Tensor, int]:
+    """Scales as [rows, groups], and how many groups there are along K."""
+    given = torch.as_tensor(scale, dtype=torch.float32, device=x.device)
+    if given.ndim == 0:
+        return given.expand(rows, 1), 1
+    if given.ndim != 2 or given.shape[0] not in (1, rows) or not given.shape[1] or k % given.shape[1]:
+        shape = tuple(given.shape) if name == "scale_a" else tuple(given.shape[::-1])
+        side = f"[{rows}, groups]" if name == "scale_a" else f"[groups, {rows}]"
+        expected = f"a number, or {side} with groups dividing K = {k}"
+        raise ArgumentError(op="gemm_scaled", argument=f"shape of {name}", got=shape, expected=expected)
+    return given.expand(rows, given.shape[1]), given.shape[1]
