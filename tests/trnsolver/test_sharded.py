@@ -409,3 +409,103 @@ def test_results_go_where_they_are_told(ranks, place):
         assert np.allclose(a @ x, b, rtol=1e-12, atol=1e-12)
         assert np.allclose(factor @ y, b, rtol=1e-12, atol=1e-12)
         assert np.allclose(q @ r, b, rtol=1e-13, atol=1e-13)
+
+
+def _general(n, columns, places, dtype):
+    mesh = distributed.mesh()
+    a, b = _data(n, n, dtype=dtype), _data(n, columns, seed=1, dtype=dtype)
+    spread, right = distributed.shard(a, mesh, places[0]), distributed.shard(b, mesh, places[1])
+    factors, pivots = trnsolver.lu_factor(spread)
+    solutions = [
+        trnsolver.solve(spread, right),
+        trnsolver.lu_solve(factors, pivots, right),
+        trnsolver.lu_solve(factors, pivots, right, adjoint=True),
+        trnsolver.inv(spread),
+        trnsolver.solve(spread, distributed.shard(b[:, 0].clone(), mesh, None)),
+    ]
+    packed = distributed.gather(factors)
+    order = trnsolver.lu_solve(torch.eye(n, dtype=dtype), distributed.gather(pivots), torch.eye(n, dtype=dtype))
+    return [distributed.gather(x).resolve_conj().numpy() for x in solutions], packed.numpy(), order.numpy()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_general_systems_by_lu(ranks, size):
+    for n, columns, places, dtype in (
+        (1, 1, (0, 0), torch.float64),
+        (30, 5, (0, 1), torch.complex128),
+        (41, 3, (1, None), torch.float64),
+        (3, 2, (None, 0), torch.float64),
+    ):
+        a, b = _data(n, n, dtype=dtype).numpy(), _data(n, columns, seed=1, dtype=dtype).numpy()
+        for (solved, again, adjoint, inverse, vector), packed, order in ranks(size).run(
+            _general, n, columns, places, dtype
+        ):
+            # entries of these matrices grow by less than 10
+            factor = 20 * n * 10 * 2**-53 * np.linalg.norm(a)
+            assert np.linalg.norm(order @ a - (np.tril(packed, -1) + np.eye(n)) @ np.triu(packed)) <= factor
+            # LAPACK compares the sum of real and imaginary part
+            assert np.abs(np.tril(packed, -1)).max() <= 2**0.5 + 1e-15
+            for matrix, x, right in (
+                (a, solved, b),
+                (a, again, b),
+                (a.conj().T, adjoint, b),
+                (a, inverse, np.eye(n)),
+                (a, vector, b[:, 0]),
+            ):
+                assert np.linalg.norm(matrix @ x - right) <= factor * np.linalg.norm(
+                    x
+                ) + 20 * n * 2**-53 * np.linalg.norm(right)
+
+
+def _singular(n, at):
+    a = torch.eye(n, dtype=torch.float64)
+    a[at, at] = 0
+    trnsolver.inv(distributed.shard(a, distributed.mesh(), 0))
+
+
+def test_a_singular_matrix_names_the_pivot_of_the_whole(ranks):
+    with pytest.raises(Exception, match="singular") as caught:
+        ranks(3).run(_singular, 20, 11)
+    assert {type(error) for error in caught.value.errors.values()} == {trnsci.Singular}
+    assert {error.index for error in caught.value.errors.values()} == {11}
+
+
+def test_plans_of_general_systems_and_spectra_hold_parts_only():
+    layout = Layout((640, 640), torch.float64, (16,), (0,))
+    right = Layout((640, 2), torch.float64, (16,), (0,))
+    # several copies of a sixteenth, and never the whole
+    assert distributed.plan(trnsolver.solve, layout, right).peak_bytes < 8 * 640 * 640
+    assert (
+        distributed.plan(trnsolver.eigvalsh, Layout((64, 64), torch.float64, (4,), (0,))).peak_bytes < 2 * 8 * 64 * 64
+    )
+
+
+def _eigenpairs(n, place, dtype, uplo):
+    mesh = distributed.mesh()
+    a = _data(n, n, dtype=dtype)
+    a = a + a.mH
+    a = a.diag().diag() if n == 8 else a
+    noise = torch.full_like(a, 9.0)
+    read = a.tril() + noise.triu(1) if uplo == "L" else a.triu() + noise.tril(-1)
+    made = trnsolver.eigh(distributed.shard(read, mesh, place), UPLO=uplo)
+    alone = trnsolver.eigvalsh(distributed.shard(read, mesh, place), uplo)
+    return [distributed.gather(x).resolve_conj().numpy() for x in (*made, alone)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_whole_spectra(ranks, size):
+    for n, place, dtype, uplo in (
+        (1, 0, torch.float64, "L"),
+        (8, 0, torch.float64, "L"),
+        (25, 1, torch.complex128, "U"),
+        (40, 0, torch.float64, "L"),
+    ):
+        a = _data(n, n, dtype=dtype).numpy()
+        a = a + a.conj().T
+        a = np.diag(np.diag(a)) if n == 8 else a
+        bound = 20 * n * 2**-53 * max(np.linalg.norm(a, 2), 1e-300)
+        for values, vectors, alone in ranks(size).run(_eigenpairs, n, place, dtype, uplo):
+            assert np.abs(values - np.linalg.eigvalsh(a)).max() <= bound
+            assert np.array_equal(values, alone)
+            assert np.linalg.norm(a @ vectors - vectors * values, 2) <= bound
+            assert np.linalg.norm(vectors.conj().T @ vectors - np.eye(n), 2) <= 20 * n * 2**-53

@@ -1,0 +1,145 @@
+"""LU, general systems and inverses of spread matrices; columns are dealt block by block, and their owner finds pivots.
+
+| op | gives |
+|---|---|
+| lu_factor | rows of the factors; pivots on every rank |
+| solve, lu_solve | columns of the solution; a vector is on every rank |
+| inv | columns of the inverse |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnblas import gemm
+from trnblas.sharded import by_batch, written
+from trnblas.sharded_triangles import solve_triangle
+from trnsci.distributed import Part, Team, chunks, sharded
+from trnsci.errors import Singular, UnsupportedError
+from trnsolver.arguments import readable
+from trnsolver.lu import LU, lu_factor, lu_solve, permutation_of
+from trnsolver.sharded import Dealt, _solve_spd, _solved
+from trnsolver.solve import inv, solve
+from trnsolver.solve_triangular import triangular
+
+
+class Factored(NamedTuple):
+    """Rows of the packed factors, LAPACK's pivots on every rank, and the first pivot that is zero, or -1."""
+
+    factors: Part
+    pivots: Tensor
+    zero: int
+
+
+def _factored(team: Team, a: Part) -> Factored:
+    """Right-looking: the owner of a block of columns factors it, and every rank updates its own columns."""
+    n = a.shape[0]
+    deal = Dealt(team, n)
+    local = deal.deal(a.transposed().to(team, team.first(0))).mT.contiguous()  # [n, columns of this rank]
+    pivots = torch.arange(1, n + 1, dtype=torch.int32, device=local.device)
+    zero = -1
+    for number, block in enumerate(deal.blocks):
+        owner, width, start = number % deal.ranks, len(block), block.start
+        after = len(deal.rows[deal.here]) - len(deal.below(deal.here, number))
+        sent = None
+        if owner == deal.here:
+            panel = lu_factor(local[start:, after - width : after])
+            sent = torch.cat([panel.factors, panel.pivots.to(local.dtype).unsqueeze(0)])
+        panel_and_pivots = team.broadcast(0, sent, (n - start + 1, width), local.dtype, owner)()
+        factors, swaps = panel_and_pivots[:-1], panel_and_pivots[-1].real.to(torch.int32)
+        if readable(factors):
+            pivots[start : block.stop] = swaps + start
+            none = (factors.diagonal() == 0).nonzero()
+            zero = start + int(none[0]) if zero < 0 and len(none) else zero
+            local[start:] = local[start:][permutation_of(swaps, n - start)]
+        if owner == deal.here:
+            local[start:, after - width : after] = factors
+        if after < local.shape[1]:
+            right = triangular(factors[:width], local[start : block.stop, after:], lower=True, unit=True)
+            local[start : block.stop, after:] = right
+            local[block.stop :, after:] = gemm(-1.0, factors[width:], right, 1.0, local[block.stop :, after:])
+    columns = deal.collect(local.mT.contiguous())
+    return Factored(a.with_local(columns, places=team.first(0)).transposed().to(team, team.first(0)), pivots, zero)
+
+
+def _with_factors(team: Team, factors: Part, pivots: Tensor, b: Part, adjoint: bool) -> Part:
+    """Columns of the solution."""
+    b = b.to(team, team.first(1))
+    order = permutation_of(pivots, factors.shape[0]) if readable(pivots) else torch.arange(factors.shape[0])
+    if adjoint:
+        x = solve_triangle(team, 1.0, factors, b, False, "c", False, {})
+        x = solve_triangle(team, 1.0, factors, x, True, "c", True, {})
+        return x.with_local(torch.empty_like(x.local).index_copy_(0, order.to(x.local.device), x.local))
+    x = b.with_local(b.local[order.to(b.local.device)])
+    x = solve_triangle(team, 1.0, factors, x, True, "n", True, {})
+    return solve_triangle(team, 1.0, factors, x, False, "n", False, {})
+
+
+def _regular(op: str, made: Factored) -> Factored:
+    if made.zero >= 0:
+        raise Singular(op=op, index=made.zero, hint="Use lstsq or pinv for singular matrices")
+    return made
+
+
+def _refused(op: str, reason: str) -> UnsupportedError:
+    return UnsupportedError(op=op, reasons=[("distributed", reason)], hint="Gather the operands")
+
+
+@sharded(lu_factor)
+def _lu_factor(team: Team, a: Part, pivot: bool, out: Any) -> LU:
+    if len(a.shape) != 2 or a.shape[0] != a.shape[1] or not pivot or out is not None:
+        reason = f"it factors one square spread matrix with pivots, into memory of its own; this one is {a.shape}"
+        raise _refused("trnsolver.lu_factor", reason)
+    made = _factored(team, a)
+    copies = (None,) * len(a.places)
+    return LU(made.factors, made.factors.with_local(made.pivots, tuple(made.pivots.shape), copies))  # type: ignore[arg-type]
+
+
+@sharded(lu_solve)
+def _lu_solve(team: Team, factors: Part, pivots: Any, b: Part, left: bool, adjoint: bool, out: Part | None) -> Part:
+    if len(factors.shape) != 2 or not left or not isinstance(pivots, Part):
+        raise _refused("trnsolver.lu_solve", "it takes the spread factors and pivots of one matrix, on the left")
+    whole = pivots.to(team, (None,) * len(pivots.places)).local
+
+    def between(x: Part) -> Part:
+        return _with_factors(team, factors, whole, x, adjoint)
+
+    return written(team, _solved(team, lambda f, x: lu_solve(f, whole, x), between, factors, b), out)
+
+
+@sharded(solve)
+def _solve(
+    team: Team,
+    a: Part,
+    b: Part,
+    left: bool,
+    assume: Literal["gen", "pos"],
+    target_error: float | None,
+    out: Part | None,
+) -> Part:
+    if not left or target_error is not None:
+        raise _refused("trnsolver.solve", "a spread system has its matrix on the left and no target_error")
+    if assume == "pos":
+        return written(team, _solve_spd(team, a, b), out)
+
+    def between(x: Part) -> Part:
+        made = _regular("solve", _factored(team, a))
+        return _with_factors(team, made.factors, made.pivots, x, False)
+
+    return written(team, _solved(team, solve, between, a, b), out)
+
+
+@sharded(inv)
+def _inv(team: Team, a: Part, out: Part | None) -> Part:
+    if len(a.shape) > 2:
+        return written(team, by_batch(team, inv, a), out)
+    n = a.shape[0]
+    start, size = chunks(n, team.size(0))[team.here(0)]
+    local = torch.zeros((n, size), dtype=a.dtype, device=a.local.device)
+    local.diagonal(-start).fill_(1)
+    made = _regular("inv", _factored(team, a))
+    eye = a.with_local(local, places=team.first(1))
+    return written(team, _with_factors(team, made.factors, made.pivots, eye, False), out)
