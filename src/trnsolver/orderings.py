@@ -91,7 +91,7 @@ def zero_free_diagonal(a: Sparse) -> Tensor:
     Example:
         >>> import scipy.sparse as sp
         >>> zero_free_diagonal(sp.csr_array([[0.0, 1.0], [1.0, 5.0]]))
-        tensor([1, 0])
+        array([1, 0])
     """
     on_host("trnsolver.zero_free_diagonal")
     found = square_compressed("zero_free_diagonal", a)

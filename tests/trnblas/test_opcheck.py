@@ -58,6 +58,7 @@ def _calls(dtype):
     yield "packed_update", (g(6), g(3, seed=2), g(3, seed=3), alpha, True, h)
     yield "packed_update", (g(6), g(3, seed=2), None, 0.5, False, h)
     if not h:
+        yield "gemm_int", (torch.ones(2, 3, 4, dtype=torch.int8), torch.ones(4, 2, dtype=torch.uint8))
         yield "iamax", (g(2, 5), True)
         low, high = torch.tensor([-2.0, -1.0], dtype=dtype), torch.tensor([1.0, 2.0, 3.0], dtype=dtype)
         yield "mp2", (g(6, 6), low, low.clone(), high, False, 0, 1e-7)

@@ -49,6 +49,7 @@ def _calls(dtype, grad):
         "hessenberg": [(a,)],
         "schur": [(a, False), (a, True)],
         "ldl": [(spd, True)],
+        "gebrd": [(tall,), (tall.mT,)],
         "geqrf": [(tall,)],
         "householder_product": [(given(reflectors), given(tau))],
         "ormqr": [(given(reflectors), given(tau), given(right), True, False)],
