@@ -11,6 +11,7 @@ from tests.campaign.trial import EXEMPT, Outside, Trial, public, spec
 from trnfft.device.bounds import guaranteed
 
 EXEMPT.update({"trnfft.get_backend": "a setting", "trnfft.set_backend": "a setting"})
+EXEMPT["trnfft.with_callbacks"] = "a plan and functions of PyTorch, which are tried by themselves"
 KINDS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 ROWS = "finite data; every row by itself"
 NORMS = (None, "backward", "ortho", "forward")

@@ -27,12 +27,15 @@ WORDS = {
         "1 --shapes 2x8,8": "hbmv sbmv tbmv tbsv",
         "8 8 1 1 --shapes 3x8,8": "gbmv",
         "--shapes 16x16,4,4,4": "mp2_energy mp2_pairs",
+        "--shapes 8x8:int8,8x8:int8": "gemm_int",
+        "--shapes 8x8:float8_e4m3fn,8x8:float8_e4m3fn": "gemm_scaled",
     },
     "trnfft": {
         "": "get_backend",
         "auto": "set_backend",
         "64": "fftfreq next_fast_len rfftfreq",
         "(8,64) complex64": "plan",
+        "8": "with_callbacks",
         "--shapes 8x64": "chirp_z dct dctn dst dstn fftshift idct idctn idst idstn ifftshift ihfft ihfft2 "
         "ihfftn rfft rfft2 rfftn",
         "--shapes 8x64 --dtype complex64": "fft fft2 fftn hfft hfft2 hfftn ifft ifft2 ifftn irfft irfft2 irfftn",
@@ -84,6 +87,9 @@ WORDS = {
         "--shapes 8x8,8x8,8:int64,8x2": "ldl_solve",
         "--shapes 8x8,8,8x8": "ormqr",
         "(1,1) --shapes 3x8,8": "solve_banded",
+        "--shapes 8x4": "gebrd orgbr",
+        "--shapes 8x4,8": "ormbr",
+        "--shapes 8x4,4": "larft",
         "True --shapes 8x8,8x2": "solve_triangular",
         "--shapes 7,8,7,8": "solve_tridiagonal",
         "--shapes 16x16": "factor_sparse fill_ordering zero_free_diagonal",
@@ -97,12 +103,12 @@ WORDS = {
         "3": "eye sink window",
         "--shapes 8x8:bool": "blocks",
         "--shapes 8:int64": "documents",
-        "--shapes 16x16": "bandwidth ic0 ilu0 norm power_iteration reverse_cuthill_mckee triangle",
+        "--shapes 16x16": "bandwidth ic0 ilu0 norm power_iteration reverse_cuthill_mckee triangle coloring",
         "--shapes 16x16,16": "cg scale_columns scale_rows solve_triangular spmv",
         "--shapes 16x16,16 --set omega=0.1": "richardson",
         "--shapes 16x16,16 --set smallest=1 --set largest=9": "chebyshev",
         "--shapes 16x16,16x16": "add kron multiply spgemm",
-        "--shapes 16x16,16x4": "spmm",
+        "--shapes 16x16,16x4": "spmm spmm_op",
         "--shapes 16x16,16x4,4x16": "sddmm",
         "--shapes 1x2x64x16,1x2x64x16,1x2x64x16": "attention",
         "4 --shapes 16x16": "choose",
@@ -138,8 +144,9 @@ WORDS = {
         "2 3 4": "extrapolate",
     },
 }
-# what ends with a sentence for want of a file or a state
-REFUSED = ("trnsparse.load", "trnchem.extrapolate", "trnchem.read_xyz", "trnrand.set_state")
+# what ends with a sentence for want of a file, a state or an object
+REFUSED = ("trnsparse.load", "trnchem.extrapolate", "trnchem.read_xyz", "trnrand.set_state", "trnchem.DFMP2")
+REFUSED += ("trnfft.with_callbacks", "trnsolver.orgbr", "trnsolver.ormbr")
 CASES = [
     (f"{library}.{name}", words)
     for library, table in WORDS.items()
