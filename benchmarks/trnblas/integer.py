@@ -17,7 +17,7 @@ def _case(n: int) -> Case:
 
 
 BENCH = Bench(
-    op="trnblas.gemm_int",
+    op="trnblas.integer",
     run=gemm_int,
     tests="tests/trnblas/test_integer.py",
     cases=(_case(64), _case(512)),

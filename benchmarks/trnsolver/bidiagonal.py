@@ -18,7 +18,7 @@ def _case(m: int, n: int, dtype: torch.dtype = torch.float64) -> Case:
 
 
 BENCH = Bench(
-    op="trnsolver.gebrd",
+    op="trnsolver.bidiagonal",
     run=gebrd,
     tests="tests/trnsolver/test_bidiagonal.py",
     cases=(_case(64, 64), _case(256, 128)),

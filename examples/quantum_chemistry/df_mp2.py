@@ -17,6 +17,13 @@ import trnsci
 BOUNDS = {"fp64": 1e-9, "fp32": 2e-6}
 
 
+def both(molecule, basis, precision):
+    """Return our result and PySCF's energy, of one mean field."""
+    field = trnchem.mean_field(molecule, basis=basis)
+    found = trnchem.dfmp2(field, precision=precision, reuse=False)
+    return found, float(mp.dfmp2.DFMP2(field).kernel(with_t2=False)[0])
+
+
 def main():
     """Compute, compare, and say how far apart."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -26,10 +33,8 @@ def main():
     parser.add_argument("--backend", choices=("auto", "pytorch", "simulator", "nki"), default="auto")
     args = parser.parse_args()
 
-    field = trnchem.mean_field(args.molecule, basis=args.basis)
     with trnsci.backend(args.backend):
-        found = trnchem.dfmp2(field, precision=args.precision, reuse=False)
-    expected = float(mp.dfmp2.DFMP2(field).kernel(with_t2=False)[0])
+        found, expected = both(args.molecule, args.basis, args.precision)
     error, bound = abs(found.e_corr - expected), BOUNDS[args.precision]
 
     print(f"{args.molecule}, {args.basis}: {found.plan.sizes.nocc} occupied, {found.plan.sizes.nvir} virtual orbitals")

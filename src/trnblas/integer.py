@@ -50,7 +50,7 @@ def gemm_int(
 
     Error bound:
         0. On the device operands are exact in bfloat16, and products are added up in fp32 over so few terms that no
-        sum is beyond 2**24; those sums are added as integers.
+        sum is beyond ``2**24``; those sums are added as integers.
 
     Cost:
         ``2MNK`` operations.
@@ -105,13 +105,13 @@ def _wrapped(x: Tensor) -> Tensor:
 
 
 def terms(a: torch.dtype, b: torch.dtype) -> int:
-    """How many products of two such numbers add up to no more than 2**24 in magnitude, whatever they are."""
+    """How many products of two such numbers add up to no more than ``2**24`` in magnitude, whatever they are."""
     return (1 << 24) // (LARGEST[a] * LARGEST[b])
 
 
 @op("trnblas::gemm_int")
 class GemmInt(NamedTuple):
-    """``a @ b`` in int32, modulo 2**32."""
+    """``a @ b`` in int32, modulo ``2**32``."""
 
     a: Tensor  # [..., M, K]
     b: Tensor  # [..., K, N]

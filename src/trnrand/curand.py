@@ -1,8 +1,8 @@
 """cuRAND's own streams, on the host: XORWOW and MRG32k3a word for word, to compare while a program is ported.
 
 Everything else in trnrand is counter-based, because such streams are the same on every backend. These are chains: each
-word needs the one before. A subsequence is a jump by 2**67 (XORWOW) or 2**76 (MRG32k3a) words, a power of the step's
-matrix. The library's own order deals words to some thousand subsequences in turn.
+word needs the one before. A subsequence is a jump by ``2**67`` (XORWOW) or ``2**76`` (MRG32k3a) words, a power of the
+step's matrix. The library's own order deals words to some thousand subsequences in turn.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class XORWOW(_Chain):
 
     Args:
         seed: 64 bits.
-        subsequence: of 2**67 words each, as ``curand_init`` counts them.
+        subsequence: of ``2**67`` words each, as ``curand_init`` counts them.
         offset: words to skip.
         order: ``sequence``, one after another, as a kernel's state draws; ``default`` or ``legacy``, as the host
             library deals words to 4096 subsequences in turn.
@@ -162,7 +162,7 @@ class MRG32k3a(_Chain):
 
     Args:
         seed: 64 bits; 0 is L'Ecuyer's own, 12345 in every place.
-        subsequence: of 2**76 words each.
+        subsequence: of ``2**76`` words each.
         offset: words to skip.
         order: ``sequence``, as a kernel's state draws; ``default``, as the host library deals words to 81920
             subsequences; ``legacy``, to 4096.

@@ -64,6 +64,7 @@ def spmm_op(
         raise ArgumentError(op="spmm_op", argument="add", got=add, expected="'sum' for complex matrices")
     if b.ndim not in (1, 2):
         raise ArgumentError(op="spmm_op", argument="shape of b", got=tuple(b.shape), expected="[K] or [K, N]")
+    check.same_device("spmm_op", a=a.values, b=b)
     rows = applied(operation("spmm_op", trans), a).to_csr()
     check.equal("spmm_op", "K", hint="Transpose a with trans=True?", a=rows.shape[1], b=b.shape[0])
     columns = b if b.ndim == 2 else b.unsqueeze(1)

@@ -75,7 +75,17 @@ CALLS = {
     "mp2_energy": (t(6, 6), -t(2), -t(2), t(3)),
     "mp2_pairs": (t(6, 6), -t(2), -t(2), t(3)),
 }
-OTHERS = ("error_bound", "get_backend", "grouped_gemm", "probe", "rotmg", "set_backend")
+OTHERS = (
+    "error_bound",
+    "get_backend",
+    "grouped_gemm",
+    "gemm_int",
+    "gemm_scaled",
+    "matmul",
+    "probe",
+    "rotmg",
+    "set_backend",
+)
 
 
 def test_the_table_has_every_function():

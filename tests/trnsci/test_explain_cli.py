@@ -145,7 +145,7 @@ WORDS = {
     },
 }
 # what ends with a sentence for want of a file, a state or an object
-REFUSED = ("trnsparse.load", "trnchem.extrapolate", "trnchem.read_xyz", "trnrand.set_state", "trnchem.DFMP2")
+REFUSED = ("trnsparse.load", "trnchem.extrapolate", "trnchem.read_xyz", "trnrand.set_state")
 REFUSED += ("trnfft.with_callbacks", "trnsolver.orgbr", "trnsolver.ormbr")
 CASES = [
     (f"{library}.{name}", words)

@@ -182,7 +182,7 @@ WHOLE = {
     "trnsolver::lstsq",
 }
 # einsum is its plan, called: products, which are here
-COMPOSED = {"trntensor::einsum"}
+COMPOSED = {"trntensor::einsum", "trnblas::gemm_int"}
 
 
 def _call(name):

@@ -73,6 +73,10 @@ CALLS = {
     "trnblas": {
         **{name: (lambda name=name, args=args: getattr(trnblas, name)(*args)) for name, args in BLAS.items()},
         "matmul": lambda: trnblas.matmul(torch.ones(2, 3), torch.ones(3)),
+        "gemm_int": lambda: trnblas.gemm_int(torch.ones(2, 3, dtype=torch.int8), torch.ones(3, 2, dtype=torch.int8)),
+        "gemm_scaled": lambda: trnblas.gemm_scaled(
+            *(torch.ones(shape).to(torch.float8_e4m3fn) for shape in ((2, 3), (3, 2))), *torch.ones(2)
+        ),
         "grouped_gemm": lambda: trnblas.grouped_gemm(1.0, [torch.ones(2, 3)], [torch.ones(3, 2)]),
     },
     "trnfft": FFT,
@@ -84,7 +88,16 @@ CALLS = {
 # Nothing is computed: settings, values that are moved or made, formulas of arguments, random state.
 NOT_COMPUTED = {
     "trnblas": {"error_bound", "probe", "rotmg"},
-    "trnfft": {"fftfreq", "rfftfreq", "fftshift", "ifftshift", "next_fast_len", "nn", "scipy_backend"},
+    "trnfft": {
+        "with_callbacks",
+        "fftfreq",
+        "rfftfreq",
+        "fftshift",
+        "ifftshift",
+        "next_fast_len",
+        "nn",
+        "scipy_backend",
+    },
     "trnrand": {
         "advance",
         "default_generator",
@@ -95,8 +108,20 @@ NOT_COMPUTED = {
         "spawn",
         "probe",
     },
-    "trnsolver": {"lu_factor"},
-    "trnsparse": {"bandwidth", "blocks", "causal", "choose", "documents", "eye", "full", "function", "load", "masks"}
+    "trnsolver": {"count_eigenvalues", "fill_ordering", "lu_factor", "zero_free_diagonal"},
+    "trnsparse": {
+        "bandwidth",
+        "blocks",
+        "coloring",
+        "causal",
+        "choose",
+        "documents",
+        "eye",
+        "full",
+        "function",
+        "load",
+        "masks",
+    }
     | {"reverse_cuthill_mckee", "shard_rows", "sink", "triangle", "window", "scale_columns", "vectors"},
     "trntensor": {"block_sparse", "elementwise", "from_xla", "to_xla", "transpose", "permute", "reduce"}
     | {"elementwise_binary", "elementwise_trinary", "block_einsum", "tensor_train"},

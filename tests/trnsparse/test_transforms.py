@@ -23,6 +23,7 @@ CALLS = {
     "values": (lambda v: A.with_values(v) @ torch.ones(6, 2), VECTOR),
     "values of columns": (lambda v: ENTRIES.with_values(v).to_csc() @ ONES, VECTOR),
     "CSRMatrix": (lambda v: ts.CSRMatrix(A.indptr, A.indices, v, (6, 6)) @ ONES, VECTOR),
+    "spmm_op": (lambda b: ts.spmm_op(A, b), MATRIX),
     "sddmm": (lambda b: ts.sddmm(A, b, b.mT).values, MATRIX),
     "sddmm on blocks": (lambda b: ts.sddmm(BLOCKS, b, b.mT).values, MATRIX),
     "screened_spmm": (lambda b: ts.screened_spmm(BLOCKS, ONES, ONES, b, 0.5), MATRIX),
