@@ -78,7 +78,18 @@ DATA = {
 }
 
 # These have an operand with data beside the one without, or would have to look for entries.
-MIXED = {"screened_spmm", "values of columns", "scale_rows", "add", "multiply", "spgemm", "kron", "to_bsr", "scatter"}
+MIXED = {
+    "spmm_op",
+    "screened_spmm",
+    "values of columns",
+    "scale_rows",
+    "add",
+    "multiply",
+    "spgemm",
+    "kron",
+    "to_bsr",
+    "scatter",
+}
 MIXED |= {"axpby", "rot", "dot", "slice", "element", "diagonal"}
 
 
