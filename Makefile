@@ -3,8 +3,8 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEFAULT_GROUP := not slow and not cuda and not neuron
-# one BLAS thread per test process: the processes already fill the cores
-PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
+# one BLAS thread per test process: the processes already fill the cores; bytecode is kept, which they all start from
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .PHONY: help demo test test-all campaign validate setup check lint types imports format bench docs docs-serve clean
 .NOTPARALLEL:

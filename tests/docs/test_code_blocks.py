@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent.name not in ("posts", "notebooks"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S)
+# every command of the reference in a process of its own
+SLOW = ("cli.md",)
 OURS = ("trnsci", "trnsim", "python")
 DOCTEST_FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -131,7 +133,11 @@ def run_page(page):
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow) if page.name in SLOW else page for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:

@@ -82,7 +82,9 @@ def test_a_finished_checkpoint_needs_no_integrals(field, half):
     assert "fitted already" in str(again.metric)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, *(pytest.param(how, marks=pytest.mark.slow) for how in (signal.SIGKILL, signal.SIGINT))]
+)
 def test_killed_or_told_to_end_the_pairs_finished_are_there(tmp_path, how):
     path = tmp_path / "killed.h5"
     program = textwrap.dedent("""

@@ -129,6 +129,7 @@ def launched(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
+@pytest.mark.slow
 def test_launched_on_two_ranks_one_of_them_speaks(tmp_path):
     done = launched("water", "--pairs", "--checkpoint", str(tmp_path / "water.h5"))
     assert done.returncode == 0, done.stderr

@@ -58,7 +58,7 @@ def _close(mine, theirs, bound):
         torch.testing.assert_close(mine["pairs"], torch.stack(theirs.pairs), rtol=0, atol=bound)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 4))])
 def test_energies_are_those_of_one_rank(ranks, size):
     answers = ranks(size).run(_all, CASES)
     for number, (name, options, bound) in enumerate(CASES):
@@ -199,7 +199,7 @@ def _counted(slow, seconds):
     return sum(count), found.plan.rows, found.e_corr
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_rank_that_is_free_takes_pairs_of_one_that_is_behind(ranks, size):
     # far longer than a group of pairs takes, on a busy machine too
     answers = ranks(size).run(_counted, 1, 0.1)
@@ -251,7 +251,7 @@ def _apart(share, kind):
     return sum(crossing.nbytes for crossing in share.exchanges if crossing.kind == kind)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4))])
 @pytest.mark.parametrize("reuse", [True, False], ids=["reused", "computed"])
 def test_plans_say_what_is_sent_and_held(ranks, field, size, reuse):
     from trnchem.budget import overhead

@@ -254,7 +254,7 @@ def _failing(how, rank, path):
 @pytest.mark.parametrize(
     ("how", "rank", "says"),
     [
-        ("raises", 1, "raised ZeroDivisionError: no reason"),
+        pytest.param("raises", 1, "raised ZeroDivisionError: no reason", marks=pytest.mark.slow),
         pytest.param("hangs", 1, "alive in this call", marks=pytest.mark.slow),
         ("dies", 2, "died"),
         pytest.param("stands still", 1, "pulse stopped", marks=pytest.mark.slow),
@@ -335,7 +335,7 @@ def killed_at_random(ranks, tmp_path, seed):
     return finished
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_random_a_run_goes_on_to_the_same_energy(ranks, tmp_path, seed):
     killed_at_random(ranks, tmp_path, seed)
 

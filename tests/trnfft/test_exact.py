@@ -256,7 +256,9 @@ def test_chirps_of_digits_hold_the_convolution(n):
     assert max(axis.factors) <= 64
 
 
-@pytest.mark.parametrize("n", [1, 64, 1000, 4096, 8192, 1 << 17, 131, 1009, 65537])
+@pytest.mark.parametrize(
+    "n", [1, 64, 1000, 4096, 8192, 131, 1009, *(pytest.param(n, marks=pytest.mark.slow) for n in (1 << 17, 65537))]
+)
 def test_every_length_is_one_program(n):
     for dtype, precision in ((C128, None), (C64, "compensated")):
         (step,) = trnsci.plan(trnfft.fft, torch.empty(1, n, dtype=dtype, device="meta"), precision=precision).steps

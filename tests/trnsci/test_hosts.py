@@ -109,6 +109,7 @@ except trnsci.ArgumentError:
 """
 
 
+@pytest.mark.slow
 def test_odd_hosts_run_everything(tmp_path):
     """Optimised, with warnings as errors, no compiler or any other command, no home to write to, names with spaces."""
     folder = tmp_path / "with a space"

@@ -266,7 +266,8 @@ distributed.restartable(work, sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_launcher_that_is_told_to_end_lets_its_ranks_save(program, tmp_path, how):
     with subprocess.Popen([*LAUNCH, "-n", "2", "--restarts", "3", program(ENDLESS), str(tmp_path)]) as job:
         deadline = time.monotonic() + 120

@@ -211,6 +211,7 @@ def test_most_examples_say_what_they_give():
     assert sum(bool(family.result) for family in told) > 0.75 * len(told)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_alone")
 def test_definitions_are_enough_to_run_an_example():
     for example, result in EXAMPLES:

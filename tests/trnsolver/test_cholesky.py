@@ -132,7 +132,7 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.complex128, marks=pytest.mark.slow)], ids=str)
 def test_gradients_of_solutions_and_inverses(backend, dtype):
     a, b = _spd((4, 4), dtype=dtype).requires_grad_(), gaussian((2, 4, 2), 1, dtype).requires_grad_()
     fast = backend.runs_kernels

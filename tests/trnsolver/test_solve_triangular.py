@@ -86,7 +86,7 @@ def test_gradients(backend):
     a = (gaussian((2, 3, 3), 1, torch.float64) + 4 * torch.eye(3)).requires_grad_()
     b = gaussian((3, 2), 2, torch.float64).requires_grad_()
     with backend:
-        for upper, unit in ((False, True), (True, False)):
+        for upper, unit in ((False, True), (True, False))[: 1 if backend.runs_kernels else 2]:
             assert torch.autograd.gradcheck(
                 lambda a, b, up=upper, one=unit: solve_triangular(a, b, upper=up, unitriangular=one), (a, b)
             )

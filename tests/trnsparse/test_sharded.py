@@ -65,6 +65,7 @@ def test_products(ranks, size, kinds):
     assert ranks(size).run(_products, (size,), kinds, ((0,), (1,), (None,))) == [[]] * size
 
 
+@pytest.mark.slow
 def test_products_on_a_grid(ranks):
     assert ranks(4).run(_products, (2, 2), ("csr", 4), ((0, 1), (1, 0), (0, 0))) == [[]] * 4
 
