@@ -140,7 +140,8 @@ def test_the_machine_is_looked_at(machine):
     found, _ = stages(machine(), "about", "")
     about = found["about"]
     assert (about["device"], about["target"], about["instance"]) == ("stand-in", "trn2", "")
-    assert about["versions"]["torch"] == torch.__version__
+    # a build's name, such as +cu130, is not always part of what is installed
+    assert about["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
 
 
 @pytest.mark.parametrize(
