@@ -32,8 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent.name not in ("posts", "notebooks"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S)
-# every command of the reference in a process of its own
-SLOW = ("cli.md",)
+# every command of the reference in a process of its own, and mean fields of molecules
+SLOW = ("cli.md", "chemistry.md")
 OURS = ("trnsci", "trnsim", "python")
 DOCTEST_FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -243,7 +243,7 @@ def _never_comes(seconds):
         (_one_raises, (), "raised"),
         pytest.param(_one_hangs, (0.0,), "has not reached", marks=pytest.mark.slow),
         pytest.param(_never_comes, (9.0,), "has not reached", marks=pytest.mark.slow),
-        (_one_dies, (), "died"),
+        pytest.param(_one_dies, (), "died", marks=pytest.mark.slow),
     ],
     ids=["raises", "hangs", "never comes", "dies"],
 )

@@ -167,6 +167,7 @@ def test_cases_run_together_are_named_where_they_fail():
     ]
 
 
+@pytest.mark.slow
 def test_what_needs_a_device_is_listed_where_there_is_none_and_skipped_with_the_reason():
     if neuron.device() is not None:
         pytest.skip("this machine has a device, which runs them")
