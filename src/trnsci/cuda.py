@@ -14,11 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _len_torch_dispatch_stack as dispatch_modes
-from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-from trnsci.host import transformed
+from trnsci.host import unseen
 from trnsci.specs import TensorSpec
 
 # bfloat16 and the FP64 tensor cores begin with this compute capability
@@ -43,13 +41,7 @@ def refusal(tensors: Iterable[Any], *, recorded: bool) -> str | None:
             return "an operand requires grad, and torch differentiates only through its own functions"
         if x.is_conj() or x.is_neg():
             return "an operand is a lazy conjugate or negative"
-    if dispatch_modes():
-        return "a torch dispatch mode is active, which sees only torch's own functions"
-    if transformed():
-        return "torch.func transforms only torch's own functions"
-    if forward_ad._current_level >= 0:
-        return "forward-mode differentiation follows only torch's own functions"
-    return None
+    return unseen()
 
 
 def why_no_triton(device: torch.device) -> str | None:

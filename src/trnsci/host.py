@@ -28,6 +28,11 @@ def refusal(tensors: Iterable[Any], *, recorded: bool = False) -> str | None:
         plain = type(x) in _PLAIN and x.is_cpu and x.layout is torch.strided
         if not plain or (grad and x.requires_grad) or x.is_neg() or x.is_conj():
             return _why(x)
+    return unseen()
+
+
+def unseen() -> str | None:
+    """Return what is active here and sees only torch's own functions, or ``None``: the rule for GPUs too."""
     if dispatch_modes():
         return "a torch dispatch mode is active, which sees only torch's own functions"
     if transformed():
