@@ -6,7 +6,9 @@ import functools
 import math
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
+from scipy.linalg import lapack
 from torch import Tensor
 
 from trnblas import gemm
@@ -163,9 +165,15 @@ class LstsqCall(NamedTuple):
         return self.nki()
 
     def limits(self, implementation: str) -> str | None:
+        a, b, (m, n) = self.a, self.b, self.a.shape[-2:]
+        if implementation == "host":
+            if self.driver != "gelsy":
+                return f"decides the rank by QR with exchanged columns, which {self.driver} does not"
+            if a.numel() == 0 or b.numel() == 0 or self.least >= 1:
+                return "an operand is empty, or no singular value counts"
+            return None if a.shape[:-2] == b.shape[:-2] else "each matrix has its own right-hand sides there"
         if implementation != "cuda":
             return None
-        a, b, (m, n) = self.a, self.b, self.a.shape[-2:]
         if a.ndim < 3 or a.numel() == 0 or b.numel() == 0:
             return "pays for batches, where cuBLAS factors all matrices at once"
         if self.driver not in ("gels", "gelsy"):
@@ -175,7 +183,18 @@ class LstsqCall(NamedTuple):
         return None
 
     def calls(self, implementation: str) -> str:
+        if implementation == "host":
+            return "scipy.linalg.lapack.gelsy"
         return "torch.geqrf and torch.linalg.solve_triangular"
+
+    def host(self) -> tuple[Tensor, Tensor, Tensor]:
+        a, b, least, _ = self
+        finite("lstsq", a=a)
+        systems = zip(*(t.reshape(-1, *t.shape[-2:]).numpy() for t in (a, b)), strict=True)
+        solutions, ranks = zip(*(_by_exchanges(matrix, right, least) for matrix, right in systems), strict=True)
+        x = torch.from_numpy(np.stack(solutions)).reshape(*b.shape[:-2], a.shape[-1], b.shape[-1])
+        rank = torch.tensor(ranks, dtype=torch.int64).reshape(a.shape[:-2])
+        return x, rank, a.new_empty((0,), dtype=a.dtype.to_real())
 
     def cuda(self) -> tuple[Tensor, Tensor, Tensor]:
         """One QR of ``[a, b]``: what it leaves of ``b`` is the right-hand side of the triangle."""
@@ -230,6 +249,17 @@ class LstsqCall(NamedTuple):
             u, _, vh = svd(self.a, full_matrices=False)
             grad_a = grad_a + gemm(1.0, u * grad[2].unsqueeze(-2).to(u.dtype), vh)
         return {"a": grad_a, "b": grad_b}
+
+
+def _by_exchanges(a: Any, b: Any, least: float) -> tuple[Any, int]:
+    """Solution and rank of one system, by LAPACK's complete orthogonal factorisation."""
+    (m, n), k = a.shape, b.shape[1]
+    solve, size = lapack.get_lapack_funcs(("gelsy", "gelsy_lwork"), (a,))
+    work, _ = size(m, n, k, least)
+    right = np.zeros((max(m, n), k), a.dtype, order="F")
+    right[:m] = b
+    _, x, _, rank, _ = solve(a, right, np.zeros((n, 1), np.int32), least, int(work.real), overwrite_b=True)
+    return x[:n], rank
 
 
 @functools.lru_cache(maxsize=16)
