@@ -72,7 +72,7 @@ def dot_bound(n: int, dtype: torch.dtype, precision: Precision | None = None) ->
 
 
 def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:
-    """The result, or with it what was achieved. Annotated as most calls use it."""
+    """Return the result, with its error bound where that is asked for. Annotated as most calls use it."""
     if not wanted:
         return result
     assert bound is not None
@@ -82,7 +82,7 @@ def reported(result: Tensor, bound: float | None, wanted: bool) -> Tensor:
 
 
 def working_dtype(precision: Precision, dtype: torch.dtype) -> torch.dtype:
-    """The dtype of everything before the one rounding to ``dtype``: sums of half precision are float32."""
+    """Return the dtype of the arithmetic before the one rounding: float32 for half precision."""
     return _WORKING[precision, dtype]
 
 
@@ -94,7 +94,7 @@ _WORKING = {
 
 
 def within_single(terms: int, operands: Sequence[Tensor]) -> bool:
-    """Whether sums of ``terms`` products, one factor of each operand, neither leave nor exhaust float32's range.
+    """Return whether sums of ``terms`` products neither overflow nor underflow float32.
 
     Where there is no data to look at (shapes alone, a trace), the answer is no.
     """
@@ -118,7 +118,7 @@ def within_single(terms: int, operands: Sequence[Tensor]) -> bool:
 
 
 def cheapest_first(dtype: torch.dtype) -> tuple[Precision, ...]:
-    """Policies in order of cost: of float64, error-free transformations cost more than float64 itself."""
+    """Return policies by cost. On float64, error-free transformations cost more than float64 itself."""
     double = dtype in (torch.float64, torch.complex128)
     return ("fast", "fp32", "fp64", "compensated") if double else PRECISIONS
 
@@ -129,6 +129,7 @@ def choose(
     target: float | None,
     dtype: torch.dtype,
     bound: Callable[[Precision], float],
+    *,
     what: str,
     operands: Sequence[Tensor] | None,
     terms: int = 1,

@@ -36,7 +36,7 @@ def transposition(op: str, value: bool | int | str, argument: str = "trans") -> 
 
 
 def applied(kind: Trans, x: Tensor) -> Tensor:
-    """``op(x)`` as a view."""
+    """Return ``op(x)`` as a view."""
     if kind == "n":
         return x
     return x.mH if kind == "c" and x.is_complex() else x.mT
@@ -57,28 +57,26 @@ def flag(op: str, argument: str, value: bool | int | str, letters: str) -> bool:
 
 def real(op: str, argument: str, value: Any) -> float:
     """Read a coefficient that is real whatever the operands are (Hermitian updates)."""
-    number = check.number(op, argument, value)
-    if isinstance(number, complex):
-        if number.imag != 0:
-            raise DtypeError(op=op, argument=argument, got=number, expected="a real number: the result is Hermitian")
-        return number.real
-    return float(number)
+    scalar = complex(check.number(op, argument, value))
+    if scalar.imag != 0:
+        raise DtypeError(op=op, argument=argument, got=scalar, expected="a real number: the result is Hermitian")
+    return scalar.real
 
 
 def agree(op: str, dimension: str, sizes: dict[str, Any]) -> None:
-    """All sizes are equal, where the names of the arguments are data."""
+    """Check that all sizes are equal, where the names of the arguments are data."""
     check.equal(op, dimension, **sizes)
 
 
-def needed(op: str, argument: str, value: Tensor | None, coefficient: str, number: complex, shape: str) -> None:
-    """An addend is given when its coefficient is not 0."""
-    if value is None and number != 0:
-        expected = f"a tensor {shape}, because {coefficient} is {number}"
+def needed(op: str, argument: str, value: Tensor | None, coefficient: str, scalar: complex, shape: str) -> None:
+    """Check that an addend is given when its coefficient is not 0."""
+    if value is None and scalar != 0:
+        expected = f"a tensor {shape}, because {coefficient} is {scalar}"
         raise ArgumentError(op=op, argument=argument, got=None, expected=expected)
 
 
 def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """``alpha * product + beta * c`` in the arithmetic of ``product``, rounded to ``dtype`` once.
+    """Return ``alpha * product + beta * c`` in the arithmetic of ``product``, rounded to ``dtype`` once.
 
     The shape is what both broadcast to. A coefficient of 0 does not read its operand. Half precision is scaled and
     added in float32.
@@ -96,15 +94,15 @@ def finished(product: Tensor, alpha: complex, beta: complex, c: Tensor | None, d
 
 
 def conjugated(value: complex, like: Tensor) -> complex:
-    """The coefficient a gradient is multiplied by."""
+    """Return the coefficient a gradient is multiplied by."""
     return complex(value).conjugate() if like.is_complex() else complex(value).real
 
 
 def through(call: Any, names: Sequence[str], grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-    """Gradients by differentiating a call's own definition; what it returns can be differentiated again.
+    """Differentiate a call's own definition; its gradients can be differentiated again.
 
     Args:
-        call: an op's call, whose ``pytorch`` is made of functions that have gradients.
+        call: an op's call, whose ``pytorch`` calls functions that have gradients.
         names: its fields that are tensors.
         grad: the gradient of the result.
         needs: fields whose gradients are wanted.
@@ -120,7 +118,7 @@ def through(call: Any, names: Sequence[str], grad: Tensor, needs: frozenset[str]
 
 
 def square(op: str, **values: Tensor) -> int:
-    """Every value is [..., N, N]; returns N of the first."""
+    """Check that every value is [..., N, N], and return N of the first."""
     for name, value in values.items():
         check.ndim(op, 2, **{name: value})
         if value.shape[-1] != value.shape[-2]:
@@ -129,7 +127,7 @@ def square(op: str, **values: Tensor) -> int:
 
 
 def vectors(op: str, *xs: Tensor) -> torch.dtype:
-    """One vector or two, ``x`` and ``y``, are floating [..., N] of one dtype, on one device."""
+    """Check that ``x``, or ``x`` and ``y``, are floating [..., N] of one dtype on one device."""
     if not alike(*xs) or xs[0].ndim == 0 or xs[-1].ndim == 0:
         named = dict(zip("xy", xs, strict=False))
         check.floating(op, **named)
@@ -139,14 +137,14 @@ def vectors(op: str, *xs: Tensor) -> torch.dtype:
 
 
 def has_data(*tensors: Tensor) -> bool:
-    """Whether values can be looked at: not of shapes alone, not inside a trace or a transformation."""
+    """Return whether values can be read: no meta tensors, no trace, no transformation."""
     if is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     return all(not x.is_meta and type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
 
 
 def alike(first: Any, *others: Any) -> bool:
-    """Whether all are tensors of one floating dtype on one device. Where not, `check` has the words for it."""
+    """Return whether all are tensors of one floating dtype on one device; if not, `check` says why."""
     if not _dense(first):
         return False
     dtype, device = first.dtype, first.device
@@ -161,12 +159,12 @@ def _dense(x: Any) -> bool:
 
 
 def fits(a: Any, x: Any) -> bool:
-    """Whether these are one square matrix and one vector of its size: most calls, which need no other check."""
+    """Return whether these are a square matrix and a vector of its size: most calls, needing no other check."""
     return alike(a, x) and a.ndim == 2 and x.ndim == 1 and a.shape[0] == a.shape[1] == x.shape[0]
 
 
 def nonsingular(op: str, diagonal: Tensor) -> None:
-    """No zero on the diagonal [..., N]; the error names the first."""
+    """Check that the diagonal [..., N] has no zero; the error names the first."""
     if not has_data(diagonal):
         return
     diagonal = diagonal.detach()
@@ -177,13 +175,13 @@ def nonsingular(op: str, diagonal: Tensor) -> None:
 
 
 def triangle_mask(n: int, lower: bool, device: torch.device) -> Tensor:
-    """True on the stored triangle, diagonal included."""
+    """Return a mask that is true on the stored triangle, diagonal included."""
     mask = torch.ones(n, n, dtype=torch.bool, device=device)
     return mask.tril_() if lower else mask.triu_()
 
 
 def triangle(x: Tensor, lower: bool, unit: bool = False) -> Tensor:
-    """The stored triangle of ``x``, zeros elsewhere; the other one is not read. ``unit`` puts ones on the diagonal."""
+    """Return the stored triangle of ``x`` and zeros, without reading the rest; ``unit`` sets the diagonal to 1."""
     if not unit:
         return x.tril() if lower else x.triu()
     strict = x.tril(-1) if lower else x.triu(1)
@@ -191,13 +189,13 @@ def triangle(x: Tensor, lower: bool, unit: bool = False) -> Tensor:
 
 
 def real_diagonal(x: Tensor) -> Tensor:
-    """A complex matrix with zeros for the imaginary parts of its diagonal."""
+    """Return a complex matrix with zeros for the imaginary parts of its diagonal."""
     diagonal = torch.diagonal(x, 0, -2, -1).real
     return torch.diagonal_scatter(x, torch.complex(diagonal, torch.zeros_like(diagonal)), 0, -2, -1)
 
 
 def in_place(*tensors: Tensor | None) -> bool:
-    """Whether a result may be assembled by writing into it: nothing differentiates or transforms the call."""
+    """Return whether a result may be written piece by piece: nothing differentiates or transforms the call."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     for t in tensors:
@@ -207,7 +205,7 @@ def in_place(*tensors: Tensor | None) -> bool:
 
 
 def rounds(*tensors: Tensor | None) -> str | None:
-    """Why a kernel that computes in fp32 refuses these operands, or ``None``."""
+    """Return why a kernel that computes in fp32 refuses these operands, or ``None``."""
     for t in tensors:
         if t is not None and t.dtype in (torch.float64, torch.complex128):
             name = str(t.dtype).removeprefix("torch.")
@@ -215,7 +213,7 @@ def rounds(*tensors: Tensor | None) -> str | None:
     return None
 
 
-def spread(x: Tensor, *, repeat: bool = False) -> Tensor:
+def over_partitions(x: Tensor, *, repeat: bool = False) -> Tensor:
     """Cut each vector over the partitions: [B, p, width], filled up with zeros or with its own first element."""
     count = x.shape[-1]
     width = max(8, -(-count // P_MAX))

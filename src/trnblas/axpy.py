@@ -39,7 +39,7 @@ def axpy(x: Tensor, y: Tensor, a: complex = 1.0, *, out: Tensor | None = None) -
         shape = torch.Size(check.broadcast("axpy", x=x.shape, y=y.shape))
         x, y = x.expand(shape), y.expand(shape)
     a = check.coefficient("axpy", "a", a, dtype)
-    return _into(out, "axpy", shape, dtype, [x, y], [a, 1.0])
+    return _into(out, "axpy", shape, dtype=dtype, xs=[x, y], row=[a, 1.0])
 
 
 @array_function
@@ -51,7 +51,7 @@ def scal(a: complex, x: Tensor, *, out: Tensor | None = None) -> Tensor:
         tensor([2., 2.])
     """
     dtype = vectors("scal", x)
-    return _into(out, "scal", x.shape, dtype, [x], [check.coefficient("scal", "a", a, dtype)])
+    return _into(out, "scal", x.shape, dtype=dtype, xs=[x], row=[check.coefficient("scal", "a", a, dtype)])
 
 
 @array_function
@@ -63,7 +63,7 @@ def copy(x: Tensor, y: Tensor | None = None) -> Tensor:
         tensor([1., 1.])
     """
     dtype = vectors("copy", x)
-    return _into(y, "copy", x.shape, dtype, [x], [1.0])
+    return _into(y, "copy", x.shape, dtype=dtype, xs=[x], row=[1.0])
 
 
 @array_function
@@ -80,7 +80,7 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _into(
-    out: Tensor | None, name: str, shape: Any, dtype: torch.dtype, xs: list[Tensor], row: list[complex]
+    out: Tensor | None, name: str, shape: Any, *, dtype: torch.dtype, xs: list[Tensor], row: list[complex]
 ) -> Tensor:
     if out is None:
         return run(Combine(xs, row))
@@ -168,7 +168,7 @@ class Rotate(NamedTuple):
 
 
 def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Tensor:
-    """One combination. A factor of 1 costs nothing, and a factor of 0 does not read its vector."""
+    """Return one combination. A factor of 1 costs nothing; a factor of 0 does not read its vector."""
     if len(row) == 2 and row[1] == 1 and row[0] != 0 and xs[0].dtype not in HALF:
         return torch.add(xs[1], xs[0], alpha=row[0], out=out)
     used = [(a, x) for a, x in zip(row, xs, strict=True) if a != 0]
@@ -188,7 +188,7 @@ def _sum(xs: list[Tensor], row: list[complex], out: Tensor | None = None) -> Ten
 
 
 def _rows(xs: list[Tensor], rows: list[list[complex]]) -> Tensor:
-    """Combinations on the device, one to a row: [R, ...]. Complex vectors are twice as many real ones."""
+    """Combine vectors on the device, one combination to a row: [R, ...]. A complex vector is two real ones."""
     if xs[0].numel() == 0:
         return xs[0].new_empty((len(rows), *xs[0].shape))
     if not xs[0].is_complex():
@@ -217,11 +217,11 @@ def _launch(xs: list[Tensor], rows: list[list[float]]) -> Tensor:
         padding = flat[0].new_zeros(width * P_MAX - count)
         flat = [torch.cat([x, padding]) for x in flat]
     tiles = torch.stack([x.view(P_MAX, width) for x in flat])  # [C, p, width]
-    made: Tensor = launch(kernels.axpy, tiles, values.to(xs[0].device), kinds=kinds)  # [R, p, width]
-    return made.reshape(len(rows), -1)[:, :count].reshape(len(rows), *shape)
+    combined: Tensor = launch(kernels.axpy, tiles, values.to(xs[0].device), kinds=kinds)  # [R, p, width]
+    return combined.reshape(len(rows), -1)[:, :count].reshape(len(rows), *shape)
 
 
 def same_shape(name: str, x: Tensor, y: Tensor) -> None:
-    """Two vectors of one shape."""
+    """Check that two vectors have one shape."""
     if x.shape != y.shape:
         raise ArgumentError(op=name, argument="shape", got={"x": tuple(x.shape), "y": tuple(y.shape)})

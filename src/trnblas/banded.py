@@ -73,7 +73,7 @@ def gbmv(
     source = n if kind == "n" else m
     if x.shape[-1] != source:
         check.equal("gbmv", "N" if kind == "n" else "M", A=source, x=x.shape[-1])
-    return _product("gbmv", a, x, y, alpha, beta, m, ku, kind, False, "general", out)
+    return _product("gbmv", a, x, y=y, alpha=alpha, beta=beta, m=m, ku=ku, kind=kind, out=out)
 
 
 @array_function
@@ -97,7 +97,7 @@ def sbmv(
         >>> sbmv(1, 1.0, torch.tensor([[2.0, 2.0], [1.0, 0.0]]), torch.ones(2), lower=True)
         tensor([3., 3.])
     """
-    return _symmetric("sbmv", k, alpha, a, x, beta, y, lower, out, hermitian=False)
+    return _symmetric("sbmv", k, alpha, a, x, beta=beta, y=y, lower=lower, out=out, hermitian=False)
 
 
 @array_function
@@ -106,7 +106,7 @@ def hbmv(
     lower: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return ``alpha * A @ x + beta * y`` with A Hermitian; the imaginary diagonal is not read. As `sbmv` otherwise."""
-    return _symmetric("hbmv", k, alpha, a, x, beta, y, lower, out, hermitian=True)
+    return _symmetric("hbmv", k, alpha, a, x, beta=beta, y=y, lower=lower, out=out, hermitian=True)
 
 
 @array_function
@@ -120,9 +120,9 @@ def tbmv(
         >>> tbmv(0, torch.tensor([[2.0, 3.0]]), torch.ones(2))
         tensor([2., 3.])
     """
-    stored, kind, unit = _triangular("tbmv", k, a, x, lower, trans, diag)
+    stored, kind, unit = _triangular("tbmv", k, a, x, lower=lower, trans=trans, diag=diag)
     ku = 0 if stored else k
-    return _product("tbmv", a, x, None, 1.0, 0.0, a.shape[-1], ku, kind, unit, "general", out)
+    return _product("tbmv", a, x, y=None, alpha=1.0, beta=0.0, m=a.shape[-1], ku=ku, kind=kind, unit=unit, out=out)
 
 
 @array_function
@@ -139,7 +139,7 @@ def tbsv(
         >>> tbsv(0, torch.tensor([[2.0, 4.0]]), torch.ones(2))
         tensor([0.5000, 0.2500])
     """
-    stored, kind, unit = _triangular("tbsv", k, a, x, lower, trans, diag)
+    stored, kind, unit = _triangular("tbsv", k, a, x, lower=lower, trans=trans, diag=diag)
     if out is not None:
         shape = (*check.broadcast("tbsv", a=a.shape[:-2], x=x.shape[:-1]), x.shape[-1])
         check.out("tbsv", out, shape=shape, dtype=a.dtype, a=a, x=x)
@@ -168,34 +168,34 @@ def _band(name: str, a: Tensor, x: Tensor, rows: int, n: int | None) -> None:
         raise ArgumentError(op=name, argument="shape of a", got=tuple(a.shape), expected=expected)
 
 
-def _symmetric(
-    name: str, k: int, alpha: complex, a: Tensor, x: Tensor, beta: complex, y: Tensor | None,
-    lower: bool | int | str, out: Tensor | None, *, hermitian: bool,
-) -> Tensor:  # fmt: skip
+def _one_side(name: str, k: int, a: Tensor, x: Tensor) -> None:
     if type(k) is not int or k < 0:
         _counts(name, k=k)
     _band(name, a, x, k + 1, None)
     if a.shape[-1] != x.shape[-1]:
         check.equal(name, "N", a=a.shape[-1], x=x.shape[-1])
+
+
+def _symmetric(
+    name: str, k: int, alpha: complex, a: Tensor, x: Tensor, *, beta: complex, y: Tensor | None,
+    lower: bool | int | str, out: Tensor | None, hermitian: bool,
+) -> Tensor:  # fmt: skip
+    _one_side(name, k, a, x)
     ku = 0 if flag(name, "lower", lower, "ul") else k
     form: Form = "hermitian" if hermitian and a.is_complex() else "symmetric"
-    return _product(name, a, x, y, alpha, beta, a.shape[-1], ku, "n", False, form, out)
+    return _product(name, a, x, y=y, alpha=alpha, beta=beta, m=a.shape[-1], ku=ku, form=form, out=out)
 
 
 def _triangular(
-    name: str, k: int, a: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str
+    name: str, k: int, a: Tensor, x: Tensor, *, lower: bool | int | str, trans: bool | int | str, diag: bool | int | str
 ) -> tuple[bool, Trans, bool]:
-    if type(k) is not int or k < 0:
-        _counts(name, k=k)
-    _band(name, a, x, k + 1, None)
-    if a.shape[-1] != x.shape[-1]:
-        check.equal(name, "N", a=a.shape[-1], x=x.shape[-1])
+    _one_side(name, k, a, x)
     return flag(name, "lower", lower, "ul"), transposition(name, trans), flag(name, "diag", diag, "nu")
 
 
 def _product(
-    function: str, a: Tensor, x: Tensor, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int, kind: Trans,
-    unit: bool, form: Form, out: Tensor | None,
+    function: str, a: Tensor, x: Tensor, *, y: Tensor | None, alpha: complex, beta: complex, m: int, ku: int,
+    kind: Trans = "n", unit: bool = False, form: Form = "general", out: Tensor | None,
 ) -> Tensor:  # fmt: skip
     alpha = check.coefficient(function, "alpha", alpha, a.dtype)
     beta = check.coefficient(function, "beta", beta, a.dtype)
@@ -287,7 +287,7 @@ class Banded(NamedTuple):
         a, x, dtype = self.a, self.x, self.a.dtype
         if dtype in HALF:
             a, x = a.float(), x.float()
-        weights, offset = weights_by_row(a, self.m, self.ku, self.trans, self.unit, self.form)
+        weights, offset = weights_by_row(a, self.m, self.ku, trans=self.trans, unit=self.unit, form=self.form)
         product = (weights * windows(x, weights.shape[-2], weights.shape[-1], offset)).sum(-2)
         return finished(product, self.alpha, self.beta, self.y, dtype)
 
@@ -303,7 +303,7 @@ class Banded(NamedTuple):
             gradients["x"] = of_x.sum_to_size(x.shape)
         if "a" in needs:
             if form != "general":
-                of_a = mirrored_slope(alpha, grad, x, a.shape[-2], ku, form == "hermitian")
+                of_a = mirrored_slope(alpha, grad, x, rows=a.shape[-2], ku=ku, hermitian=form == "hermitian")
             else:
                 of_a = outer_band(*slope_factors(trans, alpha, grad, x), a.shape[-2], ku, m)
             gradients["a"] = (without_row(of_a, ku) if unit else of_a).sum_to_size(a.shape)
@@ -312,7 +312,7 @@ class Banded(NamedTuple):
         return gradients
 
     def nki(self) -> Tensor:
-        weights, offset = weights_by_row(self.a, self.m, self.ku, self.trans, self.unit, self.form)
+        weights, offset = weights_by_row(self.a, self.m, self.ku, trans=self.trans, unit=self.unit, form=self.form)
         product = _kernel(weights, windows(self.x, weights.shape[-2], weights.shape[-1], offset))
         return finished(product, self.alpha, self.beta, self.y, self.a.dtype)
 
@@ -339,8 +339,8 @@ def _kernel(weights: Tensor, values: Tensor) -> Tensor:
         pad(t.expand(shape).to(operand), (0, width * P_MAX - p)).reshape(-1, d, P_MAX, width).contiguous()
         for t in (weights, values)
     ]  # [B, D, p, width]
-    made: Tensor = launch(kernels.banded, *tiles)  # [B, p, width]
-    return made.reshape(*shape[:-2], -1)[..., :p]
+    sums: Tensor = launch(kernels.banded, *tiles)  # [B, p, width]
+    return sums.reshape(*shape[:-2], -1)[..., :p]
 
 
 @op("trnblas::band_solve")
@@ -397,7 +397,7 @@ class BandSolve(NamedTuple):
         return _substituted(backwards, x.flip(-1)).flip(-1).to(dtype)
 
     def nki(self) -> Tensor:
-        # Made of functions that have kernels.
+        # It calls functions that have kernels.
         return self.pytorch()
 
     @saves("a")

@@ -14,13 +14,13 @@ Form = Literal["general", "symmetric", "hermitian"]
 
 
 def reverse(diagonal: Tensor, s: int, n: int) -> Tensor:
-    """Diagonal ``s`` of the matrix read backwards, filled up with zeros."""
+    """Return diagonal ``s`` of the matrix read backwards, filled up with zeros."""
     kept = max(n - s, 0)
     return pad(diagonal[..., :kept].flip(-1), (0, n - kept))
 
 
 def mirrored(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
-    """Weights by row of a symmetric matrix of which one side is stored."""
+    """Return weights by row of a symmetric matrix of which one side is stored."""
     n, k = a.shape[-1], a.shape[-2] - 1
     rows = diagonals(a, k, lower)
     main = rows[..., :1, :]
@@ -34,7 +34,7 @@ def mirrored(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
 
 
 def diagonals(a: Tensor, k: int, lower: bool) -> Tensor:
-    """[..., k + 1, N]: element j of row s is A[j + s, j], or A[j, j + s]; zeros behind the end of a diagonal."""
+    """Return [..., k + 1, N]: element j of row s is A[j + s, j], or A[j, j + s]; zeros past its end."""
     n = a.shape[-1]
     if lower:
         return inside(a, n, 0)
@@ -42,7 +42,7 @@ def diagonals(a: Tensor, k: int, lower: bool) -> Tensor:
 
 
 def shifted(row: Tensor, by: int, size: int) -> Tensor:
-    """``out[p] = row[p + by]`` for ``size`` values of p, zero where there is no such element."""
+    """Return ``out[p] = row[p + by]`` for ``size`` values of p, zero where there is no such element."""
     n = row.shape[-1]
     first, last = max(0, -by), min(size, n - by)
     if last <= first:
@@ -51,39 +51,39 @@ def shifted(row: Tensor, by: int, size: int) -> Tensor:
 
 
 def inside(weights: Tensor, source: int, offset: int) -> Tensor:
-    """Zeros where a weight would meet an element outside the vector: there the storage holds anything."""
+    """Zero the weights that would meet an element outside the vector: storage there is undefined."""
     d, p = (torch.arange(size, device=weights.device) for size in weights.shape[-2:])
-    place = p + d.unsqueeze(-1) - offset
-    return torch.where((place >= 0) & (place < source), weights, 0.0)
+    column = p + d.unsqueeze(-1) - offset
+    return torch.where((column >= 0) & (column < source), weights, 0.0)
 
 
 def windows(x: Tensor, diagonals: int, size: int, offset: int) -> Tensor:
-    """[..., D, P]: ``x[p + d - offset]``, zero where there is no such element; a view of the padded vector."""
+    """Return [..., D, P]: ``x[p + d - offset]``, or zero; a view of the padded vector."""
     if size == 0:
         return x.new_zeros((*x.shape[:-1], diagonals, 0))
     return pad(x, (offset, max(0, size + diagonals - 1 - offset - x.shape[-1]))).unfold(-1, size, 1)[..., :diagonals, :]
 
 
 def slope_factors(trans: str, alpha: complex, grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors whose outer product is the gradient of A in ``alpha * op(A) @ x``."""
+    """Return vectors whose outer product is the gradient of A in ``alpha * op(A) @ x``."""
     if trans == "n":
         return grad, alpha * x.conj()
     return (x.conj(), alpha * grad) if trans == "t" else (x, (alpha * grad).conj())
 
 
 def outer_band(left: Tensor, right: Tensor, rows: int, ku: int, m: int) -> Tensor:
-    """``left[i] * right[j]`` where a band matrix [M, N] stores element (i, j): [..., rows, N], zeros elsewhere."""
+    """Return ``left[i] * right[j]`` as a band matrix [M, N] stores it: [..., rows, N], zeros outside."""
     n = right.shape[-1]
     return inside(windows(left, rows, n, ku) * right.unsqueeze(-2), m, ku)
 
 
 def without_row(a: Tensor, row: int) -> Tensor:
-    """Zeros in place of one diagonal."""
+    """Replace one diagonal by zeros."""
     return torch.cat([a[..., :row, :], torch.zeros_like(a[..., :1, :]), a[..., row + 1 :, :]], -2)
 
 
 def dense(rows: Tensor, row: int, row_stop: int, column: int, column_stop: int) -> Tensor:
-    """A piece of the lower triangle as a matrix."""
+    """Return a piece of the lower triangle as a matrix."""
     k = rows.shape[-2] - 1
     i = torch.arange(row, row_stop, device=rows.device).unsqueeze(-1)
     j = torch.arange(column, column_stop, device=rows.device)
@@ -92,8 +92,8 @@ def dense(rows: Tensor, row: int, row_stop: int, column: int, column_stop: int) 
     return torch.where((s >= 0) & (s <= k), values, 0.0)
 
 
-def weights_by_row(a: Tensor, m: int, ku: int, trans: Trans, unit: bool, form: Form) -> tuple[Tensor, int]:
-    """Diagonals aligned by rows of the result, the first to meet ``x`` at ``row - offset``."""
+def weights_by_row(a: Tensor, m: int, ku: int, *, trans: Trans, unit: bool, form: Form) -> tuple[Tensor, int]:
+    """Return diagonals aligned by rows of the result, the first to meet ``x`` at ``row - offset``."""
     n, kl = a.shape[-1], a.shape[-2] - 1 - ku
     if unit:
         a = torch.cat([a[..., :ku, :], torch.ones_like(a[..., :1, :]), a[..., ku + 1 :, :]], -2)
@@ -106,8 +106,8 @@ def weights_by_row(a: Tensor, m: int, ku: int, trans: Trans, unit: bool, form: F
     return inside(weights, n, kl), kl
 
 
-def mirrored_slope(alpha: complex, grad: Tensor, x: Tensor, rows: int, ku: int, hermitian: bool) -> Tensor:
-    """An element beside the diagonal counts twice, one on it once and, in Hermitian matrices, with its real part."""
+def mirrored_slope(alpha: complex, grad: Tensor, x: Tensor, *, rows: int, ku: int, hermitian: bool) -> Tensor:
+    """Return the gradient of one stored side: off the diagonal elements count twice, Hermitian ones on it are real."""
     n = x.shape[-1]
     straight = outer_band(*slope_factors("n", alpha, grad, x), rows, ku, n)
     across = outer_band(*slope_factors("c" if hermitian else "t", alpha, grad, x), rows, ku, n)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnblas import host
 from trnblas.accuracy import choose, dot_bound, reported, working_dtype
-from trnblas.arguments import HALF, spread, vectors
+from trnblas.arguments import HALF, over_partitions, vectors
 from trnblas.kernels import dot as kernels
 from trnblas.split import compensated_dot, normalised, rescaled, split_gemm
 from trnsci import array_function, check, op, run
@@ -58,7 +58,7 @@ def dot(
         >>> dot(torch.ones(3), torch.ones(3))
         tensor(3.)
     """
-    return _reduced("dot", x, y, precision, target_error, return_error, out)
+    return _reduced("dot", x, y, precision=precision, target=target_error, return_error=return_error, out=out)
 
 
 @array_function
@@ -72,7 +72,7 @@ def dotu(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``sum(x * y)``: `dot` under BLAS's name for complex vectors."""
-    return _reduced("dotu", x, y, precision, target_error, return_error, out)
+    return _reduced("dotu", x, y, precision=precision, target=target_error, return_error=return_error, out=out)
 
 
 @array_function
@@ -92,13 +92,14 @@ def dotc(
         tensor(1.+0.j)
     """
     check.tensor("dotc", x=x)
-    return _reduced("dotc", x.conj(), y, precision, target_error, return_error, out)
+    return _reduced("dotc", x.conj(), y, precision=precision, target=target_error, return_error=return_error, out=out)
 
 
 def _reduced(
     name: str,
     x: Tensor,
     y: Tensor,
+    *,
     precision: Precision | None,
     target: float | None,
     return_error: bool,
@@ -111,7 +112,16 @@ def _reduced(
     policy = resolve(name, precision, dtype)
     if target is not None:
         n = x.shape[-1]
-        policy = choose(name, precision, target, dtype, lambda p: dot_bound(n, dtype, p), f"N={n}", (x, y), n)
+        policy = choose(
+            name,
+            precision,
+            target,
+            dtype,
+            lambda p: dot_bound(n, dtype, p),
+            what=f"N={n}",
+            operands=(x, y),
+            terms=n,
+        )
     call = Dot(x, y, policy)
     if out is not None:
         check.out(name, out, shape=call.shape, dtype=dtype, x=x, y=y)
@@ -144,7 +154,7 @@ def asum(
         >>> asum(torch.tensor([1.0, -2.0]))
         tensor(3.)
     """
-    return _norm("asum", x, precision, target_error, return_error, out)
+    return _norm("asum", x, precision=precision, target=target_error, return_error=return_error, out=out)
 
 
 @array_function
@@ -172,17 +182,26 @@ def nrm2(
         >>> nrm2(torch.tensor([3.0, 4.0]))
         tensor(5.)
     """
-    return _norm("nrm2", x, precision, target_error, return_error, out)
+    return _norm("nrm2", x, precision=precision, target=target_error, return_error=return_error, out=out)
 
 
 def _norm(
-    name: Kind, x: Tensor, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None
+    name: Kind, x: Tensor, *, precision: Precision | None, target: float | None, return_error: bool, out: Tensor | None
 ) -> Tensor:
     dtype = vectors(name, x)
     policy = resolve(name, precision, dtype)
     if target is not None:
         n = x.shape[-1]
-        policy = choose(name, precision, target, dtype, lambda p: norm_bound(name, n, dtype, p), f"N={n}", (x,), 2 * n)
+        policy = choose(
+            name,
+            precision,
+            target,
+            dtype,
+            lambda p: norm_bound(name, n, dtype, p),
+            what=f"N={n}",
+            operands=(x,),
+            terms=2 * n,
+        )
     if out is not None:
         check.out(name, out, shape=tuple(x.shape[:-1]), dtype=dtype.to_real(), x=x)
     result = run(Norm(x, name, policy), out)
@@ -190,7 +209,7 @@ def _norm(
 
 
 def norm_bound(name: str, n: int, dtype: torch.dtype, precision: Precision) -> float:
-    """Guaranteed error of asum or nrm2 of ``n`` elements, relative to the result."""
+    """Return guaranteed error of asum or nrm2 of ``n`` elements, relative to the result."""
     n, real = (2 * n, dtype.to_real()) if dtype.is_complex else (n, dtype)
     total = dot_bound(n, real, precision)
     # A square root halves a relative error; it and the scaling around it round by themselves.
@@ -261,7 +280,7 @@ class Dot(NamedTuple):
 
 
 def _sums(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
-    """Real dot products before rounding: float32, or float64 where slices are added up."""
+    """Return real dot products before rounding: float32, or float64 where slices are added up."""
     if precision == "fp64":
         return split_gemm(x.unsqueeze(-2).double(), y.unsqueeze(-1).double())[..., 0, 0]
     if precision == "compensated":
@@ -275,7 +294,7 @@ def _sums(x: Tensor, y: Tensor, precision: Precision) -> Tensor:
 
 def _launched(x: Tensor, y: Tensor, mode: str) -> Tensor:
     batch = torch.broadcast_shapes(x.shape[:-1], y.shape[:-1])
-    left, right = (spread(t.expand(*batch, t.shape[-1])) for t in (x, y))
+    left, right = (over_partitions(t.expand(*batch, t.shape[-1])) for t in (x, y))
     sums: Tensor = launch(kernels.dot, left, right, mode=mode)  # [1 or 2, B, 1]
     if sums.shape[2] > 1:
         # a long sum comes in parts
@@ -284,7 +303,7 @@ def _launched(x: Tensor, y: Tensor, mode: str) -> Tensor:
 
 
 def _compensated(x: Tensor, y: Tensor) -> Tensor:
-    """Vectors scaled by powers of two: neither a product nor what rounding it loses leaves the range of fp32."""
+    """Scale vectors by powers of two, so that no product or rounding error leaves the range of fp32."""
     (x, x_exponent), (y, y_exponent) = normalised(x, -1), normalised(y, -1)
     if not x.is_meta and not _all_matter(x, y):
         product = _sums(x, y, "fp64")
@@ -294,7 +313,7 @@ def _compensated(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _all_matter(x: Tensor, y: Tensor) -> bool:
-    """Whether products of vectors below 1 are so large that fp32 has what rounding them loses."""
+    """Return whether products of vectors below 1 are large enough for fp32 to hold their rounding errors."""
     least = [float(torch.where(t == 0, 1.0, t.abs()).min()) for t in (x, y)]
     return least[0] * least[1] > _FAINT or not math.isfinite(least[0] * least[1])
 
@@ -352,7 +371,7 @@ class Norm(NamedTuple):
         return torch.where((norm > lowest) & (norm < highest), norm, _scaled_norm(x)).to(dtype)
 
     def _by_dot(self) -> Tensor:
-        """From a dot product of higher precision, scaled by a power of two so that no square overflows."""
+        """Take a dot product of higher precision, scaled by a power of two so that no square overflows."""
         x, dtype = self.x, self.x.dtype.to_real()
         x = torch.cat([x.real, x.imag], -1) if x.is_complex() else x
         if x.shape[-1] == 0:
@@ -382,7 +401,7 @@ class Norm(NamedTuple):
         if 0 in x.shape:
             return x.new_zeros(shape, dtype=dtype)
         operand = x.dtype if x.dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
-        sums: Tensor = launch(kernels.dot, spread(x.to(operand)), None, mode=self.kind)  # [1 or 3, B, 1]
+        sums: Tensor = launch(kernels.dot, over_partitions(x.to(operand)), None, mode=self.kind)  # [1 or 3, B, 1]
         # a long sum comes in parts
         sums = sums.sum(2)
         if self.kind == "asum":
@@ -401,7 +420,7 @@ _RANGE = {
 
 
 def in_range(norm: Tensor) -> bool:
-    """Whether squares neither overflowed nor lost bits to underflow on the way to these norms."""
+    """Return whether no square overflowed, or lost bits to underflow, on the way to these norms."""
     if torch._C._functorch.peek_interpreter_stack() is not None or norm.numel() == 0:
         return False
     lowest, highest = _RANGE[norm.dtype]

@@ -89,7 +89,16 @@ def gemm(
         target, policy = 0.0, resolve("gemm", precision, dtype)
     else:
         k = a.shape[-1]
-        policy = choose("gemm", precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}", (a, b), k)
+        policy = choose(
+            "gemm",
+            precision,
+            target_error,
+            dtype,
+            lambda p: error_bound(k, dtype, p),
+            what=f"K={k}",
+            operands=(a, b),
+            terms=k,
+        )
         target = float(target_error)
     call = Gemm(a, b, c, alpha, beta, policy, target)
     if out is not None:
@@ -105,7 +114,7 @@ def gemm(
 
 
 def _with_epilogue(call: Gemm, epilogue: Epilogue, out: Tensor | None) -> Tensor:
-    """Fuse where nothing is to be differentiated; PyTorch's own functions follow the product elsewhere."""
+    """Fuse the epilogue where nothing is differentiated, else apply it with PyTorch's functions."""
     if in_place(call.a, call.b, call.c, epilogue.bias) and not torch.compiler.is_compiling():
         scale = epilogue.scale
         fused = call._replace(
@@ -127,7 +136,7 @@ def _transposed(name: str, trans: bool | int | str, x: Tensor) -> Tensor:
 
 
 def _check(a: Tensor, b: Tensor, c: Tensor | None, beta: complex) -> None:
-    """Shapes and devices fit. Comparisons are inline, and `check` is called where one fails, to say so."""
+    """Check shapes and devices. Comparisons are inline; `check` is called only to report a failure."""
     a_shape, b_shape = a.shape, b.shape
     if len(a_shape) < 2 or len(b_shape) < 2:
         check.ndim("gemm", 2, a=a, b=b)
@@ -189,7 +198,7 @@ class Gemm(NamedTuple):
     def pytorch(self) -> Tensor:
         a, b, c, policy, dtype = self.a, self.b, self.c, self.precision, self.a.dtype
         if policy in ("fp32", "fp64") and working_dtype(policy, dtype) is dtype and self.bias is None:
-            product = _multiply(a, b, c, self.alpha, self.beta)
+            product = _multiply(a, b, c, alpha=self.alpha, beta=self.beta)
             return product if self.activation == "none" else ACTIVATIONS[self.activation](product)
         bare = c is None and self.alpha == 1 and self.bias is None and self.activation == "none"
         if bare and dtype in HALF and policy == "fast":
@@ -198,7 +207,7 @@ class Gemm(NamedTuple):
         return self._rounded()
 
     def _rounded(self) -> Tensor:
-        """In the arithmetic of the policy, rounded once at the end."""
+        """Compute in the arithmetic of the policy, and round once at the end."""
         a, b, c, dtype = self.a, self.b, self.c, self.a.dtype
         work = working_dtype(self.precision, dtype)
         if self.precision == "fast" and dtype not in HALF:
@@ -208,7 +217,7 @@ class Gemm(NamedTuple):
         if self.precision == "compensated" and work is dtype and self.alpha != 0:
             result = finished(exact_matmul(a, b), self.alpha, self.beta, c, work)
         else:
-            result = _multiply(a, b, c, self.alpha, self.beta)
+            result = _multiply(a, b, c, alpha=self.alpha, beta=self.beta)
         if self.bias is not None:
             result = result + self.bias
         return ACTIVATIONS[self.activation](result).to(dtype)
@@ -268,7 +277,7 @@ class Gemm(NamedTuple):
     def into(self, out: Tensor) -> None:
         plain = self.bias is None and self.activation == "none" and self.precision in ("fp32", "fp64")
         if plain and working_dtype(self.precision, self.a.dtype) is self.a.dtype:
-            _multiply(self.a, self.b, self.c, self.alpha, self.beta, out)
+            _multiply(self.a, self.b, self.c, alpha=self.alpha, beta=self.beta, out=out)
         else:
             out.copy_(self.pytorch())
 
@@ -306,7 +315,7 @@ class Gemm(NamedTuple):
 
 
 def _multiply(
-    a: Tensor, b: Tensor, c: Tensor | None, alpha: complex, beta: complex, out: Tensor | None = None
+    a: Tensor, b: Tensor, c: Tensor | None, *, alpha: complex, beta: complex, out: Tensor | None = None
 ) -> Tensor:
     if alpha == 0:
         zero = a.new_zeros(Gemm(a, b, c, alpha, beta, "fp32", 0.0).shape)
@@ -327,7 +336,7 @@ def _multiply(
 
 
 def _kernel(call: Gemm, shape: tuple[int, ...], c: Tensor | None) -> Tensor:
-    """One launch of the kernel: real operands, float32 or half, with alpha, beta and the epilogue inside."""
+    """Launch the kernel on real float32 or half operands, with alpha, beta and the epilogue inside."""
     a, b, bias = call.a, call.b, call.bias
     batch = torch.Size(shape[:-2])
     # A batch of addends to one product: the kernel sees a batch of products.
@@ -354,14 +363,14 @@ def _kernel(call: Gemm, shape: tuple[int, ...], c: Tensor | None) -> Tensor:
 
 
 def _stacked(x: Tensor, batch: torch.Size) -> Tensor:
-    """One leading axis: of length 1 when a single matrix serves the whole batch."""
+    """Flatten leading axes into one, of length 1 when the whole batch shares a matrix."""
     if x.ndim == 2:
         return x.unsqueeze(0)
     return x.expand(*batch, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
 
 
 def _complex_product(call: Gemm) -> Tensor:
-    """One real product of twice the height and depth: ``[[Re a, -Im a], [Im a, Re a]] @ [[Re b], [Im b]]``."""
+    """Multiply once in real numbers: ``[[Re a, -Im a], [Im a, Re a]] @ [[Re b], [Im b]]``."""
     a_re, a_im = split_complex(call.a)
     rows = torch.cat([torch.cat([a_re, -a_im], -1), torch.cat([a_im, a_re], -1)], -2)  # [..., 2M, 2K]
     columns = torch.cat(split_complex(call.b), -2)  # [..., 2K, N]

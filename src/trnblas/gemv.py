@@ -78,8 +78,8 @@ def gemv(
     if policy in ("fast", "compensated") or arithmetic(policy, dtype) is not dtype:
         column = None if y is None else y.unsqueeze(-1)
         target = None if out is None else out.unsqueeze(-1)
-        made = gemm(alpha, a, x.unsqueeze(-1), beta, column, kind, precision=policy, out=target)
-        return made.squeeze(-1) if out is None else out
+        product = gemm(alpha, a, x.unsqueeze(-1), beta, column, kind, precision=policy, out=target)
+        return product.squeeze(-1) if out is None else out
     if kind == "c" and a.is_complex():
         a = a.conj()
     return run(Gemv(a, x, y, alpha, beta, kind != "n"), out)
@@ -103,23 +103,23 @@ def ger(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: T
         >>> ger(1.0, torch.ones(1), torch.ones(2))
         tensor([[1., 1.]])
     """
-    return _outer("ger", alpha, x, y, a, out)
+    return _outer("ger", alpha, x, y, a=a, out=out)
 
 
 @array_function
 def geru(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * outer(x, y) + a``: `ger` under BLAS's name for complex vectors."""
-    return _outer("geru", alpha, x, y, a, out)
+    return _outer("geru", alpha, x, y, a=a, out=out)
 
 
 @array_function
 def gerc(alpha: complex, x: Tensor, y: Tensor, a: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * outer(x, conj(y)) + a``; arguments as for `ger`."""
     check.tensor("gerc", y=y)
-    return _outer("gerc", alpha, x, y.conj(), a, out)
+    return _outer("gerc", alpha, x, y.conj(), a=a, out=out)
 
 
-def _outer(name: str, alpha: complex, x: Tensor, y: Tensor, a: Tensor | None, out: Tensor | None) -> Tensor:
+def _outer(name: str, alpha: complex, x: Tensor, y: Tensor, *, a: Tensor | None, out: Tensor | None) -> Tensor:
     vectors(name, x, y)
     beta = 0.0 if a is None else 1.0
     return gemm(alpha, x.unsqueeze(-1), y.unsqueeze(-2), beta, a, out=out)
@@ -198,7 +198,7 @@ class Gemv(NamedTuple):
 
 
 def _product(a: Tensor, x: Tensor, trans: bool) -> Tensor:
-    """The product before rounding: float32, or float64 where slices are added up."""
+    """Return the product before rounding: float32, or float64 where slices are added up."""
     batch = torch.broadcast_shapes(a.shape[:-2], x.shape[:-1])
     if a.is_complex():
         # Planes as a batch of four real products.

@@ -150,14 +150,14 @@ class Grouped(NamedTuple):
 
 
 def _programs(some: list[int], lefts: Mapping[int, Tensor], rights: Mapping[int, Tensor]) -> list[list[int]]:
-    """Products that follow each other, as many in a program as compile; one that is too long is alone, and is cut."""
-    found: list[list[int]] = []
+    """Group consecutive products into programs that compile; one that is too long is alone, and is cut."""
+    parts: list[list[int]] = []
     used = programs.Size(0, 0)
     for g in some:
         size = programs.size_of(gemm_kernels.gemm, (lefts[g][None], rights[g][None]), {})
         used = programs.Size(used.instructions + size.instructions, used.matmuls + size.matmuls)
-        if not found or not used.fits:
-            found.append([])
+        if not parts or not used.fits:
+            parts.append([])
             used = size
-        found[-1].append(g)
-    return found
+        parts[-1].append(g)
+    return parts

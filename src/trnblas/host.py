@@ -61,7 +61,7 @@ def _routine(name: str) -> Any:
 
 
 def rotated(x: Tensor, y: Tensor, matrix: Sequence[complex], *, plane: bool) -> tuple[Tensor, Tensor]:
-    """``(m0 x + m1 y, m2 x + m3 y)``; in a ``plane`` rotation ``m3`` is ``m0`` and ``m2`` is ``-m1``."""
+    """Return ``(m0 x + m1 y, m2 x + m3 y)``; in a ``plane`` rotation ``m3 = m0`` and ``m2 = -m1``."""
     m0, m1, m2, m3 = matrix
     if plane:
         results = call("rot", x, x.numpy(), y.numpy(), m0, m1)
@@ -76,7 +76,7 @@ def call(name: str, like: Tensor, *args: Any, **options: Any) -> Any:
 
 
 def _by_columns(x: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
-    """Memory of ``x`` contiguous by columns, and whether it is then the transpose of ``x``."""
+    """Return memory of ``x`` contiguous by columns, and whether it is then the transpose of ``x``."""
     array = x.numpy()
     if not x.is_contiguous() and array.flags.f_contiguous:
         return array, False
@@ -84,58 +84,58 @@ def _by_columns(x: Tensor) -> tuple[np.ndarray[Any, Any], bool]:
 
 
 def symmetric_product(alpha: float, a: Tensor, b: Tensor, lower: bool) -> Tensor:
-    """``alpha * a @ b`` with one triangle of ``a`` stored."""
+    """Return ``alpha * a @ b`` with one triangle of ``a`` stored."""
     matrix, transposed = _by_columns(a)
     stored = lower != transposed
     if b.shape[1] == 1:
         return torch.from_numpy(call("symv", a, alpha, matrix, b.numpy()[:, 0], lower=stored)).unsqueeze(1)
     right, across = _by_columns(b)
-    made = torch.from_numpy(call("symm", a, alpha, matrix, right, side=int(across), lower=stored))
-    return made.mT if across else made
+    product = torch.from_numpy(call("symm", a, alpha, matrix, right, side=int(across), lower=stored))
+    return product.mT if across else product
 
 
 def symmetric_square(alpha: float, x: Tensor, lower: bool) -> Tensor:
-    """The triangle of ``alpha * x @ x.T``, zeros elsewhere."""
+    """Return the triangle of ``alpha * x @ x.T``, and zeros."""
     matrix, transposed = _by_columns(x)
     # The result is symmetric, so reading it by rows is asking for the other triangle.
     return torch.from_numpy(call("syrk", x, alpha, matrix, trans=int(transposed), lower=not lower)).mT
 
 
 def symmetric_sum(alpha: float, x: Tensor, y: Tensor, lower: bool) -> Tensor:
-    """The triangle of ``alpha * (x @ y.T + y @ x.T)``, zeros elsewhere."""
+    """Return the triangle of ``alpha * (x @ y.T + y @ x.T)``, and zeros."""
     left, transposed = _by_columns(x)
     right = np.ascontiguousarray(y.numpy()).T if transposed else np.asfortranarray(y.numpy())
     return torch.from_numpy(call("syr2k", x, alpha, left, right, trans=int(transposed), lower=not lower)).mT
 
 
 def triangular_product(alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """``alpha * a @ b`` with ``a`` triangular."""
+    """Return ``alpha * a @ b`` with ``a`` triangular."""
     matrix, transposed = _by_columns(a)
     flags = {"lower": lower != transposed, "diag": int(unit)}
     if b.shape[1] == 1:
-        made = call("trmv", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
-        return torch.from_numpy(made if alpha == 1 else alpha * made).unsqueeze(1)
+        product = call("trmv", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
+        return torch.from_numpy(product if alpha == 1 else alpha * product).unsqueeze(1)
     right, across = _by_columns(b)
     # b.T @ a.T, when b comes transposed: what multiplies from the right is the transpose of a.
-    made = call("trmm", a, alpha, matrix, right, side=int(across), trans_a=int(transposed != across), **flags)
-    result = torch.from_numpy(made)
+    product = call("trmm", a, alpha, matrix, right, side=int(across), trans_a=int(transposed != across), **flags)
+    result = torch.from_numpy(product)
     return result.mT if across else result
 
 
 def triangular_solve(alpha: float, a: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """``alpha * inv(a) @ b`` with ``a`` triangular, contiguous by columns as LAPACK leaves it."""
+    """Return ``alpha * inv(a) @ b`` with ``a`` triangular, contiguous by columns as LAPACK leaves it."""
     matrix, transposed = _by_columns(a)
     flags = {"lower": lower != transposed, "diag": int(unit)}
     if b.shape[1] == 1:
-        made = call("trsv", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
-        return torch.from_numpy(made if alpha == 1 else alpha * made).unsqueeze(0).mT
+        solution = call("trsv", a, matrix, b.numpy()[:, 0], trans=int(transposed), **flags)
+        return torch.from_numpy(solution if alpha == 1 else alpha * solution).unsqueeze(0).mT
     right = torch.empty_like(b.mT, memory_format=torch.contiguous_format).copy_(b.mT).mT
     call("trsm", a, alpha, matrix, right.numpy(), trans_a=int(transposed), overwrite_b=True, **flags)
     return right
 
 
 def rank_one(alpha: float, x: Tensor, y: Tensor | None, a: Tensor | None, lower: bool) -> Tensor:
-    """One triangle of ``alpha * outer(x, x) + a``, or of ``alpha * (outer(x, y) + outer(y, x)) + a``."""
+    """Return one triangle of ``alpha * outer(x, x) + a``, or of ``alpha * (outer(x, y) + outer(y, x)) + a``."""
     # By columns the matrix is its transpose, so that the other triangle is meant.
     options = {"lower": not lower} | ({} if a is None else {"a": np.ascontiguousarray(a.numpy()).T})
     if y is None:

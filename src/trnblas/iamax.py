@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnblas import host
-from trnblas.arguments import rounds, spread, vectors
+from trnblas.arguments import over_partitions, rounds, vectors
 from trnblas.kernels import iamax as kernels
 from trnsci import ArgumentError, array_function, op, run
 from trnsci.nki import P_MAX, launch
@@ -90,7 +90,7 @@ class Iamax(NamedTuple):
 def _kernel(x: Tensor, largest: bool) -> Tensor:
     if 0 in x.shape[:-1]:
         return x.new_empty(x.shape[:-1], dtype=torch.int64)
-    rows = spread(x.float(), repeat=True)  # [B, p, width]
+    rows = over_partitions(x.float(), repeat=True)  # [B, p, width]
     values, positions = launch(kernels.iamax, rows, largest=largest)  # [B, p, 2, T]
     # Of each tile of each partition: its best value and its best NaN flag, with positions. NaN wins, then size.
     tiles = values.shape[-1]

@@ -100,12 +100,12 @@ def _addend(name: str, x: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def _wrapped(x: Tensor) -> Tensor:
-    """The low 32 bits of int64."""
+    """Return the low 32 bits of int64."""
     return (x & 0xFFFFFFFF).sub((x & 0x80000000) << 1).to(torch.int32)
 
 
 def terms(a: torch.dtype, b: torch.dtype) -> int:
-    """How many products of two such numbers add up to no more than ``2**24`` in magnitude, whatever they are."""
+    """Return how many products of two such integers add up to at most ``2**24`` in magnitude."""
     return (1 << 24) // (LARGEST[a] * LARGEST[b])
 
 
@@ -131,7 +131,7 @@ class GemmInt(NamedTuple):
         return _wrapped((self.a.double() @ self.b.double()).long())
 
     def nki(self) -> Tensor:
-        """Pieces of K as a batch of products in bfloat16, each exact in fp32; their sum is one of integers."""
+        """Multiply pieces of K in bfloat16, each exact in fp32, and add them up as integers."""
         k = self.a.shape[-1]
         if self.fake().numel() == 0 or k == 0:
             return torch.zeros_like(self.fake())
@@ -145,5 +145,5 @@ class GemmInt(NamedTuple):
         # leading axes of both as a batch, the pieces first
         lead = max(a.ndim, b.ndim)
         a, b = (x.reshape(x.shape[0], *[1] * (lead - x.ndim), *x.shape[1:]) for x in (a, b))
-        made = gemm(1.0, a, b, precision="fast")
-        return made if made.is_meta else _wrapped(made.long().sum(0))
+        sums = gemm(1.0, a, b, precision="fast")
+        return sums if sums.is_meta else _wrapped(sums.long().sum(0))

@@ -141,13 +141,13 @@ class Mp2(NamedTuple):
     def cuda(self) -> Tensor:
         from trnblas.cuda.mp2 import pair_energies
 
-        made = pair_energies(*(x.contiguous() for x in (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)))
+        energies = pair_energies(*(x.contiguous() for x in (self.t_flat, self.eps_i, self.eps_j, self.eps_vir)))
         if self.symmetric:
-            i, j = (torch.arange(size, device=made.device) for size in made.shape)
+            i, j = (torch.arange(size, device=energies.device) for size in energies.shape)
             ahead = j - (self.first + i).unsqueeze(1)
             # what lies beyond the diagonal may be anything
-            made = torch.where(ahead > 0, 0.0, torch.where(ahead < 0, 2 * made, made))
-        return made.to(self.t_flat.dtype)
+            energies = torch.where(ahead > 0, 0.0, torch.where(ahead < 0, 2 * energies, energies))
+        return energies.to(self.t_flat.dtype)
 
     def calls(self, implementation: str) -> str:
         return "triton trnblas.cuda.mp2"
@@ -173,7 +173,7 @@ class Mp2(NamedTuple):
         return _summed(*operands, self.symmetric, self.first, lambda t, y: (t * y).sum((1, 2))).to(dtype)
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
-        # Recomputed: the amplitudes alone are as large as everything the formula makes of them.
+        # Recomputed: the amplitudes alone are as large as all that the formula derives from them.
         return through(self, ("t_flat", "eps_i", "eps_j", "eps_vir"), grad, needs)
 
     def nki(self) -> Tensor:
@@ -187,19 +187,19 @@ class Mp2(NamedTuple):
 
 
 def _weight(i: int, j: int, first: int) -> float:
-    """How often a pair counts when its mirror image is left out."""
+    """Return how often a pair counts when its mirror image is left out."""
     return 0.0 if j > first + i else 1.0 if j == first + i else 2.0
 
 
 def _summed(
     t_flat: Tensor, eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, symmetric: bool, first: int, sums: Sums
 ) -> Tensor:
-    """Every pair's energy, one strip of pairs after the other; ``sums`` multiplies and adds up."""
+    """Return every pair's energy, one strip of pairs at a time; ``sums`` multiplies and adds up."""
     rows, columns, v = len(eps_i), len(eps_j), len(eps_vir)
     if t_flat.numel() == 0:
         return t_flat.new_zeros((rows, columns))
     virtual = eps_vir.unsqueeze(1) + eps_vir
-    found = []
+    energies = []
     for i, strip in enumerate(t_flat.unflatten(0, (rows, v)).unbind(0)):
         count = min(columns, first + i + 1) if symmetric else columns
         t = strip.unflatten(1, (columns, v))[:, :count].transpose(0, 1)  # [j, a, b]
@@ -207,12 +207,12 @@ def _summed(
         pairs = sums(t, (2 * t - t.mT) / below)
         if symmetric:
             pairs = pairs * pairs.new_tensor([_weight(i, j, first) for j in range(count)])
-        found.append(torch.nn.functional.pad(pairs, (0, columns - count)))
-    return torch.stack(found)
+        energies.append(torch.nn.functional.pad(pairs, (0, columns - count)))
+    return torch.stack(energies)
 
 
 def _emulated_sums(t: Tensor, weighted: Tensor) -> Tensor:
-    """Sums over a and b of products [J, V, V], exact in slices on the device and rounded to float64."""
+    """Sum products [J, V, V] over a and b, exactly in slices on the device, and round to float64."""
     flat = split_gemm(t.reshape(len(t), 1, -1), weighted.reshape(len(t), -1, 1))
     return flat.reshape(len(t))
 
@@ -247,7 +247,7 @@ def pair_partials(
 
 
 def _side(u: Tensor, uT: Tensor) -> int:
-    """Orbitals on either side of a program of pairs, so that it is not too long to compile."""
+    """Return how many orbitals a program of pairs takes on either side without growing too long to compile."""
     one = u.new_empty((u.shape[1], 1))
     pair = programs.size_of(kernels.mp2, (u.new_empty((len(u), len(u))), u, uT, one, one), {})
     return math.isqrt(programs.limits().holds(pair))
@@ -258,7 +258,7 @@ def _cut(count: int, width: int) -> list[slice]:
 
 
 def _factors(eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, target_error: float) -> tuple[Tensor, Tensor, Tensor]:
-    """``exp(-t e_a)`` [V, Q], and the occupied factors [Q, I] and [Q, J] with weights and sign."""
+    """Return ``exp(-t e_a)`` [V, Q], and the occupied factors [Q, I] and [Q, J] with weights and sign."""
     if eps_vir.is_meta:
         shapes = (len(eps_vir), 48), (48, len(eps_i)), (48, len(eps_j))
         v, i, j = (eps_vir.new_empty(shape, dtype=torch.float32) for shape in shapes)
@@ -280,7 +280,7 @@ def _factors(eps_i: Tensor, eps_j: Tensor, eps_vir: Tensor, target_error: float)
 
 @functools.lru_cache(maxsize=64)
 def exponentials(ratio: float, target_error: float) -> tuple[Any, Any]:
-    """Exponents and weights with ``|1/x - sum w exp(-t x)| <= target_error / x`` for x from 1 to ``ratio``.
+    """Return exponents and weights with ``|1/x - sum w exp(-t x)| <= target_error / x`` for x in [1, ``ratio``].
 
     The trapezoidal rule on the double exponential substitution of ``1/x = integral of exp(-t x) dt``; the step shrinks
     until the error, measured on a fine grid, is met.

@@ -38,7 +38,7 @@ def _size(name: str, n: int, ap: Tensor) -> None:
 
 
 def _positions(n: int, lower: bool, device: torch.device) -> Tensor:
-    """Row-major positions of the packed elements in the transposed matrix: BLAS packs columns."""
+    """Return row-major positions of the packed elements in the transposed matrix: BLAS packs columns."""
     # A tracer's sizes are no keys of a cache, and its tensors nothing to keep.
     return (_computed if is_compiling() or dispatch_modes() or type(n) is not int else _cached)(n, lower, device)
 
@@ -52,13 +52,13 @@ _cached = functools.lru_cache(maxsize=8)(_computed)
 
 
 def unpacked(n: int, ap: Tensor, lower: bool) -> Tensor:
-    """The triangle as a full matrix [..., N, N] with zeros elsewhere."""
+    """Return the triangle as a full matrix [..., N, N] with zeros."""
     flat = ap.new_zeros((*ap.shape[:-1], n * n)).index_copy(-1, _positions(n, lower, ap.device), ap)
     return flat.reshape(*ap.shape[:-1], n, n).mT
 
 
 def packed(a: Tensor, lower: bool) -> Tensor:
-    """The triangle of [..., N, N] as a packed vector."""
+    """Return the triangle of [..., N, N] as a packed vector."""
     return a.mT.flatten(-2).index_select(-1, _positions(a.shape[-1], lower, a.device))
 
 
@@ -73,7 +73,7 @@ def spmv(
         >>> spmv(2, 1.0, torch.tensor([1.0, 2.0, 3.0]), torch.ones(2))
         tensor([3., 5.])
     """
-    return _product("spmv", n, alpha, ap, x, beta, y, lower, out)
+    return _product("spmv", n, alpha, ap, x, beta=beta, y=y, lower=lower, out=out)
 
 
 @array_function
@@ -82,11 +82,11 @@ def hpmv(
     lower: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian and packed; arguments as for `spmv`."""
-    return _product("hpmv", n, alpha, ap, x, beta, y, lower, out)
+    return _product("hpmv", n, alpha, ap, x, beta=beta, y=y, lower=lower, out=out)
 
 
 def _product(
-    name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, beta: complex, y: Tensor | None,
+    name: str, n: int, alpha: complex, ap: Tensor, x: Tensor, *, beta: complex, y: Tensor | None,
     lower: bool | int | str, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
     operands = _checked(name, n, ap, x=x) | ({} if y is None else _checked(name, n, ap, y=y))
@@ -98,7 +98,7 @@ def _product(
 
 
 def _checked(name: str, n: int, ap: Tensor, **vectors: Tensor) -> dict[str, Tensor]:
-    """Vectors [..., N] and a packed triangle of N rows, of one dtype, on one device; returned by name."""
+    """Check vectors [..., N] and a packed triangle of N rows, of one dtype on one device; return them by name."""
     operands = {"ap": ap, **vectors}
     if not alike(*operands.values()):
         check.floating(name, **operands)
@@ -127,7 +127,7 @@ def spr(
         >>> spr(2, 1.0, torch.ones(2), torch.zeros(3))
         tensor([1., 1., 1.])
     """
-    return _update("spr", n, alpha, (x,), ap, lower, out)
+    return _update("spr", n, alpha, (x,), ap, lower=lower, out=out)
 
 
 @array_function
@@ -135,7 +135,7 @@ def hpr(
     n: int, alpha: float, x: Tensor, ap: Tensor, lower: bool | int | str = False, *, out: Tensor | None = None
 ) -> Tensor:
     """Return ``alpha * outer(x, conj(x)) + a``, packed like ``ap``."""
-    return _update("hpr", n, alpha, (x,), ap, lower, out)
+    return _update("hpr", n, alpha, (x,), ap, lower=lower, out=out)
 
 
 @array_function
@@ -144,7 +144,7 @@ def spr2(
     *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return ``alpha * (outer(x, y) + outer(y, x)) + a``, packed like ``ap``."""
-    return _update("spr2", n, alpha, (x, y), ap, lower, out)
+    return _update("spr2", n, alpha, (x, y), ap, lower=lower, out=out)
 
 
 @array_function
@@ -153,11 +153,18 @@ def hpr2(
     *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``, packed like ``ap``."""
-    return _update("hpr2", n, alpha, (x, y), ap, lower, out)
+    return _update("hpr2", n, alpha, (x, y), ap, lower=lower, out=out)
 
 
 def _update(
-    name: str, n: int, alpha: complex, xs: tuple[Tensor, ...], ap: Tensor, lower: bool | int | str, out: Tensor | None
+    name: str,
+    n: int,
+    alpha: complex,
+    xs: tuple[Tensor, ...],
+    ap: Tensor,
+    *,
+    lower: bool | int | str,
+    out: Tensor | None,
 ) -> Tensor:
     operands = _checked(name, n, ap, **dict(zip(("x", "y"), xs, strict=False)))
     stored = flag(name, "lower", lower, "ul")
@@ -178,7 +185,7 @@ def tpmv(
         >>> tpmv(2, torch.tensor([1.0, 2.0, 3.0]), torch.ones(2))
         tensor([3., 3.])
     """
-    return _triangular("tpmv", n, ap, x, lower, trans, diag, out)
+    return _triangular("tpmv", n, ap, x, lower=lower, trans=trans, diag=diag, out=out)
 
 
 @array_function
@@ -187,11 +194,11 @@ def tpsv(
     diag: bool | int | str = False, *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Solve ``op(a) @ y = x`` with ``a`` triangular and packed; flags as for `trsv`."""
-    return _triangular("tpsv", n, ap, x, lower, trans, diag, out)
+    return _triangular("tpsv", n, ap, x, lower=lower, trans=trans, diag=diag, out=out)
 
 
 def _triangular(
-    name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, lower: bool | int | str, trans: bool | int | str,
+    name: Literal["tpmv", "tpsv"], n: int, ap: Tensor, x: Tensor, *, lower: bool | int | str, trans: bool | int | str,
     diag: bool | int | str, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
     operands = _checked(name, n, ap, x=x)
@@ -202,7 +209,7 @@ def _triangular(
 
 
 def _diagonal(n: int, lower: bool, device: torch.device) -> Tensor:
-    """Positions of the diagonal in the packed triangle."""
+    """Return positions of the diagonal in the packed triangle."""
     j = torch.arange(n, device=device)
     return j * n - j * (j - 1) // 2 if lower else j * (j + 3) // 2
 
@@ -263,7 +270,7 @@ class Packed(NamedTuple):
         return (trmv if self.routine == "tpmv" else trsv)(whole, self.x, self.lower, self.trans, self.unit)
 
     def nki(self) -> Tensor:
-        # Made of functions that have kernels.
+        # It calls functions that have kernels.
         return self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
@@ -315,7 +322,7 @@ class PackedUpdate(NamedTuple):
         return packed(sum_of_two(self.alpha, self.x, self.y, self.lower, whole), self.lower)
 
     def nki(self) -> Tensor:
-        # Made of functions that have kernels.
+        # It calls functions that have kernels.
         return self.pytorch()
 
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:

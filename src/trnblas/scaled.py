@@ -78,7 +78,7 @@ def gemm_scaled(
 
 
 def _scale(name: str, scale: Tensor | float, x: Tensor, rows: int, k: int) -> tuple[Tensor, int]:
-    """Scales as [rows, groups], and how many groups there are along K."""
+    """Return scales as [rows, groups], and the number of groups along K."""
     given = torch.as_tensor(scale, dtype=torch.float32, device=x.device)
     if given.ndim == 0:
         return given.expand(rows, 1), 1

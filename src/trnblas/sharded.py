@@ -1,6 +1,6 @@
-"""gemm on spread arrays, and what other products are made of.
+"""gemm on sharded arrays, and what other products share with it.
 
-It takes anything. On a mesh of one axis it gives rows, columns, or copies when both operands are copies: what moves
+Any placement will do. On a mesh of one axis it gives rows, columns, or copies when both operands are copies: what moves
 least. On a mesh of two axes it cuts rows along the first and columns along the second (SUMMA). Batches are cut instead
 of matrices.
 """
@@ -50,17 +50,17 @@ def _adjoint(kind: str) -> str:
     return {"n": "c", "c": "n"}[kind]
 
 
-def _back(x: Any, kind: str, made: Any) -> Any:
-    """The gradient of x from that of op(x), added up over batches that x was broadcast to."""
-    for _ in range(made.ndim - x.ndim):
-        made = made.sum(0)
+def _back(x: Any, kind: str, grad: Any) -> Any:
+    """Return the gradient of x from that of op(x), summed over batches that x was broadcast to."""
+    for _ in range(grad.ndim - x.ndim):
+        grad = grad.sum(0)
     for dim in range(x.ndim - 2):
-        if made.shape[dim] != x.shape[dim]:
-            made = made.sum(dim, keepdim=True)
+        if grad.shape[dim] != x.shape[dim]:
+            grad = grad.sum(dim, keepdim=True)
     if kind == "n":
-        return made
-    turned = made.transpose(-1, -2)
-    return turned.conj() if kind == "c" and made.is_complex() else turned
+        return grad
+    transposed = grad.transpose(-1, -2)
+    return transposed.conj() if kind == "c" and grad.is_complex() else transposed
 
 
 @sharded(gemm, gradient=_gemm_gradient)
@@ -90,7 +90,9 @@ def _gemm(
     if c is not None and any(len(part.shape) > 2 for part in (a, b, c)):
         options = {"precision": precision, "target_error": target_error}
         return written(team, by_batch(team, lambda x, y, z: gemm(alpha, x, y, beta, z, **options), a, b, c), out)
-    return written(team, multiply(team, alpha, a, b, beta, c, precision=precision, target_error=target_error), out)
+    return written(
+        team, multiply(team, alpha, a, b, beta=beta, c=c, precision=precision, target_error=target_error), out
+    )
 
 
 def multiply(
@@ -98,27 +100,27 @@ def multiply(
     alpha: complex,
     a: Part,
     b: Part,
+    *,
     beta: complex = 0.0,
     c: Part | None = None,
-    *,
     precision: Any,
     target_error: Any = None,
 ) -> Part:
-    """``alpha * a @ b + beta * c`` by the form that suits placements and mesh; rounded once."""
+    """Return ``alpha * a @ b + beta * c``, rounded once, by the form that suits placements and mesh."""
     options = {"precision": precision, "target_error": target_error}
     c = None if beta == 0 else c
     if len(a.shape) > 2 or len(b.shape) > 2:
         assert c is None
         return by_batch(team, lambda x, y: gemm(alpha, x, y, **options), a, b)
     if all(place is None for place in (*a.places, *b.places)):
-        return _whole(team, alpha, a, b.local, beta, c, options)
+        return _whole(team, alpha, a, b.local, beta=beta, c=c, options=options)
     if len(team.shape) > 1:
-        return _summa(team, alpha, a, b, beta, c, options)
-    return _one_axis(team, alpha, a, b, beta, c, options)
+        return _summa(team, alpha, a, b, beta=beta, c=c, options=options)
+    return _one_axis(team, alpha, a, b, beta=beta, c=c, options=options)
 
 
-def _whole(team: Team, alpha: complex, a: Part, b: Tensor, beta: complex, c: Part | None, options: Any) -> Part:
-    """The product where no sum is cut between ranks; it is placed as the rows of ``a`` are."""
+def _whole(team: Team, alpha: complex, a: Part, b: Tensor, *, beta: complex, c: Part | None, options: Any) -> Part:
+    """Multiply where no sum is cut between ranks; the product is placed as the rows of ``a`` are."""
     addend = None if c is None else c.to(team, a.places).local
     return a.with_local(gemm(alpha, a.local, b, beta, addend, **options), (a.shape[0], b.shape[1]))
 
@@ -131,16 +133,16 @@ def rounded(team: Team, sums: Part, dtype: torch.dtype, beta: complex, c: Part |
     return sums.with_local(local.to(dtype))
 
 
-def written(team: Team, made: Part, out: Part | None) -> Part:
-    """The result, in the caller's memory where that is given."""
+def written(team: Team, result: Part, out: Part | None) -> Part:
+    """Return the result, copied into ``out`` where that is given."""
     if out is None:
-        return made
-    out.local.copy_(made.to(team, out.places).local)
+        return result
+    out.local.copy_(result.to(team, out.places).local)
     return out
 
 
 def bare(op: str, others: dict[str, Any]) -> None:
-    """Parts of a result have bounds of their own; the whole has none to return."""
+    """Refuse ``return_error``: ranks bound the errors of their parts, and nothing bounds the whole."""
     if others.pop("return_error", False):
         raise UnsupportedError(
             op=op,
@@ -155,21 +157,21 @@ def _applied(argument: str, trans: Any, part: Part) -> Part:
 
 
 def by_batch(team: Team, fn: Callable[..., Any], *parts: Part) -> Any:
-    """Batches are cut, matrices are whole: what ``fn`` makes of them needs no other rank."""
+    """Cut batches and keep matrices whole, so that ``fn`` needs no other rank."""
     batch = torch.broadcast_shapes(*(part.shape[:-2] for part in parts))
 
     def cut(part: Part) -> Tensor:
         own = len(part.shape) == len(batch) + 2 and part.shape[0] == batch[0]
         return part.to(team, team.first(0 if own else None)).local
 
-    def whole(made: Tensor) -> Part:
-        return parts[0].with_local(made, (batch[0], *made.shape[1:]), team.first(0))
+    def whole(local: Tensor) -> Part:
+        return parts[0].with_local(local, (batch[0], *local.shape[1:]), team.first(0))
 
     local = fn(*map(cut, parts))
     return whole(local) if isinstance(local, Tensor) else type(local)(*map(whole, local))
 
 
-def _one_axis(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part | None, options: Any) -> Part:
+def _one_axis(team: Team, alpha: complex, a: Part, b: Part, *, beta: complex, c: Part | None, options: Any) -> Part:
     """Take the form that moves least: rows of a, columns of b, or the sum over K cut between ranks."""
     ranks = team.size(0)
     m, n = a.shape[0], b.shape[1]
@@ -190,23 +192,23 @@ def _one_axis(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Pa
     if form == "columns":
         # the transposed product, by rows
         c = None if c is None else c.transposed()
-        return _by_rows(team, alpha, b.transposed(), a.transposed(), beta, c, options).transposed()
-    return _by_rows(team, alpha, a, b, beta, c, options)
+        return _by_rows(team, alpha, b.transposed(), a.transposed(), beta=beta, c=c, options=options).transposed()
+    return _by_rows(team, alpha, a, b, beta=beta, c=c, options=options)
 
 
 def _term(dtype: torch.dtype) -> torch.dtype:
-    """What terms of a sum are kept in: half precision would round each of them."""
+    """Return the dtype for terms of a sum: half precision would round each of them."""
     return torch.float32 if dtype in HALF else dtype
 
 
 def _terms(alpha: complex, a: Tensor, b: Tensor, options: Any, onto: Tensor | None = None) -> Tensor:
-    """Terms of a product whose sum is cut, added to ``onto``."""
+    """Add the terms of a product whose sum is cut to ``onto``."""
     options, (a, b) = widened(options, a, b)
     return gemm(alpha, a, b, **options) if onto is None else gemm(alpha, a, b, 1.0, onto, out=onto, **options)
 
 
 def widened(options: Any, *operands: Tensor) -> tuple[Any, list[Tensor]]:
-    """Operands of a sum that is cut between ranks, with what its terms are to be computed with."""
+    """Return options and operands for a sum that is cut between ranks, in the precision of its terms."""
     if operands[0].dtype not in HALF:
         return options, list(operands)
     # bfloat16 values are what "fast" multiplies, exactly, and adds up in float32
@@ -215,7 +217,7 @@ def widened(options: Any, *operands: Tensor) -> tuple[Any, list[Tensor]]:
 
 
 def _on_chip(ranks: int, alpha: complex, a: Part, b: Part, options: Any) -> OnChip:
-    """The kernel that adds up between ranks while it multiplies, and why it could not take this product."""
+    """Return the kernel that adds up between ranks while it multiplies, and why it cannot run this product."""
     (m, k), n = a.shape, b.shape[1]
     refusal = ""
     if m % ranks or k % ranks:
@@ -228,14 +230,14 @@ def _on_chip(ranks: int, alpha: complex, a: Part, b: Part, options: Any) -> OnCh
     return OnChip("trnblas.kernels.sharded.sharded_gemm", operands, a.dtype, refusal)
 
 
-def _by_rows(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part | None, options: Any) -> Part:
-    """Each rank keeps its rows of a; panels of b come round, one in use and the next under way."""
+def _by_rows(team: Team, alpha: complex, a: Part, b: Part, *, beta: complex, c: Part | None, options: Any) -> Part:
+    """Keep each rank's rows of a and pass panels of b round, one in use and the next under way."""
     a = a.to(team, 0)
     n = b.shape[1]
     if b.places[0] == SUM or (b.places[0] == 0 and keeps_sums(options, a.dtype)):
         b = b.to(team, 1)
     if b.places[0] is None:
-        return _whole(team, alpha, a, b.local, beta, c, options)
+        return _whole(team, alpha, a, b.local, beta=beta, c=c, options=options)
     along = b.places[0]
     local = a.local.new_zeros(a.local.shape[0], n, dtype=_term(a.dtype) if along == 0 else a.dtype)
     addend = None if along == 0 or c is None else c.to(team, 0).local
@@ -259,15 +261,15 @@ def panels(team: Team, axis: int, part: Part, dim: int) -> Iterator[tuple[int, i
         return team.broadcast(axis, mine, shape, part.dtype, rank)
 
     waits = [send(cuts[0][0], cuts[0][2])] if cuts else []
-    for number, (_, start, size) in enumerate(cuts):
-        if number + 1 < len(cuts):
-            waits.append(send(cuts[number + 1][0], cuts[number + 1][2]))
-        yield start, size, waits[number]()
-        waits[number] = None
+    for index, (_, start, size) in enumerate(cuts):
+        if index + 1 < len(cuts):
+            waits.append(send(cuts[index + 1][0], cuts[index + 1][2]))
+        yield start, size, waits[index]()
+        waits[index] = None
 
 
-def _summa(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part | None, options: Any) -> Part:
-    """Rows along the first axis of the mesh, columns along the second; panels of K go to whoever needs them."""
+def _summa(team: Team, alpha: complex, a: Part, b: Part, *, beta: complex, c: Part | None, options: Any) -> Part:
+    """Cut rows along the first axis of the mesh and columns along the second; broadcast panels of K."""
     rest = (None,) * (len(team.shape) - 2)
     places: Places = (0, 1, *rest)
     shape = (a.shape[0], b.shape[1])
@@ -295,16 +297,16 @@ def _summa(team: Team, alpha: complex, a: Part, b: Part, beta: complex, c: Part 
         )
 
     waits: list[Any] = [send(*segments[0])] if segments else []
-    for number in range(len(segments)):
-        if number + 1 < len(segments):
-            waits.append(send(*segments[number + 1]))
-        left, right = (wait() for wait in waits[number])
+    for index in range(len(segments)):
+        if index + 1 < len(segments):
+            waits.append(send(*segments[index + 1]))
+        left, right = (wait() for wait in waits[index])
         _terms(alpha, left, right, options, local)
-        waits[number] = None
+        waits[index] = None
     return rounded(team, a.with_local(local, shape), a.dtype, beta, c)
 
 
 def keeps_sums(options: Any, dtype: torch.dtype) -> bool:
-    """Whether a call promises more than sums of partial sums keep, so that no sum may be cut between ranks."""
+    """Return whether a call promises more than sums of partial sums keep, so that no sum may be cut."""
     exact = options["precision"] in _WHOLE_SUMS or options["target_error"] is not None
     return exact and dtype not in (torch.float64, torch.complex128)

@@ -1,9 +1,9 @@
-"""Products with vectors, symmetric and triangular matrices on spread arrays: gemv, symm, hemm, trmm.
+"""Products with vectors, symmetric and triangular matrices on sharded arrays: gemv, symm, hemm, trmm.
 
 | op | takes | gives |
 |---|---|---|
 | gemv | anything; the matrix stays where it is | rows |
-| symm, hemm | anything; one triangle travels to the other's place | as gemm |
+| symm, hemm | anything; one triangle is sent where the other belongs | as gemm |
 | trmm | anything | as gemm |
 """
 
@@ -41,13 +41,15 @@ def _gemv(
     a = a if kind == "n" else a.transposed(conj=kind == "c")
     if len(a.shape) > 2 or len(x.shape) > 1 or (y is not None and len(y.shape) > 1):
         columns = [part.with_local(part.local.unsqueeze(-1), (*part.shape, 1)) for part in (x, y) if part is not None]
-        made = by_batch(team, lambda m, v, w=None: gemm(alpha, m, v, beta, w, precision=precision), a, *columns)
-        return written(team, made.with_local(made.local.squeeze(-1), made.shape[:-1]), out)
-    return written(team, _stationary(team, alpha, a, x, beta, None if beta == 0 else y, precision), out)
+        product = by_batch(team, lambda m, v, w=None: gemm(alpha, m, v, beta, w, precision=precision), a, *columns)
+        return written(team, product.with_local(product.local.squeeze(-1), product.shape[:-1]), out)
+    return written(
+        team, _stationary(team, alpha, a, x, beta=beta, y=None if beta == 0 else y, precision=precision), out
+    )
 
 
-def _stationary(team: Team, alpha: complex, a: Part, x: Part, beta: complex, y: Part | None, precision: Any) -> Part:
-    """The matrix stays: ranks that share a row add up, each needs of the vector what its columns meet."""
+def _stationary(team: Team, alpha: complex, a: Part, x: Part, *, beta: complex, y: Part | None, precision: Any) -> Part:
+    """Keep the matrix in place: ranks that share a row add up, and get the part of x their columns meet."""
     cut = [place for place in a.places if place is not None]
     if SUM in cut or len(set(cut)) < len(cut):
         a = a.to(team, team.first(0))
@@ -59,14 +61,14 @@ def _stationary(team: Team, alpha: complex, a: Part, x: Part, beta: complex, y: 
         addend = None if y is None else y.to(team, places).local
         return a.with_local(gemv(alpha, a.local, part.local, beta, addend, precision=precision), a.shape[:1], places)
     options, (matrix, vector) = widened({"precision": precision}, a.local, part.local)
-    made = a.with_local(gemv(alpha, matrix, vector, **options), a.shape[:1], places)
-    free = 0 not in places
-    made = made.to(team, tuple((0 if free else None) if place == SUM else place for place in places))
-    return rounded(team, made, a.dtype, beta, y)
+    terms = a.with_local(gemv(alpha, matrix, vector, **options), a.shape[:1], places)
+    summed = None if 0 in places else 0
+    sums = terms.to(team, tuple(summed if place == SUM else place for place in places))
+    return rounded(team, sums, a.dtype, beta, y)
 
 
 def _rows_of(team: Team, a: Part) -> tuple[Part, Tensor, Tensor]:
-    """The matrix cut along rows, with the numbers of the rows here and of all columns."""
+    """Return the matrix cut along rows, with the indices of the rows here and of all columns."""
     a = a.to(team, team.first(0))
     start = a.layout.starts(team.coordinate)[0]
     row = torch.arange(start, start + a.local.shape[0], device=a.local.device)[:, None]
@@ -74,7 +76,7 @@ def _rows_of(team: Team, a: Part) -> tuple[Part, Tensor, Tensor]:
 
 
 def _whole_matrix(team: Team, a: Part, down: bool, hermitian: bool) -> Part:
-    """Both triangles from the one that is stored."""
+    """Return both triangles from the stored one."""
     a, row, column = _rows_of(team, a)
     zero = torch.zeros((), dtype=a.dtype, device=a.local.device)
     strict = torch.where(column < row if down else column > row, a.local, zero)
@@ -90,16 +92,16 @@ def _symmetric(op: str, team: Team, given: dict[str, Any], hermitian: bool) -> P
     right, down = flag(op, "side", given["side"], "lr"), flag(op, "lower", given["lower"], "ul")
     if any(part is not None and len(part.shape) > 2 for part in (a, b, c)):
         public, parts = hemm if hermitian else symm, [part for part in (a, b, c) if part is not None]
-        made = by_batch(
+        product = by_batch(
             team,
             lambda x, y, z=None: public(given["alpha"], x, y, beta, z, right, down, precision=given["precision"]),
             *parts,
         )
-        return written(team, made, given["out"])
+        return written(team, product, given["out"])
     a = _whole_matrix(team, a, down, hermitian)
     left, other = (b, a) if right else (a, b)
     return written(
-        team, multiply(team, given["alpha"], left, other, beta, c, precision=given["precision"]), given["out"]
+        team, multiply(team, given["alpha"], left, other, beta=beta, c=c, precision=given["precision"]), given["out"]
     )
 
 
@@ -130,8 +132,8 @@ def _trmm(
     unit, kind = flag("trmm", "diag", diag, "nu"), transposition("trmm", trans_a, "trans_a")
     if len(a.shape) > 2 or len(b.shape) > 2:
         flags = (right, down, kind, unit)
-        made = by_batch(team, lambda x, y: trmm(alpha, x, y, *flags, precision=precision), a, b)
-        return written(team, made, out)
+        product = by_batch(team, lambda x, y: trmm(alpha, x, y, *flags, precision=precision), a, b)
+        return written(team, product, out)
     a, row, column = _rows_of(team, a)
     inside: Callable[[Tensor, Tensor], Tensor] = torch.gt if down else torch.lt
     zero, one = (torch.full((), value, dtype=a.dtype, device=a.local.device) for value in (0, 1))

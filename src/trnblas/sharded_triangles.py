@@ -1,4 +1,4 @@
-"""syrk and trsm on spread arrays.
+"""syrk and trsm on sharded arrays.
 
 | op | takes | gives |
 |---|---|---|
@@ -43,16 +43,18 @@ def _syrk(
     options = {"precision": precision, **others}
     given = [a] if c is None else [a, c]
     if any(len(part.shape) > 2 for part in given):
-        made = by_batch(team, lambda x, y=None: syrk(alpha, x, beta, y, kind, down, **options), *given)
-        return _into_triangle(team, made, down, out)
-    made = _rows_of_product(team, alpha, a if kind == "n" else a.transposed(), beta, c, down, options)
-    return _into_triangle(team, made, down, out)
+        product = by_batch(team, lambda x, y=None: syrk(alpha, x, beta, y, kind, down, **options), *given)
+        return _into_triangle(team, product, down, out)
+    product = _rows_of_product(
+        team, alpha, a if kind == "n" else a.transposed(), beta=beta, c=c, down=down, options=options
+    )
+    return _into_triangle(team, product, down, out)
 
 
 def _rows_of_product(
-    team: Team, alpha: complex, a: Part, beta: complex, c: Part | None, down: bool, options: Any
+    team: Team, alpha: complex, a: Part, *, beta: complex, c: Part | None, down: bool, options: Any
 ) -> Part:
-    """Rows of one triangle of ``alpha * a @ a.T + beta * c``; those of the others come round."""
+    """Compute this rank's rows of one triangle of ``alpha * a @ a.T + beta * c``, as other rows come round."""
     a = a.to(team, team.first(0))
     n = a.shape[0]
     start, rows = chunks(n, team.size(0))[team.here(0)]
@@ -67,19 +69,19 @@ def _rows_of_product(
 
 
 def _inside(team: Team, part: Part, down: bool) -> Tensor:
-    """Which elements of a rank's rows are in the triangle."""
+    """Return which elements of a rank's rows are in the triangle."""
     start = part.layout.starts(team.coordinate)[-2]
     row = torch.arange(start, start + part.local.shape[-2], device=part.local.device)[:, None]
     column = torch.arange(part.shape[-1], device=part.local.device)[None, :]
     return column <= row if down else column >= row
 
 
-def _into_triangle(team: Team, made: Part, down: bool, out: Part | None) -> Part:
-    """The result; of memory that is given, the other triangle stays as it is."""
+def _into_triangle(team: Team, product: Part, down: bool, out: Part | None) -> Part:
+    """Return the result; in memory that is given, leave the other triangle as it is."""
     if out is None:
-        return made
-    kept = out.to(team, made.places).local
-    return written(team, made.with_local(torch.where(_inside(team, made, down), made.local, kept)), out)
+        return product
+    kept = out.to(team, product.places).local
+    return written(team, product.with_local(torch.where(_inside(team, product, down), product.local, kept)), out)
 
 
 @sharded(trsm)
@@ -108,21 +110,30 @@ def _trsm(
     kind = transposition("trsm", trans_a, "trans_a")
     if len(a.shape) > 2 or len(b.shape) > 2:
         flags = (right, down, kind, unit)
-        made = by_batch(team, lambda x, y: trsm(alpha, x, y, *flags, precision=precision), a, b)
+        solution = by_batch(team, lambda x, y: trsm(alpha, x, y, *flags, precision=precision), a, b)
     elif right:
         # x op(a) = b is op(a)^T x^T = b^T
         flipped = {"n": "t", "t": "n", "c": "conj"}[kind]
-        made = solve_triangle(team, alpha, a, b.transposed(), down, flipped, unit, {"precision": precision})
-        made = made.transposed()
+        columns = b.transposed()
+        solution = solve_triangle(team, alpha, a, columns, down=down, kind=flipped, unit=unit, precision=precision)
+        solution = solution.transposed()
     else:
-        made = solve_triangle(team, alpha, a, b, down, kind, unit, {"precision": precision})
-    return written(team, made, out)
+        solution = solve_triangle(team, alpha, a, b, down=down, kind=kind, unit=unit, precision=precision)
+    return written(team, solution, out)
 
 
 def solve_triangle(
-    team: Team, alpha: complex, a: Part, b: Part, down: bool, kind: str, unit: bool, options: Any
+    team: Team,
+    alpha: complex,
+    a: Part,
+    b: Part,
+    *,
+    down: bool,
+    kind: str = "n",
+    unit: bool = False,
+    precision: Any = None,
 ) -> Part:
-    """Each rank keeps its right-hand sides; rows of a come round, in the order of the substitution.
+    """Keep each rank's right-hand sides and pass rows of a round, in the order of the substitution.
 
     A row panel of ``a`` finishes the unknowns of its block (not transposed), or takes finished ones out of all others
     (transposed), so no rank ever holds more of ``a`` than two panels.
@@ -144,13 +155,15 @@ def solve_triangle(
         known = before if down else after
         if not transposed and known[1]:
             done = x.narrow(0, *known)
-            here.copy_(gemm(-1.0, rows.narrow(1, *known), done, 1.0, here, **options))
+            here.copy_(gemm(-1.0, rows.narrow(1, *known), done, 1.0, here, precision=precision))
         try:
-            solved = trsm(1.0, block, here, lower=down, trans_a=kind if transposed else "n", diag=unit, **options)
+            solved = trsm(
+                1.0, block, here, lower=down, trans_a=kind if transposed else "n", diag=unit, precision=precision
+            )
         except Singular as error:
             raise Singular(op=team.op.split(".")[-1], index=start + error.index) from None
         here.copy_(solved)
         if transposed and known[1]:
             rest = x.narrow(0, *known)
-            rest.copy_(gemm(-1.0, rows.narrow(1, *known), here, 1.0, rest, trans_a=kind, **options))
+            rest.copy_(gemm(-1.0, rows.narrow(1, *known), here, 1.0, rest, trans_a=kind, precision=precision))
     return b.with_local(x.to(b.dtype))

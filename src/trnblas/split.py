@@ -50,7 +50,7 @@ def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
     a3 = a.expand(*batch, m, k).reshape(-1, m, k)
     b3 = b.expand(*batch, k, n).reshape(-1, k, n)
     if a.is_meta:
-        # Nothing but shapes: what numbers of similar size would need.
+        # Nothing but shapes: assume entries of similar size.
         count = diagonals(k, target, 1 / 32)
         return _launch(_meta_slices(a3.mT, count), _meta_slices(b3, count), count).reshape(*batch, m, n)
     finite = bool(a3.isfinite().all()) and bool(b3.isfinite().all())
@@ -69,7 +69,7 @@ def split_gemm(a: Tensor, b: Tensor, target: float = 0.0) -> Tensor:
 
 
 def _spoiled(a: Tensor, b: Tensor) -> Tensor:
-    """Elements of the product that meet an infinity or a NaN, and so follow IEEE arithmetic."""
+    """Return elements of the product that meet an infinity or a NaN, and so follow IEEE arithmetic."""
     return ~a.isfinite().all(-1, keepdim=True) | ~b.isfinite().all(-2, keepdim=True)
 
 
@@ -88,12 +88,12 @@ def _refuse_what_is_cut(a: Tensor, b: Tensor, target: float) -> None:
 
 
 def _reached(count: int, k: int, target: float, share: float) -> bool:
-    """Whether ``count`` diagonals reach a relative error; arguments as for `diagonals`."""
+    """Return whether ``count`` diagonals reach a relative error; arguments as for `diagonals`."""
     return 2 * (count + 2) * 2.0 ** (-BITS * count) <= (target / 2 if target else k * 2.0**-54) * share
 
 
 def diagonals(k: int, target: float, share: float) -> int:
-    """How many diagonals ``s + t`` of slice pairs reach a relative error.
+    """Return how many diagonals ``s + t`` of slice pairs reach a relative error.
 
     Args:
         k: terms of each sum.
@@ -114,20 +114,20 @@ def normalised(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def rescaled(x: Tensor, exponent: Tensor) -> Tensor:
-    """``x * 2**exponent`` in two factors, either of which the dtype has."""
+    """Return ``x * 2**exponent`` in two factors, each within the range of the dtype."""
     half = torch.div(exponent, 2, rounding_mode="floor")
     return x * torch.exp2(half.to(x.dtype)) * torch.exp2((exponent - half).to(x.dtype))
 
 
 def _smallest_share(a: Tensor, b: Tensor) -> float:
-    """The smallest entry of ``|a| @ |b|`` that is not 0, over K; 0 where entries are too small to tell."""
+    """Return the smallest nonzero entry of ``|a| @ |b|`` over K, or 0 where entries are too small to tell."""
     sizes = a.abs(), b.abs()
     if any(bool(((x > 0) & (x < 2.0**-60)).any()) for x in sizes):
         return 0.0
     low = [x.to(torch.bfloat16) for x in (sizes[0].mT, sizes[1])]
     total: Tensor = launch(gemm_kernels.gemm, low[0].contiguous(), low[1].contiguous())
-    found = total[total > 0]
-    return float(found.min()) / a.shape[-1] * 0.98 if found.numel() else 1.0
+    positive = total[total > 0]
+    return float(positive.min()) / a.shape[-1] * 0.98 if positive.numel() else 1.0
 
 
 def slices(x: Tensor, count: int) -> Tensor:
@@ -136,13 +136,13 @@ def slices(x: Tensor, count: int) -> Tensor:
     Returns:
         [S, ...] in float64, S at least 1; fewer than ``count`` when nothing is left to cut.
     """
-    found: list[Tensor] = []
+    digits: list[Tensor] = []
     rest = x * 2.0 ** (BITS - 1)
-    while not found or (len(found) < count and bool(rest.any())):
+    while not digits or (len(digits) < count and bool(rest.any())):
         digit = rest.round()
-        found.append(digit)
+        digits.append(digit)
         rest = (rest - digit) * 2.0**BITS
-    return torch.stack(found)
+    return torch.stack(digits)
 
 
 def _meta_slices(x: Tensor, count: int) -> Tensor:
@@ -150,13 +150,13 @@ def _meta_slices(x: Tensor, count: int) -> Tensor:
 
 
 def groups(s_a: int, s_b: int, count: int, k: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
-    """Pairs of slices that may share one exact sum: ``(diagonal, ((s, t), ...))``, most significant first."""
+    """Return pairs of slices that may share one exact sum: ``(diagonal, ((s, t), ...))``, most significant first."""
     room = max(1, TERMS // k)
-    made = []
+    shared = []
     for d in range(min(count, s_a + s_b - 1)):
         pairs = [(s, d - s) for s in range(s_a) if 0 <= d - s < s_b]
-        made += [(d, tuple(pairs[i : i + room])) for i in range(0, len(pairs), room)]
-    return tuple(made)
+        shared += [(d, tuple(pairs[i : i + room])) for i in range(0, len(pairs), room)]
+    return tuple(shared)
 
 
 def _launch(aT: Tensor, b: Tensor, count: int) -> Tensor:
@@ -191,7 +191,7 @@ def _launch(aT: Tensor, b: Tensor, count: int) -> Tensor:
 
 
 def operand_format() -> Format:
-    """The narrowest operand format whose products reach the device's sums unrounded, by a self-test run once."""
+    """Return the narrowest operand format whose products are summed exactly, by a self-test run once."""
     launcher = current()
     if launcher.backend == "predictor":
         return "bfloat16"
@@ -232,8 +232,7 @@ def probe() -> dict[str, str]:
 
 def exact_matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return ``a @ b`` as if computed in twice the precision and rounded once, with PyTorch alone."""
-    made: Tensor = _Exact.apply(a, b)  # type: ignore[no-untyped-call]
-    return made
+    return _Exact.apply(a, b)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Exact(torch.autograd.Function):
@@ -261,7 +260,7 @@ class _Exact(torch.autograd.Function):
 
 
 def _double_double(a: Tensor, b: Tensor) -> Tensor:
-    """Float64 operands in slices whose products float64 sums exactly, added up in pairs of float64.
+    """Multiply float64 operands in slices that float64 sums exactly, added up in pairs of float64.
 
     Twice the precision is 106 bits below ``|a| @ |b|``, and that may lie far below the largest entries: where columns
     of ``a`` and rows of ``b`` are scaled against each other, more slices are cut. Where it takes too many, products
@@ -294,32 +293,32 @@ def _double_double(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _by_dots(a: Tensor, b: Tensor) -> Tensor:
-    """Every element a compensated dot product, some rows at a time."""
+    """Compute every element as a compensated dot product, some rows at a time."""
     rows = max(1, _DOTS_BYTES // (8 * max(1, b.numel())))
     parts = [compensated_dot(part.unsqueeze(-2), b.mT.unsqueeze(-3)) for part in a.split(rows, -2)]
     return torch.cat(parts, -2)
 
 
 def _host_slices(x: Tensor, bits: int, count: int) -> list[Tensor]:
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     rest, unit = x, 1.0
-    while not found or (len(found) < count and bool(rest.any())):
+    while not parts or (len(parts) < count and bool(rest.any())):
         unit *= 2.0**-bits
         part = (rest / unit).round() * unit
-        found.append(part)
+        parts.append(part)
         rest = rest - part
-    return found
+    return parts
 
 
 def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Knuth: the rounded sum and exactly what rounding lost."""
+    """Return the rounded sum and exactly what rounding lost (Knuth)."""
     total = a + b
     b_part = total - a
     return total, (a - (total - b_part)) + (b - b_part)
 
 
 def _two_product(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Dekker: the rounded product and exactly what rounding lost."""
+    """Return the rounded product and exactly what rounding lost (Dekker)."""
     splitter = 2.0 ** math.ceil({torch.float32: 24, torch.float64: 53}[x.dtype] / 2) + 1
     product = x * y
     (x_high, x_low), (y_high, y_low) = ((h := c - (c - v), v - h) for v in (x, y) for c in (splitter * v,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def symm(
         tensor([[1., 2.],
                 [2., 3.]])
     """
-    return _product("symm", alpha, a, b, beta, c, side, lower, precision, out, hermitian=False)
+    return _product("symm", alpha, a, b, beta=beta, c=c, side=side, lower=lower, precision=precision, out=out)
 
 
 @array_function
@@ -76,7 +76,7 @@ def hemm(
 
     Arguments as for `symm`.
     """
-    return _product("hemm", alpha, a, b, beta, c, side, lower, precision, out, hermitian=True)
+    return _product("hemm", alpha, a, b, beta=beta, c=c, side=side, lower=lower, precision=precision, out=out)
 
 
 @array_function
@@ -99,7 +99,7 @@ def symv(
         >>> symv(1.0, torch.tensor([[1.0, 2.0], [9.0, 3.0]]), torch.ones(2))
         tensor([3., 5.])
     """
-    return _vector("symv", alpha, a, x, beta, y, lower, precision, out, hermitian=False)
+    return _vector("symv", alpha, a, x, beta=beta, y=y, lower=lower, precision=precision, out=out)
 
 
 @array_function
@@ -115,7 +115,7 @@ def hemv(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * a @ x + beta * y`` with ``a`` Hermitian; arguments as for `symv`."""
-    return _vector("hemv", alpha, a, x, beta, y, lower, precision, out, hermitian=True)
+    return _vector("hemv", alpha, a, x, beta=beta, y=y, lower=lower, precision=precision, out=out)
 
 
 def _vector(
@@ -123,13 +123,11 @@ def _vector(
     alpha: complex,
     a: Tensor,
     x: Tensor,
+    *,
     beta: complex,
     y: Tensor | None,
-    lower: bool | int | str,
-    precision: Precision | None,
     out: Tensor | None,
-    *,
-    hermitian: bool,
+    **options: Any,
 ) -> Tensor:
     check.floating(name, a=a, x=x)
     check.ndim(name, 1, x=x)
@@ -142,10 +140,10 @@ def _vector(
     if out is not None:
         batch = check.broadcast(name, a=a.shape[:-2], x=x.shape[:-1], y=() if y is None else y.shape[:-1])
         check.out(name, out, shape=(*batch, x.shape[-1]), dtype=a.dtype, a=a, x=x, y=y)
+    target = None if out is None else out.unsqueeze(-1)
     result = _product(
-        name, alpha, a, columns[0], beta, columns[1], False, lower, precision,
-        None if out is None else out.unsqueeze(-1), hermitian=hermitian, names=("x", "y"),
-    )  # fmt: skip
+        name, alpha, a, columns[0], beta=beta, c=columns[1], side=False, out=target, names=("x", "y"), **options
+    )
     return result.squeeze(-1) if out is None else out
 
 
@@ -154,14 +152,13 @@ def _product(
     alpha: complex,
     a: Tensor,
     b: Tensor,
+    *,
     beta: complex,
     c: Tensor | None,
     side: bool | int | str,
     lower: bool | int | str,
     precision: Precision | None,
     out: Tensor | None,
-    *,
-    hermitian: bool,
     names: tuple[str, str] = ("b", "c"),
 ) -> Tensor:
     operands = {"a": a, names[0]: b} if c is None else {"a": a, names[0]: b, names[1]: c}
@@ -184,7 +181,7 @@ def _product(
     if out is not None:
         check.out(name, out, shape=shape, dtype=dtype, **operands)
     policy = resolve(name, precision, dtype)
-    hermitian = hermitian and dtype.is_complex
+    hermitian = name in ("hemm", "hemv") and dtype.is_complex
     if right:
         # b @ a is the transpose of a.T @ b.T, and a.T is a, or its conjugate.
         flipped, addend = a.conj() if hermitian else a, None if c is None else c.mT
@@ -195,14 +192,12 @@ def _product(
 
 
 def filled(a: Tensor, lower: bool, hermitian: bool) -> Tensor:
-    """The whole matrix from its stored triangle."""
+    """Return the whole matrix from its stored triangle."""
     kept = triangle(a, lower)
     strict = a.tril(-1) if lower else a.triu(1)
     # Not a lazy conjugate: inside a compiled graph nobody would resolve it.
     whole = kept + (strict.mT.conj_physical() if hermitian else strict.mT)
-    if not hermitian:
-        return whole
-    return real_diagonal(whole)
+    return real_diagonal(whole) if hermitian else whole
 
 
 @op("trnblas::symm")
@@ -271,7 +266,7 @@ class Symm(NamedTuple):
         a, b = self.a, self.b
         whole = a.dtype != torch.float32 or self.precision != "fp32" or a.shape[-1] > _LARGEST
         if whole or b.numel() == 0 or self.alpha == 0:
-            # Planes, slices and rounded operands are made from the whole matrix.
+            # Planes, slices and rounded operands are cut from the whole matrix.
             return self.pytorch()
         batch = check.broadcast("symm", a=a.shape[:-2], b=b.shape[:-2])
         # The upper triangle of a matrix is the lower one of its transpose.

@@ -25,7 +25,7 @@ def syr(
         tensor([[1., 1.],
                 [0., 1.]])
     """
-    return _rank_one("syr", alpha, x, x, lower, a, out, hermitian=False, twice=False)
+    return _rank_one("syr", alpha, x, x, lower=lower, a=a, out=out)
 
 
 @array_function
@@ -38,7 +38,7 @@ def her(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * outer(x, conj(x)) + a``, ``alpha`` and the diagonal real; otherwise as `syr`."""
-    return _rank_one("her", alpha, x, x, lower, a, out, hermitian=True, twice=False)
+    return _rank_one("her", alpha, x, x, lower=lower, a=a, out=out)
 
 
 @array_function
@@ -52,7 +52,7 @@ def syr2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * (outer(x, y) + outer(y, x)) + a``; otherwise as `syr`."""
-    return _rank_one("syr2", alpha, x, y, lower, a, out, hermitian=False, twice=True)
+    return _rank_one("syr2", alpha, x, y, lower=lower, a=a, out=out)
 
 
 @array_function
@@ -66,25 +66,13 @@ def her2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + a``; else as `syr`."""
-    return _rank_one("her2", alpha, x, y, lower, a, out, hermitian=True, twice=True)
+    return _rank_one("her2", alpha, x, y, lower=lower, a=a, out=out)
 
 
 def _rank_one(
-    op: str,
-    alpha: complex,
-    x: Tensor,
-    y: Tensor,
-    lower: bool | int | str,
-    a: Tensor | None,
-    out: Tensor | None,
-    *,
-    hermitian: bool,
-    twice: bool,
+    name: str, alpha: complex, x: Tensor, y: Tensor, *, lower: bool | int | str, a: Tensor | None, out: Tensor | None
 ) -> Tensor:
-    vectors(op, x, y)
+    vectors(name, x, y)
     beta, column = 0.0 if a is None else 1.0, x.unsqueeze(-1)
     other = column if y is x else y.unsqueeze(-1)
-    names = ("x", "y", "a")
-    return rank_k(
-        op, alpha, column, other, beta, a, "n", lower, None, out, hermitian=hermitian, twice=twice, names=names
-    )
+    return rank_k(name, alpha, column, other, beta=beta, c=a, trans="n", lower=lower, out=out, names=("x", "y", "a"))

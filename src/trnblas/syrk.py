@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -80,10 +80,8 @@ def syrk(
         tensor([[3., 0.],
                 [3., 3.]])
     """
-    return rank_k(
-        "syrk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=False, twice=False,
-        target_error=target_error, return_error=return_error,
-    )  # fmt: skip
+    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
+    return rank_k("syrk", alpha, a, a, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
 
 
 @array_function
@@ -104,10 +102,8 @@ def herk(
 
     ``trans`` is ``"n"`` or ``"c"``; everything else as for `syrk`.
     """
-    return rank_k(
-        "herk", alpha, a, a, beta, c, trans, lower, precision, out, hermitian=True, twice=False,
-        target_error=target_error, return_error=return_error,
-    )  # fmt: skip
+    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
+    return rank_k("herk", alpha, a, a, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
 
 
 @array_function
@@ -126,10 +122,8 @@ def syr2k(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return one triangle of ``alpha * (op(a) @ op(b).T + op(b) @ op(a).T) + beta * c``; arguments as for `syrk`."""
-    return rank_k(
-        "syr2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=True,
-        target_error=target_error, return_error=return_error,
-    )  # fmt: skip
+    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
+    return rank_k("syr2k", alpha, a, b, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
 
 
 @array_function
@@ -151,10 +145,8 @@ def her2k(
 
     ``beta`` is real, ``trans`` is ``"n"`` or ``"c"``, the diagonal comes out real; everything else as for `syrk`.
     """
-    return rank_k(
-        "her2k", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=True, twice=True,
-        target_error=target_error, return_error=return_error,
-    )  # fmt: skip
+    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
+    return rank_k("her2k", alpha, a, b, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
 
 
 @array_function
@@ -176,10 +168,8 @@ def syrkx(
 
     CUDA's ``cublasSsyrkx``; arguments as for `syrk`.
     """
-    return rank_k(
-        "syrkx", alpha, a, b, beta, c, trans, lower, precision, out, hermitian=False, twice=False,
-        target_error=target_error, return_error=return_error,
-    )  # fmt: skip
+    options: dict[str, Any] = {"precision": precision, "target_error": target_error, "return_error": return_error}
+    return rank_k("syrkx", alpha, a, b, beta=beta, c=c, trans=trans, lower=lower, out=out, **options)
 
 
 def rank_k(
@@ -187,20 +177,19 @@ def rank_k(
     alpha: complex,
     a: Tensor,
     b: Tensor,
+    *,
     beta: complex,
     c: Tensor | None,
     trans: bool | int | str,
     lower: bool | int | str,
-    precision: Precision | None,
     out: Tensor | None,
-    *,
-    hermitian: bool,
-    twice: bool,
     names: tuple[str, str, str] = ("a", "b", "c"),
+    precision: Precision | None = None,
     target_error: float | None = None,
     return_error: bool = False,
 ) -> Tensor:
-    """Check the arguments, then scale the triangle of the product and add that of ``c``."""
+    """Check the arguments, then scale the triangle of the product and add that of ``c``; BLAS's name says which."""
+    hermitian, twice = name.startswith("he"), "2" in name
     operands = {names[0]: a, names[1]: b} | ({} if c is None else {names[2]: c})
     dtype = check.floating(name, **operands)
     check.ndim(name, 2, **operands)
@@ -226,7 +215,16 @@ def rank_k(
     if out is not None:
         check.out(name, out, shape=shape, dtype=dtype, **operands)
     k = x.shape[-1] * (2 if twice else 1)
-    policy = choose(name, precision, target_error, dtype, lambda p: error_bound(k, dtype, p), f"K={k}", (x, y), k)
+    policy = choose(
+        name,
+        precision,
+        target_error,
+        dtype,
+        lambda p: error_bound(k, dtype, p),
+        what=f"K={k}",
+        operands=(x, y),
+        terms=k,
+    )
     conjugates = hermitian and dtype.is_complex
     call = Syrk(x, None if a is b else y, c, alpha, beta, stored_lower, conjugates, policy, twice)
     result = run(call)
@@ -293,7 +291,7 @@ class Syrk(NamedTuple):
             product = host.symmetric_square(alpha, x, self.lower)
         else:
             product = host.symmetric_sum(alpha, x, y, self.lower)
-        return _finish(product, 1.0, self.beta, self.c, self.lower, False, x.dtype)
+        return _finish(product, 1.0, self.beta, c=self.c, lower=self.lower, hermitian=False, dtype=x.dtype)
 
     def pytorch(self) -> Tensor:
         x, y, alpha, lower, policy, dtype = self.x, self.y, self.alpha, self.lower, self.precision, self.x.dtype
@@ -309,7 +307,7 @@ class Syrk(NamedTuple):
             product = triangle(gemm(1.0, *_factors(x, y, self.hermitian, self.twice), precision=policy), lower)
         else:
             product = _product(*_factors(x, y, self.hermitian, self.twice), lower)
-        return _finish(product, alpha, self.beta, self.c, lower, self.hermitian, dtype)
+        return _finish(product, alpha, self.beta, c=self.c, lower=lower, hermitian=self.hermitian, dtype=dtype)
 
     @saves("x", "y")
     def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Tensor]:
@@ -351,11 +349,11 @@ class Syrk(NamedTuple):
         else:
             left, right = _factors(x, y, self.hermitian, self.twice)
             product = _kernel(left, right.mT, self.lower, policy)
-        return _finish(product, alpha, self.beta, self.c, self.lower, self.hermitian, dtype)
+        return _finish(product, alpha, self.beta, c=self.c, lower=self.lower, hermitian=self.hermitian, dtype=dtype)
 
 
 def _factors(x: Tensor, y: Tensor | None, hermitian: bool, twice: bool) -> tuple[Tensor, Tensor]:
-    """Matrices whose product is that of ``x`` and ``y``; with its mirror image it is one of twice the depth."""
+    """Return matrices whose product is that of ``x`` and ``y``; with its mirror image, of twice the depth."""
     other = x if y is None else y
     if twice:
         x, other = torch.broadcast_tensors(x, other)
@@ -364,34 +362,41 @@ def _factors(x: Tensor, y: Tensor | None, hermitian: bool, twice: bool) -> tuple
 
 
 def _hermitian_sum(alpha: complex, x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
-    """The triangle of ``alpha * x @ y.mH`` and its own conjugate transpose."""
+    """Return the triangle of ``alpha * x @ y.mH`` plus its conjugate transpose."""
     whole = gemm(1.0, x, (x if y is None else y).mT.conj_physical(), precision=precision)
     scaled = alpha * whole
     return triangle(scaled + scaled.mT.conj_physical(), lower)
 
 
 def _finish(
-    made: Tensor, alpha: complex, beta: complex, c: Tensor | None, lower: bool, hermitian: bool, dtype: torch.dtype
+    product: Tensor,
+    alpha: complex,
+    beta: complex,
+    *,
+    c: Tensor | None,
+    lower: bool,
+    hermitian: bool,
+    dtype: torch.dtype,
 ) -> Tensor:
     """Scale, add ``beta * c`` on the triangle, pass the rest of ``c`` on, and round once."""
-    if c is not None and alpha == 1 and beta == 1 and made.dtype is dtype:
+    if c is not None and alpha == 1 and beta == 1 and product.dtype is dtype:
         # The other triangle of the product is zero: adding passes that of c on.
-        made = made.add_(c) if made.shape == c.shape and in_place(made, c) else made + c
+        product = product.add_(c) if product.shape == c.shape and in_place(product, c) else product + c
     elif c is not None:
         mask = triangle_mask(c.shape[-1], lower, c.device)
-        made = torch.where(mask, finished(made, alpha, beta, c, dtype), c)
+        product = torch.where(mask, finished(product, alpha, beta, c, dtype), c)
     else:
-        made = finished(made, alpha, beta, c, dtype)
-    return real_diagonal(made) if hermitian else made
+        product = finished(product, alpha, beta, c, dtype)
+    return real_diagonal(product) if hermitian else product
 
 
 def _product(x: Tensor, yT: Tensor, lower: bool) -> Tensor:
-    """The triangle of a product, zeros elsewhere."""
+    """Return the triangle of a product, and zeros."""
     if x.shape[-2] <= 2 * (_SMALL_GPU if x.is_cuda else _SMALL) or not in_place(x, yT):
         return triangle(x @ yT, lower)
-    made = x.new_zeros((*torch.broadcast_shapes(x.shape[:-2], yT.shape[:-2]), x.shape[-2], x.shape[-2]))
-    _fill(made, x, yT, lower)
-    return made
+    product = x.new_zeros((*torch.broadcast_shapes(x.shape[:-2], yT.shape[:-2]), x.shape[-2], x.shape[-2]))
+    _fill(product, x, yT, lower)
+    return product
 
 
 def _fill(out: Tensor, x: Tensor, yT: Tensor, lower: bool) -> None:
@@ -410,7 +415,7 @@ def _fill(out: Tensor, x: Tensor, yT: Tensor, lower: bool) -> None:
 
 
 def _kernel(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> Tensor:
-    """The triangle of ``x @ y.T`` before rounding: float32, or float64 where slices are added up."""
+    """Return the triangle of ``x @ y.T`` before rounding: float32, or float64 where slices are added up."""
     same = y is None
     y = x if y is None else y
     if x.is_complex():
@@ -438,7 +443,7 @@ def _kernel(x: Tensor, y: Tensor | None, lower: bool, precision: Precision) -> T
 
 
 def _lower(xT: Tensor, yT: Tensor | None) -> Tensor:
-    """The lower triangle of x @ y.T; of one too large for a program two triangles, and the square below the first."""
+    """Return the lower triangle of x @ y.T; cut one too large for a program into two triangles and a square."""
     n = xT.shape[-1]
     if n <= N_TILE or programs.fits(kernels.syrk, (xT, yT), {}):
         whole: Tensor = launch(kernels.syrk, xT, yT)

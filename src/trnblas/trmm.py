@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -74,7 +74,9 @@ def trmm(
         tensor([[1., 0.],
                 [1., 1.]])
     """
-    return triangular("trmm", Trmm, alpha, a, b, side, lower, trans_a, diag, precision, out)
+    return triangular(
+        "trmm", Trmm, alpha, a, b, side=side, lower=lower, trans=trans_a, diag=diag, precision=precision, out=out
+    )
 
 
 @array_function
@@ -94,26 +96,17 @@ def trmv(
         >>> trmv(torch.ones(2, 2), torch.ones(2))
         tensor([2., 1.])
     """
-    return vector("trmv", Trmm, a, x, lower, trans, diag, precision, out)
+    return vector("trmv", Trmm, a, x, lower=lower, trans=trans, diag=diag, precision=precision, out=out)
 
 
 def vector(
-    name: str,
-    kind: type[Trmm] | type[Trsm],
-    a: Tensor,
-    x: Tensor,
-    lower: bool | int | str,
-    trans: bool | int | str,
-    diag: bool | int | str,
-    precision: Precision | None,
-    out: Tensor | None,
+    name: str, kind: type[Trmm] | type[Trsm], a: Tensor, x: Tensor, *, out: Tensor | None, **flags: Any
 ) -> Tensor:
-    """The vector form of a triangular operation."""
+    """Run the vector form of a triangular operation."""
     check.dense(name, a=a, x=x)
     check.ndim(name, 1, x=x)
     target = None if out is None else out.unsqueeze(-1)
-    columns = x.unsqueeze(-1)
-    result = triangular(name, kind, 1.0, a, columns, False, lower, trans, diag, precision, target, second="x")
+    result = triangular(name, kind, 1.0, a, x.unsqueeze(-1), side=False, out=target, second="x", **flags)
     return result.squeeze(-1) if out is None else out
 
 
@@ -123,13 +116,13 @@ def triangular(
     alpha: complex,
     a: Tensor,
     b: Tensor,
+    *,
     side: bool | int | str,
     lower: bool | int | str,
     trans: bool | int | str,
     diag: bool | int | str,
     precision: Precision | None,
     out: Tensor | None,
-    *,
     second: str = "b",
     target_error: float | None = None,
     return_error: bool = False,
@@ -154,7 +147,9 @@ def triangular(
     policy = resolve(name, precision, dtype)
     if target_error is not None:
         # How far a solution grows is not known beforehand, so that float64 stays in its own range.
-        policy = choose(name, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), f"N={n}", None)
+        policy = choose(
+            name, precision, target_error, dtype, lambda p: solve_bound(n, dtype, p), what=f"N={n}", operands=None
+        )
     if kind is not Trmm and not unit:
         nonsingular(name, torch.diagonal(a, 0, -2, -1))
     factor = applied(trans_a, a)
@@ -171,15 +166,13 @@ def triangular(
 
 
 def solve_bound(n: int, dtype: torch.dtype, precision: Precision) -> float:
-    """Guaranteed error of a triangular solve of N rows, relative to ``|inv(a)| |a| |inv(a)| |b|``, on every backend."""
+    """Return the guaranteed error of a triangular solve of N rows, relative to ``|inv(a)| |a| |inv(a)| |b|``."""
     # One refinement step leaves what conditioning leaves; what is certain is the error before it.
     plain: Precision = precision
     if precision == "compensated":
         plain = "fp64" if dtype in (torch.float64, torch.complex128) else "fp32"
     # Complex systems are real ones of twice the size, after scaling; either part of either factor may err.
-    return (
-        4 * error_bound(2 * n + P_MAX, dtype, plain) if dtype.is_complex else error_bound(2 * n + P_MAX, dtype, plain)
-    )
+    return (4 if dtype.is_complex else 1) * error_bound(2 * n + P_MAX, dtype, plain)
 
 
 @op("trnblas::trmm")
@@ -250,7 +243,7 @@ class Trmm(NamedTuple):
         if 0 in shape:
             return b.new_empty(shape)
         if a.is_complex() or self.precision in ("fp64", "compensated") or a.shape[-1] > _LARGEST:
-            # Planes and slices are made from the triangle with its zeros.
+            # Planes and slices are cut from the triangle with its zeros.
             return gemm(self.alpha, triangle(a, self.lower, self.unit), b, precision=self.precision)
         operand = a.dtype if a.dtype in HALF else torch.bfloat16 if self.precision == "fast" else torch.float32
         batch, aT = shape[:-2], a.mT.to(operand)

@@ -70,7 +70,7 @@ def trsm(
                 [0.0000]])
     """
     return triangular(
-        "trsm", Trsm, alpha, a, b, side, lower, trans_a, diag, precision, out,
+        "trsm", Trsm, alpha, a, b, side=side, lower=lower, trans=trans_a, diag=diag, precision=precision, out=out,
         target_error=target_error, return_error=return_error,
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def trsv(
         >>> trsv(torch.tensor([[2.0, 2.0], [0.0, 1.0]]), torch.ones(2))
         tensor([-0.5000,  1.0000])
     """
-    return vector("trsv", Trsm, a, x, lower, trans, diag, precision, out)
+    return vector("trsv", Trsm, a, x, lower=lower, trans=trans, diag=diag, precision=precision, out=out)
 
 
 @op("trnblas::trsm")
@@ -178,7 +178,7 @@ def _refined(a: Tensor, b: Tensor, alpha: complex, lower: bool, unit: bool) -> T
 
 
 def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
-    """The solution before it is scaled and rounded: in float64 where the policy asks for that."""
+    """Return the solution before scaling and rounding, in float64 where the policy asks for it."""
     shape = Trsm(a, b, 1.0, lower, unit, precision).shape
     if 0 in shape:
         return b.new_empty(shape)
@@ -188,7 +188,9 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
 
     if precision == "fp64":
         wide = torch.complex128 if a.is_complex() else torch.float64
-        return _blocked(a.to(wide), b.to(wide).expand(shape), lower, "fp64", _BLOCK, on_host)
+        return _blocked(
+            a.to(wide), b.to(wide).expand(shape), lower=lower, precision="fp64", block=_BLOCK, solve=on_host
+        )
     if precision == "compensated":
         return _refined(a, b, 1.0, lower, unit)
     if a.is_complex():
@@ -198,7 +200,7 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
         def on_device(block: Tensor, right: Tensor) -> Tensor:
             return _solved(block, right, lower, unit, precision)
 
-        return _blocked(a, b.expand(shape), lower, precision, _LARGEST, on_device)
+        return _blocked(a, b.expand(shape), lower=lower, precision=precision, block=_LARGEST, solve=on_device)
     if not lower:
         # Backwards, an upper triangle is a lower one.
         return _solved(a.flip(-1, -2), b.flip(-2), True, unit, precision).flip(-2)
@@ -206,8 +208,8 @@ def _solved(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision)
     aT = a.mT.float()
     aT = aT.unsqueeze(0) if a.ndim == 2 else aT.expand(*batch, n, n).flatten(0, -3)
     columns = b.float().expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
-    made: Tensor = launch(kernels.trsm, aT.contiguous(), columns.contiguous(), _masks(a.device), unit=unit)
-    return made.reshape(shape)
+    solution: Tensor = launch(kernels.trsm, aT.contiguous(), columns.contiguous(), _masks(a.device), unit=unit)
+    return solution.reshape(shape)
 
 
 def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision) -> Tensor:
@@ -220,31 +222,31 @@ def _complex(a: Tensor, b: Tensor, lower: bool, unit: bool, precision: Precision
     # Element (i, j) becomes [[Re, -Im], [Im, Re]] at rows 2 i, 2 i + 1.
     pairs = torch.stack([torch.stack([scaled.real, -scaled.imag], -1), torch.stack([scaled.imag, scaled.real], -1)], -3)
     right = torch.view_as_real((b / scale).resolve_conj()).movedim(-1, -2)  # [..., M, 2, N]
-    made = _solved(
+    solution = _solved(
         pairs.reshape(*a.shape[:-2], 2 * n, 2 * n),
         right.reshape(*b.shape[:-2], 2 * n, b.shape[-1]),
         lower,
         True,
         precision,
     )
-    return torch.complex(made[..., 0::2, :], made[..., 1::2, :])
+    return torch.complex(solution[..., 0::2, :], solution[..., 1::2, :])
 
 
 def _masks(device: torch.device) -> Tensor:
-    """For each doubling of the blocks already inverted, the block below and left of each pair, transposed; then 1."""
+    """Return, for each doubling of inverted blocks, a mask of the block below left of each pair, transposed; then 1."""
     i = torch.arange(P_MAX, device=device)
-    found = []
+    masks = []
     size = 1
     while size < P_MAX:
         pair, half = i // (2 * size), (i // size) % 2
-        found.append((pair.unsqueeze(1) == pair) & (half.unsqueeze(1) == 0) & (half == 1))
+        masks.append((pair.unsqueeze(1) == pair) & (half.unsqueeze(1) == 0) & (half == 1))
         size *= 2
-    found.append(torch.eye(P_MAX, dtype=torch.bool, device=device))
-    return torch.stack(found).float()  # [8, k, m]
+    masks.append(torch.eye(P_MAX, dtype=torch.bool, device=device))
+    return torch.stack(masks).float()  # [8, k, m]
 
 
 def _blocked(
-    a: Tensor, b: Tensor, lower: bool, precision: Precision, block: int, solve: Callable[[Tensor, Tensor], Tensor]
+    a: Tensor, b: Tensor, *, lower: bool, precision: Precision, block: int, solve: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     """Solve what the kernel cannot hold or compute: ``solve`` takes diagonal blocks, the rest is products."""
     n = a.shape[-1]

@@ -165,8 +165,8 @@ def _solved(team: Team, alone: Callable[..., Tensor], between: Callable[[Part], 
 
 def _with_factor(team: Team, factor: Part, b: Part) -> Part:
     """Solve with a lower factor and its adjoint."""
-    x = solve_triangle(team, 1.0, factor, b, True, "n", False, {})
-    return solve_triangle(team, 1.0, factor, x, True, "c", False, {})
+    x = solve_triangle(team, 1.0, factor, b, down=True)
+    return solve_triangle(team, 1.0, factor, x, down=True, kind="c")
 
 
 @sharded(cholesky_solve)
@@ -198,8 +198,8 @@ def _solve_triangular(
         flags: dict[str, Any] = {"upper": upper, "left": left, "unitriangular": unitriangular}
         return written(team, by_batch(team, lambda x, y: solve_triangular(x, y, **flags), a, b), out)
     if left:
-        return written(team, solve_triangle(team, 1.0, a, b, not upper, "n", unitriangular, {}), out)
-    made = solve_triangle(team, 1.0, a, b.transposed(), not upper, "t", unitriangular, {}).transposed()
+        return written(team, solve_triangle(team, 1.0, a, b, down=not upper, unit=unitriangular), out)
+    made = solve_triangle(team, 1.0, a, b.transposed(), down=not upper, kind="t", unit=unitriangular).transposed()
     return written(team, made, out)
 
 

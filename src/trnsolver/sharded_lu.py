@@ -70,12 +70,12 @@ def _with_factors(team: Team, factors: Part, pivots: Tensor, b: Part, adjoint: b
     b = b.to(team, team.first(1))
     order = permutation_of(pivots, factors.shape[0]) if readable(pivots) else torch.arange(factors.shape[0])
     if adjoint:
-        x = solve_triangle(team, 1.0, factors, b, False, "c", False, {})
-        x = solve_triangle(team, 1.0, factors, x, True, "c", True, {})
+        x = solve_triangle(team, 1.0, factors, b, down=False, kind="c")
+        x = solve_triangle(team, 1.0, factors, x, down=True, kind="c", unit=True)
         return x.with_local(torch.empty_like(x.local).index_copy_(0, order.to(x.local.device), x.local))
     x = b.with_local(b.local[order.to(b.local.device)])
-    x = solve_triangle(team, 1.0, factors, x, True, "n", True, {})
-    return solve_triangle(team, 1.0, factors, x, False, "n", False, {})
+    x = solve_triangle(team, 1.0, factors, x, down=True, unit=True)
+    return solve_triangle(team, 1.0, factors, x, down=False)
 
 
 def _regular(op: str, made: Factored) -> Factored:

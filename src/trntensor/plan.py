@@ -271,7 +271,9 @@ def policy_of(
         return contraction_bound(terms, dtype, policy, roundings)
 
     # Without operands every product is in range; with no sight of them, none is.
-    return accuracy.choose("einsum", precision, target_error, dtype, bound, "this contraction", () if single else None)
+    return accuracy.choose(
+        "einsum", precision, target_error, dtype, bound, what="this contraction", operands=() if single else None
+    )
 
 
 def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> ContractionPlan:

@@ -22,7 +22,7 @@ ENOUGH = 2.0**-13
 
 @triton.jit
 def _cut(x, digits, rest, whole, first, rows, depth, REVERSED: tl.constexpr, DIGITS: tl.constexpr, BLOCK: tl.constexpr):
-    """Digits [rows, DIGITS * depth] of x [rows, depth], and beside each other what is left of x and all but that."""
+    """Write digits [rows, DIGITS * depth] of x [rows, depth], and side by side the remainder of x and x less it."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < depth
@@ -32,8 +32,8 @@ def _cut(x, digits, rest, whole, first, rows, depth, REVERSED: tl.constexpr, DIG
     for s in tl.static_range(DIGITS):
         # adding and subtracting it rounds to an integer
         digit = (left + 6755399441055744.0) - 6755399441055744.0
-        place = (DIGITS - 1 - s) if REVERSED else s
-        tl.store(digits + row * DIGITS * depth + place * depth + at, digit.to(tl.int8), mask=inside)
+        position = (DIGITS - 1 - s) if REVERSED else s
+        tl.store(digits + row * DIGITS * depth + position * depth + at, digit.to(tl.int8), mask=inside)
         left = (left - digit) * 128.0
         weight = weight * 0.0078125
     left = left * weight
@@ -44,14 +44,14 @@ def _cut(x, digits, rest, whole, first, rows, depth, REVERSED: tl.constexpr, DIG
 
 @triton.jit
 def _sum(total, error, term):
-    made = total + term
-    part = made - total
-    return made, error + ((total - (made - part)) + (term - part))
+    rounded = total + term
+    part = rounded - total
+    return rounded, error + ((total - (rounded - part)) + (term - part))
 
 
 @triton.jit
 def _joined(planes, low, out, count, PLANES: tl.constexpr, BLOCK: tl.constexpr):
-    """The sums of digits by their weights and the rest, in pairs of float64."""
+    """Add up the sums of digits by weight, and the remainder, in pairs of float64."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     total = tl.load(planes + at, mask=inside, other=0).to(tl.float64) * 0.000244140625
@@ -66,7 +66,7 @@ def _joined(planes, low, out, count, PLANES: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def exact_product(a: Tensor, b: Tensor) -> Tensor | None:
-    """``a @ b`` of float64 [M, K] and [K, N]; ``None`` where entries are not finite or too unlike in size."""
+    """Return ``a @ b`` of float64 [M, K] and [K, N]; ``None`` where entries are not finite or too unlike in size."""
     (m, k), n = a.shape, b.shape[1]
     a_unit, a_exponent = normalised(a.contiguous(), -1)
     # columns as rows, so that digits lie along the sums

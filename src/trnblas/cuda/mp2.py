@@ -23,7 +23,7 @@ def _energies(
 ):  # fmt: skip
     pair, p, q = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     i, j = pair // columns, pair % columns
-    place = before + (pair * tl.num_programs(1) + p) * tl.num_programs(2) + q
+    index = before + (pair * tl.num_programs(1) + p) * tl.num_programs(2) + q
     wanted = p <= q
     if ONCE:
         wanted = wanted & (first_i + i <= first_j + j)
@@ -57,27 +57,27 @@ def _energies(
             squares, products = squares / gap, products / gap
         square = tl.sum(tl.sum(squares, 1), 0).to(tl.float64) * weight
         cross = tl.sum(tl.sum(products, 1), 0).to(tl.float64) * (2.0 * weight)
-    tl.store(sums + place, square)
-    tl.store(sums + half + place, cross)
+    tl.store(sums + index, square)
+    tl.store(sums + half + index, cross)
 
 
 @triton.jit(do_not_specialize=["half"])
 def _added(sums, square, cross, half, BLOCK: tl.constexpr):
-    """Both rows of sums [2, half], each added up by one program in one order."""
+    """Add up both rows of sums [2, half], each in one program and one order."""
     row = tl.program_id(0)
     total = tl.zeros((BLOCK,), dtype=tl.float64)
     for start in range(0, half, BLOCK):
         at = start + tl.arange(0, BLOCK)
         total += tl.load(sums + row * half + at, mask=at < half, other=0.0)
-    made = tl.sum(total, 0).to(square.dtype.element_ty)
+    energy = tl.sum(total, 0).to(square.dtype.element_ty)
     if row == 0:
-        tl.store(square, made)
+        tl.store(square, energy)
     else:
-        tl.store(cross, made)
+        tl.store(cross, energy)
 
 
 def added(sums: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The sums of both rows of sums [2, tiles]."""
+    """Return the sums of both rows of sums [2, tiles]."""
     square, cross = (torch.empty((), dtype=dtype, device=sums.device) for _ in range(2))
     cuda.launch(_added, (2, 1, 1), sums.device, (sums, square, cross, sums.shape[1]), (4096,), num_warps=8)
     return square, cross
@@ -116,7 +116,7 @@ def launched(
 
 
 def pair_energies(t: Tensor, occ_i: Tensor, occ_j: Tensor, vir: Tensor) -> Tensor:
-    """``sum over ab of T (2 T - T') / D`` of every pair: [I, J] in float64."""
+    """Return ``sum over ab of T (2 T - T') / D`` of every pair: [I, J] in float64."""
     rows, columns, tiles = len(occ_i), len(occ_j), -(-len(vir) // TILE)
     sums = torch.empty((2, rows * columns * tiles * tiles), dtype=torch.float64, device=t.device)
     launched(t, occ_i, occ_j, vir, sums, (rows, columns), (0, 0), 0, once=False)

@@ -37,7 +37,7 @@ def axpy(x_hbm, values_hbm, kinds=(), width=WIDTH, loads="compiler", stores="com
 
 
 def _plus(sum_sb, x_sb, kind, value_sb):
-    """The sum so far plus one term."""
+    """Add one term to the sum so far."""
     if sum_sb == None and kind == "1":
         return x_sb
     next_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [P, w]

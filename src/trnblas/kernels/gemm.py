@@ -65,12 +65,12 @@ def gemm(
     for i in range(B):
         aT = Matrix(aT_hbm, min(i, B_a - 1) * K * M, K, M)
         b = Matrix(b_hbm, min(i, B_b - 1) * K * N, K, N)
-        _product(out_hbm, aT, b, finish, i, row_tiles, loads, stores)
+        _product(out_hbm, aT, b, finish, i=i, row_tiles=row_tiles, loads=loads, stores=stores)
     return out_hbm
 
 
-def _product(out_hbm, aT, b, finish, i, row_tiles, loads, stores):
-    """One matrix product."""
+def _product(out_hbm, aT, b, finish, *, i, row_tiles, loads, stores):
+    """Compute one matrix product."""
     K, M, N = aT.rows, aT.columns, b.columns
     width = 2 if b.hbm.dtype in (nl.bfloat16, nl.float16) else 4
     once = row_tiles * M_TILE < M and len(tiles(K, K_TILE)) * N * width <= RESIDENT
@@ -92,11 +92,11 @@ def _product(out_hbm, aT, b, finish, i, row_tiles, loads, stores):
             if once and begins:
                 b_sb.append(load(b.tile(k, Tile(0, 0, N)), loads))  # [k, N]
         for n in columns:
-            _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n, loads, stores)
+            _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i=i, rows=rows, n=n, loads=loads, stores=stores)
 
 
-def _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n, loads, stores):
-    """One column tile of the result, for all row tiles of a block."""
+def _columns(out_hbm, aT, aT_sb, b, b_sb, finish, *, i, rows, n, loads, stores):
+    """Compute one column tile of the result, for all row tiles of a block."""
     c_ps = []
     for m in tiles(rows.size, M_TILE):
         c_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
@@ -108,10 +108,12 @@ def _columns(out_hbm, aT, aT_sb, b, b_sb, finish, i, rows, n, loads, stores):
             nisa.nc_matmul(dst=c_ps[m.index], stationary=fixed_sb[:, m.span], moving=moving_sb, accumulate=k.index > 0)
     for m in tiles(rows.size, M_TILE):
         here = slice(rows.start + m.start, rows.start + m.stop)
-        store(out_hbm[i, here, n.span], _finished(c_ps[m.index], finish, i, here, n, out_hbm.dtype), stores)
+        store(
+            out_hbm[i, here, n.span], _finished(c_ps[m.index], finish, i, here=here, n=n, dtype=out_hbm.dtype), stores
+        )
 
 
-def _finished(c_ps, finish, i, here, n, dtype):
+def _finished(c_ps, finish, i, *, here, n, dtype):
     """Scale, add, add the bias and apply the activation, as far as asked for."""
     c_hbm, scale_sb, bias_sb, activation = finish
     last_sb = c_ps

@@ -25,13 +25,13 @@ def gemv(a_hbm, x_hbm, trans=False, width=WIDTH, loads="compiler", stores="compi
     y_hbm = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)  # [B, 1, N] or [B, M, 1]
     for i in range(B):
         if trans:
-            _by_columns(y_hbm, a_hbm, x_hbm, i, width, loads, stores)
+            _by_columns(y_hbm, a_hbm, x_hbm, i, width=width, loads=loads, stores=stores)
         else:
-            _by_rows(y_hbm, a_hbm, x_hbm, i, width, loads, stores)
+            _by_rows(y_hbm, a_hbm, x_hbm, i, width=width, loads=loads, stores=stores)
     return y_hbm
 
 
-def _by_columns(y_hbm, a_hbm, x_hbm, i, width, loads, stores):
+def _by_columns(y_hbm, a_hbm, x_hbm, i, *, width, loads, stores):
     M, N = a_hbm.shape[1], a_hbm.shape[2]
     x_sb = []
     for k in tiles(M, K_TILE):
@@ -51,7 +51,7 @@ def _by_columns(y_hbm, a_hbm, x_hbm, i, width, loads, stores):
             store(y_hbm[i, 0:1, here], y_ps[n.index], stores)
 
 
-def _by_rows(y_hbm, a_hbm, x_hbm, i, width, loads, stores):
+def _by_rows(y_hbm, a_hbm, x_hbm, i, *, width, loads, stores):
     M, N = a_hbm.shape[1], a_hbm.shape[2]
     parts = tiles(N, width)
     x_sb = []

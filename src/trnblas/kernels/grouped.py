@@ -18,13 +18,13 @@ def grouped(aT_hbm, b_hbm, shapes=(), half=False, row_tiles=ROW_TILES, loads="co
     dtype = aT_hbm.dtype if half else nl.float32
     a_start = 0
     b_start = 0
-    found = []
+    products = []
     for shape in shapes:
         M, K, N = shape
         out_hbm = nl.ndarray((1, M, N), dtype=dtype, buffer=nl.shared_hbm)  # [1, M_g, N_g]
         aT, b = Matrix(aT_hbm, a_start, K, M), Matrix(b_hbm, b_start, K, N)
-        _product(out_hbm, aT, b, (None, None, None, "none"), 0, row_tiles, loads, stores)
-        found.append(out_hbm)
+        _product(out_hbm, aT, b, (None, None, None, "none"), i=0, row_tiles=row_tiles, loads=loads, stores=stores)
+        products.append(out_hbm)
         a_start = a_start + K * M
         b_start = b_start + K * N
-    return tuple(found)
+    return tuple(products)

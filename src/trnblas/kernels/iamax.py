@@ -28,7 +28,7 @@ def iamax(x_hbm, largest=True, loads="compiler", stores="compiler"):
             nisa.tensor_tensor(dst=flag_sb, data1=x_sb, data2=x_sb, op=nl.not_equal)
             size_sb = nl.ndarray((P, w.size), dtype=nl.float32, buffer=nl.sbuf)  # [P, w]
             nisa.activation(dst=size_sb, op=nl.abs, data=x_sb)
-            # A NaN is found by its flag; here it must not hide the numbers. Comparing drops it.
+            # A flag marks a NaN; here it must not hide other elements. Comparing drops it.
             nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.maximum, operand0=0.0)
             if not largest:
                 nisa.tensor_scalar(dst=size_sb, data=size_sb, op0=nl.multiply, operand0=-1.0)
@@ -40,7 +40,7 @@ def iamax(x_hbm, largest=True, loads="compiler", stores="compiler"):
 
 
 def _best(value_sb, place_sb, kind, column, data_sb):
-    """The largest element of every partition and its index, into one column."""
+    """Write the largest element of every partition and its index into one column."""
     P = data_sb.shape[0]
     best_sb = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)  # [P, 8]
     nisa.max8(dst=best_sb, src=data_sb)

@@ -37,11 +37,9 @@ def mp2(
     u_sb = []
     for a in tiles(V, P):
         u_sb.append(load(u_hbm[a.span, 0:Q], loads))  # [a, Q]
-    uT_sb, left_sb, right_sb = (
-        load(uT_hbm, loads),
-        load(left_hbm, loads),
-        load(right_hbm, loads),
-    )  # [Q, V], [Q, L], [Q, J]
+    uT_sb = load(uT_hbm, loads)  # [Q, V]
+    left_sb = load(left_hbm, loads)  # [Q, L]
+    right_sb = load(right_hbm, loads)  # [Q, J]
     for row in mine(tiles(L, 1)):
         i = row.index
         count = min(J, max(0, first + i + 1)) if symmetric else J
@@ -54,7 +52,7 @@ def mp2(
                 rows = slice(i * V + a.start, i * V + a.stop)
                 t_sb.append(load(t_hbm[rows, js.start * V : js.stop * V], loads))  # [a, js V]
             for j in range(js.size):
-                _pair(sums_sb[:, js.start + j : js.start + j + 1], t_sb, u_sb, uT_sb, V, P, j)
+                _pair(sums_sb[:, js.start + j : js.start + j + 1], t_sb, u_sb, uT_sb, V=V, P=P, j=j)
         out_sb = nl.ndarray((Q, J), dtype=nl.float32, buffer=nl.sbuf)  # [Q, J]
         nisa.scalar_tensor_tensor(
             dst=out_sb,
@@ -69,7 +67,7 @@ def mp2(
 
 
 def _part(V):
-    """Rows of a tile: the largest divisor of V that fits, so that one width serves all; ragged tiles if it is small."""
+    """Return the rows of a tile: the largest divisor of V that fits, or a ragged size if that is small."""
     best = 1
     for p in range(1, P_MAX + 1):
         if V % p == 0:
@@ -77,8 +75,8 @@ def _part(V):
     return best if best >= P_MAX // 2 else min(V, P_MAX)
 
 
-def _pair(sum_sb, t_sb, u_sb, uT_sb, V, P, j):
-    """One pair of occupied orbitals: sum over b of u[q, b] (u.T Y)[q, b]."""
+def _pair(sum_sb, t_sb, u_sb, uT_sb, *, V, P, j):
+    """Sum one pair of occupied orbitals: over b, u[q, b] (u.T Y)[q, b]."""
     Q = uT_sb.shape[0]
     chunks = tiles(V, max(1, N_TILE // P) * P)
     part_sb = nl.ndarray((Q, len(chunks)), dtype=nl.float32, buffer=nl.sbuf)  # [Q, chunks]
@@ -86,14 +84,14 @@ def _pair(sum_sb, t_sb, u_sb, uT_sb, V, P, j):
         projected_ps = nl.ndarray((Q, b.size), dtype=nl.float32, buffer=nl.psum)  # [Q, b]
         for a in tiles(V, P):
             here_sb = t_sb[a.index][:, j * V + b.start : j * V + b.stop]
-            turned_ps = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.psum)  # [a, b]
+            transposed_ps = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.psum)  # [a, b]
             for c in tiles(b.size, P):
                 other_sb = t_sb[b.start // P + c.index]
-                nisa.nc_transpose(dst=turned_ps[:, c.span], data=other_sb[:, j * V + a.start : j * V + a.stop])
+                nisa.nc_transpose(dst=transposed_ps[:, c.span], data=other_sb[:, j * V + a.start : j * V + a.stop])
             # Left in PSUM, because the next operation runs at full rate with one operand there.
             twice_ps = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.psum)  # [a, b]
             nisa.scalar_tensor_tensor(
-                dst=twice_ps, data=here_sb, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=turned_ps
+                dst=twice_ps, data=here_sb, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=transposed_ps
             )
             y_sb = nl.ndarray((a.size, b.size), dtype=nl.float32, buffer=nl.sbuf)  # [a, b]
             nisa.tensor_tensor(dst=y_sb, data1=here_sb, data2=twice_ps, op=nl.multiply)

@@ -1,7 +1,7 @@
 """out[M / R, N] of rank r = rows r of the sum over R ranks of aT[K, M].T @ b[K, N]: K is cut between them.
 
 A panel is a few rows of every rank's share. Its partial product goes to HBM, where the ranks add it up and each keeps
-its own rows, while the Tensor Engine is at the next panel: two buffers take turns. Bound by the link until a rank's K
+its own rows, while the Tensor Engine works on the next panel (two buffers). Bound by the link until a rank's K
 is long (one float32 crosses it for every 2 K FLOPs), then by the Tensor Engine.
 """
 
@@ -37,15 +37,15 @@ def sharded_gemm(aT_hbm, b_hbm, ranks):
             b_sb.append(load(b_hbm[k.span, 0:N]))  # [k, N]
     for panel in tiles(share, height):
         sum_hbm = partial_hbm[panel.index % 2][0 : ranks * panel.size, 0:N]  # [R h, N]
-        _panel(sum_hbm, aT_hbm, b_hbm, b_sb, panel, ranks, width)
+        _panel(sum_hbm, aT_hbm, b_hbm, b_sb, panel=panel, ranks=ranks, width=width)
         ncc.reduce_scatter(
             srcs=[sum_hbm], dsts=[out_hbm[panel.span, 0:N]], replica_group=group, collective_dim=0, op=nl.add
         )
     return out_hbm
 
 
-def _panel(sum_hbm, aT_hbm, b_hbm, b_sb, panel, ranks, width):
-    """The partial product of the same rows of every share, in blocks of as many row tiles as PSUM takes."""
+def _panel(sum_hbm, aT_hbm, b_hbm, b_sb, *, panel, ranks, width):
+    """Multiply the same rows of every share, in blocks of as many row tiles as PSUM holds."""
     K, M = aT_hbm.shape
     N = b_hbm.shape[1]
     aT_sb = []
@@ -63,11 +63,11 @@ def _panel(sum_hbm, aT_hbm, b_hbm, b_sb, panel, ranks, width):
             rows.append((rank, m))
     for block in tiles(len(rows), ROW_TILES):
         for n in tiles(N, N_TILE):
-            _columns(sum_hbm, aT_hbm, aT_sb, b_hbm, b_sb, rows[block.span], panel, n, ranks)
+            _columns(sum_hbm, aT_hbm, aT_sb, b_hbm, b_sb, rows=rows[block.span], panel=panel, n=n, ranks=ranks)
 
 
-def _columns(sum_hbm, aT_hbm, aT_sb, b_hbm, b_sb, rows, panel, n, ranks):
-    """One column tile of a block: each row tile has a bank of its own."""
+def _columns(sum_hbm, aT_hbm, aT_sb, b_hbm, b_sb, *, rows, panel, n, ranks):
+    """Compute one column tile of a block: each row tile has a bank of its own."""
     K, M = aT_hbm.shape
     c_ps = []
     for i in range(len(rows)):

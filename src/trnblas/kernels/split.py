@@ -40,20 +40,22 @@ def split(aT_hbm, b_hbm, layout=(), exact=1, loads="compiler", stores="compiler"
                 for s in range(S_a):
                     aT_sb.append(_slice(aT_hbm, s, i, rows, loads))
                 for m in tiles(rows.size, M_TILE):
-                    _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n, stores)
+                    _tile(
+                        out_hbm, aT_sb, b_sb, layout=layout, exact=exact, E=E, i=i, rows=rows, m=m, n=n, stores=stores
+                    )
     return out_hbm
 
 
 def _slice(x_hbm, s, i, columns, loads):
-    """All of K of one slice: a list of SBUF tiles."""
-    found = []
+    """Load all of K of one slice: a list of SBUF tiles."""
+    tiles_sb = []
     for k in tiles(x_hbm.shape[2], K_TILE):
-        found.append(load(x_hbm[s, i, k.span, columns.span], loads))  # [k, columns]
-    return found
+        tiles_sb.append(load(x_hbm[s, i, k.span, columns.span], loads))  # [k, columns]
+    return tiles_sb
 
 
-def _tile(out_hbm, aT_sb, b_sb, layout, exact, E, i, rows, m, n, stores):
-    """Every plane of one tile of the result."""
+def _tile(out_hbm, aT_sb, b_sb, *, layout, exact, E, i, rows, m, n, stores):
+    """Compute every plane of one tile of the result."""
     here = slice(rows.start + m.start, rows.start + m.stop)
     rest_sb = None
     for g in range(len(layout)):

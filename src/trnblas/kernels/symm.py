@@ -1,10 +1,11 @@
 """out[B, M, N] = a[B, M, M] b[B, M, N] with a symmetric and its lower triangle stored.  Bound by the Tensor Engine.
 
 The stationary operand is wanted transposed, and the transpose of a tile below the diagonal is what belongs above it:
-tiles below the diagonal serve as they lie for the columns they stand in, and are transposed once for their own rows.
+tiles below the diagonal are used as they are for their columns, and are transposed once for their own rows.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnblas.kernels._block import _block_columns
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, nisa, nki, nl, tiles
 
 ROW_TILES = PSUM_BANKS // 2
 # How a launch that would be too long a program may be cut.
@@ -25,36 +26,36 @@ def symm(a_hbm, b_hbm, row_tiles=ROW_TILES, loads="compiler", stores="compiler")
             for m in tiles(rows.size, M_TILE):
                 a_sb.append(_row_tile(a_hbm, i_a, rows.start + m.start, rows.start + m.stop, loads))
             for n in tiles(N, N_TILE):
-                _columns(out_hbm, a_sb, b_hbm, i, rows, n, loads, stores)
+                _block_columns(out_hbm, a_sb, b_hbm, i, rows=rows, n=n, loads=loads, stores=stores)
     return out_hbm
 
 
 def _row_tile(a_hbm, i, start, stop, loads):
-    """Rows ``start`` to ``stop`` of the whole matrix, transposed: a list of [k, m] tiles."""
+    """Load rows ``start`` to ``stop`` of the whole matrix, transposed: a list of [k, m] tiles."""
     M = a_hbm.shape[1]
     strip_sb = load(a_hbm[i, start:stop, 0:stop], loads)  # [m, stop]
-    found = []
+    tiles_sb = []
     for k in tiles(M, K_TILE):
         if k.start >= stop:
-            found.append(load(a_hbm[i, k.span, start:stop], loads))  # [k, m]
+            tiles_sb.append(load(a_hbm[i, k.span, start:stop], loads))  # [k, m]
         elif k.start < start:
-            found.append(_transposed(strip_sb[:, k.span]))
+            tiles_sb.append(_transposed(strip_sb[:, k.span]))
         else:
-            found.append(_whole(strip_sb[:, k.span]))
-    return found
+            tiles_sb.append(_whole(strip_sb[:, k.span]))
+    return tiles_sb
 
 
 def _transposed(x_sb):
     rows, columns = x_sb.shape
-    turned_ps = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.psum)  # [k, m]
-    nisa.nc_transpose(dst=turned_ps, data=x_sb)
-    turned_sb = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
-    nisa.tensor_copy(dst=turned_sb, src=turned_ps)
-    return turned_sb
+    xT_ps = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.psum)  # [k, m]
+    nisa.nc_transpose(dst=xT_ps, data=x_sb)
+    xT_sb = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
+    nisa.tensor_copy(dst=xT_sb, src=xT_ps)
+    return xT_sb
 
 
 def _whole(x_sb):
-    """A tile on the diagonal: its lower triangle and the mirror image of what lies strictly below."""
+    """Complete a tile on the diagonal: its lower triangle and the mirror image of what lies strictly below."""
     m = x_sb.shape[0]
     lower_sb = _lower(x_sb, 0)
     mirrored_sb = _transposed(_lower(x_sb, -1))
@@ -64,7 +65,7 @@ def _whole(x_sb):
 
 
 def _lower(x_sb, offset):
-    """Zeros where row + offset < column."""
+    """Zero the elements where row + offset < column."""
     m = x_sb.shape[0]
     kept_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
     nisa.affine_select(
@@ -77,17 +78,3 @@ def _lower(x_sb, offset):
         cmp_op=nl.greater_equal,
     )
     return kept_sb
-
-
-def _columns(out_hbm, a_sb, b_hbm, i, rows, n, loads, stores):
-    """One column tile of the result, for all row tiles of a block."""
-    out_ps = []
-    for m in tiles(rows.size, M_TILE):
-        out_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
-    for k in tiles(b_hbm.shape[1], K_TILE):
-        b_sb = load(b_hbm[i, k.span, n.span], loads)  # [k, n]
-        for m in tiles(rows.size, M_TILE):
-            nisa.nc_matmul(dst=out_ps[m.index], stationary=a_sb[m.index][k.index], moving=b_sb, accumulate=k.index > 0)
-    for m in tiles(rows.size, M_TILE):
-        here = slice(rows.start + m.start, rows.start + m.stop)
-        store(out_hbm[i, here, n.span], out_ps[m.index], stores)

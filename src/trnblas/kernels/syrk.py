@@ -1,7 +1,7 @@
 """out[B, N, N] = the lower triangle of xT[B, K, N].T @ yT[B, K, N], zeros above.  Bound by the Tensor Engine.
 
 Row tiles end where their diagonal does, so half of a square product is never computed. A block of four row tiles of
-``x`` stays in SBUF; left out, ``y`` is ``x``, and the block on the diagonal serves as both.
+``x`` stays in SBUF; left out, ``y`` is ``x``, and the block on the diagonal is both.
 """
 
 from trnsci.nki import K_TILE, M_TILE, N_TILE, P_MAX, QUEUES, Axis, load, nisa, nki, nl, store, tiles
@@ -30,12 +30,12 @@ def syrk(xT_hbm, yT_hbm=None, loads="compiler", stores="compiler"):
                         here = slice(rows.start + m.start, rows.start + m.stop)
                         store(out_hbm[i, here, n.span], zero_sb[0 : m.size, 0 : n.size], stores)
                 else:
-                    _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n, loads, stores)
+                    _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i=i, rows=rows, n=n, loads=loads, stores=stores)
     return out_hbm
 
 
-def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, i, rows, n, loads, stores):
-    """One column tile of the triangle, for all row tiles of a block."""
+def _columns(out_hbm, x_sb, xT_hbm, yT_hbm, *, i, rows, n, loads, stores):
+    """Compute one column tile of the triangle, for all row tiles of a block."""
     K = xT_hbm.shape[1]
     y_hbm = xT_hbm if yT_hbm == None else yT_hbm
     diagonal = n.start == rows.start

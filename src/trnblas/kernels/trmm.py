@@ -3,7 +3,8 @@
 Tiles on the wrong side of the diagonal are neither loaded nor multiplied; a tile on it is masked once.
 """
 
-from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, nisa, nki, nl, store, tiles
+from trnblas.kernels._block import _block_columns
+from trnsci.nki import K_TILE, M_TILE, N_TILE, PSUM_BANKS, QUEUES, Axis, load, nisa, nki, nl, tiles
 
 ROW_TILES = PSUM_BANKS // 2
 # How a launch that would be too long a program may be cut.
@@ -23,27 +24,27 @@ def trmm(aT_hbm, b_hbm, lower=True, unit=False, row_tiles=ROW_TILES, loads="comp
             aT_sb = []
             for m in tiles(rows.size, M_TILE):
                 start, stop = rows.start + m.start, rows.start + m.stop
-                aT_sb.append(_row_tile(aT_hbm, i_a, start, stop, lower, unit, loads))
+                aT_sb.append(_row_tile(aT_hbm, i_a, start, stop, lower=lower, unit=unit, loads=loads))
             for n in tiles(N, N_TILE):
-                _columns(out_hbm, aT_sb, b_hbm, i, rows, n, lower, loads, stores)
+                _block_columns(out_hbm, aT_sb, b_hbm, i, rows=rows, n=n, loads=loads, stores=stores)
     return out_hbm
 
 
-def _row_tile(aT_hbm, i, start, stop, lower, unit, loads):
-    """The tiles of one row tile that are not zero; ``None`` stands for the others."""
-    found = []
+def _row_tile(aT_hbm, i, start, stop, *, lower, unit, loads):
+    """Load the tiles of one row tile that are not zero; ``None`` stands for the others."""
+    tiles_sb = []
     for k in tiles(aT_hbm.shape[1], K_TILE):
         if k.start == start:
-            found.append(_diagonal(load(aT_hbm[i, k.span, start:stop], loads), lower, unit))
+            tiles_sb.append(_diagonal(load(aT_hbm[i, k.span, start:stop], loads), lower, unit))
         elif (k.start < start) == lower:
-            found.append(load(aT_hbm[i, k.span, start:stop], loads))  # [k, m]
+            tiles_sb.append(load(aT_hbm[i, k.span, start:stop], loads))  # [k, m]
         else:
-            found.append(None)
-    return found
+            tiles_sb.append(None)
+    return tiles_sb
 
 
 def _diagonal(aT_sb, lower, unit):
-    """Zeros on the other side of the diagonal, and ones on it where it is not read. The tile is [k, m], transposed."""
+    """Zero the other side of the diagonal of a transposed tile [k, m], and put ones on it where it is not read."""
     size = aT_sb.shape[0]
     kept_sb = nl.ndarray(aT_sb.shape, dtype=aT_sb.dtype, buffer=nl.sbuf)  # [k, m]
     nisa.affine_select(
@@ -64,23 +65,3 @@ def _diagonal(aT_sb, lower, unit):
             cmp_op=nl.not_equal,
         )
     return kept_sb
-
-
-def _columns(out_hbm, aT_sb, b_hbm, i, rows, n, lower, loads, stores):
-    """One column tile of the result, for all row tiles of a block."""
-    out_ps = []
-    begun = []
-    for m in tiles(rows.size, M_TILE):
-        out_ps.append(nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum))  # [m, n]
-        begun.append(False)
-    for k in tiles(b_hbm.shape[1], K_TILE):
-        if (k.start < rows.stop) if lower else (k.start >= rows.start):
-            b_sb = load(b_hbm[i, k.span, n.span], loads)  # [k, n]
-            for m in tiles(rows.size, M_TILE):
-                stationary = aT_sb[m.index][k.index]
-                if stationary != None:
-                    nisa.nc_matmul(dst=out_ps[m.index], stationary=stationary, moving=b_sb, accumulate=begun[m.index])
-                    begun[m.index] = True
-    for m in tiles(rows.size, M_TILE):
-        here = slice(rows.start + m.start, rows.start + m.stop)
-        store(out_hbm[i, here, n.span], out_ps[m.index], stores)

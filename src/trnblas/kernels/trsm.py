@@ -32,12 +32,12 @@ def trsm(aT_hbm, b_hbm, masks_hbm, unit=False, loads="compiler", stores="compile
                 aT_sb.append(load(aT_hbm[i, k.span, k.start : M], loads))  # [k, M - k]
                 inverses_sb.append(_inverse(aT_sb[k.index][:, 0 : k.size], masks_sb, unit))
         for n in tiles(N, N_TILE):
-            _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n, loads, stores)
+            _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i=i, n=n, loads=loads, stores=stores)
     return out_hbm
 
 
-def _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n, loads, stores):
-    """One column tile, from the first row tile to the last."""
+def _solve(out_hbm, aT_sb, inverses_sb, b_hbm, *, i, n, loads, stores):
+    """Solve for one column tile, from the first row tile to the last."""
     x_sb = []
     for m in tiles(b_hbm.shape[1], M_TILE):
         right_sb = load(b_hbm[i, m.span, n.span], loads)  # [m, n]
@@ -63,7 +63,7 @@ def _solve(out_hbm, aT_sb, inverses_sb, b_hbm, i, n, loads, stores):
 
 
 def _inverse(aT_sb, masks_sb, unit):
-    """The inverse of a triangular block, transposed like the block."""
+    """Invert a triangular block; both are transposed."""
     m = aT_sb.shape[0]
     eye_sb = masks_sb[len(masks_sb) - 1][0:m, 0:m]
     x_sb = eye_sb
@@ -103,7 +103,7 @@ def _inverse(aT_sb, masks_sb, unit):
 
 
 def _product(x_sb, mask_sb):
-    """Element by element."""
+    """Multiply element by element."""
     m = x_sb.shape[0]
     masked_sb = nl.ndarray((m, m), dtype=nl.float32, buffer=nl.sbuf)  # [m, m]
     nisa.tensor_tensor(dst=masked_sb, data1=x_sb, data2=mask_sb, op=nl.multiply)
