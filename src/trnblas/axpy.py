@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.arguments import HALF, conjugated, finished, rounds, vectors
 from trnblas.kernels import axpy as kernels
 from trnsci import ArgumentError, array_function, check, op, run
@@ -139,11 +139,11 @@ class Rotate(NamedTuple):
         if implementation == "host":
             if not all(self.matrix):
                 return "an exchange or a scaling reads less than a rotation"
-            return host.refusal(self.x, self.y, ndim=1)
+            return host_blas.refusal(self.x, self.y, ndim=1)
         return None
 
     def calls(self, implementation: str) -> str:
-        return host.name("rot" if self._plane else "rotm", self.x)
+        return host_blas.name("rot" if self._plane else "rotm", self.x)
 
     @property
     def _plane(self) -> bool:
@@ -151,7 +151,7 @@ class Rotate(NamedTuple):
         return m0 == m3 and m1 == -m2
 
     def host(self) -> tuple[Tensor, Tensor]:
-        return host.rotated(self.x, self.y, self.matrix, plane=self._plane)
+        return host_blas.rotated(self.x, self.y, self.matrix, plane=self._plane)
 
     def pytorch(self) -> tuple[Tensor, Tensor]:
         return _sum([self.x, self.y], self.matrix[:2]), _sum([self.x, self.y], self.matrix[2:])

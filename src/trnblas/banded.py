@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.accuracy import error_bound
 from trnblas.arguments import HALF, Trans, alike, conjugated, finished, flag, needed, nonsingular, rounds, transposition
-from trnblas.bands import (
+from trnblas.band_storage import (
     Form,
     dense,
     diagonals,
@@ -263,7 +263,7 @@ class Banded(NamedTuple):
         return None
 
     def calls(self, implementation: str) -> str:
-        return host.name(self._routine, self.a)
+        return host_blas.name(self._routine, self.a)
 
     @property
     def _routine(self) -> str:
@@ -275,12 +275,12 @@ class Banded(NamedTuple):
         a, x, k, trans = self.a.numpy(), self.x.numpy(), self.a.shape[0] - 1, "ntc".index(self.trans)
         if self._routine == "gbmv":
             args: tuple[Any, ...] = (self.m, a.shape[1], k - self.ku, self.ku, self.alpha, a, x)
-            product = host.call("gbmv", self.a, *args, trans=trans)
+            product = host_blas.call("gbmv", self.a, *args, trans=trans)
         elif self._routine == "tbmv":
-            product = host.call("tbmv", self.a, k, a, x, lower=self.ku == 0, trans=trans, diag=1)
+            product = host_blas.call("tbmv", self.a, k, a, x, lower=self.ku == 0, trans=trans, diag=1)
             product = product if self.alpha == 1 else self.alpha * product
         else:
-            product = host.call(self._routine, self.a, k, self.alpha, a, x, lower=self.ku == 0)
+            product = host_blas.call(self._routine, self.a, k, self.alpha, a, x, lower=self.ku == 0)
         return finished(torch.from_numpy(product), 1.0, self.beta, self.y, self.a.dtype)
 
     def pytorch(self) -> Tensor:
@@ -320,7 +320,9 @@ class Banded(NamedTuple):
 def _host_refusal(a: Tensor, x: Tensor, m: int, ku: int) -> str | None:
     if m <= a.shape[-2] - 1 - ku or a.shape[-1] <= ku:
         return "SciPy takes no bands wider than the matrix"
-    return host.refusal(a, ndim=2, dtypes=host.ALL_LETTERS) or host.refusal(x, ndim=1, dtypes=host.ALL_LETTERS)
+    return host_blas.refusal(a, ndim=2, dtypes=host_blas.ALL_LETTERS) or host_blas.refusal(
+        x, ndim=1, dtypes=host_blas.ALL_LETTERS
+    )
 
 
 def _kernel(weights: Tensor, values: Tensor) -> Tensor:
@@ -372,12 +374,12 @@ class BandSolve(NamedTuple):
         return _host_refusal(self.a, self.x, self.a.shape[-1], self._main) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host.name("tbsv", self.a)
+        return host_blas.name("tbsv", self.a)
 
     def host(self) -> Tensor:
         flags = {"lower": self.lower, "trans": "ntc".index(self.trans), "diag": self.unit}
         k = self.a.shape[0] - 1
-        return torch.from_numpy(host.call("tbsv", self.a, k, self.a.numpy(), self.x.numpy(), **flags))
+        return torch.from_numpy(host_blas.call("tbsv", self.a, k, self.a.numpy(), self.x.numpy(), **flags))
 
     def pytorch(self) -> Tensor:
         """Solve with products and solves of whole blocks."""

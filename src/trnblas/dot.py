@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.accuracy import choose, dot_bound, reported, working_dtype
 from trnblas.arguments import HALF, over_partitions, vectors
 from trnblas.kernels import dot as kernels
@@ -342,16 +342,16 @@ class Norm(NamedTuple):
             if self.x.ndim and self.x.stride(-1) != 1:
                 # BLAS adds in an order that depends on alignment, and SciPy copies to memory of any alignment.
                 return "a strided vector would be copied, and its bits depend on where to"
-            return host.refusal(self.x, ndim=1, precision=self.precision)
+            return host_blas.refusal(self.x, ndim=1, precision=self.precision)
         if implementation == "nki" and self.precision == "compensated" and self.x.dtype in _DOUBLE:
             return "the compensated kernel takes float32 and complex64; ask for fp64, or use backend 'pytorch'"
         return None
 
     def calls(self, implementation: str) -> str:
-        return host.name("asum", self.x)
+        return host_blas.name("asum", self.x)
 
     def host(self) -> Tensor:
-        return torch.scalar_tensor(host.call("asum", self.x, self.x.numpy()), dtype=self.x.dtype)
+        return torch.scalar_tensor(host_blas.call("asum", self.x, self.x.numpy()), dtype=self.x.dtype)
 
     def pytorch(self) -> Tensor:
         x, dtype = self.x, self.x.dtype.to_real()

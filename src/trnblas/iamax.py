@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.arguments import over_partitions, rounds, vectors
 from trnblas.kernels import iamax as kernels
 from trnsci import ArgumentError, array_function, op, run
@@ -65,7 +65,7 @@ class Iamax(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         if implementation == "host":
-            return host.refusal(self.x, ndim=1)
+            return host_blas.refusal(self.x, ndim=1)
         if implementation == "nki" and self.x.is_complex():
             return "sums of |Re| and |Im| are compared on the host; pass _.real and _.imag parts, or use pytorch"
         return rounds(self.x) if implementation == "nki" else None

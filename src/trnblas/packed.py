@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C import _len_torch_dispatch_stack as dispatch_modes
 from torch.compiler import is_compiling
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.arguments import Trans, agree, alike, finished, flag, needed, nonsingular, real, through, transposition
 from trnblas.symm import hemv, symv
 from trnblas.syr import her, her2, syr, syr2
@@ -249,18 +249,18 @@ class Packed(NamedTuple):
             return "BLAS has no complex symmetric packed matrices"
         if self.alpha == 0:
             return "nothing is multiplied"
-        return host.refusal(self.ap, self.x, ndim=1, dtypes=host.ALL_LETTERS)
+        return host_blas.refusal(self.ap, self.x, ndim=1, dtypes=host_blas.ALL_LETTERS)
 
     def calls(self, implementation: str) -> str:
-        return host.name(self.routine, self.ap)
+        return host_blas.name(self.routine, self.ap)
 
     def host(self) -> Tensor:
         n, ap, x = self.x.shape[0], self.ap.numpy(), self.x.numpy()
         if self.routine in ("spmv", "hpmv"):
-            product = host.call(self.routine, self.x, n, self.alpha, ap, x, lower=self.lower)
+            product = host_blas.call(self.routine, self.x, n, self.alpha, ap, x, lower=self.lower)
             return finished(torch.from_numpy(product), 1.0, self.beta, self.y, self.x.dtype)
         flags = {"lower": self.lower, "trans": "ntc".index(self.trans), "diag": self.unit}
-        return torch.from_numpy(host.call(self.routine, self.x, n, ap, x, **flags))
+        return torch.from_numpy(host_blas.call(self.routine, self.x, n, ap, x, **flags))
 
     def pytorch(self) -> Tensor:
         whole = unpacked(self.x.shape[-1], self.ap, self.lower)
@@ -302,15 +302,15 @@ class PackedUpdate(NamedTuple):
 
     def limits(self, implementation: str) -> str | None:
         given = [t for t in (self.ap, self.x, self.y) if t is not None]
-        return host.refusal(*given, ndim=1) if implementation == "host" else None
+        return host_blas.refusal(*given, ndim=1) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host.name("spr" if self.y is None else "spr2", self.ap)
+        return host_blas.name("spr" if self.y is None else "spr2", self.ap)
 
     def host(self) -> Tensor:
         xs = [t.numpy() for t in (self.x, self.y) if t is not None]
         routine, n = "spr" if self.y is None else "spr2", self.x.shape[0]
-        return torch.from_numpy(host.call(routine, self.x, n, self.alpha, *xs, self.ap.numpy(), lower=self.lower))
+        return torch.from_numpy(host_blas.call(routine, self.x, n, self.alpha, *xs, self.ap.numpy(), lower=self.lower))
 
     def pytorch(self) -> Tensor:
         whole = unpacked(self.x.shape[-1], self.ap, self.lower)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.accuracy import error_bound
 from trnblas.arguments import agree, alike, conjugated, finished, flag, needed, real_diagonal, square, triangle
 from trnblas.gemm import gemm
@@ -231,13 +231,13 @@ class Symm(NamedTuple):
             return None
         if self.alpha == 0:
             return "nothing is multiplied"
-        return host.refusal(self.a, self.b, ndim=2, precision=self.precision)
+        return host_blas.refusal(self.a, self.b, ndim=2, precision=self.precision)
 
     def calls(self, implementation: str) -> str:
-        return host.name("symv" if self.b.shape[-1] == 1 else "symm", self.a)
+        return host_blas.name("symv" if self.b.shape[-1] == 1 else "symm", self.a)
 
     def host(self) -> Tensor:
-        product = host.symmetric_product(self.alpha.real, self.a, self.b, self.lower)
+        product = host_blas.symmetric_product(self.alpha.real, self.a, self.b, self.lower)
         return product if self.c is None else finished(product, 1.0, self.beta, self.c, self.a.dtype)
 
     def pytorch(self) -> Tensor:

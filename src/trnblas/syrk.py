@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.accuracy import choose, error_bound, reported, working_dtype
 from trnblas.arguments import (
     HALF,
@@ -274,23 +274,23 @@ class Syrk(NamedTuple):
         if self.hermitian or self.alpha == 0 or (self.y is None) == self.twice:
             return "it takes one product of a real matrix with itself, or the sum of two with another"
         given = [t for t in (self.x, self.y, self.c) if t is not None]
-        return host.refusal(*given, ndim=2, precision=self.precision)
+        return host_blas.refusal(*given, ndim=2, precision=self.precision)
 
     @property
     def _rank_one(self) -> bool:
         return self.x.shape[-1] == 1 and (self.c is None or self.beta == 1)
 
     def calls(self, implementation: str) -> str:
-        return host.name(("syr" if self._rank_one else "syrk").replace("r", "r2" if self.twice else "r"), self.x)
+        return host_blas.name(("syr" if self._rank_one else "syrk").replace("r", "r2" if self.twice else "r"), self.x)
 
     def host(self) -> Tensor:
         x, y, alpha = self.x, self.y, self.alpha.real
         if self._rank_one:
-            return host.rank_one(alpha, x.squeeze(1), None if y is None else y.squeeze(1), self.c, self.lower)
+            return host_blas.rank_one(alpha, x.squeeze(1), None if y is None else y.squeeze(1), self.c, self.lower)
         if y is None:
-            product = host.symmetric_square(alpha, x, self.lower)
+            product = host_blas.symmetric_square(alpha, x, self.lower)
         else:
-            product = host.symmetric_sum(alpha, x, y, self.lower)
+            product = host_blas.symmetric_sum(alpha, x, y, self.lower)
         return _finish(product, 1.0, self.beta, c=self.c, lower=self.lower, hermitian=False, dtype=x.dtype)
 
     def pytorch(self) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.accuracy import choose, error_bound, reported, working_dtype
 from trnblas.arguments import (
     HALF,
@@ -201,13 +201,13 @@ class Trmm(NamedTuple):
         return error_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return host.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
+        return host_blas.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host.name("trmv" if self.b.shape[-1] == 1 else "trmm", self.a)
+        return host_blas.name("trmv" if self.b.shape[-1] == 1 else "trmm", self.a)
 
     def host(self) -> Tensor:
-        return host.triangular_product(self.alpha.real, self.a, self.b, self.lower, self.unit)
+        return host_blas.triangular_product(self.alpha.real, self.a, self.b, self.lower, self.unit)
 
     def pytorch(self) -> Tensor:
         a, b = self.a, self.b

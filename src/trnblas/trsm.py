@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import host
+from trnblas import host_blas
 from trnblas.accuracy import working_dtype
 from trnblas.arguments import HALF, conjugated, finished, triangle
 from trnblas.gemm import gemm
@@ -123,13 +123,13 @@ class Trsm(NamedTuple):
         return solve_bound(self.a.shape[-1], self.a.dtype, self.precision)
 
     def limits(self, implementation: str) -> str | None:
-        return host.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
+        return host_blas.refusal(self.a, self.b, ndim=2, precision=self.precision) if implementation == "host" else None
 
     def calls(self, implementation: str) -> str:
-        return host.name("trsv" if self.b.shape[-1] == 1 else "trsm", self.a)
+        return host_blas.name("trsv" if self.b.shape[-1] == 1 else "trsm", self.a)
 
     def host(self) -> Tensor:
-        return host.triangular_solve(self.alpha.real, self.a, self.b, self.lower, self.unit)
+        return host_blas.triangular_solve(self.alpha.real, self.a, self.b, self.lower, self.unit)
 
     def pytorch(self) -> Tensor:
         a, b, dtype = self.a, self.b, self.a.dtype

@@ -5,7 +5,7 @@ import torch
 
 import trnsci
 from tests.trnblas.oracles import C64, F32, F64, scipy_blas, sum_bound
-from trnblas import her, her2, host, syr, syr2
+from trnblas import her, her2, host_blas, syr, syr2
 from trnsci import ArgumentError
 from trnsci.testing import BACKENDS, assert_within, gaussian, pairs
 
@@ -21,7 +21,7 @@ def magnitude(x, y, a, alpha):
 @pytest.fixture(params=["scipy", "torch alone"])
 def library(request, monkeypatch):
     if request.param == "torch alone":
-        monkeypatch.setattr(host, "refusal", lambda *tensors, **options: "not in this test")
+        monkeypatch.setattr(host_blas, "refusal", lambda *tensors, **options: "not in this test")
 
 
 @pytest.mark.grid(1)

@@ -9,7 +9,7 @@ from tests.trnblas.oracles import F32, F64, scipy_blas, sum_bound
 from trnblas import (
     asum,
     gbmv,
-    host,
+    host_blas,
     iamax,
     iamin,
     nrm2,
@@ -45,7 +45,7 @@ LAYOUTS = {
 @pytest.fixture(params=["scipy", "torch alone"])
 def library(request, monkeypatch):
     if request.param == "torch alone":
-        monkeypatch.setattr(host, "refusal", lambda *tensors, **options: "not in this test")
+        monkeypatch.setattr(host_blas, "refusal", lambda *tensors, **options: "not in this test")
     return request.param
 
 
