@@ -10,7 +10,7 @@
 | `uniform`, `normal`, `gamma`, `poisson`, ... | the distributions, with ``generator=`` |
 | `Sobol`, `Halton`, `LatinHypercube` | points that fill the cube evenly |
 | `XORWOW`, `MRG32k3a`, `MT19937` | cuRAND's own streams on the host, to compare while porting |
-| `sketch` | a Gaussian projection whose matrix is made on chip |
+| `sketch` | a Gaussian projection whose matrix is drawn on chip |
 """
 
 from typing import TYPE_CHECKING

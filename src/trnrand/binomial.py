@@ -31,7 +31,7 @@ def binomial(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Binomial counts: successes in ``n`` independent trials.
+    """Draw binomial counts: successes in ``n`` independent trials.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -66,7 +66,7 @@ def binomial(
 
 
 def part_of(request: Request, n: Tensor, p: Tensor, part: int, parts: int) -> Tensor:
-    """Counts as float64 for each vector of a request whose vectors have ``parts`` elements, from element ``part``'s."""
+    """Draw counts as float64 for each vector of ``parts`` elements, from the substream of element ``part``."""
     stream, first = request.claim(1)
     return run(Binomial(n, p, Segment.of(substream(stream, 0, 0), first + part, n.numel(), 1), parts))
 
@@ -123,23 +123,23 @@ class Binomial(NamedTuple):
 
 
 def binomial_of(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:
-    """Counts as float64 for ``n`` trials of chance ``p``, both float64 of one length, element by element."""
+    """Draw counts as float64 of ``n`` trials of chance ``p``, both float64 of one length."""
     if n.numel() == 0:
         return torch.empty_like(n)
     # successes or failures, whichever are rarer
     flipped = p > 0.5
     rare = torch.where(flipped, 1.0 - p, p)
-    made = by_case(
+    rarer = by_case(
         n * rare < SMALL,
         blocks,
         lambda mine, elements: _inversion(mine, n[elements], rare[elements]),
         lambda mine, elements: _btrs(mine, n[elements], rare[elements]),
     )
-    return torch.where(flipped, n - made, made)
+    return torch.where(flipped, n - rarer, rarer)
 
 
 def log_complement(p: Tensor) -> Tensor:
-    """``ln(1 - p)`` for ``0 <= p < 1``, as precise for tiny ``p`` as for others."""
+    """Return ``ln(1 - p)`` for ``0 <= p < 1``, as precise for tiny ``p`` as for others."""
     rest = 1.0 - p
     lost = 1.0 - rest
     # what 1 - p rounded away comes back as a factor
@@ -165,11 +165,11 @@ def _inversion(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:
 
 def _btrs(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:
     q = 1.0 - p
-    spread = maths.sqrt(n * p * q)
-    b = 1.15 + 2.53 * spread
+    deviation = maths.sqrt(n * p * q)
+    b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
     c, vr = n * p + 0.5, 0.92 - 4.2 / b
-    alpha = (2.83 + 5.1 / b) * spread
+    alpha = (2.83 + 5.1 / b) * deviation
     mode = torch.floor((n + 1.0) * p)
     top = _log_chance(mode, n, p, q)
 
@@ -188,7 +188,7 @@ def _btrs(blocks: Blocks, n: Tensor, p: Tensor) -> Tensor:
 
 
 def _log_chance(k: Tensor, n: Tensor, p: Tensor, q: Tensor) -> Tensor:
-    """Logarithm of the binomial probability, by Loader's saddle-point expansion."""
+    """Return logarithm of the binomial probability, by Loader's saddle-point expansion."""
     rest = n - k
     inner_k, inner_rest = k.clamp(min=1.0), rest.clamp(min=1.0)
     y = maths.stirling_error(n) - maths.stirling_error(inner_k) - maths.stirling_error(inner_rest)

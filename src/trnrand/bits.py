@@ -23,7 +23,7 @@ from trnsci import ArgumentError, Cost, DtypeError, op, run
 def bits(
     key: int | Stream, offset: int, n: int, *, engine: str = PHILOX.name, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Words ``offset .. offset + n`` of a stream: uint32 [n].
+    """Return words ``offset .. offset + n`` of a stream: uint32 [n].
 
     Args:
         key: an integer of up to 64 bits (Philox) or 128 bits (Threefry), or a `Stream`, whose position is added.
@@ -44,12 +44,12 @@ def bits(
 
 
 def stream_words(stream: Stream, first: int, count: int, device: torch.device) -> Tensor:
-    """Words of a stream as int64."""
+    """Return words of a stream as int64."""
     return run(Bits(Segment.of(stream, first, count), device)).to(torch.int64)
 
 
 def block_words(stream: Stream, first: int, chosen: Tensor) -> Tensor:
-    """The blocks ``first + chosen[i]`` of a stream as int64 [n, 4]."""
+    """Return the blocks ``first + chosen[i]`` of a stream as int64 [n, 4]."""
     start = (stream.base + first) % (1 << 128)
     words, carry = [], chosen
     for i in range(4):
@@ -58,24 +58,24 @@ def block_words(stream: Stream, first: int, chosen: Tensor) -> Tensor:
         carry = total >> 32
     key = torch.tensor(stream.key_words, device=chosen.device)
     counter = torch.stack(words, -1)
-    made = run(Philox(counter, key)) if stream.kind is PHILOX else run(Threefry(counter, key))
-    return made.to(torch.int64)
+    blocks = run(Philox(counter, key)) if stream.kind is PHILOX else run(Threefry(counter, key))
+    return blocks.to(torch.int64)
 
 
 def attempt_words(segment: Segment, attempt: int, device: torch.device, chosen: Tensor | None) -> Tensor:
-    """The block of an attempt of every element of a segment of substreams, or of the ``chosen`` ones: int64 [n, 4]."""
+    """Return the blocks of an attempt for all elements of a segment, or the ``chosen`` ones: int64 [n, 4]."""
     if chosen is None:
         return stream_words(segment.stream(attempt), 0, 4 * segment.elements, device).view(-1, 4)
     return block_words(segment.stream(attempt), 0, chosen)
 
 
 def compiles(kind: Hashable, segment: tuple[int, ...]) -> tuple[Hashable, float]:
-    """What Triton compiles for a kind of numbers, an engine and a position in a block, and about how long it takes."""
+    """Return the key of what Triton compiles, and about how long it takes."""
     return ("trnrand.cuda.streams", kind, segment[0], segment[1]), 1.0
 
 
 def words_cost(segment: Segment, words: int) -> Cost:
-    """Operations and bytes of so many words."""
+    """Return operations and bytes of so many words."""
     return Cost(flops=words // 4 * segment.engine.operations, read=0, written=4 * words)
 
 

@@ -16,7 +16,7 @@ _INTEGERS = (torch.uint8, torch.uint16, torch.uint32, torch.int32, torch.int64)
 
 
 def checked(engine: Engine, counter: Any, key: Any) -> tuple[Tensor, Tensor]:
-    """Counters and keys as int64, counters of the broadcast shape."""
+    """Check counters and keys, and return them as int64, counters of the broadcast shape."""
     words = _words(engine.name, "counter", counter, 4), _words(engine.name, "key", key, engine.key_words)
     check.same_device(engine.name, counter=counter, key=key)
     batch = check.broadcast(engine.name, counter=tuple(words[0].shape[:-1]), key=tuple(words[1].shape[:-1]))
@@ -33,24 +33,24 @@ def _words(op: str, name: str, value: Any, length: int) -> Tensor:
 
 
 def fake(counter: Tensor) -> Tensor:
-    """The result of either op, without its data."""
+    """Return the result of either op, without its data."""
     return counter.new_empty(counter.shape, dtype=torch.uint32)
 
 
 def launched(kernel: Any, engine: Engine, counter: Tensor, key: Tensor) -> Tensor:
-    """The words of counters by the kernel."""
+    """Compute the words of counters with the kernel."""
     n = counter.numel() // 4
     if n == 0:
         return fake(counter)
-    words = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, B]
+    counters = counter.reshape(n, 4).T.contiguous().to(torch.uint32)  # [4, B]
     trust(engine.name)
     start = start_row(engine.name, key.reshape(-1), key.new_zeros(4))
-    made: Tensor = launch(kernel, start, words)
-    return made.T.reshape(counter.shape).contiguous()
+    words: Tensor = launch(kernel, start, counters)
+    return words.T.reshape(counter.shape).contiguous()
 
 
 def limits(implementation: str, key: Any) -> str | None:
-    """Why the kernel refuses a key."""
+    """Return why the kernel refuses a key."""
     if implementation == "nki" and key.numel() > key.shape[-1]:
         return "the kernel takes one key for all counters"
     return None

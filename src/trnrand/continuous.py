@@ -28,7 +28,7 @@ def lognormal(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Log-normal numbers: exponentials of normal ones.
+    """Draw log-normal numbers: exponentials of normal ones.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -60,7 +60,7 @@ def exponential(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Exponential numbers of mean ``scale``.
+    """Draw exponential numbers of mean ``scale``.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -91,7 +91,7 @@ def laplace(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Laplace (double exponential) numbers.
+    """Draw Laplace (double exponential) numbers.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -123,7 +123,7 @@ def cauchy(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Cauchy numbers: the ratio of two normal ones, moved and stretched.
+    """Draw Cauchy numbers: ratios of two normal ones, shifted and scaled.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -155,7 +155,7 @@ def gumbel(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Gumbel numbers: the law of the largest of many.
+    """Draw Gumbel numbers: the distribution of the largest of many.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -187,7 +187,7 @@ def logistic(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Logistic numbers.
+    """Draw logistic numbers.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -219,7 +219,7 @@ def weibull(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Weibull numbers: ``P(x > t) = exp(-(t / scale)**shape)``.
+    """Draw Weibull numbers: ``P(x > t) = exp(-(t / scale)**shape)``.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -251,7 +251,7 @@ def pareto(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Pareto numbers: ``P(x > t) = (scale / t)**shape`` for ``t >= scale``.
+    """Draw Pareto numbers: ``P(x > t) = (scale / t)**shape`` for ``t >= scale``.
 
     NumPy's ``pareto`` is this one with ``scale=1``, minus 1.
 
@@ -287,7 +287,7 @@ def truncated_normal(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Normal numbers conditioned to lie in [low, high], by the inverse distribution function.
+    """Draw normal numbers conditioned to lie in [low, high], by the inverse distribution function.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -327,8 +327,8 @@ def truncated_normal(
     below, above = (0.5 * torch.special.erfc(x * -math.sqrt(0.5)) for x in (left, right))
     p = below + request.open_unit() * (above - below)
     z = torch.clamp(normal_quantile(p.clamp(1e-307, 1.0 - 2.0**-53)), left, right)
-    made = (loc_ + scale_ * torch.where(flipped, -z, z)).to(request.dtype)
-    return request.finish(torch.clamp(made, low_.to(made.dtype), high_.to(made.dtype)))
+    values = (loc_ + scale_ * torch.where(flipped, -z, z)).to(request.dtype)
+    return request.finish(torch.clamp(values, low_.to(values.dtype), high_.to(values.dtype)))
 
 
 @drawing
@@ -341,7 +341,7 @@ def von_mises(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Von Mises angles: density proportional to ``exp(concentration * cos(x - loc))`` on the circle.
+    """Draw von Mises angles: density proportional to ``exp(concentration * cos(x - loc))`` on the circle.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -371,14 +371,14 @@ def von_mises(
 
     def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
         r_, k_ = at(r, chosen), at(k, chosen)
-        z = maths.turn(0.5 * half_open(w[:, 0], w[:, 1]))[1]
+        z = maths.sincos2pi(0.5 * half_open(w[:, 0], w[:, 1]))[1]
         f = (1.0 + r_ * z) / (r_ + z)
         c, u = k_ * (r_ - f), (w[:, 2].double() + 0.5) * 2.0**-32
         taken = (c * (2.0 - c) > u) | (maths.log((c / u).clamp(min=1e-300)) + 1.0 >= c)
         angle = torch.acos(f.clamp(-1.0, 1.0)) * (1.0 - 2.0 * (w[:, 3] >> 31).double())
         flat = (2.0 * half_open(w[:, 0], w[:, 1]) - 1.0) * math.pi
         narrow = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53)) / maths.sqrt(k_.clamp(min=1.0))
-        narrow = narrow * maths.turn(w[:, 2].double() * 2.0**-32)[1]
+        narrow = narrow * maths.sincos2pi(w[:, 2].double() * 2.0**-32)[1]
         extreme = (k_ < 1e-8) | (k_ > 1e6)
         return torch.where(k_ < 1e-8, flat, torch.where(k_ > 1e6, narrow, angle)), taken | extreme
 

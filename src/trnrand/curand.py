@@ -45,13 +45,13 @@ class _Chain:
         self._take(part)
 
     def words(self, n: int) -> Tensor:
-        """The next ``n`` words, uint32 [n]: what ``curandGenerate`` or ``curand()`` gives."""
+        """Return the next ``n`` words, uint32 [n]: what ``curandGenerate`` or ``curand()`` gives."""
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise ArgumentError(op=f"{self.name}.words", argument="n", got=n, expected="a non-negative integer")
         return torch.from_numpy(self._as_words(self._take(n)).astype(np.uint32))
 
     def uniform(self, n: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The next ``n`` numbers in (0, 1], float32 or float64 [n]: ``curandGenerateUniform`` and ``UniformDouble``."""
+        """Return the next ``n`` numbers in (0, 1] [n]: ``curandGenerateUniform`` and ``UniformDouble``."""
         if dtype not in (torch.float32, torch.float64):
             raise DtypeError(op=f"{self.name}.uniform", argument="dtype", got=dtype, expected="float32 or float64")
         if dtype == torch.float32:
@@ -59,16 +59,16 @@ class _Chain:
         return torch.from_numpy(self._doubles(n))
 
     def _take(self, n: int) -> Words:
-        """The next raw outputs, those of one round of all streams after another."""
+        """Return the next raw outputs, one round of all streams after another."""
         parts = [self._rest]
         have = len(self._rest)
         while have < n:
-            made, self._states = self._step(self._states)
-            parts.append(made)
-            have += len(made)
-        found = np.concatenate(parts)
-        self._rest = found[n:]
-        return found[:n]
+            raw, self._states = self._step(self._states)
+            parts.append(raw)
+            have += len(raw)
+        outputs = np.concatenate(parts)
+        self._rest = outputs[n:]
+        return outputs[:n]
 
     def _seeded(self, seed: int) -> Words:
         raise NotImplementedError
@@ -161,7 +161,7 @@ class MRG32k3a(_Chain):
     """L'Ecuyer's combined multiple recursive generator as cuRAND seeds and orders it.
 
     Args:
-        seed: 64 bits; 0 is L'Ecuyer's own, 12345 in every place.
+        seed: 64 bits; 0 is L'Ecuyer's own, 12345 in every word.
         subsequence: of ``2**76`` words each.
         offset: words to skip.
         order: ``sequence``, as a kernel's state draws; ``default``, as the host library deals words to 81920
@@ -190,13 +190,12 @@ class MRG32k3a(_Chain):
         return np.array([[word] for word in (*first, *second)], np.uint64)
 
     def _jumped(self, state: Words, first: int, count: int) -> Words:
-        found = state
         jumps = [_modular_power(a, 1 << 76, m) for a, m in zip(self._A, self._M, strict=True)]
-        found = self._by([_modular_power(j, first, m) for j, m in zip(jumps, self._M, strict=True)], found)
-        while found.shape[1] < count:
-            found = np.concatenate([found, self._by(jumps, found)], 1)
+        states = self._by([_modular_power(j, first, m) for j, m in zip(jumps, self._M, strict=True)], state)
+        while states.shape[1] < count:
+            states = np.concatenate([states, self._by(jumps, states)], 1)
             jumps = [_modular_product(j, j, m) for j, m in zip(jumps, self._M, strict=True)]
-        return found[:, :count]
+        return states[:, :count]
 
     def _advanced(self, states: Words, steps: int) -> Words:
         return self._by([_modular_power(a, steps, m) for a, m in zip(self._A, self._M, strict=True)], states)
@@ -243,14 +242,14 @@ class MT19937:
         self._source = np.random.RandomState(seed)
 
     def words(self, n: int) -> Tensor:
-        """The next ``n`` words, uint32 [n]."""
+        """Return the next ``n`` words, uint32 [n]."""
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise ArgumentError(op="MT19937.words", argument="n", got=n, expected="a non-negative integer")
         return torch.from_numpy(self._source.randint(0, 1 << 32, size=n, dtype=np.uint32))
 
 
 def _shift_matrix() -> Words:
-    """One step of xorwow as a matrix of bits: a column for each bit of the state."""
+    """Return one step of xorwow as a matrix of bits, a column for each bit of the state."""
     unit = np.zeros((5, 160), np.uint64)
     for k in range(160):
         unit[k // 32, k] = 1 << k % 32
@@ -260,15 +259,15 @@ def _shift_matrix() -> Words:
 
 
 def _bits(words: Words) -> Words:
-    """Words [W, N] as bits [32 W, N]."""
-    places = np.arange(32, dtype=np.uint64)[None, :, None]
-    return (words[:, None, :] >> places & np.uint64(1)).reshape(-1, words.shape[1])
+    """Return words [W, N] as bits [32 W, N]."""
+    shifts = np.arange(32, dtype=np.uint64)[None, :, None]
+    return (words[:, None, :] >> shifts & np.uint64(1)).reshape(-1, words.shape[1])
 
 
 def _packed(bits: Words) -> Words:
-    """The inverse of `_bits`."""
-    places = np.arange(32, dtype=np.uint64)[None, :, None]
-    return (bits.reshape(-1, 32, bits.shape[1]) << places).sum(1, dtype=np.uint64)
+    """Invert `_bits`."""
+    shifts = np.arange(32, dtype=np.uint64)[None, :, None]
+    return (bits.reshape(-1, 32, bits.shape[1]) << shifts).sum(1, dtype=np.uint64)
 
 
 def _multiplied(a: Words, b: Words) -> Words:

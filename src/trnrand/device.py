@@ -27,7 +27,7 @@ from trnsci.nki import P_MAX, launch
 
 
 def launched(kernel: Any, segment: Segment, device: torch.device) -> Tensor:
-    """Elements of a segment by a kernel that makes four of a block."""
+    """Compute elements of a segment with a kernel that yields four from a block."""
     engine, skip, count = segment.engine.name, segment.skip, segment.elements
     trust(engine)
     total = (skip + count + 3) // 4
@@ -35,12 +35,12 @@ def launched(kernel: Any, segment: Segment, device: torch.device) -> Tensor:
     parts: list[Tensor] = []
     for first in range(0, total, width):
         parts.append(launch(kernel, start(segment, first), blocks=min(width, total - first), engine=engine))
-    made = (parts[0] if len(parts) == 1 else torch.cat(parts))[skip : skip + count]
-    return made if made.is_meta else made.to(device)
+    elements = (parts[0] if len(parts) == 1 else torch.cat(parts))[skip : skip + count]
+    return elements if elements.is_meta else elements.to(device)
 
 
 def blocks_of_a_program(kernel: Any, engine: str, total: int, row: Tensor) -> int:
-    """How many of ``total`` blocks one launch makes: of whole tiles, as many as compile and fp32 counts exactly."""
+    """Return how many of ``total`` blocks a launch computes: whole tiles that compile and that fp32 counts."""
     tile = P_MAX * BLOCKS
     if total <= tile:
         return max(1, total)
@@ -49,14 +49,14 @@ def blocks_of_a_program(kernel: Any, engine: str, total: int, row: Tensor) -> in
 
 
 def start(segment: Segment, first: int = 0) -> Tensor:
-    """What a kernel needs of a segment from its block ``first`` on, on every partition."""
+    """Return a segment's start row from its block ``first`` on, on every partition."""
     base = sum(word << 32 * i for i, word in enumerate(segment.counter)) + first
     counter = torch.tensor([base >> 32 * i & MASK for i in range(4)])
     return start_row(segment.engine.name, torch.tensor(segment.key), counter)
 
 
 def start_row(engine: str, key: Tensor, counter: Tensor) -> Tensor:
-    """What a kernel needs of a stream, on every partition: counter, keys of all rounds, constants of the engine."""
+    """Return a stream's start row on every partition: counter, keys of all rounds, constants of the engine."""
     halves = [half for m in PHILOX_MULTIPLIERS for half in (m & 0xFFFF, m >> 16)] if engine == PHILOX.name else []
     constants = torch.tensor([MASK >> 1, (MASK >> 1) + 1, *halves], device=key.device)
     row = torch.cat([counter, rounds(engine, key), constants]).to(torch.uint32)
@@ -69,7 +69,7 @@ _trusted: set[tuple[str, str, str]] = set()
 
 
 def trust(engine: str) -> None:
-    """Before the first stream of a device: its words are those of the definition, or raise."""
+    """Check, before a device's first stream, that its words are those of the definition."""
     launcher = current()
     where = launcher.backend, launcher.target, engine
     if launcher.backend == "nki" and where not in _trusted:
@@ -80,9 +80,9 @@ def trust(engine: str) -> None:
 def _check_words(engine: str) -> None:
     stream = Stream(_PROBE_KEY % (1 << 32 * ENGINES[engine].key_words), engine, base=_PROBE_BASE)
     probed = Segment.of(stream, 0, 4 * _PROBE_BLOCKS)
-    made = launch(kernels.bits, start(probed), blocks=_PROBE_BLOCKS, engine=engine).cpu()
+    words = launch(kernels.bits, start(probed), blocks=_PROBE_BLOCKS, engine=engine).cpu()
     expected = probed.words(0, probed.elements, torch.device("cpu"))
-    wrong = int((made.to(torch.int64) != expected).sum())
+    wrong = int((words.to(torch.int64) != expected).sum())
     if wrong:
         raise ArgumentError(
             op="bits",
@@ -102,7 +102,7 @@ def probe() -> dict[str, str]:
 
 
 def rounds(engine: str, key: Tensor) -> Tensor:
-    """The keys of all rounds: 20 words of Philox, 24 of Threefry (four for each of six injections)."""
+    """Return the keys of all rounds: 20 words of Philox, 24 of Threefry (four for each of six injections)."""
     if engine == PHILOX.name:
         steps = torch.arange(PHILOX_ROUNDS, device=key.device)[:, None] * torch.tensor(PHILOX_WEYL, device=key.device)
         return (key + steps & MASK).reshape(-1)

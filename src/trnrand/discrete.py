@@ -30,7 +30,7 @@ def bernoulli(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Bernoulli trials: 1 with chance ``p``, else 0.
+    """Draw Bernoulli trials: 1 with chance ``p``, else 0.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -61,7 +61,7 @@ def rademacher(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Rademacher signs: -1 or 1 with equal chance, one word each.
+    """Draw Rademacher signs: -1 or 1 with equal chance, one word each.
 
     Args:
         size: the shape.
@@ -89,7 +89,7 @@ def geometric(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Geometric counts: trials up to and including the first success, 1, 2, 3, ...
+    """Draw geometric counts: trials up to and including the first success, 1, 2, 3, ...
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -125,7 +125,7 @@ def negative_binomial(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Negative binomial counts: failures before the ``n``-th success.
+    """Draw negative binomial counts: failures before the ``n``-th success.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -163,7 +163,7 @@ def categorical(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Category numbers 0 .. K - 1, each as likely as its share of ``probs``.
+    """Draw category indices 0 .. K - 1, each as likely as its share of ``probs``.
 
     Args:
         size: shape of the draws; without one, the batch shape of ``probs``.
@@ -198,35 +198,35 @@ def categorical(
 
 
 def inverted(request: Request, weights: Tensor, u: Tensor) -> Tensor:
-    """The category of each uniform."""
+    """Return the category of each uniform."""
     weights = levelled(weights)
     sums = weights.cumsum(-1)
     if sums.ndim == 1:
         target = u * sums[-1]
-        found = torch.searchsorted(sums, target, right=True)
+        categories = torch.searchsorted(sums, target, right=True)
     else:
         rows = sums.expand(*request.shape, sums.shape[-1])[request._rows].reshape(-1, sums.shape[-1]).contiguous()
-        found = torch.searchsorted(rows, (u * rows[:, -1]).unsqueeze(-1), right=True).squeeze(-1)
+        categories = torch.searchsorted(rows, (u * rows[:, -1]).unsqueeze(-1), right=True).squeeze(-1)
         weights = weights.expand(*request.shape, sums.shape[-1])[request._rows].reshape(-1, sums.shape[-1])
     # rounding may end past the last category that has any weight
     last = (weights > 0).long() * torch.arange(1, weights.shape[-1] + 1, device=weights.device)
-    return torch.minimum(found, last.max(-1).values - 1)
+    return torch.minimum(categories, last.max(-1).values - 1)
 
 
 def weights_of(op: str, probs: Any) -> Tensor:
-    """Checked weights as float64 [..., K]."""
+    """Check weights and return them as float64 [..., K]."""
     weights = as_tensor(op, "probs", probs).detach()
     if weights.ndim < 1 or weights.shape[-1] < 1:
         raise ArgumentError(op=op, argument="shape of probs", got=tuple(weights.shape), expected="[..., K], K >= 1")
-    made: Tensor = checked(op, "probs", weights, "non-negative")
-    largest = made.amax(-1, keepdim=True)
+    positive: Tensor = checked(op, "probs", weights, "non-negative")
+    largest = positive.amax(-1, keepdim=True)
     if not largest.is_meta and not bool((largest > 0).all()):
         raise ArgumentError(op=op, argument="probs", got="a row of zeros", expected="a positive weight in every row")
-    return made
+    return positive
 
 
 def levelled(weights: Tensor) -> Tensor:
-    """Weights whose sums neither overflow nor vanish: each row times the power of two that takes its largest to 1/2."""
+    """Scale each row of weights by a power of two, so that sums neither overflow nor vanish."""
     exponent = torch.frexp(weights.amax(-1, keepdim=True)).exponent
     # in two steps, because one factor may be beyond float64
     return torch.ldexp(torch.ldexp(weights, -(exponent // 2)), exponent // 2 - exponent)
@@ -242,7 +242,7 @@ def multinomial(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Multinomial counts: how often each of K categories occurs in ``n`` draws.
+    """Draw multinomial counts: how often each of K categories occurs in ``n`` draws.
 
     Args:
         size: shape of the batch; without one, what ``n`` and the batch of ``probs`` broadcast to.

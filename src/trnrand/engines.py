@@ -18,10 +18,10 @@ MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine's name, its number in the compiled loops, the words of its key, and the operations of a block."""
+    """An engine's name, its code in the compiled loops, the words of its key, and the operations of a block."""
 
     name: str
-    number: int
+    code: int
     key_words: int
     operations: int
 
@@ -34,12 +34,12 @@ PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
 PHILOX_ROUNDS = 10
 THREEFRY_PARITY = 0x1BD11BDA
-THREEFRY_TURNS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
+THREEFRY_ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
 THREEFRY_ROUNDS = 20
 
 
 def philox_words(counter: Sequence[Tensor], key: Sequence[Tensor | int]) -> tuple[Tensor, ...]:
-    """Philox4x32-10 on int64 tensors that hold uint32 words."""
+    """Compute Philox4x32-10 on int64 tensors that hold uint32 words."""
     x0, x1, x2, x3 = counter
     k0, k1 = key
     for _ in range(PHILOX_ROUNDS):
@@ -51,18 +51,18 @@ def philox_words(counter: Sequence[Tensor], key: Sequence[Tensor | int]) -> tupl
 
 
 def threefry_words(counter: Sequence[Tensor], key: Sequence[Tensor | int]) -> tuple[Tensor, ...]:
-    """Threefry4x32-20 on int64 tensors that hold uint32 words."""
+    """Compute Threefry4x32-20 on int64 tensors that hold uint32 words."""
     k = [*key, key[0] ^ key[1] ^ key[2] ^ key[3] ^ THREEFRY_PARITY]
     x = [c + k[i] & MASK for i, c in enumerate(counter)]
-    for number in range(THREEFRY_ROUNDS):
-        left, right = THREEFRY_TURNS[number % 8]
-        second, fourth = (3, 1) if number % 2 else (1, 3)
+    for step in range(THREEFRY_ROUNDS):
+        left, right = THREEFRY_ROTATIONS[step % 8]
+        second, fourth = (3, 1) if step % 2 else (1, 3)
         x[0] = x[0] + x[second] & MASK
         x[second] = _rotate(x[second], left) ^ x[0]
         x[2] = x[2] + x[fourth] & MASK
         x[fourth] = _rotate(x[fourth], right) ^ x[2]
-        if number % 4 == 3:
-            injected = number // 4 + 1
+        if step % 4 == 3:
+            injected = step // 4 + 1
             for i in range(4):
                 x[i] = x[i] + k[(injected + i) % 5] & MASK
             x[3] = x[3] + injected & MASK
@@ -77,7 +77,7 @@ WORDS = {PHILOX: philox_words, THREEFRY: threefry_words}
 
 
 def counters(base: int, first: int, blocks: int, device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
-    """Words of the counters ``base + first + j`` for ``j < blocks``, as int64 tensors; 128-bit arithmetic."""
+    """Return the words of counters ``base + first + j``, ``j < blocks``, as int64; 128-bit arithmetic."""
     start = (base + first) % (1 << 128)
     step = torch.arange(blocks, dtype=torch.int64, device=device)
     words, carry = [], step

@@ -1,4 +1,4 @@
-"""Gamma variates by Marsaglia and Tsang's method, and the distributions made of them."""
+"""Gamma variates by Marsaglia and Tsang's method, and the distributions derived from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gamma(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Gamma variates: density proportional to ``x**(shape - 1) * exp(-x / scale)``.
+    """Draw gamma variates: density proportional to ``x**(shape - 1) * exp(-x / scale)``.
 
     Args:
         size: the shape of the result; without one, the shape the parameters broadcast to.
@@ -62,46 +62,45 @@ def gamma(
     given, by = request.parameter("shape"), request.parameter("scale")
     if not isinstance(given, Tensor) and given >= SMALL:
         # a number needs no look at the device to see that no logarithms are needed
-        made = standard_gamma(request, request.tensor("shape"))
-        return request.finish(made if not isinstance(by, Tensor) and by == 1 else by * made)
+        variates = standard_gamma(request, request.tensor("shape"))
+        return request.finish(variates if not isinstance(by, Tensor) and by == 1 else by * variates)
     return request.finish(scaled_gamma(request, request.tensor("shape"), request.tensor("scale")))
 
 
 def tiny(*shapes: Tensor) -> Tensor | None:
-    """Where a shape is so small that variates are taken in logarithms; ``None`` if none is."""
+    """Return where a shape is so small that variates are computed in logarithms, or ``None``."""
     where = functools.reduce(torch.logical_or, [shape < SMALL for shape in shapes])
     return None if where.is_meta or not bool(where.any()) else where
 
 
 def moderate(shape: Tensor) -> Tensor:
-    """A shape whose variates need no logarithms: itself, where it is not `tiny`."""
+    """Clamp a shape to where its variates need no logarithms."""
     return shape.clamp(min=SMALL)
 
 
 def scaled_gamma(request: Request, shape: Tensor, scale: Tensor, slot: int = 0) -> Tensor:
-    """Gamma variates of a request, right where the standard one underflows and its multiple does not."""
-    made = scale * standard_gamma(request, moderate(shape), slot)
+    """Draw gamma variates, right where the standard one underflows and its multiple does not."""
+    variates = scale * standard_gamma(request, moderate(shape), slot)
     hard = tiny(shape)
     if hard is None:
-        return made
-    return torch.where(hard, maths.exp(log_gamma(request, shape, slot) + maths.log_positive(scale)), made)
+        return variates
+    return torch.where(hard, maths.exp(log_gamma(request, shape, slot) + maths.log_positive(scale)), variates)
 
 
 def log_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
-    """Logarithms of standard gamma variates, which never underflow, from the same words as `standard_gamma`."""
+    """Draw logarithms of standard gamma variates, which never underflow, from the words of `standard_gamma`."""
     small = shape < 1.0
-    made = maths.log(standard_gamma(request, torch.where(small, shape + 1.0, shape), slot))
+    logarithm = maths.log(standard_gamma(request, torch.where(small, shape + 1.0, shape), slot))
     w = request.blocks(slot)
-    return made + torch.where(small, maths.log(open_unit(w[:, 0], w[:, 1])) / shape, 0.0)
+    return logarithm + torch.where(small, maths.log(open_unit(w[:, 0], w[:, 1])) / shape, 0.0)
 
 
 def standard_gamma(request: Request, shape: Tensor, slot: int = 0) -> Tensor:
-    """Standard gamma variates of a request, float64 [count], from the substreams of a slot."""
+    """Draw standard gamma variates of a request, float64 [count], from the substreams of a slot."""
     if not shape.requires_grad and not transformed() and forward_ad._current_level < 0:
         # torch takes longer to look for a gradient than a GPU for a million numbers
         return _Standard.forward(shape, request, slot)
-    made: Tensor = _Standard.apply(shape, request, slot)  # type: ignore[no-untyped-call]
-    return made
+    return _Standard.apply(shape, request, slot)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _Standard(torch.autograd.Function):
@@ -117,8 +116,8 @@ class _Standard(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        shape, made = ctx.saved_tensors
-        slope = torch._standard_gamma_grad(shape.expand_as(made), made)
+        shape, variates = ctx.saved_tensors
+        slope = torch._standard_gamma_grad(shape.expand_as(variates), variates)
         return (grads[0] * slope).sum_to_size(shape.shape), None, None
 
 
@@ -174,7 +173,7 @@ def _composed(shape: Tensor, segment: Segment) -> Tensor:
 
     def propose(w: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor]:
         radius = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53))
-        x = radius * maths.turn(w[:, 2].double() * 2.0**-32)[1]
+        x = radius * maths.sincos2pi(w[:, 2].double() * 2.0**-32)[1]
         t = 1.0 + at(c, chosen) * x
         v, u = t * t * t, (w[:, 3].double() + 0.5) * 2.0**-32
         square, d_here = x * x, at(d, chosen)
@@ -185,14 +184,14 @@ def _composed(shape: Tensor, segment: Segment) -> Tensor:
 
     if count == 0:
         return shape.new_empty(0)
-    made = rejected(blocks, propose, FIRST)
+    variates = rejected(blocks, propose, FIRST)
     small = (shape < 1.0).expand(count)
     if bool(small.any()):
         w = blocks(0, None)
-        made[small] = made[small] * maths.exp(maths.log(open_unit(w[:, 0], w[:, 1])[small]) / some(shape, small))
-    return made
+        variates[small] *= maths.exp(maths.log(open_unit(w[:, 0], w[:, 1])[small]) / some(shape, small))
+    return variates
 
 
 def normals_of(request: Request, slot: int) -> Tensor:
-    """One standard normal for each element from the substreams of a slot, float64."""
+    """Draw one standard normal for each element from the substreams of a slot, float64."""
     return pairs64(request.blocks(slot).reshape(-1))[0::2]

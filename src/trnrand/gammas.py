@@ -1,4 +1,4 @@
-"""Distributions made of gamma variates and normal numbers; every part has a substream of its own."""
+"""Distributions of ratios of gamma variates and normal numbers, each from a substream of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def beta(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Beta numbers in [0, 1]: density proportional to ``x**(a - 1) * (1 - x)**(b - 1)``.
+    """Draw beta numbers in [0, 1]: density proportional to ``x**(a - 1) * (1 - x)**(b - 1)``.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -47,13 +47,13 @@ def beta(
     first, second = request.tensor("a"), request.tensor("b")
     x, y = standard_gamma(request, moderate(first), 0), standard_gamma(request, moderate(second), 1)
     # halves, whose sum does not overflow
-    made = 0.5 * x / (0.5 * x + 0.5 * y)
+    ratio = 0.5 * x / (0.5 * x + 0.5 * y)
     hard = tiny(first, second)
     if hard is not None:
         odds = log_gamma(request, first, 0) - log_gamma(request, second, 1)
         small = maths.exp(-odds.abs())
-        made = torch.where(hard, torch.where(odds < 0, small, 1.0) / (1.0 + small), made)
-    return request.finish(made)
+        ratio = torch.where(hard, torch.where(odds < 0, small, 1.0) / (1.0 + small), ratio)
+    return request.finish(ratio)
 
 
 @drawing
@@ -65,7 +65,7 @@ def chi_squared(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Chi-squared numbers: gamma variates of shape ``df / 2`` and scale 2.
+    """Draw chi-squared numbers: gamma variates of shape ``df / 2`` and scale 2.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -98,7 +98,7 @@ def student_t(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Student's t: a normal number over the root of an independent chi-squared one per degree of freedom.
+    """Draw Student's t: a normal number over the root of a chi-squared one per degree of freedom.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -120,13 +120,13 @@ def student_t(
     request = Request("student_t", size, generator, dtype=dtype, device=device, out=out, parameters=parameters)
     df = request.tensor("df")
     z = normals_of(request, 1)
-    made = z / maths.sqrt(2.0 * standard_gamma(request, moderate(0.5 * df), 0) / df)
+    t = z / maths.sqrt(2.0 * standard_gamma(request, moderate(0.5 * df), 0) / df)
     hard = tiny(0.5 * df)
     if hard is not None:
-        spread = log_gamma(request, 0.5 * df, 0) - maths.log_positive(0.5 * df)
-        far = maths.exp(maths.log(z.abs().clamp(min=1e-300)) - 0.5 * spread)
-        made = torch.where(hard, torch.sign(z) * far, made)
-    return request.finish(request.parameter("loc") + request.parameter("scale") * made)
+        log_ratio = log_gamma(request, 0.5 * df, 0) - maths.log_positive(0.5 * df)
+        far = maths.exp(maths.log(z.abs().clamp(min=1e-300)) - 0.5 * log_ratio)
+        t = torch.where(hard, torch.sign(z) * far, t)
+    return request.finish(request.parameter("loc") + request.parameter("scale") * t)
 
 
 @drawing
@@ -139,7 +139,7 @@ def f(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Fisher's F: the ratio of two chi-squared numbers, each over its degrees of freedom.
+    """Draw Fisher's F: the ratio of two chi-squared numbers, each over its degrees of freedom.
 
     Args:
         size: the shape; without one, the shape the parameters broadcast to.
@@ -161,12 +161,12 @@ def f(
     above, below = request.tensor("dfnum"), request.tensor("dfden")
     x = standard_gamma(request, moderate(0.5 * above), 0)
     y = standard_gamma(request, moderate(0.5 * below), 1)
-    made = (x / above) / (y / below)
+    ratio = (x / above) / (y / below)
     hard = tiny(0.5 * above, 0.5 * below)
     if hard is not None:
         logs = log_gamma(request, 0.5 * above, 0) - log_gamma(request, 0.5 * below, 1)
-        made = torch.where(hard, maths.exp(logs + maths.log_positive(below) - maths.log_positive(above)), made)
-    return request.finish(made)
+        ratio = torch.where(hard, maths.exp(logs + maths.log_positive(below) - maths.log_positive(above)), ratio)
+    return request.finish(ratio)
 
 
 @drawing
@@ -178,7 +178,7 @@ def dirichlet(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Dirichlet vectors: K non-negative numbers that sum to 1.
+    """Draw Dirichlet vectors: K non-negative numbers that sum to 1.
 
     Args:
         size: shape of the batch; without one, the batch shape of ``alpha``.
@@ -208,14 +208,14 @@ def dirichlet(
     shapes, k = request.tensor("alpha"), alpha.shape[-1]
     # times a power of two, with which the sum does not overflow
     parts = standard_gamma(request, moderate(shapes)).reshape(-1, k) * 2.0 ** -k.bit_length()
-    made = parts / parts.sum(-1, keepdim=True)
+    shares = parts / parts.sum(-1, keepdim=True)
     hard = tiny(shapes)
     if hard is not None:
         logs = log_gamma(request, shapes).reshape(-1, k)
         parts = maths.exp(logs - logs.detach().amax(-1, keepdim=True))
         rows = hard.expand(request.count).reshape(-1, k).any(-1, keepdim=True)
-        made = torch.where(rows, parts / parts.sum(-1, keepdim=True), made)
-    return request.finish(made)
+        shares = torch.where(rows, parts / parts.sum(-1, keepdim=True), shares)
+    return request.finish(shares)
 
 
 def _batch(size: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 
 def _method(function: Callable[P, Tensor]) -> Callable[Concatenate[Any, P], Tensor]:
-    """A distribution as a method: the generator is ``self``."""
+    """Return a distribution as a method: the generator is ``self``."""
 
     @functools.wraps(function)
     def bound(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Tensor:
@@ -91,7 +91,7 @@ set_default(Generator(0))
 
 
 def default_generator() -> Source:
-    """The generator of module-level functions; seeded with 0 until `manual_seed` says otherwise."""
+    """Return the generator of module-level functions; seeded with 0 until `manual_seed` says otherwise."""
     return default()
 
 
@@ -101,7 +101,7 @@ def manual_seed(seed: int) -> Source:
 
 
 def get_state() -> Tensor:
-    """State of the default generator."""
+    """Return state of the default generator."""
     return default().get_state()
 
 
@@ -116,5 +116,5 @@ def advance(words: int) -> Source:
 
 
 def spawn(count: int) -> list[Source]:
-    """Independent generators from the default one."""
+    """Return independent generators from the default one."""
     return default().spawn(count)

@@ -1,4 +1,4 @@
-"""Halton points: digits of the point's number, reversed, in a prime base for each dimension."""
+"""Halton points: digits of the point's index, reversed, in a prime base for each dimension."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KERNEL_LIMIT = 1 << 22
 
 @functools.lru_cache(maxsize=8)
 def primes(d: int) -> list[int]:
-    """The first ``d`` primes."""
+    """Return the first ``d`` primes."""
     top = max(15, int(d * (math.log(d + 1) + math.log(math.log(d + 2) + 1)) + 20))
     sieve = bytearray([1]) * top
     for n in range(2, math.isqrt(top) + 1):
@@ -41,7 +41,7 @@ class Halton(Sequence):
 
     Args:
         d: dimensions, 1 to 10 000.
-        scramble: ``True`` for a random permutation of the digits at every place of every dimension (Owen 2017).
+        scramble: ``True`` for a random permutation of the digits at every position of every dimension (Owen 2017).
         generator: where the permutations come from.
 
     Example:
@@ -57,15 +57,15 @@ class Halton(Sequence):
         self._orders = None if self.stream is None else self._permutations()
 
     def _permutations(self) -> list[Tensor]:
-        """For each dimension the orders of its digits at every place that float64 sees: int64 [places, base]."""
+        """Return, per dimension, the orders of its digits at every position float64 sees: int64 [digits, base]."""
         assert self.stream is not None
-        made, first = [], 0
+        orders, first = [], 0
         for base in primes(self.d):
-            places = math.ceil(54 / math.log2(base))
-            words = stream_words(self.stream, first, 2 * places * base, torch.device("cpu")).view(places, base, 2)
-            made.append(torch.argsort(words[..., 1] << 32 | words[..., 0], dim=-1, stable=True))
-            first += 2 * places * base
-        return made
+            digits = math.ceil(54 / math.log2(base))
+            words = stream_words(self.stream, first, 2 * digits * base, torch.device("cpu")).view(digits, base, 2)
+            orders.append(torch.argsort(words[..., 1] << 32 | words[..., 0], dim=-1, stable=True))
+            first += 2 * digits * base
+        return orders
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         if self._orders is None:
@@ -132,8 +132,8 @@ class HaltonPoints(NamedTuple):
                 for at in range(0, rows, high)
             ]
             columns.append(torch.cat(pieces))
-        made = torch.cat(columns, 2).reshape(rows * row, len(self.bases))[: self.points].contiguous()
-        return made if made.is_meta else made.to(self.device)
+        points = torch.cat(columns, 2).reshape(rows * row, len(self.bases))[: self.points].contiguous()
+        return points if points.is_meta else points.to(self.device)
 
     def limits(self, implementation: str) -> str | None:
         if implementation != "nki":
@@ -147,7 +147,7 @@ class HaltonPoints(NamedTuple):
 
 
 def _digits(end: int, base: int) -> int:
-    """Digits of every number below ``end``."""
+    """Return how many digits the indices below ``end`` have."""
     digits, reach = 1, base
     while reach < end:
         digits, reach = digits + 1, reach * base
@@ -155,7 +155,7 @@ def _digits(end: int, base: int) -> int:
 
 
 def _column(base: int, first: int, count: int, device: torch.device) -> Tensor:
-    """One dimension of the points, float64: numbers in blocks that share their upper digits."""
+    """Return one dimension of the points, float64: indices in blocks that share their upper digits."""
     digits = _digits(first + count, base)
     low = min(digits, max(1, int(math.log(max(count, 2), base) / 2)))
     block = base**low
@@ -166,7 +166,7 @@ def _column(base: int, first: int, count: int, device: torch.device) -> Tensor:
 
 
 def _mirrored(numbers: Tensor, base: int, digits: int) -> Tensor:
-    """Integers whose digits are those of the numbers in reverse."""
+    """Return integers whose digits are those of the indices in reverse."""
     mirrored = torch.zeros_like(numbers)
     for _ in range(digits):
         above = torch.div(numbers, base, rounding_mode="floor")

@@ -20,9 +20,9 @@ from trnsci import Cost, op, run
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula's number in the compiled loops, itself in float64, and how it reads a uniform from two words."""
+    """A formula's code in the compiled loops, itself in float64, and how it reads a uniform from two words."""
 
-    number: int
+    code: int
     function: Callable[..., Tensor]
     unit: Callable[[Tensor, Tensor], Tensor] = open_unit
 
@@ -33,7 +33,7 @@ def _laplace(u: Tensor, loc: Any, scale: Any) -> Tensor:
 
 def _cauchy(u: Tensor, loc: Any, scale: Any) -> Tensor:
     # -cot(pi u) = tan(pi (u - 1/2))
-    sine, cosine = maths.turn(0.5 * u)
+    sine, cosine = maths.sincos2pi(0.5 * u)
     return loc - scale * (cosine / sine)
 
 
@@ -60,7 +60,7 @@ FORMULAS = {
 
 
 def drawn(request: Request, formula: str, *parameters: Any) -> Tensor:
-    """A formula of each element's uniform, two words each. ``parameters`` are numbers, or float64 tensors of [count].
+    """Apply a formula to each element's uniform. ``parameters`` are numbers, or float64 tensors of [count].
 
     Numbers go to the op, which may write the result's dtype at once; tensors, which may need gradients, through torch.
     """
@@ -105,7 +105,7 @@ class Inverse(NamedTuple):
         return out
 
     def host_into(self, out: Tensor) -> None:
-        host.inverse(FORMULAS[self.formula].number, self.parameters, Segment(self.segment), out)
+        host.inverse(FORMULAS[self.formula].code, self.parameters, Segment(self.segment), out)
 
     def cuda(self) -> Tensor:
         out = self.fake()
@@ -115,7 +115,7 @@ class Inverse(NamedTuple):
     def cuda_into(self, out: Tensor) -> None:
         from trnrand.cuda import inverse
 
-        inverse.inverse(FORMULAS[self.formula].number, self.parameters, Segment(self.segment), out)
+        inverse.inverse(FORMULAS[self.formula].code, self.parameters, Segment(self.segment), out)
 
     def nki(self) -> Tensor:
         if not self.segment[2]:

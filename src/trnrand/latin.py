@@ -18,7 +18,7 @@ class LatinHypercube(Sequence):
         d: dimensions.
         points: how many points the design has.
         jitter: ``True`` puts a point anywhere in its cell, ``False`` in the middle.
-        generator: where orders and places come from.
+        generator: where orders and positions come from.
 
     Example:
         >>> trnrand.LatinHypercube(2, 4, generator=trnrand.Generator(0)).random(4).shape
@@ -35,7 +35,7 @@ class LatinHypercube(Sequence):
         here = slice(self.position, self.position + n)
         columns = []
         for axis in range(self.d):
-            # every axis has its own words: orders first, then places
+            # every axis has its own words: orders first, then positions
             own = self.stream.jump(axis + 1)
             keys = stream_words(own, 0, 2 * self.points, device).view(-1, 2)
             cell = torch.argsort(keys[:, 1] << 32 | keys[:, 0], stable=True)[here].double()
@@ -45,5 +45,5 @@ class LatinHypercube(Sequence):
             else:
                 cell = cell + 0.5
             columns.append((cell / self.points).clamp(max=1.0 - 2.0**-53))
-        made = torch.stack(columns, 1)
-        return made if dtype == torch.float64 else cut((made * 2.0**24).floor().float() * 2.0**-24, dtype)
+        points = torch.stack(columns, 1)
+        return points if dtype == torch.float64 else cut((points * 2.0**24).floor().float() * 2.0**-24, dtype)

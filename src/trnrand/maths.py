@@ -1,9 +1,9 @@
 """Square root, logarithm, exponential, sine and cosine as fixed sequences of exactly rounded operations.
 
 Library functions differ in the last bits between machines and devices, and a random variate must not. Everything here
-is additions, multiplications, divisions and square roots, which IEEE 754 rounds in one way only, so CPU, GPU and the
+is additions, multiplications, divisions and square roots, which IEEE 754 rounds uniquely, so CPU, GPU and the
 compiled loops (``src/loops/numbers.h``, the same steps in C) give the same bits. Errors stay below one unit in the last
-place for `log` and `exp`, and below ``2**-52`` absolutely for `turn`. Gradients are those of the exact functions.
+place for `log` and `exp`, and below ``2**-52`` absolutely for `sincos2pi`. Gradients are those of the exact functions.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ STIRLING = (
 
 def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     # a Python number is rounded to the tensor's dtype before it is used, as a C constant is
-    made = torch.full_like(x, coefficients[0])
+    value = torch.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
-        made.mul_(x).add_(coefficient)
-    return made
+        value.mul_(x).add_(coefficient)
+    return value
 
 
 class _Sqrt(torch.autograd.Function):
@@ -105,43 +105,40 @@ class _Exp(torch.autograd.Function):
 
 
 def sqrt(x: Tensor) -> Tensor:
-    """The square root, correctly rounded."""
-    made: Tensor = _Sqrt.apply(x)  # type: ignore[no-untyped-call]
-    return made
+    """Return the square root, correctly rounded."""
+    return _Sqrt.apply(x)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def log(x: Tensor) -> Tensor:
-    """Natural logarithm of positive normal float64."""
-    made: Tensor = _Log.apply(x)  # type: ignore[no-untyped-call]
-    return made
+    """Return natural logarithm of positive normal float64."""
+    return _Log.apply(x)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def log_positive(x: Tensor) -> Tensor:
-    """`log` of any positive float64, subnormal ones included."""
+    """Return `log` of any positive float64, subnormal ones included."""
     small = x < 2.0**-1000
     return log(torch.where(small, x * 2.0**100, x)) - torch.where(small, 100 * math.log(2.0), 0.0)
 
 
 def exp(x: Tensor) -> Tensor:
-    """Exponential of float64, subnormal and infinite results included."""
-    made: Tensor = _Exp.apply(x)  # type: ignore[no-untyped-call]
-    return made
+    """Return exponential of float64, subnormal and infinite results included."""
+    return _Exp.apply(x)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def power(x: Tensor, exponent: Tensor | float) -> Tensor:
-    """``x ** exponent`` for positive ``x``; its relative error grows with ``|exponent ln x|``."""
+    """Return ``x ** exponent`` for positive ``x``; its relative error grows with ``|exponent ln x|``."""
     return exp(exponent * log(x))
 
 
-def turn(t: Tensor) -> tuple[Tensor, Tensor]:
-    """Sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``; no gradient."""
+def sincos2pi(t: Tensor) -> tuple[Tensor, Tensor]:
+    """Return sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``; no gradient."""
     if not host.mapping(t):
-        return pure_turn(t)
-    return host.mapped(host.SIN_TURN, t), host.mapped(host.COS_TURN, t)
+        return pure_sincos2pi(t)
+    return host.mapped(host.SIN_2PI, t), host.mapped(host.COS_2PI, t)
 
 
 def pure_log(x: Tensor) -> Tensor:
-    """`log` by torch alone."""
+    """Return `log` by torch alone."""
     shifted = x.contiguous().view(torch.int64) - SQRT_HALF
     k = (shifted >> 52).double()
     f = ((shifted & 0xFFFFFFFFFFFFF) + SQRT_HALF).view(torch.float64) - 1.0
@@ -157,7 +154,7 @@ def pure_log(x: Tensor) -> Tensor:
 
 
 def pure_exp(x: Tensor) -> Tensor:
-    """`exp` by torch alone."""
+    """Return `exp` by torch alone."""
     limited = x.clamp(-746.0, 710.0)
     k = limited * 1.44269504088896338700 + ROUND
     k = k - ROUND
@@ -176,8 +173,8 @@ def pure_exp(x: Tensor) -> Tensor:
     return y * first * second
 
 
-def pure_turn(t: Tensor) -> tuple[Tensor, Tensor]:
-    """`turn` by torch alone."""
+def pure_sincos2pi(t: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `sincos2pi` by torch alone."""
     scaled = 4.0 * t
     quarter = scaled + ROUND
     quarter = quarter - ROUND
@@ -185,8 +182,8 @@ def pure_turn(t: Tensor) -> tuple[Tensor, Tensor]:
     return _quadrants(quarter.long(), a, _SIN, _COS)
 
 
-def turn32(k: Tensor) -> tuple[Tensor, Tensor]:
-    """Sine and cosine of ``2 pi k / 2**24`` in float32, for int64 ``0 <= k < 2**24``."""
+def sincos2pi32(k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return sine and cosine of ``2 pi k / 2**24`` in float32, for int64 ``0 <= k < 2**24``."""
     quarter = k + (1 << 21) >> 22
     rest = k - (quarter << 22)
     a = rest.float() * 3.745070282923929e-7
@@ -194,7 +191,7 @@ def turn32(k: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _quadrants(q: Tensor, a: Tensor, sin: Sequence[float], cos: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Sine and cosine of ``a + q pi / 2`` with ``|a| <= pi / 4``."""
+    """Return sine and cosine of ``a + q pi / 2`` with ``|a| <= pi / 4``."""
     z = a * a
     sine = _polynomial(z, sin) * z
     sine = sine * a + a
@@ -208,7 +205,7 @@ def _quadrants(q: Tensor, a: Tensor, sin: Sequence[float], cos: Sequence[float])
 
 
 def log32(x: Tensor) -> Tensor:
-    """Natural logarithm of float32 ``k / 2**24``, ``0 < k <= 2**24``."""
+    """Return natural logarithm of float32 ``k / 2**24``, ``0 < k <= 2**24``."""
     shifted = x.view(torch.int32).long() - SQRT_HALF32 & 0xFFFFFFFF
     # the sign of a 32-bit word
     k = ((shifted ^ 1 << 31) - (1 << 31) >> 23).float()
@@ -223,7 +220,7 @@ def log32(x: Tensor) -> Tensor:
 
 
 def stirling_error(n: Tensor) -> Tensor:
-    """``ln(n!) - ln(sqrt(2 pi n) (n / e)**n)`` for whole ``n >= 0`` (0 at 0)."""
+    """Return ``ln(n!) - ln(sqrt(2 pi n) (n / e)**n)`` for whole ``n >= 0`` (0 at 0)."""
     table = n.new_tensor(STIRLING)[n.clamp(0, 15).long()]
     large = n.clamp(min=16.0)
     square = large * large
@@ -234,7 +231,7 @@ def stirling_error(n: Tensor) -> Tensor:
 
 
 def deviance(x: Tensor, m: Tensor) -> Tensor:
-    """``x ln(x / m) + m - x`` without cancellation near ``x = m`` (Loader 2000); ``x > 0``, ``m > 0``."""
+    """Return ``x ln(x / m) + m - x`` without cancellation near ``x = m`` (Loader 2000); ``x, m > 0``."""
     gap, total = x - m, x + m
     v = gap / total
     near, term, square = gap * v, 2.0 * x * v, v * v
@@ -245,7 +242,7 @@ def deviance(x: Tensor, m: Tensor) -> Tensor:
 
 
 def log_poisson(k: Tensor, rate: Tensor) -> Tensor:
-    """Logarithm of the Poisson probability of ``k >= 0``."""
+    """Return logarithm of the Poisson probability of ``k >= 0``."""
     some = k.clamp(min=1.0)
     y = -stirling_error(some) - deviance(some, rate)
     y = y - 0.5 * log((2 * math.pi) * some)

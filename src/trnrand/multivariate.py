@@ -20,7 +20,7 @@ def multivariate_normal(
     dtype: torch.dtype | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Normal vectors of a mean and a covariance.
+    """Draw normal vectors of a mean and a covariance.
 
     Args:
         size: shape of the batch; without one, what the batches of ``mean`` and ``covariance`` broadcast to.
@@ -96,7 +96,7 @@ def unit_vector(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Vectors uniform on the unit sphere.
+    """Draw vectors uniform on the unit sphere.
 
     Args:
         size: shape of the batch.
@@ -128,7 +128,7 @@ def orthogonal(
     device: torch.device | str | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Orthogonal matrices, uniform with respect to Haar's measure.
+    """Draw orthogonal matrices, uniform with respect to Haar's measure.
 
     Args:
         size: shape of the batch.
@@ -138,7 +138,7 @@ def orthogonal(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        [*size, n, n]: the Q of normal matrices, with R's diagonal made positive. The words are the same everywhere; the
+        [*size, n, n]: the Q of normal matrices, with a positive diagonal of R. The words are the same everywhere; the
         factorisation is the device's own, so devices agree to rounding.
     """
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:

@@ -32,7 +32,7 @@ def normal(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Normal numbers of mean ``loc`` and standard deviation ``scale``.
+    """Draw normal numbers of mean ``loc`` and standard deviation ``scale``.
 
     Args:
         size: the shape; without one, the shape ``loc`` and ``scale`` broadcast to.
@@ -45,7 +45,7 @@ def normal(
         generator: a `Generator`; by default the one `manual_seed` seeds.
 
     Returns:
-        ``loc + scale * z``, with gradients to ``loc`` and ``scale``. Up to float32 ``z`` is made in float32 from 24
+        ``loc + scale * z``, with gradients to ``loc`` and ``scale``. Up to float32 ``z`` is computed in float32 from 24
         bits for the radius (so ``|z| <= 5.77``) and 24 for the angle; in float64 from 53 each (``|z| <= 8.58``).
         Elements 2j and 2j + 1 of the stream are a pair, wherever calls begin and end.
 
@@ -76,12 +76,12 @@ def standard_normal(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Normal numbers of mean 0 and standard deviation 1, by NumPy's name; arguments as for `normal`."""
+    """Draw normal numbers of mean 0 and standard deviation 1, by NumPy's name; arguments as for `normal`."""
     return normal(*size, dtype=dtype, device=device, out=out, generator=generator)
 
 
 def standard(request: Request, final: bool = False) -> Tensor:
-    """Standard normals of a request, float64 or float32; ``final`` allows them to go straight to ``out``."""
+    """Draw standard normals of a request, float64 or float32; ``final`` lets them go straight to ``out``."""
     wide = request.dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
     call = Normal(Segment.of(stream, first, request.count, 2 if wide else 4), wide, request.device)
@@ -92,7 +92,7 @@ def standard(request: Request, final: bool = False) -> Tensor:
 
 
 def located(request: Request, z: Tensor) -> Tensor:
-    """``loc + scale * z`` in the arithmetic of ``z``."""
+    """Return ``loc + scale * z`` in the arithmetic of ``z``."""
     return request.tensor("loc").to(z.dtype) + request.tensor("scale").to(z.dtype) * z
 
 
@@ -115,11 +115,11 @@ class Normal(NamedTuple):
         return self._pairs(segment.words(0, _whole(segment, self.wide), self.device))
 
     def _pairs(self, words: Tensor) -> Tensor:
-        """The numbers of all words from the first block on, less those before the segment."""
+        """Return the numbers of all words from the first block on, less those before the segment."""
         segment = Segment(self.segment)
-        made = (pairs64(words) if self.wide else pairs32(words))[segment.skip : segment.skip + segment.elements]
+        numbers = (pairs64(words) if self.wide else pairs32(words))[segment.skip : segment.skip + segment.elements]
         # not a view into more than was asked for
-        return made.clone() if len(made) < len(words) else made
+        return numbers.clone() if len(numbers) < len(words) else numbers
 
     def host(self) -> Tensor:
         out = host.empty((self.segment[2],), floating(self.wide))
@@ -161,20 +161,20 @@ class Normal(NamedTuple):
 
 
 def _whole(segment: Segment, wide: bool) -> int:
-    """Words of all the blocks that hold a segment."""
+    """Return words of all the blocks that hold a segment."""
     return 4 * -(-(segment.skip + segment.elements) // (2 if wide else 4))
 
 
 def pairs32(words: Tensor) -> Tensor:
-    """Box and Muller in float32 on int64 words, two to a pair."""
+    """Apply Box and Muller in float32 to int64 words, two to a pair."""
     radius = maths.sqrt(-2.0 * maths.log32(((words[0::2] >> 8) + 1).float() * 2.0**-24))
-    sine, cosine = maths.turn32(words[1::2] >> 8)
+    sine, cosine = maths.sincos2pi32(words[1::2] >> 8)
     return torch.stack([radius * cosine, radius * sine], -1).reshape(-1)
 
 
 def pairs64(words: Tensor) -> Tensor:
-    """Box and Muller in float64 on int64 words, four to a pair."""
+    """Apply Box and Muller in float64 to int64 words, four to a pair."""
     w = words.view(-1, 4)
     radius = maths.sqrt(-2.0 * maths.log(half_open(w[:, 0], w[:, 1]) + 2.0**-53))
-    sine, cosine = maths.turn(half_open(w[:, 2], w[:, 3]))
+    sine, cosine = maths.sincos2pi(half_open(w[:, 2], w[:, 3]))
     return torch.stack([radius * cosine, radius * sine], -1).reshape(-1)

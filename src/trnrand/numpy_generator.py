@@ -47,7 +47,7 @@ class NumpyGenerator(Source):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{more}", name=name)
 
     def _drawn(self, function: Callable[..., Any], size: Shape, **given: Any) -> Any:
-        """What a distribution gives for parameters, in NumPy's kind."""
+        """Return what a distribution gives for parameters, in NumPy's kind."""
         for name, value in given.items():
             if isinstance(value, np.generic):
                 given[name] = value.item()
@@ -72,138 +72,138 @@ class NumpyGenerator(Source):
         dtype: npt.DTypeLike = np.int64,
         endpoint: bool = False,
     ) -> Array:
-        """Integers from ``low`` (or 0) below ``high`` (or ``low``), or up to it with ``endpoint``."""
+        """Draw integers from ``low`` (or 0) below ``high`` (or ``low``), or up to it with ``endpoint``."""
         shape = None if size is None else _shape(size)
         result = to_numpy(integers(low, high, shape, dtype=_dtype(dtype), endpoint=endpoint, generator=self))
         return result[()] if size is None else result
 
     def random(self, size: Shape = None, dtype: npt.DTypeLike = np.float64, out: Array | None = None) -> Array:
-        """Uniform numbers in [0, 1)."""
+        """Draw uniform numbers in [0, 1)."""
         return self._floats(uniform, size, dtype, out)
 
     def standard_normal(self, size: Shape = None, dtype: npt.DTypeLike = np.float64, out: Array | None = None) -> Array:
-        """Normal numbers of mean 0 and standard deviation 1."""
+        """Draw normal numbers of mean 0 and standard deviation 1."""
         return self._floats(normal, size, dtype, out)
 
     def standard_exponential(
         self, size: Shape = None, dtype: npt.DTypeLike = np.float64, out: Array | None = None
     ) -> Array:
-        """Exponential numbers of mean 1."""
+        """Draw exponential numbers of mean 1."""
         return self._floats(continuous.exponential, size, dtype, out)
 
     def standard_gamma(
         self, shape: Numbers, size: Shape = None, dtype: npt.DTypeLike = np.float64, out: Array | None = None
     ) -> Array:
-        """Gamma numbers of scale 1."""
+        """Draw gamma numbers of scale 1."""
         return self._floats(gamma, size, dtype, out, shape=shape)
 
     def uniform(self, low: Numbers = 0.0, high: Numbers = 1.0, size: Shape = None) -> Array:
-        """Uniform numbers in [low, high)."""
+        """Draw uniform numbers in [low, high)."""
         return self._drawn(uniform, size, dtype=torch.float64, low=low, high=high)
 
     def normal(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
-        """Normal numbers."""
+        """Draw normal numbers."""
         return self._drawn(normal, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def lognormal(self, mean: Numbers = 0.0, sigma: Numbers = 1.0, size: Shape = None) -> Array:
-        """Numbers whose logarithm is normal."""
+        """Draw numbers whose logarithm is normal."""
         return self._drawn(continuous.lognormal, size, dtype=torch.float64, loc=mean, scale=sigma)
 
     def exponential(self, scale: Numbers = 1.0, size: Shape = None) -> Array:
-        """Exponential numbers of mean ``scale``."""
+        """Draw exponential numbers of mean ``scale``."""
         return self._drawn(continuous.exponential, size, dtype=torch.float64, scale=scale)
 
     def laplace(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
-        """Laplace's double exponential numbers."""
+        """Draw Laplace's double exponential numbers."""
         return self._drawn(continuous.laplace, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def logistic(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
-        """Logistic numbers."""
+        """Draw logistic numbers."""
         return self._drawn(continuous.logistic, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def gumbel(self, loc: Numbers = 0.0, scale: Numbers = 1.0, size: Shape = None) -> Array:
-        """Gumbel numbers."""
+        """Draw Gumbel numbers."""
         return self._drawn(continuous.gumbel, size, dtype=torch.float64, loc=loc, scale=scale)
 
     def standard_cauchy(self, size: Shape = None) -> Array:
-        """Cauchy numbers of position 0 and width 1."""
+        """Draw Cauchy numbers of position 0 and width 1."""
         return self._drawn(continuous.cauchy, size, dtype=torch.float64)
 
     def weibull(self, a: Numbers, size: Shape = None) -> Array:
-        """Weibull numbers of scale 1."""
+        """Draw Weibull numbers of scale 1."""
         return self._drawn(continuous.weibull, size, dtype=torch.float64, shape=a)
 
     def rayleigh(self, scale: Numbers = 1.0, size: Shape = None) -> Array:
-        """Lengths of vectors of two normal numbers."""
+        """Draw lengths of vectors of two normal numbers."""
         width = np.asarray(scale) * math.sqrt(2.0)
         return self._drawn(continuous.weibull, size, dtype=torch.float64, shape=2.0, scale=width[()])
 
     def pareto(self, a: Numbers, size: Shape = None) -> Array:
-        """Pareto numbers of the second kind (Lomax): those of `trnrand.pareto` less 1, as NumPy has them."""
+        """Draw Pareto numbers of the second kind (Lomax), as NumPy does: `trnrand.pareto` less 1."""
         return self._drawn(continuous.pareto, size, dtype=torch.float64, shape=a) - 1.0
 
     def vonmises(self, mu: Numbers, kappa: Numbers, size: Shape = None) -> Array:
-        """Angles from -pi to pi around ``mu``."""
+        """Draw angles from -pi to pi around ``mu``."""
         return self._drawn(continuous.von_mises, size, dtype=torch.float64, loc=mu, concentration=kappa)
 
     def gamma(self, shape: Numbers, scale: Numbers = 1.0, size: Shape = None) -> Array:
-        """Gamma numbers."""
+        """Draw gamma numbers."""
         return self._drawn(gamma, size, dtype=torch.float64, shape=shape, scale=scale)
 
     def beta(self, a: Numbers, b: Numbers, size: Shape = None) -> Array:
-        """Beta numbers."""
+        """Draw beta numbers."""
         return self._drawn(gammas.beta, size, dtype=torch.float64, a=a, b=b)
 
     def chisquare(self, df: Numbers, size: Shape = None) -> Array:
-        """Sums of squares of ``df`` normal numbers."""
+        """Draw sums of squares of ``df`` normal numbers."""
         return self._drawn(gammas.chi_squared, size, dtype=torch.float64, df=df)
 
     def standard_t(self, df: Numbers, size: Shape = None) -> Array:
-        """Student's t."""
+        """Draw Student's t."""
         return self._drawn(gammas.student_t, size, dtype=torch.float64, df=df)
 
     def f(self, dfnum: Numbers, dfden: Numbers, size: Shape = None) -> Array:
-        """Quotients of two mean squares."""
+        """Draw quotients of two mean squares."""
         return self._drawn(gammas.f, size, dtype=torch.float64, dfnum=dfnum, dfden=dfden)
 
     def dirichlet(self, alpha: Numbers, size: Shape = None) -> Array:
-        """Shares that sum to 1."""
+        """Draw shares that sum to 1."""
         return self._drawn(gammas.dirichlet, size, dtype=torch.float64, alpha=np.asarray(alpha))
 
     def poisson(self, lam: Numbers = 1.0, size: Shape = None) -> Array:
-        """Counts of events of rate ``lam``."""
+        """Draw counts of events of rate ``lam``."""
         return self._drawn(poisson, size, rate=lam)
 
     def binomial(self, n: Numbers, p: Numbers, size: Shape = None) -> Array:
-        """Successes in ``n`` trials."""
+        """Draw successes in ``n`` trials."""
         return self._drawn(binomial, size, n=n, p=p)
 
     def negative_binomial(self, n: Numbers, p: Numbers, size: Shape = None) -> Array:
-        """Failures before ``n`` successes."""
+        """Draw failures before ``n`` successes."""
         return self._drawn(discrete.negative_binomial, size, n=n, p=p)
 
     def geometric(self, p: Numbers, size: Shape = None) -> Array:
-        """Trials up to the first success."""
+        """Draw trials up to the first success."""
         return self._drawn(discrete.geometric, size, p=p)
 
     def multinomial(self, n: Numbers, pvals: Numbers, size: Shape = None) -> Array:
-        """Counts of categories in ``n`` draws."""
+        """Draw counts of categories in ``n`` draws."""
         return self._drawn(discrete.multinomial, size, n=n, probs=np.asarray(pvals))
 
     def multivariate_normal(self, mean: Numbers, cov: Numbers, size: Shape = None, *, method: str = "svd") -> Array:
-        """Normal vectors. ``"svd"`` and ``"eigh"`` factor by `eigh`, ``"cholesky"`` by Cholesky."""
+        """Draw normal vectors. ``"svd"`` and ``"eigh"`` factor by `eigh`, ``"cholesky"`` by Cholesky."""
         chosen = "eigh" if method == "svd" else method
         return self._drawn(
             multivariate.multivariate_normal, size, mean=np.asarray(mean), covariance=np.asarray(cov), method=chosen
         )
 
     def bytes(self, length: int) -> bytes:
-        """Random bytes."""
-        made: bytes = self.integers(0, 256, length, np.uint8).tobytes()
-        return made
+        """Draw random bytes."""
+        drawn: bytes = self.integers(0, 256, length, np.uint8).tobytes()
+        return drawn
 
     def permutation(self, x: int | Numbers, axis: int = 0) -> Array:
-        """A random order of ``0 .. x - 1``, or a copy of an array in random order along an axis."""
+        """Draw a random order of ``0 .. x - 1``, or a copy of an array in random order along an axis."""
         if isinstance(x, int | np.integer):
             return to_numpy(orders.permutation(int(x), generator=self))
         array = np.asarray(x)
@@ -221,7 +221,7 @@ class NumpyGenerator(Source):
     def choice(
         self, a: int | Numbers, size: Shape = None, replace: bool = True, p: Numbers | None = None, axis: int = 0
     ) -> Array:
-        """Elements of ``0 .. a - 1``, or of an array along an axis, chosen at random; always in random order."""
+        """Draw elements of ``0 .. a - 1``, or of an array along an axis, in random order."""
         array = None if isinstance(a, int | np.integer) else np.asarray(a)
         count = operator.index(a) if array is None else array.shape[axis]  # type: ignore[arg-type]
         weights = None if p is None else from_numpy(np.asarray(p, dtype=np.float64))

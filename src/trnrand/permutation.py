@@ -23,7 +23,7 @@ def permutation(
     device: torch.device | str | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """A random order of ``0 .. x - 1``, or the rows of a tensor in random order.
+    """Return a random order of ``0 .. x - 1``, or the rows of a tensor in random order.
 
     Args:
         x: a length, or a tensor [N, ...].
@@ -74,16 +74,16 @@ def _order(op: str, x: Any, device: Any, generator: Source | None) -> tuple[Tens
 
 
 def order_of(request: Request) -> Tensor:
-    """A random order of a request's elements."""
+    """Return a random order of a request's elements."""
     stream, first = request.claim(2)
     words = stream_words(stream, 2 * first, 2 * request.count, request.device).view(-1, 2)
     return torch.argsort(words[:, 1] << 32 | words[:, 0], stable=True)
 
 
 def _gathered(request: Request, x: Tensor, order: Tensor) -> Tensor:
-    made = x[order if request._taken is None else order[request._taken]]
+    rows = x[order if request._taken is None else order[request._taken]]
     request.commit()
-    return made
+    return rows
 
 
 @drawing
@@ -95,7 +95,7 @@ def choice(
     device: torch.device | str | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Elements of ``0 .. a - 1``, or rows of a tensor, chosen at random.
+    """Draw elements of ``0 .. a - 1``, or rows of a tensor.
 
     Args:
         a: a length, or a tensor [N, ...].
@@ -138,7 +138,7 @@ def choice(
             op="choice", argument="size", got=got, hint="Without replacement there are not so many; pass replace=True"
         )
     if not replace:
-        index = _distinct(n, shape, wanted, weights, where, generator)
+        index = _distinct(n, shape, wanted, weights=weights, device=where, generator=generator)
     elif weights is None:
         index = randint(shape, high=max(n, 1), device=where, generator=generator)
     else:
@@ -148,7 +148,7 @@ def choice(
 
 
 def _distinct(
-    n: int, shape: tuple[int, ...], wanted: int, weights: Tensor | None, device: Any, generator: Source | None
+    n: int, shape: tuple[int, ...], wanted: int, *, weights: Tensor | None, device: Any, generator: Source | None
 ) -> Tensor:
     request = Request("choice", (n,), generator, device=device, dtypes=(torch.int64,), whole=True)
     if weights is None:
@@ -158,6 +158,6 @@ def _distinct(
         there = weights > 0
         keys = maths.log(-maths.log(request.open_unit())) - maths.log_positive(torch.where(there, weights, 1.0))
         order = torch.argsort(torch.where(there, keys, float("inf")), stable=True)
-    made = order[:wanted].reshape(shape)
+    chosen = order[:wanted].reshape(shape)
     request.commit()
-    return torch.tensor_split(made, request.source.size)[request.source.rank] if request.source.size > 1 else made
+    return torch.tensor_split(chosen, request.source.size)[request.source.rank] if request.source.size > 1 else chosen

@@ -15,7 +15,7 @@ from trnsci import array_function, op, run
 
 @array_function
 def philox4x32(counter: Tensor, key: Tensor) -> Tensor:
-    """Philox4x32-10 of counters [..., 4] and keys [..., 2], lowest word first; leading axes broadcast.
+    """Compute Philox4x32-10 of counters [..., 4] and keys [..., 2], lowest word first; leading axes broadcast.
 
     Args:
         counter: integers that hold uint32 words (uint32, int32 by its bits, or int64).
@@ -45,8 +45,8 @@ class Philox(NamedTuple):
         return self.counter.numel() // 4 * PHILOX.operations
 
     def pytorch(self) -> Tensor:
-        made = philox_words(self.counter.unbind(-1), self.key.unbind(-1))
-        return torch.stack(torch.broadcast_tensors(*made), dim=-1).to(torch.uint32)
+        words = philox_words(self.counter.unbind(-1), self.key.unbind(-1))
+        return torch.stack(torch.broadcast_tensors(*words), dim=-1).to(torch.uint32)
 
     def nki(self) -> Tensor:
         return blocks.launched(kernels.philox, PHILOX, self.counter, self.key)

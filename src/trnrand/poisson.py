@@ -29,7 +29,7 @@ def poisson(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Poisson counts: ``P(k) = rate**k * exp(-rate) / k!``.
+    """Draw Poisson counts: ``P(k) = rate**k * exp(-rate) / k!``.
 
     Args:
         size: the shape; without one, the shape of ``rate``.
@@ -59,7 +59,7 @@ def poisson(
 
 
 def poisson_of(request: Request, rate: Tensor, slot: int = 0) -> Tensor:
-    """Poisson counts of a request as float64 [count], from the substreams of a slot."""
+    """Draw Poisson counts of a request as float64 [count], from the substreams of a slot."""
     stream, first = request.claim(1)
     segment = Segment.of(substream(stream, slot, 0), first, request.count, 1)
     return run(Poisson(rate.contiguous(), segment))

@@ -32,17 +32,17 @@ _FAR = (
 
 
 def _ratio(x: Tensor, fraction: tuple[Sequence[float], Sequence[float]]) -> Tensor:
-    made = []
+    polynomials = []
     for coefficients in fraction:
         total = torch.full_like(x, coefficients[0])
         for coefficient in coefficients[1:]:
             total = total * x + coefficient
-        made.append(total)
-    return made[0] / made[1]
+        polynomials.append(total)
+    return polynomials[0] / polynomials[1]
 
 
 def normal_quantile(p: Tensor) -> Tensor:
-    """The standard normal quantile of float64 ``0 < p < 1``, to a relative error of 1e-15."""
+    """Return the standard normal quantile of float64 ``0 < p < 1``, to a relative error of 1e-15."""
     q = p - 0.5
     centre = q * _ratio(0.180625 - q * q, _CENTRE)
     r = maths.sqrt(-maths.log(torch.minimum(p, 1.0 - p)))

@@ -18,7 +18,7 @@ from trnsci import ArgumentError, DtypeError, check
 
 
 def whole_number(op: str, name: str, value: Any, at_least: int = 0, at_most: int | None = None) -> int:
-    """An integer within limits."""
+    """Check that a value is an integer within limits, and return it."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise DtypeError(op=op, argument=name, got=type(value), expected="an integer")
     if value < at_least or (at_most is not None and value > at_most):
@@ -28,7 +28,7 @@ def whole_number(op: str, name: str, value: Any, at_least: int = 0, at_most: int
 
 
 def cut(points: Tensor, dtype: torch.dtype) -> Tensor:
-    """Points in [0, 1) in a narrower dtype: cut, because rounding would reach 1."""
+    """Truncate points in [0, 1) to a narrower dtype; rounding would reach 1."""
     if dtype in (torch.float16, torch.bfloat16):
         scale = 2.0 ** BITS[dtype]
         points = (points * scale).floor() / scale
@@ -66,7 +66,7 @@ class Sequence:
             self.stream = source.fold()
 
     def at(self, offset: int) -> Self:
-        """The same sequence, positioned at a point."""
+        """Return the same sequence, positioned at a point."""
         moved = copy.copy(self)
         moved.position = whole_number(self.name, "offset", offset, 0, 1 << 62)
         return moved
@@ -99,7 +99,7 @@ class Sequence:
         device: torch.device | str | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """The next ``n`` points: [n, d] in [0, 1).
+        """Return the next ``n`` points: [n, d] in [0, 1).
 
         Args:
             n: how many.
@@ -120,8 +120,8 @@ class Sequence:
         fits(self.name, (n, self.d), 8, where)
         if out is not None:
             check.out(self.name, out, shape=(n, self.d), dtype=kind)
-        made = self._claim(n)._points(n, kind, where)
-        return made if out is None else out.copy_(made)
+        points = self._claim(n)._points(n, kind, where)
+        return points if out is None else out.copy_(points)
 
     def _points(self, n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         raise NotImplementedError

@@ -29,7 +29,7 @@ def randint(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Integers from ``low`` up to but not including ``high``, every one equally likely.
+    """Draw integers from ``low`` up to but not including ``high``, every one equally likely.
 
     Args:
         size: the shape.
@@ -81,7 +81,7 @@ def integers(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Integers as ``numpy.random.Generator.integers`` asks for them; the numbers are those of `randint`.
+    """Draw integers as ``numpy.random.Generator.integers`` does; the numbers are those of `randint`.
 
     Args:
         low: the smallest; or, without ``high``, one more than the largest, and the smallest is 0.
@@ -178,13 +178,13 @@ class Randint(NamedTuple):
 
 
 def _lemire(words: Tensor, span: int) -> tuple[Tensor, Tensor]:
-    """Lemire 2019: the high word of word * span, unless the low word falls into the uneven rest."""
+    """Return the high word of word * span, unless the low word falls into the uneven rest (Lemire 2019)."""
     product = words * span
     return product >> 32 & MASK, (product & MASK) >= (1 << 32) % span
 
 
 def _masked(w: Tensor, span: int) -> tuple[Tensor, Tensor]:
-    """As many bits of two words as span - 1 has, taken when they are below span."""
+    """Return as many bits of two words as span - 1 has, accepted when they are below span."""
     high = w[:, 1] >> 64 - (span - 1).bit_length()
     # int64 holds the bits; its sign stands for 2**63, so halves are compared
     top, low = span - 1 >> 32, span - 1 & MASK

@@ -17,7 +17,7 @@ Propose = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 def rejected(blocks: Blocks, propose: Propose, first: int = 0) -> Tensor:
-    """Propose until every element is taken. ``first`` is the number of the first attempt."""
+    """Propose until every element is accepted. ``first`` is the index of the first attempt."""
     result, taken = propose(blocks(first, None), None)
     if result.is_meta:
         return result
@@ -31,17 +31,17 @@ def rejected(blocks: Blocks, propose: Propose, first: int = 0) -> Tensor:
 
 
 def at(value: Tensor, chosen: Tensor | None) -> Tensor:
-    """A parameter of one element or of all, for the chosen ones."""
+    """Select a parameter of one element or of all, for the chosen ones."""
     return value if chosen is None or value.numel() == 1 else value[chosen]
 
 
 def some(value: Tensor, where: Tensor) -> Tensor:
-    """A parameter of one element or of all, where a mask holds."""
+    """Select a parameter of one element or of all, where a mask holds."""
     return value if value.numel() == 1 else value[where]
 
 
 def blocks_of(blocks: Blocks, elements: Tensor) -> Blocks:
-    """The same substreams for a subset of the elements."""
+    """Return the same substreams for a subset of the elements."""
 
     def subset(attempt: int, chosen: Tensor | None) -> Tensor:
         return blocks(attempt, elements if chosen is None else elements[chosen])
@@ -52,7 +52,7 @@ def blocks_of(blocks: Blocks, elements: Tensor) -> Blocks:
 def by_case(
     cases: Tensor, blocks: Blocks, yes: Callable[[Blocks, Tensor], Tensor], no: Callable[[Blocks, Tensor], Tensor]
 ) -> Tensor:
-    """Two samplers for two kinds of elements; each gets its blocks and its elements' numbers."""
+    """Run two samplers on two kinds of elements; each gets its blocks and its elements' indices."""
     result = torch.empty(cases.shape, dtype=torch.float64, device=cases.device)
     for holds, sampler in ((True, yes), (False, no)):
         elements = (cases == holds).nonzero().flatten()

@@ -51,7 +51,7 @@ P = ParamSpec("P")
 
 
 def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
-    """What a function that draws is decorated with: NumPy in, NumPy out; and ``torch.compile`` leaves it to eager mode.
+    """Decorate a function that draws: NumPy in, NumPy out, and ``torch.compile`` leaves it to eager mode.
 
     A draw moves a generator, which is Python's state and no tensor's, so a compiled region is cut around it. It holds
     the generator's lock, so threads that share one draw one after the other.
@@ -96,7 +96,7 @@ def drawing(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
 
 def _with_size(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Positional arguments with the ``size=`` of NumPy, which leaves the keywords; ``None`` stands for none given."""
+    """Move NumPy's ``size=`` from the keywords to the positional arguments; ``None`` stands for none given."""
     size = kwargs.pop("size", None)
     if size is None:
         return args
@@ -144,9 +144,9 @@ class Request:
         tensors: dict[str, Tensor] = {}
         given: dict[str, Tensor] = {}
         for name, (value, rule) in parameters.items() if parameters else ():
-            self._parameters[name] = made = checked(op, name, value, rule)
-            if isinstance(made, Tensor):
-                tensors[name], given[name] = made, value
+            self._parameters[name] = parameter = checked(op, name, value, rule)
+            if isinstance(parameter, Tensor):
+                tensors[name], given[name] = parameter, value
         if out is not None:
             check.dense(op, out=out)
         self.device = _device(op, device, out, tensors)
@@ -179,7 +179,7 @@ class Request:
         self._begin = self._end = self.source.position
 
     def parameter(self, name: str) -> Any:
-        """A number, or float64 [count]: the parameter of each element drawn here."""
+        """Return the parameter of each element drawn here: a number, or float64 [count]."""
         value = self._parameters[name]
         if not isinstance(value, Tensor):
             return value
@@ -187,7 +187,7 @@ class Request:
         return (whole[self._rows] if self.shape else whole).reshape(-1)
 
     def tensor(self, name: str) -> Tensor:
-        """The parameter as float64 of one element, or of [count]."""
+        """Return the parameter as float64 of one element, or of [count]."""
         value = self.parameter(name)
         if isinstance(value, Tensor):
             return value
@@ -195,19 +195,19 @@ class Request:
         return torch.full((1,), value, dtype=torch.float64, device=self.device)
 
     def claim(self, words: int) -> tuple[Stream, int]:
-        """The stream, and the element where this share begins, when each element is ``words`` (1 or 2) words long."""
+        """Return the stream and the element where this share begins, if an element is ``words`` (1 or 2) words."""
         self._begin = -(-self.source.position // words) * words
         self._end = self._begin + words * self.total
         return self.source.stream, self._begin // words + self.first
 
     def open_unit(self) -> Tensor:
-        """One float64 in (0, 1) for each element, multiples of ``2**-53``: two words each."""
+        """Return uniform float64 numbers in (0, 1), two words each."""
         stream, first = self.claim(2)
-        made = stream_words(stream, 2 * first, 2 * self.count, self.device).view(-1, 2)
-        return open_unit(made[:, 0], made[:, 1])
+        words = stream_words(stream, 2 * first, 2 * self.count, self.device).view(-1, 2)
+        return open_unit(words[:, 0], words[:, 1])
 
     def blocks(self, slot: int = 0, attempt: int = 0, chosen: Tensor | None = None) -> Tensor:
-        """A block of four words (int64 [n, 4]) of each element's own substream, or of the ``chosen`` elements."""
+        """Return four words (int64 [n, 4]) of each element's own substream, or of the ``chosen`` elements'."""
         stream, first = self.claim(1)
         base = substream(stream, slot, attempt)
         if chosen is None:
@@ -218,18 +218,18 @@ class Request:
         """Give the result its shape and dtype, and move the generator."""
         if self._taken is not None:
             values = values.reshape(self.shape)[self._taken]
-        made = values.reshape(self.local)
-        if made.dtype != self.dtype:
+        result = values.reshape(self.local)
+        if result.dtype != self.dtype:
             if self._whole_numbers:
-                self._holds(made)
-            made = made.to(self.dtype)
+                self._holds(result)
+            result = result.to(self.dtype)
         if self.out is not None:
-            made = self.out.copy_(made)
+            result = self.out.copy_(result)
         self.commit()
-        return made
+        return result
 
     def _holds(self, counts: Tensor) -> None:
-        """The result's dtype holds every count."""
+        """Check that the result's dtype holds every count."""
         floating = self.dtype.is_floating_point
         limits = torch.finfo(self.dtype) if floating else torch.iinfo(self.dtype)
         if self.dtype in (torch.int64, torch.float32, torch.float64) or counts.is_meta or not counts.numel():
@@ -247,34 +247,34 @@ class Request:
 
 
 def substream(stream: Stream, slot: int, attempt: int) -> Stream:
-    """The stream whose block ``i`` is element ``i``'s: ``slot`` keeps parts of one draw apart, then attempts."""
+    """Return the stream whose block ``i`` is element ``i``'s: ``slot`` separates parts of a draw, then attempts."""
     return Stream(
         stream.key, stream.engine, (stream.base ^ SUBSTREAM) + (slot << 116) + (attempt << 96) & (1 << 128) - 1
     )
 
 
 def half_open(low: Tensor, high: Tensor) -> Tensor:
-    """[0, 1) with 53 bits from two words."""
+    """Return a number in [0, 1) with 53 bits from two words."""
     return (high << 21 | low >> 11).double() * 2.0**-53
 
 
 def open_unit(low: Tensor, high: Tensor) -> Tensor:
-    """(0, 1): the middles of ``2**52`` equal parts, from two words."""
+    """Return uniform float64 numbers in (0, 1), two words each."""
     return ((high << 20 | low >> 12).double() + 0.5) * 2.0**-52
 
 
 def as_tensor(op: str, name: str, value: Any) -> Tensor:
-    """A tensor of a tensor or of nested numbers."""
+    """Return a tensor, or nested numbers as one."""
     try:
-        made = torch.as_tensor(value)
+        tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise DtypeError(op=op, argument=name, got=type(value), expected="a tensor of numbers") from None
-    check.dense(op, **{name: made})
-    return made
+    check.dense(op, **{name: tensor})
+    return tensor
 
 
 def checked(op: str, name: str, value: Any, rule: str) -> Any:
-    """A parameter as float or float64 tensor, after its rule was tested."""
+    """Check a parameter against its rule, and return it as float or float64 tensor."""
     words, test = RULES[rule]
     if isinstance(value, Tensor):
         check.dense(op, **{name: value})
@@ -290,27 +290,27 @@ def checked(op: str, name: str, value: Any, rule: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DtypeError(op=op, argument=name, got=type(value), expected="a number or a tensor")
     # an integer beyond float64 is infinite to every rule
-    number = float(value) if abs(value) < 1 << 1024 or value != value else math.inf
-    if not test(number):
+    scalar = float(value) if abs(value) < 1 << 1024 or value != value else math.inf
+    if not test(scalar):
         raise ArgumentError(op=op, argument=name, got=value, expected=words)
-    return number
+    return scalar
 
 
 def _device(op: str, device: Any, out: Tensor | None, tensors: Mapping[str, Tensor]) -> torch.device:
     if out is None and not tensors:
         return _CPU if device is None else _indexed(device_of(op, device))
-    found = {name: value.device for name, value in tensors.items()}
+    devices = {name: value.device for name, value in tensors.items()}
     if out is not None:
-        found["out"] = out.device
+        devices["out"] = out.device
     if device is not None:
-        found["device"] = _indexed(device_of(op, device))
-    if len(set(found.values())) > 1:
-        raise ArgumentError(op=op, argument="device", got=found, hint="Move one side with .to(device)")
-    return next(iter(found.values()))
+        devices["device"] = _indexed(device_of(op, device))
+    if len(set(devices.values())) > 1:
+        raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
+    return next(iter(devices.values()))
 
 
 def _indexed(device: torch.device) -> torch.device:
-    """The device that a tensor there would have."""
+    """Return the device that a tensor there would have."""
     current = device.index is None and device.type == "cuda"
     return torch.device("cuda", torch.cuda.current_device()) if current else device
 

@@ -12,13 +12,13 @@ from trnrand.engines import ENGINES, WORDS, Engine, counters
 from trnrand.stream import Stream
 
 _WHOLE = (1 << 128) - 1
-_BY_NUMBER = {engine.number: engine for engine in ENGINES.values()}
+_BY_CODE = {engine.code: engine for engine in ENGINES.values()}
 
 
 class Segment(tuple[int, ...]):
     """Elements of a stream that follow each other: the integers of an op's schema, read by name.
 
-    They are the engine's number, elements to skip, elements, the key (4 words) and the counter of the first block (4
+    They are the engine's code, elements to skip, elements, the key (4 words) and the counter of the first block (4
     words). How many words an element takes is the op's own.
     """
 
@@ -26,19 +26,19 @@ class Segment(tuple[int, ...]):
 
     @classmethod
     def of(cls, stream: Stream, first: int, count: int, per_block: int = 4) -> Segment:
-        """Elements ``first .. first + count`` of a stream whose blocks hold ``per_block`` of them."""
+        """Return elements ``first .. first + count`` of a stream whose blocks hold ``per_block`` of them."""
         block, skip = divmod(first, per_block)
         return cls._packed(stream.kind, stream.key, stream.base + block, skip, count)
 
     @classmethod
     def _packed(cls, engine: Engine, key: int, counter: int, skip: int, count: int) -> Segment:
         words = (key & _WHOLE).to_bytes(16, "little") + (counter & _WHOLE).to_bytes(16, "little")
-        return cls((engine.number, skip, count, *struct.unpack("<8I", words)))
+        return cls((engine.code, skip, count, *struct.unpack("<8I", words)))
 
     @property
     def engine(self) -> Engine:
         """The engine."""
-        return _BY_NUMBER[self[0]]
+        return _BY_CODE[self[0]]
 
     @property
     def skip(self) -> int:
@@ -61,25 +61,25 @@ class Segment(tuple[int, ...]):
         return self[7:]
 
     @property
-    def place(self) -> bytes:
+    def key_and_counter(self) -> bytes:
         """Key and counter as the compiled loops read them."""
         return struct.pack("<8I", *self[3:])
 
     def in_words(self, each: int) -> Segment:
-        """The words of the elements, when each is so many."""
+        """Return the words of the elements, when each is so many."""
         return Segment((self[0], each * self.skip, each * self.elements, *self[3:]))
 
     def stream(self, attempt: int = 0) -> Stream:
-        """The stream whose block 0 is the first, or the one in which every element has its next attempt."""
+        """Return the stream whose block 0 is the first, or the one of every element's next attempt."""
         base = _joined(self.counter) + (attempt << 96)
         return Stream(_joined(self.key), self.engine.name, base % (1 << 128))
 
     def words(self, first: int, count: int, device: torch.device) -> Tensor:
-        """Words from the first block on, by torch alone, as int64."""
+        """Return words from the first block on, by torch alone, as int64."""
         block, skip = divmod(first, 4)
         blocks = (skip + count + 3) // 4
-        made = WORDS[self.engine](counters(_joined(self.counter), block, blocks, device), self.key)
-        return torch.stack(made, dim=1).reshape(-1)[skip : skip + count]
+        words = WORDS[self.engine](counters(_joined(self.counter), block, blocks, device), self.key)
+        return torch.stack(words, dim=1).reshape(-1)[skip : skip + count]
 
 
 def _joined(words: Sequence[int]) -> int:

@@ -1,8 +1,8 @@
-"""Draws into spread arrays: every rank makes its own elements, and together they are the bits of a single rank's draw.
+"""Draws into sharded arrays: every rank draws its own elements, and together they are the bits of a single rank's draw.
 
-An element's place in the whole array is its place in the stream, so a part is drawn from counters alone. Ranks exchange
+An element's index in the whole array is its index in the stream, so a part is drawn from counters alone. Ranks exchange
 nothing but the two words with which they agree on the call, which has the generator's seed and position in it.
-Parameters may be spread as well; one that is not cut as the result is brought there first.
+Parameters may be sharded too; one that is cut differently is moved first.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _settled(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(public: Callable[..., Tensor], *size: Any, **given: Any) -> None:
-    """What a rank can refuse alone: the function's own checks, on one element that nobody draws."""
+    """Refuse what a rank can refuse alone: run the function's own checks on one element, without drawing."""
     op, out, generator = public.__name__, given["out"], given["generator"]
     if given["device"] is not None:
         raise ArgumentError(
             op=op, argument="device", got=given["device"], expected="none, because the mesh says where parts live"
         )
-    made, _ = _probed(public, given)
+    probe, _ = _probed(public, given)
     if generator.size > 1:
         got = f"share {generator.rank} of {generator.size}"
         raise ArgumentError(
@@ -53,11 +53,11 @@ def _check(public: Callable[..., Tensor], *size: Any, **given: Any) -> None:
         )
     shape = _shape(op, size, given)
     if out is not None:
-        check.out(op, out, shape=shape, dtype=made.dtype)
+        check.out(op, out, shape=shape, dtype=probe.dtype)
 
 
 def _probed(public: Callable[..., Tensor], given: Mapping[str, Any]) -> tuple[Tensor, int]:
-    """A result of no elements, for its dtype, and how many words of the stream an element takes."""
+    """Return a result of no elements, for its dtype, and the words of the stream an element takes."""
     kept = {name: value for name, value in given.items() if name not in ("size", "device", "out", "generator")}
     for name, value in kept.items():
         if isinstance(value, Part) or (isinstance(value, Tensor) and value.is_meta):
@@ -70,7 +70,7 @@ def _probed(public: Callable[..., Tensor], given: Mapping[str, Any]) -> tuple[Te
 
 
 def _stand_in(name: str, dtype: torch.dtype) -> Tensor:
-    """A legal value for a spread parameter, where only the other arguments are looked at."""
+    """Return a legal value for a sharded parameter, where only the other arguments are checked."""
     if dtype.is_complex or dtype == torch.bool:
         return torch.ones((), dtype=dtype)
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
@@ -79,8 +79,8 @@ def _stand_in(name: str, dtype: torch.dtype) -> Tensor:
 
 
 def _shape(op: str, size: Sequence[Any], given: Mapping[str, Any]) -> tuple[int, ...]:
-    spread = {name: tuple(x.shape) for name, x in given.items() if isinstance(x, Part | Tensor) and name != "out"}
-    batch = check.broadcast(op, **spread) if spread else ()
+    shapes = {name: tuple(x.shape) for name, x in given.items() if isinstance(x, Part | Tensor) and name != "out"}
+    batch = check.broadcast(op, **shapes) if shapes else ()
     if not size:
         return batch
     shape = shape_of(op, size)
@@ -93,11 +93,11 @@ def _shape(op: str, size: Sequence[Any], given: Mapping[str, Any]) -> tuple[int,
 def _attach(public: Callable[..., Tensor]) -> None:
     @sharded(public, check=functools.partial(_check, public), settle=_settled)
     def run(team: Team, size: Sequence[Any], out: Part | None, generator: Generator, **given: Any) -> Part:
-        made, words = _probed(public, {**given, "out": out, "generator": generator})
+        probe, words = _probed(public, {**given, "out": out, "generator": generator})
         shape = _shape(public.__name__, size, given)
-        whole = _result(team, shape, given, made.dtype) if out is None else out
-        spread = {name: _aligned(team, value, whole.layout) for name, value in given.items() if isinstance(value, Part)}
-        kept = {k: v for k, v in given.items() if not isinstance(v, Part)} | {"dtype": made.dtype}
+        whole = _result(team, shape, given, probe.dtype) if out is None else out
+        aligned = {name: _aligned(team, x, whole.layout) for name, x in given.items() if isinstance(x, Part)}
+        kept = {k: v for k, v in given.items() if not isinstance(v, Part)} | {"dtype": probe.dtype}
         begin = -(-generator.position // words) * words
         source = generator.clone_state()
 
@@ -107,14 +107,14 @@ def _attach(public: Callable[..., Tensor]) -> None:
 
         strides = torch.empty(shape, device="meta").stride()
         first = sum(start * stride for start, stride in zip(whole.layout.starts(team.coordinate), strides, strict=True))
-        _fill(draw, whole.local, spread, first, strides)
+        _fill(draw, whole.local, aligned, first, strides)
         if not whole.local.is_meta:
             generator.stream = generator.stream.at(begin + words * math.prod(shape))
         return whole
 
 
 def _result(team: Team, shape: tuple[int, ...], given: Mapping[str, Any], dtype: torch.dtype) -> Part:
-    """Memory for a result without ``out``: cut as the first parameter of its shape, which exists on every rank."""
+    """Allocate a result, cut as the first parameter of its shape; every rank has that one."""
     parts = [value for value in given.values() if isinstance(value, Part)]
     alike = [part for part in parts if part.shape == shape and SUM not in part.places]
     places = alike[0].places if alike else (None,) * len(team.shape)
@@ -124,30 +124,30 @@ def _result(team: Team, shape: tuple[int, ...], given: Mapping[str, Any], dtype:
 
 
 def _aligned(team: Team, part: Part, target: Layout) -> Tensor:
-    """A parameter of each element of this rank's part."""
+    """Return a parameter for each element of this rank's part."""
     if part.shape == target.shape:
         return part.to(team, target.places).local
     return Part.cut(part.whole(team).expand(target.shape), target.places, target.mesh, team.coordinate).local
 
 
-def _fill(draw: Draw, box: Tensor, spread: Mapping[str, Tensor], first: int, strides: Sequence[int]) -> None:
+def _fill(draw: Draw, box: Tensor, aligned: Mapping[str, Tensor], first: int, strides: Sequence[int]) -> None:
     """Draw a box of the whole array, whose first element is ``first``: span by span, each one piece of the stream."""
     if box.numel() == 0:
         return
     span = 1 + sum((size - 1) * stride for size, stride in zip(box.shape, strides, strict=True))
     if span == box.numel() or span <= _SPAN:
-        parameters = {name: _between(value, span, strides) for name, value in spread.items()}
+        parameters = {name: _between(value, span, strides) for name, value in aligned.items()}
         box.copy_(draw(first, span, parameters).as_strided(box.shape, strides))
         return
     rows = _SPAN // strides[0]
     for at in range(0, box.shape[0], max(rows, 1)):
         key = slice(at, at + rows) if rows else at
         inner = strides if rows else strides[1:]
-        _fill(draw, box[key], {name: value[key] for name, value in spread.items()}, first + at * strides[0], inner)
+        _fill(draw, box[key], {name: value[key] for name, value in aligned.items()}, first + at * strides[0], inner)
 
 
 def _between(box: Tensor, span: int, strides: Sequence[int]) -> Tensor:
-    """A box's values at their places in a span; what lies between them gets a value that is legal."""
+    """Return a box's values at their positions in a span, with a legal value between them."""
     flat = box.flatten()[:1].repeat(span)
     flat.as_strided(box.shape, strides).copy_(box)
     return flat

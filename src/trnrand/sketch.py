@@ -1,4 +1,4 @@
-"""Gaussian sketches: a random projection whose matrix is made where it is used."""
+"""Gaussian sketches: a random projection whose matrix is generated where it is used."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
         That of the product, ``g(M) |normals|.T @ |a|``, and the normals' own (see `normal`).
 
     Cost:
-        ``2 M N size`` FLOPs. The kernel makes the normals on chip: they never travel through device memory.
+        ``2 M N size`` FLOPs. The kernel draws the normals on chip: they never pass through device memory.
     """
     dtype = check.floating("sketch", a=a)
     if a.ndim != 2:
@@ -56,9 +56,9 @@ def sketch(a: Tensor, size: int, *, generator: Source | None = None) -> Tensor:
     wide = dtype == torch.float64
     stream, first = request.claim(2 if wide else 1)
     segment = Segment.of(stream, first, a.shape[0] * size, 2 if wide else 4)
-    made = run(Sketch(a, segment, size))
+    projected = run(Sketch(a, segment, size))
     request.commit()
-    return made
+    return projected
 
 
 @op("trnrand::sketch")
@@ -81,7 +81,7 @@ class Sketch(NamedTuple):
         return self._normals(self.a.device).T @ self.a
 
     def _normals(self, device: torch.device) -> Tensor:
-        """The matrix, [M, size]."""
+        """Return the matrix, [M, size]."""
         wide = self.a.dtype == torch.float64
         return run(Normal(self.segment, wide, device)).view(self.a.shape[0], self.size)
 
@@ -103,8 +103,8 @@ class Sketch(NamedTuple):
         segment = Segment(self.segment)
         trust(segment.engine.name)
         engine = segment.engine.name
-        made: Tensor = launch(kernels.sketch, start(segment), self.a.contiguous(), size=self.size, engine=engine)
-        return made
+        product: Tensor = launch(kernels.sketch, start(segment), self.a.contiguous(), size=self.size, engine=engine)
+        return product
 
     def limits(self, implementation: str) -> str | None:
         if implementation == "cuda":

@@ -54,7 +54,7 @@ class Sobol(Sequence):
         self._seeds = owen_seeds(d, self.stream) if self.stream is not None and self.scramble == "owen" else None
 
     def bits(self, n: int, device: torch.device | str = "cpu") -> Tensor:
-        """The next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
+        """Return the next ``n`` points as 64-bit integers (int64 that holds uint64), highest bit first: [n, d]."""
         n = whole_number("Sobol", "n", n)
         where = device_of("Sobol", device)
         fits("Sobol", (n, self.d), 8, where)
@@ -82,7 +82,7 @@ def _numbers() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 @functools.lru_cache(maxsize=8)
 def table(d: int) -> Tensor:
-    """Direction numbers of ``d`` dimensions, and a shift of 0: int64 [65, d]."""
+    """Return direction numbers of ``d`` dimensions, and a shift of 0: int64 [65, d]."""
     polynomials, initial = (x[:d] for x in _numbers())
     v = np.zeros((BITS + 1, d), np.uint64)
     v[:BITS, 0] = np.uint64(1) << np.arange(BITS - 1, -1, -1, dtype=np.uint64)
@@ -94,15 +94,15 @@ def table(d: int) -> Tensor:
             v[k, mine] = initial[mine, k] << np.uint64(BITS - 1 - k)
         inner = polynomials[mine]
         for k in range(s, BITS):
-            made = v[k - s, mine] ^ (v[k - s, mine] >> np.uint64(s))
+            row = v[k - s, mine] ^ (v[k - s, mine] >> np.uint64(s))
             for j in range(1, s):
-                made ^= np.where(inner >> (s - j) & 1, v[k - j, mine], np.uint64(0))
-            v[k, mine] = made
+                row ^= np.where(inner >> (s - j) & 1, v[k - j, mine], np.uint64(0))
+            v[k, mine] = row
     return torch.from_numpy(v.view(np.int64))
 
 
 def _mixed(plain: Tensor, stream: Stream) -> Tensor:
-    """Direction numbers times a random lower triangular matrix of bits for each dimension, and a random shift."""
+    """Multiply direction numbers by a random lower triangular bit matrix per dimension, and draw a shift."""
     d = plain.shape[1]
     v = plain.numpy().view(np.uint64)
     words = (
@@ -112,24 +112,24 @@ def _mixed(plain: Tensor, stream: Stream) -> Tensor:
         .reshape(d, BITS + 1, 2)
     )
     random = words[..., 1] << np.uint64(32) | words[..., 0]
-    made = np.zeros_like(v)
+    mixed = np.zeros_like(v)
     for i in range(BITS):
-        place = np.uint64(BITS - 1 - i)
-        # row i sees the bits above place i, and its own
-        row = (random[:, i] >> place | np.uint64(1)) << place
+        shift = np.uint64(BITS - 1 - i)
+        # row i sees the bits above bit i, and its own
+        row = (random[:, i] >> shift | np.uint64(1)) << shift
         parity = np.bitwise_count(v[:BITS] & row) & np.uint8(1)
-        made[:BITS] |= parity.astype(np.uint64) << place
-    made[BITS] = random[:, BITS]
-    return torch.from_numpy(made.view(np.int64))
+        mixed[:BITS] |= parity.astype(np.uint64) << shift
+    mixed[BITS] = random[:, BITS]
+    return torch.from_numpy(mixed.view(np.int64))
 
 
 def owen_seeds(d: int, stream: Stream) -> Tensor:
-    """Two words for each dimension: int64 [2, d]."""
+    """Return two words for each dimension: int64 [2, d]."""
     return stream_words(stream, 0, 2 * d, torch.device("cpu")).view(d, 2).T.contiguous()
 
 
 def owen(words: Tensor, seeds: Tensor) -> Tensor:
-    """Nested uniform scrambling: whether a bit flips is a hash of the bits above it.
+    """Scramble nested and uniformly: whether a bit flips is a hash of the bits above it.
 
     Laine and Karras' construction with Vegdahl's constants, on the upper half and then, seeded with it, on the lower.
     """
@@ -202,9 +202,9 @@ class SobolPoints(NamedTuple):
         start = self.first // row
         rows = (self.first + self.points - 1) // row - start + 1
         columns, heads = _for_kernel(table, steps, start, rows, row)
-        made: Tensor = launch(kernels.sobol, columns, heads, row=row)  # [rows, row, D]
+        points: Tensor = launch(kernels.sobol, columns, heads, row=row)  # [rows, row, D]
         skip = self.first - start * row
-        return made.reshape(rows * row, d)[skip : skip + self.points].contiguous()
+        return points.reshape(rows * row, d)[skip : skip + self.points].contiguous()
 
     def limits(self, implementation: str) -> str | None:
         if implementation != "nki" or self.kind == "float32":
@@ -213,7 +213,7 @@ class SobolPoints(NamedTuple):
 
 
 def _by_bits(table: Tensor, index: Tensor) -> Tensor:
-    """Points by their numbers: the XOR of the direction numbers that the Gray code of a number names. int64 [n, d]."""
+    """Return points by their indices: XOR the direction numbers that an index's Gray code selects. int64 [n, d]."""
     gray = (index ^ index >> 1).unsqueeze(1)
     x = table[BITS].repeat(len(index), 1)
     top = int(index.max()).bit_length() if len(index) else 0
@@ -223,12 +223,12 @@ def _by_bits(table: Tensor, index: Tensor) -> Tensor:
 
 
 def _linear(table: Tensor) -> Tensor:
-    """What each bit of an index adds to a point: the bit and its neighbour below make bits of the Gray code."""
+    """Return what each bit of an index adds to a point: the bit and its neighbour below are bits of the Gray code."""
     return table[:BITS] ^ torch.cat([torch.zeros_like(table[:1]), table[: BITS - 1]])
 
 
 def _first(linear: Tensor, count: int) -> Tensor:
-    """The first points without a shift, a power of two of them, by doubling. int64 [count, d]."""
+    """Return the first points without a shift, a power of two of them, by doubling. int64 [count, d]."""
     x = linear.new_zeros((count, linear.shape[1]))
     for bit in range(count.bit_length() - 1):
         done = 1 << bit
@@ -237,7 +237,7 @@ def _first(linear: Tensor, count: int) -> Tensor:
 
 
 def _for_kernel(table: Tensor, steps: int, start: int, rows: int, row: int) -> tuple[Tensor, Tensor]:
-    """Columns of the linear map within a row of points, on every partition, and the first point of each row."""
+    """Return columns of the linear map within a row of points, on every partition, and each row's first point."""
     d = table.shape[1]
     if table.is_meta:
         heads = torch.empty((rows, d), dtype=torch.uint32, device="meta")

@@ -24,7 +24,7 @@ STATE_BYTES = sum(width for _, width in _FIELDS)
 
 
 class Source(torch.Generator):
-    """A seed turned into a stream, with a position that draws move.
+    """A stream from a seed, with a position that draws move.
 
     It is a ``torch.Generator``, so ``DataLoader``, ``torch.randperm`` and the like take it; those draw from torch's own
     engine, which is seeded from the same number. Everything in trnrand reads the stream.
@@ -63,7 +63,7 @@ class Source(torch.Generator):
         return fresh
 
     def initial_seed(self) -> int:
-        """The seed this generator began from."""
+        """Return the seed this generator began from."""
         return self.stream.key
 
     @property
@@ -83,21 +83,21 @@ class Source(torch.Generator):
         return self
 
     def spawn(self, count: int) -> list[Self]:
-        """``count`` independent generators. A later call gives others; their number is drawn from the stream."""
+        """Return ``count`` independent generators. A later call gives others: a word of the stream tells them apart."""
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
             expected = f"a non-negative integer, at most {MOST}"
             raise ArgumentError(op="spawn", argument="count", got=count, expected=expected)
         return [type(self)(stream) for stream in self.fold().split(count)]
 
     def fold(self) -> Stream:
-        """A stream independent of this one and of every later one; it costs one word."""
+        """Return a stream independent of this one and of every later one; it costs one word."""
         with self.lock:
             child = self.stream.fold_in(self.position % (1 << 64))
             self.advance(1)
         return child
 
     def partition(self, rank: int, size: int) -> Self:
-        """A generator that takes share ``rank`` of ``size`` of every draw.
+        """Return a generator that draws share ``rank`` of ``size`` of every draw.
 
         Callers ask for the global shape and get the rows of their share (`torch.tensor_split` along the first axis).
         Shares put together are the draw of an unpartitioned generator, bit for bit, and positions stay together.
@@ -118,11 +118,11 @@ class Source(torch.Generator):
         return part
 
     def get_state(self) -> Tensor:
-        """Everything that decides future draws, as uint8."""
+        """Return everything that decides future draws, as uint8."""
         with self.lock:
             stream, rank, size = self.stream, self.rank, self.size
         values = {
-            "engine": stream.kind.number,
+            "engine": stream.kind.code,
             "key": stream.key,
             "base": stream.base,
             "position": stream.position,
@@ -141,20 +141,20 @@ class Source(torch.Generator):
             raise ArgumentError(
                 op="set_state", argument="state", got=got, expected=f"{STATE_BYTES} uint8, from get_state"
             )
-        raw, found = bytes(state.cpu().tolist()), {}
+        raw, fields = bytes(state.cpu().tolist()), {}
         for name, width in _FIELDS:
-            found[name], raw = int.from_bytes(raw[:width], "little"), raw[width:]
-        engines = {engine.number: engine.name for engine in ENGINES.values()}
-        if found["engine"] not in engines or not found["rank"] < found["size"]:
-            raise ArgumentError(op="set_state", argument="state", got=found, expected="a state from get_state")
-        made = Stream(found["key"], engines[found["engine"]], found["base"], found["position"])
+            fields[name], raw = int.from_bytes(raw[:width], "little"), raw[width:]
+        engines = {engine.code: engine.name for engine in ENGINES.values()}
+        if fields["engine"] not in engines or not fields["rank"] < fields["size"]:
+            raise ArgumentError(op="set_state", argument="state", got=fields, expected="a state from get_state")
+        stream = Stream(fields["key"], engines[fields["engine"]], fields["base"], fields["position"])
         with self.lock:
-            self._adopt(made)
-            self.rank, self.size = found["rank"], found["size"]
+            self._adopt(stream)
+            self.rank, self.size = fields["rank"], fields["size"]
         return self
 
     def clone_state(self) -> Self:
-        """A second generator in the same state."""
+        """Return a second generator in the same state."""
         return type(self)().set_state(self.get_state())
 
     def __reduce__(self) -> Any:
@@ -193,7 +193,7 @@ _DEFAULT: list[Source] = []
 
 
 def default() -> Source:
-    """The generator of module-level functions."""
+    """Return the generator of module-level functions."""
     if not _DEFAULT:
         raise RuntimeError("trnrand is not imported")
     return _DEFAULT[0]
@@ -205,7 +205,7 @@ def set_default(source: Source) -> None:
 
 
 def shape_of(op: str, size: Sequence[Any]) -> tuple[int, ...]:
-    """``(3, 4)``, ``((3, 4),)`` or ``()`` as a shape."""
+    """Return ``(3, 4)``, ``((3, 4),)`` or ``()`` as a shape."""
     if len(size) == 1 and isinstance(size[0], (tuple, list, torch.Size)):
         size = tuple(size[0])
     for extent in size:
@@ -243,7 +243,7 @@ def fits(op: str, shape: tuple[int, ...], itemsize: int, device: torch.device) -
 
 
 def rows(source: Source, op: str, shape: tuple[int, ...]) -> tuple[int, int]:
-    """The rows of the first axis that belong to this process."""
+    """Return the rows of the first axis that belong to this process."""
     if source.size == 1:
         return 0, shape[0] if shape else 1
     if not shape:

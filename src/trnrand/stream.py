@@ -54,38 +54,38 @@ class Stream:
         return [self.key >> 32 * i & MASK for i in range(self.kind.key_words)]
 
     def at(self, position: int) -> Stream:
-        """The same stream, positioned at a word."""
+        """Return the same stream, positioned at a word."""
         if type(position) is not int or not 0 <= position < 1 << 130:
             # raises
             return replace(self, position=position)
-        # every draw comes through here, and the other fields were checked when this stream was made
-        made = object.__new__(Stream)
+        # every draw comes through here, and the other fields were checked when this stream was created
+        moved = object.__new__(Stream)
         for name, value in (("key", self.key), ("engine", self.engine), ("base", self.base), ("position", position)):
-            object.__setattr__(made, name, value)
-        return made
+            object.__setattr__(moved, name, value)
+        return moved
 
     def jump(self, times: int = 1) -> Stream:
-        """The same key, ``times * 2**64`` blocks further: it shares no word with this one for ``2**66`` words."""
+        """Return the same key, ``times * 2**64`` blocks further: no word in common for ``2**66`` words."""
         if not isinstance(times, int) or isinstance(times, bool):
             raise DtypeError(op="Stream.jump", argument="times", got=type(times), expected="an integer")
         return replace(self, base=(self.base + (times % (1 << 64) << 64)) % (1 << 128))
 
     def split(self, count: int = 2) -> tuple[Stream, ...]:
-        """``count`` independent streams; child ``i`` is the same whatever ``count`` is."""
+        """Return ``count`` independent streams; child ``i`` is the same whatever ``count`` is."""
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
             expected = f"a non-negative integer, at most {MOST}"
             raise ArgumentError(op="Stream.split", argument="count", got=count, expected=expected)
         return tuple(self._child(SPLIT, i) for i in range(count))
 
     def fold_in(self, data: int) -> Stream:
-        """An independent stream for an integer, a step number for example."""
+        """Return an independent stream for an integer, a step of training for example."""
         if not isinstance(data, int) or isinstance(data, bool) or not 0 <= data < 1 << 64:
             raise ArgumentError(op="Stream.fold_in", argument="data", got=data, expected="0 <= data < 2**64")
         return self._child(FOLD, data)
 
-    def _child(self, purpose: int, number: int) -> Stream:
-        counter = (self.base ^ purpose) + number
-        words: list[Tensor] = [torch.tensor(counter >> 32 * i & MASK) for i in range(4)]
-        made = WORDS[self.kind](words, self.key_words)
-        key = sum(int(made[i]) << 32 * i for i in range(self.kind.key_words))
+    def _child(self, purpose: int, index: int) -> Stream:
+        counter = (self.base ^ purpose) + index
+        counters: list[Tensor] = [torch.tensor(counter >> 32 * i & MASK) for i in range(4)]
+        words = WORDS[self.kind](counters, self.key_words)
+        key = sum(int(words[i]) << 32 * i for i in range(self.kind.key_words))
         return Stream(key, self.engine)

@@ -15,7 +15,7 @@ from trnsci import array_function, op, run
 
 @array_function
 def threefry4x32(counter: Tensor, key: Tensor) -> Tensor:
-    """Threefry4x32-20 of counters [..., 4] and keys [..., 4], lowest word first; leading axes broadcast.
+    """Compute Threefry4x32-20 of counters [..., 4] and keys [..., 4], lowest word first; leading axes broadcast.
 
     Args:
         counter: integers that hold uint32 words (uint32, int32 by its bits, or int64).
@@ -41,8 +41,8 @@ class Threefry(NamedTuple):
         return self.counter.numel() // 4 * THREEFRY.operations
 
     def pytorch(self) -> Tensor:
-        made = threefry_words(self.counter.unbind(-1), self.key.unbind(-1))
-        return torch.stack(torch.broadcast_tensors(*made), dim=-1).to(torch.uint32)
+        words = threefry_words(self.counter.unbind(-1), self.key.unbind(-1))
+        return torch.stack(torch.broadcast_tensors(*words), dim=-1).to(torch.uint32)
 
     def nki(self) -> Tensor:
         return blocks.launched(kernels.threefry, THREEFRY, self.counter, self.key)

@@ -33,7 +33,7 @@ def uniform(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Uniform numbers between ``low`` and ``high``.
+    """Draw uniform numbers between ``low`` and ``high``.
 
     Args:
         size: the shape; without one, the shape ``low`` and ``high`` broadcast to.
@@ -65,10 +65,10 @@ def uniform(
     if not plain:
         ordered("uniform", low, high)
         _representable(request, ends)
-    made = _unit(request, ends)
+    values = _unit(request, ends)
     if not plain:
-        made = _scaled(request, made, ends)
-    return request.finish(made)
+        values = _scaled(request, values, ends)
+    return request.finish(values)
 
 
 @drawing
@@ -79,12 +79,12 @@ def random(
     out: Tensor | None = None,
     generator: Source | None = None,
 ) -> Tensor:
-    """Uniform numbers in [0, 1), by NumPy's name; arguments as for `uniform`."""
+    """Draw uniform numbers in [0, 1), by NumPy's name; arguments as for `uniform`."""
     return uniform(*size, dtype=dtype, device=device, out=out, generator=generator)
 
 
 def ordered(op: str, low: Any, high: Any) -> None:
-    """``low < high`` everywhere."""
+    """Check that ``low < high`` everywhere."""
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         below = torch.as_tensor(low) < torch.as_tensor(high)
         if below.is_meta or bool(below.all()):
@@ -104,12 +104,12 @@ def _unit(request: Request, ends: str) -> Tensor:
     out = request.out
     if ends == "[)" and out is not None and out.dtype.itemsize > 2 and out.is_contiguous():
         return run(call, out.view(-1))
-    made = run(call)
+    unit = run(call)
     if request.dtype.itemsize == 2:
         # cut, not rounded: rounding would reach 1
         scale = 2.0 ** BITS[request.dtype]
-        made = (made * scale).floor_() * (1.0 / scale)
-    return 1.0 - made if ends == "(]" else made
+        unit = (unit * scale).floor_() * (1.0 / scale)
+    return 1.0 - unit if ends == "(]" else unit
 
 
 def _open_unit32(request: Request) -> Tensor:
@@ -120,7 +120,7 @@ def _open_unit32(request: Request) -> Tensor:
 
 
 def _representable(request: Request, ends: str) -> None:
-    """Both ends are finite in the result's dtype, and a number that belongs to the interval lies between them."""
+    """Check that both ends are finite in the result's dtype and that a number lies between them."""
     low, high = (request.tensor(name).detach().to(request.dtype) for name in ("low", "high"))
     above = torch.nextafter(low, high) if ends == "()" else low
     good = low.isfinite() & high.isfinite() & (above < high)
@@ -135,19 +135,19 @@ def _scaled(request: Request, unit: Tensor, ends: str) -> Tensor:
     work = torch.float64 if request.dtype == torch.float64 else torch.float32
     low, high = (request.tensor(name).to(work) for name in ("low", "high"))
     unit, span = unit.to(work), high - low
-    made = low + span * unit
+    scaled = low + span * unit
     wide = span.isinf()
     if not wide.is_meta and bool(wide.any()):
         # the difference is beyond the dtype, its parts are not
-        made = torch.where(wide, low * (1.0 - unit) + high * unit, made)
-    made = made.to(request.dtype)
+        scaled = torch.where(wide, low * (1.0 - unit) + high * unit, scaled)
+    scaled = scaled.to(request.dtype)
     low, high = low.detach().to(request.dtype), high.detach().to(request.dtype)
     # rounding may reach an end that does not belong
     if ends[1] == ")":
-        made = torch.minimum(made, torch.nextafter(high, low))
+        scaled = torch.minimum(scaled, torch.nextafter(high, low))
     if ends[0] == "(":
-        made = torch.maximum(made, torch.nextafter(low, high))
-    return made
+        scaled = torch.maximum(scaled, torch.nextafter(low, high))
+    return scaled
 
 
 @op("trnrand::uniform")
@@ -207,7 +207,7 @@ class Uniform(NamedTuple):
 
 
 def floating(wide: bool) -> torch.dtype:
-    """The dtype of a result."""
+    """Return the dtype of a result."""
     return torch.float64 if wide else torch.float32
 
 

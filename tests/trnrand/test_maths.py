@@ -39,7 +39,7 @@ def test_error_is_below_an_ulp(name, loops):
 
 def test_turns(loops):
     t = torch.cat([spread(0, 1), torch.arange(8) / 8.0, torch.tensor([1.0 - 2.0**-53])]).double()
-    sine, cosine = maths.turn(t)
+    sine, cosine = maths.sincos2pi(t)
     for got, oracle in ((sine, mpmath.sin), (cosine, mpmath.cos)):
         with mpmath.workdps(40):
             exact = torch.tensor([float(oracle(2 * mpmath.pi * mpmath.mpf(float(v)))) for v in t], dtype=torch.float64)
@@ -48,7 +48,7 @@ def test_turns(loops):
 
 def test_both_ways_give_the_same_bits(pure):
     x, u = torch.exp(spread(-600, 600)), spread(0, 1)
-    for function in (lambda: maths.log(x), lambda: maths.exp(maths.log(x)), lambda: torch.stack(maths.turn(u))):
+    for function in (lambda: maths.log(x), lambda: maths.exp(maths.log(x)), lambda: torch.stack(maths.sincos2pi(u))):
         assert torch.equal(function(), pure(function))
 
 
@@ -56,7 +56,7 @@ def test_float32_functions():
     k = torch.cat([torch.arange(1, 3000), torch.randint(1, 2**24, (3000,), generator=torch.Generator().manual_seed(1))])
     u = (k.float() * 2.0**-24).double()
     assert ((maths.log32(u.float()) - u.log()).abs() <= 2.0**-23 * (1 + u.log().abs())).all()
-    sine, cosine = maths.turn32(k)
+    sine, cosine = maths.sincos2pi32(k)
     assert (sine - torch.sin(2 * math.pi * u)).abs().max() < 2.0**-22
     assert (cosine - torch.cos(2 * math.pi * u)).abs().max() < 2.0**-22
 

@@ -14,13 +14,13 @@ from trnrand.maths import STIRLING
 
 @functools.cache
 def table(device: torch.device) -> torch.Tensor:
-    """The errors of Stirling's formula up to 15, on a device."""
+    """Return the errors of Stirling's formula up to 15, on a device."""
     return torch.tensor(STIRLING, dtype=torch.float64, device=device)
 
 
 @triton.jit
 def _stirling(n, stirling):
-    """``ln(n!) - ln(sqrt(2 pi n) (n / e)**n)`` for whole ``n >= 0`` (0 at 0)."""
+    """Return ``ln(n!) - ln(sqrt(2 pi n) (n / e)**n)`` for whole ``n >= 0`` (0 at 0)."""
     known = tl.load(stirling + tl.minimum(tl.maximum(n, 0.0), 15.0).to(tl.int64))
     large = tl.maximum(n, 16.0)
     square = large * large
@@ -33,7 +33,7 @@ def _stirling(n, stirling):
 
 @triton.jit
 def _deviance(x, m):
-    """``x ln(x / m) + m - x`` without cancellation near ``x = m``; ``x > 0``, ``m > 0``."""
+    """Return ``x ln(x / m) + m - x`` without cancellation near ``x = m``; ``x > 0``, ``m > 0``."""
     gap, total = x - m, x + m
     v = gap / total
     near, term, square = gap * v, x * 2.0 * v, v * v
@@ -45,7 +45,7 @@ def _deviance(x, m):
 
 @triton.jit
 def log_poisson(k, rate, stirling):
-    """Logarithm of the Poisson probability of ``k >= 0``."""
+    """Return logarithm of the Poisson probability of ``k >= 0``."""
     some = tl.maximum(k, 1.0)
     y = -_stirling(some, stirling) - _deviance(some, rate)
     y = y - log(some * 6.283185307179586) * 0.5
@@ -54,7 +54,7 @@ def log_poisson(k, rate, stirling):
 
 @triton.jit
 def log_complement(p):
-    """``ln(1 - p)`` for ``0 <= p < 1``, as precise for tiny ``p`` as for others."""
+    """Return ``ln(1 - p)`` for ``0 <= p < 1``, as precise for tiny ``p`` as for others."""
     rest = 1.0 - p
     lost = 1.0 - rest
     return tl.where(lost == 0, -p, log(rest) * (p / tl.where(lost == 0, lost * 0.0 + 1.0, lost)))
@@ -62,7 +62,7 @@ def log_complement(p):
 
 @triton.jit
 def log_binomial(k, n, p, q, stirling):
-    """Logarithm of the binomial probability, by Loader's saddle-point expansion."""
+    """Return logarithm of the binomial probability, by Loader's saddle-point expansion."""
     rest = n - k
     inner_k, inner_rest = tl.maximum(k, 1.0), tl.maximum(rest, 1.0)
     y = _stirling(n, stirling) - _stirling(inner_k, stirling) - _stirling(inner_rest, stirling)

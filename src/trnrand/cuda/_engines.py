@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def counter(first, c0, c1, c2, c3, attempt):
-    """The words of ``c + first + (attempt << 96)``, for int64 ``first``."""
+    """Return the words of ``c + first + (attempt << 96)``, for int64 ``first``."""
     low = c0.to(tl.uint32, bitcast=True).to(tl.uint64) | (c1.to(tl.uint32, bitcast=True).to(tl.uint64) << 32)
     high = c2.to(tl.uint32, bitcast=True).to(tl.uint64) | (c3.to(tl.uint32, bitcast=True).to(tl.uint64) << 32)
     total = first.to(tl.uint64) + low
@@ -26,9 +26,9 @@ def _philox(x0, x1, x2, x3, k0, k1):
 
 
 @triton.jit
-def _mixed(x, y, turn: tl.constexpr):
+def _mixed(x, y, shift: tl.constexpr):
     x = x + y
-    return x, ((y << turn) | (y >> (32 - turn))) ^ x
+    return x, ((y << shift) | (y >> (32 - shift))) ^ x
 
 
 @triton.jit
@@ -75,7 +75,7 @@ def _threefry(x0, x1, x2, x3, k0, k1, k2, k3):
 
 @triton.jit
 def mixed(x0, x1, x2, x3, k0, k1, k2, k3, ENGINE: tl.constexpr):
-    """The words of counters."""
+    """Return the words of counters."""
     k0, k1 = k0.to(tl.uint32, bitcast=True), k1.to(tl.uint32, bitcast=True)
     if ENGINE == 0:
         x0, x1, x2, x3 = _philox(x0, x1, x2, x3, k0, k1)
@@ -87,6 +87,6 @@ def mixed(x0, x1, x2, x3, k0, k1, k2, k3, ENGINE: tl.constexpr):
 
 @triton.jit
 def words(first, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE: tl.constexpr):
-    """The blocks ``first`` of an attempt: four words for each."""
+    """Return the blocks ``first`` of an attempt: four words for each."""
     x0, x1, x2, x3 = counter(first, c0, c1, c2, c3, attempt)
     return mixed(x0, x1, x2, x3, k0, k1, k2, k3, ENGINE)

@@ -11,15 +11,15 @@ from trnrand.segment import Segment
 from trnsci import cuda
 
 
-def place(segment: Segment) -> tuple[int, ...]:
-    """Key and counter of a segment: the bits of eight words as int32, which have one type whatever their values are."""
-    return struct.unpack("<8i", segment.place)
+def key_and_counter(segment: Segment) -> tuple[int, ...]:
+    """Return key and counter of a segment as eight int32, which have one type whatever their values are."""
+    return struct.unpack("<8i", segment.key_and_counter)
 
 
 def bits(value: float) -> int:
-    """The bits of a float64 as an integer."""
-    made: int = struct.unpack("<q", struct.pack("<d", value))[0]
-    return made
+    """Return the bits of a float64 as an integer."""
+    integer: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return integer
 
 
 def launched(
@@ -27,6 +27,7 @@ def launched(
     blocks: int,
     device: torch.device,
     args: tuple[Any, ...],
+    *,
     words: tuple[int, ...],
     constants: tuple[int, ...],
     warps: int = 4,

@@ -10,13 +10,13 @@ import triton.language as tl
 
 @triton.jit
 def half_open(low, high):
-    """[0, 1) with 53 bits from two words."""
+    """Return a number in [0, 1) with 53 bits from two words."""
     return ((high.to(tl.int64) << 21) | (low >> 11).to(tl.int64)).to(tl.float64) * 1.1102230246251565e-16
 
 
 @triton.jit
 def open_unit(low, high):
-    """(0, 1): the middles of 2**52 equal parts, from two words."""
+    """Return a number in (0, 1), the middle of one of 2**52 equal parts, from two words."""
     return (((high.to(tl.int64) << 20) | (low >> 12).to(tl.int64)).to(tl.float64) + 0.5) * 2.220446049250313e-16
 
 
@@ -29,7 +29,7 @@ def _quadrants(q, sine, cosine):
 
 @triton.jit
 def log32(x):
-    """Natural logarithm of float32 ``k / 2**24``, ``0 < k <= 2**24``."""
+    """Return natural logarithm of float32 ``k / 2**24``, ``0 < k <= 2**24``."""
     shifted = x.to(tl.int32, bitcast=True) - 0x3F3504F3
     k = (shifted >> 23).to(tl.float32)
     t = ((shifted & 0x7FFFFF) + 0x3F3504F3).to(tl.float32, bitcast=True) - 1.0
@@ -51,8 +51,8 @@ def log32(x):
 
 
 @triton.jit
-def turn32(k):
-    """Sine and cosine of ``2 pi k / 2**24`` in float32, for int32 ``0 <= k < 2**24``."""
+def sincos2pi32(k):
+    """Return sine and cosine of ``2 pi k / 2**24`` in float32, for int32 ``0 <= k < 2**24``."""
     quarter = (k + (1 << 21)) >> 22
     a = (k - (quarter << 22)).to(tl.float32) * 3.745070282923929e-7
     z = a * a
@@ -71,15 +71,15 @@ def turn32(k):
 
 @triton.jit
 def pair32(w0, w1):
-    """Box and Muller in float32."""
+    """Return two normals by Box and Muller in float32."""
     radius = tl.sqrt_rn(log32(((w0 >> 8) + 1).to(tl.int32).to(tl.float32) * 5.9604644775390625e-8) * -2.0)
-    sine, cosine = turn32((w1 >> 8).to(tl.int32))
+    sine, cosine = sincos2pi32((w1 >> 8).to(tl.int32))
     return radius * cosine, radius * sine
 
 
 @triton.jit
 def log(x):
-    """Natural logarithm of positive normal float64."""
+    """Return natural logarithm of positive normal float64."""
     shifted = x.to(tl.int64, bitcast=True) - 0x3FE6A09E667F3BCD
     k = (shifted >> 52).to(tl.float64)
     f = ((shifted & 0xFFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD).to(tl.float64, bitcast=True) - 1.0
@@ -102,7 +102,7 @@ def log(x):
 
 @triton.jit
 def exp(x):
-    """Exponential of float64, subnormal and infinite results included."""
+    """Return exponential of float64, subnormal and infinite results included."""
     limited = tl.minimum(tl.maximum(x, -746.0), 710.0)
     k = limited * 1.44269504088896338700 + 6755399441055744.0
     k = k - 6755399441055744.0
@@ -128,8 +128,8 @@ def exp(x):
 
 
 @triton.jit
-def turn(t):
-    """Sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``."""
+def sincos2pi(t):
+    """Return sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``."""
     scaled = t * 4.0
     quarter = scaled + 6755399441055744.0
     quarter = quarter - 6755399441055744.0
@@ -156,13 +156,13 @@ def turn(t):
 
 @triton.jit
 def pair64(w0, w1, w2, w3):
-    """Box and Muller in float64."""
+    """Return two normals by Box and Muller in float64."""
     radius = tl.sqrt(log(half_open(w0, w1) + 1.1102230246251565e-16) * -2.0)
-    sine, cosine = turn(half_open(w2, w3))
+    sine, cosine = sincos2pi(half_open(w2, w3))
     return radius * cosine, radius * sine
 
 
 @triton.jit
 def double(bits):
-    """The float64 of these bits: kernels take numbers of Python as float32, and bits as they are."""
+    """Return the float64 of these bits: kernels read Python floats as float32, and integers as they are."""
     return bits.to(tl.int64).to(tl.float64, bitcast=True)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from trnrand.cuda._counts import log_binomial, log_complement, table
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import launched, place
+from trnrand.cuda._launch import key_and_counter, launched
 from trnrand.cuda._numbers import exp, half_open, log, open_unit
 from trnrand.segment import Segment
 
@@ -35,11 +35,11 @@ def _inverted(u, n, p, active):
 @triton.jit
 def _proposal(w0, w1, w2, w3, n, p, top, stirling):
     q = 1.0 - p
-    spread = tl.sqrt(n * p * q)
-    b = spread * 2.53 + 1.15
+    deviation = tl.sqrt(n * p * q)
+    b = deviation * 2.53 + 1.15
     a = b * 0.0248 + -0.0873 + p * 0.01
     c, vr = n * p + 0.5, 0.92 - 4.2 / b
-    alpha = (5.1 / b + 2.83) * spread
+    alpha = (5.1 / b + 2.83) * deviation
     u, v = open_unit(w0, w1) - 0.5, open_unit(w2, w3)
     us = 0.5 - tl.abs(u)
     k = tl.floor((a * 2.0 / us + b) * u + c)
@@ -64,9 +64,9 @@ def _binomial(
     few = n * p < 10.0
     block, attempt = at * stride, at * 0
     w0, w1, w2, w3 = words(block, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
-    made = n * 0.0
+    counts = n * 0.0
     if tl.max((few & inside).to(tl.int32), 0) > 0:
-        made = _inverted(half_open(w0, w1), n, p, few & inside)
+        counts = _inverted(half_open(w0, w1), n, p, few & inside)
     pending = inside & (few == 0)
     if tl.max(pending.to(tl.int32), 0) > 0:
         # elements that are not pending compute with these, and are not looked at
@@ -74,17 +74,25 @@ def _binomial(
         top = log_binomial(tl.floor((some + 1.0) * chance), some, chance, 1.0 - chance, stirling)
         while tl.max(pending.to(tl.int32), 0) > 0:
             value, taken = _proposal(w0, w1, w2, w3, some, chance, top, stirling)
-            made = tl.where(pending & taken, value, made)
+            counts = tl.where(pending & taken, value, counts)
             pending = pending & (taken == 0)
             attempt += 1
             w0, w1, w2, w3 = words(block, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
-    tl.store(out + at, tl.where(given > 0.5, n - made, made), mask=inside)
+    tl.store(out + at, tl.where(given > 0.5, n - counts, counts), mask=inside)
 
 
 def binomial(segment: Segment, stride: int, n: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
-    """Binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` are as for Poisson."""
+    """Draw binomial counts as float64 from every ``stride``-th substream; ``n`` and ``p`` as for Poisson."""
     out = n.new_empty(segment.elements)
-    constants = (int(n.numel() > 1), int(p.numel() > 1), segment.engine.number, BLOCK)
+    constants = (int(n.numel() > 1), int(p.numel() > 1), segment.engine.code, BLOCK)
     arguments = (n, p, table(n.device), out, segment.elements, stride)
-    launched(_binomial, -(-segment.elements // BLOCK), out.device, arguments, place(segment), constants, warps=1)
+    launched(
+        _binomial,
+        -(-segment.elements // BLOCK),
+        out.device,
+        arguments,
+        words=key_and_counter(segment),
+        constants=constants,
+        warps=1,
+    )
     return out

@@ -7,8 +7,8 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import launched, place
-from trnrand.cuda._numbers import exp, half_open, log, open_unit, turn
+from trnrand.cuda._launch import key_and_counter, launched
+from trnrand.cuda._numbers import exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
 # elements of a program, one warp: what is rejected costs the others of the warp another attempt
@@ -18,7 +18,7 @@ BLOCK = 64
 @triton.jit
 def _proposal(w0, w1, w2, w3, c, d):
     radius = tl.sqrt(log(half_open(w0, w1) + 1.1102230246251565e-16) * -2.0)
-    _, cosine = turn(w2.to(tl.int64).to(tl.float64) * 2.3283064365386963e-10)
+    _, cosine = sincos2pi(w2.to(tl.int64).to(tl.float64) * 2.3283064365386963e-10)
     x = radius * cosine
     t = c * x + 1.0
     v = t * t * t
@@ -44,24 +44,32 @@ def _gamma(
     c = 1.0 / tl.sqrt(d * 9.0)
     attempt = at * 0 + 1
     w0, w1, w2, w3 = words(at, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
-    made, taken = _proposal(w0, w1, w2, w3, c, d)
+    variates, taken = _proposal(w0, w1, w2, w3, c, d)
     pending = inside & (taken == 0)
     while tl.max(pending.to(tl.int32), 0) > 0:
         attempt += 1
         w0, w1, w2, w3 = words(at, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
         value, taken = _proposal(w0, w1, w2, w3, c, d)
-        made = tl.where(pending & taken, value, made)
+        variates = tl.where(pending & taken, value, variates)
         pending = pending & (taken == 0)
     if tl.max(small.to(tl.int32), 0) > 0:
         w0, w1, w2, w3 = words(at, at * 0, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
-        made = tl.where(small, made * exp(log(open_unit(w0, w1)) / shape), made)
-    tl.store(out + at, made, mask=inside)
+        variates = tl.where(small, variates * exp(log(open_unit(w0, w1)) / shape), variates)
+    tl.store(out + at, variates, mask=inside)
 
 
 def gamma(segment: Segment, shape: torch.Tensor) -> torch.Tensor:
-    """Standard gamma variates, float64; ``shape`` is float64, of one element or one for each."""
+    """Draw standard gamma variates, float64; ``shape`` is float64, of one element or one for each."""
     out = shape.new_empty(segment.elements)
-    constants = (int(shape.numel() > 1), segment.engine.number, BLOCK)
+    constants = (int(shape.numel() > 1), segment.engine.code, BLOCK)
     blocks = -(-segment.elements // BLOCK)
-    launched(_gamma, blocks, out.device, (shape, out, segment.elements), place(segment), constants, warps=1)
+    launched(
+        _gamma,
+        blocks,
+        out.device,
+        (shape, out, segment.elements),
+        words=key_and_counter(segment),
+        constants=constants,
+        warps=1,
+    )
     return out

@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import bits, launched, place
-from trnrand.cuda._numbers import double, exp, half_open, log, open_unit, turn
+from trnrand.cuda._launch import bits, key_and_counter, launched
+from trnrand.cuda._numbers import double, exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
 BLOCK = 256
@@ -20,26 +20,26 @@ BLOCK = 256
 def _formula(w0, w1, a, b, CASE: tl.constexpr):
     u = open_unit(w0, w1)
     if CASE == 0:  # exponential
-        made = log(u) * -a
+        value = log(u) * -a
     elif CASE == 1:  # laplace
-        made = tl.where(u < 0.5, b, -b) * log(tl.minimum(u, 1.0 - u) * 2.0) + a
+        value = tl.where(u < 0.5, b, -b) * log(tl.minimum(u, 1.0 - u) * 2.0) + a
     elif CASE == 2:  # cauchy
-        sine, cosine = turn(u * 0.5)
-        made = a - b * (cosine / sine)
+        sine, cosine = sincos2pi(u * 0.5)
+        value = a - b * (cosine / sine)
     elif CASE == 3:  # gumbel
-        made = a - b * log(-log(u))
+        value = a - b * log(-log(u))
     elif CASE == 4:  # logistic
-        made = a + b * (log(u) - log(1.0 - u))
+        value = a + b * (log(u) - log(1.0 - u))
     elif CASE == 5:  # weibull
-        made = b * exp(1.0 / a * log(-log(u)))
+        value = b * exp(1.0 / a * log(-log(u)))
     elif CASE == 6:  # pareto
-        made = b * exp(-1.0 / a * log(u))
+        value = b * exp(-1.0 / a * log(u))
     elif CASE == 7:  # geometric
         # an integer holds no more than this
-        made = tl.minimum(tl.maximum(tl.ceil(log(u) / a), 1.0), 4611686018427387904.0)
+        value = tl.minimum(tl.maximum(tl.ceil(log(u) / a), 1.0), 4611686018427387904.0)
     else:  # bernoulli
-        made = (half_open(w0, w1) < a).to(tl.float64)
-    return made
+        value = (half_open(w0, w1) < a).to(tl.float64)
+    return value
 
 
 @triton.jit(do_not_specialize=["count", "a", "b", "k0", "k1", "k2", "k3", "c0", "c1", "c2", "c3"])
@@ -51,9 +51,9 @@ def _inverse(
     first = start + tl.arange(0, BLOCK)
     w0, w1, w2, w3 = words(first, first * 0, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
     a, b = double(a), double(b)
-    made = tl.join(_formula(w0, w1, a, b, CASE), _formula(w2, w3, a, b, CASE)).reshape(2 * BLOCK)
+    values = tl.join(_formula(w0, w1, a, b, CASE), _formula(w2, w3, a, b, CASE)).reshape(2 * BLOCK)
     at = start * 2 + tl.arange(0, 2 * BLOCK) - SKIP
-    tl.store(out + at, made.to(out.dtype.element_ty), mask=(at >= 0) & (at < count))
+    tl.store(out + at, values.to(out.dtype.element_ty), mask=(at >= 0) & (at < count))
 
 
 def inverse(case: int, parameters: Sequence[float], segment: Segment, out: torch.Tensor) -> torch.Tensor:
@@ -61,6 +61,6 @@ def inverse(case: int, parameters: Sequence[float], segment: Segment, out: torch
     a, b = parameters if len(parameters) == 2 else (parameters[0], 0.0)
     blocks = -(-(segment.skip + segment.elements) // (2 * BLOCK)) if segment.elements else 0
     arguments = (out, segment.elements, bits(a), bits(b))
-    constants = (segment.skip, case, segment.engine.number, BLOCK)
-    launched(_inverse, blocks, out.device, arguments, place(segment), constants)
+    constants = (segment.skip, case, segment.engine.code, BLOCK)
+    launched(_inverse, blocks, out.device, arguments, words=key_and_counter(segment), constants=constants)
     return out

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from trnrand.cuda._counts import log_poisson, table
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import launched, place
+from trnrand.cuda._launch import key_and_counter, launched
 from trnrand.cuda._numbers import exp, half_open, log, open_unit
 from trnrand.segment import Segment
 
@@ -57,24 +57,32 @@ def _poisson(
     few = rate < 10.0
     attempt = at * 0
     w0, w1, w2, w3 = words(at, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
-    made = rate * 0.0
+    counts = rate * 0.0
     if tl.max((few & inside).to(tl.int32), 0) > 0:
-        made = _inverted(half_open(w0, w1), tl.minimum(rate, 10.0), few & inside)
+        counts = _inverted(half_open(w0, w1), tl.minimum(rate, 10.0), few & inside)
     pending = inside & (few == 0)
     many = tl.maximum(rate, 10.0)
     while tl.max(pending.to(tl.int32), 0) > 0:
         value, taken = _proposal(w0, w1, w2, w3, many, stirling)
-        made = tl.where(pending & taken, value, made)
+        counts = tl.where(pending & taken, value, counts)
         pending = pending & (taken == 0)
         attempt += 1
         w0, w1, w2, w3 = words(at, attempt, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
-    tl.store(out + at, made, mask=inside)
+    tl.store(out + at, counts, mask=inside)
 
 
 def poisson(segment: Segment, rate: torch.Tensor) -> torch.Tensor:
-    """Poisson counts, float64; ``rate`` is float64, of one element or one for each."""
+    """Draw Poisson counts, float64; ``rate`` is float64, of one element or one for each."""
     out = rate.new_empty(segment.elements)
-    constants = (int(rate.numel() > 1), segment.engine.number, BLOCK)
+    constants = (int(rate.numel() > 1), segment.engine.code, BLOCK)
     arguments = (rate, table(rate.device), out, segment.elements)
-    launched(_poisson, -(-segment.elements // BLOCK), out.device, arguments, place(segment), constants, warps=1)
+    launched(
+        _poisson,
+        -(-segment.elements // BLOCK),
+        out.device,
+        arguments,
+        words=key_and_counter(segment),
+        constants=constants,
+        warps=1,
+    )
     return out

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from trnrand.cuda._engines import words
-from trnrand.cuda._launch import launched, place
+from trnrand.cuda._launch import key_and_counter, launched
 from trnrand.segment import Segment
 
 # counters of a program; each is four elements
@@ -16,29 +16,29 @@ BLOCK = 128
 
 @triton.jit
 def _below(w0, w1, span, uneven, SHIFT: tl.constexpr):
-    """What two words propose, and whether it is taken: Lemire's product where SHIFT is 0, else as many bits."""
+    """Return what two words propose and whether it is accepted: Lemire's product if SHIFT is 0, else bits."""
     if SHIFT == 0:
         product = w0.to(tl.uint64) * span
-        made = product >> 32
+        value = product >> 32
         taken = (product & 0xFFFFFFFF) >= uneven
     else:
-        made = ((w1 >> SHIFT - 32).to(tl.uint64) << 32) | w0.to(tl.uint64)
-        taken = made <= span
-    return made, taken
+        value = ((w1 >> SHIFT - 32).to(tl.uint64) << 32) | w0.to(tl.uint64)
+        taken = value <= span
+    return value, taken
 
 
 @triton.jit
 def _retried(
-    at, made, pending, span, uneven, attempt, k0, k1, k2, k3, o0, o1, o2, o3,
+    at, integers, pending, span, uneven, attempt, k0, k1, k2, k3, o0, o1, o2, o3,
     SHIFT: tl.constexpr, ENGINE: tl.constexpr,
 ):  # fmt: skip
     while tl.max(pending.to(tl.int32), 0) > 0:
         w0, w1, _, _ = words(at, attempt, k0, k1, k2, k3, o0, o1, o2, o3, ENGINE)
         value, taken = _below(w0, w1, span, uneven, SHIFT)
-        made = tl.where(pending & taken, value, made)
+        integers = tl.where(pending & taken, value, integers)
         pending = pending & (taken == 0)
         attempt += 1
-    return made
+    return integers
 
 
 @triton.jit(
@@ -74,13 +74,13 @@ def _randint(
         first = start + tl.arange(0, BLOCK)
         w0, w1, w2, w3 = words(first, first * 0, k0, k1, k2, k3, c0, c1, c2, c3, ENGINE)
         word = tl.join(tl.join(w0, w2), tl.join(w1, w3)).reshape(4 * BLOCK)
-        made, taken = _below(word, word, span, uneven, SHIFT)
+        integers, taken = _below(word, word, span, uneven, SHIFT)
         pending = inside & (taken == 0)
     else:
-        made = at.to(tl.uint64) * 0
+        integers = at.to(tl.uint64) * 0
         pending = inside
-    made = _retried(at, made, pending, span, uneven, at * 0, k0, k1, k2, k3, o0, o1, o2, o3, SHIFT, ENGINE)
-    tl.store(out + at - SKIP, made.to(tl.int64) + low.to(tl.int64), mask=inside)
+    integers = _retried(at, integers, pending, span, uneven, at * 0, k0, k1, k2, k3, o0, o1, o2, o3, SHIFT, ENGINE)
+    tl.store(out + at - SKIP, integers.to(tl.int64) + low.to(tl.int64), mask=inside)
 
 
 def randint(segment: Segment, other: Segment, span: int, low: int, out: torch.Tensor) -> torch.Tensor:
@@ -89,9 +89,11 @@ def randint(segment: Segment, other: Segment, span: int, low: int, out: torch.Te
     shift = 0 if narrow else 64 - (span - 1).bit_length() + 32
     uneven = (1 << 32) % span if narrow else 0
     blocks = -(-(segment.skip + segment.elements) // (4 * BLOCK)) if segment.elements else 0
-    constants = (segment.skip, shift, segment.engine.number, BLOCK)
+    constants = (segment.skip, shift, segment.engine.code, BLOCK)
     largest = span if narrow else span - 1
     largest = largest - (1 << 64) if largest >> 63 else largest
-    words = (*place(segment), *place(other)[4:])
-    launched(_randint, blocks, out.device, (out, segment.elements, largest, uneven, low), words, constants)
+    words = (*key_and_counter(segment), *key_and_counter(other)[4:])
+    launched(
+        _randint, blocks, out.device, (out, segment.elements, largest, uneven, low), words=words, constants=constants
+    )
     return out

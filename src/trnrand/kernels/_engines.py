@@ -1,7 +1,7 @@
 """Philox4x32-10 and Threefry4x32-20 on whole tiles of uint32, exact, over two engines.
 
 The Vector Engine does what it does exactly: shifts, masks, XOR, and sums below 2**24. GpSimd has 32-bit integers, of
-which only results below 2**32 are taken for granted, neither that they wrap nor that they compare: products are made
+which only results below 2**32 are taken for granted, neither that they wrap nor that they compare: products are formed
 from halves of 16 bits, sums from the lower 31 bits, and the upper bit of a sum and its carry are bit logic.
 
 A row of ``start`` is the counter (4 words), the keys of every round as the host expanded them, then the constants that
@@ -14,7 +14,7 @@ BLOCKS = 4 * N_TILE
 HALF, LOW = 16, 0xFFFF
 PHILOX_ROUNDS = 10
 THREEFRY_ROUNDS = 20
-TURNS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
+ROTATIONS = ((10, 26), (11, 21), (13, 27), (23, 5), (6, 20), (17, 11), (25, 10), (18, 20))
 WORD = 32
 UNIT = 2.0**-24
 # an angle of one part in 2**24 of a turn
@@ -22,7 +22,7 @@ TURN = 3.745070282923929e-7
 
 
 def _of_counters(start_hbm, counters_hbm, engine):
-    """The words of given counters."""
+    """Compute the words of given counters."""
     start = _Start(start_hbm, engine)
     blocks = counters_hbm.shape[1]
     out_hbm = nl.ndarray((4, blocks), dtype=nl.uint32, buffer=nl.shared_hbm)  # [4, B]
@@ -31,9 +31,9 @@ def _of_counters(start_hbm, counters_hbm, engine):
         given = []
         for i in range(4):
             given.append(load(counters_hbm.ap([[f, p], [1, f]], offset=i * blocks + first)))  # [p, f]
-        made = _words(given, start, p, f, engine)
+        words_sb = _words(given, start, p, f, engine)
         for i in range(4):
-            store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), made[i])
+            store(out_hbm.ap([[f, p], [1, f]], offset=i * blocks + first), words_sb[i])
     return out_hbm
 
 
@@ -69,17 +69,17 @@ class _Start(nl.NKIObject):
         self.bit_sb = _bits(self.words_sb, nl.right_shift, WORD - 1)
 
     def column(self, word, p):
-        """One word as a [p, 1] operand."""
+        """Return one word as a [p, 1] operand."""
         return self.words_sb[0:p, word : word + 1]
 
 
-def _spread(row_sb, word, p, f):
-    """One word of a row as a tile of which every element is the same memory."""
+def _broadcast(row_sb, word, p, f):
+    """Broadcast one word of a row to a tile, all of whose elements are the same memory."""
     return row_sb.ap([[row_sb.shape[1], p], [0, f]], offset=word)
 
 
 def _bits(data, op0, operand0, op1=None, operand1=None):
-    """One or two bit operations with constants or columns, on the Vector Engine."""
+    """Apply one or two bit operations with constants or columns, on the Vector Engine."""
     made_sb = nl.ndarray(data.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
     if op1 == None:
         nisa.tensor_scalar(dst=made_sb, data=data, op0=op0, operand0=operand0)
@@ -89,14 +89,14 @@ def _bits(data, op0, operand0, op1=None, operand1=None):
 
 
 def _pair(data1, data2, op, engine):
-    """One operation on two tiles."""
+    """Apply one operation to two tiles."""
     made_sb = nl.ndarray(data1.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
     nisa.tensor_tensor(dst=made_sb, data1=data1, data2=data2, op=op, engine=engine)
     return made_sb
 
 
 def _add(data1, data2):
-    """The sum of two words, which must stay below 2**32."""
+    """Add two words whose sum stays below 2**32."""
     return _pair(data1, data2, nl.add, nisa.engine.gpsimd)
 
 
@@ -105,22 +105,22 @@ def _xor(data1, data2):
 
 
 def _sum(x, y, start, p):
-    """The sum modulo 2**32: the lower 31 bits are added, and the upper bit is the XOR of three."""
+    """Add modulo 2**32: the lower 31 bits as integers, the upper bit as the XOR of three."""
     low = start.column(start.rest, p)
     total = _add(_bits(x, nl.bitwise_and, low), _bits(y, nl.bitwise_and, low))
     return _xor(_bits(_xor(x, y), nl.bitwise_and, start.column(start.sign, p)), total)
 
 
 def _sum_word(x, start, word, p, f):
-    """The sum of a tile and one word of the start row modulo 2**32."""
+    """Add one word of the start row to a tile, modulo 2**32."""
     low = _bits(x, nl.bitwise_and, start.column(start.rest, p))
-    total = _add(low, _spread(start.low_sb, word, p, f))
+    total = _add(low, _broadcast(start.low_sb, word, p, f))
     top = _bits(x, nl.bitwise_xor, start.column(word, p), nl.bitwise_and, start.column(start.sign, p))
     return _xor(top, total)
 
 
 def _counters(start, first, p, f, groups=1):
-    """Words of the counters ``start + first + index``, with carries through all 128 bits.
+    """Return the words of counters ``start + first + index``, with carries through all 128 bits.
 
     The index runs along a partition's ``f / groups`` blocks, then over partitions, then over groups.
     """
@@ -131,7 +131,7 @@ def _counters(start, first, p, f, groups=1):
     words = []
     for i in range(4):
         # what is added has no upper bit, so that of the sum is the carry out of the lower 31
-        total_sb = _add(_spread(start.low_sb, i, p, f), carry_sb)
+        total_sb = _add(_broadcast(start.low_sb, i, p, f), carry_sb)
         words.append(_bits(total_sb, nl.bitwise_xor, start.top_sb[0:p, i : i + 1]))
         if i < 3:
             carry_sb = _bits(total_sb, nl.right_shift, WORD - 1, nl.bitwise_and, start.bit_sb[0:p, i : i + 1])
@@ -139,7 +139,7 @@ def _counters(start, first, p, f, groups=1):
 
 
 def _product(x, low, high):
-    """High and low word of ``x`` times a constant, whose halves are given as tiles. No step reaches 2**32."""
+    """Return high and low word of ``x`` times a constant, given as tiles of its halves; no step reaches 2**32."""
     x_low = _bits(x, nl.bitwise_and, LOW)
     x_high = _bits(x, nl.right_shift, HALF)
     low_low = _pair(x_low, low, nl.multiply, nisa.engine.gpsimd)
@@ -157,7 +157,7 @@ def _product(x, low, high):
 def _philox(words, start, p, f):
     halves = []
     for i in range(4):
-        halves.append(_spread(start.words_sb, start.halves + i, p, f))
+        halves.append(_broadcast(start.words_sb, start.halves + i, p, f))
     x0, x1, x2, x3 = words[0], words[1], words[2], words[3]
     for r in range(PHILOX_ROUNDS):
         key = 4 + 2 * r
@@ -169,28 +169,28 @@ def _philox(words, start, p, f):
     return [x0, x1, x2, x3]
 
 
-def _mix(x, y, turn, start, p):
-    """One half of a Threefry round: ``x + y``, and ``y`` turned left and XORed with it."""
+def _mix(x, y, shift, start, p):
+    """Compute half a Threefry round: ``x + y``, and ``y`` rotated left and XORed with it."""
     total = _sum(x, y, start, p)
-    # the two parts of a turned word have no bit in common, so XOR joins them
-    left = _xor(_bits(y, nl.left_shift, turn), total)
-    return total, _xor(left, _bits(y, nl.right_shift, WORD - turn))
+    # the two parts of a rotated word have no bit in common, so XOR joins them
+    left = _xor(_bits(y, nl.left_shift, shift), total)
+    return total, _xor(left, _bits(y, nl.right_shift, WORD - shift))
 
 
-def _inject(words, start, number, p, f):
-    made = []
+def _inject(words, start, index, p, f):
+    injected = []
     for i in range(4):
-        made.append(_sum_word(words[i], start, 4 + 4 * number + i, p, f))
-    return made
+        injected.append(_sum_word(words[i], start, 4 + 4 * index + i, p, f))
+    return injected
 
 
 def _threefry(words, start, p, f):
     x = _inject(words, start, 0, p, f)
     for r in range(THREEFRY_ROUNDS):
-        turn = TURNS[r % 8]
+        shifts = ROTATIONS[r % 8]
         second, fourth = (3, 1) if r % 2 == 1 else (1, 3)
-        one, two = _mix(x[0], x[second], turn[0], start, p)
-        three, four = _mix(x[2], x[fourth], turn[1], start, p)
+        one, two = _mix(x[0], x[second], shifts[0], start, p)
+        three, four = _mix(x[2], x[fourth], shifts[1], start, p)
         x[0] = one
         x[second] = two
         x[2] = three
@@ -201,14 +201,14 @@ def _threefry(words, start, p, f):
 
 
 def _words(words, start, p, f, engine):
-    """The four words of every block, from the four words of its counter."""
+    """Return the four words of every block, from the four words of its counter."""
     if engine == "philox4x32":
         return _philox(words, start, p, f)
     return _threefry(words, start, p, f)
 
 
 def _normals(dst_sb, words, p, f):
-    """Box and Muller: four standard normals from each block, written to ``dst`` [p, 4 f] in the order of the stream."""
+    """Write four standard normals of each block to ``dst`` [p, 4 f], by Box and Muller, in stream order."""
     radius_sb = nl.ndarray((p, 2 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 2 f]
     angle_sb = nl.ndarray((p, 2 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 2 f]
     one_sb = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
@@ -239,6 +239,6 @@ def _normals(dst_sb, words, p, f):
 
 
 def _fourth(dst_sb, i, f, data1, data2):
-    """Every fourth element of ``dst``, from element i on: a product."""
+    """Write a product to every fourth element of ``dst``, from element i on."""
     p, width = dst_sb.shape
     nisa.tensor_tensor(dst=dst_sb.ap([[width, p], [4, f]], offset=i), data1=data1, data2=data2, op=nl.multiply)

@@ -17,9 +17,9 @@ def bits(start_hbm, blocks=1, engine="philox4x32"):
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.uint32, buffer=nl.shared_hbm)  # [4 B]
     for piece in mine(_pieces(blocks)):
         first, p, f = piece
-        made = _words(_counters(start, first, p, f), start, p, f, engine)
+        words_sb = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.uint32, buffer=nl.sbuf)  # [p, 4 f]
         for i in range(4):
-            nisa.tensor_copy(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), src=made[i])
+            nisa.tensor_copy(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), src=words_sb[i])
         store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
     return out_hbm

@@ -1,6 +1,6 @@
 """out[4 B] = B blocks of a stream as standard normals, by Box and Muller on chip.
 
-The words are made as in `bits`; logarithm, square root and sine are the Scalar Engine's, each once over a whole tile so
+The words are those of `bits`; logarithm, square root and sine are the Scalar Engine's, each once over a whole tile so
 that its function table is loaded three times a tile. The angle is reduced to [-pi, pi] exactly, as an integer.
 """
 
@@ -17,8 +17,8 @@ def normal(start_hbm, blocks=1, engine="philox4x32"):
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
     for piece in mine(_pieces(blocks)):
         first, p, f = piece
-        made = _words(_counters(start, first, p, f), start, p, f, engine)
+        words_sb = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]
-        _normals(out_sb, made, p, f)
+        _normals(out_sb, words_sb, p, f)
         store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
     return out_hbm

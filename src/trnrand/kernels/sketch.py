@@ -1,4 +1,4 @@
-"""out[R, N] = normals[M, R].T @ a[M, N]; the normals are made on chip and never leave it.
+"""out[R, N] = normals[M, R].T @ a[M, N]; the normals are drawn on chip and never leave it.
 
 A consumer of random numbers in SBUF: each tile of 128 rows of normals is the stationary operand of a matmul as it is.
 Blocks of four run along a row, so partition m of a tile holds blocks m * R / 4 onwards. All of the normals stay in
@@ -40,21 +40,21 @@ def sketch(start_hbm, a_hbm, size=4, engine="philox4x32", loads="compiler", stor
 
 
 def _noise(start, M, size, engine):
-    """The normals as tiles [m, R] of 128 rows, made for as many tiles at once as an instruction takes."""
+    """Compute the normals as tiles [m, R] of 128 rows, as many tiles at once as an instruction handles."""
     blocks = size // 4
     together = max(1, BLOCKS // blocks)
     noise = []
     for rows in tiles(M // K_TILE, together):
-        noise_sb = _made(start, rows.start * K_TILE * blocks, K_TILE, blocks, rows.size, engine)
+        noise_sb = _drawn(start, rows.start * K_TILE * blocks, K_TILE, blocks=blocks, groups=rows.size, engine=engine)
         for i in range(rows.size):
             noise.append(noise_sb[:, i * size : (i + 1) * size])
     done = M // K_TILE * K_TILE
     if done < M:
-        noise.append(_made(start, done * blocks, M - done, blocks, 1, engine))
+        noise.append(_drawn(start, done * blocks, M - done, blocks=blocks, groups=1, engine=engine))
     return noise
 
 
-def _made(start, first, p, blocks, groups, engine):
+def _drawn(start, first, p, *, blocks, groups, engine):
     f = groups * blocks
     words = _words(_counters(start, first, p, f, groups), start, p, f, engine)
     noise_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, groups R]

@@ -1,6 +1,6 @@
 """out[R, F, D] = Sobol points as float32; row r begins at point r * F of an aligned stretch.
 
-A point is the XOR of a part that depends on its place in the row and a part that depends on the row. The first is built
+A point is the XOR of a part that depends on its index in the row and a part that depends on the row. The first is built
 once on chip by doubling, the same in every partition; the second is a column. One instruction joins them and keeps 24
 bits, one scales. Bound by DMA from two dimensions on.
 """
@@ -24,9 +24,9 @@ def sobol(columns_hbm, heads_hbm, row=1, loads="compiler", stores="compiler"):
     require(1 << steps >= row, f"{steps} direction numbers reach {1 << steps} points, and a row has {row}")
     out_hbm = nl.ndarray((R, row, D), dtype=nl.float32, buffer=nl.shared_hbm)  # [R, F, D]
     for d in tiles(D, GROUP):
-        places = []
+        within = []
         for i in range(d.start, d.stop):
-            places.append(_places(load(columns_hbm[:, i * steps : (i + 1) * steps], loads), row))
+            within.append(_within_row(load(columns_hbm[:, i * steps : (i + 1) * steps], loads), row))
         for r in mine(tiles(R, P_MAX)):
             heads_sb = load(heads_hbm[r.span, d.span], loads)  # [r, d]
             out_sb = nl.ndarray((r.size, row, d.size), dtype=nl.float32, buffer=nl.sbuf)  # [r, F, d]
@@ -34,7 +34,7 @@ def sobol(columns_hbm, heads_hbm, row=1, loads="compiler", stores="compiler"):
                 kept_sb = nl.ndarray((r.size, row), dtype=nl.uint32, buffer=nl.sbuf)  # [r, F]
                 nisa.tensor_scalar(
                     dst=kept_sb,
-                    data=places[i][0 : r.size, :],
+                    data=within[i][0 : r.size, :],
                     op0=nl.bitwise_xor,
                     operand0=heads_sb[:, i : i + 1],
                     op1=nl.right_shift,
@@ -45,8 +45,8 @@ def sobol(columns_hbm, heads_hbm, row=1, loads="compiler", stores="compiler"):
     return out_hbm
 
 
-def _places(columns_sb, row):
-    """The part of a point that depends on its place in the row, by doubling."""
+def _within_row(columns_sb, row):
+    """Return the part of a point that depends on its position in the row, by doubling."""
     made_sb = nl.ndarray((P_MAX, row), dtype=nl.uint32, buffer=nl.sbuf)  # [p, F]
     nisa.memset(dst=made_sb[:, 0:1], value=0)
     size = 1

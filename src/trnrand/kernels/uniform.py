@@ -1,6 +1,6 @@
 """out[4 B] = B blocks of a stream as float32 in [0, 1): the upper 24 bits of every word times 2**-24, which is exact.
 
-The words are made as in `bits`; the Scalar Engine, idle otherwise, turns them into numbers in their place.
+The words are those of `bits`; the Scalar Engine, idle otherwise, converts them.
 """
 
 from trnrand.kernels._engines import UNIT, _bits, _counters, _pieces, _Start, _words
@@ -16,10 +16,10 @@ def uniform(start_hbm, blocks=1, engine="philox4x32"):
     out_hbm = nl.ndarray((4 * blocks,), dtype=nl.float32, buffer=nl.shared_hbm)  # [4 B]
     for piece in mine(_pieces(blocks)):
         first, p, f = piece
-        made = _words(_counters(start, first, p, f), start, p, f, engine)
+        words_sb = _words(_counters(start, first, p, f), start, p, f, engine)
         out_sb = nl.ndarray((p, 4 * f), dtype=nl.float32, buffer=nl.sbuf)  # [p, 4 f]
         for i in range(4):
-            kept_sb = _bits(made[i], nl.right_shift, 8)
+            kept_sb = _bits(words_sb[i], nl.right_shift, 8)
             nisa.activation(dst=out_sb.ap([[4 * f, p], [4, f]], offset=i), op=nl.copy, data=kept_sb, scale=UNIT)
         store(out_hbm.ap([[4 * f, p], [1, 4 * f]], offset=4 * first), out_sb)
     return out_hbm
