@@ -36,11 +36,14 @@ CASES = [
     ("source.every_module_says_what_it_is", DOT, "x = 1\n", '"""Dot."""\n'),
     ("source.text_points_nowhere_outside_the_project", "docs/x.md", HOME, RELATIVE),
     ("tests.every_skip_has_a_reason", TEST, "pytest.skip()\n", "pytest.skip('needs a GPU')\n"),
+    ("words.retired_words_stay_retired", DOT, "made = 1\n", "total = 1\n"),
+    ("words.retired_words_stay_retired", DOT, '"""A turned tile."""\n', '"""A transposed tile."""\n'),
+    ("words.retired_words_stay_retired", "docs/x.md", "a dear product\n", "the ideal gas of Boyle's law\n"),
     ("tests.every_skip_has_a_reason", TEST, "@pytest.mark.xfail\ndef f(): ...\n", "def f(): ...\n"),
 ]
 
 
-def _rule(name):
+def load_rule(name):
     module, _, rule = name.partition(".")
     path = Path(__file__).with_name(f"test_{module}.py")
     spec = importlib.util.spec_from_file_location(f"bite_{module}", path)
@@ -51,7 +54,7 @@ def _rule(name):
 
 @pytest.mark.parametrize(("name", "path", "broken", "mended"), CASES)
 def test_the_rule_bites_and_lets_go(make_tree, name, path, broken, mended):
-    rule = _rule(name)
+    rule = load_rule(name)
     with pytest.raises(AssertionError):
         rule(make_tree({path: broken}))
     if mended is not None:

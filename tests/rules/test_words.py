@@ -1,0 +1,72 @@
+"""One idea, one word, the word a reader would search for: retired words come back neither as names nor in prose.
+
+``words_left.txt`` lists the files that still have some. It only shrinks: a file on it that has none is refused too.
+"""
+
+import ast
+import io
+import re
+import tokenize
+
+# The result, or the thing's own name; transposed; sharded; position.
+NAMES = {"made", "found", "turned", "spread", "gotten", "road", "dear"}
+WORDS = re.compile(
+    r"\bturned\b(?! (on|off|out)\b|[^.;]* into\b)"  # transposed, rotated
+    r"|\bspread (over (a mesh|meshes|ranks|cores|chips|devices)|arrays?|tensors?|ones|matri\w+|operands?)\b"  # sharded
+    r"|\blaws?\b"  # distribution, rule, formula
+    r"|\b(dear|dearer|dearest|roads?|gotten|forth and back|behind the (decimal )?point|one thing less)\b"
+    r"|\b(is|are) content\b",
+    re.IGNORECASE,
+)
+# a law of nature or of linear algebra keeps its name
+NAMED = re.compile(r"\b([A-Z]\w+'s|power|associative|distributive|scaling|conservation) laws?\b")
+
+
+def _bound(node):
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    if isinstance(node, ast.arg):
+        return node.arg
+    return node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else None
+
+
+def _names(module):
+    """Names that a module gives and that have a retired part."""
+    if not re.search("|".join(NAMES), module.text, re.IGNORECASE):
+        return
+    for node in ast.walk(module.ast):
+        name = _bound(node)
+        if name is not None and NAMES & set(name.lower().split("_")):
+            yield f"{module.at(node)}: {name}"
+
+
+def _prose(module):
+    """Comments, docstrings and texts of a source file, by line; every line of a page."""
+    if module.path.suffix != ".py":
+        yield from enumerate(module.text.splitlines(), 1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING):
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+def _words(module):
+    if not WORDS.search(module.text):
+        return
+    for line, text in _prose(module):
+        for match in WORDS.finditer(NAMED.sub("", text)):
+            yield f"{module.name}:{line}: {match[0]}"
+
+
+def _modules(tree):
+    pages = [m for m in tree.modules("docs/**/*.md") if "notebooks" not in m.parts and m.path.name != "rosetta.md"]
+    return [*tree.sources, *pages, *tree.modules("*.md")]
+
+
+def test_retired_words_stay_retired(tree):
+    listed = tree.root / "tests/rules/words_left.txt"
+    left = set(listed.read_text().splitlines()) if listed.exists() else set()
+    offenders = {m.name: [*(_names(m) if m.path.suffix == ".py" else ()), *_words(m)] for m in _modules(tree)}
+    refused = [line for name, lines in offenders.items() if name not in left for line in lines]
+    refused += [f"{name}: has none left; take it off {listed.name}" for name in sorted(left) if not offenders.get(name)]
+    tree.refuse(refused)
