@@ -194,8 +194,8 @@ def _from_checkout(command: str, arguments: Sequence[str]) -> int:
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "run.py").is_file():
         print(
-            f"trnsci {command}: the benchmarks are part of the source tree, not of the installed package. Clone it and "
-            f"run make {command}.",
+            f"trnsci {command}: the benchmarks are part of the source tree, not of the installed package. In a clone, "
+            f"run make {command}, or pip install -e . and try again.",
             file=sys.stderr,
         )
         return 1

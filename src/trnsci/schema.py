@@ -26,6 +26,8 @@ def schema(kind: Any) -> str:
     """Return the schema of a call class: ``(Tensor a, Tensor? c, Scalar alpha) -> Tensor``."""
     hints = typing.get_type_hints(kind)
     result = typing.get_type_hints(kind.fake).get("return")
+    if result is None:
+        raise TypeError(f"{kind.__name__}.fake does not say what it returns: write `def fake(self) -> Tensor`")
     fields = ", ".join(f"{_name(hints[field])} {field}" for field in kind._fields)
     return f"({fields}) -> {_result(result)}"
 

@@ -53,7 +53,8 @@ def _from_checkout(command: str, arguments: list[str]) -> int:
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "registry.py").is_file():
         print(
-            f"trnsim {command}: the kernels' sizes are part of the source tree. Clone it, and run there",
+            f"trnsim {command}: the kernels' sizes are part of the source tree, not of the installed package. "
+            "In a clone, run pip install -e . and try again.",
             file=sys.stderr,
         )
         return 1

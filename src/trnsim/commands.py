@@ -20,6 +20,8 @@ from trnsim.program import Kernel
 from trnsim.timing.cli import profile_command
 
 _SPACES = ("nki.isa", "nki.language", "nki.collectives")
+# what kernels import them as
+_ALIASES = {"nisa": "nki.isa", "nl": "nki.language", "ncc": "nki.collectives"}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -116,7 +118,7 @@ def _api(name: str | None) -> int:
     found = [
         (space, getattr(module, short))
         for space, module in spaces.items()
-        if space.endswith(home) and short in _public(module)
+        if space.endswith(_ALIASES.get(home, home)) and short in _public(module)
     ]
     if not found:
         raise FileNotFoundError(f"nki has no {name}")

@@ -34,6 +34,17 @@ def _sentence(text: str) -> str:
     return text if not text or text[-1] in ".?!" else text + "."
 
 
+# Operands of NKI: a hint that begins with one keeps its spelling.
+_OPERANDS = frozenset({"dst", "src", "n", "sendrecv"})
+
+
+def _advice(hint: str) -> str:
+    """Write a hint as a sentence of its own, with a capital unless it begins with a name."""
+    first = hint.split(maxsplit=1)[0]
+    plain = first.rstrip(",").isalpha() and first not in _OPERANDS
+    return _sentence(hint[0].upper() + hint[1:] if plain else hint)
+
+
 class CapacityError(TrnError, MemoryError):
     """A memory is too small: ``where`` (SBUF, PSUM, HBM, host), ``required`` and ``available`` bytes, ``hint``."""
 
@@ -111,7 +122,7 @@ class KernelError(TrnError, RuntimeError):
         head = f"{self.instruction}: " if self.instruction else ""
         parts = [head + _sentence(self.message)]
         if self.hint:
-            parts.append(_sentence(self.hint))
+            parts.append(_advice(self.hint))
         where = [str(x) for x in (self.kernel, self.line, self.target) if x]
         if self.rule:
             where.append(f"rule {self.rule}")

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from trnsim.constants import LEVEL
 from trnsim.timing.path import grouped
 from trnsim.timing.report import Report, Slice
 from trnsim.timing.schedule import QUEUES
@@ -183,13 +184,14 @@ def _facts(report: Report) -> list[list[str]]:
     moved = report.hbm_read_bytes + report.hbm_written_bytes
     facts = [
         ["predicted total", seconds(report.total_s)],
+        [f"{LEVEL:.0%} interval", f"{seconds(report.interval.low_s)} to {seconds(report.interval.high_s)}"],
         ["active", seconds(report.active_s)],
         ["HBM traffic", amount(moved, "B")],
         ["instructions", f"{report.instruction_count:,}"],
         ["SBUF", f"{report.sbuf_bytes / 1024:.4g} of {report.target.sbuf_usable_bytes / 1024:.4g} KiB"],
     ]
     if report.flops:
-        facts.insert(2, ["FLOP/s", f"{amount(report.flops_per_s, 'FLOP/s')}, {report.fraction_of_peak:.1%} of peak"])
+        facts.insert(3, ["FLOP/s", f"{amount(report.flops_per_s, 'FLOP/s')}, {report.fraction_of_peak:.1%} of peak"])
     return facts
 
 

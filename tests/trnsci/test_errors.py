@@ -65,6 +65,8 @@ EXAMPLES = [
         "backend 'nki' is not available: no Neuron device. Use the simulator.",
     ),
     (KernelError("bad tile", kernel="gemm", line="gemm.py:7"), RuntimeError, "bad tile. [gemm, gemm.py:7]"),
+    (KernelError("bad tile", hint="use 128 rows"), RuntimeError, "bad tile. Use 128 rows."),
+    (KernelError("bad tile", hint="dst has 128 rows"), RuntimeError, "bad tile. dst has 128 rows."),
 ]
 
 

@@ -99,6 +99,19 @@ def test_a_field_that_torch_cannot_express_is_refused_when_the_op_is_defined():
         op("trnmock::odd")(Odd)
 
 
+def test_an_op_without_the_type_of_its_result_is_told_what_to_write():
+    class Silent(NamedTuple):
+        x: Tensor
+
+        def fake(self):
+            raise AssertionError
+
+    with pytest.raises(
+        TypeError, match=r"Silent.fake does not say what it returns: write `def fake\(self\) -> Tensor`"
+    ):
+        op("trnmock::silent")(Silent)
+
+
 @pytest.mark.parametrize("mode", ["sum", "prod"])
 @pytest.mark.parametrize("backend", ["pytorch", "simulator"])
 def test_lists_options_and_several_results(mode, backend):

@@ -348,6 +348,8 @@ def test_api_lists_and_explains_names(capsys):
         == "nki.isa.sendrecv(src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine=dma_engine.dma, name=None)"
     )
     assert text.startswith("    Send")
+    assert main(["api", "nisa.sendrecv"]) == 0
+    assert capsys.readouterr().out == shown
     assert main(["api", "nki.language.sendrecv"]) == 1
     assert "nki has no nki.language.sendrecv" in capsys.readouterr().err
 
