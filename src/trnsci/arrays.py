@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trnsci.backends import inside
 from trnsci.earlier import respelt, spellings
-from trnsci.errors import DtypeError
+from trnsci.errors import ArgumentError, DtypeError
 
 # What stands for numbers: a tensor, an array, a number, lists of them.
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -80,12 +80,17 @@ def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, An
         made: R = dispatch(fn, args, kwargs)
         return made
     seen: set[type] = set()
-    converted = [_to_torch(value, seen) for value in args]
-    named = {name: _to_torch(value, seen) for name, value in kwargs.items()}
+    out = kwargs.get("out")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ArgumentError(op=fn.__name__, argument="out", got="a read-only array", expected="one that can be written")
+    try:
+        converted = [_to_torch(value, seen) for value in args]
+        named = {name: _to_torch(value, seen) for name, value in kwargs.items()}
+    except DtypeError as error:
+        raise DtypeError(op=fn.__name__, argument="dtype", got=error.got, expected=error.expected) from None
     result = fn(*converted, **named)
     if np.ndarray not in seen or Tensor in seen:
         return result
-    out = kwargs.get("out")
     if isinstance(out, np.ndarray):
         # Where the array's memory could not be shared with torch, a copy was written.
         if not np.shares_memory(out, to_numpy(named["out"])):

@@ -24,7 +24,7 @@ def tensor(op: str, **values: Any) -> None:
                 op=op,
                 argument=name,
                 got=type(value),
-                expected="a tensor",
+                expected="a tensor or an array",
                 hint="Wrap lists and scalars with torch.as_tensor or numpy.asarray",
             )
         whole(op, **{name: value})
@@ -72,9 +72,9 @@ def floating(op: str, **values: Any) -> torch.dtype:
                 expected="float16, bfloat16, float32, float64, complex64 or complex128"
                 if short
                 else "a real or complex floating-point dtype",
-                hint=f"Convert with {name}.to(torch.bfloat16)"
+                hint=f"Convert {name} to bfloat16"
                 if short
-                else f"Convert with {name}.double() to keep integers up to 2**53 exact",
+                else f"Convert {name} to float64, which keeps integers up to 2**53 exact",
             )
         if first is not None:
             raise DtypeError(
@@ -201,7 +201,7 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
                 argument="out",
                 got=f"memory shared with {name}",
                 expected="memory of its own",
-                hint=f"Leave out= away, or pass {name}.clone()",
+                hint=f"Omit out=, or pass a copy of {name}",
             )
         if torch.is_grad_enabled() and (value.requires_grad or target.requires_grad):
             raise ArgumentError(
@@ -209,7 +209,7 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
                 argument="out",
                 got=f"a tensor while {name if value.requires_grad else 'out'} requires grad",
                 expected="None",
-                hint="Writing into out= cannot be differentiated; leave it away or use torch.no_grad()",
+                hint="Writing into out= cannot be differentiated; omit it or use torch.no_grad()",
             )
     strides = zip(target.stride(), target.shape, strict=True)
     if target.numel() and any(stride == 0 and size > 1 for stride, size in strides):

@@ -62,7 +62,7 @@ def _common(op: str, values: Mapping[str, Any]) -> torch.dtype:
             argument="dtype",
             got=dtype,
             expected="float32, float64, complex64 or complex128",
-            hint="Convert with .float(): half precision holds too few digits to factorise",
+            hint="Convert to float32: half precision holds too few digits to factorise",
         )
     check.ndim(op, 2, **values)
     return dtype

@@ -155,7 +155,7 @@ def _kind(op: str, argument: str, dtype: torch.dtype) -> None:
             argument=argument,
             got=dtype,
             expected="float32, float64, complex64 or complex128",
-            hint="Convert with .float(): half precision holds too few digits to iterate",
+            hint="Convert to float32: half precision holds too few digits to iterate",
         )
 
 

@@ -110,16 +110,16 @@ def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
         return first.dtype
     dtypes = {name: x.dtype for name, x in operands.items()}
     if len(set(dtypes.values())) > 1:
-        raise DtypeError(
-            op=op, argument="dtype", got=dtypes, hint="Convert one side with .to(dtype); nothing is promoted silently"
-        )
+        raise DtypeError(op=op, argument="dtype", got=dtypes, hint="Convert one side; nothing is promoted silently")
     # A plan is made by running on shapes: dense operands without data meet a matrix that has its own.
     devices = {name: x.device for name, x in operands.items() if x.device.type != "meta"}
     if len(set(devices.values())) > 1:
         raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
     dtype = next(iter(dtypes.values()))
     if dtype == torch.bool:
-        raise DtypeError(op=op, argument="dtype", got=dtype, expected="a numeric dtype", hint="Convert with .to(dtype)")
+        raise DtypeError(
+            op=op, argument="dtype", got=dtype, expected="a numeric dtype", hint="Convert the operands to float32"
+        )
     return dtype
 
 

@@ -194,7 +194,7 @@ def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
                 argument=f"dtype of operand {place}",
                 got=x.dtype,
                 expected="a floating-point, complex, integer or bool dtype of 8 to 128 bits that torch computes with",
-                hint="Convert it, with .to(torch.bfloat16) for one",
+                hint="Convert it, to bfloat16 or float32",
             )
     first = tensors[0]
     dtype: torch.dtype = first.dtype
@@ -219,6 +219,6 @@ def _promoted(op: str, place: int, dtype: torch.dtype, other: torch.dtype) -> to
             op=op,
             argument=f"dtype of operand {place}",
             got=other,
-            expected=f"{dtype}, because torch has no common dtype for the two",
-            hint="Convert one with .to(dtype)",
+            expected=f"{str(dtype).removeprefix('torch.')}, because torch has no common dtype for the two",
+            hint="Convert one of them",
         ) from None

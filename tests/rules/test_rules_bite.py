@@ -30,6 +30,12 @@ CASES = [
     ("layout.no_module_imports_one_that_imports_it", DOT, "import trnblas.dot\n", "x = 1\n"),
     ("layout.every_package_is_typed", "src/trnblas/__init__.py", "", None),
     ("layout.the_tests_are_not_a_package", "tests/trnblas/__init__.py", "", None),
+    (
+        "source.hints_about_dtypes_and_copies_suit_arrays_as_well_as_tensors",
+        DOT,
+        "E(hint='a.double()')\n",
+        "E(hint='Convert a')\n",
+    ),
     ("source.only_config_reads_the_environment", DOT, "x = os.getenv('X')\n", "x = 1\n"),
     ("source.nothing_catches_everything", DOT, BROAD, NARROW),
     ("source.nothing_catches_everything", DOT, BARE, RAISED),

@@ -63,6 +63,20 @@ def test_text_points_nowhere_outside_the_project(tree):
     tree.refuse(offenders)
 
 
+def test_hints_about_dtypes_and_copies_suit_arrays_as_well_as_tensors(tree):
+    # a caller of NumPy arrays has no .to(torch.float32), .double() or .clone(): name the dtype, or say "a copy of"
+    spelling = re.compile(r"\.to\((\)|dtype|torch\.)|\.(double|float|half|clone)\(\)")
+    offenders = [
+        f"{module.at(node)}: {ast.unparse(keyword.value)[:80]}"
+        for module in tree.sources
+        for node in ast.walk(module.ast)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "hint" and spelling.search(ast.unparse(keyword.value))
+    ]
+    tree.refuse(offenders)
+
+
 def _public_functions(package):
     for name in package.__all__:
         thing = getattr(package, name)

@@ -118,7 +118,7 @@ def test_numpy_in_numpy_out():
 def test_a_kernel_that_would_round_refuses_and_says_what_to_do(backend, call):
     with backend, pytest.raises(UnsupportedError) as caught:
         call(torch.ones(3, dtype=F64))
-    assert "would round float64; convert with .to(), or use backend 'pytorch'" in str(caught.value)
+    assert "would round float64; convert it to float32, or use backend 'pytorch'" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from trnsci import DtypeError, array_function, merge_complex, split_complex
+from trnsci import ArgumentError, DtypeError, array_function, merge_complex, split_complex
 from trnsci.arrays import from_numpy, to_numpy
 
 Pair = namedtuple("Pair", ["first", "second"])
@@ -93,7 +93,14 @@ def test_dlpack_is_taken_as_torch():
 def test_arrays_torch_has_no_dtype_for():
     with pytest.raises(DtypeError) as caught:
         twice(np.array(["a"]))
-    assert "expected a dtype PyTorch has" in str(caught.value)
+    assert str(caught.value) == "twice: dtype is <U1, expected a dtype PyTorch has."
+
+
+def test_an_array_that_cannot_be_written_is_refused_before_anything_is_computed():
+    fixed = np.zeros(2)
+    fixed.flags.writeable = False
+    with pytest.raises(ArgumentError, match=r"twice: out is .*read-only"):
+        twice(np.ones(2), out=fixed)
 
 
 def test_complex_planes():

@@ -23,7 +23,7 @@ def test_what_is_right_passes():
 @pytest.mark.parametrize(
     ("kind", "call", "text"),
     [
-        (DtypeError, lambda: check.tensor("op", x=3.0), "op: x is float, expected a tensor. Wrap lists"),
+        (DtypeError, lambda: check.tensor("op", x=3.0), "op: x is float, expected a tensor or an array. Wrap lists"),
         (DtypeError, lambda: check.floating("op", x=X.bool()), "op: dtype of x is bool, expected a real or complex"),
         (DtypeError, lambda: check.floating("op", x=X, y=X.half()), "x has dtype=float32, y has dtype=float16."),
         (ArgumentError, lambda: check.same_device("op", x=X, y=X.to("meta")), "x has device=cpu, y has device=meta."),

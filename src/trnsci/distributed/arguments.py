@@ -68,7 +68,7 @@ def out_of_its_own(op: str, out: DTensor, spread: list[tuple[str, DTensor]], wan
             argument="out",
             got=f"a tensor while {wanting[0]} requires grad",
             expected="None",
-            hint="Writing into out= cannot be differentiated; leave it away or use torch.no_grad()",
+            hint="Writing into out= cannot be differentiated; omit it or use torch.no_grad()",
         )
     if any(place.is_partial() for place in out.placements):
         raise ArgumentError(
@@ -85,7 +85,7 @@ def out_of_its_own(op: str, out: DTensor, spread: list[tuple[str, DTensor]], wan
                 argument="out",
                 got=f"memory shared with {name}",
                 expected="memory of its own",
-                hint=f"Leave out= away, or pass {name}.clone()",
+                hint=f"Omit out=, or pass a copy of {name}",
             )
 
 
