@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -28,6 +29,8 @@ Place = Literal["host memory", "device memory", "disk"]
 SLAB = 64
 # Elements of (ia|jb) held at once: a pair of large molecules, several pairs of small ones.
 BLOCK = 1 << 16
+# Rows (i, a) of B in one product of the methods without pairs: enough for it to run at full speed.
+DEPTH = 1024
 # What code, BLAS, HDF5 and PySCF's integrals take for themselves when first used, and what each further thread adds:
 # measured, with room to spare. tests/trnchem/test_budget.py measures again.
 OVERHEAD = 28 << 20
@@ -94,7 +97,7 @@ class MP2Plan:
         sizes: orbitals and auxiliary functions.
         place: where B is kept.
         slab: auxiliary functions transformed at once.
-        rows: occupied orbitals read at once when B is on disk.
+        rows: occupied orbitals taken from B at once.
         width: pairs whose integrals exist at once.
         fused: the energy is one call of ``trntensor.mp2_energy``.
         memory: the budget in bytes.
@@ -222,8 +225,11 @@ def make_plan(
     width = pairs_at_once(sizes)
     places: tuple[Place, ...] = ("device memory" if device else "host memory", "disk")
     for place in places:
-        for slab in halved(min(SLAB, sizes.naux), sizes.widest):
-            rows = _rows(sizes, memory, width) if place == "disk" else sizes.nocc
+        if method == "pairs":
+            choices = [_rows(sizes, memory, width) if place == "disk" else sizes.nocc]
+        else:
+            choices = halved(orbitals_at_once(sizes), 1)
+        for slab, rows in product(halved(min(SLAB, sizes.naux), sizes.widest), choices):
             whole = fused and place != "disk"
             stages = _stages(sizes, method, samples, place, slab, rows, width, whole, fitted, memory)
             if all(stage.fits for stage in stages):
@@ -302,6 +308,34 @@ def pairs_at_once(n: Sizes) -> int:
     return max(1, min(n.nocc, BLOCK // n.nvir**2))
 
 
+def orbitals_at_once(n: Sizes) -> int:
+    """Occupied orbitals in one product of the methods without pairs."""
+    return max(1, min(n.nocc, DEPTH // n.nvir))
+
+
+def quadrature_point(
+    n: Sizes, method: Method, samples: int, orbitals: int, rows: int, sums: int
+) -> tuple[str, int, int]:
+    """What runs at one point of the methods without pairs, its FLOPs, and its bytes beyond B.
+
+    Args:
+        n: sizes of the molecule.
+        method: ``laplace`` or ``stochastic``.
+        samples: random vectors.
+        orbitals: occupied ones whose rows are here.
+        rows: those of one product.
+        sums: bytes in which an element of the sum of products is held, for each set of orbitals.
+    """
+    sampled = method == "stochastic"
+    columns, inner = (samples, samples) if sampled else (n.naux, 0)
+    runs = "trnblas.gemm, trnrand.rademacher" if sampled else "trnblas.syrk"
+    flops = orbitals * n.nvir * n.naux * (4 * samples if sampled else n.naux + 1)
+    # rows and their scaled copy, which meet the signs; signs, a product and its copy; sums
+    nbytes = rows * n.nvir * (2 * n.naux + inner) * n.itemsize
+    nbytes += n.naux * columns * (2 * n.itemsize + 8 + sums * n.spins.sets)
+    return f"{runs}, at every quadrature point", flops, nbytes
+
+
 def slab_bytes(n: Sizes, slab: int) -> int:
     """What transforming a slab takes."""
     packed, size = n.nao * (n.nao + 1) // 2, n.itemsize
@@ -351,13 +385,8 @@ def _stages(
         flops = n.nocc * (n.nocc + 1) * n.nvir**2 * n.naux
         stage("pairs", runs, flops, blocks + pair_bytes(n, width))
     else:
-        runs = "trnblas.gemm" + (", trnrand.rademacher" if method == "stochastic" else "")
-        columns = samples if method == "stochastic" else n.naux
-        # one orbital's rows and their scaled copy; signs, a product, the sum of products and its squares
-        one = 2 * n.nvir * n.naux * size + n.nvir * columns * size
-        flops = 4 * ov * n.naux * columns if method == "stochastic" else 2 * ov * n.naux**2
-        rest = n.naux * columns * (2 * size + 8 + 8 * n.spins.sets)
-        stage(method, f"{runs}, at every quadrature point", flops, (0 if place == "disk" else held) + one + rest)
+        runs, flops, nbytes = quadrature_point(n, method, samples, n.nocc, rows, 8)
+        stage(method, runs, flops, held + nbytes)
     return tuple(found)
 
 

@@ -28,6 +28,7 @@ def run_laplace(
     state: PairState,
     *,
     points: Quadrature,
+    rows: int,
     precision: Precision,
     samples: int | None,
     seed: int,
@@ -39,42 +40,57 @@ def run_laplace(
     """Compute ``-w_q sum(X_q Y_q)`` at every quadrature point that is not done: together the opposite-spin energy.
 
     ``X_q = sum_ia B_ia B_ia.T exp(-t_q (e_a - e_i))`` over the orbitals of spin up, ``Y_q`` over those of spin down;
-    in a closed shell they are equal. Both are symmetric, so the sum is the trace of ``X_q Y_q``: the mean of
-    ``(X_q r) . (Y_q r)`` over vectors ``r`` of random signs, which needs no matrix.
+    in a closed shell they are equal. Both are symmetric, so one triangle of each is computed, and the sum is the trace
+    of ``X_q Y_q``: the mean of ``(X_q r) . (Y_q r)`` over vectors ``r`` of random signs, which needs no matrix.
 
     Args:
         store: B.
         orbitals: with their energies in float64.
         state: [points, 1] or [points, samples], receives the energies.
         points: exponents and weights.
+        rows: occupied orbitals in a product.
         precision: of the products.
         samples: how many random vectors; ``None`` computes the matrices.
         seed: of the random vectors.
-        finished: called with the number of a quadrature point and its energies.
+        finished: called with the index of a quadrature point and its energies.
         vectors: columns of B.
         held: orbitals whose rows the store has.
         add: returns the sum of matrices over everybody who has rows of B.
     """
-    dtype = dtype_of(precision)
+    dtype, spins = dtype_of(precision), orbitals.spins
     right = None
     if samples is not None:
         right = trnrand.rademacher(vectors, samples, dtype=dtype, generator=trnrand.Generator(seed))
     columns = vectors if right is None else right.shape[1]
-    for number, (t, w) in enumerate(zip(points.t, points.w, strict=True)):
-        if bool(state.done[number].all()):
+    for index, (t, w) in enumerate(zip(points.t, points.w, strict=True)):
+        if bool(state.done[index].all()):
             continue
-        products = torch.zeros((orbitals.spins.sets, vectors, columns), dtype=torch.float64)
-        for row, i in enumerate(held):
-            spin = orbitals.spins.of(i)
+        products = torch.zeros((spins.sets, vectors, columns), dtype=torch.float64)
+        first = held.start
+        while first < held.stop:
+            last, spin = spins.until(first, min(held.stop, first + rows)), spins.of(first)
             # the factor of two exponentials, half on either side of the product
-            scale = torch.exp(-0.5 * t * (orbitals.e_vir[spin] - orbitals.e_occ[i])).to(dtype)
-            scaled = store.rows(row, row + 1)[0] * scale[:, None]  # [nvir, vectors]
-            inner = scaled if right is None else trnblas.gemm(1.0, scaled, right, precision=precision)
-            products[spin] += from_device(trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision))
-        products = add(products)
-        energies = -w * (products[0] * products[-1]).sum(None if right is None else 0).view(-1)
-        state.put(number, 0, (energies, torch.zeros_like(energies)))
-        finished(number, energies)
+            scale = torch.exp(-0.5 * t * (orbitals.e_vir[spin] - orbitals.e_occ[first:last, None])).to(dtype)
+            block = store.rows(first - held.start, last - held.start)
+            scaled = (block * scale[:, :, None]).view(-1, vectors)  # [rows nvir, vectors]
+            if right is None:
+                product = trnblas.syrk(1.0, scaled, trans=True, precision=precision)
+            else:
+                inner = trnblas.gemm(1.0, scaled, right, precision=precision)
+                product = trnblas.gemm(1.0, scaled, inner, trans_a=True, precision=precision)
+            products[spin] += from_device(product)
+            first = last
+        energies = -w * _traces(add(products), triangles=right is None)
+        state.put(index, 0, (energies, torch.zeros_like(energies)))
+        finished(index, energies)
+
+
+def _traces(products: Tensor, *, triangles: bool) -> Tensor:
+    """[n], the scalar products of the columns of both spins; [1], that of two symmetric matrices from a triangle."""
+    one, other = products[0], products[-1]
+    if not triangles:
+        return (one * other).sum(0)
+    return (2 * torch.vdot(one.view(-1), other.view(-1)) - torch.dot(one.diagonal(), other.diagonal())).view(1)
 
 
 class Sampling(NamedTuple):

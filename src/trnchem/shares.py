@@ -19,9 +19,11 @@ from trnchem.budget import (
     Stage,
     halved,
     kept_shape,
+    orbitals_at_once,
     overhead,
     pair_bytes,
     pairs_at_once,
+    quadrature_point,
     slab_bytes,
     too_little,
 )
@@ -150,7 +152,7 @@ def make_sharded_plan(
     places: tuple[Place, ...] = ("host memory", "disk")
     for place in places:
         for slab in halved(min(SLAB, sizes.naux), sizes.widest):
-            for rows in halved(max(1, most // BLOCKS), 1):
+            for rows in halved(max(1, most // BLOCKS) if method == "pairs" else orbitals_at_once(sizes), 1):
                 args = (sizes, ranks, method, samples, place, slab, rows, width, fitted)
                 stages = [_stages(*args, rank, memory) for rank in range(ranks)]
                 if all(stage.fits for of_rank in stages for stage in of_rank):
@@ -253,11 +255,7 @@ def _stages(
         flops = 2 * pairs_of(n.nocc, ranks, rows, rank) * n.nvir**2 * n.naux
         stage("pairs", "trnblas.gemm, pair by pair", flops, held + visiting + read + pair_bytes(n, width))
         return tuple(found)
-    columns = samples if method == "stochastic" else n.naux
-    one = 2 * row + n.nvir * columns * size
     # the sum over ranks comes with a copy that leaves and parts that come
-    rest = n.naux * columns * (2 * size + 48 * n.spins.sets)
-    flops = (4 * own * n.nvir * n.naux * columns) if method == "stochastic" else 2 * own * n.nvir * n.naux**2
-    runs = "trnblas.gemm" + (", trnrand.rademacher" if method == "stochastic" else "")
-    stage(method, f"{runs}, at every quadrature point", flops, held + one + rest)
+    runs, flops, nbytes = quadrature_point(n, method, samples, own, rows, 48)
+    stage(method, runs, flops, held + nbytes)
     return tuple(found)

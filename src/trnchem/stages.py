@@ -206,6 +206,7 @@ class Run:
                 self.orbitals,
                 state,
                 points=quadrature(self.orbitals, self.plan.quadrature_error),
+                rows=self.plan.rows,
                 precision=self.plan.precision,
                 samples=samples,
                 seed=seed,
