@@ -40,7 +40,7 @@ from trnrand.discrete import (
     rademacher,
 )
 from trnrand.gamma import gamma
-from trnrand.gammas import beta, chi_squared, dirichlet, f, student_t
+from trnrand.gamma_family import beta, chi_squared, dirichlet, f, student_t
 from trnrand.generator import Generator, advance, default_generator, get_state, manual_seed, set_state, spawn
 from trnrand.halton import Halton
 from trnrand.latin import LatinHypercube

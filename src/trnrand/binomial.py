@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand import host, maths
+from trnrand import host_loops, maths
 from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, drawing, half_open, open_unit, substream
@@ -97,7 +97,7 @@ class Binomial(NamedTuple):
         return binomial_of(blocks, self.n.expand(count), self.p.expand(count))
 
     def host(self) -> Tensor:
-        return host.binomial(Segment(self.segment), self.stride, self.n, self.p)
+        return host_loops.binomial(Segment(self.segment), self.stride, self.n, self.p)
 
     def cuda(self) -> Tensor:
         from trnrand.cuda import binomial
@@ -109,7 +109,7 @@ class Binomial(NamedTuple):
         return self.pytorch()
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.n.device)
+        return host_loops.limits(implementation, self.n.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.binomial" if implementation == "cuda" else "trnsci._loops.binomial"

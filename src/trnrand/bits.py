@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand import host
+from trnrand import host_loops
 from trnrand.device import launched
 from trnrand.engines import MASK, PHILOX
 from trnrand.kernels import bits as kernels
@@ -38,7 +38,7 @@ def bits(
             raise DtypeError(op="bits", argument=name, got=type(value), expected="an integer")
         if value < 0:
             raise ArgumentError(op="bits", argument=name, got=value, expected="a non-negative integer")
-    where = host.device_of("bits", device)
+    where = host_loops.device_of("bits", device)
     fits("bits", (n,), 4, where)
     return run(Bits(Segment.of(stream, stream.position + offset, n), where))
 
@@ -97,8 +97,8 @@ class Bits(NamedTuple):
         return segment.words(segment.skip, segment.elements, self.device).to(torch.uint32)
 
     def host(self) -> Tensor:
-        out = host.empty((self.segment[2],), torch.uint32)
-        host.fill(host.WORDS, Segment(self.segment), out)
+        out = host_loops.empty((self.segment[2],), torch.uint32)
+        host_loops.fill(host_loops.WORDS, Segment(self.segment), out)
         return out
 
     def cuda(self) -> Tensor:
@@ -110,7 +110,7 @@ class Bits(NamedTuple):
         return launched(kernels.bits, Segment(self.segment), self.device) if self.segment[2] else self.fake()
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.device)
+        return host_loops.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"

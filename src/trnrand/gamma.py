@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from trnrand import host, maths
+from trnrand import host_loops, maths
 from trnrand.bits import attempt_words
 from trnrand.normal import pairs64
 from trnrand.reject import at, rejected, some
@@ -138,7 +138,7 @@ class Gamma(NamedTuple):
         return _composed(self.shape, Segment(self.segment))
 
     def host(self) -> Tensor:
-        return host.sampler("gamma", Segment(self.segment), self.shape)
+        return host_loops.sampler("gamma", Segment(self.segment), self.shape)
 
     def cuda(self) -> Tensor:
         from trnrand.cuda import gamma
@@ -150,7 +150,7 @@ class Gamma(NamedTuple):
         return _composed(self.shape, Segment(self.segment))
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.shape.device)
+        return host_loops.limits(implementation, self.shape.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.gamma" if implementation == "cuda" else "trnsci._loops.sample"

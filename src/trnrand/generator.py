@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from trnrand import continuous, discrete, gammas, multivariate
+from trnrand import continuous, discrete, gamma_family, multivariate
 from trnrand import permutation as orders
 from trnrand.binomial import binomial
 from trnrand.gamma import gamma
@@ -64,11 +64,11 @@ class Generator(Source):
     truncated_normal = _method(continuous.truncated_normal)
     von_mises = _method(continuous.von_mises)
     gamma = _method(gamma)
-    beta = _method(gammas.beta)
-    chi_squared = _method(gammas.chi_squared)
-    student_t = _method(gammas.student_t)
-    f = _method(gammas.f)
-    dirichlet = _method(gammas.dirichlet)
+    beta = _method(gamma_family.beta)
+    chi_squared = _method(gamma_family.chi_squared)
+    student_t = _method(gamma_family.student_t)
+    f = _method(gamma_family.f)
+    dirichlet = _method(gamma_family.dirichlet)
     poisson = _method(poisson)
     bernoulli = _method(discrete.bernoulli)
     rademacher = _method(discrete.rademacher)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand import host, maths
+from trnrand import host_loops, maths
 from trnrand.bits import compiles, stream_words, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
@@ -67,7 +67,7 @@ def drawn(request: Request, formula: str, *parameters: Any) -> Tensor:
     stream, first = request.claim(2)
     if any(isinstance(value, Tensor) for value in parameters):
         return _applied(formula, parameters, stream_words(stream, 2 * first, 2 * request.count, request.device))
-    dtype = request.dtype if request.dtype in host.RESULTS else torch.float64
+    dtype = request.dtype if request.dtype in host_loops.RESULTS else torch.float64
     segment = Segment.of(stream, first, request.count, 2)
     call = Inverse(formula, tuple(map(float, parameters)), segment, dtype, request.device)
     out = request.out
@@ -100,12 +100,12 @@ class Inverse(NamedTuple):
         return _applied(self.formula, self.parameters, words).to(self.dtype)
 
     def host(self) -> Tensor:
-        out = host.empty((self.segment[2],), self.dtype)
+        out = host_loops.empty((self.segment[2],), self.dtype)
         self.host_into(out)
         return out
 
     def host_into(self, out: Tensor) -> None:
-        host.inverse(FORMULAS[self.formula].code, self.parameters, Segment(self.segment), out)
+        host_loops.inverse(FORMULAS[self.formula].code, self.parameters, Segment(self.segment), out)
 
     def cuda(self) -> Tensor:
         out = self.fake()
@@ -127,7 +127,7 @@ class Inverse(NamedTuple):
         return _applied(self.formula, self.parameters, words.to(torch.int64)).to(self.dtype)
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.device)
+        return host_loops.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.inverse" if implementation == "cuda" else "trnsci._loops.inverse"

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand import host
+from trnrand import host_loops
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 # adding and subtracting it rounds to an integer
@@ -79,7 +79,7 @@ class _Sqrt(torch.autograd.Function):
 class _Log(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return host.mapped(host.LOG, x) if host.mapping(x) else pure_log(x)
+        return host_loops.mapped(host_loops.LOG, x) if host_loops.mapping(x) else pure_log(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -93,7 +93,7 @@ class _Log(torch.autograd.Function):
 class _Exp(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return host.mapped(host.EXP, x) if host.mapping(x) else pure_exp(x)
+        return host_loops.mapped(host_loops.EXP, x) if host_loops.mapping(x) else pure_exp(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -132,9 +132,9 @@ def power(x: Tensor, exponent: Tensor | float) -> Tensor:
 
 def sincos2pi(t: Tensor) -> tuple[Tensor, Tensor]:
     """Return sine and cosine of ``2 pi t``, float64 with ``0 <= t < 1``; no gradient."""
-    if not host.mapping(t):
+    if not host_loops.mapping(t):
         return pure_sincos2pi(t)
-    return host.mapped(host.SIN_2PI, t), host.mapped(host.COS_2PI, t)
+    return host_loops.mapped(host_loops.SIN_2PI, t), host_loops.mapped(host_loops.COS_2PI, t)
 
 
 def pure_log(x: Tensor) -> Tensor:

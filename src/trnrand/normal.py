@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand import host, maths
+from trnrand import host_loops, maths
 from trnrand.bits import compiles, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
@@ -122,12 +122,12 @@ class Normal(NamedTuple):
         return numbers.clone() if len(numbers) < len(words) else numbers
 
     def host(self) -> Tensor:
-        out = host.empty((self.segment[2],), floating(self.wide))
+        out = host_loops.empty((self.segment[2],), floating(self.wide))
         self.host_into(out)
         return out
 
     def host_into(self, out: Tensor) -> None:
-        host.fill(host.NORMAL64 if self.wide else host.NORMAL32, Segment(self.segment), out)
+        host_loops.fill(host_loops.NORMAL64 if self.wide else host_loops.NORMAL32, Segment(self.segment), out)
 
     def cuda(self) -> Tensor:
         out = self.fake()
@@ -151,7 +151,7 @@ class Normal(NamedTuple):
         return self.fake() if words.is_meta else self._pairs(words.to(torch.int64))
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.device)
+        return host_loops.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"

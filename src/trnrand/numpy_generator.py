@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from trnrand import continuous, discrete, gammas, multivariate
+from trnrand import continuous, discrete, gamma_family, multivariate
 from trnrand import permutation as orders
 from trnrand.binomial import binomial
 from trnrand.gamma import gamma
@@ -152,23 +152,23 @@ class NumpyGenerator(Source):
 
     def beta(self, a: Numbers, b: Numbers, size: Shape = None) -> Array:
         """Draw beta numbers."""
-        return self._drawn(gammas.beta, size, dtype=torch.float64, a=a, b=b)
+        return self._drawn(gamma_family.beta, size, dtype=torch.float64, a=a, b=b)
 
     def chisquare(self, df: Numbers, size: Shape = None) -> Array:
         """Draw sums of squares of ``df`` normal numbers."""
-        return self._drawn(gammas.chi_squared, size, dtype=torch.float64, df=df)
+        return self._drawn(gamma_family.chi_squared, size, dtype=torch.float64, df=df)
 
     def standard_t(self, df: Numbers, size: Shape = None) -> Array:
         """Draw Student's t."""
-        return self._drawn(gammas.student_t, size, dtype=torch.float64, df=df)
+        return self._drawn(gamma_family.student_t, size, dtype=torch.float64, df=df)
 
     def f(self, dfnum: Numbers, dfden: Numbers, size: Shape = None) -> Array:
         """Draw quotients of two mean squares."""
-        return self._drawn(gammas.f, size, dtype=torch.float64, dfnum=dfnum, dfden=dfden)
+        return self._drawn(gamma_family.f, size, dtype=torch.float64, dfnum=dfnum, dfden=dfden)
 
     def dirichlet(self, alpha: Numbers, size: Shape = None) -> Array:
         """Draw shares that sum to 1."""
-        return self._drawn(gammas.dirichlet, size, dtype=torch.float64, alpha=np.asarray(alpha))
+        return self._drawn(gamma_family.dirichlet, size, dtype=torch.float64, alpha=np.asarray(alpha))
 
     def poisson(self, lam: Numbers = 1.0, size: Shape = None) -> Array:
         """Draw counts of events of rate ``lam``."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand import host, maths
+from trnrand import host_loops, maths
 from trnrand.bits import attempt_words
 from trnrand.reject import Blocks, at, by_case, rejected
 from trnrand.request import FLOATS, INTEGERS, Number, Request, Size, drawing, half_open, open_unit, substream
@@ -82,7 +82,7 @@ class Poisson(NamedTuple):
         return _composed(self.rate, Segment(self.segment))
 
     def host(self) -> Tensor:
-        return host.sampler("poisson", Segment(self.segment), self.rate)
+        return host_loops.sampler("poisson", Segment(self.segment), self.rate)
 
     def cuda(self) -> Tensor:
         from trnrand.cuda import poisson
@@ -94,7 +94,7 @@ class Poisson(NamedTuple):
         return _composed(self.rate, Segment(self.segment))
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.rate.device)
+        return host_loops.limits(implementation, self.rate.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.poisson" if implementation == "cuda" else "trnsci._loops.sample"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand import host
+from trnrand import host_loops
 from trnrand.bits import attempt_words, compiles, stream_words
 from trnrand.engines import MASK
 from trnrand.reject import rejected
@@ -148,7 +148,7 @@ class Randint(NamedTuple):
 
     def host(self) -> Tensor:
         span = self.last - self.low + 1
-        return host.integers(Segment(self.segment), Segment(self.other), span, self.low)
+        return host_loops.integers(Segment(self.segment), Segment(self.other), span, self.low)
 
     def cuda(self) -> Tensor:
         from trnrand.cuda import randint
@@ -161,7 +161,7 @@ class Randint(NamedTuple):
         return self.pytorch()
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.device)
+        return host_loops.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.randint" if implementation == "cuda" else "trnsci._loops.randint"

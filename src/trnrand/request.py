@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnrand.bits import block_words, stream_words
-from trnrand.host import device_of
+from trnrand.host_loops import device_of
 from trnrand.source import Source, default, fits, rows, shape_of
 from trnrand.stream import SUBSTREAM, Stream
 from trnsci import ArgumentError, DtypeError, UnsupportedError, array_function, check

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnrand.bits import stream_words
 from trnrand.engines import MASK
-from trnrand.host import device_of
+from trnrand.host_loops import device_of
 from trnrand.kernels import sobol as kernels
 from trnrand.quasi import Sequence, cut, whole_number
 from trnrand.source import Source, fits

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnrand import host
+from trnrand import host_loops
 from trnrand.bits import compiles, stream_words, words_cost
 from trnrand.device import launched
 from trnrand.kernels import bits as bit_kernels
@@ -169,12 +169,12 @@ class Uniform(NamedTuple):
         return _converted(segment.words(each * segment.skip, each * segment.elements, self.device), self.wide)
 
     def host(self) -> Tensor:
-        out = host.empty((self.segment[2],), floating(self.wide))
+        out = host_loops.empty((self.segment[2],), floating(self.wide))
         self.host_into(out)
         return out
 
     def host_into(self, out: Tensor) -> None:
-        host.fill(host.UNIFORM64 if self.wide else host.UNIFORM32, Segment(self.segment), out)
+        host_loops.fill(host_loops.UNIFORM64 if self.wide else host_loops.UNIFORM32, Segment(self.segment), out)
 
     def cuda(self) -> Tensor:
         out = self.fake()
@@ -197,7 +197,7 @@ class Uniform(NamedTuple):
         return self.fake() if words.is_meta else _converted(words.to(torch.int64), self.wide)
 
     def limits(self, implementation: str) -> str | None:
-        return host.limits(implementation, self.device)
+        return host_loops.limits(implementation, self.device)
 
     def calls(self, implementation: str) -> str:
         return "triton trnrand.cuda.streams" if implementation == "cuda" else "trnsci._loops.fill"

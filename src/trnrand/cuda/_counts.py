@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from trnrand.cuda._numbers import log
+from trnrand.cuda._maths import log
 from trnrand.maths import STIRLING
 
 

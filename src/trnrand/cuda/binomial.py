@@ -9,7 +9,7 @@ import triton.language as tl
 from trnrand.cuda._counts import log_binomial, log_complement, table
 from trnrand.cuda._engines import words
 from trnrand.cuda._launch import key_and_counter, launched
-from trnrand.cuda._numbers import exp, half_open, log, open_unit
+from trnrand.cuda._maths import exp, half_open, log, open_unit
 from trnrand.segment import Segment
 
 # elements of a program, one warp

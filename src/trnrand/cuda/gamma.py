@@ -8,7 +8,7 @@ import triton.language as tl
 
 from trnrand.cuda._engines import words
 from trnrand.cuda._launch import key_and_counter, launched
-from trnrand.cuda._numbers import exp, half_open, log, open_unit, sincos2pi
+from trnrand.cuda._maths import exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
 # elements of a program, one warp: what is rejected costs the others of the warp another attempt

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from trnrand.cuda._engines import words
 from trnrand.cuda._launch import bits, key_and_counter, launched
-from trnrand.cuda._numbers import double, exp, half_open, log, open_unit, sincos2pi
+from trnrand.cuda._maths import double, exp, half_open, log, open_unit, sincos2pi
 from trnrand.segment import Segment
 
 BLOCK = 256

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from trnrand.cuda._engines import words
 from trnrand.cuda._launch import key_and_counter, launched
-from trnrand.cuda._numbers import half_open, pair32, pair64
+from trnrand.cuda._maths import half_open, pair32, pair64
 from trnrand.segment import Segment
 
 WORDS, UNIFORM32, UNIFORM64, NORMAL32, NORMAL64 = range(5)
