@@ -44,6 +44,11 @@ def to_fortran(*args: Any) -> tuple[Any, ...]:
     return tuple(np.asfortranarray(x.numpy()) if isinstance(x, torch.Tensor) else x for x in args)
 
 
+def as_stored(*args: Any) -> tuple[Any, ...]:
+    """Tensors as NumPy arrays where they lie: a routine that wants another order copies them inside the clock."""
+    return tuple(x.numpy() if isinstance(x, torch.Tensor) else x for x in args)
+
+
 def dominant(n: int, dtype: torch.dtype, seed: int = 1) -> torch.Tensor:
     """A well-conditioned matrix whose triangles are well-conditioned too."""
     return gaussian((n, n), seed, dtype) / (2 * n**0.5) + 2 * torch.eye(n, dtype=dtype)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from scipy.linalg import blas
 
 from benchmarks.registry import Bench, Peer
-from benchmarks.trnblas._common import F32, F64, case, kernel, to_fortran
+from benchmarks.trnblas._common import F32, F64, as_stored, case, kernel
 from trnblas import iamax
 from trnblas.kernels import iamax as kernels
 from trnsci.testing import gaussian
@@ -26,8 +27,10 @@ BENCH = Bench(
     ),
     peers=(
         Peer(name="torch.argmax(abs)", run=lambda x: torch.argmax(x.abs())),
-        Peer(name="scipy.linalg.blas", run=_scipy, prepare=to_fortran, requires="scipy", devices=("cpu",)),
+        Peer(name="numpy.argmax", run=lambda x: np.abs(x).argmax(), prepare=as_stored, devices=("cpu",)),
+        Peer(name="scipy.linalg.blas", run=_scipy, prepare=as_stored, requires="scipy", devices=("cpu",)),
     ),
     kernels=(kernel("iamax 1048576", kernels.iamax, (1, 128, 8192), largest=True),),
     tolerance=0.0,
+    notes="NumPy is called, since BLAS leaves open what it answers for NaN.",
 )

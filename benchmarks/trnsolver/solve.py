@@ -15,7 +15,7 @@ def _case(*shape: int) -> Case:
     name = f"{f'{batch}x' if batch > 1 else ''}({n}x{n}), 8 columns, float32"
 
     def inputs() -> tuple[torch.Tensor, ...]:
-        return gaussian(shape, 1) + n**0.5 * torch.eye(n), gaussian((*shape[:-1], 8), 2)
+        return gaussian(shape, 1) + 2 * n**0.5 * torch.eye(n), gaussian((*shape[:-1], 8), 2)
 
     return Case(
         name=name, inputs=inputs, flops=batch * (2 * n**3 // 3 + 16 * n * n), bytes=4 * batch * (n * n + 16 * n)
