@@ -74,11 +74,10 @@ def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor:
 
 
 def transform_pair(e: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """``out[i, a, x] = sum left[m, i] right[n, a] e[m, n, x]``."""
+    """Return ``out[i, a, x] = sum left[m, i] right[n, a] e[m, n, x]``."""
     if torch.is_grad_enabled() and (e.requires_grad or left.requires_grad or right.requires_grad):
         # The registered operator keeps the operands only; torch would keep the half-transformed integrals.
-        made: Tensor = torch.ops.trntensor.ao_to_mo_transform.default(e, left, right)
-        return made
+        return torch.ops.trntensor.ao_to_mo_transform.default(e, left, right)  # type: ignore[no-any-return]
     return run(Transform(e, left, right))
 
 
@@ -145,5 +144,5 @@ class Transform(NamedTuple):
 
 
 def _width(e: Tensor, occ: int) -> int:
-    """Columns of X at once, by the memory the half-transformed integrals take."""
+    """Return how many columns of X fit at once, by the memory of the half-transformed integrals."""
     return max(1, min(e.shape[2], _BLOCK_BYTES // max(1, occ * e.shape[1] * e.dtype.itemsize)))

@@ -18,7 +18,7 @@ from trnsci.precision import Precision
 from trntensor.einsum import einsum
 from trntensor.equation import parse
 
-Place = tuple[int, ...]
+Position = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +27,33 @@ class BlockSparse:
 
     Attributes:
         sections: lengths of the sections of every axis.
-        blocks: by position (a section number per axis), tensors of the shape the sections give. What is not there is 0.
+        blocks: by position (a section index per axis), tensors of the shape the sections give. What is not there is 0.
     """
 
     sections: tuple[tuple[int, ...], ...]
-    blocks: Mapping[Place, Tensor]
+    blocks: Mapping[Position, Tensor]
 
     def __post_init__(self) -> None:
-        for place, block in self.blocks.items():
-            check.tensor("BlockSparse", **{f"block {place}": block})
-            inside = len(place) == len(self.sections) and all(
-                0 <= part < len(lengths) for part, lengths in zip(place, self.sections, strict=True)
+        for position, block in self.blocks.items():
+            check.tensor("BlockSparse", **{f"block {position}": block})
+            inside = len(position) == len(self.sections) and all(
+                0 <= part < len(lengths) for part, lengths in zip(position, self.sections, strict=True)
             )
             if not inside:
                 counts = tuple(len(lengths) for lengths in self.sections)
                 raise ArgumentError(
-                    op="BlockSparse", argument="position", got=place, expected=f"a section of each axis, below {counts}"
+                    op="BlockSparse",
+                    argument="position",
+                    got=position,
+                    expected=f"a section of each axis, below {counts}",
                 )
-            shape = tuple(lengths[part] for part, lengths in zip(place, self.sections, strict=True))
+            shape = tuple(lengths[part] for part, lengths in zip(position, self.sections, strict=True))
             if tuple(block.shape) != shape:
                 raise ArgumentError(
-                    op="BlockSparse", argument=f"shape of block {place}", got=tuple(block.shape), expected=str(shape)
+                    op="BlockSparse", argument=f"shape of block {position}", got=tuple(block.shape), expected=str(shape)
                 )
         if self.blocks:
-            check.floating("BlockSparse", **{f"block {place}": block for place, block in self.blocks.items()})
+            check.floating("BlockSparse", **{f"block {position}": block for position, block in self.blocks.items()})
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,18 +61,18 @@ class BlockSparse:
         return tuple(sum(lengths) for lengths in self.sections)
 
     def dense(self) -> Tensor:
-        """The whole tensor, zeros included; there must be a block to tell the dtype."""
+        """Return the whole tensor, zeros included; at least one block must give the dtype."""
         if not self.blocks:
             raise ArgumentError(op="BlockSparse.dense", argument="blocks", got={}, expected="at least one")
-        made = next(iter(self.blocks.values())).new_zeros(self.shape)
+        whole = next(iter(self.blocks.values())).new_zeros(self.shape)
         starts = [[sum(lengths[:part]) for part in range(len(lengths))] for lengths in self.sections]
-        for place, block in self.blocks.items():
+        for position, block in self.blocks.items():
             where = tuple(
                 slice(start[part], start[part] + lengths[part])
-                for part, start, lengths in zip(place, starts, self.sections, strict=True)
+                for part, start, lengths in zip(position, starts, self.sections, strict=True)
             )
-            made[where] = block
-        return made
+            whole[where] = block
+        return whole
 
 
 def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
@@ -88,12 +91,14 @@ def block_sparse(x: Tensor, sections: Sequence[Sequence[int]]) -> BlockSparse:
     totals = tuple(sum(lengths) for lengths in kept)
     if totals != tuple(x.shape):
         raise ArgumentError(op="block_sparse", argument="sections", got=totals, expected=f"sums {tuple(x.shape)}")
-    pieces: list[tuple[Place, Tensor]] = [((), x)]
+    pieces: list[tuple[Position, Tensor]] = [((), x)]
     for axis, lengths in enumerate(kept):
         pieces = [
-            ((*place, part), cut) for place, piece in pieces for part, cut in enumerate(piece.split(lengths, axis))
+            ((*position, part), cut)
+            for position, piece in pieces
+            for part, cut in enumerate(piece.split(lengths, axis))
         ]
-    return BlockSparse(kept, {place: piece for place, piece in pieces if bool((piece != 0).any())})
+    return BlockSparse(kept, {position: piece for position, piece in pieces if bool((piece != 0).any())})
 
 
 def block_einsum(
@@ -135,9 +140,9 @@ def block_einsum(
         )
     sections = _sections(equation.inputs, (a, b))
     output = equation.output
-    made = {
-        place: alpha * block if alpha != 1 else block
-        for place, block in _products(equation.inputs, output, a, b, sections, precision).items()
+    blocks = {
+        position: alpha * block if alpha != 1 else block
+        for position, block in _products(equation.inputs, output, a, b, sections=sections, precision=precision).items()
     }
     kept = tuple(sections[label] for label in output)
     if c is None and beta != 0:
@@ -145,20 +150,20 @@ def block_einsum(
     if c is not None:
         if c.sections != kept:
             raise ArgumentError(op="block_einsum", argument="sections", got={"c": c.sections, "contraction": kept})
-        for place, block in c.blocks.items() if beta != 0 else ():
-            made[place] = made[place] + beta * block if place in made else beta * block
-    return BlockSparse(kept, made)
+        for position, block in c.blocks.items() if beta != 0 else ():
+            blocks[position] = blocks[position] + beta * block if position in blocks else beta * block
+    return BlockSparse(kept, blocks)
 
 
 def _sections(inputs: Sequence[str], operands: Sequence[BlockSparse]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    sections: dict[str, tuple[int, ...]] = {}
     for labels, operand in zip(inputs, operands, strict=True):
         for label, lengths in zip(labels, operand.sections, strict=True):
-            if found.setdefault(label, lengths) != lengths:
+            if sections.setdefault(label, lengths) != lengths:
                 raise ArgumentError(
-                    op="block_einsum", argument=f"sections of {label}", got={"a": found[label], "b": lengths}
+                    op="block_einsum", argument=f"sections of {label}", got={"a": sections[label], "b": lengths}
                 )
-    return found
+    return sections
 
 
 def _products(
@@ -166,20 +171,21 @@ def _products(
     output: str,
     a: BlockSparse,
     b: BlockSparse,
+    *,
     sections: Mapping[str, tuple[int, ...]],
     precision: Precision | None,
-) -> dict[Place, Tensor]:
-    """The blocks of the contraction, by position."""
+) -> dict[Position, Tensor]:
+    """Return the blocks of the contraction, by position."""
     first, second = inputs
     shared = [label for label in first if label in second]
     # Blocks of b by the sections they share with a.
-    partners: dict[Place, list[tuple[dict[str, int], Tensor]]] = {}
-    for place, block in b.blocks.items():
-        at = dict(zip(second, place, strict=True))
+    partners: dict[Position, list[tuple[dict[str, int], Tensor]]] = {}
+    for position, block in b.blocks.items():
+        at = dict(zip(second, position, strict=True))
         partners.setdefault(tuple(at[label] for label in shared), []).append((at, block))
-    meetings: dict[Place, list[tuple[Tensor, Tensor]]] = {}
-    for place, block in a.blocks.items():
-        at = dict(zip(first, place, strict=True))
+    meetings: dict[Position, list[tuple[Tensor, Tensor]]] = {}
+    for position, block in a.blocks.items():
+        at = dict(zip(first, position, strict=True))
         for other_at, other in partners.get(tuple(at[label] for label in shared), []):
             both = at | other_at
             meetings.setdefault(tuple(both[label] for label in output), []).append((block, other))
@@ -188,10 +194,11 @@ def _products(
         # A label kept of both, or summed in one alone: each meeting is a contraction of its own.
         text = f"{first},{second}->{output}"
         terms = {
-            place: [einsum(text, *pair, precision=precision) for pair in pairs] for place, pairs in meetings.items()
+            position: [einsum(text, *pair, precision=precision) for pair in pairs]
+            for position, pairs in meetings.items()
         }
-        return {place: sum(parts[1:], parts[0]) for place, parts in terms.items()}
-    return _grouped(first, second, output, shared, meetings, sections, precision)
+        return {position: sum(parts[1:], parts[0]) for position, parts in terms.items()}
+    return _grouped(first, second, output, shared, meetings=meetings, sections=sections, precision=precision)
 
 
 def _grouped(
@@ -199,25 +206,28 @@ def _grouped(
     second: str,
     output: str,
     shared: Sequence[str],
-    meetings: Mapping[Place, Sequence[tuple[Tensor, Tensor]]],
+    *,
+    meetings: Mapping[Position, Sequence[tuple[Tensor, Tensor]]],
     sections: Mapping[str, tuple[int, ...]],
     precision: Precision | None,
-) -> dict[Place, Tensor]:
+) -> dict[Position, Tensor]:
     rows, columns = ([label for label in labels if label not in shared] for labels in (first, second))
     lefts = [_joined([_matrix(x, first, rows, shared) for x, _ in pairs], 1) for pairs in meetings.values()]
     rights = [_joined([_matrix(y, second, shared, columns) for _, y in pairs], 0) for pairs in meetings.values()]
     natural = [*rows, *columns]
     order = [natural.index(label) for label in output]
-    made: dict[Place, Tensor] = {}
-    for place, product in zip(meetings, grouped_gemm(1.0, lefts, rights, precision=precision), strict=True):
-        at = dict(zip(output, place, strict=True))
-        made[place] = product.reshape([sections[label][at[label]] for label in natural]).permute(order).contiguous()
-    return made
+    blocks: dict[Position, Tensor] = {}
+    for position, product in zip(meetings, grouped_gemm(1.0, lefts, rights, precision=precision), strict=True):
+        at = dict(zip(output, position, strict=True))
+        blocks[position] = (
+            product.reshape([sections[label][at[label]] for label in natural]).permute(order).contiguous()
+        )
+    return blocks
 
 
 def _matrix(block: Tensor, labels: str, rows: Sequence[str], columns: Sequence[str]) -> Tensor:
-    turned = block.permute([labels.index(label) for label in (*rows, *columns)])
-    return turned.reshape(math.prod(turned.shape[: len(rows)]), math.prod(turned.shape[len(rows) :]))
+    ordered = block.permute([labels.index(label) for label in (*rows, *columns)])
+    return ordered.reshape(math.prod(ordered.shape[: len(rows)]), math.prod(ordered.shape[len(rows) :]))
 
 
 def _joined(parts: list[Tensor], axis: int) -> Tensor:

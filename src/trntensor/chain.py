@@ -38,7 +38,7 @@ def run_chain(equations: tuple[str, ...], operands: Sequence[Tensor]) -> Tensor:
 class Link:
     """Two contractions as the three groups of one transformation, and the order of the result."""
 
-    e_place: int
+    e_index: int
     e: str
     left: str
     right: str
@@ -49,24 +49,24 @@ class Link:
     def run(self, operands: Sequence[Tensor]) -> Tensor:
         """Transform, and put the axes in order."""
         k1, k2, x, i, a = self.groups
-        e, left, right = operands[self.e_place], operands[1 - self.e_place], operands[2]
+        e, left, right = operands[self.e_index], operands[1 - self.e_index], operands[2]
         sizes = dict(self.sizes)
 
         def grouped(t: Tensor, labels: str, groups: Sequence[str]) -> Tensor:
             order = [labels.index(label) for group in groups for label in group]
             return t.permute(order).reshape([math.prod(sizes[label] for label in group) for group in groups])
 
-        made = transform_pair(
+        product = transform_pair(
             grouped(e, self.e, (k1, k2, x)), grouped(left, self.left, (k1, i)), grouped(right, self.right, (k2, a))
         )
         natural = i + a + x
-        made = made.reshape([sizes[label] for label in natural])
+        product = product.reshape([sizes[label] for label in natural])
         order = [natural.index(label) for label in self.output]
-        return made.permute(order).contiguous()
+        return product.permute(order).contiguous()
 
 
 def find_link(equations: tuple[str, ...], shapes: Sequence[tuple[int, ...]]) -> Link | None:
-    """The chain as one transformation, where it is one."""
+    """Return the chain as one transformation, or ``None``."""
     if len(equations) != 2:
         return None
     first = parse("fuse", equations[0], shapes[:2])
@@ -83,17 +83,17 @@ def find_link(equations: tuple[str, ...], shapes: Sequence[tuple[int, ...]]) -> 
     k1 = "".join(x for x in first.inputs[0] if x in first.inputs[1] and x not in first.output)
     k2 = "".join(x for x in first.output if x in right and x not in output)
     a = "".join(x for x in right if x not in k2)
-    for place in (0, 1):
-        e, left = first.inputs[place], first.inputs[1 - place]
+    for index in (0, 1):
+        e, left = first.inputs[index], first.inputs[1 - index]
         i = "".join(x for x in left if x not in k1)
         x = "".join(label for label in e if label not in k1 + k2)
         fits = set(k2) <= set(e) and not set(i) & set(e) and set(first.output) == set(k2 + i + x)
         fits = fits and set(output) == set(i + a + x) and not set(a) & set(first.output)
         distinct = all(len(set(t)) == len(t) for t in (e, left, right, output))
-        given = (shapes[place], shapes[1 - place], shapes[2])
+        given = (shapes[index], shapes[1 - index], shapes[2])
         whole = all(tuple(sizes[label] for label in t) == s for t, s in zip((e, left, right), given, strict=True))
         if fits and distinct and whole and k1 and k2:
-            return Link(place, e, left, right, (k1, k2, x, i, a), tuple(sizes.items()), output)
+            return Link(index, e, left, right, (k1, k2, x, i, a), tuple(sizes.items()), output)
     return None
 
 
@@ -102,8 +102,8 @@ def _blocked_chain(equations: tuple[str, ...], operands: Sequence[Tensor]) -> Te
     traced = _survivors(equations)
     first_labels = equations[0].partition("->")[0].split(",")
     sizes = {
-        label: operands[place].shape[labels.index(label)]
-        for place, labels in enumerate(first_labels)
+        label: operands[index].shape[labels.index(label)]
+        for index, labels in enumerate(first_labels)
         for label in labels
     }
     candidates = [label for label in traced if sizes.get(label, 1) > 1]
@@ -116,30 +116,30 @@ def _blocked_chain(equations: tuple[str, ...], operands: Sequence[Tensor]) -> Te
     parts = []
     for start, stop in itertools.pairwise(bounds):
         cut = [
-            x.narrow(first_labels[place].index(label), start, stop - start)
-            if place < 2 and label in first_labels[place]
+            x.narrow(first_labels[index].index(label), start, stop - start)
+            if index < 2 and label in first_labels[index]
             else x
-            for place, x in enumerate(operands)
+            for index, x in enumerate(operands)
         ]
         parts.append(_links(equations, cut))
     return torch.cat(parts, axis)
 
 
 def _links(equations: tuple[str, ...], operands: Sequence[Tensor]) -> Tensor:
-    made = einsum(equations[0], operands[0], operands[1])
+    product = einsum(equations[0], operands[0], operands[1])
     for equation, x in zip(equations[1:], operands[2:], strict=True):
-        made = einsum(equation, made, x)
-    return made
+        product = einsum(equation, product, x)
+    return product
 
 
 def _survivors(equations: tuple[str, ...]) -> dict[str, str]:
-    """Labels of the first equation that reach the result untouched by later operands, and their names there."""
+    """Return labels of the first equation that later operands leave alone, and their names in the result."""
     now = {label: label for label in equations[0].partition("->")[2]}
     for before, after in itertools.pairwise(equations):
-        made = before.partition("->")[2]
+        labels = before.partition("->")[2]
         terms, _, output = after.partition("->")
         taken, other = terms.split(",")
-        renamed = dict(zip(made, taken, strict=True))
+        renamed = dict(zip(labels, taken, strict=True))
         now = {
             start: renamed[name]
             for start, name in now.items()

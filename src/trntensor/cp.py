@@ -28,7 +28,7 @@ class CP(Decomposed):
         return tuple(factor.shape[0] for factor in self.factors)
 
     def network(self, labels: str, fresh: Callable[[], str]) -> list[tuple[str, Tensor]]:
-        """Weights and factors, which share one inner label."""
+        """Return weights and factors, which share one inner label."""
         rank = fresh()
         parts = [(label + rank, factor) for label, factor in zip(labels, self.factors, strict=True)]
         return [(rank, self.weights), *parts]
@@ -75,7 +75,7 @@ def cp(
     check.option("cp", "init", init, ("svd", "random"))
     if nonnegative and (work.is_complex() or bool((work < 0).any())):
         raise ArgumentError(op="cp", argument="x", got="negative or complex values", expected="values >= 0")
-    factors = [_start(work, axis, rank, init, seed, nonnegative) for axis in range(work.ndim)]
+    factors = [_start(work, axis, rank, init=init, seed=seed, nonnegative=nonnegative) for axis in range(work.ndim)]
     norm = torch.linalg.vector_norm(work)
     labels = "".join(chr(ord("a") + axis) for axis in range(work.ndim))
     errors: list[float] = []
@@ -108,11 +108,11 @@ def cp(
         if errors[-1] == 0.0 or (sweep > 0 and abs(errors[-2] - errors[-1]) < tol):
             converged = True
             break
-    made = tuple(factor.to(x.dtype) for factor in factors)
-    return CP(weights.to(x.dtype), made, Convergence(iterations=len(errors), converged=converged, errors=tuple(errors)))
+    info = Convergence(iterations=len(errors), converged=converged, errors=tuple(errors))
+    return CP(weights.to(x.dtype), tuple(factor.to(x.dtype) for factor in factors), info)
 
 
-def _start(x: Tensor, axis: int, rank: int, init: str, seed: int, nonnegative: bool) -> Tensor:
+def _start(x: Tensor, axis: int, rank: int, *, init: str, seed: int, nonnegative: bool) -> Tensor:
     generator = torch.Generator().manual_seed(seed + axis)
     shape = (x.shape[axis], rank)
     factor = torch.randn(shape, generator=generator, dtype=torch.float64).to(x.dtype).to(x.device)
@@ -125,7 +125,7 @@ def _start(x: Tensor, axis: int, rank: int, init: str, seed: int, nonnegative: b
 
 
 def _columns(factor: Tensor, product: Tensor, gram: Tensor) -> Tensor:
-    """One pass of nonnegative least squares, a column at a time."""
+    """Run one pass of nonnegative least squares, a column at a time."""
     factor = factor.clone()
     for r in range(factor.shape[1]):
         rest = factor @ gram[:, r] - factor[:, r] * gram[r, r]

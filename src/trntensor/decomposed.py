@@ -16,7 +16,7 @@ Progress = Callable[[int, float], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convergence:
-    """How an iteration ended: sweeps made, whether it met its tolerance, relative error after each sweep."""
+    """How an iteration ended: sweeps, whether it met its tolerance, relative error after each sweep."""
 
     iterations: int
     converged: bool
@@ -29,7 +29,7 @@ class Convergence:
 
 
 def relative_error(x: Tensor, norm: Tensor, square: Tensor, approximation: Callable[[], Tensor]) -> float:
-    """Root of the relative ``square`` of an approximation's distance to ``x``, which cancellation spoils near zero.
+    """Return the root of the relative ``square`` distance to ``x``, which cancellation spoils near zero.
 
     The approximation itself is formed only where the square is too small to be trusted.
     """
@@ -49,20 +49,20 @@ class Decomposed:
         raise NotImplementedError
 
     def network(self, labels: str, fresh: Callable[[], str]) -> list[tuple[str, Tensor]]:
-        """The parts and their labels, given labels for the axes; ``fresh`` makes labels for inner ones."""
+        """Return the parts and their labels, given labels for the axes; ``fresh`` creates inner ones."""
         raise NotImplementedError
 
     def reconstruct(self) -> Tensor:
-        """The whole tensor."""
+        """Return the whole tensor."""
         from trntensor.einsum import einsum
 
         labels = "".join(chr(ord("a") + axis) for axis in range(len(self.shape)))
-        made: Tensor = einsum(f"{labels}->{labels}", self)
-        return made
+        whole: Tensor = einsum(f"{labels}->{labels}", self)
+        return whole
 
 
 def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """An expression with decomposed operands as one of their parts; the output is made explicit first."""
+    """Expand decomposed operands into their parts; the output becomes explicit first."""
     text = text.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -93,7 +93,7 @@ def expanded(text: str, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
-    """A finite floating-point tensor of at least ``minimum`` axes, in a dtype linear algebra is done in."""
+    """Check for a finite floating-point tensor of at least ``minimum`` axes, in a dtype of linear algebra."""
     if not isinstance(x, Tensor) or not (x.dtype.is_floating_point or x.dtype.is_complex):
         got = x.dtype if isinstance(x, Tensor) else type(x)
         raise DtypeError(op=op, argument="dtype of x", got=got, expected="a floating-point tensor")
@@ -107,12 +107,12 @@ def real_input(op: str, x: Any, minimum: int = 1) -> Tensor:
 
 
 def unfold(x: Tensor, axis: int) -> Tensor:
-    """[n_axis, everything else]."""
+    """Return [n_axis, everything else]."""
     return x.movedim(axis, 0).reshape(x.shape[axis], -1)
 
 
 def check_count(op: str, name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least ``least``."""
+    """Check that a value is a whole number of at least ``least``, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ArgumentError(op=op, argument=name, got=value, expected=f"a whole number of at least {least}")
     return value

@@ -83,8 +83,21 @@ def einsum(
     addend = None if scale == 0 else _addend(c, out, scale)
     tensors = tuple(x if x.dtype == dtype else x.to(dtype) for x in tensors)
     if is_compiling() or (dispatch_modes() and any(type(x) is not Tensor for x in tensors)):
-        return _traced(text, tensors, factor, scale, addend, precision, target_error, memory_limit, optimize, out)
-    scheme = _scheme(text, tensors, dtype, precision, target_error, memory_limit, optimize)
+        return _traced(
+            text,
+            tensors,
+            alpha=factor,
+            beta=scale,
+            addend=addend,
+            precision=precision,
+            target_error=target_error,
+            memory_limit=memory_limit,
+            optimize=optimize,
+            out=out,
+        )
+    scheme = _scheme(
+        text, tensors, dtype, precision, target_error=target_error, memory_limit=memory_limit, optimize=optimize
+    )
     if addend is not None or out is not None:
         shape = scheme.program.result_shape
     if addend is not None and tuple(addend.shape) != shape:
@@ -103,17 +116,27 @@ def _scheme(
     tensors: Sequence[Tensor],
     dtype: torch.dtype,
     precision: Precision | None,
+    *,
     target_error: float | None,
     memory_limit: int | None,
     optimize: Any,
 ) -> ContractionPlan:
-    """The plan of a call. A target may be met in float32 where that has the range of the data."""
+    """Return the plan of a call. float32 may meet a target where it has the range of the data."""
     single = False
     if target_error is not None and dtype in (torch.float64, torch.complex128):
         sizes = dict(parse("einsum", text, [tuple(x.shape) for x in tensors]).sizes)
         single = within_single(math.prod(sizes.values()), tensors)
     shapes = tuple(x.shape for x in tensors)
-    return planned(text, shapes, dtype, precision, target_error, memory_limit, optimize, single)
+    return planned(
+        text,
+        shapes,
+        dtype,
+        precision,
+        target_error=target_error,
+        memory_limit=memory_limit,
+        optimize=optimize,
+        single=single,
+    )
 
 
 def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
@@ -126,6 +149,7 @@ def _addend(c: Tensor | None, out: Tensor | None, beta: complex) -> Tensor:
 def _traced(
     text: str,
     tensors: Sequence[Tensor],
+    *,
     alpha: complex,
     beta: complex,
     addend: Tensor | None,
@@ -189,9 +213,14 @@ class Einsum(NamedTuple):
                 rest = rest[count:]
         policy: Any = self.precision or None
         return _scheme(
-            self.subscripts, self.operands, self.operands[0].dtype, policy, self.target or None, self.limit or None,
-            optimize,
-        )  # fmt: skip
+            self.subscripts,
+            self.operands,
+            self.operands[0].dtype,
+            policy,
+            target_error=self.target or None,
+            memory_limit=self.limit or None,
+            optimize=optimize,
+        )
 
     def pytorch(self) -> Tensor:
         return self._plan().contract(self.operands, self.alpha, self.beta, self.c).contiguous()
@@ -212,32 +241,32 @@ class Einsum(NamedTuple):
 
 
 def _gradient(call: Einsum, grad: Tensor) -> list[Tensor]:
-    """A gradient is the contraction of everything else, broadcast to the axes the operand alone has."""
+    """Return gradients: the contraction of everything else, broadcast to the axes only the operand has."""
     operands = call.operands
     equation = parse("einsum", call.subscripts, [tuple(x.shape) for x in operands])
     sizes = dict(equation.sizes)
-    found = []
-    for place, (labels, x) in enumerate(zip(equation.inputs, operands, strict=True)):
-        others = [(equation.inputs[n], operands[n].conj()) for n in range(len(operands)) if n != place]
+    gradients = []
+    for index, (labels, x) in enumerate(zip(equation.inputs, operands, strict=True)):
+        others = [(equation.inputs[n], operands[n].conj()) for n in range(len(operands)) if n != index]
         kept, view, _ = unary(labels, tuple(x.shape), sizes, labels)
         reachable = set(equation.output).union(*(set(names) for names, _ in others))
         wanted = "".join(label for label in kept if label in reachable)
         terms = [*(names for names, _ in others), equation.output]
-        made = _spread(terms, [*(y for _, y in others), grad], wanted, sizes)
-        made = made * conjugated(call.alpha, grad)
+        gradient = _expanded(terms, [*(y for _, y in others), grad], wanted, sizes)
+        gradient = gradient * conjugated(call.alpha, grad)
         for axis, label in enumerate(kept):
             if label not in reachable:
-                made = made.unsqueeze(axis)
-        made = made.expand([sizes[label] for label in kept])
+                gradient = gradient.unsqueeze(axis)
+        gradient = gradient.expand([sizes[label] for label in kept])
         for first, second in reversed(view.diagonals):
-            made = torch.diag_embed(made, 0, first, second)
+            gradient = torch.diag_embed(gradient, 0, first, second)
         for axis in reversed(view.fixed):
-            made = made.unsqueeze(axis)
-        found.append(made)
-    return found
+            gradient = gradient.unsqueeze(axis)
+        gradients.append(gradient)
+    return gradients
 
 
-def _spread(terms: Sequence[str], tensors: Sequence[Tensor], wanted: str, sizes: Mapping[str, int]) -> Tensor:
+def _expanded(terms: Sequence[str], tensors: Sequence[Tensor], wanted: str, sizes: Mapping[str, int]) -> Tensor:
     """Contract, with labels that only broadcast here brought to their full size."""
-    made = einsum(f"{','.join(terms)}->{wanted}", *tensors)
-    return made.expand([sizes[label] for label in wanted])
+    contracted = einsum(f"{','.join(terms)}->{wanted}", *tensors)
+    return contracted.expand([sizes[label] for label in wanted])

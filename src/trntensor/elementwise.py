@@ -72,7 +72,7 @@ def elementwise(
         operators: a name per operand, applied before its factor: cuTENSOR's operators in lower case, ``identity``,
             ``conj``, ``neg``, ``abs``, ``sqrt``, ``rcp``, ``exp``, ``log``, the trigonometric and hyperbolic functions,
             ``ceil``, ``floor``, ``sigmoid``, ``relu``, ``swish``, ``mish``, ``softplus`` and ``softsign``.
-        combine: ``add``, ``multiply``, ``maximum`` or ``minimum``; one for all places, or one per place.
+        combine: ``add``, ``multiply``, ``maximum`` or ``minimum``; one for all, or one for each pair of neighbours.
         out: memory for the result, shared with no operand.
 
     Example:
@@ -90,35 +90,37 @@ def elementwise(
             op="elementwise", argument="length of combine", got={"operands - 1": count - 1, "combine": len(joins)}
         )
     sizes = dict(equation.sizes)
-    made: Tensor | None = None
-    for place, (x, labels) in enumerate(zip(operands, equation.inputs, strict=True)):
-        check.option("elementwise", "operators", names[place], OPERATORS)
+    result: Tensor | None = None
+    for index, (x, labels) in enumerate(zip(operands, equation.inputs, strict=True)):
+        check.option("elementwise", "operators", names[index], OPERATORS)
         if not set(labels) <= set(equation.output) or len(set(labels)) != len(labels):
             raise ArgumentError(
                 op="elementwise",
-                argument=f"labels of operand {place}",
+                argument=f"labels of operand {index}",
                 got=labels,
                 expected=f"distinct labels of the result, {equation.output!r}",
                 hint="Use reduce or einsum to sum over a label",
             )
-        term = OPERATORS[names[place]](_aligned(_widened(x), labels, equation.output))
-        if factors[place] != 1:
-            term = term * factors[place]
-        if made is None:
-            made = term
+        term = OPERATORS[names[index]](_aligned(_widened(x), labels, equation.output))
+        if factors[index] != 1:
+            term = term * factors[index]
+        if result is None:
+            result = term
         else:
-            made = COMBINATIONS[check.option("elementwise", "combine", joins[place - 1], COMBINATIONS)](made, term)
-    assert made is not None
-    made = made.to(operands[0].dtype) if operands[0].dtype in HALF else made
+            result = COMBINATIONS[check.option("elementwise", "combine", joins[index - 1], COMBINATIONS)](result, term)
+    assert result is not None
+    result = result.to(operands[0].dtype) if operands[0].dtype in HALF else result
     shape = tuple(sizes[label] for label in equation.output)
     if out is None:
-        return made.expand(shape).clone(memory_format=torch.contiguous_format)
-    check.out("elementwise", out, shape=shape, dtype=made.dtype, **{f"operand {n}": x for n, x in enumerate(operands)})
-    return out.copy_(made.expand(shape))
+        return result.expand(shape).clone(memory_format=torch.contiguous_format)
+    check.out(
+        "elementwise", out, shape=shape, dtype=result.dtype, **{f"operand {n}": x for n, x in enumerate(operands)}
+    )
+    return out.copy_(result.expand(shape))
 
 
 def _widened(x: Tensor) -> Tensor:
-    """Half precision is computed with in float32 and rounded once, at the end."""
+    """Return half precision as float32, which is rounded once, at the end."""
     return x.float() if x.dtype in HALF else x
 
 
@@ -132,7 +134,7 @@ def _each(argument: str, given: Sequence[Any] | None, default: Any, count: int) 
 
 
 def _aligned(x: Tensor, labels: str, output: str) -> Tensor:
-    """Axes in the order of ``output``, with axes of length 1 for labels it lacks."""
+    """Return axes in the order of ``output``, of length 1 for labels it lacks."""
     view = x.permute([labels.index(label) for label in output if label in labels])
     for axis, label in enumerate(output):
         if label not in labels:
@@ -165,7 +167,7 @@ def elementwise_binary(
     combine: str = "add",
     out: Tensor | None = None,
 ) -> Tensor:
-    """``D = (alpha op(A)) combine (gamma op(C))``: `elementwise` under the names of cuTENSOR's binary operation.
+    """Return ``(alpha op(A)) combine (gamma op(C))``: `elementwise` under the names of cuTENSOR's binary operation.
 
     Example:
         >>> elementwise_binary("i,i->i", torch.ones(2), torch.ones(2), gamma=2.0)
@@ -188,7 +190,7 @@ def elementwise_trinary(
     combine: Sequence[str] = ("add", "add"),
     out: Tensor | None = None,
 ) -> Tensor:
-    """``D = ((alpha op(A)) combine0 (beta op(B))) combine1 (gamma op(C))``, as cuTENSOR names it.
+    """Return ``((alpha op(A)) combine0 (beta op(B))) combine1 (gamma op(C))``, as cuTENSOR names it.
 
     Example:
         >>> x = torch.full((2,), 3.0)
@@ -234,18 +236,18 @@ def reduce(
     labels, output = equation.inputs[0], equation.output
     if len(set(labels)) != len(labels):
         raise ArgumentError(op="reduce", argument="labels", got=labels, expected="distinct ones", hint="Use einsum")
-    made = _folded(_widened(a), labels, output, op, operator)
-    made = made if alpha == 1 else made * alpha
+    result = _folded(_widened(a), labels, output, op, operator)
+    result = result if alpha == 1 else result * alpha
     if c is None and beta != 0:
         raise ArgumentError(op="reduce", argument="c", got=None, expected=f"a tensor, because beta is {beta}")
     if c is not None and beta != 0:
-        check.equal("reduce", "shape", c=tuple(c.shape), reduction=tuple(made.shape))
-        made = made + beta * _widened(c)
-    made = made.to(a.dtype) if a.dtype in HALF else made
+        check.equal("reduce", "shape", c=tuple(c.shape), reduction=tuple(result.shape))
+        result = result + beta * _widened(c)
+    result = result.to(a.dtype) if a.dtype in HALF else result
     if out is None:
-        return made
-    check.out("reduce", out, shape=tuple(made.shape), dtype=made.dtype, a=a, c=c)
-    return out.copy_(made)
+        return result
+    check.out("reduce", out, shape=tuple(result.shape), dtype=result.dtype, a=a, c=c)
+    return out.copy_(result)
 
 
 def _folded(a: Tensor, labels: str, output: str, op: str, operator: str) -> Tensor:

@@ -48,7 +48,7 @@ class Equation:
 
 
 def split_call(op: str, subscripts: Any, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Turn a call in either of NumPy's forms into a string and its operands.
+    """Convert a call in either of NumPy's forms to a string and its operands.
 
     The interleaved form is ``einsum(a, [0, 1], b, [1, 2], [0, 2])``, with ``Ellipsis`` allowed in the lists.
     """
@@ -58,16 +58,16 @@ def split_call(op: str, subscripts: Any, operands: Sequence[Any]) -> tuple[str, 
     arrays, lists = items[: len(items) // 2 * 2 : 2], items[1::2]
     result = items[-1] if len(items) % 2 else None
     given = [*lists, *([] if result is None else [result])]
-    for place, labels in enumerate(given):
+    for index, labels in enumerate(given):
         if isinstance(labels, Tensor) or not isinstance(labels, list | tuple):
             raise ArgumentError(
                 op=op,
-                argument=f"index list {place}",
+                argument=f"index list {index}",
                 got=type(labels).__name__,
                 expected="a list of integers and Ellipsis",
                 hint="The interleaved form is einsum(a, [0, 1], b, [1, 2], [0, 2])",
             )
-    numbers = sorted({label for labels in given for label in labels if label is not Ellipsis}, key=_number(op))
+    numbers = sorted({label for labels in given for label in labels if label is not Ellipsis}, key=_integer(op))
     # Increasing letters keep the implicit output in the order of the integers.
     letters = dict(zip(numbers, (_letter(rank) for rank in range(len(numbers))), strict=True))
     words = ["".join("..." if label is Ellipsis else letters[label] for label in labels) for labels in given]
@@ -75,7 +75,7 @@ def split_call(op: str, subscripts: Any, operands: Sequence[Any]) -> tuple[str, 
     return (text if result is None else f"{text}->{words[-1]}"), tuple(arrays)
 
 
-def _number(op: str) -> Any:
+def _integer(op: str) -> Any:
     def key(label: Any) -> int:
         if isinstance(label, bool) or not hasattr(label, "__index__"):
             raise ArgumentError(op=op, argument="index", got=label, expected="an integer or Ellipsis")
@@ -142,13 +142,13 @@ def _check_letters(op: str, term: str, where: str) -> None:
             raise ArgumentError(op=op, argument=where, got=term, expected="letters and at most one '...'")
 
 
-def _ellipsis_width(op: str, term: str, shape: Sequence[int], place: int) -> int:
+def _ellipsis_width(op: str, term: str, shape: Sequence[int], index: int) -> int:
     named = len(term.replace("...", ""))
     width = len(shape) - named
     if width < 0 or (width > 0 and "..." not in term):
         raise ArgumentError(
             op=op,
-            argument=f"number of axes of operand {place}",
+            argument=f"number of axes of operand {index}",
             got={f"subscripts {term!r}": named, "operand": len(shape)},
             hint="Name every axis, or stand '...' for the rest",
         )
@@ -156,16 +156,16 @@ def _ellipsis_width(op: str, term: str, shape: Sequence[int], place: int) -> int
 
 
 def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> tuple[tuple[str, int], ...]:
-    """The size of every label; an axis of length 1 broadcasts against a longer one of the same label."""
+    """Return the size of every label; an axis of length 1 broadcasts against a longer one of the same label."""
     sizes: dict[str, int] = {}
     owner: dict[str, int] = {}
-    for place, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
+    for index, (labels, shape) in enumerate(zip(inputs, shapes, strict=True)):
         for label, size in zip(labels, shape, strict=True):
             first = shape[labels.index(label)]
             if first != size:
                 raise ArgumentError(
                     op=op,
-                    argument=f"size of {label!r} in operand {place}",
+                    argument=f"size of {label!r} in operand {index}",
                     got={f"axis {labels.index(label)}": first, "a later axis": size},
                     hint="A diagonal has axes of one length",
                 )
@@ -174,50 +174,50 @@ def _sizes(op: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]]) -> t
                 raise ArgumentError(
                     op=op,
                     argument=f"size of {label!r}",
-                    got={f"operand {owner[label]}": before, f"operand {place}": size},
+                    got={f"operand {owner[label]}": before, f"operand {index}": size},
                 )
             if label not in sizes or size != 1:
-                sizes[label], owner[label] = int(size), place
+                sizes[label], owner[label] = int(size), index
     return tuple(sizes.items())
 
 
 def common_dtype(op: str, tensors: Sequence[Any]) -> torch.dtype:
-    """The dtype that holds all operands; they are tensors on one device."""
+    """Check that operands are tensors on one device, and return the dtype that holds them all."""
     if not tensors:
         raise ArgumentError(op=op, argument="number of operands", got=0, expected="at least one")
-    for place, x in enumerate(tensors):
+    for index, x in enumerate(tensors):
         if type(x) is not Tensor or x.layout is not torch.strided or x.is_nested:
-            check.dense(op, **{f"operand {place}": x})
+            check.dense(op, **{f"operand {index}": x})
         if x.dtype not in DTYPES:
             raise DtypeError(
                 op=op,
-                argument=f"dtype of operand {place}",
+                argument=f"dtype of operand {index}",
                 got=x.dtype,
                 expected="a floating-point, complex, integer or bool dtype of 8 to 128 bits that torch computes with",
                 hint="Convert it, to bfloat16 or float32",
             )
     first = tensors[0]
     dtype: torch.dtype = first.dtype
-    for place, x in enumerate(tensors[1:], 1):
+    for index, x in enumerate(tensors[1:], 1):
         if x.dtype != dtype:
-            dtype = _promoted(op, place, dtype, x.dtype)
+            dtype = _promoted(op, index, dtype, x.dtype)
         if x.device != first.device:
             raise ArgumentError(
                 op=op,
                 argument="device",
-                got={"operand 0": first.device, f"operand {place}": x.device},
+                got={"operand 0": first.device, f"operand {index}": x.device},
                 hint="Move one side with .to(device)",
             )
     return dtype
 
 
-def _promoted(op: str, place: int, dtype: torch.dtype, other: torch.dtype) -> torch.dtype:
+def _promoted(op: str, index: int, dtype: torch.dtype, other: torch.dtype) -> torch.dtype:
     try:
         return torch.promote_types(dtype, other)
     except RuntimeError:
         raise DtypeError(
             op=op,
-            argument=f"dtype of operand {place}",
+            argument=f"dtype of operand {index}",
             got=other,
             expected=f"{str(dtype).removeprefix('torch.')}, because torch has no common dtype for the two",
             hint="Convert one of them",

@@ -53,16 +53,16 @@ class Instruction(NamedTuple):
 class Symbol:
     """Stands for a tensor while a function is written down."""
 
-    def __init__(self, code: list[Instruction], number: int) -> None:
+    def __init__(self, code: list[Instruction], index: int) -> None:
         self.code = code
-        self.number = number
+        self.index = index
 
     def _emit(self, op: str, left: Any, right: Any = 0) -> Symbol:
         constant = ""
         values: list[float] = []
         for side, value in (("left", left), ("right", right)):
             if isinstance(value, Symbol):
-                values.append(value.number)
+                values.append(value.index)
             elif isinstance(value, int | float):
                 values.append(float(value))
                 constant = side if op in BINARY else constant
@@ -121,7 +121,7 @@ def _unknown(what: str) -> ArgumentError:
 
 
 def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction, ...]:
-    """The instructions of ``function`` called with ``count`` tensors, values 0 to ``count - 1``."""
+    """Return the instructions of ``function`` called with ``count`` tensors, values 0 to ``count - 1``."""
     try:
         _signature(function).bind(*range(count))
     except TypeError as error:
@@ -131,12 +131,12 @@ def written_down(function: Callable[..., Any], count: int) -> tuple[Instruction,
             got=str(error),
             expected=f"a function of {count} values: the contraction and one per extra operand",
         ) from None
-    code = [Instruction("argument", place, 0, "") for place in range(count)]
-    result = function(*(Symbol(code, place) for place in range(count)))
+    code = [Instruction("argument", index, 0, "") for index in range(count)]
+    result = function(*(Symbol(code, index) for index in range(count)))
     if not isinstance(result, Symbol):
         raise _unknown(f"a result of type {type(result).__name__}")
-    if result.number != len(code) - 1:
-        code.append(Instruction("add", result.number, 0.0, "right"))
+    if result.index != len(code) - 1:
+        code.append(Instruction("add", result.index, 0.0, "right"))
     return tuple(code)
 
 
@@ -145,8 +145,8 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
     except ValueError:
         # Functions built into torch do not tell theirs; those that are known take what they take in the tables above.
-        places = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
-        return inspect.Signature(places)
+        parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+        return inspect.Signature(parameters)
 
 
 def evaluate(code: Sequence[Instruction], arguments: Sequence[Tensor]) -> Tensor:

@@ -48,12 +48,12 @@ class FusedProgram:
         return _call(self, *operands)
 
     def explain(self, *operands: Tensor) -> str:
-        """Which backends take the program for these operands, and why the others do not."""
+        """Return which backends can run the program on these operands, and why the others cannot."""
         reason = self.refusal(*operands)
         return str(trnsci.explain(self, *operands)) if reason is None else f"no kernel: {reason}"
 
     def refusal(self, *operands: Tensor) -> str | None:
-        """Why no kernel runs this program, or ``None``; sizes are judged by the backends' own limits."""
+        """Return why no kernel runs this program, or ``None``; sizes are judged by the backends' own limits."""
         if len(self.equations) == 1:
             return None
         return None if find_link(self.equations, [tuple(x.shape) for x in operands]) else NO_LINK
@@ -101,12 +101,12 @@ def fuse(
                 op="fuse", argument="equation", got=text, expected="two operands and an explicit output: 'ik,jk->ij'"
             )
     for before, after in itertools.pairwise(texts):
-        made, taken = before.partition("->")[2], after.partition(",")[0]
-        if len(made) != len(taken):
+        output, taken = before.partition("->")[2], after.partition(",")[0]
+        if len(output) != len(taken):
             raise ArgumentError(
                 op="fuse",
                 argument="number of axes",
-                got={f"result of {before}": len(made), f"first operand of {after}": len(taken)},
+                got={f"result of {before}": len(output), f"first operand of {after}": len(taken)},
             )
     result = texts[-1].partition("->")[2]
     if len(texts) > 1 and (epilogue is not None or reduce is not None or extras):
@@ -138,7 +138,7 @@ def _call(program: Any, *operands: Tensor) -> Tensor:
     count = len(program.equations) + 1 + len(program.extras)
     if len(operands) != count:
         raise ArgumentError(op="fuse", argument="number of operands", got={"program": count, "call": len(operands)})
-    named = {f"operand {place}": x for place, x in enumerate(operands)}
+    named = {f"operand {index}": x for index, x in enumerate(operands)}
     check.floating("fuse", **named)
     check.same_device("fuse", **named)
     if len(program.equations) > 1:
@@ -180,7 +180,7 @@ class _Layout(NamedTuple):
 
 
 class _Form:
-    """A contraction of two operands as one batched product, and the way back to its labels."""
+    """A contraction of two operands as one batched product, and how to get back to its labels."""
 
     def __init__(self, equation: Equation, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> None:
         self.sizes = dict(equation.sizes)
@@ -210,7 +210,7 @@ class _Form:
         self._extras: dict[str, _Layout] = {}
 
     def _layout(self, labels: str, groups: str = "bmn") -> _Layout:
-        """How an operand becomes one axis for each group; groups none of whose labels it has are one long."""
+        """Return how an operand becomes one axis per group; groups it has no label of have length 1."""
         named = self.groups | {"k": self.k}
         parts = [named[name] if set(named[name]) & set(labels) else "" for name in groups]
         full = "".join(parts)
@@ -233,7 +233,7 @@ class _Form:
         return self._right.of(b)
 
     def extra(self, x: Tensor, labels: str) -> Tensor:
-        """An extra operand as [B or 1, M or 1, N or 1]."""
+        """Return an extra operand as [B or 1, M or 1, N or 1]."""
         known = self._extras.get(labels)
         if known is None:
             known = self._extras[labels] = self._layout(labels)
@@ -243,15 +243,15 @@ class _Form:
         return known.of(x)
 
     def groups_of(self, kept: str) -> str:
-        """The groups a kernel must keep so that ``kept`` is among their labels."""
+        """Return the groups a kernel must keep so that ``kept`` is among their labels."""
         wanted = "".join(name for name, labels in self.groups.items() if set(labels) & set(kept))
         # Sums over the batch of a part that is kept are left to torch.
         return {"m": "bm", "n": "bn", "mn": "bmn"}.get(wanted, wanted)
 
-    def finish(self, made: Tensor, groups: str, kept: str) -> Tensor:
+    def finish(self, result: Tensor, groups: str, kept: str) -> Tensor:
         labels = "".join([self.groups[name] for name in groups])
-        made = made.reshape([self.sizes[label] for label in labels])
-        return made if labels == kept else einsum(f"{labels}->{kept}", made)
+        result = result.reshape([self.sizes[label] for label in labels])
+        return result if labels == kept else einsum(f"{labels}->{kept}", result)
 
 
 @op("trntensor::fuse")
@@ -285,7 +285,7 @@ class Fuse(NamedTuple):
         result = self.a.new_zeros(self.shape)
         for i, rows in _blocks(self.a.shape[0], self.a.shape[1], self.b.shape[2]):
             where = (i if "b" in keep else 0, rows if "m" in keep else slice(None))
-            result[where] += _block(self.a, self.b, self.extras, read, keep, i, rows)
+            result[where] += _block(self.a, self.b, self.extras, read, keep=keep, i=i, rows=rows)
         return result
 
     @saves("a", "b", "extras")
@@ -298,7 +298,7 @@ class Fuse(NamedTuple):
             fresh = inputs if again else [x.detach().requires_grad_() for x in inputs]
             fresh = [x if x.requires_grad else x.detach().requires_grad_() for x in fresh]
             for i, rows in _blocks(self.a.shape[0], self.a.shape[1], self.b.shape[2]):
-                block = _block(fresh[0], fresh[1], fresh[2:], read, keep, i, rows)
+                block = _block(fresh[0], fresh[1], fresh[2:], read, keep=keep, i=i, rows=rows)
                 seed = grad[i if "b" in keep else 0, rows if "m" in keep else slice(None)].expand(block.shape)
                 options = {"allow_unused": True, "create_graph": again, "materialize_grads": True}
                 parts = torch.autograd.grad(block, fresh, seed, **options)
@@ -365,18 +365,18 @@ def _blocks(B: int, M: int, N: int) -> Iterator[tuple[int, slice]]:
 
 
 def _block(
-    a: Tensor, b: Tensor, extras: Sequence[Tensor], code: Sequence[Instruction], keep: str, i: int, rows: slice
+    a: Tensor, b: Tensor, extras: Sequence[Tensor], code: Sequence[Instruction], *, keep: str, i: int, rows: slice
 ) -> Tensor:
-    """One block of rows of one product, with f applied and summed; [1, m or 1, n or 1]."""
-    made = torch.mm(a[i, rows], b[i])
+    """Compute one block of rows of one product, with f applied and summed; [1, m or 1, n or 1]."""
+    block = torch.mm(a[i, rows], b[i])
     if code:
         parts = [x[i if x.shape[0] > 1 else 0, rows if x.shape[1] > 1 else slice(None)] for x in extras]
-        made = evaluate(code, [made, *parts]).expand(made.shape)
+        block = evaluate(code, [block, *parts]).expand(block.shape)
     if "m" not in keep:
-        made = made.sum(0, keepdim=True)
+        block = block.sum(0, keepdim=True)
     if "n" not in keep:
-        made = made.sum(1, keepdim=True)
-    return made
+        block = block.sum(1, keepdim=True)
+    return block
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""How much memory a computation allocates, found by running it on shapes alone."""
+"""How much memory a computation allocates, from a run on shapes alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trnsci.memory import MemoryMeter
 
 
 def peak_allocation(work: Callable[[], Any]) -> int:
-    """Bytes alive at the worst moment of ``work`` among those it allocates itself; its result counts."""
+    """Return the most bytes alive at once among those ``work`` allocates; its result counts."""
     with torch.no_grad(), backend("pytorch"), MemoryMeter() as meter:
         kept = work()
     del kept

@@ -43,7 +43,7 @@ def mp2_energy(
     device: torch.device | str | None = None,
     memory: int | None = None,
 ) -> Tensor | MP2Energy:
-    """Closed-shell MP2 correlation energy, ``sum T_ab (2 T_ab - T_ba) / (e_i + e_j - e_a - e_b)``.
+    """Return the closed-shell MP2 correlation energy, ``sum T_ab (2 T_ab - T_ba) / (e_i + e_j - e_a - e_b)``.
 
     ``T = B[i] @ B[j].T`` is the block ``(ia|jb)`` of integrals. Pairs are taken once, ``i <= j``, and their integrals
     exist one block at a time.
@@ -99,7 +99,7 @@ def mp2_energy(
 
 
 def _brought(B: Tensor, eps_occ: Tensor, eps_vir: Tensor, device: torch.device | str, memory: int | None) -> Sums:
-    """Both sums on a device that has not all of B; the results go back to where B is."""
+    """Return both sums, computed on a device that does not hold all of B; they go back to where B is."""
     nocc, nvir, naux = B.shape
     chosen = mp2_blocks(nocc, nvir, naux, B.dtype, out_of_core.device_of("mp2_energy", device), memory)
     remark(str(chosen))
@@ -116,7 +116,7 @@ def mp2_blocks(
     """Choose blocks of orbitals to bring to a device, as large as ``memory`` bytes of it allow."""
 
     def peak(rows: int) -> int:
-        """Bytes of energies, of one block or two, and of what their pairs need."""
+        """Return bytes of energies, of one block or two, and of what their pairs need."""
         block = TensorSpec((rows, nvir, naux), dtype, device=device)
         one, vir = TensorSpec((rows,), dtype, device=device), TensorSpec((nvir,), dtype, device=device)
         calls: list[Any] = [Within(block, one, vir)]  # type: ignore[arg-type]
@@ -135,8 +135,10 @@ def mp2_brought(
     chosen: out_of_core.Blocks,
     done: Callable[[int], None],
 ) -> Sums:
-    """Both sums over all pairs of integrals that ``rows`` brings; see `trntensor.out_of_core.energies`."""
-    return out_of_core.energies(rows, eps_occ, eps_vir, chosen, done, mp2_within, mp2_between)
+    """Return both sums over all pairs of integrals that ``rows`` brings; see `trntensor.out_of_core.energies`."""
+    return out_of_core.energies(
+        rows, eps_occ, eps_vir, chosen=chosen, done=done, within=mp2_within, between=mp2_between
+    )
 
 
 def _check(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> None:
@@ -169,7 +171,7 @@ def check_gap(eps_occ: Tensor, eps_vir: Tensor) -> None:
 
 
 def mp2_within(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Sums:
-    """Both sums over all pairs of one set of orbitals; pairs i < j are computed once."""
+    """Return both sums over all pairs of one set of orbitals; pairs i < j are computed once."""
     if torch.is_grad_enabled() and (B.requires_grad or eps_occ.requires_grad or eps_vir.requires_grad):
         # The registered operator has the blocked gradient; differentiating through the loop would keep every block.
         sums: Sums = torch.ops.trntensor.mp2_energy.default(B, eps_occ, eps_vir)
@@ -239,7 +241,7 @@ class Within(NamedTuple):
 
 
 def mp2_between(left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor) -> Sums:
-    """Both sums over all pairs of an orbital of one set with one of another, each once: what ranks exchange."""
+    """Return both sums over pairs of an orbital of one set with one of another, each once: what ranks exchange."""
     return run(Between(left, right, eps_left, eps_right, eps_vir))
 
 
@@ -335,7 +337,7 @@ def _calls(implementation: str) -> str:
 
 
 def _gpu_workspace(left: Tensor, right: Tensor) -> int:
-    """Bytes on a GPU beyond operands and result: a panel of integrals, its sums, and copies that are contiguous."""
+    """Return bytes on a GPU beyond operands and result: a panel of integrals, its sums, contiguous copies."""
     from trntensor.cuda import mp2_energy
 
     copies = sum(x.nbytes for x in {id(left): left, id(right): right}.values() if not x.is_contiguous())
@@ -343,7 +345,7 @@ def _gpu_workspace(left: Tensor, right: Tensor) -> int:
 
 
 def _block(nocc: int, nvir: int, naux: int) -> int:
-    """Orbitals j at once: as many as keep the integrals no larger than a few B[i]."""
+    """Return how many orbitals j keep the integrals no larger than a few B[i]."""
     return max(1, min(nocc, naux // max(1, nvir)))
 
 
@@ -358,9 +360,9 @@ def _summed(
     multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
     loop: Callable[..., None] | None = None,
 ) -> Sums:
-    """The sums over all pairs.
+    """Return the sums over all pairs.
 
-    ``once``: both sets are one, and pairs i < j are computed once and counted twice. ``multiply`` makes the integrals:
+    ``once``: both sets are one, and pairs i < j are computed once and counted twice. ``multiply`` gives the integrals:
     on a device of fp32 from slices, whose exact products add up to float64. ``loop`` is the compiled pass.
     """
     (rows, nvir, naux), columns, dtype = left.shape, right.shape[0], left.dtype
@@ -371,7 +373,7 @@ def _summed(
         return left.new_zeros(()), left.new_zeros(())
     if torch._C._functorch.peek_interpreter_stack() is not None:
         # torch.func transforms what writes into no memory of its own.
-        return _transformed(left.to(work), right.to(work), one, other, vir, dtype)
+        return _transformed(left.to(work), right.to(work), one, other, vir=vir, dtype=dtype)
     # One pass needs one copy of the block, so that three times as wide ones take the same memory.
     copies = 1 if loop else 3
     width = min(columns, _block(columns, nvir, naux) * 3 // copies)
@@ -380,29 +382,31 @@ def _summed(
     sums = torch.empty((2, pairs), dtype=torch.float64 if loop else work, device=left.device)
     weights = torch.full((pairs,), 2.0 if once else 1.0, dtype=torch.float64, device=left.device)
     gaps = None if loop else vir[:, None] + vir  # [nvir, nvir]
-    place = 0
+    index = 0
     for i, start in _starts(rows, columns, width, once):
         stop = min(columns, start + width)
         count = stop - start
-        found, size = sums[:, place : place + count], count * nvir * nvir
+        block_sums, size = sums[:, index : index + count], count * nvir * nvir
         first, others = left[i].to(work), right[start:stop].to(work).reshape(count * nvir, naux)
         block = memory[0, :size].view(count * nvir, nvir)
         t = torch.mm(others, first.mT, out=block) if multiply is None else block.copy_(multiply(others, first.mT))
         pair = other[start:stop] + one[i]
         if loop is not None:
-            loop(int(work is torch.float64), *(x.detach().numpy() for x in (t, pair, vir, found[0], found[1])))
+            loop(
+                int(work is torch.float64), *(x.detach().numpy() for x in (t, pair, vir, block_sums[0], block_sums[1]))
+            )
         else:
             assert gaps is not None
-            _energies(found, t.view(count, nvir, nvir), pair, gaps, memory[1:, :size].view(2, count, nvir, nvir))
+            _energies(block_sums, t.view(count, nvir, nvir), pair, gaps, memory[1:, :size].view(2, count, nvir, nvir))
         if once and start == i:
-            weights[place] = 1.0
-        place += count
+            weights[index] = 1.0
+        index += count
     square, cross = (sums.double() @ weights).to(dtype).unbind()
     return square.clone(), cross.clone()
 
 
-def _transformed(left: Tensor, right: Tensor, one: Tensor, other: Tensor, vir: Tensor, dtype: torch.dtype) -> Sums:
-    """Both sums over all ordered pairs, row by row."""
+def _transformed(left: Tensor, right: Tensor, one: Tensor, other: Tensor, *, vir: Tensor, dtype: torch.dtype) -> Sums:
+    """Return both sums over all ordered pairs, row by row."""
     square = cross = left.new_zeros(())
     for i in range(len(left)):
         t = torch.matmul(left[i], right.mT)  # [j, a, b]
@@ -417,17 +421,17 @@ def _starts(rows: int, columns: int, width: int, once: bool) -> Iterator[tuple[i
             yield i, start
 
 
-def _energies(found: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor) -> None:
-    """Both sums of every pair in the block, in passes over it."""
+def _energies(sums: Tensor, t: Tensor, pair: Tensor, gaps: Tensor, memory: Tensor) -> None:
+    """Compute both sums of every pair in the block, in passes over it."""
     y, z = memory
     torch.sub(pair.view(-1, 1, 1), gaps, out=y)
     torch.div(t, y, out=y)
-    torch.sum(torch.mul(y, t, out=z), (1, 2), out=found[0])
-    torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=found[1])
+    torch.sum(torch.mul(y, t, out=z), (1, 2), out=sums[0])
+    torch.sum(torch.mul(y, t.mT, out=z), (1, 2), out=sums[1])
 
 
 def _loop() -> Callable[..., None] | None:
-    """The compiled pass over a block, where the extension module was built."""
+    """Return the compiled pass over a block, where the extension module was built."""
     return None if loops.compiled is None else loops.compiled.pairs
 
 
@@ -440,13 +444,13 @@ def slopes(
     grad_square: Tensor,
     grad_cross: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What pairs with ``right`` add to the gradients of ``left``, its energies, and the energies of virtual orbitals.
+    """Return the gradients of ``left``, its energies and the virtual energies from pairs with ``right``.
 
-    Every pair stands for its mirror image too, which is where the twos come from; adding up over all of ``right``
-    makes the whole gradient.
+    Every pair stands for its mirror image too, which is where the twos come from; the sum over all of ``right``
+    is the whole gradient.
     """
     (rows, nvir, naux), columns = left.shape, right.shape[0]
-    made, occ_rows = [], []
+    d_rows, occ_rows = [], []
     d_vir = torch.zeros_like(eps_vir)
     gaps = eps_vir[:, None] + eps_vir
     width = _block(columns, nvir, naux)
@@ -461,15 +465,15 @@ def slopes(
             value = -(grad_square * t + grad_cross * t.mT) * t * r * r
             d_occ = d_occ + 2 * value.sum()
             d_vir = d_vir - 2 * value.sum((0, 2))
-        made.append(d_row)
+        d_rows.append(d_row)
         occ_rows.append(d_occ)
-    if not made:
+    if not d_rows:
         return torch.zeros_like(left), torch.zeros_like(eps_left), d_vir
-    return torch.stack(made), torch.stack(occ_rows), d_vir
+    return torch.stack(d_rows), torch.stack(occ_rows), d_vir
 
 
 def piece(nvir: int, naux: int) -> int:
-    """Orbitals on either side of a program of pairs, so that it is not too long to compile."""
+    """Return how many orbitals a program of pairs takes on either side without growing too long to compile."""
     B, energy, vir = torch.empty((1, nvir, naux)), torch.empty((1, 1)), torch.empty((1, nvir))
     pair = programs.size_of(kernels.mp2_energy, (B, energy, vir, vir.mT.contiguous(), B, energy), {})
     return math.isqrt(programs.limits().holds(pair))
@@ -480,7 +484,7 @@ def _pieces(count: int, width: int) -> list[slice]:
 
 
 def _program(left: Tensor, right: Tensor, one: Tensor, other: Tensor, eps_vir: Tensor) -> Tensor:
-    made: Tensor = launch(
+    sums: Tensor = launch(
         kernels.mp2_energy, left, one, eps_vir.view(1, -1), eps_vir.view(-1, 1), right, other
     )  # [1, 2]
-    return made[0]
+    return sums[0]

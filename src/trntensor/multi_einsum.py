@@ -14,7 +14,7 @@ from trnsci import ArgumentError, array_function, from_device, is_resident, to_d
 from trnsci.precision import Precision
 from trntensor.equation import Operand, Order, common_dtype, split_call
 from trntensor.plan import planned
-from trntensor.steps import ContractionStep, multiply
+from trntensor.steps import ContractionStep, multiply, taken
 
 # Copying operands side by side pays where a product is short; on a device, always: one program instead of many.
 _SMALL = 1 << 14
@@ -56,10 +56,10 @@ def multi_einsum(
     """
     graph = _Graph()
     roots: list[tuple[int, bool]] = []
-    for place, expression in enumerate(expressions):
+    for index, expression in enumerate(expressions):
         if isinstance(expression, str) or not isinstance(expression, list | tuple) or not expression:
             raise ArgumentError(
-                op="multi_einsum", argument=f"expression {place}", got=expression, expected="(subscripts, operand, ...)"
+                op="multi_einsum", argument=f"expression {index}", got=expression, expected="(subscripts, operand, ...)"
             )
         text, tensors = split_call("multi_einsum", expression[0], expression[1:])
         dtype = common_dtype("multi_einsum", tensors)
@@ -70,11 +70,11 @@ def multi_einsum(
 
 
 class _Graph:
-    """Values numbered so that equal ones have one number."""
+    """Values with indices, equal ones with the same."""
 
     def __init__(self) -> None:
         self.nodes: list[_Node] = []
-        self.numbers: dict[Any, int] = {}
+        self.indices: dict[Any, int] = {}
         # The kernels of every product: operands are moved here, once, instead of by each of them.
         self.moves = trnsci.get_backend("trnblas") in ("simulator", "nki")
         self.kept: list[Tensor] = []
@@ -88,34 +88,32 @@ class _Graph:
         program, policy = scheme.program, None if precision is None else scheme.precision
         live = [self._operand(x, dtype) for x in tensors]
         for step in program.steps:
-            children = tuple(live[place] for place in step.places)
-            for place in sorted(step.places, reverse=True):
-                del live[place]
+            children = tuple(taken(live, step.positions))
             key = (step.strategy, step.left, step.right, step.shape, step.order, children, policy)
-            live.append(self._number(key, step, children, policy))
+            live.append(self._index(key, step, children, policy))
         return live[0]
 
     def _operand(self, x: Tensor, dtype: torch.dtype) -> int:
         key = ("operand", id(x), dtype)
-        if key not in self.numbers:
+        if key not in self.indices:
             value = x.to(dtype)
             # Identity is the key, so that the object must outlive the graph.
             self.kept.append(x)
             if self.moves and dtype.is_floating_point:
                 value = to_device(value)
-            self.numbers[key] = len(self.nodes)
+            self.indices[key] = len(self.nodes)
             self.nodes.append(_Node(None, (), 0, None, value))
-        return self.numbers[key]
+        return self.indices[key]
 
-    def _number(self, key: Any, step: ContractionStep, children: tuple[int, ...], precision: Precision | None) -> int:
-        if key not in self.numbers:
-            self.numbers[key] = len(self.nodes)
+    def _index(self, key: Any, step: ContractionStep, children: tuple[int, ...], precision: Precision | None) -> int:
+        if key not in self.indices:
+            self.indices[key] = len(self.nodes)
             depth = 1 + max(self.nodes[child].depth for child in children)
             self.nodes.append(_Node(step, children, depth, precision))
-        return self.numbers[key]
+        return self.indices[key]
 
     def run(self) -> None:
-        """Level by level; products of one level and form side by side."""
+        """Run level by level, products of one level and form side by side."""
         for depth in range(1, 1 + max((node.depth for node in self.nodes), default=0)):
             groups: dict[Any, list[_Node]] = {}
             for node in self.nodes:
@@ -127,8 +125,8 @@ class _Graph:
             for nodes in groups.values():
                 self._together(nodes)
 
-    def _value(self, number: int) -> Tensor:
-        value = self.nodes[number].value
+    def _value(self, index: int) -> Tensor:
+        value = self.nodes[index].value
         assert value is not None
         return value
 
@@ -144,25 +142,25 @@ class _Graph:
         exact = nodes[0].precision == "compensated"
         left = _stacked([step.left(pair[0], exact) for pair in pairs], [node.children[0] for node in nodes])
         right = _stacked([step.right(pair[1], exact) for pair in pairs], [node.children[1] for node in nodes])
-        made = multiply(left, right, nodes[0].precision)
-        for node, part in zip(nodes, made.unbind(0), strict=True):
+        products = multiply(left, right, nodes[0].precision)
+        for node, part in zip(nodes, products.unbind(0), strict=True):
             part = part.reshape(step.shape)
             node.value = part if step.order is None else part.permute(step.order)
 
-    def result(self, number: int, stays: bool) -> Tensor:
-        """A result of its own memory, on the host unless it was to stay."""
-        node = self.nodes[number]
-        value = self._value(number)
+    def result(self, index: int, stays: bool) -> Tensor:
+        """Return a result in memory of its own, on the host unless it was to stay."""
+        node = self.nodes[index]
+        value = self._value(index)
         if self.moves and not stays:
             value = from_device(value)
         # Equal results are equal tensors, not one tensor, and none is a view of an operand.
-        shared = number in self.given or node.step is None or node.step.strategy in ("permute", "diagonal", "copy")
-        self.given.add(number)
+        shared = index in self.given or node.step is None or node.step.strategy in ("permute", "diagonal", "copy")
+        self.given.add(index)
         return value.clone() if shared else value
 
 
 def _stacked(factors: Sequence[Tensor], numbers: Sequence[int]) -> Tensor:
-    """Side by side; one factor for all is not copied."""
+    """Stack factors; one factor for all is not copied."""
     if len(set(numbers)) == 1:
         return factors[0].expand(len(factors), *factors[0].shape)
     return torch.stack(list(factors))

@@ -28,16 +28,16 @@ class Blocks(NamedTuple):
 
 
 def device_of(op: str, device: torch.device | str) -> torch.device:
-    """A device by its name, which has memory here."""
+    """Return a device by its name, after a check that it has memory here."""
     try:
-        found = torch.empty(0, device=torch.device(device)).device
+        known = torch.empty(0, device=torch.device(device)).device
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         said = str(error).partition("\n")[0]
         expected = "a device torch knows and this machine has, as 'cuda'"
         raise ArgumentError(
             op=op, argument="device", got=device, expected=expected, hint=f"torch says: {said}"
         ) from None
-    return found
+    return known
 
 
 def blocks(nocc: int, peak: Callable[[int], int], device: torch.device, memory: int | None = None) -> Blocks:
@@ -64,12 +64,13 @@ def energies(
     rows: Callable[[int, int], Tensor],
     eps_occ: Tensor,
     eps_vir: Tensor,
+    *,
     chosen: Blocks,
     done: Callable[[int], None],
     within: Callable[..., Sums],
     between: Callable[..., Sums],
 ) -> Sums:
-    """Both sums over all pairs.
+    """Return both sums over all pairs.
 
     Args:
         rows: returns integrals [last - first, nvir, naux] of the orbitals from ``first`` to ``last``, in any memory.

@@ -21,7 +21,7 @@ from trnsci.precision import Precision
 from trntensor.equation import STORED_ONLY, Operand, Order, split_call
 from trntensor.precision import contraction_bound, working_dtype
 from trntensor.program import Program, allocated, compiled
-from trntensor.steps import PRODUCTS, ContractionStep
+from trntensor.steps import PRODUCTS, ContractionStep, taken
 
 _HOST = "a view, a sum or an elementwise product: PyTorch, where the operands are"
 
@@ -66,16 +66,16 @@ class ContractionPlan(Plan):
         if len(operands) != wanted:
             raise ArgumentError(op="plan", argument="number of operands", got={"plan": wanted, "call": len(operands)})
         full = [
-            self.constants[place] if place in self.constants else _tensor(next(given))
-            for place in range(len(self.program.shapes))
+            self.constants[index] if index in self.constants else _tensor(next(given))
+            for index in range(len(self.program.shapes))
         ]
-        for place, (x, shape) in enumerate(zip(full, self.program.shapes, strict=True)):
+        for index, (x, shape) in enumerate(zip(full, self.program.shapes, strict=True)):
             if tuple(x.shape) != shape:
                 raise ArgumentError(
-                    op="plan", argument=f"shape of operand {place}", got=tuple(x.shape), expected=str(shape)
+                    op="plan", argument=f"shape of operand {index}", got=tuple(x.shape), expected=str(shape)
                 )
             if x.dtype != self.dtype:
-                raise DtypeError(op="plan", argument=f"dtype of operand {place}", got=x.dtype, expected=str(self.dtype))
+                raise DtypeError(op="plan", argument=f"dtype of operand {index}", got=x.dtype, expected=str(self.dtype))
         if out is not None:
             check.out("plan", out, shape=self.program.result_shape, dtype=self.dtype)
         result = self.contract(full, alpha)
@@ -86,7 +86,7 @@ class ContractionPlan(Plan):
     def contract(
         self, operands: Sequence[Tensor], alpha: complex = 1.0, beta: complex = 0.0, c: Tensor | None = None
     ) -> Tensor:
-        """``alpha * contraction + beta * c`` of checked operands, rounded once: what every contraction runs."""
+        """Return ``alpha * contraction + beta * c`` of checked operands, rounded once: every contraction runs this."""
         if self.precision is None:
             return self._exact(operands, alpha, beta, c)
         work, policy = self.dtype, self.precision
@@ -103,7 +103,7 @@ class ContractionPlan(Plan):
         return result if work is self.dtype and c is None else finished(result, 1.0, beta, c, self.dtype)
 
     def _exact(self, operands: Sequence[Tensor], alpha: complex, beta: complex, c: Tensor | None) -> Tensor:
-        """Integers modulo their range, as NumPy; truth values by "and" and "or"."""
+        """Contract integers modulo their range, as NumPy does, and truth values by "and" and "or"."""
         stored = self.dtype in STORED_ONLY
         result = self.program.run([x.long() for x in operands] if stored else operands, None, alpha)
         if stored:
@@ -148,7 +148,7 @@ class ContractionPlan(Plan):
         return 1024 * (1 + len(self.contractions)) + sum(x.nbytes for x in tensors)
 
     def explain(self) -> str:
-        """The plan as a table: a row per step, then where it runs, what it costs, and what it guarantees."""
+        """Return the plan as a table: a row per step, where it runs, what it costs, what it guarantees."""
         lines = [
             f"{self.program.equation.text} on {self.backend}: {self.reason}",
             f"  {quantity(self.flops, 'FLOP')}, {quantity(sum(r.bytes for r in self.contractions) * self.slices, 'B')} "
@@ -159,9 +159,9 @@ class ContractionPlan(Plan):
                 f"  {self.precision}: error at most {self.error_bound:.2g} of the contraction of absolute values"
             )
         lines.append(f"  predicted: {self.predicted_text or 'nothing, there is no product a kernel takes'}")
-        for number, row in enumerate(self.contractions, 1):
+        for index, row in enumerate(self.contractions, 1):
             flops = quantity(row.flops, "FLOP")
-            lines.append(f"  {number}. {row.subscripts}  {row.strategy}  {row.backend}  {flops}  {row.reason}")
+            lines.append(f"  {index}. {row.subscripts}  {row.strategy}  {row.backend}  {flops}  {row.reason}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -201,8 +201,10 @@ def plan(
     text, operands = split_call("plan", subscripts, shapes_or_tensors)
     shapes = tuple(_shape(x) for x in operands)
     kind = _dtype(operands, dtype)
-    held = {place: _constant(operands, place) for place in constants}
-    scheme = planned(text, shapes, kind, precision, target_error, memory_limit, optimize)
+    held = {index: _constant(operands, index) for index in constants}
+    scheme = planned(
+        text, shapes, kind, precision, target_error=target_error, memory_limit=memory_limit, optimize=optimize
+    )
 
     def build() -> ContractionPlan:
         return _described(scheme, held)
@@ -216,6 +218,7 @@ def planned(
     shapes: tuple[tuple[int, ...], ...],
     dtype: torch.dtype,
     precision: Precision | None = None,
+    *,
     target_error: float | None = None,
     memory_limit: int | None = None,
     optimize: Order = "auto",
@@ -245,7 +248,7 @@ def planned(
 def program_for(
     text: str, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype, memory_limit: int | None, optimize: Any
 ) -> Program:
-    """The program of an expression, in pieces where memory is limited."""
+    """Return the program of an expression, in pieces where memory is limited."""
     if memory_limit is None:
         return compiled(text, shapes, optimize, None)
     if isinstance(memory_limit, bool) or not isinstance(memory_limit, int) or memory_limit <= 0:
@@ -263,7 +266,7 @@ def policy_of(
     target_error: float | None,
     single: bool = False,
 ) -> Precision:
-    """The policy in force: the one asked for, the cheapest that meets a target, or the default."""
+    """Return the policy in force: the one asked for, the cheapest that meets a target, or the default."""
     terms = tuple(step.terms for step in program.steps)
     roundings = sum(step.roundings for step in program.steps)
 
@@ -277,7 +280,7 @@ def policy_of(
 
 
 def _described(scheme: ContractionPlan, held: Mapping[int, Tensor]) -> ContractionPlan:
-    """The plan with where each step runs, its cost and its memory, by a run on shapes alone."""
+    """Return the plan with where each step runs, its cost and its memory, by a run on shapes alone."""
     program, dtype, policy = scheme.program, scheme.dtype, scheme.precision
     work = dtype if policy is None else working_dtype(dtype, policy)
     shapes = program.shapes
@@ -331,8 +334,8 @@ def _rows(program: Sequence[ContractionStep], steps: Sequence[Step], dtype: torc
     for step in program:
         backend, reason = "pytorch", _HOST
         if step.strategy in PRODUCTS and (dtype.is_floating_point or dtype.is_complex):
-            made = next(products)
-            backend, reason = made.backend, made.reason
+            product = next(products)
+            backend, reason = product.backend, product.reason
         rows.append(
             Contraction(
                 subscripts=step.subscripts,
@@ -349,19 +352,17 @@ def _rows(program: Sequence[ContractionStep], steps: Sequence[Step], dtype: torc
 def _known(
     program: Program, held: Mapping[int, Tensor], work: torch.dtype, policy: Precision | None
 ) -> dict[int, Tensor]:
-    """Results of the steps among constants alone."""
-    live: list[Tensor | None] = [held.get(place) for place in range(len(program.shapes))]
+    """Return results of the steps among constants alone."""
+    live: list[Tensor | None] = [held.get(i) for i in range(len(program.shapes))]
     live = [None if x is None else x.to(work) for x in live]
     known: dict[int, Tensor] = {}
-    for number, step in enumerate(program.steps):
-        chosen = [live[place] for place in step.places]
-        for place in sorted(step.places, reverse=True):
-            del live[place]
+    for index, step in enumerate(program.steps):
+        chosen = taken(live, step.positions)
         x, y = chosen[0], chosen[1] if len(chosen) > 1 else None
         ready = x is not None and (y is not None or len(chosen) == 1)
         if ready and x is not None:
-            known[number] = step(x, y, policy)
-        live.append(known.get(number))
+            known[index] = step(x, y, policy)
+        live.append(known.get(index))
     return known
 
 
@@ -385,9 +386,9 @@ def _dtype(operands: Sequence[Any], dtype: torch.dtype | None) -> torch.dtype:
     return common
 
 
-def _constant(operands: Sequence[Any], place: int) -> Tensor:
-    if not 0 <= place < len(operands) or not hasattr(operands[place], "shape"):
+def _constant(operands: Sequence[Any], index: int) -> Tensor:
+    if not 0 <= index < len(operands) or not hasattr(operands[index], "shape"):
         raise ArgumentError(
-            op="plan", argument="constants", got=place, expected="positions of operands that are given as tensors"
+            op="plan", argument="constants", got=index, expected="positions of operands that are given as tensors"
         )
-    return _tensor(operands[place])
+    return _tensor(operands[index])

@@ -12,13 +12,13 @@ from trnsci.precision import Precision, arithmetic
 
 
 def working_dtype(dtype: torch.dtype, precision: Precision) -> torch.dtype:
-    """The dtype intermediates are kept in: float64 arithmetic keeps them in float64, whatever the operands are."""
+    """Return the dtype of intermediates: float64 arithmetic keeps them in float64, whatever the operands are."""
     return arithmetic(precision, dtype) if precision == "fp64" else dtype
 
 
 @functools.lru_cache(maxsize=4096)
 def contraction_bound(terms: tuple[int, ...], dtype: torch.dtype, precision: Precision, roundings: int = 0) -> float:
-    """Error relative to the contraction of absolute values: one factor ``1 + e`` per step, ``e`` as for a product.
+    """Return the error relative to the contraction of absolute values: a factor ``1 + e`` per step.
 
     Args:
         terms: lengths of the sums of every step.

@@ -17,7 +17,7 @@ from torch import Tensor
 from trnsci import ArgumentError, CapacityError
 from trnsci.precision import Precision
 from trntensor.equation import Equation, parse
-from trntensor.steps import ContractionStep, one_operand, two_operands
+from trntensor.steps import ContractionStep, one_operand, taken, two_operands
 
 Path = tuple[tuple[int, ...], ...]
 
@@ -77,16 +77,15 @@ class Program:
         live: list[Tensor] = list(operands)
         last = len(self.steps) - 1
         result: Tensor
-        for number, step in enumerate(self.steps):
-            x = live[step.places[0]]
-            y = live[step.places[1]] if len(step.places) > 1 else None
-            for place in sorted(step.places, reverse=True):
-                del live[place]
-            if known is not None and number in known:
-                result = known[number]
+        for index, step in enumerate(self.steps):
+            chosen = taken(live, step.positions)
+            if known is not None and index in known:
+                result = known[index]
             else:
-                result = step(x, y, precision, alpha if number == last else 1.0)
-            del x, y
+                y = chosen[1] if len(chosen) > 1 else None
+                result = step(chosen[0], y, precision, alpha if index == last else 1.0)
+                del y
+            del chosen
             live.append(result)
         if len(self.steps) == 1 and self.steps[0].strategy in ("permute", "diagonal", "copy") and alpha == 1:
             # A view of an operand is its memory.
@@ -108,7 +107,7 @@ class Program:
         return result
 
     def pieces(self) -> Iterator[dict[str, slice]]:
-        """The parts of the sliced labels, in order."""
+        """Yield the parts of the sliced labels, in order."""
         sizes = dict(self.equation.sizes)
         ranges = [
             [slice(start, min(start + length, sizes[label])) for start in range(0, sizes[label], length)]
@@ -172,7 +171,7 @@ def find_path(equation: Equation, shapes: Sequence[tuple[int, ...]], optimize: A
 
 
 def _takes(search: Any, count: int) -> bool:
-    """Whether it can be called with so many arguments; some optimizers of cotengra take no memory limit."""
+    """Return whether it accepts so many arguments; some optimizers of cotengra have no memory limit."""
     try:
         inspect.signature(search).bind(*range(count))
     except TypeError:
@@ -196,7 +195,7 @@ def _preset(name: str) -> Any:
 
 def _explicit(path: Sequence[Any], count: int) -> Path:
     """Check a path; NumPy's may begin with the word ``einsum_path``."""
-    pairs = [tuple(int(place) for place in pair) for pair in path if not isinstance(pair, str)]
+    pairs = [tuple(int(position) for position in pair) for pair in path if not isinstance(pair, str)]
     left = count
     for pair in pairs:
         if not pair or len(set(pair)) != len(pair) or min(pair) < 0 or max(pair) >= left:
@@ -218,9 +217,7 @@ def _steps(equation: Equation, shapes: Sequence[tuple[int, ...]], path: Path) ->
     for pair in _pairwise(path):
         final = len(live) == len(pair)
         others = "".join(labels for n, (labels, _) in enumerate(live) if n not in pair) + equation.output
-        chosen = [live[place] for place in pair]
-        for place in sorted(pair, reverse=True):
-            del live[place]
+        chosen = taken(live, pair)
         if len(pair) == 1:
             labels, shape = chosen[0]
             present = {x for x, size in zip(labels, shape, strict=True) if size == sizes[x]}
@@ -229,14 +226,16 @@ def _steps(equation: Equation, shapes: Sequence[tuple[int, ...]], path: Path) ->
         else:
             (a, a_shape), (b, b_shape) = chosen
             output = equation.output if final else None
-            step, wanted = two_operands((pair[0], pair[1]), (a, b), (a_shape, b_shape), sizes, others, output)
+            step, wanted = two_operands(
+                (pair[0], pair[1]), (a, b), (a_shape, b_shape), sizes, kept=others, output=output
+            )
         live.append((wanted, tuple(sizes[x] for x in wanted)))
         steps.append(step)
     return tuple(steps)
 
 
 def _pairwise(path: Path) -> Iterator[tuple[int, ...]]:
-    """A contraction of several operands becomes contractions of two, the result of one meeting the next."""
+    """Split contractions of several operands into contractions of two."""
     count = sum(len(pair) - 1 for pair in path) + 1
     for pair in path:
         if len(pair) <= 2:
@@ -248,7 +247,7 @@ def _pairwise(path: Path) -> Iterator[tuple[int, ...]]:
             first, second = left[0], left[1]
             yield first, second
             count -= 1
-            rest = [place - (place > first) - (place > second) for place in left[2:]]
+            rest = [position - (position > first) - (position > second) for position in left[2:]]
             left = [*rest, count - 1]
 
 
@@ -269,9 +268,9 @@ def _sliced(program: Program, limit: int, itemsize: int) -> Program:
                 continue
             trial = blocks | {label: -(-length // 2)}
             smaller = _reshaped(program, trial)
-            found = (allocated(smaller, itemsize), label, -(-length // 2), smaller)
-            if best is None or found[:2] < best[:2]:
-                best = found
+            candidate = (allocated(smaller, itemsize), label, -(-length // 2), smaller)
+            if best is None or candidate[:2] < best[:2]:
+                best = candidate
         if best is None or fixed > limit:
             raise CapacityError(
                 where="host",
@@ -297,7 +296,7 @@ def _reshaped(program: Program, blocks: Mapping[str, int]) -> Program:
 
 
 def allocated(program: Program, itemsize: int) -> int:
-    """Most bytes alive at once beyond the operands: intermediates, copies made to merge axes, and the result."""
+    """Return the most bytes alive at once beyond the operands: intermediates, merged copies, and the result."""
     dtype = {2: torch.float16, 4: torch.float32, 8: torch.float64, 16: torch.complex128}.get(itemsize, torch.int8)
     return _allocated(program, dtype)
 

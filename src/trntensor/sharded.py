@@ -1,4 +1,4 @@
-"""einsum, ao_to_mo_transform and mp2_energy on spread arrays.
+"""einsum, ao_to_mo_transform and mp2_energy on sharded arrays.
 
 Each pairwise step of einsum cuts labels between ranks: one of the result (no rank needs another), or one that is summed
 (partial results are added), whichever is cheaper with the placements at hand. Its result is cut as the last step left
@@ -32,6 +32,7 @@ from trntensor.einsum import einsum
 from trntensor.equation import Equation, common_dtype, parse, split_call
 from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within, slopes
 from trntensor.program import compiled
+from trntensor.steps import taken
 
 # FLOPs a rank does in the time one byte takes to reach it: between a CPU with gloo (25) and a NeuronCore (200).
 _FLOPS_PER_BYTE = 100.0
@@ -42,16 +43,16 @@ def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mappin
     equation = parse("einsum", text, [tuple(x.shape) for x in operands])
     sizes = dict(equation.sizes)
 
-    def of(place: int) -> Any:
-        labels, x = equation.inputs[place], operands[place]
-        others = [(names, operands[n]) for n, names in enumerate(equation.inputs) if n != place]
+    def of(index: int) -> Any:
+        labels, x = equation.inputs[index], operands[index]
+        others = [(names, operands[n]) for n, names in enumerate(equation.inputs) if n != index]
         reachable = set(equation.output).union(*(set(names) for names, _ in others))
         full = all(sizes[label] == size for label, size in zip(labels, x.shape, strict=True))
         if len(set(labels)) < len(labels) or not set(labels) <= reachable or not full:
             raise UnsupportedError(
                 op="einsum",
-                reasons=[("distributed", f"no gradient for operand {place} of {text}: diagonals, sums and broadcasts")],
-                hint="Take diagonals and sums of operands before spreading them",
+                reasons=[("distributed", f"no gradient for operand {index} of {text}: diagonals, sums and broadcasts")],
+                hint="Take diagonals and sums of operands before sharding them",
             )
         alpha = complex(given["alpha"]).conjugate()
         factors = [y.conj() if y.is_complex() else y for _, y in others]
@@ -66,7 +67,7 @@ def _einsum_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Mappin
 
     beta = complex(given["beta"]).conjugate()
     return {
-        "operands": [partial(of, place) for place in range(len(operands))],
+        "operands": [partial(of, index) for index in range(len(operands))],
         "c": lambda: grad * (beta if grad.is_complex() else beta.real),
     }
 
@@ -105,26 +106,24 @@ def _einsum(
     simple = f"{','.join(labels for labels, _ in live)}->{equation.output}"
     steps = compiled(simple, shapes, optimize, None).steps
     for step in steps:
-        chosen = [live[place] for place in step.places]
-        for place in sorted(step.places, reverse=True):
-            del live[place]
+        chosen = taken(live, step.positions)
         wanted = equation.output if not live else step.subscripts.split("->")[1]
-        live.append((wanted, _step(team, chosen, wanted, dict(equation.sizes), sums, options)))
-    made = live[0][1]
-    made = made if alpha == 1 else made.with_local(made.local * alpha)
+        live.append((wanted, _step(team, chosen, wanted, dict(equation.sizes), sums=sums, options=options)))
+    result = live[0][1]
+    result = result if alpha == 1 else result.with_local(result.local * alpha)
     addend = c if c is not None else out
     if addend is not None and beta != 0:
-        if addend.shape != made.shape:
-            raise ArgumentError(op="einsum", argument="shape", got={"c": addend.shape, "contraction": made.shape})
-        made = made.with_local(made.local + beta * addend.to(team, made.places).local)
+        if addend.shape != result.shape:
+            raise ArgumentError(op="einsum", argument="shape", got={"c": addend.shape, "contraction": result.shape})
+        result = result.with_local(result.local + beta * addend.to(team, result.places).local)
     if out is None:
-        return made
-    out.local.copy_(made.to(team, out.places).local)
+        return result
+    out.local.copy_(result.to(team, out.places).local)
     return out
 
 
 def _simple(team: Team, labels: str, part: Part, equation: Equation) -> tuple[str, Part]:
-    """Repeated labels are taken off on whole copies: a diagonal cut between ranks is on none of them."""
+    """Take repeated labels off on whole copies: a diagonal cut between ranks is on none of them."""
     if len(set(labels)) == len(labels):
         return labels, part
     kept = "".join(dict.fromkeys(labels))
@@ -133,7 +132,7 @@ def _simple(team: Team, labels: str, part: Part, equation: Equation) -> tuple[st
 
 
 def _step(
-    team: Team, chosen: list[tuple[str, Part]], wanted: str, sizes: Mapping[str, int], sums: bool, options: Any
+    team: Team, chosen: list[tuple[str, Part]], wanted: str, sizes: Mapping[str, int], *, sums: bool, options: Any
 ) -> Part:
     layouts = [(labels, part.layout) for labels, part in chosen]
     cut = min(_cuts(team, layouts, wanted, sums), key=lambda cut: _cost(team, layouts, wanted, sizes, cut))
@@ -151,13 +150,13 @@ def _step(
     for label in cut:
         real = label if label in held else None
         places.append(None if real is None else wanted.index(real) if real in wanted else SUM)
-    made = chosen[0][1].with_local(local, shape, tuple(places))
-    made = made.to(team, _scattered(made)) if SUM in made.places else made
-    return made.with_local(made.local.to(dtype))
+    result = chosen[0][1].with_local(local, shape, tuple(places))
+    result = result.to(team, _scattered(result)) if SUM in result.places else result
+    return result.with_local(result.local.to(dtype))
 
 
 def _scattered(part: Part) -> Places:
-    """Where terms go when they are added: the longest axis that is not cut, or everywhere."""
+    """Return where terms go when they are added: the longest axis that is not cut, or everywhere."""
     places = list(part.places)
     for where, place in enumerate(places):
         if place == SUM:
@@ -167,7 +166,7 @@ def _scattered(part: Part) -> Places:
 
 
 def _cuts(team: Team, layouts: list[tuple[str, Layout]], wanted: str, sums: bool) -> Iterator[tuple[str | None, ...]]:
-    """Which label each axis of the mesh may cut: different ones, or none."""
+    """Yield which label each axis of the mesh may cut: different ones, or none."""
     labels = dict.fromkeys("".join(names for names, _ in layouts))
     allowed = [None, *(label for label in labels if sums or label in wanted)]
     for cut in itertools.product(allowed, repeat=len(team.shape)):
@@ -189,7 +188,7 @@ def _places(labels: str, layout: Layout, sizes: Mapping[str, int], cut: tuple[st
 def _cost(
     team: Team, layouts: list[tuple[str, Layout]], wanted: str, sizes: Mapping[str, int], cut: tuple[str | None, ...]
 ) -> float:
-    """Bytes received plus the bytes the arithmetic is worth."""
+    """Return bytes received plus the bytes the arithmetic is worth."""
     every = set("".join(labels for labels, _ in layouts))
     moved = sum(traffic(layout, _places(labels, layout, sizes, cut)) for labels, layout in layouts)
     work, result = 2.0 * math.prod(sizes[label] for label in every), float(layouts[0][1].dtype.itemsize)
@@ -215,7 +214,7 @@ def _transform_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Map
         }
 
     def twice(one: str, other: str, factors: list[Any]) -> Any:
-        """Coefficients stand in the formula twice; results come cut as the cheapest last step left them."""
+        """Cut results as the cheapest last step leaves them; coefficients stand in the formula twice."""
         first: Any = einsum(one, grad, eri, *factors)
         second: Any = einsum(other, grad, eri, *factors)
         return first + second.redistribute(first.device_mesh, first.placements)
@@ -229,20 +228,20 @@ def _transform_gradient(given: Mapping[str, Any], result: Any, grad: Any) -> Map
 
 @sharded(ao_to_mo_transform, gradient=_transform_gradient)
 def _ao_to_mo_transform(team: Team, eri: Part, C_occ: Part, C_vir: Part) -> Part:
-    """Every column of the third axis is transformed where it is; with four axes, the other pair after an exchange."""
+    """Transform columns of the third axis where they are; of four axes, the other pair after an exchange."""
     left, right = C_occ.whole(team), C_vir.whole(team)
     nao, nocc, nvir = eri.shape[0], left.shape[1], right.shape[1]
     eri = eri.to(team, team.first(2))
     columns = eri.local.shape[2:]
     half = transform_pair(eri.local.reshape(nao, nao, math.prod(columns)), left, right).view(nocc, nvir, *columns)
-    made = eri.with_local(half, (nocc, nvir, *eri.shape[2:]))
+    integrals = eri.with_local(half, (nocc, nvir, *eri.shape[2:]))
     if len(eri.shape) == 3:
-        return made
-    made = made.to(team, team.first(0))
-    rows = made.local.shape[0]
-    turned = made.local.reshape(rows * nvir, nao, nao).permute(1, 2, 0)  # [l, s, ia]
-    both = transform_pair(turned, left, right).permute(2, 0, 1)  # [ia, j, b]
-    return made.with_local(both.reshape(rows, nvir, nocc, nvir), (nocc, nvir, nocc, nvir))
+        return integrals
+    integrals = integrals.to(team, team.first(0))
+    rows = integrals.local.shape[0]
+    transposed = integrals.local.reshape(rows * nvir, nao, nao).permute(1, 2, 0)  # [l, s, ia]
+    both = transform_pair(transposed, left, right).permute(2, 0, 1)  # [ia, j, b]
+    return integrals.with_local(both.reshape(rows, nvir, nocc, nvir), (nocc, nvir, nocc, nvir))
 
 
 def _ring(team: Team, part: Part, steps: int) -> Iterator[tuple[int, Tensor]]:
@@ -257,7 +256,7 @@ def _ring(team: Team, part: Part, steps: int) -> Iterator[tuple[int, Tensor]]:
 
 
 def _orbitals(team: Team, B: Part, eps_occ: Part, eps_vir: Part) -> tuple[Part, list[Tensor], Tensor]:
-    """B cut along occupied orbitals, their energies as every rank has them, and those of virtual orbitals."""
+    """Return B cut along occupied orbitals, their energies as every rank has them, and the virtual energies."""
     occ, vir = eps_occ.whole(team), eps_vir.whole(team)
     check_gap(occ, vir)
     cuts = chunks(B.shape[0], team.size(0))
@@ -268,14 +267,14 @@ def _mp2_gradient(given: Mapping[str, Any], result: Any, *grads: Any) -> Mapping
     operands = [given[name] for name in ("B", "eps_occ", "eps_vir")]
 
     @cache
-    def found() -> Any:
+    def slopes_of_all() -> Any:
         return run("mp2_energy", _mp2_slopes, operands[0].device_mesh, (*operands, list(grads)), {})
 
-    return {name: lambda at=at: found()[at] for at, name in enumerate(("B", "eps_occ", "eps_vir"))}
+    return {name: lambda at=at: slopes_of_all()[at] for at, name in enumerate(("B", "eps_occ", "eps_vir"))}
 
 
 def _mp2_slopes(team: Team, B: Part, eps_occ: Part, eps_vir: Part, grads: list[Part | None]) -> list[Part]:
-    """Every block comes to every rank once; each keeps the gradient of its own rows."""
+    """Bring every block to every rank once; each keeps the gradient of its own rows."""
     zero = B.local.new_zeros(())
     known = [zero if grad is None else grad.whole(team) for grad in grads]
     total, opposite, same = (*known, *[zero] * (3 - len(known)))
@@ -283,8 +282,8 @@ def _mp2_slopes(team: Team, B: Part, eps_occ: Part, eps_vir: Part, grads: list[P
     mine = occ[team.here(0)]
     rows, energies, virtual = torch.zeros_like(B.local), torch.zeros_like(mine), torch.zeros_like(vir)
     for owner, block in _ring(team, B, team.size(0) - 1):
-        made = slopes(B.local, block, mine, occ[owner], vir, 2 * total + opposite + same, -total - same)
-        rows, energies, virtual = rows + made[0], energies + made[1], virtual + made[2]
+        parts = slopes(B.local, block, mine, occ[owner], vir, 2 * total + opposite + same, -total - same)
+        rows, energies, virtual = rows + parts[0], energies + parts[1], virtual + parts[2]
     return [
         B.with_local(rows),
         eps_occ.with_local(energies, places=team.first(0)),
@@ -296,7 +295,7 @@ def _mp2_slopes(team: Team, B: Part, eps_occ: Part, eps_vir: Part, grads: list[P
 def _mp2_energy(
     team: Team, B: Part, eps_occ: Part, eps_vir: Part, parts: bool, device: Any = None, memory: int | None = None
 ) -> Any:
-    """Blocks of occupied orbitals go round half the ring: every two of them meet once.
+    """Pass blocks of occupied orbitals round half the ring: every two of them meet once.
 
     With an even number of ranks the two that face each other meet on both; each takes half of the pairs.
     """
@@ -322,6 +321,6 @@ def _mp2_energy(
                 other, energies = other[cut:], (high, low[cut:])
         sums = sums + 2 * torch.stack(mp2_between(left, other, *energies, vir))
     square, cross = team.all_reduce(0, sums).to(B.dtype).unbind()
-    found = (2 * square - cross, square, square - cross)
-    made = [B.with_local(x.clone(), (), team.first(None)) for x in found[: 3 if parts else 1]]
-    return MP2Energy(*made) if parts else made[0]
+    wanted = (2 * square - cross, square, square - cross)[: 3 if parts else 1]
+    results = [B.with_local(x.clone(), (), team.first(None)) for x in wanted]
+    return MP2Energy(*results) if parts else results[0]

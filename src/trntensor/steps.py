@@ -1,4 +1,4 @@
-"""One step of a contraction: classified once, when the plan is made, into views and at most one product.
+"""One step of a contraction: classified once, by the planner, into views and at most one product.
 
 Axes of two operands fall into four groups: batch (in both and kept), contracted (in both and dropped), and the free
 axes of either. Grouped, the step is a matrix product; with groups missing it is one of its simpler relatives.
@@ -7,9 +7,9 @@ axes of either. Grouped, the step is a matrix product; with groups missing it is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,17 +22,19 @@ Strategy = Literal["gemm", "batched gemm", "gemv", "dot", "outer", "hadamard", "
 
 PRODUCTS = ("gemm", "batched gemm", "gemv", "dot")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an operand becomes a factor: fixed axes, diagonals, sums, a permutation, axes merged into groups, a turn."""
+    """How an operand becomes a factor: fixed axes, diagonals, sums, a permutation, merged axes, a transpose."""
 
     fixed: tuple[int, ...] = ()
     diagonals: tuple[tuple[int, int], ...] = ()
     sums: tuple[int, ...] = ()
     order: tuple[int, ...] | None = None
     shape: tuple[int, ...] | None = None
-    turned: bool = False
+    transposed: bool = False
 
     def __call__(self, x: Tensor, exact: bool = False) -> Tensor:
         for axis in self.fixed:
@@ -44,7 +46,7 @@ class View:
         if self.order is not None:
             x = x.permute(self.order)
         x = x if self.shape is None else x.reshape(self.shape)
-        return x.mT if self.turned else x
+        return x.mT if self.transposed else x
 
 
 def _exact_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -55,12 +57,20 @@ def _exact_sum(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return trnblas.gemm(1.0, flat, x.new_ones(flat.shape[1], 1), precision="compensated").reshape(shape)
 
 
+def taken(live: list[T], positions: Sequence[int]) -> list[T]:
+    """Remove operands from those still to be contracted, and return them; their result is to be appended."""
+    chosen = [live[position] for position in positions]
+    for position in sorted(positions, reverse=True):
+        del live[position]
+    return chosen
+
+
 @dataclass(frozen=True, slots=True)
 class ContractionStep:
     """Combine one or two operands.
 
     Attributes:
-        places: positions of the operands among those still to be contracted; they leave, the result goes to the end.
+        positions: where the operands are among those still to be contracted; see `taken`.
         subscripts: the step as an equation.
         strategy: what it is.
         left: view of the first factor.
@@ -72,7 +82,7 @@ class ContractionStep:
         elements: elements read and written.
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     subscripts: str
     strategy: Strategy
     left: View
@@ -100,22 +110,22 @@ class ContractionStep:
         exact = precision == "compensated"
         x = self.left(x, exact)
         if self.right is None or y is None:
-            made = x
+            result = x
             if alpha != 1:
-                made = made * alpha
+                result = result * alpha
         else:
             y = self.right(y, exact)
             if self.strategy in PRODUCTS:
-                made = multiply(x, y, precision, alpha).reshape(self.shape)
+                result = multiply(x, y, precision, alpha).reshape(self.shape)
             else:
-                made = torch.mul(x, y)
+                result = torch.mul(x, y)
                 if alpha != 1:
-                    made = made * alpha
-        return made if self.order is None else made.permute(self.order)
+                    result = result * alpha
+        return result if self.order is None else result.permute(self.order)
 
 
 def multiply(x: Tensor, y: Tensor, precision: Precision | None, alpha: complex = 1.0) -> Tensor:
-    """``alpha * x @ y`` on trnblas; integers, which BLAS does not know, on torch."""
+    """Return ``alpha * x @ y`` on trnblas; integers, which BLAS does not know, on torch."""
     if x.dtype.is_floating_point or x.dtype.is_complex:
         if type(alpha) is not float:
             alpha = complex(alpha) if isinstance(alpha, complex) else float(alpha)
@@ -150,15 +160,16 @@ def _factor(
     view: View,
     labels: str,
     batch: tuple[str, ...],
+    *,
     groups: tuple[str, str],
     lead: tuple[int, ...],
     size: tuple[int, int],
 ) -> View:
-    """A matrix of ``groups``. Where that takes a copy, elements next to each other stay so: the copy may be turned."""
+    """Return a view as a matrix of ``groups``. Copies keep neighbours together, and may come transposed."""
     if not labels or labels[-1] not in groups[0] or len(groups[0]) + len(groups[1]) <= 2:
         return _arranged(view, labels, (*batch, *groups), (*lead, *size))
-    made = _arranged(view, labels, (*batch, groups[1], groups[0]), (*lead, size[1], size[0]))
-    return replace(made, turned=True)
+    arranged = _arranged(view, labels, (*batch, groups[1], groups[0]), (*lead, size[1], size[0]))
+    return replace(arranged, transposed=True)
 
 
 def _arranged(view: View, labels: str, groups: tuple[str, ...], shape: tuple[int, ...]) -> View:
@@ -174,9 +185,9 @@ def _arranged(view: View, labels: str, groups: tuple[str, ...], shape: tuple[int
 
 
 def one_operand(
-    place: int, labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], output: str
+    index: int, labels: str, shape: tuple[int, ...], sizes: Mapping[str, int], output: str
 ) -> ContractionStep:
-    """The step from one operand to ``output``. Labels of ``output`` the operand lacks have been broadcast away."""
+    """Return the step from one operand to ``output``, whose labels that it lacks have been broadcast away."""
     left, view, terms = unary(labels, shape, sizes, output)
     strategy: Strategy = "copy"
     if view.sums:
@@ -189,19 +200,20 @@ def one_operand(
     count = math.prod(sizes[label] for label in output)
     flops = count * terms if view.sums else 0
     return ContractionStep(
-        (place,), f"{labels}->{output}", strategy, arranged, None, (), None, terms, flops, (math.prod(shape), count)
+        (index,), f"{labels}->{output}", strategy, arranged, None, (), None, terms, flops, (math.prod(shape), count)
     )
 
 
 def two_operands(
-    places: tuple[int, int],
+    positions: tuple[int, int],
     labels: tuple[str, str],
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
     sizes: Mapping[str, int],
+    *,
     kept: str,
     output: str | None,
 ) -> tuple[ContractionStep, str]:
-    """The step that multiplies two operands and keeps the labels in ``kept``; in the order ``output``, if given."""
+    """Return the step that multiplies two operands and keeps the labels in ``kept``, ordered as ``output``."""
     a, a_view, a_terms = unary(labels[0], shapes[0], sizes, kept + labels[1])
     b, b_view, b_terms = unary(labels[1], shapes[1], sizes, kept + labels[0])
     batch = "".join(label for label in a if label in b and label in kept)
@@ -211,7 +223,7 @@ def two_operands(
     b, b_view, b_more = _drop(b, b_view, batch + summed + kept, sizes)
     swap = output is not None and _prefers_swap(a, b, batch + summed, output)
     if swap:
-        a, b, a_view, b_view, places = b, a, b_view, a_view, (places[1], places[0])
+        a, b, a_view, b_view, positions = b, a, b_view, a_view, (positions[1], positions[0])
         batch = "".join(label for label in a if label in batch)
     left_size, right_size = (math.prod(sizes[label] for label in term) for term in (a, b))
     main = a if left_size >= right_size else b
@@ -227,8 +239,8 @@ def two_operands(
     strategy = _strategy(batch, m, n, summed)
     if strategy in PRODUCTS:
         groups, lead = ((batch,), (B,)) if batch else ((), ())
-        left = _factor(a_view, a, groups, (m, summed), lead, (M, K))
-        right = _factor(b_view, b, groups, (summed, n), lead, (K, N))
+        left = _factor(a_view, a, groups, groups=(m, summed), lead=lead, size=(M, K))
+        right = _factor(b_view, b, groups, groups=(summed, n), lead=lead, size=(K, N))
         flops = 2 * B * M * N * K
     else:
         each, rows, columns = (tuple(sizes[label] for label in group) for group in (batch, m, n))
@@ -238,7 +250,7 @@ def two_operands(
     reductions = sum(math.prod(shapes[i]) for i, t in enumerate((a_terms * a_more, b_terms * b_more)) if t > 1)
     terms = K * a_terms * b_terms * a_more * b_more
     step = ContractionStep(
-        places,
+        positions,
         f"{','.join(reversed(labels) if swap else labels)}->{wanted}",
         strategy,
         left,
@@ -265,7 +277,7 @@ def _drop(labels: str, view: View, needed: str, sizes: Mapping[str, int]) -> tup
 
 
 def _prefers_swap(a: str, b: str, shared: str, output: str) -> bool:
-    """Whether the result is wanted with the free axes of the second operand first."""
+    """Return whether the result is wanted with the free axes of the second operand first."""
     only_a = [output.index(label) for label in a if label not in shared]
     only_b = [output.index(label) for label in b if label not in shared]
     return bool(only_a and only_b) and min(only_b) < min(only_a)

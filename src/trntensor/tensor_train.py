@@ -31,12 +31,12 @@ class TensorTrain(Decomposed):
         return (1, *(core.shape[2] for core in self.cores))
 
     def network(self, labels: str, fresh: Callable[[], str]) -> list[tuple[str, Tensor]]:
-        """A core for every axis, with an inner label between neighbours."""
+        """Return a core for every axis, with an inner label between neighbours."""
         inner = [fresh() for _ in range(len(labels) + 1)]
         return [(inner[n] + labels[n] + inner[n + 1], core) for n, core in enumerate(self.cores)]
 
     def round(self, *, rank: int | Sequence[int] | None = None, error: float | None = None) -> TensorTrain:
-        """The same train with smaller ranks: orthogonalised from the right, then truncated from the left.
+        """Return the same train with smaller ranks: orthogonalised from the right, then truncated from the left.
 
         Args:
             rank: largest rank, or one for every bond.
@@ -71,8 +71,8 @@ def tensor_train(x: Tensor, rank: int | Sequence[int] | None = None, *, error: f
         error: relative error allowed, in the Frobenius norm; ranks are then as small as that permits.
 
     Returns:
-        `TensorTrain`, exact up to rounding where neither limit is given. ``convergence.error`` is the error made,
-        from the singular values left out.
+        `TensorTrain`, exact up to rounding where neither limit is given. ``convergence.error`` comes from the singular
+        values left out.
 
     Example:
         >>> tensor_train(torch.ones(2, 3, 4), error=1e-6).ranks
@@ -100,7 +100,7 @@ def _info(lost: float, norm: float) -> Convergence:
 def _limits(
     op: str, rank: int | Sequence[int] | None, error: float | None, axes: int, norm: float
 ) -> list[tuple[int | None, float]]:
-    """For every bond: the largest rank, and the square norm that may be left out."""
+    """Return, for every bond, the largest rank and the square norm that may be left out."""
     bonds = max(0, axes - 1)
     ranks: list[int | None] = [None] * bonds
     if rank is not None:

@@ -27,7 +27,7 @@ class Tucker(Decomposed):
         return tuple(factor.shape[0] for factor in self.factors)
 
     def network(self, labels: str, fresh: Callable[[], str]) -> list[tuple[str, Tensor]]:
-        """The core, and a factor for every axis."""
+        """Return the core, and a factor for every axis."""
         inner = [fresh() for _ in labels]
         parts = [(label + rank, factor) for label, rank, factor in zip(labels, inner, self.factors, strict=True)]
         return [("".join(inner), self.core), *parts]
@@ -86,7 +86,7 @@ def tucker(
 
 
 def _leading(flat: Tensor, rank: int) -> Tensor:
-    """The leading left singular vectors; more than there are columns for are completed to an orthonormal set."""
+    """Return the leading left singular vectors, completed to an orthonormal set where columns are too few."""
     full = rank > min(flat.shape)
     return torch.linalg.svd(flat, full_matrices=full)[0][:, :rank]
 

@@ -16,13 +16,13 @@ BLOCK = 1 << 25
 
 @functools.lru_cache(maxsize=256)
 def _compiled(code: tuple[Instruction, ...], dims: tuple[int, ...]) -> Callable[..., Tensor]:
-    """The epilogue of a program, compiled once for all sizes.
+    """Return the epilogue of a program, compiled once for all sizes.
 
     It has a code object of its own: torch counts compilations by those, and stops compiling after a few.
     """
 
-    def epilogue(made: Tensor, *extras: Tensor) -> Tensor:
-        value = evaluate(code, [made, *extras]).expand(made.shape)
+    def epilogue(product: Tensor, *extras: Tensor) -> Tensor:
+        value = evaluate(code, [product, *extras]).expand(product.shape)
         return value.sum(dims, keepdim=True) if dims else value.clone()
 
     epilogue.__code__ = epilogue.__code__.replace()
@@ -31,7 +31,7 @@ def _compiled(code: tuple[Instruction, ...], dims: tuple[int, ...]) -> Callable[
 
 
 def fused(a: Tensor, b: Tensor, extras: Sequence[Tensor], code: tuple[Instruction, ...], keep: str) -> Tensor:
-    """``sum of f(a @ b, extras)`` over the axes of [B, M, N] that ``keep`` lacks."""
+    """Return ``sum of f(a @ b, extras)`` over the axes of [B, M, N] that ``keep`` lacks."""
     (batch, m, _), n = a.shape, b.shape[2]
     dims = tuple(axis for axis, name in enumerate("bmn") if name not in keep)
     run = _compiled(code, dims) if code else functools.partial(_summed, dims)
@@ -49,8 +49,8 @@ def fused(a: Tensor, b: Tensor, extras: Sequence[Tensor], code: tuple[Instructio
     return out
 
 
-def _summed(dims: tuple[int, ...], made: Tensor) -> Tensor:
-    return made.sum(dims, keepdim=True) if dims else made
+def _summed(dims: tuple[int, ...], values: Tensor) -> Tensor:
+    return values.sum(dims, keepdim=True) if dims else values
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class Panel(NamedTuple):
 
     @classmethod
     def of(cls, rows: int, columns: int, nvir: int, itemsize: int) -> Panel:
-        """As many as keep cuBLAS busy in bounded memory; at least one pair."""
+        """Return the largest panel that keeps cuBLAS busy in bounded memory; at least one pair."""
         pair = max(1, nvir * nvir * itemsize)
         if rows * columns * pair <= SMALL_BYTES:
             return cls(rows, columns)
@@ -39,14 +39,14 @@ class Panel(NamedTuple):
         return cls(high, max(1, min(columns, PANEL_BYTES // (high * pair))))
 
     def nbytes(self, nvir: int, itemsize: int) -> int:
-        """Bytes of its integrals."""
+        """Return bytes of its integrals."""
         return self.rows * self.columns * nvir * nvir * itemsize
 
 
 def energies(
     left: Tensor, right: Tensor, eps_left: Tensor, eps_right: Tensor, eps_vir: Tensor, *, once: bool
 ) -> tuple[Tensor, Tensor]:
-    """Both sums over all pairs; with ``once`` both sets are one, and pairs i < j are computed once, counted twice."""
+    """Return both sums over all pairs; ``once``: both sets are one, and pairs i < j count twice."""
     (rows, nvir, _), columns = left.shape, right.shape[0]
     panel, tiles = Panel.of(rows, columns, nvir, left.dtype.itemsize), -(-nvir // TILE)
     half, before = _tiles(rows, columns, panel, once) * tiles * tiles, 0
@@ -58,7 +58,7 @@ def energies(
 
 
 def _products(left: Tensor, right: Tensor, panel: Panel, once: bool) -> Iterator[tuple[Panel, Panel, Tensor]]:
-    """The first orbitals of each panel, how many it has, and its integrals, [I V, J V]."""
+    """Yield the first orbitals of each panel, its orbitals, and its integrals, [I V, J V]."""
     (rows, nvir, naux), columns = left.shape, right.shape[0]
     some = left.view(rows * nvir, naux)
     others = (some if right is left else right.view(columns * nvir, naux)).t()
@@ -76,12 +76,12 @@ def _products(left: Tensor, right: Tensor, panel: Panel, once: bool) -> Iterator
 
 
 def _tiles(rows: int, columns: int, panel: Panel, once: bool) -> int:
-    """Pairs of all panels, those that are skipped included."""
+    """Return the pairs of all panels, skipped ones included."""
     return sum(min(panel.rows, rows - i) * (columns - (i if once else 0)) for i in range(0, rows, panel.rows))
 
 
 def workspace(rows: int, columns: int, nvir: int, itemsize: int) -> int:
-    """Bytes needed beyond contiguous operands and the result."""
+    """Return bytes needed beyond contiguous operands and the result."""
     panel, tiles = Panel.of(rows, columns, nvir, itemsize), -(-nvir // TILE)
     # Two sums of float64 for every tile; small tensors take 512 bytes each of torch's allocator.
     return panel.nbytes(nvir, itemsize) + 16 * rows * columns * tiles * tiles + CUBLAS_BYTES + (1 << 16)

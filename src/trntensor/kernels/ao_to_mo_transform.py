@@ -39,9 +39,9 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm, loads="compiler", stores="com
     # Buffers for all tiles: new ones would hold back the loads behind them until the last are read.
     width = max(1, min(min(orbitals, N_TILE), HALF // (4 * P_MAX * len(tiles(N, K_TILE)))))
     half_sb = nl.ndarray((min(X, P_MAX), min(N, K_TILE), width), dtype=nl.float32, buffer=nl.sbuf)  # [x, n, width]
-    turned_sb = []
+    halfT_sb = []
     for n in tiles(N, K_TILE):
-        turned_sb.append(nl.ndarray((n.size, width, min(X, P_MAX)), dtype=nl.float32, buffer=nl.sbuf))  # [n, width, x]
+        halfT_sb.append(nl.ndarray((n.size, width, min(X, P_MAX)), dtype=nl.float32, buffer=nl.sbuf))  # [n, width, x]
     before = None
     for i in tiles(orbitals, width):
         for x in tiles(X, P_MAX):
@@ -51,37 +51,37 @@ def ao_to_mo_transform(e_hbm, left_hbm, right_hbm, loads="compiler", stores="com
                 # The second contraction of one tile keeps the Tensor Engine busy while the next tile is loaded.
                 for piece in range(max(len(chunks), len(groups))):
                     if piece < len(groups):
-                        _second(out_hbm, turned_sb, right_sb, before, groups[piece], stores)
+                        _second(out_hbm, halfT_sb, right_sb, tile=before, some=groups[piece], stores=stores)
                     if piece < len(chunks):
-                        _first(half_sb, e_hbm, left_sb, i, n, x, chunks[piece])
-                _turn(turned_sb[n.index], half_sb, i, n, x)
+                        _first(half_sb, e_hbm, left_sb, i=i, n=n, x=x, c=chunks[piece])
+                _transpose_half(halfT_sb[n.index], half_sb, i, n, x)
             before = (i, x)
     for group in _groups(before):
-        _second(out_hbm, turned_sb, right_sb, before, group, stores)
+        _second(out_hbm, halfT_sb, right_sb, tile=before, some=group, stores=stores)
     return out_hbm
 
 
 def _chunks(M, i, n, x):
-    """Pieces of a tile of n: multiples of what one bank of results holds, as many as the tiles of e have room for."""
+    """Cut a tile of n into multiples of what one bank of results holds, as many as the tiles of e allow."""
     bank = max(1, N_TILE // i.size)
     room = max(1, CHUNK // (4 * x.size * len(tiles(M, K_TILE))))
     return tiles(n.size, bank * max(1, room // bank))
 
 
 def _groups(tile):
-    """Orbitals i that fill a bank together with one tile of x."""
+    """Return the orbitals i that fill a bank together with one tile of x."""
     i, x = tile
     return tiles(i.size, max(1, N_TILE // x.size))
 
 
-def _first(half_sb, e_hbm, left_sb, i, n, x, c):
-    """half[x, c, i] = sum over m of e[m, c, x] left[m, i], for a piece c of the tile n."""
+def _first(half_sb, e_hbm, left_sb, *, i, n, x, c):
+    """Compute half[x, c, i] = sum over m of e[m, c, x] left[m, i], for a piece c of the tile n."""
     M = e_hbm.shape[0]
     rows = slice(n.start + c.start, n.start + c.stop)
     e_sb = []
     for m in tiles(M, K_TILE):
         tile_sb = nl.ndarray((m.size, c.size, x.size), dtype=e_hbm.dtype, buffer=nl.sbuf)  # [m, c, x]
-        # Rows are short and many: descriptors made before the launch cost GpSimd nothing.
+        # Rows are short and many: descriptors written before the launch cost GpSimd nothing.
         nisa.dma_copy(dst=tile_sb, src=e_hbm[m.span, rows, x.span], dge_mode=nisa.dge_mode.none)
         e_sb.append(tile_sb)
     for g in tiles(c.size, max(1, N_TILE // i.size)):
@@ -98,26 +98,26 @@ def _first(half_sb, e_hbm, left_sb, i, n, x, c):
         _drain(half_sb[0 : x.size, into, 0 : i.size], half_ps, c.index + g.index)
 
 
-def _turn(turned_sb, half_sb, i, n, x):
-    """turned[n, i, x] = half[x, n, i], several i to a bank."""
+def _transpose_half(halfT_sb, half_sb, i, n, x):
+    """Transpose: halfT[n, i, x] = half[x, n, i], several i to a bank."""
     for some in tiles(i.size, max(1, N_TILE // x.size)):
-        turned_ps = nl.ndarray((n.size, some.size, x.size), dtype=nl.float32, buffer=nl.psum)  # [n, some, x]
+        halfT_ps = nl.ndarray((n.size, some.size, x.size), dtype=nl.float32, buffer=nl.psum)  # [n, some, x]
         for s in range(some.size):
-            nisa.nc_transpose(dst=turned_ps[:, s, :], data=half_sb[0 : x.size, 0 : n.size, some.start + s])
-        _drain(turned_sb[:, some.span, 0 : x.size], turned_ps, some.index)
+            nisa.nc_transpose(dst=halfT_ps[:, s, :], data=half_sb[0 : x.size, 0 : n.size, some.start + s])
+        _drain(halfT_sb[:, some.span, 0 : x.size], halfT_ps, some.index)
 
 
-def _second(out_hbm, turned_sb, right_sb, tile, some, stores):
-    """out[i, a, x] = sum over n of right[n, a] turned[n, i, x], for some i side by side."""
+def _second(out_hbm, halfT_sb, right_sb, *, tile, some, stores):
+    """Compute out[i, a, x] = sum over n of right[n, a] halfT[n, i, x], for some i side by side."""
     A = out_hbm.shape[1]
     i, x = tile
     for a in tiles(A, M_TILE):
         out_ps = nl.ndarray((a.size, some.size, x.size), dtype=nl.float32, buffer=nl.psum)  # [a, some, x]
-        for n in range(len(turned_sb)):
+        for n in range(len(halfT_sb)):
             nisa.nc_matmul(
                 dst=out_ps,
                 stationary=right_sb[n][:, a.span],
-                moving=turned_sb[n][:, some.span, 0 : x.size],
+                moving=halfT_sb[n][:, some.span, 0 : x.size],
                 accumulate=n > 0,
             )
         out_sb = nl.ndarray((a.size, some.size, x.size), dtype=nl.float32, buffer=nl.sbuf)  # [a, some, x]

@@ -48,9 +48,9 @@ def fuse(
         if "b" in keep and i > 0:
             total_sb = _zeros(P_MAX, 1)  # [P, 1]
         if keep == "bn":
-            _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i, loads, stores)
+            _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code=code, i=i, loads=loads, stores=stores)
         else:
-            _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i, loads, stores)
+            _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code=code, keep=keep, i=i, loads=loads, stores=stores)
         if keep == "b" or (keep == "" and i == B - 1):
             store(out_hbm[i if keep == "b" else 0], _over_partitions(total_sb), stores)
     return out_hbm
@@ -71,8 +71,8 @@ def _over_partitions(values_sb):
     return sum_ps
 
 
-def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i, loads, stores):
-    """All of one product, row tile by row tile: stored as it is, or summed along N into rows or into the total."""
+def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, *, code, keep, i, loads, stores):
+    """Compute one product by row tiles: stored as it is, or summed along N into rows or into the total."""
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
     for m in tiles(M, M_TILE):
@@ -81,7 +81,7 @@ def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i, loads, st
             aT_sb.append(load(aT_hbm[i, k.span, m.span], loads))  # [k, m]
         sums_sb = nl.ndarray((m.size, len(tiles(N, N_TILE))), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
         for n in tiles(N, N_TILE):
-            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n, loads)  # [m, n]
+            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i=i, m=m, n=n, loads=loads)  # [m, n]
             if keep == "bmn":
                 store(out_hbm[i, m.span, n.span], made_sb, stores)
             else:
@@ -96,8 +96,8 @@ def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, code, keep, i, loads, st
                 nisa.tensor_tensor(dst=part_sb, data1=part_sb, data2=row_sb, op=nl.add)
 
 
-def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i, loads, stores):
-    """All of one product, column tile by column tile, summed along M."""
+def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, *, code, i, loads, stores):
+    """Compute one product by column tiles, summed along M."""
     K, M = aT_hbm.shape[1], aT_hbm.shape[2]
     N = b_hbm.shape[2]
     for n in tiles(N, N_TILE):
@@ -106,14 +106,14 @@ def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, code, i, loads, stores):
             aT_sb = []
             for k in tiles(K, K_TILE):
                 aT_sb.append(load(aT_hbm[i, k.span, m.span], loads))  # [k, m]
-            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n, loads)  # [m, n]
+            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i=i, m=m, n=n, loads=loads)  # [m, n]
             part_sb = sum_sb[0 : m.size, :]
             nisa.tensor_tensor(dst=part_sb, data1=part_sb, data2=made_sb, op=nl.add)
         store(out_hbm[i, 0:1, n.span], _over_partitions(sum_sb), stores)
 
 
-def _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n, loads):
-    """The function of one tile of the product, in SBUF."""
+def _tile(aT_sb, b_hbm, extras_hbm, code, *, i, m, n, loads):
+    """Apply the function to one tile of the product, in SBUF."""
     made_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
     for k in tiles(b_hbm.shape[1], K_TILE):
         b_sb = load(b_hbm[i, k.span, n.span], loads)  # [k, n]
@@ -135,7 +135,7 @@ def _tile(aT_sb, b_hbm, extras_hbm, code, i, m, n, loads):
 
 
 def _extra(extra_hbm, i, m, n):
-    """The tile of an extra operand: [m, n], or [m, 1] where it does not depend on N."""
+    """Load the tile of an extra operand: [m, n], or [m, 1] where it does not depend on N."""
     B, M, N = extra_hbm.shape
     at = min(i, B - 1)
     if M > 1 and N > 1:
@@ -155,7 +155,7 @@ def _extra(extra_hbm, i, m, n):
 
 
 def _apply(instruction, values):
-    """One instruction of f."""
+    """Apply one instruction of f."""
     op, left, right, constant = instruction
     if op in ("exp", "log", "sqrt", "rsqrt", "square", "abs", "tanh", "sigmoid", "relu"):
         functions = {
@@ -197,9 +197,9 @@ def _binary(op, x, y, constant):
     elif x.shape[1] < y.shape[1]:
         wide_sb, other, reverse = y, x, True
     else:
-        made_sb = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-        nisa.tensor_tensor(dst=made_sb, data1=x, data2=y, op=op)
-        return made_sb
-    made_sb = nl.ndarray(wide_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-    nisa.tensor_scalar(dst=made_sb, data=wide_sb, op0=op, operand0=other, reverse0=reverse)
-    return made_sb
+        result_sb = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+        nisa.tensor_tensor(dst=result_sb, data1=x, data2=y, op=op)
+        return result_sb
+    result_sb = nl.ndarray(wide_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+    nisa.tensor_scalar(dst=result_sb, data=wide_sb, op0=op, operand0=other, reverse0=reverse)
+    return result_sb

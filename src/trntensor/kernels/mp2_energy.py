@@ -33,12 +33,14 @@ def mp2_energy(
     vir_sb, column_sb = _virtual(vir_hbm, column_hbm)
     totals_sb = nl.ndarray((P_MAX, 2 * C), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2 C]
     for i in range(C):
-        _orbital(totals_sb, (BT_hbm, others_hbm), (occ_sb, other_occ_sb), vir_sb, column_sb, i, once, loads)
+        _orbital(
+            totals_sb, (BT_hbm, others_hbm), (occ_sb, other_occ_sb), vir_sb, column_sb, i=i, once=once, loads=loads
+        )
     return _summed(totals_sb)
 
 
 def _transposed(B_hbm, loads, stores):
-    """B in HBM with the auxiliary index before the virtual one."""
+    """Return B in HBM with the auxiliary index before the virtual one."""
     C, V, X = B_hbm.shape
     BT_hbm = nl.ndarray((C, X, V), dtype=B_hbm.dtype, buffer=nl.hbm)  # [C, X, V]
     for i in range(C):
@@ -47,7 +49,7 @@ def _transposed(B_hbm, loads, stores):
 
 
 def _virtual(vir_hbm, column_hbm):
-    """Energies of virtual orbitals along rows, and down the partitions."""
+    """Load energies of virtual orbitals along rows, and down the partitions."""
     vir_sb = _on_every_partition(vir_hbm)  # [P, V]
     column_sb = []
     for v in tiles(column_hbm.shape[0], M_TILE):
@@ -56,7 +58,7 @@ def _virtual(vir_hbm, column_hbm):
 
 
 def _summed(totals_sb):
-    """Two numbers: each half of the totals added up, along rows and then over partitions."""
+    """Add up each half of the totals, along rows and then over partitions."""
     C = totals_sb.shape[1] // 2
     out_hbm = nl.ndarray((1, 2), dtype=nl.float32, buffer=nl.shared_hbm)  # [1, 2]
     parts_sb = nl.ndarray((P_MAX, 2), dtype=nl.float32, buffer=nl.sbuf)  # [P, 2]
@@ -76,7 +78,7 @@ def _filled(rows, columns, value):
 
 
 def _on_every_partition(row_hbm):
-    """A row [1, N] on all partitions: a product with a column of ones."""
+    """Broadcast a row [1, N] to all partitions by a product with a column of ones."""
     N = row_hbm.shape[1]
     row_sb = load(row_hbm)  # [1, N]
     ones_sb = _filled(1, P_MAX, 1.0)  # [1, P]
@@ -89,7 +91,7 @@ def _on_every_partition(row_hbm):
 
 
 def _transpose(BT_hbm, B_hbm, i, loads, stores):
-    """B[i] with the auxiliary index first."""
+    """Transpose B[i], so that the auxiliary index comes first."""
     V, X = B_hbm.shape[1], B_hbm.shape[2]
     for block in tiles(V, N_TILE):
         for x in tiles(X, WIDTH):
@@ -104,8 +106,8 @@ def _transpose(BT_hbm, B_hbm, i, loads, stores):
                 store(BT_hbm[i, x.start + k.start : x.start + k.stop, block.span], BT_ps, stores)
 
 
-def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i, once, loads):
-    """The sums of i with every j, or with j >= i once, into columns i and C + i of the totals."""
+def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, *, i, once, loads):
+    """Sum i with every j, or with j >= i once, into columns i and C + i of the totals."""
     X, V = BT_hbm[0].shape[1], BT_hbm[0].shape[2]
     C, J = totals_sb.shape[1] // 2, BT_hbm[1].shape[0]
     slots = 2 * len(tiles(V, N_TILE)) * len(tiles(V, M_TILE))
@@ -121,28 +123,28 @@ def _orbital(totals_sb, BT_hbm, occ_sb, vir_sb, column_sb, i, once, loads):
         cross_sb = _filled(P_MAX, group.size * slots, 0.0)  # [P, slots]
         for j in range(first + group.start, first + group.stop):
             slot = (j - first - group.start) * slots
-            _pair((square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j), BT_hbm, left_sb, i, slot, loads)
+            _pair((square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j), BT_hbm, left_sb, i=i, slot=slot, loads=loads)
         _weigh(totals_sb[:, i : i + 1], square_sb, slots, group.index == 0, once)
         _weigh(totals_sb[:, C + i : C + i + 1], cross_sb, slots, group.index == 0, once)
 
 
-def _pair(sums, BT_hbm, left_sb, i, slot, loads):
-    """The sums of one pair, in columns from ``slot`` on: blocks of T and of its transpose go together."""
+def _pair(sums, BT_hbm, left_sb, *, i, slot, loads):
+    """Sum one pair into columns from ``slot`` on: blocks of T and of its transpose go together."""
     j = sums[5]
     blocks = tiles(BT_hbm[0].shape[2], N_TILE)
     for rows in blocks:
         for cols in blocks[rows.index :]:
-            t_sb = _integrals(BT_hbm, left_sb, i, j, rows, cols, loads)
+            t_sb = _integrals(BT_hbm, left_sb, i, j, rows=rows, cols=cols, loads=loads)
             if rows.index == cols.index:
-                slot = _reduce(sums, t_sb, t_sb, rows, cols, 1.0, slot)
+                slot = _reduce(sums, t_sb, t_sb, rows=rows, cols=cols, weight=1.0, slot=slot)
             else:
-                u_sb = _integrals(BT_hbm, left_sb, i, j, cols, rows, loads)
-                slot = _reduce(sums, t_sb, u_sb, rows, cols, 2.0, slot)
-                slot = _reduce(sums, u_sb, None, cols, rows, 0.0, slot)
+                u_sb = _integrals(BT_hbm, left_sb, i, j, rows=cols, cols=rows, loads=loads)
+                slot = _reduce(sums, t_sb, u_sb, rows=rows, cols=cols, weight=2.0, slot=slot)
+                slot = _reduce(sums, u_sb, None, rows=cols, cols=rows, weight=0.0, slot=slot)
 
 
-def _integrals(BT_hbm, left_sb, i, j, rows, cols, loads):
-    """T[rows, cols] = B[i, rows] B[j, cols].T in SBUF, one tile of up to 128 rows each."""
+def _integrals(BT_hbm, left_sb, i, j, *, rows, cols, loads):
+    """Compute T[rows, cols] = B[i, rows] B[j, cols].T in SBUF, one tile of up to 128 rows each."""
     X = BT_hbm[0].shape[1]
     t_ps = []
     for m in tiles(rows.size, M_TILE):
@@ -167,7 +169,7 @@ def _integrals(BT_hbm, left_sb, i, j, rows, cols, loads):
     return t_sb
 
 
-def _reduce(sums, t_sb, u_sb, rows, cols, weight, slot):
+def _reduce(sums, t_sb, u_sb, *, rows, cols, weight, slot):
     """Sum t t / D, and weight t u.T / D unless u is None, along rows, into one column per tile."""
     square_sb, cross_sb, pairs_sb, vir_sb, column_sb, j = sums
     for m in tiles(rows.size, M_TILE):
