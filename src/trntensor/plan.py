@@ -18,9 +18,9 @@ from trnsci.caches import CACHE
 from trnsci.explain import plan as traced
 from trnsci.plans import Plan, Step, quantity
 from trnsci.precision import Precision
+from trntensor.contraction import Program, allocated, compiled
 from trntensor.equation import STORED_ONLY, Operand, Order, split_call
 from trntensor.precision import contraction_bound, working_dtype
-from trntensor.program import Program, allocated, compiled
 from trntensor.steps import PRODUCTS, ContractionStep, taken
 
 _HOST = "a view, a sum or an elementwise product: PyTorch, where the operands are"

@@ -28,10 +28,10 @@ from trnsci.distributed.calls import run
 from trnsci.distributed.parts import SUM, Layout, Place, Places
 from trnsci.errors import UnsupportedError
 from trntensor.ao_to_mo_transform import ao_to_mo_transform, transform_pair
+from trntensor.contraction import compiled
 from trntensor.einsum import einsum
 from trntensor.equation import Equation, common_dtype, parse, split_call
 from trntensor.mp2_energy import MP2Energy, check_gap, mp2_between, mp2_energy, mp2_within, slopes
-from trntensor.program import compiled
 from trntensor.steps import taken
 
 # FLOPs a rank does in the time one byte takes to reach it: between a CPU with gloo (25) and a NeuronCore (200).
