@@ -80,19 +80,19 @@ def _broadcast(row_sb, word, p, f):
 
 def _bits(data, op0, operand0, op1=None, operand1=None):
     """Apply one or two bit operations with constants or columns, on the Vector Engine."""
-    made_sb = nl.ndarray(data.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
+    out_sb = nl.ndarray(data.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
     if op1 == None:
-        nisa.tensor_scalar(dst=made_sb, data=data, op0=op0, operand0=operand0)
+        nisa.tensor_scalar(dst=out_sb, data=data, op0=op0, operand0=operand0)
     else:
-        nisa.tensor_scalar(dst=made_sb, data=data, op0=op0, operand0=operand0, op1=op1, operand1=operand1)
-    return made_sb
+        nisa.tensor_scalar(dst=out_sb, data=data, op0=op0, operand0=operand0, op1=op1, operand1=operand1)
+    return out_sb
 
 
 def _pair(data1, data2, op, engine):
     """Apply one operation to two tiles."""
-    made_sb = nl.ndarray(data1.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
-    nisa.tensor_tensor(dst=made_sb, data1=data1, data2=data2, op=op, engine=engine)
-    return made_sb
+    out_sb = nl.ndarray(data1.shape, dtype=nl.uint32, buffer=nl.sbuf)  # [p, f]
+    nisa.tensor_tensor(dst=out_sb, data1=data1, data2=data2, op=op, engine=engine)
+    return out_sb
 
 
 def _add(data1, data2):

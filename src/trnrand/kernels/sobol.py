@@ -47,17 +47,17 @@ def sobol(columns_hbm, heads_hbm, row=1, loads="compiler", stores="compiler"):
 
 def _within_row(columns_sb, row):
     """Return the part of a point that depends on its position in the row, by doubling."""
-    made_sb = nl.ndarray((P_MAX, row), dtype=nl.uint32, buffer=nl.sbuf)  # [p, F]
-    nisa.memset(dst=made_sb[:, 0:1], value=0)
+    points_sb = nl.ndarray((P_MAX, row), dtype=nl.uint32, buffer=nl.sbuf)  # [p, F]
+    nisa.memset(dst=points_sb[:, 0:1], value=0)
     size = 1
     step = 0
     while size < row:
         nisa.tensor_scalar(
-            dst=made_sb[:, size : 2 * size],
-            data=made_sb[:, 0:size],
+            dst=points_sb[:, size : 2 * size],
+            data=points_sb[:, 0:size],
             op0=nl.bitwise_xor,
             operand0=columns_sb[:, step : step + 1],
         )
         size = 2 * size
         step = step + 1
-    return made_sb
+    return points_sb

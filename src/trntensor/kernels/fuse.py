@@ -57,9 +57,9 @@ def fuse(
 
 
 def _zeros(rows, columns):
-    made_sb = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)  # [rows, columns]
-    nisa.memset(dst=made_sb, value=0.0)
-    return made_sb
+    zeros_sb = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)  # [rows, columns]
+    nisa.memset(dst=zeros_sb, value=0.0)
+    return zeros_sb
 
 
 def _over_partitions(values_sb):
@@ -81,11 +81,11 @@ def _rows(out_hbm, total_sb, aT_hbm, b_hbm, extras_hbm, *, code, keep, i, loads,
             aT_sb.append(load(aT_hbm[i, k.span, m.span], loads))  # [k, m]
         sums_sb = nl.ndarray((m.size, len(tiles(N, N_TILE))), dtype=nl.float32, buffer=nl.sbuf)  # [m, T]
         for n in tiles(N, N_TILE):
-            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i=i, m=m, n=n, loads=loads)  # [m, n]
+            tile_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i=i, m=m, n=n, loads=loads)  # [m, n]
             if keep == "bmn":
-                store(out_hbm[i, m.span, n.span], made_sb, stores)
+                store(out_hbm[i, m.span, n.span], tile_sb, stores)
             else:
-                nisa.tensor_reduce(dst=sums_sb[:, n.index : n.index + 1], op=nl.add, data=made_sb, axis=1)
+                nisa.tensor_reduce(dst=sums_sb[:, n.index : n.index + 1], op=nl.add, data=tile_sb, axis=1)
         if keep != "bmn":
             row_sb = nl.ndarray((m.size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [m, 1]
             nisa.tensor_reduce(dst=row_sb, op=nl.add, data=sums_sb, axis=1)
@@ -106,21 +106,21 @@ def _columns(out_hbm, aT_hbm, b_hbm, extras_hbm, *, code, i, loads, stores):
             aT_sb = []
             for k in tiles(K, K_TILE):
                 aT_sb.append(load(aT_hbm[i, k.span, m.span], loads))  # [k, m]
-            made_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i=i, m=m, n=n, loads=loads)  # [m, n]
+            tile_sb = _tile(aT_sb, b_hbm, extras_hbm, code, i=i, m=m, n=n, loads=loads)  # [m, n]
             part_sb = sum_sb[0 : m.size, :]
-            nisa.tensor_tensor(dst=part_sb, data1=part_sb, data2=made_sb, op=nl.add)
+            nisa.tensor_tensor(dst=part_sb, data1=part_sb, data2=tile_sb, op=nl.add)
         store(out_hbm[i, 0:1, n.span], _over_partitions(sum_sb), stores)
 
 
 def _tile(aT_sb, b_hbm, extras_hbm, code, *, i, m, n, loads):
     """Apply the function to one tile of the product, in SBUF."""
-    made_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+    product_ps = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.psum)  # [m, n]
     for k in tiles(b_hbm.shape[1], K_TILE):
         b_sb = load(b_hbm[i, k.span, n.span], loads)  # [k, n]
-        nisa.nc_matmul(dst=made_ps, stationary=aT_sb[k.index], moving=b_sb, accumulate=k.index > 0)
-    made_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-    nisa.activation(dst=made_sb, op=nl.copy, data=made_ps)
-    values = [made_sb]
+        nisa.nc_matmul(dst=product_ps, stationary=aT_sb[k.index], moving=b_sb, accumulate=k.index > 0)
+    product_sb = nl.ndarray((m.size, n.size), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+    nisa.activation(dst=product_sb, op=nl.copy, data=product_ps)
+    values = [product_sb]
     for extra_hbm in extras_hbm:
         if extra_hbm != None:
             values.append(_extra(extra_hbm, i, m, n))
@@ -147,11 +147,11 @@ def _extra(extra_hbm, i, m, n):
     row_sb = load(extra_hbm[at, 0:1, columns])  # [1, n]
     ones_sb = nl.ndarray((1, m.size), dtype=nl.float32, buffer=nl.sbuf)  # [1, m]
     nisa.memset(dst=ones_sb, value=1.0)
-    spread_ps = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.psum)  # [m, n]
-    nisa.nc_matmul(dst=spread_ps, stationary=ones_sb, moving=row_sb, accumulate=False)
-    spread_sb = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-    nisa.tensor_copy(dst=spread_sb, src=spread_ps)
-    return spread_sb
+    rows_ps = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.psum)  # [m, n]
+    nisa.nc_matmul(dst=rows_ps, stationary=ones_sb, moving=row_sb, accumulate=False)
+    rows_sb = nl.ndarray((m.size, row_sb.shape[1]), dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+    nisa.tensor_copy(dst=rows_sb, src=rows_ps)
+    return rows_sb
 
 
 def _apply(instruction, values):
@@ -163,9 +163,9 @@ def _apply(instruction, values):
             "tanh": nl.tanh, "sigmoid": nl.sigmoid, "relu": nl.relu,
         }  # fmt: skip
         x_sb = values[int(left)]
-        made_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-        nisa.activation(dst=made_sb, op=functions[op], data=x_sb)
-        return made_sb
+        result_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+        nisa.activation(dst=result_sb, op=functions[op], data=x_sb)
+        return result_sb
     if op == "reciprocal":
         return _inverse(values[int(left)])
     x = left if constant == "left" else values[int(left)]
@@ -183,9 +183,9 @@ def _apply(instruction, values):
 
 
 def _inverse(x_sb):
-    made_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
-    nisa.reciprocal(dst=made_sb, data=x_sb)
-    return made_sb
+    inverse_sb = nl.ndarray(x_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [m, n]
+    nisa.reciprocal(dst=inverse_sb, data=x_sb)
+    return inverse_sb
 
 
 def _binary(op, x, y, constant):

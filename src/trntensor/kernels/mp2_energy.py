@@ -72,9 +72,9 @@ def _summed(totals_sb):
 
 
 def _filled(rows, columns, value):
-    made_sb = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)  # [rows, columns]
-    nisa.memset(dst=made_sb, value=value)
-    return made_sb
+    filled_sb = nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.sbuf)  # [rows, columns]
+    nisa.memset(dst=filled_sb, value=value)
+    return filled_sb
 
 
 def _on_every_partition(row_hbm):
@@ -82,12 +82,12 @@ def _on_every_partition(row_hbm):
     N = row_hbm.shape[1]
     row_sb = load(row_hbm)  # [1, N]
     ones_sb = _filled(1, P_MAX, 1.0)  # [1, P]
-    made_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [P, N]
+    rows_sb = nl.ndarray((P_MAX, N), dtype=nl.float32, buffer=nl.sbuf)  # [P, N]
     for n in tiles(N, N_TILE):
-        made_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [P, n]
-        nisa.nc_matmul(dst=made_ps, stationary=ones_sb, moving=row_sb[:, n.span], accumulate=False)
-        nisa.tensor_copy(dst=made_sb[:, n.span], src=made_ps)
-    return made_sb
+        rows_ps = nl.ndarray((P_MAX, n.size), dtype=nl.float32, buffer=nl.psum)  # [P, n]
+        nisa.nc_matmul(dst=rows_ps, stationary=ones_sb, moving=row_sb[:, n.span], accumulate=False)
+        nisa.tensor_copy(dst=rows_sb[:, n.span], src=rows_ps)
+    return rows_sb
 
 
 def _transpose(BT_hbm, B_hbm, i, loads, stores):
