@@ -5,6 +5,7 @@
 - ``console``: lines after ``$`` are commands. Ours run and must print what the page shows; ``make`` needs the target,
   ``pip install`` the extra.
 - ``text`` and ``mermaid`` are pictures. Any other language is refused.
+- Blocks of CONTRIBUTING.md with a title are the walk, which ``tests/rules/test_contributing.py`` follows in a copy.
 
 Posts of the blog quote the tree and are held to it by ``docs.blogcheck``; notebooks run in ``tests/examples``.
 """
@@ -31,7 +32,10 @@ import trnsim
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted(page for page in ROOT.glob("docs/**/*.md") if page.parent.name not in ("posts", "notebooks"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
-FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.M | re.S)
+FENCE = re.compile(
+    r'^(?P<indent> *)```(?P<language>\S*)(?: title="(?P<title>[^"\n]+)")?[^\n]*\n(?P<code>.*?)^(?P=indent)```$',
+    re.M | re.S,
+)
 # every command of the reference in a process of its own, and mean fields of molecules
 SLOW = ("cli.md", "chemistry.md")
 OURS = ("trnsci", "trnsim", "python")
@@ -44,6 +48,7 @@ class Block:
     line: int
     language: str
     code: str
+    title: str = ""
 
     @property
     def where(self):
@@ -55,7 +60,7 @@ def blocks(page):
     for match in FENCE.finditer(text):
         indent = len(match["indent"])
         code = "".join(line[indent:] for line in match["code"].splitlines(keepends=True))
-        yield Block(page, text.count("\n", 0, match.start()) + 2, match["language"], code)
+        yield Block(page, text.count("\n", 0, match.start()) + 2, match["language"], code, match["title"] or "")
 
 
 def run_python(block, namespace):
@@ -122,6 +127,8 @@ def run_command(block, words, shown):
 def run_page(page):
     namespace = {"__name__": "__main__"}
     for block in blocks(page):
+        if block.title and page.name == "CONTRIBUTING.md":
+            continue
         if block.language == "python":
             run_python(block, namespace)
         elif block.language == "pycon":

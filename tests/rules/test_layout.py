@@ -70,6 +70,7 @@ def test_an_op_that_starts_a_kernel_has_one_of_its_name(tree):
         }
         if imported and stem not in imported and imported != BORROWED.get((library, stem)):
             offenders.append(f"{module.name}: starts {sorted(imported)} and has no kernels/{stem}.py")
+        offenders += tree.missing(f"src/{library}/kernels/{name}.py" for name in imported)
     tree.refuse(offenders)
 
 
