@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trnsci import rosetta
-from trnsci.analogs.lines import NUMPY
+from trnsci.analogs.lines import NUMPY, PRODUCT
 
 # sources of CUDA programs, which are only read
 SOURCES = (".cu", ".cuh", ".cpp", ".cc", ".c", ".h", ".hpp", ".f90", ".cuf")
@@ -17,6 +17,13 @@ _CUDA = re.compile(rf"\b(?:{'|'.join(rosetta.LIBRARIES)})[A-Z]\w*")
 _CUPY = re.compile(r"\b(?:cp|cupy|cupyx|torch)\.(?:\w+\.)*(\w+)\(")
 _TORCH_CUDA = re.compile(r"""\.cuda\(|\bcuda:\d|["']cuda["']""")
 _INCLUDE = re.compile(r"^\s*#\s*include.*$", re.M)
+# kernels the program brings itself: CUDA C, CuPy, Numba, Triton
+_KERNELS = re.compile(
+    r"__global__\s+[\w\s]+?(\w+)\s*\(|\b((?:Raw|Elementwise|Reduction)Kernel)\(|@((?:cuda|triton)\.jit)\b"
+)
+
+UNKNOWN = "not a symbol we know"
+OWN = "a kernel of its own: write it in NKI"
 
 
 class Symbol(NamedTuple):
@@ -26,22 +33,34 @@ class Symbol(NamedTuple):
     times: int
     here: str
 
+    @property
+    def covered(self) -> bool:
+        """Whether something takes its place, or nothing has to."""
+        return not self.here.startswith((UNKNOWN, OWN, rosetta.STATUSES["missing"]))
+
 
 def scanned(path: Path) -> tuple[Symbol, ...]:
     """Return the symbols of CUDA's libraries, and the functions of CuPy and torch, that a source names."""
     text = _INCLUDE.sub("", path.read_text(encoding="utf-8", errors="replace"))
     found = [Symbol(name, count, _answer(name)) for name, count in Counter(_CUDA.findall(text)).items()]
     for match, count in Counter(m.group() for m in _CUPY.finditer(text)).items():
-        last = match.rstrip("(").rpartition(".")[2]
+        name = match.rstrip("(")
+        last = name.rpartition(".")[2]
         if last in NUMPY:
-            found.append(Symbol(match.rstrip("("), count, NUMPY[last]))
+            found.append(Symbol(name, count, NUMPY[last]))
+        elif name.startswith("torch.nn."):
+            found.append(Symbol(name, count, "runs on the device through AWS's own PyTorch"))
+    if path.suffix == ".py" and (products := len(PRODUCT.findall(text))):
+        found.append(Symbol("@", products, "trnblas.gemm"))
+    for names, count in Counter(_KERNELS.findall(text)).items():
+        found.append(Symbol(next(filter(None, names)), count, OWN))
     if devices := len(_TORCH_CUDA.findall(text)):
-        found.append(Symbol("torch.cuda", devices, "left out: on the CPU the program can be run and timed here"))
+        found.append(Symbol("torch.cuda", devices, "leave it out: on the CPU the program runs here and is timed"))
     return tuple(sorted(found, key=lambda symbol: -symbol.times))
 
 
 def _answer(name: str) -> str:
     family = rosetta.symbols().get(name)
     if family is None:
-        return "not a symbol we know"
+        return UNKNOWN
     return " ".join(family.analog) or f"{rosetta.STATUSES[family.status]}: {family.note}"

@@ -215,13 +215,18 @@ class FitReport:
         return min(MOST, self.run / max(self.run - saved, 1e-9))
 
     @property
+    def _only_read(self) -> bool:
+        """Whether the program failed before it called anything that could be timed, and its source says more."""
+        return bool(self.error and self.symbols) and not (self.groups or self.plain)
+
+    @property
     def verdict(self) -> str:
         """The answer in a sentence: what is certain, and what more there might be."""
-        covered = sum(1 for symbol in self.symbols if symbol.here.startswith("trn"))
-        read = f"{covered} of {len(self.symbols)} symbols have an analog here"
+        covered = sum(symbol.covered for symbol in self.symbols)
+        read = f"{covered} of {len(self.symbols)} names are covered here"
         if not self.wall:
             return f"{self.script} was read, not run: {read}."
-        if self.error and self.symbols:
+        if self._only_read:
             return f"{self.script} {self.error}. It was read instead: {read}."
         if not self.compared:
             return "Ops were simulated, so there is no time of this machine to compare with."
@@ -250,12 +255,12 @@ class FitReport:
         less = f"{len(named) - len(long)} more took less than a thousandth of the run each."
         calls = [(c["called"], c["became"] or "-", str(c["calls"]), c["why_not"]) for c in self._substituted()]
         each = (
-            Table("Verdict", ("",), [(self.verdict,), *([(machine(),)] if self.wall else [])]),
+            Table("Verdict", ("",), [(self.verdict,), *([(machine(),)] if self.wall and not self._only_read else [])]),
             _table("Ops of the suite", ("op", *_ROW, verdict), ours),
             self._together(),
             _table("Substituted and left alone", ("called", "became", "calls", "why not"), calls),
             _table("Calls beside them", ("called", "from", "analog", *_ROW, verdict), theirs, less * (long != named)),
-            self._rest(),
+            Table("", ("",), []) if self._only_read else self._rest(),
             _table("Not watched", ("what ran beside the watched thread",), [(words,) for words in self.beside]),
             _table("Named in the source", ("symbol", "times", "here"), [(n, str(c), h) for n, c, h in self.symbols]),
         )
@@ -301,7 +306,9 @@ class FitReport:
     def html(self) -> str:
         """The report as a page: the verdict, pictures of time now and predicted, then the tables."""
         title = "Is it a fit for Trainium?" if self.replaced is None else "Run through trnsci"
-        lead = f"{self.verdict}\n{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
+        lead = self.verdict
+        if self.wall and not self._only_read:
+            lead += f"\n{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
         charts = [chart for chart in (self._went(), self._rows()) if chart.bars]
         return page(title, lead, [*charts, *self.tables()[1:]])
 

@@ -480,10 +480,17 @@ def test_what_cannot_run_here_is_read(tmp_path):
         ("cusolverDnSpotrf", 1, "trnsolver.cholesky"),
         ("cusparseFoo", 1, "not a symbol we know"),
     ]
-    assert report.verdict.endswith("was read, not run: 2 of 3 symbols have an analog here.")
+    assert report.verdict.endswith("was read, not run: 2 of 3 names are covered here.")
     program = tmp_path / "for_cuda.py"
-    program.write_text("import cupy as cp\na = cp.linalg.svd(cp.ones((3, 3)))\n")
-    assert [tuple(symbol) for symbol in fit(program).symbols] == [("cp.linalg.svd", 1, "trnsolver.svd")]
+    program.write_text("import cupy as cp\na = cp.linalg.svd(cp.ones((3, 3)))\nb = a @ a\nk = cp.RawKernel('x', 'x')\n")
+    report = fit(program)
+    assert [tuple(symbol) for symbol in report.symbols] == [
+        ("cp.linalg.svd", 1, "trnsolver.svd"),
+        ("@", 1, "trnblas.gemm"),
+        ("RawKernel", 1, "a kernel of its own: write it in NKI"),
+    ]
+    # the program got nowhere: there is no time to tell of
+    assert [table.title for table in report.tables()] == ["Verdict", "Named in the source"]
 
 
 def test_run_substitutes_and_reports(script, tmp_path, capsys):
@@ -555,7 +562,7 @@ def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, 
             "gpu.py",
             "import torch\nx = torch.ones(8, 8, device='cuda')\ntorch.linalg.eigh(x)\n",
             1,
-            r"gpu.py raised .*It was read instead: 1 of 2 symbols",
+            r"gpu.py raised .*It was read instead: 2 of 2 names",
         ),
         (
             "fails.py",
@@ -563,7 +570,7 @@ def test_methods_of_pyscf_are_calls_and_fitted_energies_are_predicted(tmp_path, 
             1,
             r"The program raised LinAlgError: Singular matrix: what ran before is counted",
         ),
-        ("read.cu", '#include "cusolverDn.h"\nint main() { cublasSgemm(h); }\n', 0, r"1 of 1 symbols have an analog"),
+        ("read.cu", '#include "cusolverDn.h"\nint main() { cublasSgemm(h); }\n', 0, r"1 of 1 names are covered"),
     ],
 )
 def test_the_verdict_says_how_far_it_came(tmp_path, monkeypatch, capsys, name, source, status, said):

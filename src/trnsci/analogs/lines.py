@@ -14,10 +14,12 @@ NUMPY = {
     **{name: f"trnfft.{name}" for name in ("fftconvolve", "oaconvolve", "dct", "idct", "stft", "istft")},
     **{name: f"trnrand.{name}" for name in ("normal", "uniform", "gamma", "poisson", "binomial", "exponential")},
     **dict.fromkeys(("standard_normal", "randn"), "trnrand.normal"),
+    **dict.fromkeys(("rand", "random", "random_sample"), "trnrand.uniform"),
+    **dict.fromkeys(("integers", "randint"), "trnrand.randint"),
     "solve_triangular": "trnsolver.solve_triangular",
 }
 _CALLED = re.compile(r"\b(?:np|numpy|cp|cupy|jnp|sp|scipy|linalg|fft|signal|rng)\.(?:\w+\.)*(\w+)\(")
-_PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
+PRODUCT = re.compile(r"[\w)\]] @ [\w(]")
 
 
 def looks_like(source: str) -> str:
@@ -25,4 +27,4 @@ def looks_like(source: str) -> str:
     for name in _CALLED.findall(source):
         if name in NUMPY:
             return NUMPY[name]
-    return "trnblas.gemm" if _PRODUCT.search(source) else ""
+    return "trnblas.gemm" if PRODUCT.search(source) else ""
