@@ -156,6 +156,9 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
     def progress(text: str) -> None:
         show.progress(f"trnsci {args.command}: {text}")
 
+    for option in ("--html", "--report", "--json"):
+        if option in args.arguments and hasattr(args, option[2:]):
+            say(f"{option} was handed to {args.script}; what is for trnsci {args.command} goes before the program")
     with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
         report = fit(args.script, args.arguments, module=args.module, substitute=substitute, progress=progress)
     show.progress("")

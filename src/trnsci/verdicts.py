@@ -234,8 +234,8 @@ class FitReport:
         text = f"Predicted on one core of {self.main_target}, operands resident: {likely:.1f}x"
         text += f" ({slow:.1f}x to {fast:.1f}x)" if round(slow, 1) != round(fast, 1) else ""
         if round(best := self.gain(guesses=True, end=0), 1) > round(fast, 1):
-            text += f"; up to {best:.1f}x if the lines that look like calls of ours became such"
-        text += ". Imports are left out, and what would lose stays here."
+            text += f"; up to {best:.1f}x if the lines that look like calls of ours became calls"
+        text += ". Imports are not counted, and work that would be slower there stays here."
         aws = sum(group.measured for group in self.plain if group.refusal == NEURON)
         if aws > 0.05 * self.run:
             text += f" {aws / self.run:.0%} of the run is operators that AWS's own PyTorch runs on the device."
@@ -306,10 +306,10 @@ class FitReport:
     def html(self) -> str:
         """The report as a page: the verdict, pictures of time now and predicted, then the tables."""
         title = "Is it a fit for Trainium?" if self.replaced is None else "Run through trnsci"
-        lead = self.verdict
-        if self.wall and not self._only_read:
-            lead += f"\n{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
-        charts = [chart for chart in (self._went(), self._rows()) if chart.bars]
+        timed = self.wall and not self._only_read
+        told = f"{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
+        lead = f"{self.verdict}\n{told if timed else 'Nothing was timed: a program has to run for that.'}"
+        charts = [chart for chart in (self._went(), self._rows()) if timed and chart.bars]
         return page(title, lead, [*charts, *self.tables()[1:]])
 
     def __repr__(self) -> str:
