@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+import trnsci
 from trnfft.along_axes import Transformable
 from trnfft.complextensor import ComplexTensor
+from trnfft.ops import C2R, R2C
+from trnfft.ops.callbacks import Chain
 from trnfft.plan import FFTPlan
-from trnsci import ArgumentError, check
+from trnsci import ArgumentError, check, run
 from trnsci.arrays import from_numpy, to_numpy
+from trnsci.specs import thaw
 
 Callback: TypeAlias = Callable[[Tensor], Tensor]
+# Dtypes that a program can convert its real result to.
+_STORED = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +82,61 @@ class Convert:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Program:
+    """Steps that run as one op, on Trainium as one program, for data of one shape and dtype."""
+
+    steps: tuple[Callback | FFTPlan, ...]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    result: torch.dtype
+    calls: tuple[Any, ...]
+
+    @property
+    def __name__(self) -> str:
+        return ", ".join(_name(step) for step in self.steps)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Run the steps; one after the other where data does not fit, so that the one that objects says so."""
+        converts = isinstance(self.steps[0], Convert) and not x.is_complex()
+        if tuple(x.shape) != self.shape or not (converts or x.dtype == self.dtype):
+            for step in self.steps:
+                x = _applied(step, x)
+            return x
+        factors = [_factor(step, x.ndim) for step in self.steps if isinstance(step, Scale | Window | Multiply)]
+        kinds, lengths, scales = zip(*(_described(call) for call in self.calls), strict=True)
+        transform = next(call for call in self.calls if call is not None)
+        return run(
+            Chain(
+                x,
+                [factor.to(x.device) for factor in factors],
+                list(transform.dims),
+                list(kinds),
+                list(lengths),
+                list(scales),
+                self.result,
+                transform.precision,
+            )
+        )
+
+    def __str__(self) -> str:
+        x = torch.empty(self.shape, dtype=self.dtype, device="meta")
+        lines = str(trnsci.plan(self, x)).splitlines()
+        return "\n".join((f"one program on Trainium: {self.__name__}", *("  " + line for line in lines)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CallbackPlan:
     """Transforms in a row, with callbacks before, between and after: `with_callbacks` and `then` make them.
 
-    Call it with data; NumPy in gives NumPy out, gradients flow wherever those of the callbacks do.
+    Call it with data; NumPy in gives NumPy out, gradients flow wherever those of the callbacks do. ``parts`` are what
+    runs one after the other: programs, which hold transforms with the callbacks known to them, and other functions.
     """
 
     steps: tuple[Callback | FFTPlan, ...]
+    parts: tuple[Callback | FFTPlan, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(_parts(self.steps)))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Run all steps on data of the shape that the first transform was planned for."""
@@ -91,8 +145,8 @@ class CallbackPlan:
         if isinstance(x, ComplexTensor):
             raise ArgumentError(op="CallbackPlan", argument="x", got="a ComplexTensor", expected="a tensor")
         check.tensor("CallbackPlan", x=x)
-        for step in self.steps:
-            x = _applied(step, x)
+        for part in self.parts:
+            x = _applied(part, x)
         return x
 
     def then(self, step: Callback | FFTPlan | CallbackPlan) -> CallbackPlan:
@@ -105,7 +159,10 @@ class CallbackPlan:
         return tuple(step for step in self.steps if isinstance(step, FFTPlan))
 
     def __str__(self) -> str:
-        return "\n".join(str(step) if isinstance(step, FFTPlan) else f"callback {_name(step)}" for step in self.steps)
+        return "\n".join(
+            str(part) if isinstance(part, FFTPlan | _Program) else f"callback {_name(part)}: PyTorch, beside programs"
+            for part in self.parts
+        )
 
 
 def with_callbacks(plan: FFTPlan, *, load: Callback | None = None, store: Callback | None = None) -> CallbackPlan:
@@ -145,12 +202,92 @@ def _steps(step: Callback | FFTPlan | CallbackPlan) -> tuple[Callback | FFTPlan,
 
 
 def _applied(step: Callback | FFTPlan, x: Tensor) -> Tensor:
-    made: Transformable = step(x)
-    if not isinstance(made, Tensor):
-        got = type(made).__name__
+    result: Transformable = step(x)
+    if not isinstance(result, Tensor):
+        got = type(result).__name__
         raise ArgumentError(op="CallbackPlan", argument=f"what {_name(step)} returns", got=got, expected="a tensor")
-    return made
+    return result
 
 
 def _name(step: object) -> str:
-    return getattr(step, "__name__", type(step).__name__)
+    return step.kind if isinstance(step, FFTPlan) else getattr(step, "__name__", type(step).__name__)
+
+
+def _parts(steps: tuple[Callback | FFTPlan, ...]) -> Iterator[Callback | FFTPlan]:
+    """Runs of steps as programs, each as long as it can be, and the steps that are in none."""
+    at = 0
+    while at < len(steps):
+        programs = (_program(steps[at:end]) for end in range(len(steps), at + 1, -1))
+        part = next((program for program in programs if program is not None), None)
+        yield steps[at] if part is None else part
+        at += 1 if part is None else len(part.steps)
+
+
+def _program(steps: tuple[Callback | FFTPlan, ...]) -> _Program | None:
+    """Steps as one program: transforms of the same axes in float32, factors that keep shape and dtype, conversions."""
+    first = next((step for step in steps if isinstance(step, FFTPlan)), None)
+    if first is None or first.dtype not in (torch.float32, torch.complex64):
+        return None
+    shape, dtype = first.shape, first.dtype
+    calls: list[Any] = []
+    for i, step in enumerate(steps):
+        if isinstance(step, FFTPlan):
+            call = _transform(step, shape, dtype)
+            others = [call for call in calls if call is not None]
+            if call is None or any((call.dims, call.precision) != (other.dims, other.precision) for other in others):
+                return None
+            if others and not (dtype.is_complex or isinstance(call, R2C)):
+                return None
+            calls.append(call)
+            result = thaw(call).fake()
+            shape, dtype = tuple(result.shape), result.dtype
+        elif isinstance(step, Scale | Window | Multiply):
+            factor = _factor(step, len(shape))
+            if not _keeps(factor, shape, dtype):
+                return None
+            calls.append(None)
+        elif not isinstance(step, Convert):
+            return None
+        elif i == len(steps) - 1 and step.dtype in _STORED and not dtype.is_complex:
+            dtype = step.dtype
+        elif i > 0 or step.dtype != dtype or dtype.is_complex:
+            return None
+    return _Program(steps, first.shape, first.dtype, dtype, tuple(calls))
+
+
+def _transform(plan: FFTPlan, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
+    """The call of a plan that is one transform of data like this, and nothing beside it."""
+    known = plan.kind.removeprefix("i").removeprefix("r").startswith("fft")
+    if not known or len(plan.steps) != 1 or plan.shape != shape or plan.dtype != dtype:
+        return None
+    call = plan.steps[0].call
+    same = tuple(call.x.shape) == shape and call.x.dtype == dtype
+    return call if same and call.precision in ("fp32", "fast") else None
+
+
+def _described(call: Any) -> tuple[str, int, str]:
+    """Kind, points and scale of a step."""
+    if call is None:
+        return "times", 0, "none"
+    if isinstance(call, C2R):
+        return "irfft", call.n, call.scale
+    kind = "rfft" if isinstance(call, R2C) else "ifft" if call.inverse else "fft"
+    return kind, call.x.shape[call.dims[-1]], call.scale
+
+
+def _factor(step: Scale | Window | Multiply, ndim: int) -> Tensor:
+    """What a step multiplies by, as a tensor that broadcasts against data of so many axes."""
+    if isinstance(step, Scale):
+        number = complex(step.factor)
+        return torch.tensor(number if number.imag else number.real)
+    if isinstance(step, Window):
+        return step.window.reshape(-1, *[1] * (ndim - 1 - step.dim % ndim))
+    return step.factors
+
+
+def _keeps(factor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> bool:
+    """Whether data stays what it is when it is multiplied by a factor."""
+    fits = factor.ndim <= len(shape) and all(
+        size in (1, want) for size, want in zip(factor.shape[::-1], shape[::-1], strict=False)
+    )
+    return fits and factor.dtype in (torch.float32, dtype)

@@ -483,30 +483,3 @@ def test_forward_mode_tangents_are_not_lost(name):
         dual = forward_ad.make_dual(x, 3 * x)
         tangent = forward_ad.unpack_dual(getattr(trnfft, name)(dual)).tangent
     close(tangent, 3 * getattr(scipy.fft, name)(x.numpy()))
-
-
-def test_callbacks_are_the_functions_before_and_after_the_transform():
-    x = gaussian((3, 16), 1, dtype=torch.float64)
-    window, weights = torch.hann_window(3, dtype=torch.float64), gaussian((9,), 2, dtype=torch.complex128)
-    forward = trnfft.plan((3, 16), torch.float64, kind="rfft")
-    fused = trnfft.with_callbacks(forward, load=trnfft.Window(window, dim=0), store=trnfft.Multiply(weights))
-    exact = np.fft.rfft(x.numpy() * window.numpy()[:, None]) * weights.numpy()
-    assert abs(fused(x).numpy() - exact).max() <= 1e-14 * 16
-    assert isinstance(fused(x.numpy()), np.ndarray)
-    whole = fused.then(trnfft.plan((3, 9), torch.complex128, kind="irfft")).then(trnfft.Convert(torch.float32))
-    assert whole(x).dtype == torch.float32
-    assert len(whole.plans) == 2
-    assert "callback Multiply" in str(whole)
-    assert torch.autograd.gradcheck(fused.then(torch.abs), (x.clone().requires_grad_(),))
-    integers = trnfft.with_callbacks(forward, load=lambda n: trnfft.Scale(0.5)(n.double()))
-    assert integers(torch.ones(3, 16, dtype=torch.int16))[0, 0] == 8
-    with pytest.raises(ArgumentError, match="shape and dtype"):
-        trnfft.with_callbacks(forward)(x.float())
-    with pytest.raises(ArgumentError, match="a tensor"):
-        trnfft.with_callbacks(forward, store=lambda y: 3)(x)
-    with pytest.raises(ArgumentError, match="what plan"):
-        trnfft.with_callbacks(torch.fft.fft)
-    with pytest.raises(ArgumentError, match="function or a plan"):
-        trnfft.with_callbacks(forward, load=3.0)
-    with pytest.raises(ArgumentError, match="N"):
-        trnfft.with_callbacks(forward, load=trnfft.Window(window))(x)

@@ -24,6 +24,17 @@ NONE: tuple[()] = ()
 MaybeTable = Table | tuple[()]
 
 
+class Factor(NamedTuple):
+    """What rows are multiplied by: their planes, its own parts, and its table, of one row for all or one for each."""
+
+    planes: int
+    parts: int
+    table: Table
+
+
+MaybeFactor = Factor | tuple[()]
+
+
 class Rows(NamedTuple):
     """Rows times one matrix."""
 
@@ -63,6 +74,8 @@ class Folded(NamedTuple):
     second: Table
     unpaired: MaybeTable
     after: MaybeTable
+    loaded: MaybeFactor = NONE
+    stored: MaybeFactor = NONE
 
 
 class FoldedColumns(NamedTuple):
@@ -170,10 +183,35 @@ class Multiply(NamedTuple):
     inputs: int
     outputs: int
     inner: int
-    by: Table
+    parts: int
+    by: MaybeTable
 
 
-Sizes = Rows | Fused | Folded | FoldedColumns | FoldedTurned | Unfolded | Completed | Frames | Turn | Columns | Multiply
+class Times(NamedTuple):
+    """Rows of ``inputs`` points times a factor that a call gives; without one they are converted."""
+
+    outer: int
+    inputs: int
+    outputs: int
+    inner: int
+    parts: int
+    by: MaybeTable
+
+
+Sizes = (
+    Rows
+    | Fused
+    | Folded
+    | FoldedColumns
+    | FoldedTurned
+    | Unfolded
+    | Completed
+    | Frames
+    | Turn
+    | Columns
+    | Multiply
+    | Times
+)
 
 # What the kernel calls each of them.
 KINDS: dict[type[Any], str] = {
@@ -188,6 +226,7 @@ KINDS: dict[type[Any], str] = {
     Turn: "turn",
     Columns: "columns",
     Multiply: "multiply",
+    Times: "times",
 }
 
 

@@ -57,12 +57,12 @@ class Program:
     read: int
     written: int
     weighted: bool
-    ends: Tensor | None = None
+    given: Tensor | None = None
 
     @property
     def tables(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """The kernel's tensors beside its operands."""
-        return self.matrices, self.twiddles, self.ends
+        return self.matrices, self.twiddles, self.given
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -90,7 +90,7 @@ class Axis:
         return HALF_OUT if real_in and self.outputs < self.n else WHOLE
 
 
-class _Builder:
+class Builder:
     """Collects passes over an array whose shape changes along the way."""
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, real_in: bool) -> None:
@@ -105,6 +105,18 @@ class _Builder:
         """A pass that writes ``size`` elements, of one plane if they are ``real``."""
         self.passes.append(Pass(sizes, size, real))
         self.real_in = False
+
+    def transform(self, kind: str, dims: tuple[int, ...], n: int, sign: int, scale: str) -> None:
+        """Transform axes; ``n`` is the length of the last one where only half of it is read or written."""
+        last = dims[-1]
+        for at in reversed(dims) if kind == "r2c" else dims:
+            length = self.shape[at]
+            if at != last or kind == "c2c":
+                self.axis(at, length, length, length, sign, scale_of(scale, length), False)
+            elif kind == "r2c":
+                self.axis(at, n, n, n // 2 + 1, sign, scale_of(scale, n), False)
+            else:
+                self.axis(at, n, length, n, sign, scale_of(scale, n), True)
 
     def axis(self, at: int, n: int, inputs: int, outputs: int, sign: int, scale: float, real: bool) -> None:
         """Transform one axis of length n, given ``inputs`` terms, and write at least ``outputs``."""
@@ -297,7 +309,7 @@ class _Builder:
 
     def _multiply(self, a: int, inputs: int, outputs: int, c: int, by: Array, real: bool) -> None:
         t = self.twiddles.keep_parts(tables.both_parts(by))
-        self.add(passes.Multiply(a, inputs, outputs, c, t), a * outputs * c, real)
+        self.add(passes.Multiply(a, inputs, outputs, c, 2, t), a * outputs * c, real)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -385,7 +397,7 @@ def scale_of(scale: str, n: int) -> float:
     return {"none": 1.0, "root": 1 / math.sqrt(n), "full": 1 / n}[scale]
 
 
-def _half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
+def half_read(n: int, rows: int, inner: int) -> tuple[int, bool]:
     """Terms of half a spectrum that a program reads, padding included, and whether it wants them weighted."""
     half = n // 2 + 1
     algorithm, split = algorithm_for(n, rows, inner)
@@ -412,22 +424,12 @@ def program(
     real_in: bool = False,
 ) -> Program:
     """The passes of a call. ``n`` is the length of the last axis where only half of it is read or written."""
-    order = list(dims)
-    last = order[-1]
-    if kind == "r2c":
-        order.reverse()
-    builder = _Builder(shape, dtype, real_in or kind == "r2c")
+    last = dims[-1]
+    builder = Builder(shape, dtype, real_in or kind == "r2c")
     read, weighted = shape[last], False
     if kind == "c2r":
-        read, weighted = _half_read(n, math.prod(shape[:last]), math.prod(shape[last + 1 :]))
+        read, weighted = half_read(n, math.prod(shape[:last]), math.prod(shape[last + 1 :]))
         builder.shape[last] = read
-    for at in order:
-        length = shape[at]
-        if at != last or kind == "c2c":
-            builder.axis(at, length, length, length, sign, scale_of(scale, length), False)
-        elif kind == "r2c":
-            builder.axis(at, n, n, n // 2 + 1, sign, scale_of(scale, n), False)
-        else:
-            builder.axis(at, n, read, n, sign, scale_of(scale, n), True)
+    builder.transform(kind, dims, n, sign, scale)
     tensors = builder.matrices.flat(), builder.twiddles.flat()
     return Program(tuple(builder.passes), *tensors, tuple(builder.stages), read, builder.shape[last], weighted)

@@ -97,6 +97,18 @@ def _rotate(dst_re, dst_im, re, im, w_re, w_im):
             _mixed(dst_im, re, w_im, im, w_re, nl.add)
 
 
+def _times(dst, src, w):
+    """Planes times a factor of two parts, or of one where it is real; without one they are converted alone."""
+    if len(w) == 2:
+        _rotate(dst[0], dst[1] if len(dst) > 1 else None, src[0], src[1] if len(src) > 1 else None, w[0], w[1])
+    else:
+        for p in range(len(dst)):
+            if len(w) == 1:
+                nisa.tensor_tensor(dst=dst[p], data1=src[p], data2=w[0], op=nl.multiply)
+            else:
+                _leave(dst[p], src[p], p == 1)
+
+
 def _mixed(dst, a, b, c, d, op):
     """Dst = a b op c d: products on the Vector Engine, which reads PSUM, their sum on GpSimd."""
     first_sb = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)

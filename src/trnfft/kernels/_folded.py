@@ -6,41 +6,46 @@ conjugate of the other, reversed orders are columns of tables and positions of p
 Below 170 KiB a partition.
 """
 
-from trnfft.kernels._common import _free, _leave, _load_repeated, _planes, _rotate, _table
+from trnfft.kernels._common import _free, _leave, _load_repeated, _planes, _table, _times
 from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
 
 # Transposed tiles that leave PSUM together.
 TOGETHER = N_TILE // P_MAX
 
 
-def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes):
+def _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes):
     """out[A, k1 + N1 k2] = sum_n2 W^(N1 n2 k2) sum_n1 W^((N2 n1 + n2) k1) x[A, N2 n1 + n2].
 
     ``half`` is -1 where rows are half a spectrum, 1 where they become one, 0 otherwise. ``width`` elements of a row are
     read and ``written`` are written. ``group`` values of k1 share a second product. ``unpaired`` is the table for those
     k1 of a half spectrum that have no partner; ``after`` is what whole rows are multiplied by in the end, if anything.
+    ``loaded`` and ``stored`` are factors of rows on the way in and out, in ``given_hbm``: (planes of the rows, parts
+    of the factor, table), whose table has one row for all of them or one for each.
     """
-    A, width, written, N1, N2, half, group, first, second, unpaired, after = sizes
+    A, width, written, N1, N2, half, group, first, second, unpaired, after, loaded, stored = sizes
     planes = _planes(re_hbm, im_hbm, (A, width))
     outs = _planes(out_re_hbm, out_im_hbm, (A, written))
     held = _held(matrices_hbm, first, second, unpaired)
-    after_sb = []
-    if len(after) > 0:
-        for part in range(2):
-            after_sb.append(_load_repeated(twiddles_hbm, after, part, min(A, P_MAX), 0, written))  # [b, k]
-    parts = 2 if len(after_sb) > 0 else len(outs)
+    # A chirp takes no factors beside its own.
+    factor = stored if len(after) == 0 else (2, 2, after)
+    factors_hbm = given_hbm if len(after) == 0 else twiddles_hbm
+    parts = factor[0] if len(factor) > 0 else len(outs)
     blocks = tiles(A, P_MAX)
+    before_sb, after_sb = [], []
     ahead_sb = None
     for index in range(len(blocks) + 1):
         a_sb = ahead_sb
         if index < len(blocks):
-            x_sb = _load_rows(planes, blocks[index], N1, N2, half)
+            before_sb = _factor(given_hbm, loaded, blocks[index], width, before_sb)
+            x_sb = _load_rows(planes, blocks[index], before_sb, matrices_hbm.dtype, (N1, N2, half))
             ahead_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), held[0])
         if index > 0:
             b = blocks[index - 1]
-            y_sb = _second_product(a_sb, held, (parts, N1, N2, half, group), out_re_hbm.dtype)
-            if len(after_sb) > 0:
-                y_sb = _multiplied(y_sb[:, :, 0:written], after_sb, len(outs))
+            dtype = nl.float32 if len(factor) > 0 else out_re_hbm.dtype
+            y_sb = _second_product(a_sb, held, (parts, N1, N2, half, group), dtype)
+            if len(factor) > 0:
+                after_sb = _factor(factors_hbm, factor, b, written, after_sb)
+                y_sb = _multiplied(y_sb[:, :, 0:written], after_sb, len(outs), out_re_hbm.dtype)
             for o in range(len(outs)):
                 store(outs[o][b.span], y_sb[:, o, 0:written])
 
@@ -51,13 +56,46 @@ def _held(matrices_hbm, first, second, unpaired):
     return [_load_wide(matrices_hbm, first), load(_table(matrices_hbm, second)), unpaired_sb]
 
 
-def _multiplied(y_sb, by_sb, parts):
-    """[b, part, k]: rows times one row."""
-    rows, _, width = y_sb.shape
-    z_sb = nl.ndarray((rows, parts, width), dtype=y_sb.dtype, buffer=nl.sbuf)  # [b, part, k]
-    im_sb = z_sb[:, 1] if parts > 1 else None
-    _rotate(z_sb[:, 0], im_sb, y_sb[:, 0], y_sb[:, 1], by_sb[0][0:rows], by_sb[1][0:rows])
+def _factor(tables_hbm, factor, b, width, held_sb):
+    """[b, k] of each part of a factor: what is held already, where one row serves all."""
+    if len(factor) == 0:
+        return held_sb
+    _, parts, t = factor
+    offset, rows, columns = t
+    if rows == 1 and len(held_sb) > 0:
+        return held_sb
+    found = []
+    for part in range(parts):
+        if rows == 1:
+            found.append(_load_repeated(tables_hbm, t, part, b.size, 0, width))  # [b, k]
+        else:
+            start = offset + (part * rows + b.start) * columns
+            found.append(load(tables_hbm.ap([[columns, b.size], [1, width]], offset=start)))  # [b, k]
+    return found
+
+
+def _multiplied(y_sb, by_sb, parts, dtype):
+    """[b, part, k]: rows times one row, or each times its own."""
+    rows, planes, width = y_sb.shape
+    z_sb = nl.ndarray((rows, parts, width), dtype=dtype, buffer=nl.sbuf)  # [b, part, k]
+    _times(_each(z_sb, parts, width), _each(y_sb, planes, width), _first_rows(by_sb, rows))
     return z_sb
+
+
+def _each(tile_sb, planes, width):
+    """The first elements of every plane of [b, plane, k]."""
+    found = []
+    for p in range(planes):
+        found.append(tile_sb[:, p, 0:width])
+    return found
+
+
+def _first_rows(tiles_sb, rows):
+    """The first rows of every tile."""
+    found = []
+    for i in range(len(tiles_sb)):
+        found.append(tiles_sb[i][0:rows])
+    return found
 
 
 def _load_wide(matrices_hbm, t):
@@ -70,15 +108,25 @@ def _load_wide(matrices_hbm, t):
     return table_sb
 
 
-def _load_rows(planes, b, N1, N2, half):
-    """[b, plane, n], with zeros after short rows, or where an odd N1 makes half a spectrum look beyond its end."""
-    width = planes[0].shape[1]
+def _load_rows(planes, b, by_sb, dtype, sizes):
+    """[b, plane, n], with zeros after short rows, or where an odd N1 makes half a spectrum look beyond its end.
+
+    Rows are multiplied by a factor, if there is one, and converted to ``dtype``.
+    """
+    N1, N2, half = sizes
+    width, count = planes[0].shape[1], max(len(planes), len(by_sb))
     padded = (N1 + 1) // 2 * N2 + 1 if half == -1 else N1 * N2
-    x_sb = nl.ndarray((b.size, len(planes), padded), dtype=planes[0].dtype, buffer=nl.sbuf)  # [b, p, n]
+    x_sb = nl.ndarray((b.size, count, padded), dtype=dtype, buffer=nl.sbuf)  # [b, p, n]
     if padded > width:
         nisa.memset(dst=x_sb[:, :, width:padded], value=0.0)
+    raw_sb = []
     for p in range(len(planes)):
-        nisa.dma_copy(dst=x_sb[:, p, 0:width], src=planes[p][b.span])
+        if len(by_sb) > 0:
+            raw_sb.append(load(planes[p][b.span]))  # [b, n]
+        else:
+            nisa.dma_copy(dst=x_sb[:, p, 0:width], src=planes[p][b.span])
+    if len(by_sb) > 0:
+        _times(_each(x_sb, count, width), raw_sb, _first_rows(by_sb, b.size))
     return x_sb
 
 

@@ -9,24 +9,24 @@ from trnfft.kernels._folded import _first_product, _held, _second_product, _slot
 from trnsci.nki import P_MAX, nisa, nl, store, tiles
 
 
-def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, ends_hbm, sizes):
+def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, given_hbm, sizes):
     """out[(a t), k] = sum_j W^(j k) window[j] x[a, t hop - pad + j].
 
-    ``pieces`` are (whether from ``ends_hbm``, length of its signals, first frame, frames, where the first one starts).
+    ``pieces`` are (whether from ``given_hbm``, length of its signals, first frame, frames, where the first one starts).
     """
     A, T, hop, written, N1, N2, half, group, first, second, unpaired, window, pieces = sizes
     outs = _planes(out_re_hbm, out_im_hbm, (A * T, written))
     held = _held(matrices_hbm, first, second, unpaired)
     window_sb = None
     if len(window) > 0:
-        window_sb = _load_repeated(ends_hbm, window, 0, min(A * T, P_MAX), 0, N1 * N2)  # [b, n]
+        window_sb = _load_repeated(given_hbm, window, 0, min(A * T, P_MAX), 0, N1 * N2)  # [b, n]
     blocks = tiles(A * T, P_MAX)
     ahead_sb = None
     for index in range(len(blocks) + 1):
         a_sb = ahead_sb
         if index < len(blocks):
             b = blocks[index]
-            x_sb = _cut(re_hbm, ends_hbm, b, (T, hop, N1 * N2, pieces))
+            x_sb = _cut(re_hbm, given_hbm, b, (T, hop, N1 * N2, pieces))
             if window_sb != None:
                 nisa.tensor_tensor(dst=x_sb[:, 0], data1=x_sb[:, 0], data2=window_sb[0 : b.size], op=nl.multiply)
             ahead_sb = _first_product(_slots(x_sb, N1, N2, half), _widths(N1, N2, half), held[0])
@@ -37,7 +37,7 @@ def _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, ends_hbm, sizes):
                 store(outs[o][b.span], y_sb[:, o, 0:written])
 
 
-def _cut(re_hbm, ends_hbm, b, sizes):
+def _cut(re_hbm, given_hbm, b, sizes):
     """[b, 1, n]: a block of frames, in one load for each signal and piece that it meets."""
     T, hop, N, pieces = sizes
     x_sb = nl.ndarray((b.size, 1, N), dtype=re_hbm.dtype, buffer=nl.sbuf)  # [b, p, n]
@@ -48,7 +48,7 @@ def _cut(re_hbm, ends_hbm, b, sizes):
             high = min(b.stop, a * T + begin + count)
             if low < high:
                 start = a * length + at + (low - a * T - begin) * hop
-                source = ends_hbm if aside else re_hbm
+                source = given_hbm if aside else re_hbm
                 nisa.dma_copy(
                     dst=x_sb[low - b.start : high - b.start, 0],
                     src=source.ap([[hop, high - low], [1, N]], offset=start),

@@ -1,6 +1,6 @@
 """Passes of longer programs: one multiplication each, from HBM to HBM."""
 
-from trnfft.kernels._common import _leave, _load_lanes, _load_repeated, _load_table, _planes, _product, _rotate
+from trnfft.kernels._common import _leave, _load_lanes, _load_repeated, _load_table, _planes, _product, _rotate, _times
 from trnsci.nki import N_TILE, P_MAX, load, nisa, nl, store, tiles
 
 # Tiles of a turn that share their transfers, and tiles of columns of one load of rows.
@@ -119,29 +119,30 @@ def _stream(outs, planes, t_sb, w_sb, lanes, m, group):
             store(dst, y_sb[o][s * K : (s + 1) * K])
 
 
-def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, twiddles_hbm, sizes):
-    """out[A, j, C] = w[j] x[A, j, C] for j < min(N, K), and 0 up to K."""
-    A, N, K, C, tw = sizes
+def _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, tables_hbm, sizes):
+    """out[A, j, C] = w[j] x[A, j, C] for j < min(N, K), and 0 up to K; w has ``parts``, or is 1 where it has none."""
+    A, N, K, C, parts, tw = sizes
     planes = _planes(re_hbm, im_hbm, (A, N, C))
     outs = _planes(out_re_hbm, out_im_hbm, (A, K, C))
     if C == 1 and A >= MANY:
-        _multiply_rows(outs, planes, twiddles_hbm, tw, min(N, K))
+        _multiply_rows(outs, planes, tables_hbm, tw, (parts, min(N, K)))
         return
     for c in tiles(C, N_TILE):
         for j in tiles(K, P_MAX * max(1, N_TILE // c.size)):
-            _elements(outs, planes, twiddles_hbm, tw, (j, c, min(N, K)))
+            _elements(outs, planes, tables_hbm, tw, (j, c, parts, min(N, K)))
 
 
-def _multiply_rows(outs, planes, twiddles_hbm, tw, valid):
+def _multiply_rows(outs, planes, tables_hbm, tw, sizes):
     """Rows on the partitions, where there are many: the multiplier is the same for all of them."""
+    parts, valid = sizes
     A, K = outs[0].shape[0], outs[0].shape[1]
     for j in tiles(K, SHARED * N_TILE):
         have = max(0, min(valid, j.stop) - j.start)
         here = slice(j.start, j.start + have)
         w_sb = []
         if have > 0:
-            for part in range(2):
-                w_sb.append(_load_repeated(twiddles_hbm, tw, part, min(A, P_MAX), j.start, have))  # [b, j]
+            for part in range(parts):
+                w_sb.append(_load_repeated(tables_hbm, tw, part, min(A, P_MAX), j.start, have))  # [b, j]
         for b in tiles(A, P_MAX):
             y_sb, x_sb = [], []
             for o in range(len(outs)):
@@ -151,26 +152,29 @@ def _multiply_rows(outs, planes, twiddles_hbm, tw, valid):
             if have > 0:
                 for p in range(len(planes)):
                     x_sb.append(load(planes[p][b.span, here, 0]))  # [b, j]
-                im_sb = x_sb[1] if len(planes) > 1 else None
-                y_im = y_sb[1][:, 0:have] if len(outs) > 1 else None
-                _rotate(y_sb[0][:, 0:have], y_im, x_sb[0], im_sb, w_sb[0][0 : b.size], w_sb[1][0 : b.size])
+                dst, by = [], []
+                for o in range(len(outs)):
+                    dst.append(y_sb[o][:, 0:have])
+                for part in range(parts):
+                    by.append(w_sb[part][0 : b.size])
+                _times(dst, x_sb, by)
             for o in range(len(outs)):
                 store(outs[o][b.span, j.span, 0], y_sb[o])
 
 
-def _elements(outs, planes, twiddles_hbm, tw, sizes):
+def _elements(outs, planes, tables_hbm, tw, sizes):
     """A block of j, dealt to the partitions in runs of ``run``."""
-    j, c, valid = sizes
-    offset, _, columns = tw
+    j, c, parts, valid = sizes
     run = (j.size + P_MAX - 1) // P_MAX
     have = max(0, min(valid, j.stop) - j.start)
     rows = (j.size + run - 1) // run
     w_sb = []
     if have > 0:
-        for part in range(2):
-            tile_sb = nl.ndarray((rows, run, 1), dtype=twiddles_hbm.dtype, buffer=nl.sbuf)  # [p, run, 1]
+        for part in range(parts):
+            offset, _, columns = tw
+            tile_sb = nl.ndarray((rows, run, 1), dtype=tables_hbm.dtype, buffer=nl.sbuf)  # [p, run, 1]
             nisa.memset(dst=tile_sb, value=0.0)
-            _runs(tile_sb, twiddles_hbm, (offset + part * columns + j.start, 1, run, have, 1), True)
+            _runs(tile_sb, tables_hbm, (offset + part * columns + j.start, 1, run, have, 1), True)
             w_sb.append(tile_sb.ap([[run, rows], [1, run], [0, c.size]], offset=0))
     A, N, C = planes[0].shape
     K = outs[0].shape[1]
@@ -188,8 +192,7 @@ def _elements(outs, planes, twiddles_hbm, tw, sizes):
             if have == 0:
                 nisa.memset(dst=y_sb[o], value=0.0)
         if have > 0:
-            im_sb = x_sb[1] if len(planes) > 1 else None
-            _rotate(y_sb[0], y_sb[1] if len(outs) > 1 else None, x_sb[0], im_sb, w_sb[0], w_sb[1])
+            _times(y_sb, x_sb, w_sb)
         for o in range(len(outs)):
             _runs(y_sb[o], outs[o], ((a * K + j.start) * C + c.start, C, run, j.size, c.size), False)
 

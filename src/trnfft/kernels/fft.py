@@ -2,7 +2,9 @@
 
 A program is a tuple of passes: a kind, the size of its result, whether that is real, and sizes and tables, which the
 pass names in its first line. Tables are flat tensors, one of matrices in the dtype of the operand and one of twiddles
-in float32; ``ends`` holds padded ends of signals and a window. Between passes data is in HBM as two planes.
+in float32; ``given`` holds what a call brings: padded ends of signals, a window, factors of its rows. Between passes
+data is in HBM as two planes. The first pass converts what it loads to the dtype of the matrices, the last one what it
+stores to ``result``.
 
 * ``rows``: rows times one matrix, for short or prime lengths.
 * ``folded``: rows of N = N1 N2 on chip, twiddles in the tables of the first product; half a spectrum for real data.
@@ -12,7 +14,7 @@ in float32; ``ends`` holds padded ends of signals and a window. Between passes d
 * ``fused``: few rows of N = N1 N2 on chip, twiddles between two multiplications.
 * ``turn``: the first of several multiplications of rows; its result comes out transposed.
 * ``columns``: one multiplication with what is beside the axis streaming past.
-* ``multiply``: a chirp or its spectrum, element by element, with zero padding or cutting.
+* ``multiply``: a chirp or its spectrum, element by element, with zero padding or cutting; ``times``: a given factor.
 
 Bound by the Tensor Engine for batches, by DMA for long lengths.
 """
@@ -27,14 +29,15 @@ from trnsci.nki import nki, nl
 
 
 @nki.jit
-def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, ends_hbm, program=()):
-    # What is between passes is an operand of the next, so it has the dtype of the first one's.
-    operand = re_hbm.dtype
+def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, program=(), result="float32"):
+    # What is between passes is an operand of the next, so it has the dtype of its tables.
+    operand = matrices_hbm.dtype
+    results = {"float32": nl.float32, "bfloat16": nl.bfloat16, "float16": nl.float16}
     for index in range(len(program)):
         kind, size, real, sizes = program[index]
         last = index == len(program) - 1
         buffer = nl.shared_hbm if last else nl.private_hbm
-        dtype = nl.float32 if last else operand
+        dtype = results[result] if last else operand
         out_re_hbm = nl.ndarray((size,), dtype=dtype, buffer=buffer)  # [size]
         out_im_hbm = None
         if not real:
@@ -44,7 +47,7 @@ def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, ends_hbm, program=()):
         elif kind == "fused":
             _fused(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "folded":
-            _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+            _folded(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, given_hbm, sizes)
         elif kind == "folded columns":
             _folded_columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "folded turned":
@@ -54,11 +57,13 @@ def fft(re_hbm, im_hbm, matrices_hbm, twiddles_hbm, ends_hbm, program=()):
         elif kind == "completed":
             _completed(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, sizes)
         elif kind == "frames":
-            _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, ends_hbm, sizes)
+            _frames(out_re_hbm, out_im_hbm, re_hbm, matrices_hbm, given_hbm, sizes)
         elif kind == "turn":
             _turn(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
         elif kind == "columns":
             _columns(out_re_hbm, out_im_hbm, re_hbm, im_hbm, matrices_hbm, twiddles_hbm, sizes)
+        elif kind == "times":
+            _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, given_hbm, sizes)
         else:
             _multiply(out_re_hbm, out_im_hbm, re_hbm, im_hbm, twiddles_hbm, sizes)
         re_hbm, im_hbm = out_re_hbm, out_im_hbm

@@ -1,0 +1,179 @@
+"""Transforms and factors in a row as one op: on Trainium one program, elsewhere the functions one after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnfft.arguments import Scale
+from trnfft.device import chains
+from trnfft.ops.fft import C2C, C2R, R2C, bound, flops, limits, real_shape, weighted
+from trnsci import op, run
+from trnsci.precision import Precision
+
+# A transform's name on the device, its sign, and its adjoint.
+_KINDS = {
+    "fft": ("c2c", -1, "ifft"),
+    "ifft": ("c2c", 1, "fft"),
+    "rfft": ("r2c", -1, "irfft"),
+    "irfft": ("c2r", 1, "rfft"),
+}
+_TIMES: tuple[str, int, Scale] = ("times", 0, "none")
+_UNIT = 2.0**-24
+
+
+@op("trnfft::chain")
+class Chain(NamedTuple):
+    """Multiply, transform, multiply again, in float32, and convert to ``dtype`` in the end.
+
+    ``kinds`` are ``times``, which takes the next factor, or transforms; ``lengths`` and ``scales`` are those of the
+    transforms.
+    """
+
+    x: Tensor
+    factors: list[Tensor]
+    dims: list[int]
+    kinds: list[str]
+    lengths: list[int]
+    scales: list[Scale]
+    dtype: torch.dtype
+    precision: Precision
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of the data before each step, and after the last one."""
+        found = [tuple(self.x.shape)]
+        for kind, n in zip(self.kinds, self.lengths, strict=True):
+            size = {"rfft": n // 2 + 1, "irfft": n}.get(kind, found[-1][self.dims[-1]])
+            found.append(tuple(real_shape(found[-1], self.dims[-1], size)))
+        return found
+
+    @property
+    def _points(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The transforms and the shapes of all their points."""
+        shapes = self.shapes
+        return [(kind, shapes[i + (kind == "irfft")]) for i, kind in enumerate(self.kinds) if kind != "times"]
+
+    def fake(self) -> Tensor:
+        return self.x.new_empty(self.shapes[-1], dtype=self.dtype)
+
+    def cost(self) -> int:
+        transforms = sum(flops(shape, self.dims, kind in ("rfft", "irfft")) for kind, shape in self._points)
+        return transforms + 6 * len(self.factors) * math.prod(self.x.shape)
+
+    def bound(self, implementation: str) -> float:
+        # Relative to the norm of the data times the largest magnitudes of the factors.
+        transforms = sum(bound(implementation, shape, self.dims, self.precision) for _, shape in self._points)
+        return transforms + 3 * _UNIT * len(self.factors)
+
+    def limits(self, implementation: str) -> str | None:
+        if implementation != "nki":
+            return None
+        reasons = (limits("nki", shape, self.dims) for _, shape in self._points)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def pytorch(self) -> Tensor:
+        return self.in_turn("pytorch")
+
+    def in_turn(self, implementation: str) -> Tensor:
+        """One step after the other."""
+        x = self.x if self.x.is_complex() else self.x.float()
+        left = iter(self.factors)
+        for kind, n, scale in zip(self.kinds, self.lengths, self.scales, strict=True):
+            if kind == "times":
+                x = x * next(left)
+            else:
+                x = getattr(_transform(kind, x, self.dims, n, scale, self.precision), implementation)()
+        return x.to(self.dtype)
+
+    def program(self) -> chains.Chain | None:
+        """Return the one program of it on Trainium; ``None`` where that would be too long."""
+        shape, real = tuple(self.x.shape), not self.x.is_complex()
+        steps = tuple(
+            chains.Step(*_KINDS.get(kind, _TIMES)[:2], n, scale)
+            for kind, n, scale in zip(self.kinds, self.lengths, self.scales, strict=True)
+        )
+        factors = tuple(chains.varies(factor, len(shape)) for factor in self.factors)
+        dtype = torch.bfloat16 if self.precision == "fast" else torch.float32
+        made = chains.chain(shape, tuple(self.dims), steps, factors, real, dtype, self.x.dtype in chains.CONVERTED)
+        return made if chains.fits(made, shape, real) else None
+
+    def nki(self) -> Tensor:
+        if 0 in self.x.shape:
+            return self.fake()
+        made = self.program()
+        if made is None:
+            return self.in_turn("nki")
+        planes = chains.run(made, self.x, self.factors, self.dtype)
+        last, size = self.dims[-1], self.shapes[-1][self.dims[-1]]
+        parts = [plane.narrow(last, 0, size) for plane in planes]
+        return (parts[0] if len(parts) == 1 else torch.complex(*parts)).to(self.dtype)
+
+    def vjp(self, grad: Tensor, needs: frozenset[str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if "x" in needs:
+            result = run(self._adjoint(grad, 0, self.x.is_complex() or "fft" in self.kinds or "ifft" in self.kinds))
+            found["x"] = (result if self.x.is_complex() else result.real).to(self.x.dtype)
+        if "factors" in needs:
+            found["factors"] = self._of_factors(grad)
+        return found
+
+    def _of_factors(self, grad: Tensor) -> list[Tensor]:
+        """Gradients of the factors: what reaches each from either side, multiplied and summed up."""
+        found: list[Tensor] = []
+        is_complex = self.x.is_complex()
+        for i, kind in enumerate(self.kinds):
+            if kind == "times":
+                factor = self.factors[len(found)]
+                before = self._replace(
+                    factors=self.factors[: len(found)],
+                    kinds=self.kinds[:i],
+                    lengths=self.lengths[:i],
+                    scales=self.scales[:i],
+                    dtype=torch.complex64 if is_complex else torch.float32,
+                )
+                product = _run(before).conj() * _run(self._adjoint(grad, i + 1, is_complex))
+                whole = product.sum_to_size(factor.shape)
+                found.append(whole if factor.is_complex() else whole.real)
+            else:
+                is_complex = kind != "irfft"
+        return found
+
+    def _adjoint(self, grad: Tensor, first: int, is_complex: bool) -> Chain:
+        """The adjoints of the steps from ``first`` on, in reverse."""
+        last, left = self.dims[-1], list(self.factors)
+        steps: list[tuple[str, int, Scale]] = []
+        factors: list[Tensor] = []
+        for i in reversed(range(first, len(self.kinds))):
+            kind, n, scale = self.kinds[i], self.lengths[i], self.scales[i]
+            if kind == "times":
+                factors.append(left.pop().conj())
+                steps.append(_TIMES)
+                continue
+            one = (_KINDS[kind][2], n, scale)
+            if kind in ("rfft", "irfft"):
+                ones = torch.ones(n // 2 + 1, device=grad.device)
+                weights = weighted(ones, 0, n, 0.5 if kind == "rfft" else 2.0)
+                factors.append(weights.reshape(-1, *[1] * (grad.ndim - last - 1)))
+            steps += {"rfft": [_TIMES, one], "irfft": [one, _TIMES]}.get(kind, [one])
+        kinds, lengths, scales = [step[0] for step in steps], [step[1] for step in steps], [step[2] for step in steps]
+        dtype = torch.complex64 if is_complex else torch.float32
+        return Chain(grad, factors, self.dims, kinds, lengths, scales, dtype, self.precision)
+
+
+def _run(chain: Chain) -> Tensor:
+    """Run a chain, which may have no steps."""
+    result: Tensor = run(chain) if chain.kinds else chain.x
+    return result
+
+
+def _transform(kind: str, x: Tensor, dims: list[int], n: int, scale: Scale, precision: Precision) -> Any:
+    """The call of a transform."""
+    if kind == "rfft":
+        return R2C(x, dims, scale, precision)
+    if kind == "irfft":
+        return C2R(x, dims, n, scale, precision)
+    return C2C(x, dims, kind == "ifft", scale, precision)
