@@ -121,7 +121,7 @@ def ormbr(
     vectors, tau, shifted = _reflections(form, vect)
     if not shifted:
         return ormqr(vectors, tau, other, left, transpose)
-    size = vectors.shape[-2] + 1
+    size = form.factors.shape[-2 if vect == "q" else -1]
     check.equal("ormbr", "M" if vect == "q" else "N", form=size, other=other.shape[-2 if left else -1])
     head, rest = (other[..., :1, :], other[..., 1:, :]) if left else (other[..., :1], other[..., 1:])
     rest = ormqr(vectors, tau, rest.contiguous(), left, transpose) if rest.numel() and tau.shape[-1] else rest
@@ -215,9 +215,11 @@ def _applied(block: Tensor, v: Tensor, tau: Tensor) -> None:
 
 def _reflection(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``v`` with first entry 1, real ``beta``, ``tau``: ``(1 - tau v v.mH).mH @ x = beta e1``, LAPACK's ``larfg``."""
-    scale = x.abs().amax(-1, keepdim=True)
-    scale = torch.where(scale > 0, scale, 1.0)
-    y = x / scale
+    # in two halves, because the inverse of a subnormal number is beyond the range
+    exponent = torch.frexp(x.abs().amax(-1, keepdim=True)).exponent
+    first = exponent // 2
+    one, other = (torch.exp2(half.to(x.real.dtype)) for half in (first, exponent - first))
+    y = x * (1 / one) * (1 / other)
     alpha, rest = y[..., 0], torch.linalg.vector_norm(y[..., 1:], dim=-1)
     real = alpha.real if x.is_complex() else alpha
     idle = (rest == 0) & ((alpha.imag == 0) if x.is_complex() else torch.ones_like(rest, dtype=torch.bool))
@@ -228,7 +230,7 @@ def _reflection(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     v = y / torch.where(idle, torch.ones_like(alpha), alpha - below).unsqueeze(-1)
     v = torch.where(idle.unsqueeze(-1), torch.zeros_like(v), v)
     v[..., 0] = 1
-    return v, beta * scale.squeeze(-1), tau
+    return v, beta * one.squeeze(-1) * other.squeeze(-1), tau
 
 
 @array_function

@@ -108,7 +108,8 @@ def _parts(op: str, a: Any) -> tuple[Any, Any, Tensor, tuple[int, int]]:
         return (
             to_numpy(rows.crow_indices()),
             to_numpy(rows.col_indices()),
-            rows.values(),
+            # a view of a sparse tensor has no real part
+            rows.values().detach(),
             (rows.shape[0], rows.shape[1]),
         )
     if isinstance(a, Compressed):

@@ -114,13 +114,17 @@ class _Updates:
         if values.is_complex():
             entries = torch.where(group.swapped.to(device), entries.conj(), entries)
         front.index_copy_(1, group.target.to(device), entries)
-        front.index_fill_(1, group.padding.to(device), 1.0)
         for below, taken, given in group.inherited:
             update = self._kept[below].reshape(batch, -1)
             front.index_add_(1, given.to(device), update.index_select(1, taken.to(device)))
             self._left[below] -= 1
             if not self._left[below]:
                 del self._kept[below]
+        if len(group.padding):
+            # pivots that were added have the size of their front: a 1 beside entries of 1e-15 hides these from a kernel
+            size, padding = front.view(batch, count, -1).abs().amax(-1), group.padding.to(device)
+            size = torch.where(size > 0, size, 1.0).to(front.dtype)
+            front.index_copy_(1, padding, size.index_select(1, padding // ((p + q) * (p + q))))
         return front.view(batch, count, p + q, p + q)
 
     def keep(self, g: int, update: Tensor) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -103,7 +104,8 @@ def matched(op: str, a: Compressed, values: Tensor) -> Index:
     n = a.shape[0]
     if n == 0:
         return np.arange(0)
-    size = np.abs(to_numpy(values.detach().reshape(-1, values.shape[-1]).abs().amax(0).double()))
+    many = values.detach().reshape(math.prod(values.shape[:-1]), values.shape[-1]).abs().double()
+    size = to_numpy(many.amax(0)) if len(many) else np.ones(many.shape[-1])
     kept = size > 0
     rows, columns = a.rows[kept], a.indices[kept]
     largest = np.zeros(n)

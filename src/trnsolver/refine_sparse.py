@@ -92,7 +92,10 @@ def accurate_residual(a: Any, x: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
             low = low + lost
     # what three slices leave, relative to the largest of a row and of a column
     dropped = torch.from_numpy(longest * largest[:, None] * most)
-    return high + low, 2.0**-52 * (high + low).abs() + 2.0 ** (-3 * bits + 4) * dropped + 2.0**-100 * b.abs()
+    left = high + low
+    # products below the range are lost whole
+    lost_whole = 9 * longest * 2.0**-1074
+    return left, 2.0**-52 * left.abs() + 2.0 ** (-3 * bits + 4) * dropped + 2.0**-100 * b.abs() + lost_whole
 
 
 def _slices(x: NDArray[Any], largest: NDArray[Any], bits: int) -> list[NDArray[Any]]:

@@ -131,7 +131,8 @@ class SparseFactor:
                 raise ArgumentError(
                     op=op, argument="batch shape of b", got=tuple(b.shape[:-2]), expected=str(self.batch)
                 )
-            return b.expand(*self.batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]), self.batch
+            many = math.prod(self.batch)
+            return b.expand(*self.batch, *b.shape[-2:]).reshape(many, *b.shape[-2:]), self.batch
         outer = (*b.shape[:-2], b.shape[-1])
         return b.movedim(-2, 0).reshape(1, b.shape[-2], math.prod(outer)), outer
 
@@ -153,8 +154,15 @@ class SparseFactor:
         wide = widened(self._a.values.dtype)
         columns = b.detach().unsqueeze(-1) if vector else b.detach()
 
+        own = self._a.values.detach()
+        largest = float(own.abs().max()) if own.numel() else 1.0
+
         def correct(r: Tensor) -> Tensor:
-            return self._engine.solve(r.to(self._a.values.dtype).unsqueeze(0), letter)[0].to(wide)
+            # residuals shrink below the range of the factors: columns are solved for at the size of the matrix
+            size = r.abs().amax(0).double()
+            scale = torch.where(size > 0, largest / size, 1.0)
+            scale = torch.ldexp(torch.ones_like(scale), scale.log2().round().clamp(-1000, 1000).int())
+            return self._engine.solve((r * scale).to(own.dtype).unsqueeze(0), letter)[0].to(wide) / scale
 
         found = refined(self._a, columns.to(wide), letter, correct, goal, definite=self.kind == "cholesky")
         if not found.error <= goal:
@@ -199,7 +207,7 @@ def _torch_sparse(a: Any) -> Tensor:
 
 
 def _rows(a: Compressed) -> Tensor:
-    return a.values.reshape(-1, a.values.shape[-1]) if a.values.ndim > 1 else a.values.unsqueeze(0)
+    return a.values.reshape(math.prod(a.values.shape[:-1]), a.values.shape[-1])
 
 
 def _letter(op: str, trans: bool | str) -> str:

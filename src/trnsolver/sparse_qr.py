@@ -96,6 +96,7 @@ class SparseQR:
     plan: Fronts
     reflections: tuple[tuple[Tensor, Tensor], ...]
     triangle: tuple[tuple[Tensor, Tensor], ...]
+    empty: Tensor
 
     @classmethod
     def of(cls, op: str, plan: Fronts, values: Tensor) -> SparseQR:
@@ -121,7 +122,7 @@ class SparseQR:
             reflections.append((factors, tau))
             triangle.append((r[..., : front.width, : front.width], r[..., : front.width, front.width :]))
             left[s] = r[..., front.width :, front.width :]
-        return cls(op, plan, tuple(reflections), tuple(triangle))
+        return cls(op, plan, tuple(reflections), tuple(triangle), values[:, :0])
 
     @property
     def fill(self) -> int:
@@ -139,7 +140,7 @@ class SparseQR:
 
     def diagonal(self) -> Tensor:
         """The diagonal of R."""
-        return torch.cat([corner.diagonal(dim1=-2, dim2=-1) for corner, _ in self.triangle], -1)
+        return torch.cat([self.empty, *(corner.diagonal(dim1=-2, dim2=-1) for corner, _ in self.triangle)], -1)
 
     def slogdet(self) -> tuple[Tensor, Tensor]:
         """Refused: reflections leave the sign open."""

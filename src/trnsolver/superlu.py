@@ -47,6 +47,11 @@ def hermitian(a: Compressed, values: Tensor) -> Any:
     return sp.csc_array(strict + strict.conj().T + diagonal)
 
 
+def _without_pivot(error: RuntimeError) -> bool:
+    """Whether SuperLU met a pivot of zero: it says so, or gives up inside a supernode."""
+    return any(words in str(error) for words in ("singular", "failed to factorize"))
+
+
 def symmetric_factors(matrix: Any) -> Any | None:
     """Factors without exchanges of a Hermitian matrix in its own order; ``None`` where a pivot is zero."""
     try:
@@ -54,7 +59,7 @@ def symmetric_factors(matrix: Any) -> Any | None:
             matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True, "Equil": False}
         )
     except RuntimeError as error:
-        if "singular" not in str(error):
+        if not _without_pivot(error):
             raise
         return None
     plain = np.arange(matrix.shape[0])
@@ -166,7 +171,7 @@ def _lu(op: str, a: Compressed, values: Tensor, columns: Index, batch: tuple[int
     try:
         return sp.linalg.splu(sp.csc_array(matrix), permc_spec="NATURAL")
     except RuntimeError as error:
-        if "singular" not in str(error):
+        if not _without_pivot(error):
             raise
         where = f" (batch {batch})" if batch else ""
         raise Singular(

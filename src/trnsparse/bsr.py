@@ -115,7 +115,8 @@ class BSRMatrix(SparseMatrix):
     def from_torch(cls, tensor: Tensor, block: int | tuple[int, int] | None = None) -> BSRMatrix:
         """Return a two-dimensional ``torch.sparse`` tensor; a BSR one keeps its block shape unless told otherwise."""
         if tensor.layout == torch.sparse_bsr and block is None:
-            return cls(tensor.crow_indices(), tensor.col_indices(), tensor.values(), tensor.shape)
+            # views of a sparse tensor have no real part
+            return cls(tensor.crow_indices(), tensor.col_indices(), tensor.values().clone(), tensor.shape)
         return COOMatrix.from_torch(tensor.to_sparse_coo()).to_bsr(128 if block is None else block)
 
     @property

@@ -77,6 +77,12 @@ def test_small_and_empty_systems(kind, method, n):
     x = ts.solve_sparse(a, torch.ones(n, 2, dtype=torch.float64), kind=kind, method=method)
     np.testing.assert_allclose(x, np.repeat(1 / np.arange(2.0, 2.0 + n)[:, None], 2, 1), rtol=1e-15)
     assert ts.solve_sparse(a, torch.ones(n, 0, dtype=torch.float64), kind=kind, method=method).shape == (n, 0)
+    many = torch.from_numpy(a.data).expand(2, 1, a.nnz)
+    factor = ts.factor_sparse(a, kind=kind, method=method, values=many)
+    np.testing.assert_allclose(
+        factor.solve(torch.ones(2, 1, n, 3, dtype=torch.float64))[1, 0, :, 2], x[:, 0], rtol=1e-15
+    )
+    assert factor.diagonal().shape == (2, 1, n)
 
 
 @pytest.mark.parametrize("ordering", ["natural", "amd", "rcm", "colamd", "given"])
@@ -223,6 +229,26 @@ def test_target_errors_are_met(kind):
             factor.solve(b, target_error=1e-40)
 
 
+@pytest.mark.parametrize(("of_a", "of_b"), [(1e23, 1e-18), (1e-30, 1e-36), (1.0, 1e-37), (1e35, 1e-3)])
+def test_target_errors_are_met_where_corrections_leave_the_range_of_float32(of_a, of_b):
+    a = sp.csr_array(general(12).astype(np.float64) * of_a).astype(np.float32)
+    b = gaussian((12,), 1) * of_b
+    x = ts.solve_sparse(a, b, target_error=1e-13)
+    exact = np.linalg.solve(a.toarray().astype(np.float64) / of_a, b.double().numpy() / of_b)
+    assert np.linalg.norm(x.numpy() * (of_a / of_b) - exact) <= 2e-13 * np.linalg.norm(exact)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("scale", [1e-15, 1e15])
+@pytest.mark.parametrize("kind", ["cholesky", "lu"])
+def test_rows_that_round_blocks_up_have_the_size_of_the_matrix(kind, scale):
+    a = sp.csr_array((grid(3) if kind == "cholesky" else general(7)) * scale)
+    b = gaussian((a.shape[0],), 1, dtype=torch.float64)
+    with trnsci.backend("simulator"):
+        x = ts.solve_sparse(a, b, kind=kind, method="multifrontal")
+    assert _residual(a, x.numpy(), b.numpy()) <= 20 * a.shape[0] * 2.0**-53
+
+
 @pytest.mark.sim
 @pytest.mark.parametrize("kind", ["cholesky", "lu"])
 def test_blocks_run_as_kernels_where_the_settings_say_so(kind):
@@ -249,6 +275,11 @@ def test_settings_that_admit_kernels_only_are_obeyed(monkeypatch):
 
 def test_errors_name_what_is_wrong():
     a = grid(3)
+    for dtype in NAMES:
+        broken = torch.eye(2, dtype=dtype).to_sparse_csr()
+        broken.values()[0] = float("nan")
+        with pytest.raises(ArgumentError, match="nan"):
+            ts.factor_sparse(broken)
     with pytest.raises(ArgumentError, match="Dense matrices"):
         ts.factor_sparse(torch.eye(3))
     with pytest.raises(ArgumentError, match="square"):

@@ -59,6 +59,8 @@ def test_torch_tensors_come_in_and_go_out(kind):
         assert torch.equal(made.to_dense(), dense)
         assert torch.equal(made.to_torch().to_dense(), dense)
     assert torch.equal(ts.BSRMatrix.from_torch(dense.to_sparse_bsr((2, 3))).to_dense(), dense)
+    blocks = ts.BSRMatrix.from_torch((dense * (1 + 1j)).to_sparse_bsr((2, 3)))
+    assert torch.equal(blocks.values.real, blocks.values.imag)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(-4, 4)), max_size=30))
