@@ -128,6 +128,9 @@ class Predictor(Launcher):
         self.high = 0.0
         self.active = 0.0
         self.busy: dict[str, float] = {}
+        # blocks that the host computes in between, and how long the device waits for them
+        self.hosted = 0
+        self.waited = 0.0
 
     def launch(self, kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
         """Cost one kernel without its arithmetic."""
@@ -150,6 +153,12 @@ class Predictor(Launcher):
         for engine, use in report.engines.items():
             self.busy[engine] = self.busy.get(engine, 0.0) + use.utilisation * report.active_s
         return results
+
+    def wait_for_host(self, seconds: float) -> None:
+        """Count work that the host does between launches."""
+        self.hosted += 1
+        self.waited += seconds
+        self.seconds, self.low, self.high = self.seconds + seconds, self.low + seconds, self.high + seconds
 
     @property
     def compilations(self) -> int:

@@ -18,7 +18,7 @@ from trnsci import cache, config, neuron
 from trnsci.backends import SCOPE, Scope, entered
 from trnsci.config import TargetName
 from trnsci.errors import ArgumentError
-from trnsci.launcher import Predictor, using
+from trnsci.launcher import Predictor, current, using
 from trnsci.plans import Cost, seconds
 from trnsci.programs import Size, limits
 from trnsci.specs import tensors_in, thaw
@@ -118,6 +118,10 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Predic
         except _NoKernel:
             return None
     made = predictor
+    if made.hosted:
+        predicting.remarks.append(
+            f"blocks on the host: {made.hosted}, counted with {seconds(made.waited)}, transfers included"
+        )
     return Prediction(
         made.seconds,
         made.active,
@@ -131,6 +135,18 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Predic
         tuple(made.single),
         tuple(dict.fromkeys(predicting.remarks)),
     )
+
+
+def on_host(call: Any, implementation: str = "pytorch") -> Any:
+    """Compute a call on the host as part of an implementation for the device; predictions count it, with transfers."""
+    result = getattr(call, implementation)()
+    predictor = current()
+    if isinstance(predictor, Predictor):
+        operands, cost = list(tensors_in(call)), call._op.cost(call)
+        moved = sum(x.nbytes for x in (*operands, *tensors_in(result)))
+        link = LINKS[predictor.target]
+        predictor.wait_for_host(host().seconds(cost, operands[0].dtype) + link.seconds(moved) - link.dispatch)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

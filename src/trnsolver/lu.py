@@ -12,6 +12,7 @@ from trnblas import gemm
 from trnsci import ArgumentError, DtypeError, array_function, check, op, run
 from trnsci.gradient import saves
 from trnsci.nki import launch
+from trnsci.predict import on_host
 from trnsolver.arguments import (
     by_columns,
     matrices,
@@ -29,7 +30,7 @@ from trnsolver.corrections import correctable, single
 from trnsolver.kernels import lu as kernels
 from trnsolver.refine_factors import improved_lu
 from trnsolver.solve_triangular import triangular
-from trnsolver.tiles import identity, near_one, row_tiles
+from trnsolver.tiles import identity, near_one, row_tiles, rows_each
 from trnsolver.unpivoted import unpivoted
 
 
@@ -338,14 +339,16 @@ class LuFactor(NamedTuple):
             return batched_lu(a)
         if correctable(a):
             return _doubled(a)
-        if a.dtype != torch.float32 or max(m, n) > kernels.N_MAX:
+        if not _fits(a):
             factors, order = _blocked(a)
             return factors, _pivots(order, k)
         scale = near_one(a, (-2, -1))
         flat = (a * scale).reshape(-1, m, n)
         rank, index, live = row_tiles(m, a.device)
         padded = torch.nn.functional.pad(flat, (0, 0, 0, live.numel() - m))
-        lower, upper, rows = launch(kernels.lu, padded, rank, index, live, identity(a.device), rows=m)
+        # one program serves all heights that share tiles
+        high = m if m < n else live.numel()
+        lower, upper, rows = launch(kernels.lu, padded, rank, index, live, identity(a.device), rows=high)
         lower = lower[..., :m, :]
         upper, chosen = _overflowed(lower, upper, rows.squeeze(-1))
         pivots, order = _exchanges(chosen, m)  # [B, K], [B, M]
@@ -360,6 +363,13 @@ class LuFactor(NamedTuple):
         self, grad: tuple[Tensor, Tensor | None], needs: frozenset[str], result: tuple[Tensor, Tensor]
     ) -> dict[str, Tensor]:
         return {"a": _gradient(*result, grad[0])}
+
+
+def _fits(a: Tensor) -> bool:
+    """Whether the kernel takes ``a`` [..., M, N]."""
+    m, n = a.shape[-2:]
+    small = m <= kernels.M_MAX and n <= kernels.N_MAX and rows_each(m) * n <= kernels.HELD
+    return small and a.dtype == torch.float32
 
 
 def _pivots(order: Tensor, k: int) -> Tensor:
@@ -417,15 +427,19 @@ def _exchanges(wanted: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 
 def _blocked(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Column halves: what the kernel cannot hold, and the dtypes it lacks. Products run on the device."""
+    """Column halves: what the kernel cannot hold, and the dtypes it lacks; of these, panels run on the host."""
     m, n = a.shape[-2:]
-    if a.dtype == torch.float32 and max(m, n) <= kernels.N_MAX:
+    if _fits(a):
         factors, pivots = run(LuFactor(a))
         return factors, permutation_of(pivots, m)
-    if min(m, n) <= _LEAF:
-        factors, pivots = LuFactor(a).pytorch()
+    if n > m:
+        left, order = _blocked(a[..., :m])
+        rest = a[..., m:].gather(-2, order.unsqueeze(-1).expand(*order.shape, n - m))
+        return torch.cat([left, triangular(left, rest, lower=True, unit=True)], -1), order
+    if n <= _LEAF:
+        factors, pivots = run(LuFactor(a)) if pays(LEAST, a) else on_host(LuFactor(a))
         return factors, permutation_of(pivots, m)
-    h = min(m, n) // 2
+    h = n // 2
     left, order = _blocked(a[..., :h])
     rest = a[..., h:].gather(-2, order.unsqueeze(-1).expand(*order.shape, n - h))
     right = triangular(left[..., :h, :], rest[..., :h, :], lower=True, unit=True)

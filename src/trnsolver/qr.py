@@ -16,6 +16,7 @@ from trnsci.explain import remark
 from trnsci.gradient import saves
 from trnsci.host import transformed
 from trnsci.nki import P_MAX, launch
+from trnsci.predict import on_host
 from trnsolver.arguments import by_columns, matrices, readable, roundoff, settled, written
 from trnsolver.batched_qr import LEAST, batched_qr
 from trnsolver.batches import pays
@@ -297,7 +298,7 @@ def _column_halves(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
 
 def _by_lapack(a: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
     leaf = QrFactor(a.resolve_conj(), mode)
-    q, r = leaf.host() if a.is_complex() and a.is_cpu else leaf.pytorch()
+    q, r = on_host(leaf, "host" if a.is_complex() and a.is_cpu else "pytorch")
     return _flushed(q, torch.ones_like(q)), _flushed(r, a)
 
 

@@ -31,12 +31,27 @@ def identity(device: torch.device) -> Tensor:
     return torch.eye(P_MAX, device=device)  # [128, 128]
 
 
+# Rows of a partition beyond the first eight come by the four, so that few programs serve all heights.
+_FEW, _STEP = 8, 4
+
+
+def rows_each(rows: int) -> int:
+    """How many of so many rows lie in each partition."""
+    each = -(-rows // P_MAX)
+    return each if each <= _FEW else -(-each // _STEP) * _STEP
+
+
 @functools.lru_cache(maxsize=64)
 def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows dealt out to partitions, neighbours to each: their ranks, descending, indices, and which there are."""
-    each = -(-rows // P_MAX)
-    index = torch.arange(-(-rows // each) * each, device=device).reshape(-1, each)  # [p, T]
-    return (index.numel() - 1 - index).int(), index.float(), (index < rows).float()
+    """Rows dealt out to partitions, neighbours to each: their ranks, descending, indices, and which there are.
+
+    A rank is the last bits of a number of which the leading bit of the exponent is the only other one.
+    """
+    each = rows_each(rows)
+    held = -(-rows // each) if each <= _FEW else P_MAX
+    index = torch.arange(held * each, device=device).reshape(-1, each)  # [p, T]
+    rank = (index.numel() - 1 - index).int() | (1 << 30)
+    return rank.view(torch.float32), index.float(), (index < rows).float()
 
 
 def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> Tensor:

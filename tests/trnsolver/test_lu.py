@@ -3,6 +3,7 @@ import pytest
 import scipy.linalg
 import torch
 
+import trnsci
 from trnsci import ArgumentError, DtypeError, NumericalError, Singular
 from trnsci.testing import BACKENDS, Backend, gaussian, pairs, unit_roundoff
 from trnsolver import det, inv, lu, lu_factor, lu_solve, slogdet, solve
@@ -34,6 +35,33 @@ def test_several_panels(backend, shape, norm):
     with backend:
         p, lower, upper = lu(a)
     assert norm(p.double() @ lower.double() @ upper.double() - a.double()) <= _bound(a) * norm(a)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "zeros", "equal"])
+@pytest.mark.parametrize("shape", [(1300, 20), (20, 1300)])
+def test_shapes_beyond_a_square_of_the_kernel(shape, kind, norm):
+    a = gaussian(shape, 3)
+    if kind == "zeros":
+        a[:, 5], a[7] = 0, 0
+    elif kind == "equal":
+        a = torch.ones(shape)
+    with trnsci.backend("simulator"):
+        factors, pivots = lu_factor(a)
+    p, lower, upper = torch.lu_unpack(factors, pivots)
+    assert norm(p.double() @ lower.double() @ upper.double() - a.double()) <= _bound(a) * norm(a)
+    # ranks replace the last bits of what magnitudes are compared by
+    assert float(lower.abs().max()) <= 1 + 2.0**-11
+    if kind == "equal":
+        assert not upper[1:].any()
+
+
+def test_panels_of_the_host_are_counted():
+    tall = torch.empty(1100, 192, device="meta")
+    with trnsci.backend("simulator"):
+        device, both = (trnsci.plan(lu_factor, x) for x in (tall, tall[:192, :192].to(torch.complex64)))
+    assert not device.programs.remarks
+    (remark,) = both.programs.remarks
+    assert "blocks on the host: 3, counted with" in remark
 
 
 @pytest.mark.grid(1)

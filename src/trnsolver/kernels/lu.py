@@ -7,10 +7,16 @@ is taken off, of the next panel first. Bound by the chain of pivot searches, som
 """
 
 from trnsci.nki import N_TILE, P_MAX, Axis, load, nisa, nki, nl, store, tiles
-from trnsolver.kernels._pivoting import _constants, _pivot
+from trnsolver.kernels._pivoting import _magnitude, _pivot
 
 N_MAX = 8 * P_MAX
+M_MAX = 16 * N_MAX
+# Entries of the matrix that a partition holds.
+HELD = 8 * N_MAX
+# Columns of a panel, fewer where a partition has many rows: passes over the panel are what a pivot waits for.
 PANEL = 32
+LEAST = 8
+WIDE = 4 * P_MAX
 # Pivots between two shares of the products that can wait.
 EVERY = 10
 # How a launch that would be too long a program may be cut.
@@ -21,7 +27,7 @@ AXES = (Axis(1, {"a_hbm": 0}, (0, 0, 0)),)
 def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1):
     """Factor the first ``rows`` of ``a`` [B, P T, N]; at its end are zeros, where ``live`` [P, T] is zero.
 
-    ``rank`` and ``index`` [P, T] hold each row's rank, descending, as int32 and its index.
+    ``rank`` and ``index`` [P, T] hold each row's rank, descending, as `_pivoting` wants it, and its index.
     """
     B, _, N = a_hbm.shape
     P, T = rank_hbm.shape
@@ -32,26 +38,27 @@ def lu(a_hbm, rank_hbm, index_hbm, live_hbm, eye_hbm, rows=1):
     rank_sb = load(rank_hbm)  # [p, T]
     index_sb = load(index_hbm)  # [p, T]
     eye_sb = load(eye_hbm)  # [k, m]
-    constants = _constants(P, T)
+    panel = max(LEAST, min(PANEL, WIDE // T))
+    kept = _magnitude(P * T)
     for b in range(B):
         a_sb = nl.ndarray((P, T, N), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, N]
         nisa.dma_copy(dst=a_sb, src=a_hbm.ap([[T * N, P], [N, T], [1, N]], offset=b * P * T * N))
         all_sb = nl.ndarray((P, T, K), dtype=nl.float32, buffer=nl.sbuf)  # [p, T, K]
         free_sb = load(live_hbm)  # [p, T]
         before = None
-        for c in tiles(K, PANEL):
-            parts = _panel_columns(a_sb, all_sb, free_sb, rank_sb, constants, eye_sb, before, u_hbm, b, c)
-            near = min(N, c.stop + PANEL)
+        for c in tiles(K, panel):
+            parts = _panel_columns(a_sb, all_sb, free_sb, rank_sb, kept, eye_sb, before, u_hbm, b, c, panel)
+            near = min(N, c.stop + panel)
             _columns(u_hbm, a_sb, parts, b, c, slice(c.stop, near))
             _store_panel(u_hbm, rows_hbm, parts, index_sb, b, c)
             before = (c, parts)
         if before != None:
-            _columns(u_hbm, a_sb, before[1], b, before[0], slice(min(N, K + PANEL), N))
+            _columns(u_hbm, a_sb, before[1], b, before[0], slice(min(N, K + panel), N))
         nisa.dma_copy(dst=l_hbm.ap([[T * K, P], [K, T], [1, K]], offset=b * P * T * K), src=all_sb)
     return l_hbm, u_hbm, rows_hbm
 
 
-def _panel_columns(a_sb, all_sb, free_sb, rank_sb, constants, eye_sb, before, u_hbm, b, c):
+def _panel_columns(a_sb, all_sb, free_sb, rank_sb, kept, eye_sb, before, u_hbm, b, c, panel):
     """Eliminate columns c; meanwhile the panel before is taken off the columns that it has not reached."""
     P, T, N = a_sb.shape
     w = c.size
@@ -61,9 +68,9 @@ def _panel_columns(a_sb, all_sb, free_sb, rank_sb, constants, eye_sb, before, u_
     nisa.tensor_copy(dst=p_sb, src=a_sb.ap([[T * N, P], [1, w], [N, T]], offset=c.start))
     column_sb = nl.ndarray((P, T), dtype=nl.float32, buffer=nl.sbuf)  # [p, T]
     nisa.tensor_copy(dst=column_sb, src=p_sb[0:P, 0, 0:T])
-    done = min(N, c.start + PANEL)
+    done = min(N, c.start + panel)
     for j in range(w):
-        column_sb = _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, constants, column_sb, j)
+        column_sb = _pivot(p_sb, l_sb, one_sb, free_sb, rank_sb, kept, column_sb, j)
         if before != None and (j % EVERY == EVERY - 1 or j + 1 == w):
             # Shares of the work that waits, so that it and the chain take turns with PSUM.
             stop = N if j + 1 == w else min(N, done + N_TILE)
