@@ -24,7 +24,7 @@ from benchmarks.calibration.refit import intervals, quality
 from benchmarks.calibration.rows import ROWS, Row
 from benchmarks.calibration.table import Result, predict
 from trnsim import target_file
-from trnsim.constants import CONSTANTS, SPREAD, Timing
+from trnsim.constants import CONSTANTS, UNCERTAINTY, Timing
 from trnsim.errors import TrnError, WrongArgument
 from trnsim.targets import TARGETS, Target
 
@@ -122,7 +122,7 @@ def _times(changes: dict[str, float]) -> np.ndarray:
 def _free(target: str) -> list[str]:
     whole = {name for name, kind in Timing.__annotations__.items() if kind == "int"}
     known = CONSTANTS[target].items()
-    return [name for name, c in known if c.value > 0 and SPREAD[c.source] > 0 and name not in whole]
+    return [name for name, c in known if c.value > 0 and UNCERTAINTY[c.source] > 0 and name not in whole]
 
 
 def _weights(errors: np.ndarray) -> tuple[np.ndarray, float]:

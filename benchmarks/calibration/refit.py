@@ -1,6 +1,6 @@
 """Fit the constants to the rows, and say what a kernel of no known family may expect.
 
-Every constant may move within the spread of its source (`trnsim.constants.SPREAD`): the fit is a least-squares step in
+Every constant may move within the uncertainty of its source (`trnsim.constants`): the fit is a least-squares step in
 logarithms with that prior, robust against single rows. Leaving a family out repeats the step without its rows and
 predicts them; the errors of those predictions are the leave-one-family-out errors, and their spread by what binds a
 kernel is the interval a report carries.
@@ -22,7 +22,7 @@ from scipy import stats
 from benchmarks.calibration.rows import Row
 from benchmarks.calibration.table import Result, predict
 from trnsim import constants
-from trnsim.constants import CONSTANTS, LEVEL, RESOURCES, SPREAD, Timing
+from trnsim.constants import CONSTANTS, LEVEL, RESOURCES, UNCERTAINTY, Timing
 from trnsim.targets import TARGETS, Target
 
 # what one row is trusted to, and the step of the differences
@@ -53,7 +53,7 @@ def _free(target: str) -> list[str]:
     """Constants a fit may move: those with a spread, a value, and no whole number."""
     known = CONSTANTS[target].items()
     counts = {key for key, kind in Timing.__annotations__.items() if kind == "int"}
-    return [name for name, c in known if SPREAD[c.source] > 0 and c.value > 0 and name not in counts]
+    return [name for name, c in known if UNCERTAINTY[c.source] > 0 and c.value > 0 and name not in counts]
 
 
 _shared: list[Result] = []
@@ -82,7 +82,7 @@ def refit(rows: Sequence[Row], say: Callable[[str], None]) -> tuple[list[Result]
             say(f"{column + 1} of {len(names)}: {' '.join(names[column])}")
             slopes[:, column] = slope
     present = np.array([-np.log1p(r.error) for r in results])
-    prior = np.array([SPREAD[CONSTANTS[target][name].source] for target, name in names])
+    prior = np.array([UNCERTAINTY[CONSTANTS[target][name].source] for target, name in names])
     moves = _step(slopes, present, prior)
     held_out = np.zeros(len(rows))
     for family in {row.family for row in rows}:

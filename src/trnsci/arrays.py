@@ -74,11 +74,11 @@ def array_function(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-    if spread([*args, *kwargs.values()]):
+    if any_sharded([*args, *kwargs.values()]):
         from trnsci.distributed.calls import dispatch
 
-        made: R = dispatch(fn, args, kwargs)
-        return made
+        sharded: R = dispatch(fn, args, kwargs)
+        return sharded
     seen: set[type] = set()
     out = kwargs.get("out")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
@@ -99,8 +99,8 @@ def _converted(fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, An
     return _to_numpy_nested(result)
 
 
-def spread(values: list[Any], *, layouts: bool = False) -> bool:
-    """Whether an array among values, or in lists of them, is spread over ranks; ``layouts`` count if asked."""
+def any_sharded(values: list[Any], *, layouts: bool = False) -> bool:
+    """Return whether ``values``, or lists in them, contain a sharded array; with ``layouts``, or a layout of one."""
     # these types exist only in programs that have imported them
     tensors, parts = (sys.modules.get(name) for name in ("torch.distributed.tensor", "trnsci.distributed.parts"))
     return (tensors is not None and _contains(tensors.DTensor, values)) or (
@@ -171,8 +171,8 @@ def _to_numpy_nested(value: Any) -> Any:
         return type(value)(map(_to_numpy_nested, value))
     if isinstance(value, Answer):
         fields = dataclasses.fields(value)  # type: ignore[arg-type]
-        made = {field.name: _to_numpy_nested(getattr(value, field.name)) for field in fields}
-        return dataclasses.replace(value, **made)  # type: ignore[type-var]
+        converted = {field.name: _to_numpy_nested(getattr(value, field.name)) for field in fields}
+        return dataclasses.replace(value, **converted)  # type: ignore[type-var]
     return value
 
 

@@ -111,7 +111,7 @@ def library(name: str) -> Library:
 
 
 def _outside(libraries: tuple[str, ...]) -> Choice:
-    """The choice in force outside every block for a library that others called, outermost first."""
+    """Return the choice in force outside every block for a library that others called, outermost first."""
     return _resolved(libraries, config.backend_variables(libraries))
 
 

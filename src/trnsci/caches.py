@@ -45,8 +45,8 @@ class PlanCache:
             kept = self._kept.get(key)
             if kept is not None:
                 self._kept.move_to_end(key)
-                found: K = kept[0]
-                return found
+                value: K = kept[0]
+                return value
         built = build()
         with self._lock:
             if key not in self._kept:

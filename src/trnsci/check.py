@@ -17,7 +17,7 @@ FLOATING = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float6
 
 
 def tensor(op: str, **values: Any) -> None:
-    """Every value is a tensor, and the whole of it: spread ones have gone their own way before a check sees them."""
+    """Refuse what is no tensor, and sharded tensors: functions with a sharded algorithm never pass one here."""
     for name, value in values.items():
         if not isinstance(value, Tensor):
             raise DtypeError(
@@ -43,19 +43,19 @@ def dense(op: str, **values: Any) -> None:
 
 
 def whole(op: str, **values: Any) -> None:
-    """No value is a DTensor. Functions that have a sharded algorithm never come here with one."""
-    spread = sys.modules.get("torch.distributed.tensor")
+    """Refuse sharded tensors. Functions with a sharded algorithm never pass one here."""
+    sharding = sys.modules.get("torch.distributed.tensor")
     for name, value in values.items():
-        if spread is not None and isinstance(value, spread.DTensor):
+        if sharding is not None and isinstance(value, sharding.DTensor):
             raise UnsupportedError(
                 op=op,
-                reasons=[("distributed", f"it has no sharded algorithm, and {name} is spread over ranks")],
+                reasons=[("distributed", f"it has no sharded algorithm, and {name} is sharded over ranks")],
                 hint="Bring it together with trnsci.distributed.gather, or work on parts with .to_local()",
             )
 
 
 def floating(op: str, **values: Any) -> torch.dtype:
-    """Every value is a real or complex floating-point tensor, all of one dtype, which is returned."""
+    """Refuse values that are not real or complex floating-point tensors of one dtype. Return that dtype."""
     first: torch.dtype | None = None
     for name, value in values.items():
         if type(value) is not Tensor or value.layout is not torch.strided or value.is_nested:
@@ -130,7 +130,7 @@ def option(op: str, argument: str, value: T, accepted: Iterable[T]) -> T:
 
 
 def number(op: str, argument: str, value: Any) -> int | float | complex:
-    """A Python number, or a 0-d tensor without gradient, as a Python number."""
+    """Return a Python number, or a 0-d tensor without gradient, as a Python number."""
     if isinstance(value, int | float | complex):
         return value
     if isinstance(value, Tensor) and value.ndim == 0:
@@ -151,11 +151,11 @@ def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> compl
     """Read alpha, beta and the like: a number, real unless the operands are complex."""
     if type(value) is float:
         return value
-    found = number(op, argument, value)
-    if isinstance(found, complex) and not dtype.is_complex:
+    scalar = number(op, argument, value)
+    if isinstance(scalar, complex) and not dtype.is_complex:
         expected = f"a real number, because the operands are {str(dtype).removeprefix('torch.')}"
-        raise DtypeError(op=op, argument=argument, got=found, expected=expected)
-    return found
+        raise DtypeError(op=op, argument=argument, got=scalar, expected=expected)
+    return scalar
 
 
 def broadcast(op: str, **shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -219,7 +219,7 @@ def out(op: str, target: Any, *, shape: tuple[int, ...], dtype: torch.dtype, **i
 
 
 def overlap(x: Tensor, y: Tensor) -> bool:
-    """Whether the address ranges of two tensors meet. Interleaved views count as overlapping."""
+    """Return whether the address ranges of two tensors meet. Interleaved views count as overlapping."""
     if x.device != y.device or x.numel() == 0 or y.numel() == 0 or x.is_meta:
         return False
     (x_lo, x_hi), (y_lo, y_hi) = _extent(x), _extent(y)

@@ -109,19 +109,19 @@ def _launch(args: argparse.Namespace) -> int:
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    made.set_defaults(run=run)
-    return made
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(run=run)
+    return parser
 
 
 def _info(args: argparse.Namespace) -> int:
     from trnsci.info import info
 
-    found = info(probe=args.probe)
+    report = info(probe=args.probe)
     if args.json:
-        show.as_json(found.to_dict())
+        show.as_json(report.to_dict())
     else:
-        show.tables(*found.tables())
+        show.tables(*report.tables())
     return 0
 
 
@@ -177,9 +177,9 @@ def _report(args: argparse.Namespace, page: Path | None, *, substitute: bool) ->
 def _rosetta(args: argparse.Namespace) -> int:
     from trnsci.rosetta_report import answer
 
-    found, parts = answer(args.symbol, args.library, args.coverage)
+    answers, parts = answer(args.symbol, args.library, args.coverage)
     if args.json:
-        show.as_json(found)
+        show.as_json(answers)
         return 0
     for part in parts:
         if isinstance(part, str):

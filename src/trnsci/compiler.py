@@ -158,7 +158,7 @@ def _read(mode: str | None, options: Mapping[str, Any] | None) -> _Options:
 
 
 def _inner(name: str) -> tuple[Callable[..., Any], Any]:
-    """The function that compiles a pass, and the decompositions it wants torch to make while tracing."""
+    """Return the function that compiles a pass, and the decompositions it wants torch to make while tracing."""
     if name == "inductor":
         from torch._inductor.compile_fx import compile_fx_inner
         from torch._inductor.decomposition import select_decomp_table

@@ -70,7 +70,7 @@ def _path(text: str) -> Path | None:
 
 
 def _user_cache() -> Path:
-    """The cache folder of this user; without a home, a folder for temporary files that is this user's own."""
+    """Return the cache folder of this user; without a home, a folder for temporary files that is this user's own."""
     return _path("~/.cache/trnsci") or Path(tempfile.gettempdir()) / f"trnsci-{os.geteuid()}"
 
 
@@ -250,22 +250,22 @@ def launch_place() -> Place | None:
 
 
 def launched_here() -> int:
-    """How many ranks torchrun started on this machine; 1 when nothing launched this process."""
+    """Return how many ranks torchrun started on this machine; 1 when nothing launched this process."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def launched_rank() -> int | None:
-    """The index on this machine that a launcher gave this process, or ``None`` when nothing launched it."""
+    """Return the index on this machine that a launcher gave this process, or ``None`` when nothing launched it."""
     return int(os.environ.get("LOCAL_RANK", "0")) if "RANK" in os.environ else None
 
 
 def launcher_holds_store() -> bool:
-    """Whether the store that ranks meet in is the launcher's; otherwise rank 0 holds it."""
+    """Return whether the store that ranks meet in is the launcher's; otherwise rank 0 holds it."""
     return os.environ.get(_AGENT) == "True"
 
 
 def restarts() -> int:
-    """How often `trnsci launch` has started this program again after a rank failed."""
+    """Return how often `trnsci launch` has started this program again after a rank failed."""
     return int(os.environ.get(_RESTARTS, "0"))
 
 

@@ -64,10 +64,10 @@ def _here() -> bool:
 def _why_old(index: int) -> str | None:
     if not _here() or index >= torch.cuda.device_count():
         return "PyTorch finds no such NVIDIA GPU here"
-    found = torch.cuda.get_device_capability(index)
-    if found >= OLDEST:
+    capability = torch.cuda.get_device_capability(index)
+    if capability >= OLDEST:
         return None
-    wanted, has = (".".join(map(str, version)) for version in (OLDEST, found))
+    wanted, has = (".".join(map(str, version)) for version in (OLDEST, capability))
     return f"needs compute capability {wanted}, and {torch.cuda.get_device_name(index)} has {has}"
 
 

@@ -30,7 +30,7 @@ class Saved:
         self._needed = needed
 
     def needs(self, name: str) -> bool:
-        """Whether the gradient of this argument is wanted."""
+        """Return whether the gradient of this argument is wanted."""
         return name in self._needed
 
     def __getattr__(self, name: str) -> Any:

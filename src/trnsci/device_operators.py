@@ -63,7 +63,7 @@ def _registered(key: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def _lacking(name: str) -> bool:
-    """Whether the device lacks an operator that torch does not make of others, which have the gradient then."""
+    """Return whether the device lacks an operator that torch does not make of others, which have the gradient then."""
     if "(" in name:
         return False
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeImplicitAutograd")
@@ -115,7 +115,7 @@ def _logarithm(a: Tensor) -> tuple[Tensor, ...]:
 
 
 def _by_columns(a: Tensor) -> Tensor:
-    """The matrix whose factors torch's gradients of determinants expect: the one that lies as LAPACK wants it."""
+    """Return the matrix in LAPACK's layout, whose factors torch's gradients of determinants expect."""
     return a.mT if a.is_contiguous() else a
 
 
@@ -166,7 +166,7 @@ def _full(size: Any, value: Any, *, dtype: Any = None, **options: Any) -> Any:
 
 
 def _moved(x: Tensor, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
-    """A tensor that becomes complex on the device, or moves there; ``NotImplemented`` for any other."""
+    """Return a tensor that becomes complex on the device, or moves there; ``NotImplemented`` for any other."""
     wanted, where = dtype or x.dtype, x.device if device is None else torch.device(device)
     if not wanted.is_complex or where.type not in KEYS or isinstance(x, PlanarTensor):
         return NotImplemented

@@ -149,7 +149,7 @@ def _register_random() -> Any:
 
 
 def _written(name: str) -> list[str]:
-    """The overloads of an operator that write into given memory."""
+    """Return the overloads of an operator that write into given memory."""
     packet = getattr(torch.ops.aten, name)
     arguments = {overload: getattr(packet, overload)._schema.arguments for overload in packet.overloads()}
     return [overload for overload, given in arguments.items() if any(arg.is_out for arg in given)]
@@ -257,7 +257,7 @@ _OWN = "called by the suite, or traced"
 
 
 def _reason(seen: Substitutions | None, name: str, args: Any) -> str:
-    """Why a call is torch's; empty when it may be ours."""
+    """Return why a call is torch's; empty when it may be ours."""
     if seen is None:
         return "outside the block"
     caller = sys._getframe(2).f_globals.get("__name__", "")

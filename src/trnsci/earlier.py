@@ -52,7 +52,7 @@ INSTEAD: dict[str, dict[str, str]] = {
 
 
 def spellings(function: Callable[..., Any]) -> dict[str, str]:
-    """The earlier keywords of a function of a library, and what they are called here."""
+    """Return the earlier keywords of a function of a library, and what they are called here."""
     library = function.__module__.partition(".")[0]
     known = KEYWORDS.get(library) or KEYWORDS.get(f"{library}.{function.__name__}")
     if known is None:
@@ -74,7 +74,7 @@ def respelt(op: str, known: Mapping[str, str], keywords: Mapping[str, Any]) -> d
 
 
 def names(module: str) -> Callable[[str], Any]:
-    """A module's ``__getattr__``: what the earlier suite called otherwise, or an error that names ours."""
+    """Return a module's ``__getattr__``: what the earlier suite called otherwise, or an error that names ours."""
     known, otherwise = NAMES.get(module, {}), INSTEAD.get(module, {})
     for name in (*known, *otherwise):
         # a submodule of this name is imported by its path

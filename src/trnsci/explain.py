@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnsci import cuda, neuron
-from trnsci.arrays import spread
+from trnsci.arrays import any_sharded
 from trnsci.backends import SCOPE, Scope, entered, settings
 from trnsci.caches import CACHE
 from trnsci.ops import Decision, Op, Verdict, writer
@@ -134,13 +134,13 @@ def plan(function: Callable[..., object], *args: object, **kwargs: object) -> Pl
     """Return what a call of a public function or op would do, without doing it.
 
     The function runs on shapes alone, so data that steers its control flow is not seen. Plans are cached by function,
-    by arguments without their data, and by the backends asked for. With arrays that are spread over ranks the answer is
-    a `trnsci.distributed.ShardedPlan`, one plan for each rank.
+    by arguments without their data, and by the backends asked for. With sharded arrays the answer is a
+    `trnsci.distributed.ShardedPlan`, one plan for each rank.
 
     Example:
         >>> print(trnsci.plan(trnblas.gemm, 1.0, a, b))
     """
-    if spread([*args, *kwargs.values()], layouts=True):
+    if any_sharded([*args, *kwargs.values()], layouts=True):
         from trnsci import distributed
 
         return distributed.plan(function, *args, **kwargs)  # type: ignore[return-value]

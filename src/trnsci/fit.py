@@ -61,7 +61,7 @@ def fit(
         ArgumentError: there is no such file or module.
     """
     path = Path(script)
-    _found("run" if substitute else "fit", script, module)
+    _require_source("run" if substitute else "fit", script, module)
     say = progress or (lambda text: None)
     if path.suffix in SOURCES and not module:
         return FitReport(script=str(script), symbols=scanned(path), main_target=config.TARGET.get())
@@ -94,7 +94,7 @@ def fit(
     )
 
 
-def _found(op: str, script: str | Path, module: bool) -> None:
+def _require_source(op: str, script: str | Path, module: bool) -> None:
     if module and importlib.util.find_spec(str(script)) is None:
         raise ArgumentError(op=op, argument="MODULE", got=str(script), expected="a module that can be imported")
     if not module and not Path(script).is_file():
@@ -135,7 +135,7 @@ def _run(script: str | Path, module: bool) -> tuple[int, str]:
 
 
 def _beside(threads: dict[str, float], commands: Sequence[str]) -> tuple[str, ...]:
-    """What ran beside the watched thread, in words."""
+    """Return what ran beside the watched thread, in words."""
     alike: dict[str, list[float]] = defaultdict(list)
     for name, alive in threads.items():
         # those of a pool are numbered
@@ -162,20 +162,20 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _groups(book: Ledger, say: Callable[[str], None]) -> tuple[Group, ...]:
-    found: dict[Any, list[Any]] = defaultdict(list)
+    alike: dict[Any, list[Any]] = defaultdict(list)
     for entry in book:
         if entry.depth == 0:
-            found[_alike(entry.step)].append(entry)
-    made = []
-    for number, entries in enumerate(found.values(), 1):
+            alike[_alike(entry.step)].append(entry)
+    groups = []
+    for number, entries in enumerate(alike.values(), 1):
         step: Step = entries[0].step
-        say(f"predicting {number} of {len(found)}: {step.op} {shortened(step.operands)}")
-        made.append(_group(step, [entry.measured for entry in entries]))
-    return tuple(sorted(made, key=lambda g: -g.measured))
+        say(f"predicting {number} of {len(alike)}: {step.op} {shortened(step.operands)}")
+        groups.append(_group(step, [entry.measured for entry in entries]))
+    return tuple(sorted(groups, key=lambda g: -g.measured))
 
 
 def _alike(step: Step) -> Any:
-    """What calls of one group have in common: all but their data, and random numbers their place in the stream."""
+    """Return the key of a group of calls: everything but their data, and of random numbers but their offset."""
     if any(True for _ in tensors_in(step.call)):
         return step.op, step.backend, step.call
     words = tuple(value for value in step.call if isinstance(value, str))
@@ -201,7 +201,7 @@ def _group(step: Step, times: Sequence[float]) -> Group:
 
 
 def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ...]:
-    made, costed = [], 0
+    groups, costed = [], 0
     for plain in sorted(seen, key=lambda p: -p.measured):
         analog = ANALOGS.get(plain.operator) or FUNCTIONS.get(plain.operator)
         method = plain.operator.rpartition(".")[2] if plain.operator.startswith("pyscf.") else ""
@@ -216,7 +216,7 @@ def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ..
         targets: dict[str, OnTarget] = {}
         if plan is not None:
             targets, _ = _predicted(plan.steps, plain.calls, plain.nbytes // plain.calls)
-        made.append(
+        groups.append(
             Group(
                 op=plain.operator,
                 operands=plain.operands,
@@ -231,7 +231,7 @@ def _plain(seen: Iterable[Plain], say: Callable[[str], None]) -> tuple[Group, ..
                 where=plain.where,
             )
         )
-    return tuple(made)
+    return tuple(groups)
 
 
 def _refusal(operator: str, analog: Analog | None) -> str:
@@ -242,7 +242,7 @@ def _refusal(operator: str, analog: Analog | None) -> str:
 
 
 def _predicted(steps: Sequence[Step], calls: int, moved: int) -> tuple[dict[str, OnTarget], str]:
-    """What the steps of one call, made ``calls`` times, take on each generation that can; and why not elsewhere."""
+    """Predict ``calls`` calls of these steps on each generation that can run them; say why others cannot."""
     targets: dict[str, OnTarget] = {}
     refusal = ""
     for target in config.TARGETS:

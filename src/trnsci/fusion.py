@@ -90,7 +90,7 @@ def _only_user(node: Node) -> Node | None:
 
 
 def _plain(node: Node) -> bool:
-    """Whether a product is nothing but ``a @ b``."""
+    """Return whether a product is nothing but ``a @ b``."""
     _, _, c, alpha, _, _, _, bias, activation = node.args
     return c is None and bool(alpha == 1) and bias is None and activation == "none"
 
@@ -109,7 +109,7 @@ def _pair(node: Node, gemm: Any) -> _Chain | None:
 
 
 def _epilogue(node: Node, *, sums: bool = True) -> _Chain | None:
-    """A product, what is done to each of its elements, and sums of the result, as far as one kernel can go."""
+    """Return a product, what is done to each of its elements, and sums of the result, as far as one kernel can go."""
     arguments: Any = node.args
     a, b, c, alpha, beta, _, _, bias, activation = arguments
     shape = _shape(node)
@@ -149,13 +149,13 @@ def _epilogue(node: Node, *, sums: bool = True) -> _Chain | None:
 
 
 def _elementwise(node: Node, shape: tuple[Any, ...]) -> bool:
-    """Whether an operator can be a step of an epilogue."""
+    """Return whether an operator can be a step of an epilogue."""
     square = node.target is not _aten.pow.Tensor_Scalar or bool(node.args[1] == 2)
     return node.target in _STEPS and not node.kwargs and _shape(node) == shape and square
 
 
 def _labels(x: Node, labels: str, shape: tuple[Any, ...], like: Node) -> str | None:
-    """The axes of a product that an operand varies along; ``None`` where it cannot be an extra one."""
+    """Return the axes of a product that an operand varies along; ``None`` where it cannot be an extra one."""
     value = x.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dtype != like.meta["val"].dtype or value.ndim > len(shape):
         return None
@@ -166,7 +166,7 @@ def _labels(x: Node, labels: str, shape: tuple[Any, ...], like: Node) -> str | N
 
 
 def _kept(node: Node, labels: str) -> str | None:
-    """The axes a sum keeps; ``None`` where it is no sum a kernel can do."""
+    """Return the axes a sum keeps; ``None`` where it is no sum a kernel can do."""
     if node.target not in _SUMS or node.kwargs or len(node.args) > 2:
         return None
     axes: Any = node.args[1] if len(node.args) == 2 and node.args[1] else range(len(labels))
@@ -198,7 +198,7 @@ def _replaced(graph: GraphModule, chain: _Chain, *, always: bool) -> str:
 
 
 def _traced(program: Callable[..., Any], chain: _Chain) -> GraphModule:
-    """The program as operators, on the shapes of its operands, with the shape the graph expects."""
+    """Return the program as operators, on the shapes of its operands, with the shape the graph expects."""
     first, wanted = len(chain.equations) + 1, _shape(chain.nodes[-1])
 
     def call(*operands: torch.Tensor) -> torch.Tensor:
@@ -211,7 +211,7 @@ def _traced(program: Callable[..., Any], chain: _Chain) -> GraphModule:
 
 
 def _refusal(traced: GraphModule, *, always: bool) -> str:
-    """Why a program is not one, or not worth one; empty where it is."""
+    """Return why a program is not one, or not worth one; empty where it is."""
     ours = {op.registered: op for op in ops.all_ops()}
     calls = [
         ours[node.target].kind(*torch.fx.map_arg(node.args, lambda x: x.meta["val"]))

@@ -53,5 +53,5 @@ def _why(x: Any) -> str:
 
 
 def transformed() -> bool:
-    """Whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
+    """Return whether ``torch.func`` (vmap, grad, jvp) is transforming this call."""
     return torch._C._functorch.peek_interpreter_stack() is not None

@@ -111,15 +111,15 @@ def info(*, probe: bool = False) -> Info:
 
 
 def _probes() -> dict[str, str]:
-    """What each library's ``probe()`` found, on the device if there is one, else on the simulator."""
-    found: dict[str, str] = {}
+    """Return what each library's ``probe()`` found, on the device if there is one, else on the simulator."""
+    findings: dict[str, str] = {}
     for name in config.LIBRARIES:
         if importlib.util.find_spec(name) is None:
             continue
         run = getattr(importlib.import_module(name), "probe", None)
         if run is not None:
-            found |= {f"{name}.{test}": finding for test, finding in run().items()}
-    return found
+            findings |= {f"{name}.{test}": finding for test, finding in run().items()}
+    return findings
 
 
 def _installed(package: str) -> str:
@@ -130,9 +130,9 @@ def _installed(package: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"trnsci": trnsci.__version__, "Python": f"{platform.python_version()} on {platform.platform(terse=True)}"}
-    found |= {name: _installed(name) for name in PACKAGES + NEURON_PACKAGES}
-    return found
+    python = f"{platform.python_version()} on {platform.platform(terse=True)}"
+    installed = {name: _installed(name) for name in PACKAGES + NEURON_PACKAGES}
+    return {"trnsci": trnsci.__version__, "Python": python, **installed}
 
 
 def _targets() -> dict[str, dict[str, object]]:
@@ -153,7 +153,7 @@ def _backends() -> list[Backend]:
 
     cuda = f" and {torch.cuda.get_device_name()}" if torch.cuda.is_available() else "; no NVIDIA GPU"
     target = _variable(config.TARGET).value
-    found = neuron.device()
+    device = neuron.device()
     why = loops.why_not()
     compiled = "host loops in C" if why is None else f"no host loops in C: {why}"
     return [
@@ -161,8 +161,8 @@ def _backends() -> list[Backend]:
         Backend(name="simulator", available=True, detail=f"trnsim, imitating {target}"),
         Backend(
             name="nki",
-            available=found is not None,
-            detail=f"{found.target} as a {found.kind} device" if found else neuron.why_no_device(),
+            available=device is not None,
+            detail=f"{device.target} as a {device.kind} device" if device else neuron.why_no_device(),
         ),
     ]
 

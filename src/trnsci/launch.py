@@ -164,7 +164,7 @@ def _attempt(launch: Launch, restarts: int) -> Ended:
 
 
 def _joined(launch: Launch) -> Any:
-    """The store of machine 0, whose launcher may not have started yet."""
+    """Return the store of machine 0, whose launcher may not have started yet."""
     try:
         return rendezvous.connect(launch.address, launch.port, float(config.DISTRIBUTED_TIMEOUT.get()))
     except rendezvous.LOST as error:

@@ -167,7 +167,7 @@ class Predictor(Launcher):
 
 
 def _compilable(kernel: Any, tensors: tuple[Any, ...], grid: int, static: dict[str, Any]) -> Any:
-    """The kernel for a launch on the device, unless its program is too long to be compiled."""
+    """Return the kernel for a launch on the device, unless its program is too long to be compiled."""
     size = programs.size_of(kernel, tensors, static)
     if not size.fits:
         raise UnsupportedError(
@@ -239,10 +239,10 @@ def simulated(kernel: Any) -> Any:
 def _twin(name: str) -> ModuleType:
     """Import a module once more with ``trnsci.nki`` standing on the simulator."""
     if name not in _twins:
-        found = importlib.util.find_spec(name)
-        assert found is not None
-        assert found.origin is not None
-        spec = importlib.util.spec_from_file_location(f"{name} on trnsim", found.origin)
+        original = importlib.util.find_spec(name)
+        assert original is not None
+        assert original.origin is not None
+        spec = importlib.util.spec_from_file_location(f"{name} on trnsim", original.origin)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

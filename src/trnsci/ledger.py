@@ -217,7 +217,7 @@ def nested() -> Iterator[int]:
 
 
 def in_op() -> bool:
-    """Whether an op that somebody listens to is running here."""
+    """Return whether an op that somebody listens to is running here."""
     return _depth.get() > 0
 
 

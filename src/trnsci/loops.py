@@ -27,7 +27,7 @@ compiled: Any = _imported()
 
 
 def why_not() -> str | None:
-    """Why there are no host loops in C here, or ``None`` when there are."""
+    """Return why there are no host loops in C here, or ``None`` when there are."""
     if compiled is not None:
         return None
     if _ERROR is None or isinstance(_ERROR, ModuleNotFoundError):

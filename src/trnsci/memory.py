@@ -36,11 +36,11 @@ class MemoryMeter(TorchDispatchMode):
         for tensor in _held((args, kwargs)):
             storage = tensor.untyped_storage()
             self._known.setdefault(storage._cdata, storage)
-        made = func(*args, **(kwargs or {}))
-        for tensor in _held(made):
+        result = func(*args, **(kwargs or {}))
+        for tensor in _held(result):
             if self._device in (None, tensor.device.type):
                 self.note(tensor)
-        return made
+        return result
 
     def note(self, tensor: Tensor) -> None:
         """Count a tensor until it is gone."""
@@ -80,10 +80,10 @@ _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB":
 
 
 def _free() -> int:
-    """Bytes of host memory nobody uses."""
+    """Return bytes of host memory nobody uses."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _held(values: Any) -> Iterable[Tensor]:
-    """The tensors among values. A wrapper such as a DTensor holds nothing itself: what it wraps is seen on its own."""
+    """Return the tensors among values, without wrappers such as DTensors: what they wrap is seen on its own."""
     return (x for x in tree_leaves(values) if isinstance(x, Tensor) and not is_traceable_wrapper_subclass(x))

@@ -35,7 +35,7 @@ class Device(Protocol):
     target: TargetName
 
     def clock(self) -> float:
-        """Seconds since some moment, by which launches are measured."""
+        """Return seconds since some moment, by which launches are measured."""
 
     def put(self, tensor: Tensor) -> Tensor:
         """Copy a host tensor to the device."""
@@ -124,7 +124,7 @@ class StandIn:
     kind = "stand-in"
 
     def clock(self) -> float:
-        """Seconds of this host."""
+        """Return seconds of this host."""
         return time.perf_counter()
 
     def __init__(self, target: TargetName | None = None) -> None:
@@ -147,7 +147,7 @@ class StandIn:
         """Nothing runs asynchronously here."""
 
 
-_found: tuple[Device | None, str] | None = None
+_detected: tuple[Device | None, str] | None = None
 
 
 def device() -> Device | None:
@@ -162,10 +162,10 @@ def why_no_device() -> str:
 
 def detected() -> tuple[Device | None, str]:
     """Return the Neuron device, and why there is none."""
-    global _found
-    if _found is None:
-        _found = _detect()
-    return _found
+    global _detected
+    if _detected is None:
+        _detected = _detect()
+    return _detected
 
 
 def _detect() -> tuple[Device | None, str]:
@@ -178,12 +178,12 @@ def _detect() -> tuple[Device | None, str]:
     reasons = []
     for package, open_device in (("torch_neuronx", _open_native), ("torch_xla", _open_xla)):
         try:
-            found = open_device(target)
+            opened = open_device(target)
         except ImportError as error:
             reasons.append(f"{package} does not import ({error})")
             continue
-        if found is not None:
-            return found, ""
+        if opened is not None:
+            return opened, ""
         reasons.append(f"{package} reports no Neuron device")
     return None, "the machine has a Neuron device, but " + " and ".join(reasons)
 
@@ -214,7 +214,7 @@ def use_single_cores() -> None:
 
 
 def _device_nodes() -> list[Path]:
-    """What the Neuron driver puts into ``/dev``. Looking there first keeps other machines from importing anything."""
+    """Return the Neuron driver's nodes in ``/dev``. Machines without any need not import its libraries."""
     return sorted(Path("/dev").glob("neuron[0-9]*"))
 
 
@@ -231,7 +231,7 @@ def _open_xla(target: TargetName) -> Device | None:
 
 
 def _xla_device(xla: Any, xm: Any) -> Any:
-    """The XLA device, by today's name or the older one."""
+    """Return the XLA device, by today's name or the older one."""
     return xla.device() if hasattr(xla, "device") else xm.xla_device()
 
 
@@ -245,20 +245,20 @@ def instance(product: Path = PRODUCT) -> str:
 
 
 def _target(product: Path = PRODUCT) -> TargetName:
-    """The generation of the instance, else the configured one."""
+    """Return the generation of the instance, else the configured one."""
     return next((target for target in config.TARGETS if instance(product).startswith(target)), config.TARGET.get())
 
 
 @contextmanager
 def stand_in(device: Device | None = None) -> Iterator[Device]:
     """Pretend, inside the block, that this machine has a Trainium: the device path runs, on the simulator."""
-    global _found
-    before, pretended = _found, device or StandIn()
-    _found = (pretended, "")
+    global _detected
+    before, pretended = _detected, device or StandIn()
+    _detected = (pretended, "")
     try:
         yield pretended
     finally:
-        _found = before
+        _detected = before
 
 
 def to_device(tensor: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def _aws() -> Any:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The first two numbers of a version; what has none is older than all."""
+    """Return the first two numbers of a version; what has none is older than all."""
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
 
@@ -165,7 +165,7 @@ class Queue(nl.NKIObject):  # type: ignore[misc]
         return item
 
     def count(self) -> int:
-        """How many wait."""
+        """Return how many wait."""
         return len(self.items) - self.first
 
 
@@ -179,7 +179,7 @@ class Matrix(nl.NKIObject):  # type: ignore[misc]
         self.columns = columns
 
     def tile(self, r: Tile, c: Tile) -> Any:
-        """The rows of ``r`` and columns of ``c``, as a view of the whole tensor with an absolute offset."""
+        """Return the rows of ``r`` and columns of ``c``, as a view of the whole tensor with an absolute offset."""
         offset = self.start + r.start * self.columns + c.start
         return self.hbm.ap([[self.columns, r.size], [1, c.size]], offset=offset)
 

@@ -128,7 +128,7 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
 
 
 def _traceable(call: Any) -> Any:
-    """What a tracer follows: the registered operator, or the definition itself. It reads attributes of the class."""
+    """Return what a tracer follows: the registered operator, or the definition. Attributes of the class decide."""
     return call.pytorch() if call._follows else call._registered(*call)
 
 
@@ -163,7 +163,7 @@ _OPS: dict[str, Op] = {}
 
 @functools.cache
 def _namespace(name: str) -> Any:
-    """The ``torch.library`` fragment of a library; torch leaves its methods untyped."""
+    """Return the ``torch.library`` fragment of a library; torch leaves its methods untyped."""
     return torch.library.Library(name, "FRAGMENT")
 
 
@@ -220,11 +220,11 @@ class Op:
 
     def operands(self, call: Any) -> Iterable[Any]:
         """Return the tensors, or the specs, of a call."""
-        found = [x for i in self._positions if (x := call[i]) is not None]
-        return tensors_in(found) if self._nested else found
+        fields = [x for i in self._positions if (x := call[i]) is not None]
+        return tensors_in(fields) if self._nested else fields
 
     def on_meta(self, call: Any) -> bool:
-        """Whether operands, or without any the result, have no data; they are all on one device."""
+        """Return whether operands, or without any the result, have no data; they are all on one device."""
         if self._first is None:
             where = getattr(call, "device", None)
             return where is not None and bool(where.type == "meta")
@@ -287,7 +287,7 @@ class Op:
         return None
 
     def _refusal_here(self, call: Any, backend: str, implementation: str) -> str | None:
-        """Why an implementation cannot take a call on a backend of this machine, or ``None``."""
+        """Return why an implementation cannot take a call on a backend of this machine, or ``None``."""
         if backend == "nki" and neuron.device() is None:
             return neuron.why_no_device()
         refused = self.refusal(call, implementation)
@@ -295,7 +295,7 @@ class Op:
         return refused if device is None else predict.obstacle(freeze(call), device.target)
 
     def _on_pytorch(self, call: Any) -> tuple[str | None, str | None]:
-        """The implementation that PyTorch's backend would run, or why there is none."""
+        """Return the implementation that PyTorch's backend would run, or why there is none."""
         if self._only is not None:
             return self._only, None
         refused: str | None = "has no PyTorch implementation"
@@ -311,7 +311,7 @@ class Op:
         return None, refused
 
     def _on_gpu(self, call: Any) -> bool:
-        """Whether the first operand, or without any the result, is on an NVIDIA GPU."""
+        """Return whether the first operand, or without any the result, is on an NVIDIA GPU."""
         if self._first is None:
             where = getattr(call, "device", None)
             return where is not None and bool(where.type == "cuda")
@@ -439,7 +439,7 @@ class Op:
 
 @functools.cache
 def _on_pytorch(implementation: str, reason: str) -> Decision:
-    """The few decisions that most calls make."""
+    """Return the few decisions that most calls make."""
     return Decision("pytorch", implementation, reason)
 
 
@@ -457,7 +457,7 @@ def _lazy_conjugates() -> AbstractContextManager[Any]:
 # Typed: calls of two ops with the same fields are equal as tuples.
 @functools.lru_cache(maxsize=1024, typed=True)
 def _promise(call: Any) -> Any:
-    """The fake of a frozen call: compiled programs make the same few calls over and over."""
+    """Return the fake of a frozen call: compiled programs make the same few calls over and over."""
     return thaw(call).fake()
 
 
@@ -475,7 +475,7 @@ def _as_promised(result: Any, promised: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor | None) -> Any:
-    """The result of the implementation decided on; nothing is tried after it has started."""
+    """Return the result of the implementation decided on; nothing is tried after it has started."""
     if used is not None:
         with using(used):
             return _copied(call.nki(), out)
@@ -503,13 +503,13 @@ def _implemented(call: Any, decision: Decision, out: Any) -> Any:
 
 
 def _reason(call: Any, decision: Decision) -> str:
-    """Why this implementation, and what its first call does before it starts."""
+    """Return why this implementation, and what its first call does before it starts."""
     first = cuda.first_call(call) if decision.implementation == "cuda" else ""
     return f"{decision.reason}; {first}" if first else decision.reason
 
 
 def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:
-    """The method by which an implementation writes into given memory, if it has one."""
+    """Return the method by which an implementation writes into given memory, if it has one."""
     name = "into" if implementation == "pytorch" else f"{implementation}_into"
     method: Callable[[Tensor], None] | None = getattr(call, name, None)
     return method
@@ -524,7 +524,7 @@ def _wants_gradient(operands: Iterable[Any]) -> bool:
 
 
 def _traced(call: Iterable[Any]) -> bool:
-    """Whether a tracer's tensors are among the operands, as in the backward pass of a compiled function."""
+    """Return whether a tracer's tensors are among the operands, as in the backward pass of a compiled function."""
     return any(type(tensor) not in (Tensor, Parameter) for tensor in tensors_in(call))
 
 

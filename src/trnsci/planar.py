@@ -159,7 +159,7 @@ _TRANSFORMS = frozenset(("_fft_c2c", "_fft_c2r"))
 
 
 def _plane(value: Any, which: str) -> Any:
-    """The same argument for one plane: planes of planar tensors, real dtypes for complex ones."""
+    """Return the same argument for one plane: planes of planar tensors, real dtypes for complex ones."""
     if isinstance(value, PlanarTensor):
         return getattr(value, which)
     if isinstance(value, Tensor):
@@ -189,20 +189,20 @@ def _each(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def planes(value: Any) -> Any:
-    """A planar tensor as `trnfft.ComplexTensor`; other values as they are."""
+    """Return a planar tensor as `trnfft.ComplexTensor`; other values as they are."""
     if not isinstance(value, PlanarTensor):
         return value
     return importlib.import_module("trnfft").ComplexTensor(value.real_plane, value.imag_plane)
 
 
 def planar(value: Any) -> Any:
-    """A `trnfft.ComplexTensor` as a planar tensor; other values as they are."""
+    """Return a `trnfft.ComplexTensor` as a planar tensor; other values as they are."""
     complex_tensor = importlib.import_module("trnfft").ComplexTensor
     return PlanarTensor(value.real, value.imag) if isinstance(value, complex_tensor) else value
 
 
 def transformed(name: str, x: Any, *args: Any) -> Any:
-    """A transform of torch's by the kernels of trnfft, where they take it."""
+    """Return a transform of torch's by the kernels of trnfft, where they take it."""
     automatic = get_backend("trnfft") == "auto"
     try:
         if not automatic:
@@ -239,7 +239,7 @@ def merged(x: PlanarTensor) -> Tensor:
 
 
 def parts(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The planes of a complex tensor, contiguous, so that a device can take them."""
+    """Return the planes of a complex tensor, contiguous, so that a device can take them."""
     x = x.resolve_conj()
     return x.real.contiguous(), x.imag.contiguous()
 
@@ -267,7 +267,7 @@ def _to_copy(x: Any, *, dtype: Any = None, device: Any = None, layout: Any = Non
 
 
 def _arithmetic(name: str) -> Callable[..., Any]:
-    """An operator of two operands by that of `ComplexTensor`."""
+    """Return an operator of two operands by that of `ComplexTensor`."""
 
     def compute(a: Any, b: Any, *, alpha: Any = 1, rounding_mode: Any = None) -> Any:
         if rounding_mode is not None or isinstance(alpha, complex):

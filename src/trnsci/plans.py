@@ -91,7 +91,7 @@ class Step:
         return seconds
 
     def interval(self, target: config.TargetName) -> tuple[float, float] | None:
-        """Seconds between which the kernel is expected to take; ``None`` where nothing is predicted."""
+        """Return seconds between which the kernel is expected to take; ``None`` where nothing is predicted."""
         from trnsci.predict import device_interval
 
         return device_interval(self.call, target)
@@ -190,16 +190,16 @@ class Plan:
     def programs(self) -> Programs | None:
         """What the kernels of the plan would be on the configured generation; ``None`` where a step has none."""
         each_step = [step.programs(config.TARGET.get()) for step in self.steps]
-        found = [programs for programs in each_step if programs is not None]
-        if not found or len(found) < len(each_step):
+        known = [programs for programs in each_step if programs is not None]
+        if not known or len(known) < len(each_step):
             return None
         return Programs(
-            launches=sum(each.programs for each in found),
-            compilations=sum(each.compilations for each in found),
-            instructions=sum(each.instructions for each in found),
-            longest=max(each.longest[0] for each in found),
-            most_matmuls=max(each.longest[1] for each in found),
-            remarks=tuple(dict.fromkeys(text for each in found for text in each.remarks)),
+            launches=sum(each.programs for each in known),
+            compilations=sum(each.compilations for each in known),
+            instructions=sum(each.instructions for each in known),
+            longest=max(each.longest[0] for each in known),
+            most_matmuls=max(each.longest[1] for each in known),
+            remarks=tuple(dict.fromkeys(text for each in known for text in each.remarks)),
         )
 
     @property

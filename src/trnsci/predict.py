@@ -85,7 +85,7 @@ def device_seconds(call: Any, target: TargetName) -> float | None:
 
 
 def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None:
-    """Seconds between which a frozen call's kernels are expected to take; ``None`` where nothing is predicted."""
+    """Return the interval of seconds predicted for a frozen call's kernels; ``None`` without a prediction."""
     result = prediction(call, target)
     if result is None or device_seconds(call, target) is None:
         return None
@@ -93,7 +93,7 @@ def device_interval(call: Any, target: TargetName) -> tuple[float, float] | None
 
 
 def prediction(call: Any, target: TargetName) -> Prediction | None:
-    """What the timing model says of a frozen call's kernels; ``None`` where none takes the call."""
+    """Return what the timing model says of a frozen call's kernels; ``None`` where none takes the call."""
     return _predicted(call, target, limits(), neuron.logical_cores(target))
 
 
@@ -117,22 +117,21 @@ def _predicted(call: Any, target: TargetName, limit: Size, cores: int) -> Predic
             predicting.call(thaw(call))
         except _NoKernel:
             return None
-    made = predictor
-    if made.hosted:
+    if predictor.hosted:
         predicting.remarks.append(
-            f"blocks on the host: {made.hosted}, counted with {seconds(made.waited)}, transfers included"
+            f"blocks on the host: {predictor.hosted}, counted with {seconds(predictor.waited)}, transfers included"
         )
     return Prediction(
-        made.seconds,
-        made.active,
-        made.busy,
-        made.launches,
-        made.low,
-        made.high,
-        made.compilations,
-        made.instructions,
-        made.longest,
-        tuple(made.single),
+        predictor.seconds,
+        predictor.active,
+        predictor.busy,
+        predictor.launches,
+        predictor.low,
+        predictor.high,
+        predictor.compilations,
+        predictor.instructions,
+        predictor.longest,
+        tuple(predictor.single),
         tuple(dict.fromkeys(predicting.remarks)),
     )
 

@@ -50,7 +50,7 @@ class Size(NamedTuple):
         return f"a program of it would have {over[0]}" if over else ""
 
     def holds(self, part: Size) -> int:
-        """How often a part fits into a program of this size, at least once: a part that does not is not cut."""
+        """Return how often a part fits into a program of this size, at least once: a part that does not is not cut."""
         return max(1, min(self.instructions // max(1, part.instructions), self.matmuls // max(1, part.matmuls)))
 
 
@@ -140,7 +140,7 @@ def _join(parts: list[Tensor], dim: int | None) -> Tensor:
 
 
 def fits(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> bool:
-    """Whether no program of a launch exceeds the limit, cut as its kernel's file says."""
+    """Return whether no program of a launch exceeds the limit, cut as its kernel's file says."""
     pieces = cut(kernel, tensors, static)
     return size_of(kernel, tensors if pieces is None else pieces.first(tensors), static).fits
 
@@ -155,27 +155,27 @@ def most(size: Callable[[int], Size]) -> int:
 def runs(row: Callable[[int], Size], counts: Sequence[int]) -> list[slice]:
     """Cut rows of work into runs that fit. ``row`` tells the length of one row of 1 or 2 items, ``counts`` how many."""
     limit, one, two = limits(), row(1), row(2)
-    found, start, used = [], 0, (0, 0)
+    slices, start, used = [], 0, (0, 0)
     for at, count in enumerate(counts):
         more = [first + (count - 1) * (second - first) for first, second in zip(one, two, strict=True)]
         total = used[0] + more[0], used[1] + more[1]
         if at > start and (total[0] > limit.instructions or total[1] > limit.matmuls):
-            found.append(slice(start, at))
+            slices.append(slice(start, at))
             start, total = at, (more[0], more[1])
         used = total
-    return [*found, slice(start, len(counts))]
+    return [*slices, slice(start, len(counts))]
 
 
 def _narrowed(
     tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis, extent: int, start: int, width: int
 ) -> tuple[Any, ...]:
-    made = list(tensors)
+    narrowed = list(tensors)
     for name, dim in axis.arguments.items():
         where = names.index(name)
-        if where < len(made) and made[where] is not None and made[where].shape[dim] > 1:
-            each = made[where].shape[dim] // extent
-            made[where] = made[where].narrow(dim, start * each, width * each)
-    return tuple(made)
+        if where < len(narrowed) and narrowed[where] is not None and narrowed[where].shape[dim] > 1:
+            each = narrowed[where].shape[dim] // extent
+            narrowed[where] = narrowed[where].narrow(dim, start * each, width * each)
+    return tuple(narrowed)
 
 
 def _extent(tensors: tuple[Any, ...], names: tuple[str, ...], axis: Axis) -> int:
@@ -212,9 +212,9 @@ def cut(kernel: Any, tensors: tuple[Any, ...], static: dict[str, Any]) -> Cut | 
     if math.prod(units) == 1:
         return None
     key = freeze(tensors), tuple(sorted(static.items())), limits()
-    found = _WIDTHS.get((kernel, key), lambda: _widths(kernel, tensors, static, names, axes, extents, units))
+    widths = _WIDTHS.get((kernel, key), lambda: _widths(kernel, tensors, static, names, axes, extents, units))
     chosen = tuple(
-        (axis, extent, width) for axis, extent, width in zip(axes, extents, found, strict=True) if width < extent
+        (axis, extent, width) for axis, extent, width in zip(axes, extents, widths, strict=True) if width < extent
     )
     return Cut(chosen, names) if chosen else None
 
@@ -236,7 +236,7 @@ def _widths(
     extents: list[int],
     units: list[int],
 ) -> tuple[int, ...]:
-    """How wide a piece is along each axis. The length of a program is taken to grow with its pieces of one step."""
+    """Return the width of a piece along each axis, if a program grows in proportion to its pieces of one step."""
     one = tensors
     for axis, extent in zip(axes, extents, strict=True):
         if extent > axis.step:

@@ -108,7 +108,7 @@ class Node:
                 time.sleep(_LOOK)
 
     def _elsewhere(self) -> bool:
-        """Whether a rank of another machine has failed, as far as the store has said by now."""
+        """Return whether a rank of another machine has failed, as far as the store has said by now."""
         if self._nodes == 1:
             return False
         if self._news is None:
@@ -126,10 +126,10 @@ class Node:
         if not self._failed:
             return
         culprit = self._failed[0]
-        found = {"rank": self._first + culprit, "op": "", "text": self._how(culprit), "started": 0}
+        failure = {"rank": self._first + culprit, "op": "", "text": self._how(culprit), "started": 0}
 
         def post(client: Any) -> None:
-            said = client.get(BLAMED) if client.check([BLAMED]) else json.dumps(found)
+            said = client.get(BLAMED) if client.check([BLAMED]) else json.dumps(failure)
             client.compare_set(ENDED, "", said)
 
         with contextlib.suppress(*LOST):

@@ -99,7 +99,7 @@ class Notes:
         return bytes(self._call("get", f"{self._prefix}/{key}"))
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all of these are there."""
+        """Return whether all of these are there."""
         return bool(self._call("check", [f"{self._prefix}/{key}" for key in keys]))
 
     def add(self, key: str, count: int) -> int:
@@ -108,7 +108,7 @@ class Notes:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     if address == "localhost":
         return True
     try:

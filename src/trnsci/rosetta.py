@@ -240,18 +240,18 @@ def search(query: str, library: str | None = None) -> list[Hit]:
         'cublasSgemm'
     """
     wanted = query.casefold()
-    found = [
+    hits = [
         Hit(name, family, HOW[_how(wanted, name.casefold(), family)])
         for name, family in symbols().items()
         if library in (None, family.library)
     ]
-    kept = [hit for hit in found if hit.how != "near"]
+    kept = [hit for hit in hits if hit.how != "near"]
     kept.sort(key=_order)
     return kept or [Hit(name, symbols()[name], "near") for name in nearest(query, library)]
 
 
 def _order(hit: Hit) -> tuple[int, bool, int, int]:
-    """What is current before what CUDA removed, what is covered before what is not; S stays before D, C and Z."""
+    """Sort current symbols before removed ones and covered ones before the rest; keep S before D, C and Z."""
     family = hit.family
     return HOW.index(hit.how), family.removed, list(STATUSES).index(family.status), len(hit.symbol)
 

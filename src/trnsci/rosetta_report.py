@@ -36,7 +36,7 @@ def answer(symbol: str | None, library: str | None, gaps: bool) -> tuple[dict[st
         hits = rosetta.search(symbol, library)
         if not hits:
             rosetta.lookup(symbol)
-        return _found(symbol, hits), _said(symbol, hits)
+        return _as_json(symbol, hits), _said(symbol, hits)
     if library is not None:
         rows = [_row(_short(family), family) for family in _families(library)]
         listed = [family.to_dict() for family in _families(library)]
@@ -72,7 +72,7 @@ def _said(symbol: str, hits: Sequence[Hit]) -> list[Table | str]:
     return [*map(card, exact), *([f"  see also {', '.join(related)}"] if related else [])]
 
 
-def _found(symbol: str, hits: Sequence[Hit]) -> dict[str, Any]:
+def _as_json(symbol: str, hits: Sequence[Hit]) -> dict[str, Any]:
     return {
         "query": symbol,
         "hits": [{"symbol": hit.symbol, "match": hit.how, **hit.family.to_dict()} for hit in hits],

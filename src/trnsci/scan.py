@@ -42,21 +42,21 @@ class Symbol(NamedTuple):
 def scanned(path: Path) -> tuple[Symbol, ...]:
     """Return the symbols of CUDA's libraries, and the functions of CuPy and torch, that a source names."""
     text = _INCLUDE.sub("", path.read_text(encoding="utf-8", errors="replace"))
-    found = [Symbol(name, count, _answer(name)) for name, count in Counter(_CUDA.findall(text)).items()]
+    symbols = [Symbol(name, count, _answer(name)) for name, count in Counter(_CUDA.findall(text)).items()]
     for match, count in Counter(m.group() for m in _CUPY.finditer(text)).items():
         name = match.rstrip("(")
         last = name.rpartition(".")[2]
         if last in NUMPY:
-            found.append(Symbol(name, count, NUMPY[last]))
+            symbols.append(Symbol(name, count, NUMPY[last]))
         elif name.startswith("torch.nn."):
-            found.append(Symbol(name, count, "runs on the device through AWS's own PyTorch"))
+            symbols.append(Symbol(name, count, "runs on the device through AWS's own PyTorch"))
     if path.suffix == ".py" and (products := len(PRODUCT.findall(text))):
-        found.append(Symbol("@", products, "trnblas.gemm"))
+        symbols.append(Symbol("@", products, "trnblas.gemm"))
     for names, count in Counter(_KERNELS.findall(text)).items():
-        found.append(Symbol(next(filter(None, names)), count, OWN))
+        symbols.append(Symbol(next(filter(None, names)), count, OWN))
     if devices := len(_TORCH_CUDA.findall(text)):
-        found.append(Symbol("torch.cuda", devices, "leave it out: on the CPU the program runs here and is timed"))
-    return tuple(sorted(found, key=lambda symbol: -symbol.times))
+        symbols.append(Symbol("torch.cuda", devices, "leave it out: on the CPU the program runs here and is timed"))
+    return tuple(sorted(symbols, key=lambda symbol: -symbol.times))
 
 
 def _answer(name: str) -> str:

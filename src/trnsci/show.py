@@ -66,7 +66,7 @@ def _rich(each: Sequence[Table]) -> None:
 
 
 def _fits(table: Table, width: int) -> bool:
-    """Whether a terminal is wide enough for the longest word of every column."""
+    """Return whether a terminal is wide enough for the longest word of every column."""
     words = _words(table)
     return sum(words) + 3 * (len(words) - 1) <= width
 

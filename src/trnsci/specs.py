@@ -16,7 +16,7 @@ class ResidentTensor(Tensor):
 
 
 def is_resident(tensor: Tensor) -> bool:
-    """Whether a tensor is in device memory, or marked as if it were."""
+    """Return whether a tensor is in device memory, or marked as if it were."""
     if type(tensor) is Tensor and tensor.is_cpu:
         return False
     return isinstance(tensor, ResidentTensor) or tensor.device.type in ("xla", "neuron")
@@ -73,7 +73,7 @@ class TensorSpec:
         return self.dtype.itemsize * math.prod(self.shape)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Return bytes of one element."""
         return self.dtype.itemsize
 
     def numel(self) -> int:
@@ -95,23 +95,23 @@ class TensorSpec:
         return strides if dim is None else strides[dim]
 
     def is_contiguous(self) -> bool:
-        """Whether elements lie in order without gaps."""
+        """Return whether elements lie in order without gaps."""
         return self.strides is None
 
     def is_complex(self) -> bool:
-        """Whether elements are complex."""
+        """Return whether elements are complex."""
         return self.dtype.is_complex
 
     def is_floating_point(self) -> bool:
-        """Whether elements are real floating-point numbers."""
+        """Return whether elements are real floating-point numbers."""
         return self.dtype.is_floating_point
 
     def is_conj(self) -> bool:
-        """Whether torch keeps it as the lazy conjugate of another tensor: specs are of what such a tensor shows."""
+        """Return whether it is a lazy conjugate: never, since specs describe the values such a tensor shows."""
         return False
 
     def is_neg(self) -> bool:
-        """Whether torch keeps it as the lazy negative of another tensor; see `is_conj`."""
+        """Return whether torch keeps it as the lazy negative of another tensor; see `is_conj`."""
         return False
 
     def meta(self) -> Tensor:

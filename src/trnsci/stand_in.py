@@ -53,7 +53,7 @@ class Machine(neuron.StandIn):
         self._runs: dict[Any, tuple[Any, Any]] = {}
 
     def clock(self) -> float:
-        """Seconds that launches have taken."""
+        """Return seconds that launches have taken."""
         return self._elapsed
 
     def run(self, kernel: Callable[..., Any], *args: Any, **static: Any) -> Any:
@@ -98,13 +98,13 @@ def _digest(tensor: Tensor) -> bytes:
 
 
 def _wrong(tensor: Tensor, by: float) -> Tensor:
-    made = tensor.clone()
-    flat = made.view(-1)
-    if made.is_floating_point():
-        flat[flat.numel() // 2] += by * float(made.abs().nan_to_num(0.0).max())
+    wrong = tensor.clone()
+    flat = wrong.view(-1)
+    if wrong.is_floating_point():
+        flat[flat.numel() // 2] += by * float(wrong.abs().nan_to_num(0.0).max())
     else:
         flat[flat.numel() // 2] ^= 1
-    return made
+    return wrong
 
 
 def _inspected(name: str, report: Any) -> None:

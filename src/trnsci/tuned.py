@@ -20,8 +20,8 @@ TABLE = "tuned.json"
 def choices(kernel: Any) -> Mapping[str, tuple[Any, ...]]:
     """Return the free arguments of a kernel and their values; empty where its file declares none."""
     function = getattr(kernel, "function", kernel)
-    found: Mapping[str, tuple[Any, ...]] = getattr(sys.modules.get(function.__module__), "CHOICES", {})
-    return found
+    declared: Mapping[str, tuple[Any, ...]] = getattr(sys.modules.get(function.__module__), "CHOICES", {})
+    return declared
 
 
 def chosen(kernel: Any, target: str, tensors: tuple[Any, ...], static: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def chosen(kernel: Any, target: str, tensors: tuple[Any, ...], static: Mapping[s
         return {}
     function = getattr(kernel, "function", kernel)
     known = _table(table_of(kernel)).get(function.__name__, {}).get(target, {})
-    found = known.get(shape_class(tensors, static, free), {}) if known else {}
-    return {name: value for name, value in found.items() if name in free and name not in static}
+    tuned = known.get(shape_class(tensors, static, free), {}) if known else {}
+    return {name: value for name, value in tuned.items() if name in free and name not in static}
 
 
 def table_of(kernel: Any) -> Path:
@@ -58,7 +58,7 @@ def _shape(tensor: Any) -> str:
 
 
 def _power(n: int) -> int:
-    """The power of two that is at least ``n``; 0 and less as they are."""
+    """Return the power of two that is at least ``n``; 0 and less as they are."""
     return n if n <= 1 else 1 << (n - 1).bit_length()
 
 

@@ -89,7 +89,7 @@ class Group:
         return min(self.measured, (self.measured - self.first) / (self.calls - 1) * self.calls)
 
     def verdict(self, target: str) -> str:
-        """What to do with these calls, and why."""
+        """Return what to do with these calls, and why."""
         if target not in self.targets and self.refusal == NEURON:
             return NEURON
         if target not in self.targets:
@@ -121,7 +121,7 @@ class Group:
         return f"fits badly: {work} a call do not pay for a dispatch of {seconds(there.dispatch / there.programs)}"
 
     def row(self, main_target: str) -> tuple[str, ...]:
-        """A line of the report's tables, after the name."""
+        """Return a line of the report's tables, after the name."""
         predicted = [seconds(self.targets[t].kernel) if t in self.targets else "-" for t in config.TARGETS]
         here = seconds(self.measured) if self.comparable else "-"
         head = (shortened(self.operands), str(self.calls), here)
@@ -200,7 +200,7 @@ class FitReport:
         return min(MOST, self.run / max(self.run - movable, 1e-9))
 
     def gain(self, guesses: bool = False, end: int | None = None) -> float:
-        """How many times faster the run is predicted to be, imports aside, with operands resident and losses left here.
+        """Return the predicted speed-up of the run without imports, with resident operands and losing calls left here.
 
         Args:
             guesses: count lines that look like calls of ours as taking no time.
@@ -246,7 +246,7 @@ class FitReport:
         return sum(g.targets[target].seconds(way) if target in g.targets else g.measured for g in self.groups)
 
     def tables(self) -> tuple[Table, ...]:
-        """The report for a terminal: the verdict first, and no table that would be empty."""
+        """Return the report for a terminal: the verdict first, and no table that would be empty."""
         verdict = f"verdict for {self.main_target}"
         ours = [(g.op, *g.row(self.main_target)) for g in self.groups]
         named = [g for g in self.plain if g.analog or g.measured > 0.01 * self.wall]
@@ -304,7 +304,7 @@ class FitReport:
         return text
 
     def html(self) -> str:
-        """The report as a page: the verdict, pictures of time now and predicted, then the tables."""
+        """Return the report as a page: the verdict, pictures of time now and predicted, then the tables."""
         title = "Is it a fit for Trainium?" if self.replaced is None else "Run through trnsci"
         timed = self.wall and not self._only_read
         told = f"{self.script}. {machine()} Times of Trainium are predicted, all others measured here."
@@ -353,7 +353,7 @@ class FitReport:
         return Bars("Now and predicted", bars, note)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report for programs."""
+        """Return the report for programs."""
         return {
             "script": self.script,
             "verdict": self.verdict,

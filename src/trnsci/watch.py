@@ -143,12 +143,12 @@ class Watch(TorchDispatchMode):
         if namespace in config.PACKAGES or in_op():
             # the ledger has it
             return result
-        made = list(tensors_in(result))
-        if any(tensor.is_cuda for tensor in made):
+        results = list(tensors_in(result))
+        if any(tensor.is_cuda for tensor in results):
             torch.cuda.synchronize()
         measured = time.perf_counter() - start
-        if not any(tensor.is_meta for tensor in made):
-            written = sum(tensor.numel() * tensor.element_size() for tensor in made)
+        if not any(tensor.is_meta for tensor in results):
+            written = sum(tensor.numel() * tensor.element_size() for tensor in results)
             self._note(name, args, kwargs or {}, measured, written)
         return result
 
@@ -198,7 +198,7 @@ def _at(frame: FrameType) -> str:
 
 
 def _caller(frame: FrameType | None) -> str:
-    """The program's line a call came from, or the library of ours that made it."""
+    """Return the program's line a call came from, or the library of ours that made it."""
     while frame is not None:
         package = _package(frame.f_code.co_filename)
         if package in config.PACKAGES and frame.f_code.co_filename not in _WATCHERS:
@@ -261,9 +261,9 @@ def _statement(line: str) -> str:
 
 
 def _place(frame: FrameType | None) -> Place | None:
-    """Where a moment belongs, or ``None`` when it is measured already or outside the program."""
+    """Return where a moment belongs, or ``None`` when it is measured already or outside the program."""
     called = ours = ""
-    found: Place | None = None
+    place: Place | None = None
     while frame is not None:
         code = frame.f_code
         if code in _WATCHING:
@@ -273,14 +273,14 @@ def _place(frame: FrameType | None) -> Place | None:
         package = _package(code.co_filename)
         if package == "import":
             return IMPORTS
-        if package in config.PACKAGES and found is None:
+        if package in config.PACKAGES and place is None:
             ours = ours or package
-        elif not package and found is None:
+        elif not package and place is None:
             source = linecache.getline(code.co_filename, frame.f_lineno)
-            found = Place(f"inside {ours}") if ours else Place(_at(frame), _statement(source), called)
+            place = Place(f"inside {ours}") if ours else Place(_at(frame), _statement(source), called)
         called = package
         frame = frame.f_back
-    return found
+    return place
 
 
 class Children:

@@ -129,7 +129,7 @@ class Access(Unwritten):
     def read(
         self, t: Any, role: str, where: tuple[str, ...] = (SBUF, PSUM), *, compute: bool = True, exact: bool = False
     ) -> np.ndarray:
-        """The elements of operand ``t`` (its own dtype). In timing-only mode an empty array stands in.
+        """Return the elements of operand ``t`` (its own dtype). In timing-only mode an empty array stands in.
 
         Unwritten elements are poison: they propagate, unless an ``exact`` value is needed (an index, an address).
         """
@@ -245,7 +245,7 @@ class Access(Unwritten):
         return t.offset + value * dynamic.stride
 
     def scalar(self, index: Any, role: str) -> int:
-        """A run-time scalar: a register, or a 1x1 tensor in SBUF."""
+        """Return a run-time scalar: a register, or a 1x1 tensor in SBUF."""
         if hasattr(index, "__nki_register__"):
             return int(index.value)
         if not self.numerics:
@@ -257,7 +257,7 @@ class Access(Unwritten):
         return int(values.reshape(-1)[0])
 
     def outside(self, t: NkiTensor, value: int) -> bool:
-        """True when a scalar run-time index of ``value`` moves the view ``t`` out of its tensor or its partitions."""
+        """Return whether a run-time index ``value`` moves the view ``t`` out of its tensor or its partitions."""
         dynamic = t.dynamic
         assert dynamic is not None
         reach = [s * (n - 1) for s, n in zip(t.strides, t.shape, strict=True)]
@@ -370,10 +370,10 @@ def _listed(where: tuple[str, ...]) -> str:
 
 
 def shadow_of(t: NkiTensor) -> NkiTensor:
-    """The same view of the tensor's own marks (see `Storage`)."""
-    made = t._view(t.shape, t.strides, t.offset)
-    made.storage = t.storage.shadow
-    return made
+    """Return the same view of the tensor's own marks (see `Storage`)."""
+    view = t._view(t.shape, t.strides, t.offset)
+    view.storage = t.storage.shadow
+    return view
 
 
 def _fit(values: np.ndarray, shape: tuple[int, ...], role: str, t: NkiTensor) -> np.ndarray:

@@ -34,20 +34,20 @@ def adopt(function: Callable[..., Any]) -> Callable[..., Any]:
     if theirs is None or is_ours(theirs) or not _speaks_nki(function):
         return function
     reader = _Reader()
-    made: Callable[..., Any] = reader.value(function)
-    if isinstance(made, FunctionType):
-        made.__dict__["__nki_reader__"] = reader
-    return made
+    adopted: Callable[..., Any] = reader.value(function)
+    if isinstance(adopted, FunctionType):
+        adopted.__dict__["__nki_reader__"] = reader
+    return adopted
 
 
 def adopt_argument(function: Callable[..., Any], value: Any) -> Any:
-    """An argument of an adopted kernel: AWS's constants and objects become ours, arrays stay."""
+    """Return an argument of an adopted kernel: AWS's constants and objects become ours, arrays stay."""
     reader: _Reader | None = getattr(function, "__nki_reader__", None)
     return value if reader is None or is_array(value) else reader.value(value)
 
 
 def _speaks_nki(function: Callable[..., Any]) -> bool:
-    """True when a name the function can see comes from AWS's package."""
+    """Return whether a name the function can see comes from AWS's package."""
     space = getattr(inspect.unwrap(function), "__globals__", {})
     return any(_top(getattr(v, "__module__", None) or getattr(v, "__name__", "")) == "nki" for v in space.values())
 
@@ -141,10 +141,10 @@ class _Reader:
         cls = self.value(type(obj))
         if cls is type(obj):
             return obj
-        made = object.__new__(cls)
+        copy = object.__new__(cls)
         for name, value in vars(obj).items():
-            object.__setattr__(made, name, value if is_array(value) else self.value(value))
-        return made
+            object.__setattr__(copy, name, value if is_array(value) else self.value(value))
+        return copy
 
     def _module(self, module: ModuleType) -> ModuleType:
         name = module.__name__
@@ -153,15 +153,15 @@ class _Reader:
         return module if _top(name) in _OTHERS else _Module(self, module)
 
     def _ours(self, name: str) -> ModuleType:
-        found = self.ours.get(name)
-        if found is None:
+        module = self.ours.get(name)
+        if module is None:
             raise NotModelled(
                 f"the kernel uses {name}, which the simulator has not",
                 rule="nki-module",
                 got=name,
                 limit=sorted(self.ours),
             )
-        return found
+        return module
 
     def _counterpart(self, obj: Any) -> Any:
         if isinstance(obj, enum.Enum):
@@ -200,32 +200,32 @@ class _Reader:
         if space is None:
             space = self.spaces[id(function.__globals__)] = _Space(self, function.__globals__)
         defaults = None if function.__defaults__ is None else tuple(map(self.value, function.__defaults__))
-        made = FunctionType(function.__code__, space, function.__name__, defaults, self._cells(function))
-        self.known[id(function)] = made
-        made.__kwdefaults__ = (
+        copy = FunctionType(function.__code__, space, function.__name__, defaults, self._cells(function))
+        self.known[id(function)] = copy
+        copy.__kwdefaults__ = (
             None if function.__kwdefaults__ is None else {k: self.value(v) for k, v in function.__kwdefaults__.items()}
         )
-        made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
-        made.__annotations__ = {k: self.value(v) for k, v in function.__annotations__.items()}
-        return made
+        copy.__qualname__, copy.__module__, copy.__doc__ = function.__qualname__, function.__module__, function.__doc__
+        copy.__annotations__ = {k: self.value(v) for k, v in function.__annotations__.items()}
+        return copy
 
     def _cells(self, function: FunctionType) -> tuple[CellType, ...] | None:
         if function.__closure__ is None:
             return None
-        made = []
+        cells = []
         for cell in function.__closure__:
             copy = CellType()
             # an empty cell is a name that has no value yet
             with contextlib.suppress(ValueError):
                 copy.cell_contents = self.value(cell.cell_contents)
-            made.append(copy)
-        return tuple(made)
+            cells.append(copy)
+        return tuple(cells)
 
     def _class(self, cls: type) -> type:
-        """A class that derives from AWS's ``NKIObject`` derives from ours; any other stays."""
+        """Return a class that derives from AWS's ``NKIObject`` derives from ours; any other stays."""
         if not any(_top(base.__module__) == "nki" for base in cls.__mro__) or issubclass(cls, enum.Enum):
             return cls
         space = {k: self.value(v) for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
         metaclass: Any = type(cls)
-        made: type = metaclass(cls.__name__, tuple(map(self.value, cls.__bases__)), space)
-        return made
+        derived: type = metaclass(cls.__name__, tuple(map(self.value, cls.__bases__)), space)
+        return derived

@@ -103,23 +103,23 @@ class Allocation:
             self.state.setdefault("shared output", f"{storage.name}{list(shape)} ({line})")
             if self.machine is not None:
                 storage = self.machine.share(self, storage, name)
-        made = NkiTensor.__new__(NkiTensor)
-        made.shape = shape
-        made.dtype = dtype
-        made.storage = storage
-        made.buffer = region
+        tensor = NkiTensor.__new__(NkiTensor)
+        tensor.shape = shape
+        tensor.dtype = dtype
+        tensor.storage = storage
+        tensor.buffer = region
         strides, step = [], 1
         for n in reversed(shape):
             strides.append(step)
             step *= n
-        made.strides = tuple(reversed(strides))
-        made.offset = 0
-        made.dynamic = None
-        made._array = None
+        tensor.strides = tuple(reversed(strides))
+        tensor.offset = 0
+        tensor.dynamic = None
+        tensor._array = None
         if self.probes is not None:
             for probe in self.probes:
-                probe.follow(self, made)
-        return made
+                probe.follow(self, tensor)
+        return tensor
 
     def physical(self, dtype: DType) -> np.dtype[Any]:
         """NumPy type the bits of ``dtype`` are kept in."""
@@ -145,7 +145,7 @@ class Allocation:
         return Arena(nbytes, data=data, unit=int(dtype.itemsize))
 
     def _fixed(self, region: MemoryRegion) -> tuple[Arena, int]:
-        """The core's own SBUF or PSUM, for tensors with an address."""
+        """Return the core's own SBUF or PSUM, for tensors with an address."""
         # partitions a multiple of 4 KiB apart would fight for the same cache lines of the host
         pitch = 128 + (
             self.target.sbuf_usable_bytes if region is MemoryRegion.sbuf else self.target.psum_partition_bytes
@@ -245,7 +245,7 @@ class Allocation:
         return partition, free
 
     def wrap(self, array: np.ndarray, name: str, *, shared: bool = False, dtype: Any = None) -> NkiTensor:
-        """An HBM tensor on a contiguous NumPy array the caller owns; all of it counts as written."""
+        """Return an HBM tensor on a contiguous NumPy array the caller owns; all of it counts as written."""
         logical = as_dtype(array.dtype if dtype is None else dtype)
         shape = array.shape if array.ndim else (1,)
         arena = Arena(

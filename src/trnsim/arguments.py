@@ -110,7 +110,7 @@ class Arguments:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def unwrap(self, value: Any) -> Any:
-        """What the kernel returned, as the caller's kind of array."""
+        """Return what the kernel returned, as the caller's kind of array."""
         if isinstance(value, NkiTensor):
             return self._array(value)
         if hasattr(value, "__nki_register__"):
@@ -218,11 +218,11 @@ class Arguments:
 
     def check_lost(self, returned: Any) -> None:
         """Warn when nothing the kernel computed reaches the caller, though it made a place for results."""
-        made = self.session.state.get("shared output")
-        if made is None or not self.session.numerics or tensors_in(returned):
+        output = self.session.state.get("shared output")
+        if output is None or not self.session.numerics or tensors_in(returned):
             return
         if all(storage.snapshot is None for storage in self.storages):
-            warn(f"{self.kernel} makes {made}, and returns nothing. End the kernel with return and it.", LostOutput)
+            warn(f"{self.kernel} makes {output}, and returns nothing. End the kernel with return and it.", LostOutput)
 
     def write_back(self) -> None:
         """Bring what the kernel wrote into inputs that were copied on the way in."""
@@ -234,21 +234,21 @@ class Arguments:
                 if not np.shares_memory(user, data):
                     user[...] = data.reshape(user.shape)
             else:
-                made = to_torch(data.reshape(tuple(user.shape)), "cpu")
-                if made.data_ptr() != user.data_ptr():
-                    user.detach().copy_(made)
+                written = to_torch(data.reshape(tuple(user.shape)), "cpu")
+                if written.data_ptr() != user.data_ptr():
+                    user.detach().copy_(written)
 
 
 def copied(value: Any, change: Any) -> Any:
-    """A copy of an ``NKIObject`` with every field changed by ``change(name, value)``."""
-    made = object.__new__(type(value))
+    """Return a copy of an ``NKIObject`` with every field changed by ``change(name, value)``."""
+    copy = object.__new__(type(value))
     for k, v in fields_of(value).items():
-        object.__setattr__(made, k, change(k, v))
-    return made
+        object.__setattr__(copy, k, change(k, v))
+    return copy
 
 
 def tensors_in(value: Any) -> list[NkiTensor]:
-    """Every tensor of a result, in order."""
+    """Return every tensor of a result, in order."""
     if isinstance(value, NkiTensor):
         return [value]
     if isinstance(value, (list, tuple)):

@@ -37,7 +37,7 @@ def dtype_of(value: Any, name: str) -> np.dtype[Any]:
     dtype = value.dtype
     kind = str(dtype).rpartition(".")[2]
     try:
-        made = as_dtype(kind if is_torch(value) else dtype)
+        ours = as_dtype(kind if is_torch(value) else dtype)
     except WrongDtype as error:
         wide = {
             "float64": "float32",
@@ -54,7 +54,7 @@ def dtype_of(value: Any, name: str) -> np.dtype[Any]:
             limit=error.limit,
             hint=hint,
         ) from None
-    return made.storage if isinstance(made, ExtraDtype) else made
+    return ours.storage if isinstance(ours, ExtraDtype) else ours
 
 
 def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
@@ -90,7 +90,7 @@ def to_numpy(value: Any, name: str = "argument") -> np.ndarray:
 
 
 def to_torch(array: np.ndarray, device: Any = "cpu") -> Any:
-    """A torch tensor on ``array``'s memory. ``float8_e4m3``, which torch has not, becomes float32."""
+    """Return a torch tensor on ``array``'s memory. ``float8_e4m3``, which torch has not, becomes float32."""
     torch = sys.modules["torch"]
     kind = array.dtype.name
     if not array.flags.writeable:
@@ -104,7 +104,7 @@ def to_torch(array: np.ndarray, device: Any = "cpu") -> Any:
 
 
 def without_values(shape: tuple[int, ...], dtype: np.dtype[Any], *, torch: bool = False) -> Any:
-    """An array of the right kind, shape and dtype that holds no values and takes no memory."""
+    """Return an array of the right kind, shape and dtype that holds no values and takes no memory."""
     if torch:
         kind = dtype.name if hasattr(sys.modules["torch"], dtype.name) else "float32"
         return sys.modules["torch"].empty(shape, dtype=getattr(sys.modules["torch"], kind), device="meta")

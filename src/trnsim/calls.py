@@ -52,18 +52,18 @@ _DST = "instructions write the tile passed as dst, and return no tile"
 
 
 def public_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """The signature kernels see of an instruction: without the session."""
+    """Return the signature kernels see of an instruction: without the session."""
     signature = inspect.signature(fn)
     return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def mismatched(error: TypeError) -> bool:
-    """True when a call failed because its arguments do not fit the signature: nothing of the function has run."""
+    """Return whether a call failed because its arguments do not fit the signature: nothing of the function has run."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signature, session: Any) -> WrongArgument:
-    """The error for a call that does not match ``signature``, with the call that would."""
+    """Return the error for a call that does not match ``signature``, with the call that would."""
     text = str(error).replace(f"{fn.__name__}() ", "")
     shown = f"{label}({', '.join(_parameter(p) for p in signature.parameters.values())})"
     if "'mask'" in text:
@@ -82,7 +82,7 @@ def wrong_call(error: TypeError, fn: Any, label: str, signature: inspect.Signatu
 
 
 def no_tensor(value: Any, role: str, kind: str, hint: str) -> WrongArgument:
-    """The error for an operand that is no tensor; an array of the host is told by its shape."""
+    """Return the error for an operand that is no tensor; an array of the host is told by its shape."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     shown = repr(value)
     if shape is not None and dtype is not None:
@@ -108,7 +108,7 @@ def _parameter(p: inspect.Parameter) -> str:
 def unknown_name(
     module: str, name: str, known: Iterable[str], retired: Mapping[str, str] | None = None
 ) -> AttributeError:
-    """The error for a name ``module`` lacks: what replaced it, or the names most like it."""
+    """Return the error for a name ``module`` lacks: what replaced it, or the names most like it."""
     text = f"module {module!r} has no attribute {name!r}"
     public = [k for k in known if not k.startswith("_")]
     near = [_SHORT[name]] if _SHORT.get(name) in public else difflib.get_close_matches(name, public, n=2, cutoff=0.7)

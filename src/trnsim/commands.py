@@ -115,14 +115,14 @@ def _api(name: str | None) -> int:
             print(f"{space}: {' '.join(_public(module))}")
         return 0
     home, _, short = name.rpartition(".")
-    found = [
+    meanings = [
         (space, getattr(module, short))
         for space, module in spaces.items()
         if space.endswith(_ALIASES.get(home, home)) and short in _public(module)
     ]
-    if not found:
+    if not meanings:
         raise FileNotFoundError(f"nki has no {name}")
-    for space, value in found:
+    for space, value in meanings:
         print(
             f"{space}.{short}{_signature(value)}\n    "
             f"{(inspect.getdoc(value) or '').strip().replace(chr(10), chr(10) + '    ')}"

@@ -45,12 +45,12 @@ class Difference:
     reason: str = ""
 
     def __str__(self) -> str:
-        made = f" ({self.line})" if self.line else ""
+        origin = f" ({self.line})" if self.line else ""
         if self.reason:
-            return f"{self.name}{made}: {self.reason}."
+            return f"{self.name}{origin}: {self.reason}."
         box = ", ".join(f"{s.start}:{s.stop}" for s in self.where)
         return (
-            f"{self.name}{made} differs first in tile {self.tile}, [{box}]: {self.count} of {self.size} elements, "
+            f"{self.name}{origin} differs first in tile {self.tile}, [{box}]: {self.count} of {self.size} elements, "
             f"worst at {self.at}: {self.got:.9g} instead of {self.expected:.9g}, off by {self.error:.3g} where "
             f"{self.allowed:.3g} is allowed."
         )
@@ -128,8 +128,8 @@ def compare(
         pairs = list(_by_name(wanted, seen, result))
     else:
         pairs = list(_structure("result", result, wanted))
-    found = [_difference(name, got, want, line, rtol, atol, tile) for name, got, want, line in pairs]
-    return Comparison(tuple(name for name, *_ in pairs), tuple(d for d in found if d is not None))
+    differences = [_difference(name, got, want, line, rtol, atol, tile) for name, got, want, line in pairs]
+    return Comparison(tuple(name for name, *_ in pairs), tuple(d for d in differences if d is not None))
 
 
 def _copies(value: Any) -> Any:

@@ -4,7 +4,7 @@ Sources: A is the Neuron architecture guides, API the NKI reference, F its older
 performance guide's profile figures; P is read out of published trn2 profiles, Q fitted from published instruction
 probes; C is fitted to the rows of ``benchmarks/calibration/rows.csv``; I is inferred, usually by keeping cycle counts
 and changing the clock. ``python -m benchmarks.calibration --refit`` fits all of them again, each within the
-`SPREAD` of its source.
+`UNCERTAINTY` of its source.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 # how far a fit to kernel times may move a constant, as a standard deviation of its logarithm
-SPREAD = {"A": 0.0, "API": 0.0, "F": 0.1, "D": 0.1, "G": 0.05, "P": 0.03, "Q": 0.03, "C": 0.15, "I": 0.25}
+UNCERTAINTY = {"A": 0.0, "API": 0.0, "F": 0.1, "D": 0.1, "G": 0.05, "P": 0.03, "Q": 0.03, "C": 0.15, "I": 0.25}
 
 
 class Constant(NamedTuple):
@@ -260,7 +260,7 @@ CONSTANTS: Mapping[str, Mapping[str, Constant]] = {"trn1": _TRN1, "trn2": _TRN2,
 
 
 def timing(name: str) -> Timing:
-    """The constants of one generation as the model reads them."""
+    """Return the constants of one generation as the model reads them."""
     whole = {key for key, kind in Timing.__annotations__.items() if kind == "int"}
     values = {key: constant.value for key, constant in CONSTANTS[name].items()}
     return Timing(**{key: int(value) if key in whole else value for key, value in values.items()})  # type: ignore[arg-type]
@@ -281,7 +281,7 @@ RESOURCES = {
 
 # seconds: the smallest kernels published elsewhere take 17 to 18 us in all, which leaves 4 us less around them than the
 # ten profiles the preamble was read out of
-LAUNCH_SPREAD = 4e-6
+LAUNCH_UNCERTAINTY = 4e-6
 
 # share of kernels of unknown families whose time an interval is meant to hold, and its factors on a prediction
 LEVEL = 0.8

@@ -69,7 +69,7 @@ class Device:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def share(self, session: Session, storage: Storage, name: str) -> Storage:
-        """The tensor both cores mean by this ``shared_hbm`` allocation, called ``name`` or the next without a name."""
+        """Return the tensor both cores share for this ``shared_hbm`` allocation, by ``name`` or by order."""
         if self.cores == 1:
             return storage
         first = self._shared.setdefault((name, self._count("shared", session.core, name)), storage)

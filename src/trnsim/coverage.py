@@ -62,7 +62,7 @@ def check_written(t: NkiTensor, session: Session) -> None:
 
 
 def _short(missing: np.ndarray) -> str:
-    """A hint for a loop that stopped before the end of a dimension."""
+    """Return a hint for a loop that stopped before the end of a dimension."""
     for dim, n in enumerate(missing.shape):
         gone: np.ndarray = np.asarray(missing.all(axis=tuple(d for d in range(missing.ndim) if d != dim)))
         count = int(gone.sum())
@@ -75,7 +75,7 @@ def _short(missing: np.ndarray) -> str:
 
 
 def _reaches_the_end(shape: tuple[int, ...], windows: set[Any]) -> bool:
-    """True when windows end where the tensor does, in every dimension: no remainder was dropped."""
+    """Return whether windows end where the tensor does, in every dimension: no remainder was dropped."""
     row, ends = row_major(shape), [0] * len(shape)
     for offset, extent, strides in windows:
         for dim, step in enumerate(row):

@@ -66,7 +66,7 @@ class Crew:
         self.hands.append(Hand(session, label, body))
 
     def label(self, session: Session) -> str:
-        """What messages call the hand that owns ``session``."""
+        """Return what messages call the hand that owns ``session``."""
         return self.hands[self._of[id(session)]].label
 
     def run(self) -> list[Any]:

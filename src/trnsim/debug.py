@@ -116,21 +116,21 @@ class Probe(Mapping[str, np.ndarray]):
         return not self.patterns or any(fnmatch.fnmatchcase(name, p) for p in self.patterns)
 
     def values_in_order(self) -> list[Value]:
-        """Every value, rank by rank, in program order."""
+        """Return every value, rank by rank, in program order."""
         return sorted(
             (v for v in (one.value() for one in self._followed) if v is not None),
             key=lambda v: (v.rank, v.first, v.core),
         )
 
     def all(self, name: str) -> list[Value]:
-        """The values of every tensor called ``name``, in program order."""
-        found = [v for v in self.values_in_order() if v.name == name]
-        if not found:
+        """Return the values of every tensor called ``name``, in program order."""
+        values = [v for v in self.values_in_order() if v.name == name]
+        if not values:
             raise KeyError(
                 f"no tensor called {name!r} was written; the kernel has "
                 f"{', '.join(sorted(self.names)) or 'no named tensor'}"
             )
-        return found
+        return values
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.all(name)[-1].array
@@ -156,7 +156,7 @@ def probe(*names: str) -> Probe:
 
 
 def active_probes() -> list[Probe] | None:
-    """The probes of this context, for a session that starts; ``None`` when nobody looks."""
+    """Return the probes of this context, for a session that starts; ``None`` when nobody looks."""
     return list(_ACTIVE.get()) or None
 
 

@@ -28,9 +28,9 @@ def install(*, force: bool = False) -> ModuleType:
     Returns:
         The module ``import nki`` gives from now on.
     """
-    found = sys.modules.get("nki")
-    if found is not None and is_ours(found):
-        return found
+    loaded = sys.modules.get("nki")
+    if loaded is not None and is_ours(loaded):
+        return loaded
     if not force:
         theirs = _aws()
         if theirs is not None:
@@ -97,7 +97,7 @@ _tree: dict[str, ModuleType] = {}
 
 
 def modules() -> dict[str, ModuleType]:
-    """Every module of ``nki`` by name, made on first use."""
+    """Return every module of ``nki`` by name, made on first use."""
     if not _tree:
         _grow()
     return _tree

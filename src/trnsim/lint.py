@@ -229,21 +229,21 @@ def _refusal(kernel: Callable[..., Any], report: LintReport, refused: Sequence[F
 
 
 def _run(function: FunctionType, *, follow: bool, strict: bool) -> tuple[LintReport, list[Used]]:
-    found: dict[tuple[str, int, int, str], Finding] = {}
+    findings: dict[tuple[str, int, int, str], Finding] = {}
 
     def report(unit: Unit | None, owner: FunctionType, rule: str, node: ast.AST | None, detail: str) -> None:
         if RULES[rule].severity == "strict" and not strict:
             return
         finding = _finding(RULES[rule], unit, owner, node, detail)
-        found.setdefault((finding.file, finding.line, finding.column, rule), finding)
+        findings.setdefault((finding.file, finding.line, finding.column, rule), finding)
 
     walk = Walk(report, follow=follow, strict=strict)
     walk.run(function)
     for launch in launches(function) if strict else ():
         finding = _launch_finding(function, launch)
-        found.setdefault((finding.file, finding.line, finding.column, finding.rule), finding)
-    owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in found.values()))}
-    ordered = sorted(found.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))
+        findings.setdefault((finding.file, finding.line, finding.column, finding.rule), finding)
+    owners = {name: i for i, name in enumerate(dict.fromkeys(f.function for f in findings.values()))}
+    ordered = sorted(findings.values(), key=lambda f: (owners[f.function], f.file, f.line, f.column))
     return LintReport(ordered), walk.used
 
 

@@ -169,7 +169,7 @@ class Storage:
         return self.rows * self.row * self.itemsize
 
     def span(self) -> Span:
-        """What the lifetime of this tensor is, without its bytes."""
+        """Return what the lifetime of this tensor is, without its bytes."""
         return Span(
             self.name,
             self.shape,
@@ -229,7 +229,7 @@ class Lifetimes:
             storage.log = None
 
     def storages(self) -> list[Storage]:
-        """The tensors Python can still reach."""
+        """Return the tensors Python can still reach."""
         return [s for s in (r() for r in self.live) if s is not None]
 
     def spans(self, buffer: str) -> list[Span]:
@@ -260,7 +260,7 @@ class Lifetimes:
         return best, [s for s in used if s.first <= when <= s.last]
 
     def packed_peak(self, buffer: str) -> tuple[int, list[Span]]:
-        """The same with small tensors side by side: one of at most 64 partitions takes a half, of 32 a quadrant."""
+        """Return the same with small tensors packed: up to 64 partitions take a half, up to 32 a quadrant."""
         used = self.spans(buffer)
         best: tuple[int, list[Span]] = (0, [])
         for when in sorted({s.first for s in used}):
@@ -295,7 +295,7 @@ def _union(storages: Any) -> int:
 
 
 def _packed(alive: list[Span]) -> int:
-    """Bytes the fullest partition holds when tensors are put side by side, the largest first, where there is most room.
+    """Return the bytes of the fullest partition when tensors are packed largest first, each where most room is.
 
     Engines start at partition 0, 32, 64 or 96 and reach 128, 32, 64 and 32 from there: those are the slots.
     """
@@ -309,7 +309,7 @@ def _packed(alive: list[Span]) -> int:
 
 
 def too_much(buffer: str, need: int, limit: int, alive: list[Span], target: Target) -> CapacityError:
-    """The error that names what is alive, where it was made and what tile would fit."""
+    """Return the error that names what is alive, where it was made and what tile would fit."""
     alive = sorted(alive, key=lambda s: -s.partition_bytes)
     rows = [f"{s.name}{list(s.shape)} {s.dtype}: {s.partition_bytes} bytes ({s.line})" for s in alive[:8]]
     if len(alive) > 8:

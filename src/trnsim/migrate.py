@@ -54,28 +54,28 @@ def is_legacy(text: str) -> bool:
 
 
 def changes(text: str) -> list[Change]:
-    """Every place of a file to change, in order; a file that is no Python has none."""
+    """Return every place of a file to change, in order; a file that is no Python has none."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return []
     finder = _Finder(text)
     finder.visit(tree)
-    return sorted(finder.found, key=lambda c: (c.line, c.start))
+    return sorted(finder.changes, key=lambda c: (c.line, c.start))
 
 
 def migrated(text: str) -> str:
-    """The file with everything mechanical rewritten, and a comment on every line that needs a decision."""
+    """Return the file with everything mechanical rewritten, and a comment on every line that needs a decision."""
     lines = [line.encode() for line in text.splitlines(keepends=True)]
-    found = changes(text)
-    for change in sorted(_outermost(found), key=lambda c: (-c.line, -c.start)):
+    todo = changes(text)
+    for change in sorted(_outermost(todo), key=lambda c: (-c.line, -c.start)):
         assert change.new is not None
         first, last = change.line - 1, change.end_line - 1
         merged = lines[first][: change.start] + change.new.encode() + lines[last][change.end :]
         # line numbers of the other changes stay
         lines[first : last + 1] = [merged] + [b""] * (last - first)
     marks: dict[int, list[str]] = {}
-    for change in found:
+    for change in todo:
         if change.new is None and change.why not in marks.setdefault(change.line, []):
             marks[change.line].append(change.why)
     out = []
@@ -88,9 +88,9 @@ def migrated(text: str) -> str:
     return "".join(out)
 
 
-def _outermost(found: list[Change]) -> list[Change]:
-    """The mechanical changes that are not inside another one."""
-    ready = [c for c in found if c.new is not None]
+def _outermost(todo: list[Change]) -> list[Change]:
+    """Return the mechanical changes that are not inside another one."""
+    ready = [c for c in todo if c.new is not None]
     spans = [((c.line, c.start), (c.end_line, c.end)) for c in ready]
     return [
         c
@@ -100,10 +100,10 @@ def _outermost(found: list[Change]) -> list[Change]:
 
 
 def report(text: str, file: str) -> str:
-    """A page for somebody whose file imports the beta API: every line to change, and what does it for him."""
-    found = changes(text)
-    ready = [c for c in found if c.new is not None]
-    open_ = [c for c in found if c.new is None]
+    """Return a page for somebody whose file imports the beta API: every line to change, and what does it for him."""
+    todo = changes(text)
+    ready = [c for c in todo if c.new is not None]
+    open_ = [c for c in todo if c.new is None]
     rows = [f"{file} is written for the beta API: {RULES['legacy-namespace'].reason}."]
     rows += [f"`trnsim migrate {file}` makes {_number(len(ready), 'change')}:", *(f"  {c}" for c in ready)]
     if open_:
@@ -112,7 +112,7 @@ def report(text: str, file: str) -> str:
 
 
 def diff(text: str, file: str) -> str:
-    """What `migrated` would change, as a patch."""
+    """Return what `migrated` would change, as a patch."""
     before, after = (t.splitlines(keepends=True) for t in (text, migrated(text)))
     return "".join(difflib.unified_diff(before, after, file, f"{file} (migrated)"))
 
@@ -126,14 +126,13 @@ class _Finder(ast.NodeVisitor):
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.found: list[Change] = []
+        self.changes: list[Change] = []
         self.nl, self.nisa, self.nki, self.numpy = {"nl"}, {"nisa"}, {"nki"}, {"np", "numpy"}
         self.returned: set[str] = set()
-        self.made: dict[str, ast.Call] = {}
 
     def change(self, node: ast.AST, new: str | None, why: str = "") -> None:
         old = ast.get_source_segment(self.text, node) or ""
-        self.found.append(
+        self.changes.append(
             Change(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, old, new, why)  # type: ignore[attr-defined]
         )
 

@@ -40,13 +40,13 @@ def kernel_line() -> str:
 
 def line_of(error: BaseException) -> str | None:
     """``file:number`` of the kernel line an error came from, once it has left the kernel: views are no instructions."""
-    trace, found = error.__traceback__, None
+    trace, line = error.__traceback__, None
     while trace is not None:
         code = trace.tb_frame.f_code
         if not code.co_filename.startswith(HERE) and "__trnsim_helper__" not in trace.tb_frame.f_globals:
-            found = f"{code.co_filename}:{trace.tb_lineno}"
+            line = f"{code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    return line
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -65,7 +65,7 @@ _NO_SOURCE = "<no source>"
 
 @functools.lru_cache(maxsize=4096)
 def assigned_name(path: str, number: int) -> str | None:
-    """The variable a source line assigns; ``None`` for a ``return``, whose caller may."""
+    """Return the variable a source line assigns; ``None`` for a ``return``, whose caller may."""
     text = linecache.getline(path, number)
     if not text:
         return _NO_SOURCE
@@ -77,7 +77,7 @@ def assigned_name(path: str, number: int) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def stored_name(code: Any, at: int) -> str | None:
-    """The same for code without source (``exec``, a prompt), from the instruction after the call at byte ``at``."""
+    """Return the same for code without source (``exec``, a prompt), from the bytecode after the call at ``at``."""
     after = next((i for i in dis.get_instructions(code) if i.offset > at), None)
     if after is None or after.opname == "RETURN_VALUE":
         return None
@@ -92,7 +92,7 @@ _TARGETS: dict[tuple[int, int], tuple[Any, str]] = {}
 
 
 def _target(code: Any, frame: Any) -> str | None:
-    """The variable of a line with several calls, found by the column of this one; none for an argument of another."""
+    """Return the variable assigned by the call at this column, on a line of several; none for an argument."""
     known = _TARGETS.get((id(code), frame.f_lasti))
     if known is not None and known[0] is code:
         return known[1]
@@ -130,7 +130,7 @@ def _target_at(path: str, number: int, column: int) -> str:
 
 
 def variable_name() -> str:
-    """The variable that gets the tensor being made, which names it when nothing else does."""
+    """Return the variable that gets the tensor being made, which names it when nothing else does."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         code = frame.f_code

@@ -47,7 +47,7 @@ class Origin(NamedTuple):
     line: str
 
     def error(self, reaches: str, **where: Any) -> ReadUninitialized:
-        """The error for an element that reaches a place where its value matters."""
+        """Return the error for an element that reaches a place where its value matters."""
         return ReadUninitialized(
             f"{self.message}. Its value reaches {reaches}",
             rule="uninitialized",
@@ -107,18 +107,18 @@ class Garbage:
 
     def filled(self, values: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
         """``values`` with this run's garbage where ``missing``."""
-        made = values.copy()
+        filled = values.copy()
         self.fills += 1
         if self.run < _KINDS:
             where: Any = ... if missing is None else missing
-            made[where] = _garbage(made.dtype, self.run, self.fills, made[where].shape)
-            return made
+            filled[where] = _garbage(filled.dtype, self.run, self.fills, filled[where].shape)
+            return filled
         # an element may happen to equal what it is compared with
         other = self.likely[self.run - _KINDS]
         with np.errstate(all="ignore"):
-            equal = _shaped(np.asarray(other.array if type(other) is NkiTensor else other), made.shape)
-            np.copyto(made, equal.astype(made.dtype), where=True if missing is None else missing)
-        return made
+            equal = _shaped(np.asarray(other.array if type(other) is NkiTensor else other), filled.shape)
+            np.copyto(filled, equal.astype(filled.dtype), where=True if missing is None else missing)
+        return filled
 
     def keep(self, view: NkiTensor) -> None:
         """Remember what ``view`` holds, before an instruction writes it for the first time."""
@@ -165,8 +165,8 @@ def replay(s: Session, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: di
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 if run:
                     warnings.simplefilter("ignore")
-                made = fn(s, *args, **kwargs)
-            result = made if run == 0 else result
+                outcome = fn(s, *args, **kwargs)
+            result = outcome if run == 0 else result
             garbage.compare()
     except KernelError as error:
         if garbage.origin:
@@ -190,7 +190,7 @@ def spoil(view: NkiTensor, where: np.ndarray, origin: int | np.ndarray) -> None:
 
 
 def origins(view: NkiTensor) -> np.ndarray | None:
-    """Which read each element of ``view`` depends on, 0 where none does; ``None`` when nothing there is poison."""
+    """Return the read each element of ``view`` depends on, 0 for none; ``None`` when nothing is poison."""
     if view.storage.arena.origins is None or type(view.storage.arena.marks) is int:
         return None
     ids = view.origin_window(view.offset)
@@ -206,13 +206,13 @@ def matmul_codes(view: NkiTensor, codes: int | np.ndarray) -> int | np.ndarray:
         return codes
     ids = view.origin_window(view.offset)
     ids = ids if ids.ndim == view.ndim else ids[..., 0]
-    made = np.where((np.asarray(codes) == UNWRITTEN) & (ids != 0), np.where(ids & _BY_MATMUL, MATMUL, 1), codes)
-    first = int(made.flat[0])
-    return first if (made == first).all() else made
+    marks = np.where((np.asarray(codes) == UNWRITTEN) & (ids != 0), np.where(ids & _BY_MATMUL, MATMUL, 1), codes)
+    first = int(marks.flat[0])
+    return first if (marks == first).all() else marks
 
 
 def new_origin(s: Any, key: Any, describe: Callable[[], dict[str, Any]]) -> int:
-    """The number of the origin ``key``, described when it is new."""
+    """Return the number of the origin ``key``, described when it is new."""
     known = s.origin_ids.get(key)
     if known is None:
         if len(s.origins) < _LAST_ORIGIN:
@@ -240,7 +240,7 @@ def _shadow(view: NkiTensor) -> NkiTensor:
 
 
 def bits_of(array: np.ndarray) -> np.ndarray:
-    """The bits of an array's elements, which compare as what they are."""
+    """Return the bits of an array's elements, which compare as what they are."""
     return array.view(f"u{array.dtype.itemsize}")
 
 

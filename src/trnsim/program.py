@@ -74,17 +74,17 @@ class Kernel:
 
 
 def as_grid(grid: Any) -> tuple[int, ...]:
-    """A launch grid as a tuple of positive ints."""
+    """Return a launch grid as a tuple of positive ints."""
     sizes = grid if isinstance(grid, tuple) else (grid,)
     try:
-        made = tuple(int(n.__index__()) for n in sizes)
+        extents = tuple(int(n.__index__()) for n in sizes)
     except AttributeError:
-        made = ()
-    if not made or min(made) < 1:
+        extents = ()
+    if not extents or min(extents) < 1:
         raise WrongArgument(
             f"launch grid {grid!r}", rule="grid", got=grid, hint="a grid is a number of cores: kernel[2](…)"
         )
-    return made
+    return extents
 
 
 _JIT_OPTIONS = frozenset(
@@ -125,11 +125,11 @@ def jit(fn: Any = None, **options: Any) -> Any:
         if name in options:
             warnings.warn(f"nki.jit({name}=…) is deprecated since NKI 0.3: {instead}", DeprecationWarning, stacklevel=2)
     if fn is None:
-        return functools.partial(_made, options)
-    return _made(options, fn)
+        return functools.partial(_decorated, options)
+    return _decorated(options, fn)
 
 
-def _made(options: dict[str, Any], fn: Any) -> Kernel:
+def _decorated(options: dict[str, Any], fn: Any) -> Kernel:
     if isinstance(fn, Kernel):
         return Kernel(fn.function, grid=fn.grid, options={**fn.options, **options}, schedule=fn.schedule)
     if not callable(fn):
@@ -174,7 +174,7 @@ def params_of(
     lint: str | None = None,
     seed: int = 0,
 ) -> SimParams:
-    """How ``kernel`` is simulated, from the options of `simulate`."""
+    """Return how ``kernel`` is simulated, from the options of `simulate`."""
     wanted = target if target is not None else kernel.options.get("platform_target")
     modes = ("strict", "error", "warn", "off")
     if lint is not None and lint not in modes:
@@ -202,7 +202,7 @@ def simulate(
     seed: int = 0,
     trace: list[Record] | None = None,
 ) -> Callable[..., Any]:
-    """A callable that runs ``kernel`` on the CPU with NumPy arrays or torch tensors.
+    """Return a callable that runs ``kernel`` on the CPU with NumPy arrays or torch tensors.
 
     Args:
         kernel: a kernel, ``kernel[2]``, a plain function, or a kernel of AWS's own package.
@@ -216,12 +216,12 @@ def simulate(
         seed: initial state of the random-number instructions.
         trace: a list that receives the instruction stream.
     """
-    made = as_kernel(kernel)
-    params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
+    jitted = as_kernel(kernel)
+    params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
-    @functools.wraps(made.function)
+    @functools.wraps(jitted.function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return Launch(made, params, trace).run(args, kwargs)
+        return Launch(jitted, params, trace).run(args, kwargs)
 
     return run
 
@@ -323,7 +323,7 @@ class Launch:
         return result
 
     def bodies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Callable[[], Any]]:
-        """What each core runs: the kernel on the same tensors."""
+        """Return what each core runs: the kernel on the same tensors."""
         function = self.kernel.function
         self.reach = Reach(function, self.params.lint)
         names = _parameter_names(function)

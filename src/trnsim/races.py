@@ -50,7 +50,7 @@ class Access(NamedTuple):
         return (self.line, tuple(self.offsets), view.shape, view.strides, str(view.dtype))
 
     def bytes(self) -> list[bytes]:
-        """What memory holds there now."""
+        """Return what memory holds there now."""
         return [self.view.window(offset).tobytes() for offset in self.offsets]
 
 
@@ -75,7 +75,7 @@ class Shadow:
         self.written: tuple[set[Any], set[Any]] = (set(), set())
 
     def windows(self, access: Access) -> list[np.ndarray]:
-        """The bytes of the shadow that belong to an access."""
+        """Return the bytes of the shadow that belong to an access."""
         return [access.view.mark_window(offset, self.bits) for offset in access.offsets]
 
     def note(self, session: Session, access: Access) -> Repeat | None:
@@ -131,7 +131,7 @@ class Shadow:
     def _culprit(
         self, access: Access, window: np.ndarray, hit: np.ndarray, log: list[Access]
     ) -> tuple[Access, tuple[int, ...]]:
-        """The other core's access that meets ``window``, and the first element (of this view) where they meet."""
+        """Return the other core's access that overlaps ``window``, and the first element of this view where it does."""
         at = tuple(int(i) for i in np.argwhere(hit)[0])
         marks = self.bits.marks_for(self.bits.unit)
         byte = window.ctypes.data - marks.ctypes.data + sum(i * s for i, s in zip(at, window.strides, strict=True))
@@ -182,7 +182,7 @@ class Shadow:
 
 
 def access_of(session: Session, t: NkiTensor, write: bool, rows: np.ndarray | None) -> Access:
-    """What an operand touches: one place, or one for each gathered row.
+    """Return what an operand touches: one place, or one for each gathered row.
 
     Run-time indices out of bounds are the instruction's business.
     """
@@ -212,10 +212,10 @@ class Watch:
         """An instruction of ``session`` touches ``t``, or ``rows`` of it."""
         self.settle()
         storage = t.storage
-        found = self.shadows.get(id(storage.arena))
-        if found is None:
-            found = self.shadows[id(storage.arena)] = (storage.arena, Shadow(storage))
-        self._repeat = found[1].note(session, access_of(session, t, write, rows))
+        shadow = self.shadows.get(id(storage.arena))
+        if shadow is None:
+            shadow = self.shadows[id(storage.arena)] = (storage.arena, Shadow(storage))
+        self._repeat = shadow[1].note(session, access_of(session, t, write, rows))
 
     def settle(self) -> None:
         """Look at the last repeated write, which has been made by now."""

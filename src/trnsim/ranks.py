@@ -44,7 +44,7 @@ def simulate_ranks(
     seed: int = 0,
     trace: list[Record] | None = None,
 ) -> Callable[..., list[Any]]:
-    """A callable that runs ``kernel`` on ``ranks`` ranks and returns their results in a list.
+    """Return a callable that runs ``kernel`` on ``ranks`` ranks and returns their results in a list.
 
     Arguments marked with `per_rank` are dealt out; any other goes to every rank, arrays as copies. An array given to
     all ranks is changed in place only if every rank leaves the same in it.
@@ -61,7 +61,7 @@ def simulate_ranks(
         seed: initial state of the random-number instructions.
         trace: receives the instruction streams of all ranks.
     """
-    made = as_kernel(kernel)
+    jitted = as_kernel(kernel)
     if ranks < 1:
         raise WrongArgument(f"{ranks!r} ranks", rule="ranks", got=ranks, limit=1, hint="give the number of ranks")
     if ranks_per_node is not None and (ranks_per_node < 1 or ranks % ranks_per_node):
@@ -72,13 +72,13 @@ def simulate_ranks(
             limit=ranks,
             hint="nodes are full",
         )
-    params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
+    params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         dealt = Deal(ranks, copies=numerics)
         crew = Crew()
         world = World(ranks, crew, ranks_per_node)
-        launches = [Launch(made, params, trace, rank=r, world=world, crew=crew) for r in range(ranks)]
+        launches = [Launch(jitted, params, trace, rank=r, world=world, crew=crew) for r in range(ranks)]
         try:
             for rank, launch in enumerate(launches):
                 own = tuple(dealt.take(a, rank) for a in args), {k: dealt.take(v, rank) for k, v in kwargs.items()}
@@ -112,7 +112,7 @@ class Deal:
         self._given: dict[int, tuple[Any, list[Any]]] = {}
 
     def take(self, value: Any, rank: int) -> Any:
-        """The part of ``rank``."""
+        """Return the part of ``rank``."""
         if isinstance(value, PerRank):
             if len(value.values) != self.ranks:
                 raise WrongArgument(

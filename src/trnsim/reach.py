@@ -62,7 +62,7 @@ class Reach:
 
 
 def _statement(file: str, line: int) -> range:
-    """The lines of the innermost statement ``line`` belongs to; of a compound one those before its body."""
+    """Return the lines of the innermost statement ``line`` belongs to; of a compound one those before its body."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:

@@ -40,17 +40,17 @@ class Operand(NamedTuple):
 
 
 def operand_of(t: NkiTensor) -> Operand:
-    """The operand record of a view; equal views of a tensor share one."""
+    """Return the operand record of a view; equal views of a tensor share one."""
     storage: Any = t.storage
     views = storage.views
     if views is None:
         views = storage.views = {}
     # dtypes live as long as the program, so their ids serve; hashing them is slow
     key = (t.offset, t.shape, t.strides, id(t.dtype), t.dynamic is None)
-    found: Operand | None = views.get(key)
-    if found is None:
-        found = views[key] = _operand(t, storage)
-    return found
+    operand: Operand | None = views.get(key)
+    if operand is None:
+        operand = views[key] = _operand(t, storage)
+    return operand
 
 
 def _operand(t: NkiTensor, storage: Any) -> Operand:
@@ -97,8 +97,8 @@ class Record:
         name, engine: instruction and the engine that runs it (``tensor vector scalar gpsimd sync dma``).
         reads, writes: the operands (`Operand`: memory region, buffer, dtype, shape, strides).
         line: ``file:number`` of the kernel source.
-        cost: what the cost law needs beyond the operands (operators, flags, modes). Instructions that meet others carry
-            ``sync``, equal for all that take part.
+        cost: what the cost formula needs beyond the operands (operators, flags, modes). Instructions that meet others
+            carry ``sync``, equal for all that take part.
         core, rank: who runs it.
         after: indices of instructions this one must follow besides its data (``depends_on``, barriers, register loads).
         indices: tiles that hold run-time offsets of an operand: they must be there first, and cost nothing more.

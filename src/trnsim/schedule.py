@@ -12,7 +12,7 @@ Edges = tuple[tuple[str, tuple[str, ...]], ...]
 
 def as_edges(edges: Any) -> Edges:
     """``[(name, name or names), …]`` in one form."""
-    made = []
+    pairs = []
     for edge in edges:
         if not (isinstance(edge, (tuple, list)) and len(edge) == 2 and isinstance(edge[0], str)):
             raise WrongArgument(
@@ -23,8 +23,8 @@ def as_edges(edges: Any) -> Edges:
                 hint='write ("later", "earlier")',
             )
         later, earlier = edge
-        made.append((later, (earlier,) if isinstance(earlier, str) else tuple(earlier)))
-    return tuple(made)
+        pairs.append((later, (earlier,) if isinstance(earlier, str) else tuple(earlier)))
+    return tuple(pairs)
 
 
 class Named:
@@ -38,17 +38,17 @@ class Named:
         self.trace = trace
         self.name: Any = None
         self.records: list[Record] = []
-        self.found: dict[tuple[str, int], list[Record]] = {}
+        self.by_name: dict[tuple[str, int], list[Record]] = {}
 
     def append(self, record: Record) -> None:
         """Take one instruction, with what it must follow."""
         if self.name is not None:
             name, self.name = str(self.name), None
-            self.found.setdefault((name, record.core), []).append(record)
+            self.by_name.setdefault((name, record.core), []).append(record)
             for later, earliers in self.edges:
                 if later == name:
-                    known = (self.found.get((e, record.core), ()) for e in earliers)
-                    record.after += [r.index for found in known for r in found[:1] if r is not record]
+                    known = (self.by_name.get((e, record.core), ()) for e in earliers)
+                    record.after += [r.index for records in known for r in records[:1] if r is not record]
         self.records.append(record)
         if self.trace is not None:
             self.trace.append(record)
@@ -62,18 +62,18 @@ class Named:
                     self._add(self._one(later, core), self._one(earlier, core), own)
 
     def _one(self, name: str, core: int) -> Record:
-        found = self.found.get((name, core), [])
-        if len(found) != 1:
+        records = self.by_name.get((name, core), [])
+        if len(records) != 1:
             raise WrongArgument(
-                f"the schedule speaks of {name!r}, and {len(found) or 'no'} instructions have that name",
+                f"the schedule speaks of {name!r}, and {len(records) or 'no'} instructions have that name",
                 rule="schedule-name",
                 got=name,
-                limit=sorted({n for n, _ in self.found}),
+                limit=sorted({n for n, _ in self.by_name}),
                 hint="give one instruction name=" + repr(name)
-                if not found
+                if not records
                 else f"number the names: {name}0, {name}1, …",
             )
-        return found[0]
+        return records[0]
 
     def _add(self, later: Record, earlier: Record, own: list[Record]) -> None:
         if later is earlier or (later.index < earlier.index and _needs(earlier, later, own)):
@@ -89,7 +89,7 @@ class Named:
 
 
 def _needs(last: Record, first: Record, stream: list[Record]) -> bool:
-    """True when data or an added dependency leads from ``first`` to ``last``."""
+    """Return whether data or an added dependency leads from ``first`` to ``last``."""
     reached = [first]
     for record in stream:
         if not first.index < record.index <= last.index:

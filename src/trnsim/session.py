@@ -29,12 +29,12 @@ _local = threading.local()
 
 
 def current() -> Session | None:
-    """The session this thread runs in, or ``None`` outside kernels."""
+    """Return the session this thread runs in, or ``None`` outside kernels."""
     return getattr(_local, "session", None)
 
 
 def require_session(what: str) -> Session:
-    """The running session; an error that says how to get one otherwise."""
+    """Return the running session; an error that says how to get one otherwise."""
     session = getattr(_local, "session", None)
     if session is None:
         raise WrongArgument(
@@ -204,7 +204,7 @@ def instruction(fn: Callable[..., Any] | None = None, *, since: int = 2, hint: s
 
 
 def _nothing(session: Session, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NkiInstruction:
-    """An instruction with an operand of no elements: nothing happens when that is ``dst``, else it is an error."""
+    """Run an instruction with an empty operand: nothing happens when that is ``dst``, else it is an error."""
     tensors = [t for t in (*args, *kwargs.values()) if type(t) is NkiTensor]
     dst = kwargs.get("dst", tensors[0])
     if type(dst) is NkiTensor and not dst.size:

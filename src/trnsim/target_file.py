@@ -72,10 +72,10 @@ def _intervals(path: Path, said: Any) -> dict[str, tuple[float, float]]:
     if said is None:
         return {}
     try:
-        found = {name: (float(low), float(high)) for name, (low, high) in said.items()}
+        own = {name: (float(low), float(high)) for name, (low, high) in said.items()}
     except (AttributeError, TypeError, ValueError):
         raise _wrong(path, "has intervals that are not pairs of numbers by resource") from None
-    return INTERVALS | found
+    return INTERVALS | own
 
 
 def _wrong(path: Path, what: str) -> WrongArgument:

@@ -111,15 +111,15 @@ _ALIASES = {
 
 
 def target_named(name: Any = None) -> Target:
-    """The target called ``name``; ``None`` asks ``NEURON_PLATFORM_TARGET_OVERRIDE``, then takes trn2."""
+    """Return the target called ``name``; ``None`` asks ``NEURON_PLATFORM_TARGET_OVERRIDE``, then takes trn2."""
     if isinstance(name, Target):
         return name
     source = "target"
     if name is None:
         source = "NEURON_PLATFORM_TARGET_OVERRIDE"
         name = os.environ.get(source) or "trn2"
-    found = TARGETS.get(_ALIASES.get(str(name).lower(), ""))
-    if found is None:
+    target = TARGETS.get(_ALIASES.get(str(name).lower(), ""))
+    if target is None:
         from trnsim.errors import WrongArgument
 
         raise WrongArgument(
@@ -129,4 +129,4 @@ def target_named(name: Any = None) -> Target:
             limit=sorted(_ALIASES),
             hint=f"use one of {', '.join(_ALIASES)}",
         )
-    return found
+    return target

@@ -50,14 +50,14 @@ def _libraries() -> list[str]:
 
 @functools.cache
 def _controls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Functions that get and set the number of threads of NumPy's BLAS; ``None`` when it has none."""
+    """Return functions that get and set the number of threads of NumPy's BLAS; ``None`` when it has none."""
     import numpy as np
 
     # the library is loaded by the first product
     np.matmul(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
-    found = [(path, pattern) for path in _libraries() for pattern in (*_OPENBLAS, _MKL)]
+    candidates = [(path, pattern) for path in _libraries() for pattern in (*_OPENBLAS, _MKL)]
     # NumPy's own copy first: SciPy and others may have loaded theirs
-    for path, pattern in sorted(found, key=lambda f: "numpy" not in f[0]):
+    for path, pattern in sorted(candidates, key=lambda f: "numpy" not in f[0]):
         mkl = pattern == _MKL
         try:
             library = ctypes.CDLL(path)

@@ -27,18 +27,18 @@ def lanes(report: Report) -> dict[tuple[int, str], list[Slice]]:
     raw: dict[tuple[int, str], list[Slice]] = {}
     for bar in report.timeline():
         raw.setdefault((bar.core, bar.track), []).append(bar)
-    made: dict[tuple[int, str], list[Slice]] = {}
+    tracks: dict[tuple[int, str], list[Slice]] = {}
     for (core, track), bars in sorted(raw.items(), key=lambda each: (each[0][0], _TRACKS.index(each[0][1]))):
         bars.sort(key=lambda bar: (bar.start_s, bar.number))
         if track in ("loads", "stores"):
             for number, lane in enumerate(_apart(bars)):
-                made[core, f"{track} {number}" if number else track] = lane
+                tracks[core, f"{track} {number}" if number else track] = lane
         else:
-            made[core, engine_name(track)] = [
+            tracks[core, engine_name(track)] = [
                 bar if k + 1 == len(bars) else bar._replace(end_s=min(bar.end_s, max(bar.start_s, bars[k + 1].start_s)))
                 for k, bar in enumerate(bars)
             ]
-    return made
+    return tracks
 
 
 def _apart(bars: list[Slice]) -> list[list[Slice]]:

@@ -20,7 +20,7 @@ class tensor:
         return cls(shape if isinstance(shape, tuple) else (shape,))
 
     def accepts(self, shape: tuple[int, ...]) -> bool:
-        """True when ``shape`` has every size given here."""
+        """Return whether ``shape`` has every size given here."""
         if Ellipsis in self.shape or not all(n is None or isinstance(n, (int, str)) for n in self.shape):
             return True
         return len(shape) == len(self.shape) and all(

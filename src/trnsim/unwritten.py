@@ -40,11 +40,11 @@ class Unwritten:
             key = (t.storage.uid, role, kernel_line())
             earliest = new_origin(self, key, lambda: self._unwritten(t, role, missing))
         self.garbage.origin = min(self.garbage.origin or earliest, earliest)
-        made: np.ndarray = self.garbage.filled(values, missing)
-        return made
+        filled: np.ndarray = self.garbage.filled(values, missing)
+        return filled
 
     def taken(self, t: NkiTensor, role: str, where: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray | None]:
-        """The elements of ``t`` as they are, and what the poison among them depends on (``None``: there is none)."""
+        """Return the elements of ``t`` as they are, and what the poison among them depends on; ``None`` without any."""
         try:
             return self.read(t, role, where, compute=False), None
         except Poisoned:
@@ -54,24 +54,24 @@ class Unwritten:
             return t.array, np.where(missing & (known == 0), fresh, known)
 
     def lanes(self, values: np.ndarray, origin: np.ndarray) -> np.ndarray:
-        """The accumulators of an engine, with garbage where they depend on unwritten memory."""
+        """Return the accumulators of an engine, with garbage where they depend on unwritten memory."""
         if not origin.any():
             return values
         if self.garbage is None:
             raise Poisoned
         earliest = int(origin[origin > 0].min())
         self.garbage.origin = min(self.garbage.origin or earliest, earliest)
-        made: np.ndarray = self.garbage.filled(values, origin > 0)
-        return made
+        filled: np.ndarray = self.garbage.filled(values, origin > 0)
+        return filled
 
     def _unwritten(self, t: NkiTensor, role: str, missing: np.ndarray | None) -> dict[str, Any]:
         at = tuple(0 for _ in t.shape) if missing is None else tuple(int(i) for i in np.argwhere(missing)[0])
         count = t.size if missing is None else int(missing.sum())
         storage = t.storage
         assert storage is not None
-        made = f", allocated at {storage.line}" if storage.line else ""
+        origin = f", allocated at {storage.line}" if storage.line else ""
         return {
-            "message": f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{made}), of which {count} of"
+            "message": f"{role} reads {t.name}{list(storage.shape)} ({storage.buffer}{origin}), of which {count} of"
             f" {t.size} elements were never written; the first is {at}",
             "got": at,
             "tensor": t.name,

@@ -51,7 +51,7 @@ def test_info_as_json_has_the_same_facts(capsys):
 
 
 def test_info_says_why_a_backend_is_missing(capsys, monkeypatch):
-    monkeypatch.setattr("trnsci.neuron._found", (None, "no Neuron device"))
+    monkeypatch.setattr("trnsci.neuron._detected", (None, "no Neuron device"))
     _, out, _ = run(capsys, "info", "--json")
     (nki,) = (b for b in json.loads(out)["backends"] if b["name"] == "nki")
     assert nki == {"name": "nki", "available": False, "detail": "no Neuron device"}
@@ -91,7 +91,7 @@ def test_explain_as_if_a_backend_had_been_chosen(capsys):
 
 def test_explain_ends_with_one_when_nobody_takes_the_call(capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("trnsci.neuron._found", (None, "no Neuron device"))
+        patch.setattr("trnsci.neuron._detected", (None, "no Neuron device"))
         status, out, _ = run(capsys, *EXPLAIN, "--backend", "nki")
     assert status == 1
     assert "runs on none" in out

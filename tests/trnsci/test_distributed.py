@@ -204,9 +204,9 @@ def test_every_function_takes_a_spread_tensor_or_says_that_it_cannot():
                     parts = [made, *(made if isinstance(made, tuple) else ()), *(getattr(made, at, 0) for at in "xu")]
                     (taken if any(isinstance(x, DTensor) for x in parts) else strange).append(name)
         for matrix in (trnsparse.eye(4), trnsparse.eye(4).to_bsr((2, 2))):
-            with pytest.raises(trnsci.TrnError, match="spread"):
+            with pytest.raises(trnsci.TrnError, match=r"spread|sharded"):
                 matrix @ distributed.shard(torch.eye(4), distributed.mesh(), 0)
-        with pytest.raises(trnsci.UnsupportedError, match="values is spread over ranks"):
+        with pytest.raises(trnsci.UnsupportedError, match="values is sharded over ranks"):
             trnsparse.CSRMatrix([0, 1], [0], distributed.shard(torch.ones(1), distributed.mesh(), 0), (1, 1))
     finally:
         distributed.leave()

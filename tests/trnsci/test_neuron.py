@@ -19,7 +19,7 @@ A, B = gaussian((130, 40), 1), gaussian((40, 20), 2)
 @pytest.fixture
 def undetected(monkeypatch):
     """A machine on which nothing was looked for yet, with a Neuron driver."""
-    monkeypatch.setattr(neuron, "_found", None)
+    monkeypatch.setattr(neuron, "_detected", None)
     monkeypatch.setattr(neuron, "_device_nodes", lambda: ["/dev/neuron0"])
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "1")
     for name in ("torch_xla", "torch_xla.core", "torch_xla.core.xla_model", "torch_neuronx"):
@@ -44,7 +44,7 @@ def fake_xla(monkeypatch, hardware):
 
 
 def test_no_driver_no_device(monkeypatch):
-    monkeypatch.setattr(neuron, "_found", None)
+    monkeypatch.setattr(neuron, "_detected", None)
     monkeypatch.setattr(neuron, "_device_nodes", list)
     assert neuron.device() is None
     assert neuron.why_no_device() == "no Neuron device"

@@ -191,7 +191,7 @@ def test_the_library_that_was_called_decides(library, decisions):
 
 @pytest.mark.parametrize("library", CALLS)
 def test_required_kernels_run_or_the_step_without_one_is_named(library, decisions, monkeypatch):
-    monkeypatch.setattr(neuron, "_found", (_Pretended(), ""))
+    monkeypatch.setattr(neuron, "_detected", (_Pretended(), ""))
     silent = []
     for name, call in CALLS[library].items():
         decisions.clear()

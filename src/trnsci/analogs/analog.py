@@ -48,8 +48,8 @@ class Analog:
     def function(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
         """Return the function of ours for their arguments."""
         library, _, function = self.named(*args, **kwargs).partition(".")
-        found: Callable[..., Any] = getattr(importlib.import_module(library), function)
-        return found
+        ours: Callable[..., Any] = getattr(importlib.import_module(library), function)
+        return ours
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Do their call here.
@@ -70,8 +70,8 @@ class Analog:
         try:
             theirs, options = thaw(args), {name: thaw(value) for name, value in kwargs.items()}
             given, named = self.arguments(*theirs, **options)
-            made = plan(self.function(*theirs, **options), *given, **named)
+            planned = plan(self.function(*theirs, **options), *given, **named)
         except (TrnError, Different):
             # integers, mixed dtypes, other options: theirs computes them, ours would say why not
             return None
-        return made if made.steps else None
+        return planned if planned.steps else None

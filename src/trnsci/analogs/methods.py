@@ -43,7 +43,7 @@ ENERGY = Analog("trnchem.dfmp2", lambda *x: (x, {}), choose=lambda *_: "trntenso
 
 
 def operands(method: str, solver: Any) -> tuple[Any, ...]:
-    """What `ENERGY` would be given for a finished calculation, as specifications; nothing where sizes are not known."""
+    """Return specifications of what `ENERGY` takes from a finished calculation; none where sizes are unknown."""
     auxiliary = getattr(getattr(solver, "with_df", solver), "auxmol", None)
     if method != "kernel" or auxiliary is None:
         return ()
@@ -53,8 +53,8 @@ def operands(method: str, solver: Any) -> tuple[Any, ...]:
         return ()
     sizes = int(occupied), int(solver.nmo) - int(occupied), int(auxiliary.nao_nr())
     shapes = (sizes, sizes[:1], sizes[1:2])
-    found: tuple[Any, ...] = freeze(tuple(torch.empty(x, dtype=torch.float64, device="meta") for x in shapes))
-    return found
+    specs: tuple[Any, ...] = freeze(tuple(torch.empty(x, dtype=torch.float64, device="meta") for x in shapes))
+    return specs
 
 
 @contextmanager

@@ -352,7 +352,7 @@ _NEURON = frozenset(
 
 
 def runs_on_neuron(operator: str) -> bool:
-    """Whether the Neuron SDK's own PyTorch runs an operator of torch's, so that nothing of ours is needed."""
+    """Return whether the Neuron SDK's own PyTorch runs an operator of torch's, so that nothing of ours is needed."""
     if operator in _NEURON:
         return True
     overloads = getattr(torch.ops.aten, operator, None)

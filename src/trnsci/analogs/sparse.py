@@ -14,7 +14,7 @@ _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 def _matrix(a: Any) -> Any:
-    """A sparse tensor as a matrix of trnsparse."""
+    """Return a sparse tensor as a matrix of trnsparse."""
     if a.layout not in _LAYOUTS:
         raise Different(f"its first operand has the layout {str(a.layout).removeprefix('torch.')}")
     if a.requires_grad and torch.is_grad_enabled():

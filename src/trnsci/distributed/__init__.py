@@ -1,4 +1,4 @@
-"""Beyond one chip: the same calls on arrays that are spread over ranks.
+"""Beyond one chip: the same calls on arrays that are sharded over ranks.
 
 ``torch.distributed`` is the engine (gloo on CPUs, nccl on GPUs, Neuron's on Trainium) and ``DTensor`` the array. A
 public function called with DTensors runs its sharded algorithm; one that has none says so.
@@ -6,8 +6,8 @@ public function called with DTensors runs its sharded algorithm; one that has no
 | name | what it does |
 |---|---|
 | `mesh` | arrange the ranks in a grid, starting ``torch.distributed`` when nobody has |
-| `shard`, `gather` | spread a tensor over a mesh; bring it back |
-| `Layout` | a spread array without its data, to plan with |
+| `shard`, `gather` | shard a tensor over a mesh; gather it |
+| `Layout` | a sharded array without its data, to plan with |
 | `plan` | work, memory, messages and volume of every rank, and predicted time |
 | `sharded` | attach a sharded algorithm to a public function |
 | `restartable` | call a function that goes on where it was, when `trnsci launch --restarts` starts again |

@@ -25,8 +25,8 @@ def agree(team: LiveTeam, text: str) -> None:
     code = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
     for axis in range(len(team.shape)):
         mine = torch.tensor([code, 0], dtype=torch.int64, device=team.device)
-        found = {int(code) for code, _ in torch.stack(team.all_gather(axis, mine, [(2,)] * team.size(axis))).tolist()}
-        code = found.pop() if len(found) == 1 else -1
+        codes = {int(code) for code, _ in torch.stack(team.all_gather(axis, mine, [(2,)] * team.size(axis))).tolist()}
+        code = codes.pop() if len(codes) == 1 else -1
     if code == -1:
         words = _words(team, text)
         for rank, said in words.items():
@@ -46,7 +46,7 @@ def agree(team: LiveTeam, text: str) -> None:
 
 
 def _words(team: LiveTeam, text: str) -> dict[int, str]:
-    """What every rank said, by its number in the world."""
+    """Return what every rank said, by its number in the world."""
     words = {team.world.rank: text}
     for axis in range(len(team.shape)):
         data = torch.tensor(list(json.dumps(words).encode()), dtype=torch.uint8, device=team.device)
@@ -58,7 +58,7 @@ def _words(team: LiveTeam, text: str) -> dict[int, str]:
 
 
 def described(value: Any, contents: bool = True) -> str:
-    """An argument in words that ranks compare; of a copy on every rank, with what it holds unless it is written."""
+    """Describe an argument in words that ranks compare, with the content of replicated ones that are only read."""
     if isinstance(value, Part):
         copied = contents and all(place is None for place in value.layout.places)
         return f"{value.layout} holding {_fingerprint(value.local):016x}" if copied else str(value.layout)
@@ -68,7 +68,7 @@ def described(value: Any, contents: bool = True) -> str:
 
 
 def _fingerprint(tensor: Tensor) -> int:
-    """A number that differs when one element does: words of eight bytes times odd weights, added up modulo 2**64."""
+    """Return a checksum that differs when one element does: 8-byte words times odd weights, summed modulo 2**64."""
     data = as_bytes(tensor)
     whole = len(data) // 8 * 8
     total = len(data) + int.from_bytes(bytes(data[whole:].tolist()), "little") * (2 * whole + 1)

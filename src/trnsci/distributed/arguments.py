@@ -1,4 +1,4 @@
-"""Arguments of a call on spread arrays: by name, checked as the function checks whole ones, on one mesh."""
+"""Arguments of a call on sharded arrays: by name, checked as the function checks whole ones, on one mesh."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_name(algorithm: Algorithm, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
-    """Spread numbers (no axes, a copy on every rank) as plain ones, where another argument is spread too."""
+    """Replace sharded numbers (no axes, a copy on every rank) by plain ones, where another argument is sharded too."""
     numbers = {
         name: value
         for name, value in bound.items()
@@ -60,7 +60,7 @@ def numbers(op: str, bound: dict[str, Any]) -> dict[str, Any]:
     return bound | {name: value.to_local().item() for name, value in numbers.items()}
 
 
-def out_of_its_own(op: str, out: DTensor, spread: list[tuple[str, DTensor]], wanting: list[str]) -> None:
+def out_of_its_own(op: str, out: DTensor, sharded: list[tuple[str, DTensor]], wanting: list[str]) -> None:
     """``out`` can be written: no gradient passes it, it is no operand, and it holds elements, not terms of them."""
     if wanting:
         raise ArgumentError(
@@ -78,7 +78,7 @@ def out_of_its_own(op: str, out: DTensor, spread: list[tuple[str, DTensor]], wan
             expected="axes and copies",
             hint="A result is not taken apart into terms: make out with Shard or Replicate",
         )
-    for name, x in spread:
+    for name, x in sharded:
         if name != "out" and (x is out or overlap(out.to_local(), x.to_local())):
             raise ArgumentError(
                 op=op,
@@ -90,7 +90,7 @@ def out_of_its_own(op: str, out: DTensor, spread: list[tuple[str, DTensor]], wan
 
 
 def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
-    """The mesh that all arguments are spread over."""
+    """Return the mesh that all arguments are sharded over."""
     meshes = [(name, x.device_mesh) for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
     first_name, mesh = meshes[0]
     for name, other in meshes:
@@ -103,7 +103,7 @@ def one_mesh(op: str, bound: Mapping[str, Any]) -> DeviceMesh:
                 argument=name,
                 got="a tensor of this rank alone",
                 expected=f"a DTensor, because {first_name} is one",
-                hint="Spread it with trnsci.distributed.shard(tensor, mesh, ...)",
+                hint="Shard it with trnsci.distributed.shard(tensor, mesh, ...)",
             )
     return mesh
 
@@ -127,7 +127,7 @@ def checked(algorithm: Algorithm, bound: Mapping[str, Any]) -> None:
 
 
 def mapped(value: Any, kind: Any, fn: Callable[[Any], Any]) -> Any:
-    """The value with ``fn`` of everything of a kind in it, through lists, tuples and dataclasses."""
+    """Return the value with ``fn`` of everything of a kind in it, through lists, tuples and dataclasses."""
     if isinstance(value, kind):
         return fn(value)
     if isinstance(value, list | tuple):
@@ -140,7 +140,7 @@ def mapped(value: Any, kind: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def inside(value: Any) -> Iterator[Any]:
-    """What is in lists and tuples, or the value itself."""
+    """Yield what is in lists and tuples, or the value itself."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from inside(item)

@@ -1,4 +1,4 @@
-"""Arrays spread over ranks: cutting a tensor that every rank has, and bringing the parts together."""
+"""Arrays sharded over ranks: cut a tensor that every rank has, and gather the parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trnsci.errors import ArgumentError
 
 
 def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
-    """Spread a tensor that every rank has over a mesh. Nothing is sent: each rank keeps its part.
+    """Shard a tensor that every rank has over a mesh. Nothing is sent: each rank keeps its part.
 
     Args:
         tensor: the whole tensor, the same on every rank.
@@ -53,13 +53,13 @@ def shard(tensor: Tensor, mesh: DeviceMesh, *placements: Any) -> DTensor:
             argument="tensor",
             got="the result of a computation that requires grad",
             expected="a leaf",
-            hint="Gradients do not pass shard: spread the leaves, or detach first",
+            hint="Gradients do not pass shard: shard the leaves, or detach first",
         )
     places = placed("shard", placements, mesh.ndim, tensor.ndim)
     local = Part.cut(tensor.detach(), places, tuple(mesh.shape), tuple(mesh.get_coordinate() or ()))
-    made = local.on(mesh)
-    made.requires_grad_(tensor.requires_grad)
-    return made
+    sharded = local.on(mesh)
+    sharded.requires_grad_(tensor.requires_grad)
+    return sharded
 
 
 def gather(tensor: DTensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A public function called with spread arrays: check, agree, run the sharded algorithm, differentiate it."""
+"""A public function called with sharded arrays: check, agree, run the sharded algorithm, differentiate it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """How a public function runs on spread arrays, what it is called, and its gradient."""
+    """How a public function runs on sharded arrays, what it is called, and its gradient."""
 
     name: str
     public: Callable[..., Any]
@@ -61,7 +61,7 @@ def sharded(
             lists of them), written with public functions on DTensors; those that are wanted are called. Without a
             rule, operands that require grad are refused.
         check: called with tensors of the whole shapes but without data, on each rank, before anything is sent; by
-            default the public function itself, whose argument checks then hold for spread arrays too.
+            default the public function itself, whose argument checks then hold for sharded arrays too.
         settle: takes the arguments by name and puts in what a call would take from its process, a default generator
             for example, so that ranks agree on it.
     """
@@ -94,7 +94,7 @@ def find(public: Callable[..., Any]) -> Algorithm:
 
 
 def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a public function on spread arrays."""
+    """Run a public function on sharded arrays."""
     algorithm = find(public)
     first = next(x for value in (*args, *kwargs.values()) for x in inside(value) if isinstance(x, DTensor))
     with _call(algorithm.name, first.device_mesh):
@@ -102,11 +102,11 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
             bound = numbers(algorithm.name, by_name(algorithm, args, kwargs))
             mesh = one_mesh(algorithm.name, bound)
             checked(algorithm, bound)
-            spread = [(name, x) for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
-            wanting = [name for name, x in spread if x.requires_grad and torch.is_grad_enabled()]
+            sharded = [(name, x) for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
+            wanting = [name for name, x in sharded if x.requires_grad and torch.is_grad_enabled()]
             for out in inside(bound.get("out")):
                 if isinstance(out, DTensor):
-                    out_of_its_own(algorithm.name, out, spread, wanting)
+                    out_of_its_own(algorithm.name, out, sharded, wanting)
             if wanting and algorithm.gradient is None:
                 raise UnsupportedError(
                     op=algorithm.name,
@@ -116,10 +116,10 @@ def dispatch(public: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
         if not wanting:
             return _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         kind: list[Any] = []
-        made = _Differentiated.apply(  # type: ignore[no-untyped-call]
-            algorithm, mesh, bound, kind, *(x for _, x in spread)
+        result = _Differentiated.apply(  # type: ignore[no-untyped-call]
+            algorithm, mesh, bound, kind, *(x for _, x in sharded)
         )
-        return kind[0](*made) if kind else made
+        return kind[0](*result) if kind else result
 
 
 def run(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -145,16 +145,16 @@ def _on_parts(op: str, fn: Callable[..., Any], mesh: DeviceMesh, args: Any, kwar
             team.world.groups.give_up()
         raise
     try:
-        made = fn(team, *parts, **named)
+        result = fn(team, *parts, **named)
         team.end()
     except BaseException:
         # no rank passes the end of a call that one has failed in, so that all of them come here
         team.world.groups.give_up()
         raise
-    if made is not None and made is named.get("out"):
+    if result is not None and result is named.get("out"):
         # the caller's own array, which now holds the result
         return kwargs["out"]
-    return mapped(made, Part, lambda part: part.on(mesh))
+    return mapped(result, Part, lambda part: part.on(mesh))
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def _call(op: str, mesh: DeviceMesh) -> Iterator[None]:
 
 @contextmanager
 def _before_data(op: str, mesh: DeviceMesh) -> Iterator[None]:
-    """A rank that refuses a call says so where the others expect to agree on it: all leave the call, and can go on."""
+    """Announce a refusal where the other ranks expect agreement, so that all leave the call and can continue."""
     try:
         yield
     except Exception as error:
@@ -205,10 +205,10 @@ class _Differentiated(torch.autograd.Function):
     ) -> Any:
         ctx.algorithm = algorithm
         ctx.bound = {name: mapped(value, DTensor, lambda _: None) for name, value in bound.items()}
-        ctx.spread = [name for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
+        ctx.sharded = [name for name, value in bound.items() for x in inside(value) if isinstance(x, DTensor)]
         result = _on_parts(algorithm.name, algorithm.fn, mesh, (), bound)
         ctx.single = isinstance(result, Tensor)
-        # what nobody has used has no gradient, rather than zeros that are not spread
+        # what nobody has used has no gradient, rather than zeros that are not sharded
         ctx.set_materialize_grads(False)
         if hasattr(result, "_fields"):
             # autograd makes a plain tuple of it
@@ -219,19 +219,19 @@ class _Differentiated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         saved = ctx.saved_tensors
-        count = len(ctx.spread)
+        count = len(ctx.sharded)
         operands: dict[str, list[Any]] = {}
-        for name, tensor in zip(ctx.spread, saved[:count], strict=True):
+        for name, tensor in zip(ctx.sharded, saved[:count], strict=True):
             operands.setdefault(name, []).append(tensor)
         bound = dict(ctx.bound)
         for name, tensors in operands.items():
             bound[name] = tensors if isinstance(ctx.bound[name], list) else tensors[0]
         result = saved[count] if ctx.single else saved[count:]
-        found = ctx.algorithm.gradient(bound, result, *grads)
+        gradients = ctx.algorithm.gradient(bound, result, *grads)
         wanted = iter(ctx.needs_input_grad[4:])
         aligned: list[Any] = []
         for name, tensors in operands.items():
-            of_name = found.get(name)
+            of_name = gradients.get(name)
             each = of_name if isinstance(of_name, list) else [of_name] * len(tensors)
             for make, operand in zip(each, tensors, strict=True):
                 grad = make() if next(wanted) and make is not None else None

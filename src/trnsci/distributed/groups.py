@@ -27,26 +27,26 @@ class Groups:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._made: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], Any] = {}
         # calls that failed half-way, by the ranks that took part: all of them count the same ones
         self._failures: dict[str, int] = {}
 
     def along(self, mesh: DeviceMesh, axis: int) -> Any:
-        """The group of the ranks along an axis of the mesh, in the mesh's order, for the call under way."""
+        """Return the group of the ranks along an axis of the mesh, in the mesh's order, for the call under way."""
         here = mesh.get_coordinate() or ()
         place = tuple(slice(None) if other == axis else at for other, at in enumerate(here))
         ranks = tuple(mesh.mesh[place].tolist())
         team = self._world.team
-        if (team, ranks) not in self._made:
-            self._made[team, ranks] = self._new(team, ranks)
-        return self._made[team, ranks]
+        if (team, ranks) not in self._groups:
+            self._groups[team, ranks] = self._new(team, ranks)
+        return self._groups[team, ranks]
 
     def give_up(self) -> None:
         """The call under way has failed after ranks began to exchange: use none of its groups again."""
         team = self._world.team
         self._failures[team] = self._failures.get(team, 0) + 1
-        for key in [key for key in self._made if key[0] == team]:
-            group = self._made.pop(key)
+        for key in [key for key in self._groups if key[0] == team]:
+            group = self._groups.pop(key)
             with contextlib.suppress(RuntimeError):
                 # ends what waits on a device; the others end with their group
                 group.abort()
@@ -61,7 +61,7 @@ class Groups:
         # new_group counts the groups of this process, which differ between ranks; a name of our own does not
         known: Any = distributed_c10d
         engine, store = known._world.pg_map[known._get_default_group()]
-        made = functools.partial(
+        create = functools.partial(
             known._new_process_group_helper,
             len(ranks),
             ranks.index(self._world.rank),
@@ -71,6 +71,6 @@ class Groups:
             name,
             timeout=timedelta(seconds=2 * self._world.timeout),
         )
-        group, _ = self._world.bounded(made, "the other ranks")
+        group, _ = self._world.bounded(create, "the other ranks")
         known._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
         return group

@@ -82,7 +82,7 @@ def mesh(
 
 
 def _kind() -> str:
-    """The device of ranks that nobody named: GPUs where nccl joins them, or will."""
+    """Return the device of ranks that nobody named: GPUs where nccl joins them, or will."""
     if not torch.cuda.is_available():
         return "cpu"
     if not dist.is_initialized():

@@ -1,4 +1,4 @@
-"""A rank's part of a spread array, and how one placement becomes another."""
+"""A rank's part of a sharded array, and how one placement becomes another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def placed(op: str, placements: Sequence[Any], mesh_ndim: int, ndim: int) -> Pla
         raise ArgumentError(
             op=op, argument="placements", got=tuple(placements), expected=f"at most {mesh_ndim}, the axes of the mesh"
         )
-    found: list[Place] = []
+    known: list[Place] = []
     for placement in placements:
         place: Place
         if placement is None or isinstance(placement, Replicate):
@@ -59,13 +59,13 @@ def placed(op: str, placements: Sequence[Any], mesh_ndim: int, ndim: int) -> Pla
             raise ArgumentError(
                 op=op, argument="placements", got=placement, expected="an axis, None, Shard, Replicate, Partial('sum')"
             )
-        found.append(place)
-    return (*found, *[None] * (mesh_ndim - len(found)))
+        known.append(place)
+    return (*known, *[None] * (mesh_ndim - len(known)))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A spread array without its data: the whole shape, the mesh's shape, and what is cut along each of its axes."""
+    """A sharded array without its data: the whole shape, the mesh's shape, and what is cut along each of its axes."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -93,7 +93,7 @@ class Layout:
         return tuple(sizes)
 
     def starts(self, coordinate: Sequence[int]) -> tuple[int, ...]:
-        """Where that part begins in the whole array."""
+        """Return where that part begins in the whole array."""
         sizes, starts = list(self.shape), [0] * len(self.shape)
         for ranks, rank, place in zip(self.mesh, coordinate, self.places, strict=True):
             if isinstance(place, int):
@@ -104,7 +104,7 @@ class Layout:
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A matrix that is no tensor and is spread in a way of its own, a sparse one for example."""
+    """A matrix that is no tensor and is sharded by rules of its own, a sparse one for example."""
 
     shape: tuple[int, int]
 
@@ -113,17 +113,17 @@ class Sharded(Protocol):
         """Dtype of the entries."""
 
     def for_rank(self, coordinate: Sequence[int]) -> Any:
-        """The operand as a rank has it, without data."""
+        """Return the operand as a rank has it, without data."""
 
     def held(self) -> list[Tensor]:
-        """The tensors of this rank's part."""
+        """Return the tensors of this rank's part."""
 
     def times(self, team: Team, part: Part) -> Part:
-        """The product with a dense matrix, cut along rows over the first axis of the mesh."""
+        """Return the product with a dense matrix, cut along rows over the first axis of the mesh."""
 
 
 def traffic(layout: Layout, places: Places) -> float:
-    """Bytes a rank receives when an array changes placement, of the whole's sizes so that all ranks reckon alike."""
+    """Return the bytes a rank receives when an array changes placement, from sizes that all ranks know."""
     held = float(math.prod(layout.shape) * layout.dtype.itemsize)
     for ranks, place in zip(layout.mesh, layout.places, strict=True):
         held /= ranks if isinstance(place, int) else 1
@@ -218,7 +218,7 @@ class Part:
         words: dict[Place, Placement] = {None: Replicate(), SUM: Partial("sum")}
         placements = [Shard(p) if isinstance(p, int) else words[p] for p in self.places]
         stride = torch.empty(self.shape, device="meta").stride()
-        made: DTensor = DTensor.from_local(
+        array: DTensor = DTensor.from_local(
             self.local.resolve_conj().contiguous(),
             mesh,
             placements,
@@ -226,7 +226,7 @@ class Part:
             shape=torch.Size(self.shape),
             stride=stride,
         )
-        return made
+        return array
 
     def whole(self, team: Team) -> Tensor:
         """Return the whole array on every rank."""
@@ -240,7 +240,7 @@ class Part:
         """
         wanted: Places = places[0] if len(places) == 1 and isinstance(places[0], tuple) else places  # type: ignore[assignment]
         if SUM in wanted and wanted != self.places:
-            raise ValueError("arrays are not turned into terms")
+            raise ValueError("elements cannot become terms of a sum")
         part = self
         for axis in range(len(wanted)):
             if part.places[axis] == SUM:
@@ -265,7 +265,7 @@ def _replace(places: Places, axis: int, place: Place) -> Places:
 
 
 def _extents(part: Part, axis: int, dim: int) -> list[tuple[int, int]]:
-    """How the local part would be cut along an axis of the mesh."""
+    """Return how the local part would be cut along an axis of the mesh."""
     return chunks(part.local.shape[dim], part.layout.mesh[axis])
 
 

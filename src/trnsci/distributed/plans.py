@@ -55,8 +55,8 @@ class RankPlan:
     def predicted_messages(self, target: TargetName) -> float:
         """Predicted seconds of the messages alone: one hop per rank passed, and the bytes at the link's rate.
 
-        These are the simulator's laws of collectives on a ring. Ranks fill devices in order, so a hop stays inside one
-        where all that take part fit on it.
+        These are the simulator's cost formulas of collectives on a ring. Ranks fill devices in order, so a hop stays
+        inside one where all that take part fit on it.
         """
         hardware = trnsim.targets.target_named(target)
         time = hardware.timing
@@ -94,12 +94,12 @@ class ShardedPlan:
     @property
     def predicted(self) -> dict[str, float]:
         """Predicted seconds of the slowest rank, per generation that has kernels for every step."""
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for target in config.TARGETS:
             times = [rank.predicted(target) for rank in self.ranks]
             if all(time is not None for time in times):
-                found[target] = max(time for time in times if time is not None)
-        return found
+                seconds[target] = max(time for time in times if time is not None)
+        return seconds
 
     @property
     def on_chip(self) -> OnChip | None:
@@ -116,11 +116,11 @@ class ShardedPlan:
         program = simulated(getattr(importlib.import_module(module), name))
         operands = [torch.empty(shape, dtype=kernel.dtype, device="meta") for shape in kernel.operands]
         count = len(self.ranks)
-        found: dict[str, float] = {}
+        seconds: dict[str, float] = {}
         for target in config.TARGETS:
             run = trnsim.profile(program, target=target, numerics=False, ranks=count)
-            found[target] = run(*operands, ranks=count)[1].total_s
-        return found
+            seconds[target] = run(*operands, ranks=count)[1].total_s
+        return seconds
 
     def __str__(self) -> str:
         lines = [f"{self.op} on {'x'.join(map(str, self.mesh))} ranks"]
@@ -140,7 +140,7 @@ class ShardedPlan:
 
 
 def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ShardedPlan:
-    """Return what a call on spread arrays would do on every rank, without doing it.
+    """Return what a call on sharded arrays would do on every rank, without doing it.
 
     Operands are DTensors, or `Layout` values, which need no ranks and no memory: plan for machines you do not have.
 
@@ -157,7 +157,7 @@ def plan(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ShardedPlan
     meshes = {layout.mesh for layout in layouts}
     if len(meshes) != 1:
         raise ArgumentError(
-            op=algorithm.name, argument="mesh", got=sorted(meshes), expected="operands spread over one mesh"
+            op=algorithm.name, argument="mesh", got=sorted(meshes), expected="operands sharded over one mesh"
         )
     checked(algorithm, bound)
     mesh = meshes.pop()

@@ -92,7 +92,7 @@ class Team:
         return self.shape[axis]
 
     def first(self, place: int | None) -> tuple[int | None, ...]:
-        """The placement that cuts ``place`` along the first axis of the grid, with copies along the others."""
+        """Return the placement that cuts ``place`` along the first axis of the grid, with copies along the others."""
         return (place, *[None] * (len(self.shape) - 1))
 
     def here(self, axis: int) -> int:
@@ -117,8 +117,8 @@ class Team:
 
     def all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Send ``pieces[r]`` to rank r; return what each rank sent here, whose shapes are ``shapes``."""
-        found: list[Tensor] = self.start_all_to_all(axis, pieces, shapes)()
-        return found
+        received: list[Tensor] = self.start_all_to_all(axis, pieces, shapes)()
+        return received
 
     def start_all_to_all(self, axis: int, pieces: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> Wait:
         """Start `all_to_all`; call what is returned to wait for it."""
@@ -186,12 +186,12 @@ class Team:
     def _broadcast(
         self, axis: int, tensor: Tensor | None, shape: Sequence[int], dtype: torch.dtype, source: int
     ) -> Wait:
-        made = torch.empty(shape, dtype=dtype, device=self.device) if tensor is None else tensor.contiguous()
-        return Wait(lambda: made)
+        received = torch.empty(shape, dtype=dtype, device=self.device) if tensor is None else tensor.contiguous()
+        return Wait(lambda: received)
 
     def _shift(self, axis: int, tensor: Tensor, shape: Sequence[int], received: int) -> Wait:
-        made = tensor.new_empty(tuple(shape))
-        return Wait(lambda: made)
+        empty = tensor.new_empty(tuple(shape))
+        return Wait(lambda: empty)
 
 
 class LiveTeam(Team):
@@ -241,18 +241,18 @@ class LiveTeam(Team):
     ) -> Wait:
         if self.here(axis) == source:
             assert tensor is not None
-            made = tensor.contiguous()
+            buffer = tensor.contiguous()
         else:
-            made = torch.empty(tuple(shape), dtype=dtype, device=self.device)
+            buffer = torch.empty(tuple(shape), dtype=dtype, device=self.device)
         group = self._group(axis)
         root = dist.get_global_rank(group, source)
         number = self._next()
-        work = dist.broadcast(as_bytes(made), root, group=group, async_op=True)
-        received = 0 if self.here(axis) == source else made.nbytes
+        work = dist.broadcast(as_bytes(buffer), root, group=group, async_op=True)
+        received = 0 if self.here(axis) == source else buffer.nbytes
 
         def wait() -> Tensor:
             self._finish(work, "broadcast", received, number)
-            return made
+            return buffer
 
         return Wait(wait, work.is_completed)
 
@@ -260,13 +260,13 @@ class LiveTeam(Team):
         ranks, here = self.size(axis), self.here(axis)
         leaving, coming = [0] * ranks, [0] * ranks
         leaving[(here - 1) % ranks], coming[(here + 1) % ranks] = tensor.nbytes, received
-        made = torch.empty(received, dtype=torch.uint8, device=self.device)
+        buffer = torch.empty(received, dtype=torch.uint8, device=self.device)
         number = self._next()
-        work = dist.all_to_all_single(made, as_bytes(tensor), coming, leaving, group=self._group(axis), async_op=True)
+        work = dist.all_to_all_single(buffer, as_bytes(tensor), coming, leaving, group=self._group(axis), async_op=True)
 
         def wait() -> Tensor:
             self._finish(work, "shift", received, number)
-            return _unpadded(made, shape, tensor.dtype)
+            return _unpadded(buffer, shape, tensor.dtype)
 
         return Wait(wait, work.is_completed)
 
@@ -281,7 +281,7 @@ class LiveTeam(Team):
                 self._finish(work, "the end", None, number)
 
     def _next(self) -> int:
-        """The number of an exchange in its call, which every rank counts alike."""
+        """Return the number of an exchange in its call, which every rank counts alike."""
         self.world.started += 1
         return self.world.started
 

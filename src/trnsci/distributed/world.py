@@ -131,7 +131,7 @@ class World:
         return self._line.ask(question)
 
     def fault(self, limit: float | None = None) -> dict[str, Any] | None:
-        """What another rank, or the launcher, has said went wrong in this call."""
+        """Return what another rank, or the launcher, has said went wrong in this call."""
         try:
             return self.look().result(self.patience if limit is None else limit)
         except LOST:
@@ -194,7 +194,7 @@ class World:
         return said or self._behind(before, after)
 
     def _behind(self, before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]]) -> dict[str, Any]:
-        """Who is behind the others, by what every rank wrote at two moments."""
+        """Return who is behind the others, by what every rank wrote at two moments."""
         behind = []
         for rank, entry in after.items():
             if rank == self.rank:

@@ -94,8 +94,8 @@ class Ranks:
 
     def each(self, program: Callable[..., Any], cases: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
         """Run a program once per tuple of arguments, in one go; return the results of all ranks case by case."""
-        found = self.run(_each, program, list(cases))
-        return [list(results) for results in zip(*found, strict=True)]
+        by_rank = self.run(_each, program, list(cases))
+        return [list(results) for results in zip(*by_rank, strict=True)]
 
     def kill(self, rank: int, how: int = signal.SIGKILL) -> None:
         """Send a rank a signal."""

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of ``text``, to keep long lists of names readable."""
+    """Return the words of ``text``, to keep long lists of names readable."""
     return frozenset(text.split())

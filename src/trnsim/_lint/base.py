@@ -52,15 +52,15 @@ class Frame:
 
 
 def _attributes_of_classes(function: FunctionType) -> frozenset[str]:
-    """Names the classes of the function's module define: members, and what their methods assign."""
-    found: set[str] = set()
+    """Return names the classes of the function's module define: members, and what their methods assign."""
+    names: set[str] = set()
     for cls in function.__globals__.values():
         if isinstance(cls, type) and derives_from_nki_object(cls):
             for name, member in vars(cls).items():
-                found.add(name)
+                names.add(name)
                 if isinstance(member, FunctionType):
-                    found.update(member.__code__.co_names)
-    return frozenset(found)
+                    names.update(member.__code__.co_names)
+    return frozenset(names)
 
 
 class Base:
@@ -91,14 +91,14 @@ class Base:
             self.visit(node)
 
     def kind_of(self, name: str) -> Kind | None:
-        """What a local name holds, if every assignment to it agrees."""
+        """Return what a local name holds, if every assignment to it agrees."""
         for frame in reversed(self.frames):
             if name in frame.bound:
                 return frame.kinds.get(name)
         return None
 
     def kind(self, node: ast.AST) -> Kind | None:
-        """What an expression holds."""
+        """Return what an expression holds."""
         if isinstance(node, ast.Name):
             return self.kind_of(node.id)
         if isinstance(node, ast.Subscript):
@@ -212,12 +212,12 @@ class Base:
             self._hold(frame, node.target.id, "int" if name in RANGES else "other")
 
     def _loop_body(self, frame: Frame, node: ast.Call) -> None:
-        found = self.loop_function(node)
-        if found is not None and isinstance(found[1], ast.Name) and self.names.is_local(found[1].id):
-            frame.roles[found[1].id] = found[0]
+        body = self.loop_function(node)
+        if body is not None and isinstance(body[1], ast.Name) and self.names.is_local(body[1].id):
+            frame.roles[body[1].id] = body[0]
 
     def loop_function(self, node: ast.Call) -> tuple[Role, ast.AST] | None:
-        """The role and the body argument of a call of ``nl.fori_loop`` or ``nl.while_loop``."""
+        """Return the role and the body argument of a call of ``nl.fori_loop`` or ``nl.while_loop``."""
         api = self.names.api(node.func)
         if api not in ("fori_loop", "while_loop"):
             return None

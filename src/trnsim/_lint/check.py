@@ -321,10 +321,10 @@ class Checker(Device, Outside, FrontEnd, Values):
             elif keyword.arg is None:
                 self.report("star-unpack", keyword.value, f"`**{ast.unparse(keyword.value)}`")
 
-    def _follow_body(self, found: tuple[Role, ast.AST] | None) -> None:
-        if found is None:
+    def _follow_body(self, argument: tuple[Role, ast.AST] | None) -> None:
+        if argument is None:
             return
-        role, body = found
+        role, body = argument
         obj, _ = self.names.resolve(body)
         function = None if obj is names.MISSING else names.user_function(obj)
         if function is not None:
@@ -349,7 +349,7 @@ def _strings(node: Function) -> set[str]:
 
 
 def _bound(node: Function, code: CodeType | None) -> frozenset[str]:
-    """The names a function binds; from its bytecode, or from its tree when the bytecode is not at hand."""
+    """Return the names a function binds; from its bytecode, or from its tree when the bytecode is not at hand."""
     if code is not None:
         return frozenset(code.co_varnames + code.co_cellvars)
     stores = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}

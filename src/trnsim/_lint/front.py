@@ -150,7 +150,7 @@ class FrontEnd(Sizes):
             self.report("api-signature", node, f"`{entry.name}()` takes {len(entry.parameters)} arguments")
 
     def documented(self, node: ast.AST) -> Entry | None:
-        """The reference's entry for ``nl.x``, ``nisa.x`` or ``ncc.x``; None for anything else or unknown."""
+        """Return the reference's entry for ``nl.x``, ``nisa.x`` or ``ncc.x``; None for anything else or unknown."""
         chain = names.path(node)
         if chain is None or len(chain) < 2:
             return None
@@ -158,7 +158,7 @@ class FrontEnd(Sizes):
         return reference()[space].get(chain[-1]) if space else None
 
     def space(self, node: ast.AST) -> str:
-        """Which of NKI's namespaces a dotted path looks into: ``language``, ``isa``, ``collectives`` or none."""
+        """Return which of NKI's namespaces a dotted path looks into: ``language``, ``isa``, ``collectives`` or none."""
         chain = names.path(node)
         if chain is None or len(chain) < 2:
             return ""

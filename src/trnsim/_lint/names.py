@@ -35,7 +35,7 @@ _MUTABLE = (MutableMapping, MutableSequence, MutableSet)
 
 
 def module_name(obj: Any) -> str:
-    """The dotted name of the module ``obj`` comes from."""
+    """Return the dotted name of the module ``obj`` comes from."""
     if isinstance(obj, ModuleType):
         return obj.__name__
     name = getattr(obj, "__module__", None)
@@ -59,12 +59,12 @@ def is_nki(obj: Any) -> bool:
 
 
 def library(obj: Any) -> Literal["host", "doubtful", "fine", ""]:
-    """How far ``obj`` is from a kernel: a host library, a doubtful one, one NKI knows, or the user's own (empty)."""
+    """Classify where ``obj`` comes from: a host library, a doubtful one, one NKI knows, or the user (empty)."""
     return library_of(module_name(obj))
 
 
 def library_of(name: str) -> Literal["host", "doubtful", "fine", ""]:
-    """The same, of a module by name."""
+    """Return the same, of a module by name."""
     top = name.partition(".")[0]
     if _is_nki_module(name) or top in _PURE:
         return "fine"
@@ -109,7 +109,7 @@ def is_mutable(obj: Any) -> bool:
 
 
 def user_function(obj: Any) -> FunctionType | None:
-    """The Python function behind ``obj`` if it is the user's own and not marked ``__nki_builtin__``."""
+    """Return the Python function behind ``obj`` if it is the user's own and not marked ``__nki_builtin__``."""
     function = None if isinstance(obj, (type, ModuleType)) else unwrap(obj)
     if function is None or library(function) or function.__dict__.get("__nki_builtin__"):
         return None
@@ -129,7 +129,7 @@ def path(node: ast.AST) -> list[str] | None:
 
 
 def root(node: ast.AST) -> str | None:
-    """The name at the bottom of a chain of attributes and subscripts."""
+    """Return the name at the bottom of a chain of attributes and subscripts."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
@@ -137,11 +137,11 @@ def root(node: ast.AST) -> str | None:
 
 def _attribute(obj: Any, name: str) -> Any:
     if isinstance(obj, ModuleType):
-        found = vars(obj).get(name, MISSING)
-        return sys.modules.get(f"{obj.__name__}.{name}", MISSING) if found is MISSING else found
+        value = vars(obj).get(name, MISSING)
+        return sys.modules.get(f"{obj.__name__}.{name}", MISSING) if value is MISSING else value
     if isinstance(obj, type):
-        found = inspect.getattr_static(obj, name, MISSING)
-        return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+        value = inspect.getattr_static(obj, name, MISSING)
+        return value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
     return MISSING
 
 
@@ -167,7 +167,7 @@ class Names:
         return name in self.scopes[-1]
 
     def lookup(self, name: str) -> tuple[Any, Where]:
-        """The object a name stands for, and where it was found."""
+        """Return the object a name stands for, and where it was found."""
         if self.is_local(name):
             return MISSING, "local"
         if name in self.cells:
@@ -177,11 +177,11 @@ class Names:
                 return MISSING, "unknown"
         if name in self.globals:
             return self.globals[name], "global"
-        found = getattr(builtins, name, MISSING)
-        return found, "unknown" if found is MISSING else "builtin"
+        value = getattr(builtins, name, MISSING)
+        return value, "unknown" if value is MISSING else "builtin"
 
     def resolve(self, node: ast.AST) -> tuple[Any, Where]:
-        """The object a name or dotted path stands for; attributes of objects other than modules and classes do not."""
+        """Return the object a name or dotted path denotes; attributes are read of modules and classes only."""
         names = path(node)
         if names is None:
             return MISSING, "unknown"
@@ -198,21 +198,21 @@ class Names:
         return obj, where
 
     def module(self, node: ast.AST) -> str:
-        """The deepest module on a dotted path, by name; empty if there is none."""
+        """Return the deepest module on a dotted path, by name; empty if there is none."""
         names = path(node)
         if names is None:
             return ""
         obj, _ = self.lookup(names[0])
-        found = ""
+        deepest = ""
         for name in [*names[1:], ""]:
             if not isinstance(obj, ModuleType):
                 break
-            found = obj.__name__
+            deepest = obj.__name__
             obj = _attribute(obj, name)
-        return found
+        return deepest
 
     def api(self, node: ast.AST) -> str:
-        """The plain name of the NKI function ``node`` means (``ndarray``, ``dynamic_range``), or an empty string."""
+        """Return the plain name of the NKI function that ``node`` denotes (``ndarray``), or an empty string."""
         names = path(node)
         if names is None:
             return ""

@@ -204,17 +204,17 @@ def rows(block: str) -> Iterator[tuple[str, str, str, list[str] | None]]:
 
 
 def _entries(block: str, later: dict[str, str] | None = None) -> dict[str, Entry]:
-    found = {}
+    entries = {}
     for name, since, kind, parameters in rows(block):
         after = LATER.get(name, {}) if later is None else later
         ages = {p: max(version(since), version(after.get(p, since))) for p in parameters or []}
-        found[name] = Entry(name, version(since), kind, ages)
-    return found
+        entries[name] = Entry(name, version(since), kind, ages)
+    return entries
 
 
 @functools.cache
 def reference() -> dict[str, dict[str, Entry]]:
-    """The documented names of ``nki.language``, ``nki.isa``, ``nki.collectives``, a tensor and ``nl.tile_size``."""
+    """Return the documented names of ``nki.language``, ``isa``, ``collectives``, tensors and ``nl.tile_size``."""
     return {
         "language": _entries(LANGUAGE),
         "isa": _entries(ISA),

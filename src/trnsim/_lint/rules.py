@@ -28,7 +28,7 @@ class Rule:
 
     @property
     def parser_only(self) -> bool:
-        """True when only the parser front end says so: one that traces the running function would not notice."""
+        """Return whether only the parser front end says so: one that traces the running function would not notice."""
         return all(source.startswith(FRONT) for source in self.basis.split("; "))
 
 

@@ -28,7 +28,7 @@ class Sizes(Base):
     """Sizes of tiles and programs that are known before anything runs."""
 
     def known(self, node: ast.AST) -> int | None:
-        """The integer an expression is, where constants of the module make it one."""
+        """Return the integer an expression is, where constants of the module make it one."""
         if isinstance(node, ast.Constant):
             return node.value if type(node.value) is int else None
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -65,21 +65,21 @@ class Sizes(Base):
 
     def check_length(self, node: Function) -> None:
         """Report the loop that makes a function longer than a program can be; loops of unknown length count once."""
-        for found in self._loops(node.body):
-            if found.instructions > INSTRUCTIONS or found.matmuls > MATMULS:
-                many = f"{found.instructions:,} instructions, {found.matmuls:,} of them matmuls"
+        for loop in self._loops(node.body):
+            if loop.instructions > INSTRUCTIONS or loop.matmuls > MATMULS:
+                many = f"{loop.instructions:,} instructions, {loop.matmuls:,} of them matmuls"
                 self.report(
-                    "program-size", found.node, f"`for … in {ast.unparse(found.node.iter)}` is unrolled to {many}"
+                    "program-size", loop.node, f"`for … in {ast.unparse(loop.node.iter)}` is unrolled to {many}"
                 )
 
     def _loops(self, body: list[ast.stmt]) -> list[_Loop]:
-        """The outermost loops in some statements, with what is unrolled from them."""
-        found = []
+        """Return the outermost loops in some statements, with what is unrolled from them."""
+        loops = []
         for node in body:
             for child in _statements(node):
                 if isinstance(child, ast.For):
-                    found.append(_Loop(child, *self._unrolled(child)))
-        return found
+                    loops.append(_Loop(child, *self._unrolled(child)))
+        return loops
 
     def _unrolled(self, node: ast.For) -> tuple[int, int]:
         instructions = matmuls = 0
@@ -96,7 +96,7 @@ class Sizes(Base):
         return trips * instructions, trips * matmuls
 
     def _trips(self, node: ast.expr) -> int:
-        """How often a loop over a range of known bounds runs; 1 where that is not known."""
+        """Return how often a loop over a range of known bounds runs; 1 where that is not known."""
         if not isinstance(node, ast.Call) or node.keywords:
             return 1
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
@@ -113,14 +113,14 @@ class _Loop(NamedTuple):
 
 
 def _statements(node: ast.stmt) -> list[ast.stmt]:
-    """A statement, or for a branch those inside it: the longer side of a condition is not chosen, both count."""
+    """Return a statement, or for a branch those inside it: the longer side of a condition is not chosen, both count."""
     if isinstance(node, (ast.If, ast.While, ast.With)):
         return [inner for part in [*node.body, *getattr(node, "orelse", [])] for inner in _statements(part)]
     return [node]
 
 
 def _calls(node: ast.stmt) -> list[str]:
-    """The instructions of a statement: calls of ``nisa``."""
+    """Return the instructions of a statement: calls of ``nisa``."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return []
     called = [x.func for x in ast.walk(node) if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute)]
@@ -142,7 +142,7 @@ class Launch(NamedTuple):
 
 def launches(function: FunctionType) -> list[Launch]:
     """Launches of a kernel in its own file on other grids than the cores of a logical core: 1 or 2, one axis."""
-    return [found for name, found in _launches(function.__code__.co_filename) if name == function.__name__]
+    return [launch for name, launch in _launches(function.__code__.co_filename) if name == function.__name__]
 
 
 @functools.lru_cache(maxsize=256)
@@ -152,7 +152,7 @@ def _launches(file: str) -> tuple[tuple[str, Launch], ...]:
         tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError):
         return ()
-    found = []
+    launches = []
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -163,5 +163,5 @@ def _launches(file: str) -> tuple[tuple[str, Launch], ...]:
             wrong = isinstance(grid, ast.Tuple) or (isinstance(grid, ast.Constant) and grid.value not in GRIDS)
             if wrong:
                 text = ast.unparse(node.func)
-                found.append((node.func.value.id, Launch(node.lineno, node.col_offset + 1, len(text), text)))
-    return tuple(found)
+                launches.append((node.func.value.id, Launch(node.lineno, node.col_offset + 1, len(text), text)))
+    return tuple(launches)

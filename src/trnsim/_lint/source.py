@@ -16,7 +16,7 @@ _WRAPPED = ("__wrapped__", "func", "fn", "f", "_func", "_fn", "kernel", "_kernel
 
 
 def unwrap(kernel: Any) -> FunctionType | None:
-    """The Python function inside ``kernel``: through decorators, methods, partials and kernel objects."""
+    """Return the Python function inside ``kernel``: through decorators, methods, partials and kernel objects."""
     for _ in range(32):
         if isinstance(kernel, FunctionType):
             inner = kernel.__dict__.get("__wrapped__")
@@ -74,7 +74,7 @@ def _indent(line: str) -> int:
 
 
 def _by_indentation(lines: list[str], first: int) -> list[str]:
-    """The lines of the function whose head starts at index ``first``, if no text of it stands at its margin."""
+    """Return the lines of the function whose head starts at index ``first``, if no text of it stands at its margin."""
     margin = _indent(lines[first])
     last = first
     while last < len(lines) and not lines[last].lstrip().startswith(("def ", "async def ")):
@@ -91,13 +91,13 @@ def _continues(line: str, margin: int) -> bool:
 
 
 def _by_bytecode(lines: list[str], code: CodeType) -> list[str]:
-    """The lines of a function up to the end of its last expression."""
+    """Return the lines of a function up to the end of its last expression."""
     ends = (end or line or 0 for part in _codes(code) for line, end, _, _ in part.co_positions())
     return lines[code.co_firstlineno - 1 : max(ends, default=code.co_firstlineno)]
 
 
 def _blocks(lines: list[str], code: CodeType) -> Iterator[list[str]]:
-    """The lines of a function, by two ways that are much faster than a tokeniser.
+    """Yield the lines of a function, by two ways that are much faster than a tokeniser.
 
     Text at the margin, in a string or after a backslash, cuts the first short; what is left does not parse.
     """
@@ -106,7 +106,7 @@ def _blocks(lines: list[str], code: CodeType) -> Iterator[list[str]]:
 
 
 def _parse(block: list[str]) -> tuple[ast.stmt, int] | None:
-    """The statement in ``block`` and how many lines were put before it to make an indented one parse."""
+    """Return the statement in ``block`` and how many lines were put before it to make an indented one parse."""
     nested = bool(_indent(block[0])) if block else False
     text = ("if 1:\n" if nested else "") + "".join(block)
     with warnings.catch_warnings():
@@ -122,7 +122,7 @@ def _parse(block: list[str]) -> tuple[ast.stmt, int] | None:
 
 
 def read(function: FunctionType) -> Unit | None:
-    """The source of ``function``, or None when there is none to be had (``exec`` strings, a lambda, a changed file)."""
+    """Return the source of ``function``; None for ``exec`` strings, lambdas and files changed since."""
     code = function.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
@@ -138,7 +138,7 @@ def read(function: FunctionType) -> Unit | None:
 
 
 def inner_code(parent: CodeType | None, name: str, line: int) -> CodeType | None:
-    """The code object of the function ``name`` defined inside ``parent`` at ``line`` of the file."""
+    """Return the code object of the function ``name`` defined inside ``parent`` at ``line`` of the file."""
     if parent is None:
         return None
     same = [c for c in parent.co_consts if isinstance(c, CodeType) and c.co_name == name]

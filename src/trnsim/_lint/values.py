@@ -72,7 +72,7 @@ class Values(Base):
             self.report("tensor-attribute", node, f"`.{node.attr}`")
 
     def _is_class_or_module(self, node: ast.Attribute) -> bool:
-        """True when the owner is known to be something else than a value of the kernel."""
+        """Return whether the owner is known to be something else than a value of the kernel."""
         chain = names.path(node)
         if chain is None or self.names.is_local(chain[0]):
             return False

@@ -71,8 +71,8 @@ class Walk:
             edges.setdefault(id(target.__code__), (unit, node, target.__name__))
 
     def _next(self) -> list[tuple[FunctionType, Role | None]]:
-        """Functions and methods reached but not yet checked."""
-        found, self.pending = self.pending, []
+        """Return functions and methods reached but not yet checked."""
+        reached, self.pending = self.pending, []
         for cls in self.classes:
             if not names.derives_from_nki_object(cls):
                 continue
@@ -81,8 +81,8 @@ class Walk:
             for name, member in members.items():
                 function = _method(member)
                 if function is not None and (self.strict or name in _ALWAYS or name in self.attributes):
-                    found.append((function, None))
-        return [(f, role) for f, role in found if id(f.__code__) not in self.seen]
+                    reached.append((function, None))
+        return [(f, role) for f, role in reached if id(f.__code__) not in self.seen]
 
     def _collide(self, checker: Checker, unit: Unit) -> None:
         """Report a bare name that stood for something else in a module read before."""
@@ -117,7 +117,7 @@ def _same(one: Any, two: Any) -> bool:
 
 
 def _method(member: Any) -> FunctionType | None:
-    """The user's function behind a member of a class; what a dataclass writes has no source and is left out."""
+    """Return the user's function behind a member of a class; what a dataclass writes has no source and is left out."""
     if isinstance(member, property):
         member = member.fget
     if isinstance(member, (staticmethod, classmethod)):

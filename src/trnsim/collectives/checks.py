@@ -16,7 +16,7 @@ _REDUCTIONS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
 
 def reduction(op: Any) -> str:
-    """The name of a reduction operator: add, minimum or maximum."""
+    """Return the name of a reduction operator: add, minimum or maximum."""
     name = op if isinstance(op, str) else getattr(op, "__name__", None) or getattr(op, "name", None)
     if name not in _REDUCTIONS:
         raise WrongArgument(
@@ -139,7 +139,7 @@ def summable(srcs: list[NkiTensor]) -> None:
 
 
 def dimension(dim: Any, srcs: list[NkiTensor], *, sbuf: tuple[int, ...] = (0,)) -> int:
-    """The ``collective_dim``: 0 in HBM, and what SBUF allows."""
+    """Return the ``collective_dim``: 0 in HBM, and what SBUF allows."""
     allowed = sbuf if srcs[0].on_chip else (0,)
     if dim not in allowed:
         raise WrongArgument(
@@ -191,7 +191,7 @@ def divides(kind: str, t: NkiTensor, dim: int, n: int) -> None:
 
 
 def metadata(s: Session, t: Any, n: int, has_rdispls: bool) -> NkiTensor:
-    """The counts and displacements of a variable-length collective."""
+    """Return the counts and displacements of a variable-length collective."""
     rows = 4 if has_rdispls else 3
     s.operand(t, "metadata_tensor", (SBUF, *IN_HBM), compute=False)
     wanted = (1, rows, n) if t.on_chip else (rows, n)

@@ -35,7 +35,7 @@ def take_part(s: Session, offer: Offer, ranks: tuple[int, ...], work: Work, **co
 def offered(
     s: Session, kind: str, srcs: Any, dsts: Any, *, sbuf: bool = True, most: int | None = None, **terms: Any
 ) -> Offer:
-    """The operands of a collective, checked."""
+    """Return the operands of a collective, checked."""
     a, b = checks.tensors(s, srcs, dsts, sbuf=sbuf, most=most)
     return Offer(s, kind, a, b, terms)
 
@@ -130,8 +130,8 @@ def all_to_all(
     def work(offers: dict[int, Offer]) -> Moves:
         for i in range(len(offer.srcs)):
             parts = [np.split(o.values[i], len(ranks)) for o in offers.values()]
-            made = [np.concatenate(mine) for mine in zip(*parts, strict=True)]
-            yield from ((o, o.dsts[i], values) for o, values in zip(offers.values(), made, strict=True))
+            columns = [np.concatenate(mine) for mine in zip(*parts, strict=True)]
+            yield from ((o, o.dsts[i], values) for o, values in zip(offers.values(), columns, strict=True))
 
     take_part(s, offer, ranks, work, priority=priority)
 

@@ -15,17 +15,17 @@ class ReplicaGroup(NKIObject):
     def __init__(self, groups: Any = None, *, replica_groups: Any = None) -> None:
         lists = groups if replica_groups is None else replica_groups
         try:
-            made = tuple(tuple(int(r.__index__()) for r in ranks) for ranks in lists)
+            members = tuple(tuple(int(r.__index__()) for r in ranks) for ranks in lists)
         except (TypeError, AttributeError):
-            made = ()
-        if not made or not all(made):
+            members = ()
+        if not members or not all(members):
             raise WrongArgument(
                 f"replica group {lists!r}",
                 rule="replica-group",
                 got=lists,
                 hint="give lists of ranks: ReplicaGroup([[0, 1], [2, 3]])",
             )
-        seen = [r for ranks in made for r in ranks]
+        seen = [r for ranks in members for r in ranks]
         twice = sorted({r for r in seen if seen.count(r) > 1})
         if twice:
             raise WrongArgument(
@@ -42,14 +42,14 @@ class ReplicaGroup(NKIObject):
                 limit=0,
                 hint="ranks are counted from 0",
             )
-        self.groups = made
+        self.groups = members
 
     def __repr__(self) -> str:
         return f"ReplicaGroup({[list(g) for g in self.groups]})"
 
 
 def members(s: Session, group: Any) -> tuple[int, ...]:
-    """The ranks that communicate with this one, in the order of the group's list."""
+    """Return the ranks that communicate with this one, in the order of the group's list."""
     # AWS's own class, or a plain list of lists, will do
     known = group if isinstance(group, ReplicaGroup) else ReplicaGroup(getattr(group, "groups", group))
     in_world(s, (r for g in known.groups for r in g))

@@ -54,7 +54,7 @@ def command(s: Session, value: Any, allowed: tuple[reduce_cmd, ...]) -> reduce_c
 
 
 def start(s: Session, cmd: reduce_cmd, alu: Alu, like: NkiTensor, init: Any = None) -> np.ndarray:
-    """What the lanes of ``like``'s partitions hold when the instruction begins, [P, 1]."""
+    """Return what the lanes of ``like``'s partitions hold when the instruction begins, [P, 1]."""
     first = like.partition_start
     end = first + like.shape[0]
     if cmd is reduce_cmd.reduce:

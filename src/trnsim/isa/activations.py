@@ -46,11 +46,11 @@ class Activation(NamedTuple):
 
     @property
     def narrow(self) -> bool:
-        """True when the hardware's fit does not cover all of fp32."""
+        """Return whether the hardware's fit does not cover all of fp32."""
         return self.high != math.inf
 
     def range_text(self) -> str:
-        """The valid range as the reference writes it."""
+        """Return the valid range as the reference writes it."""
         return f"{'±' if self.symmetric else ''}[{self.low:.6g}, {self.high:.6g}]"
 
 
@@ -229,21 +229,21 @@ _seen: dict[Any, Activation] = {}
 
 
 def activation_named(op: Any) -> Activation:
-    """The entry meant by ``op``: a function of ``nki.language``, or its name."""
+    """Return the entry meant by ``op``: a function of ``nki.language``, or its name."""
     known = _seen.get(op) if callable(op) else None
     if known is not None:
         return known
     name = name_of(op)
-    found = FUNCTIONS.get(_ALIASES.get(name, name))
+    function = FUNCTIONS.get(_ALIASES.get(name, name))
     if isinstance(op, np.ufunc) or str(getattr(op, "__module__", "")).partition(".")[0] in ("numpy", "math"):
         raise WrongArgument(
             f"op is {op!r}, a function of the host",
             rule="activation-function",
             got=repr(op),
             limit=sorted(FUNCTIONS),
-            hint=f"pass nl.{found.name}" if found else _HINTS.get(name, "pass a function of nki.language"),
+            hint=f"pass nl.{function.name}" if function else _HINTS.get(name, "pass a function of nki.language"),
         )
-    if found is None:
+    if function is None:
         raise WrongArgument(
             f"op is {'None' if op is None else name}, which is no activation function of the Scalar Engine",
             rule="activation-function",
@@ -252,8 +252,8 @@ def activation_named(op: Any) -> Activation:
             hint=_HINTS.get(name, f"use one of {', '.join('nl.' + n for n in FUNCTIONS)}"),
         )
     if callable(op):
-        _seen[op] = found
-    return found
+        _seen[op] = function
+    return function
 
 
 # once for each kernel line, as Python does with warnings of its own

@@ -66,8 +66,8 @@ class Alu:
 
 def _truth(ufunc: np.ufunc) -> Fn:
     def compare(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        made: np.ndarray = ufunc(x, y).astype(F32)
-        return made
+        truth: np.ndarray = ufunc(x, y).astype(F32)
+        return truth
 
     return compare
 
@@ -81,18 +81,18 @@ def _abs_min(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _rsqrt(x: np.ndarray) -> np.ndarray:
-    made: np.ndarray = (1.0 / np.sqrt(x.astype(np.float64))).astype(F32)
-    return made
+    result: np.ndarray = (1.0 / np.sqrt(x.astype(np.float64))).astype(F32)
+    return result
 
 
 def _relu(x: np.ndarray) -> np.ndarray:
-    made: np.ndarray = np.maximum(x, F32(0))
-    return made
+    result: np.ndarray = np.maximum(x, F32(0))
+    return result
 
 
 def _reciprocal(x: np.ndarray) -> np.ndarray:
-    made: np.ndarray = np.divide(F32(1), x)
-    return made
+    result: np.ndarray = np.divide(F32(1), x)
+    return result
 
 
 _INF = float("inf")
@@ -184,24 +184,24 @@ _seen: dict[Any, Alu] = {}
 
 
 def name_of(op: Any) -> str:
-    """The bare name of whatever a kernel passes as an operator."""
+    """Return the bare name of whatever a kernel passes as an operator."""
     text = op if isinstance(op, str) else getattr(op, "__name__", None) or getattr(op, "name", None) or repr(op)
     return str(text).rpartition(".")[2]
 
 
 def operator(op: Any, role: str = "op") -> Alu:
-    """The `Alu` meant by ``op``: one of ours, a function of ``nki.language`` or NumPy, or a name."""
+    """Return the `Alu` meant by ``op``: one of ours, a function of ``nki.language`` or NumPy, or a name."""
     try:
-        found = _seen.get(op)
+        alu = _seen.get(op)
     except TypeError:
-        found = None
-    if found is not None:
-        return found
+        alu = None
+    if alu is not None:
+        return alu
     if isinstance(op, Alu):
         return op
     name = name_of(op)
-    found = OPERATORS.get(_ALIASES.get(name, name))
-    if found is None:
+    alu = OPERATORS.get(_ALIASES.get(name, name))
+    if alu is None:
         raise WrongArgument(
             f"{role} is {'None' if op is None else name}, which is no operator of the compute engines",
             rule="operator",
@@ -210,50 +210,50 @@ def operator(op: Any, role: str = "op") -> Alu:
             hint=_HINTS.get(name, f"use one of {', '.join('nl.' + n for n in OPERATORS)}"),
         )
     if isinstance(op, str) or callable(op):
-        _seen[op] = found
-    return found
+        _seen[op] = alu
+    return alu
 
 
 def binary(op: Any, role: str = "op") -> Alu:
     """``op`` as an operator of two operands."""
-    found = operator(op, role)
-    if found.arity != 2:
+    alu = operator(op, role)
+    if alu.arity != 2:
         raise WrongArgument(
-            f"{role} is {found!r}, which takes one operand; this instruction combines two",
+            f"{role} is {alu!r}, which takes one operand; this instruction combines two",
             rule="operator-arity",
-            got=found.name,
+            got=alu.name,
             limit=[n for n, a in OPERATORS.items() if a.arity == 2],
             hint="apply it with tensor_scalar(op0=…, operand0=None)",
         )
-    return found
+    return alu
 
 
 def unary(op: Any, role: str = "op") -> Alu:
     """``op`` as an operator of one operand."""
-    found = operator(op, role)
-    if found.arity != 1:
+    alu = operator(op, role)
+    if alu.arity != 1:
         raise WrongArgument(
-            f"{role} is {found!r}, which takes two operands",
+            f"{role} is {alu!r}, which takes two operands",
             rule="operator-arity",
-            got=found.name,
+            got=alu.name,
             limit=[n for n, a in OPERATORS.items() if a.arity == 1],
         )
-    return found
+    return alu
 
 
 def reduction(op: Any, role: str = "op", allowed: tuple[str, ...] | None = None) -> Alu:
     """``op`` as a legal reduction (one of ``allowed``, when an instruction knows fewer)."""
-    found = operator(op, role)
-    if found.ufunc is None or (allowed is not None and found.name not in allowed):
+    alu = operator(op, role)
+    if alu.ufunc is None or (allowed is not None and alu.name not in allowed):
         legal = list(allowed) if allowed is not None else [n for n, a in OPERATORS.items() if a.ufunc is not None]
         raise WrongArgument(
-            f"{role} is {found!r}, which {'cannot reduce' if found.ufunc is None else 'does not reduce here'}",
+            f"{role} is {alu!r}, which {'cannot reduce' if alu.ufunc is None else 'does not reduce here'}",
             rule="reduction-operator",
-            got=found.name,
+            got=alu.name,
             limit=legal,
             hint=f"use one of {', '.join('nl.' + n for n in legal)}",
         )
-    return found
+    return alu
 
 
 def arithmetic(alu: Alu, role: str) -> Alu:
@@ -303,7 +303,7 @@ def dtypes(alu: Alu, *tensors: tuple[Any, str]) -> None:
 
 
 def packed(t: Any, role: str) -> WrongDtype:
-    """The error for arithmetic on an x4 type."""
+    """Return the error for arithmetic on an x4 type."""
     return WrongDtype(
         f"{role} ({t.name}) is {t.dtype}, four packed elements no engine computes on",
         rule="packed-dtype",
@@ -317,14 +317,14 @@ _WORDS = frozenset({int32, uint32})
 
 
 def native(alu: Alu, *all_dtypes: DType) -> bool:
-    """True when GpSimd computes ``alu`` in 32-bit integers: every input and output is int32 or uint32."""
+    """Return whether GpSimd computes ``alu`` in 32-bit integers: every input and output is int32 or uint32."""
     if alu.integer is None:
         return False
     return all(d in _WORDS for d in all_dtypes)
 
 
 def bitvec(alu: Alu, x: np.ndarray, y: np.ndarray | None, dtype: Any, role: str = "operand") -> np.ndarray:
-    """A bitvec operator on integer arrays, as bits of ``dtype``. Shifts keep ``x``'s width, the rest the wider one."""
+    """Apply a bitvec operator to integer arrays, as bits of ``dtype``. Shifts keep the width of ``x``."""
     if y is None:
         return resize(alu.fn(bits(x)), x.dtype, dtype)
     width = x.dtype.itemsize
@@ -339,11 +339,11 @@ def integer(alu: Alu, x: np.ndarray, y: np.ndarray, dtype: Any) -> np.ndarray:
     """GpSimd's native arithmetic on 32-bit integers: exact, modulo 2^32."""
     assert alu.integer is not None
     if x.dtype == y.dtype:
-        made = alu.integer(x, y)
-        return made.astype(dtype) if made.dtype.kind == "b" else made.view(dtype)
+        result = alu.integer(x, y)
+        return result.astype(dtype) if result.dtype.kind == "b" else result.view(dtype)
     # mixed signedness: low words agree for + - *, comparisons need the true values
-    made = alu.integer(x.astype(np.int64), y.astype(np.int64))
-    return made.astype(dtype) if made.dtype.kind == "b" else made.astype(np.uint32).view(dtype)
+    result = alu.integer(x.astype(np.int64), y.astype(np.int64))
+    return result.astype(dtype) if result.dtype.kind == "b" else result.astype(np.uint32).view(dtype)
 
 
 def apply(
@@ -370,13 +370,13 @@ def reduce(alu: Alu, x: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndar
     """Fold ``axis`` of ``x`` in order: fp32 for arithmetic, bit patterns (unsigned words) for bitvec."""
     ufunc = alu.ufunc
     assert ufunc is not None
-    made: np.ndarray
+    folded: np.ndarray
     if alu.bitvec:
-        made = ufunc.reduce(bits(x), axis=axis)
-        return made
+        folded = ufunc.reduce(bits(x), axis=axis)
+        return folded
     with np.errstate(all="ignore"):
-        made = ufunc.reduce(to_f32(x), axis=axis)
-    return made if made.dtype == F32 else made.astype(F32)
+        folded = ufunc.reduce(to_f32(x), axis=axis)
+    return folded if folded.dtype == F32 else folded.astype(F32)
 
 
 __all__ = [

@@ -16,11 +16,11 @@ _ENGINES = {f"{e.name}_engine": e for e in (eng.tensor, eng.vector, eng.scalar, 
 
 def __getattr__(name: str) -> Any:
     """``vector_engine`` and its siblings, now members of ``nki.isa.engine``."""
-    found = _ENGINES.get(name)
-    if found is None:
+    engine = _ENGINES.get(name)
+    if engine is None:
         raise unknown_name("nki.isa", name, vars(sys.modules["trnsim.isa"]).get("__all__", ()))
-    warnings.warn(f"nki.isa.{name} is now nki.isa.engine.{found.name}", DeprecationWarning, stacklevel=2)
-    return found
+    warnings.warn(f"nki.isa.{name} is now nki.isa.engine.{engine.name}", DeprecationWarning, stacklevel=2)
+    return engine
 
 
 def _renamed(old: str, operand: str) -> None:
@@ -34,15 +34,15 @@ def _renamed(old: str, operand: str) -> None:
 def tensor_copy_dynamic_src(dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
     """``tensor_copy`` from a run-time offset within each partition (retired name)."""
     _renamed("tensor_copy_dynamic_src", "src")
-    made: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
-    return made
+    instruction: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
+    return instruction
 
 
 def tensor_copy_dynamic_dst(dst: Any, src: Any, engine: Any = eng.unknown, name: Any = None) -> NkiInstruction:
     """``tensor_copy`` to a run-time offset within each partition (retired name)."""
     _renamed("tensor_copy_dynamic_dst", "dst")
-    made: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
-    return made
+    instruction: NkiInstruction = tensor_copy(dst=dst, src=src, engine=engine, name=name)
+    return instruction
 
 
 __all__ = ["tensor_copy_dynamic_dst", "tensor_copy_dynamic_src"]

@@ -128,10 +128,10 @@ def legacy_order(*options: Any) -> dict[str, Any] | None:
     """Options by kind, when a kernel older than ``priority`` passed them by position: the first of a kind counts."""
     if not isinstance(options[0], Enum):
         return None
-    found: dict[str, Any] = {}
+    by_kind: dict[str, Any] = {}
     for option in options:
-        found.setdefault(type(option).__name__, option)
-    return found
+        by_kind.setdefault(type(option).__name__, option)
+    return by_kind
 
 
 def check_written_once(dst: NkiTensor) -> None:
@@ -189,7 +189,7 @@ class Rows:
         self.table.dynamic = None
 
     def gather(self, s: Session, role: str) -> np.ndarray:
-        """The rows in bounds: [rows, …]."""
+        """Return the rows in bounds: [rows, …]."""
         table = self.table
         _note(s, table, False, self.index)
         values = np.asarray(table.array[self.index])

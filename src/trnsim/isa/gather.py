@@ -64,7 +64,7 @@ def _free(t: NkiTensor, role: str, wanted: int, what: str) -> None:
 
 
 def _snake(s: Session, t: NkiTensor, n: int, role: str, *, exact: bool = False) -> Array:
-    """The first ``n`` elements of each group of 16 partitions, partition first: ``[groups, n]``. No others are read."""
+    """Read only the first ``n`` elements of each group of 16 partitions, partition first: ``[groups, n]``."""
     whole, rest = divmod(n, GROUP)
     if t.ndim != 2 or n == t.free_size * GROUP:
         values = flat(s.read(t, role, (SBUF,), exact=exact))
@@ -230,12 +230,12 @@ def nonzero_with_count(
     values = s.read(read, "src", (SBUF,), compute=False)
     if s.numerics:
         rows = flat(values)
-        found = np.full((rows.shape[0], rows.shape[1] + 1), padding, np.int32)
+        positions = np.full((rows.shape[0], rows.shape[1] + 1), padding, np.int32)
         for p, row in enumerate(rows):
             (at,) = np.nonzero(row)
-            found[p, : at.size] = at + offset
-            found[p, -1] = at.size
-        values = found
+            positions[p, : at.size] = at + offset
+            positions[p, -1] = at.size
+        values = positions
     s.write(written, values, "dst", (SBUF,), compute=False)
     return s.done("gpsimd", (written,), (read,))
 

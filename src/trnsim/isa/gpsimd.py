@@ -20,7 +20,7 @@ _INT32 = (-(2**31), 2**31 - 1)
 
 
 def as_int32(value: Any, role: str) -> int:
-    """A 32-bit integer: a number, or a register."""
+    """Return a 32-bit integer: a number, or a register."""
     if hasattr(value, "__nki_register__"):
         return int(value.value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):

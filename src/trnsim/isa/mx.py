@@ -144,7 +144,7 @@ def nc_matmul_mx(
 
 
 def unpack(x: np.ndarray, dtype: ExtraDtype) -> np.ndarray:
-    """The elements of an x4 tile [P, F] as fp32 [P, F, 4], lowest bits first."""
+    """Return the elements of an x4 tile [P, F] as fp32 [P, F, 4], lowest bits first."""
     element = dtype.element
     assert element is not None
     if dtype is float4_e2m1fn_x4:
@@ -157,11 +157,11 @@ _tables: dict[Any, np.ndarray] = {}
 
 
 def _table(element: Any) -> np.ndarray:
-    found = _tables.get(element)
-    if found is None:
+    table = _tables.get(element)
+    if table is None:
         count = 16 if element.name == "float4_e2m1fn" else 256
-        found = _tables[element] = np.arange(count, dtype=np.uint8).view(element).astype(np.float32)
-    return found
+        table = _tables[element] = np.arange(count, dtype=np.uint8).view(element).astype(np.float32)
+    return table
 
 
 def _quantize(x: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:

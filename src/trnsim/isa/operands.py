@@ -108,8 +108,8 @@ def scratch(s: Session, name: str, shape: tuple[int, ...]) -> np.ndarray:
     held = s.state.get(name)
     if held is None or held.size < size:
         held = s.state[name] = np.empty(max(size, 65536), np.float32)
-    made: np.ndarray = held[:size].reshape(shape)
-    return made
+    memory: np.ndarray = held[:size].reshape(shape)
+    return memory
 
 
 def alike(s: Session, dst: NkiTensor, dst_role: str, *others: Named) -> None:
@@ -186,7 +186,7 @@ def unpacked(*tensors: Named) -> None:
 
 
 def number(value: Any, role: str) -> Any:
-    """A compile-time constant as fp32."""
+    """Return a compile-time constant as fp32."""
     if isinstance(value, (int, float, np.number, np.bool_)):
         if -3e38 < value < 3e38:
             return F32(value)
@@ -206,7 +206,7 @@ def number(value: Any, role: str) -> Any:
 
 
 def scalar(s: Session, value: Any, role: str, like: NkiTensor, like_role: str, *, f32: bool = True) -> Any:
-    """A scalar operand in fp32: a number, or a [P, 1] tile (of float32 when ``f32``) read as a column."""
+    """Return a scalar operand in fp32: a number, or a [P, 1] tile (of float32 when ``f32``) read as a column."""
     if type(value) is not NkiTensor:
         return number(value, role)
     read = s.read(value, role)
@@ -265,7 +265,7 @@ def indirect(s: Session, dst: NkiTensor, data: NkiTensor, data_role: str, engine
 
 
 def _index(t: NkiTensor, role: str) -> NkiTensor:
-    """The index tile of an indirect view, which starts on a quadrant."""
+    """Return the index tile of an indirect view, which starts on a quadrant."""
     assert t.dynamic is not None
     index: NkiTensor = t.dynamic.index
     if index.partition_start % 32:
@@ -304,7 +304,7 @@ def flat(x: np.ndarray) -> np.ndarray:
 
 
 def count(value: Any) -> int:
-    """1 for a tile operand fetched through a pointer, 0 for an immediate: the cost law's input."""
+    """1 for a tile operand fetched through a pointer, 0 for an immediate: the cost formula's input."""
     return 1 if type(value) is NkiTensor else 0
 
 

@@ -80,7 +80,7 @@ def _one_bank(s: Session, dst: NkiTensor) -> None:
 
 
 def flag(accumulate: Any) -> bool | None:
-    """The ``accumulate`` option: True, False or None."""
+    """Return the ``accumulate`` option: True, False or None."""
     if accumulate is None or accumulate is True or accumulate is False:
         return accumulate
     if isinstance(accumulate, (int, np.bool_)) and accumulate in (0, 1):
@@ -183,7 +183,7 @@ def _infer(s: Session, dst: NkiTensor, product: np.ndarray, marks: int | np.ndar
 
 
 def _holds_values(s: Session, dst: NkiTensor, where: np.ndarray | None) -> bool:
-    """Whether what another engine put into ``dst`` counts.
+    """Return whether what another engine put into ``dst`` counts.
 
     trn3 adds to it. Earlier generations cannot, so zeros (``nl.zeros``, a common way to declare a sum) are overwritten
     and anything else is refused, because it would be lost.
@@ -204,7 +204,7 @@ def _holds_values(s: Session, dst: NkiTensor, where: np.ndarray | None) -> bool:
 
 
 def _current(s: Session, dst: NkiTensor) -> np.ndarray:
-    """What ``dst`` holds, in fp32; elements never written are whatever is there, poison is garbage."""
+    """Return what ``dst`` holds, in fp32; elements never written are whatever is there, poison is garbage."""
     if dst.dynamic is not None and dst.dynamic.kind == "tensor":
         base, columns = s._gather_columns(dst, "dst")
         return to_f32(np.take_along_axis(base.array, columns, axis=1))

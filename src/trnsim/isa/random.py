@@ -58,7 +58,7 @@ _WORDS = {"gpsimd": 6, "vector": 24}
 _WEYL = U32(362437)
 
 
-def spread(seed: int, lanes: int, words: int) -> Array:
+def mix(seed: int, lanes: int, words: int) -> Array:
     """``[lanes, words]`` well-mixed uint32, the same for the same seed; no word is zero."""
     with np.errstate(over="ignore"):
         z = np.arange(1, lanes * words + 1, dtype=U64) * U64(0x9E3779B97F4A7C15) + U64(seed & (2**64 - 1)) * U64(
@@ -67,9 +67,9 @@ def spread(seed: int, lanes: int, words: int) -> Array:
         z = (z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> U64(27))) * U64(0x94D049BB133111EB)
         z ^= z >> U64(31)
-    made = (z >> U64(32)).astype(U32)
-    made[made == 0] = 1
-    return made.reshape(lanes, words)
+    mixed = (z >> U64(32)).astype(U32)
+    mixed[mixed == 0] = 1
+    return mixed.reshape(lanes, words)
 
 
 def xorwow(state: Array, n: int) -> Array:
@@ -90,7 +90,7 @@ def xorwow(state: Array, n: int) -> Array:
 
 @functools.cache
 def _jump(power: int) -> Array:
-    """The shift register moved 32·2^power steps, as four tables of 256 words indexed by the state's bytes."""
+    """Return the shift register moved 32·2^power steps, as four tables of 256 words indexed by the state's bytes."""
     if power == 0:
         state = U32(1) << np.arange(32, dtype=U32)
         for _ in range(32):
@@ -133,37 +133,37 @@ class Generators:
     __slots__ = ("gpsimd", "register", "vector")
 
     def __init__(self, seed: int, lanes: int) -> None:
-        self.gpsimd = spread(seed ^ 0x6750, lanes, 6)
+        self.gpsimd = mix(seed ^ 0x6750, lanes, 6)
         self.seed_vector(seed, lanes)
 
     def seed_vector(self, seed: int, lanes: int) -> None:
         """Start the Vector Engine's generator of every lane from one number."""
-        self.vector = spread(seed, lanes, 24)
+        self.vector = mix(seed, lanes, 24)
         self.register = self.vector[:, 0].copy()
 
 
 def generators(s: Session) -> Generators:
-    """The session's generator states, made from its seed at first use."""
-    found = s.state.get("random.generators")
-    if found is None:
+    """Yield the session's generator states, made from its seed at first use."""
+    states = s.state.get("random.generators")
+    if states is None:
         # cores of one launch draw different numbers
-        found = s.state["random.generators"] = Generators(s.params.seed + (s.core << 32), s.target.partitions)
-    return found
+        states = s.state["random.generators"] = Generators(s.params.seed + (s.core << 32), s.target.partitions)
+    return states
 
 
 def random_words(s: Session, like: NkiTensor, engine: str) -> Array:
     """Fresh uint32 numbers ``[P, F]`` for the lanes and elements of ``like``; those lanes' states move on."""
-    made = generators(s)
+    state = generators(s)
     lanes = slice(like.partition_start, like.partition_start + like.shape[0])
     n = like.free_size
     if engine == "gpsimd":
-        return xorwow(made.gpsimd[lanes], n)
+        return xorwow(state.gpsimd[lanes], n)
     if s.target.generation < 4:
-        return shift_register(made.register[lanes], n)
+        return shift_register(state.register[lanes], n)
     # four states a lane take turns, and move together
-    states = made.vector[lanes].reshape(-1, 4, 6)
+    states = state.vector[lanes].reshape(-1, 4, 6)
     words = xorwow(states, -(-n // 4))
-    made.vector[lanes] = states.reshape(-1, 24)
+    state.vector[lanes] = states.reshape(-1, 24)
     return words.transpose(0, 2, 1).reshape(states.shape[0], -1)[:, :n]
 
 

@@ -145,9 +145,9 @@ def _load(s: Session, dst: VirtualRegister, src: Any) -> NkiInstruction:
         dst.value = values.reshape(-1)[0].item() if values.dtype.kind in "iub" else float(values.reshape(-1)[0])
     else:
         dst.value = s.state.get("register_value", 0)
-    made = s.done("sync", (), (src,), op="register_load")
-    dst.loaded = made.index
-    return made
+    load = s.done("sync", (), (src,), op="register_load")
+    dst.loaded = load.index
+    return load
 
 
 @instruction
@@ -163,7 +163,7 @@ def register_store(s: Session, dst: Any, src: Any) -> NkiInstruction:
     if s.operand(dst, "dst", _MEMORIES, compute=False).size != 1:
         raise WrongShape(f"dst has shape {dst.shape}", rule="register", got=dst.shape, limit=(1, 1))
     s.write(dst, np.array([[register.value]]), "dst", _MEMORIES, compute=False)
-    made = s.done("sync", (dst,), (), op="register_store")
-    if made.record is not None:
-        made.record.addressed_by(register)
-    return made
+    stored = s.done("sync", (dst,), (), op="register_store")
+    if stored.record is not None:
+        stored.record.addressed_by(register)
+    return stored

@@ -57,10 +57,10 @@ class Registers:
 
 
 def _registers(s: Session) -> Registers:
-    found = s.state.get("scalar.registers")
-    if found is None:
-        found = s.state["scalar.registers"] = Registers(s.target.partitions)
-    return found
+    registers = s.state.get("scalar.registers")
+    if registers is None:
+        registers = s.state["scalar.registers"] = Registers(s.target.partitions)
+    return registers
 
 
 def _fold(reduce_op: str, values: Array) -> Array:
@@ -286,7 +286,7 @@ _REDUCTIONS = ("add", "maximum", "minimum", "abs_max", "abs_min")
 
 
 def _stage(op: Any, role: str) -> str:
-    """The name of a tensor-scalar stage's operator."""
+    """Return the name of a tensor-scalar stage's operator."""
     return "bypass" if op is None or name_of(op) == "bypass" else operator(op, role).name
 
 

@@ -152,7 +152,7 @@ def nc_transpose(s: Session, dst: Any, data: Any, engine: Any = eng.unknown, nam
 
 
 def _matrix(s: Session, name: str, x: np.ndarray, dtype: DType, rows: int) -> np.ndarray:
-    """An operand as an fp32 matrix BLAS can read."""
+    """Return an operand as an fp32 matrix BLAS can read."""
     if x.dtype == float32:
         if dtype is tfloat32:
             x = round_tf32(x)

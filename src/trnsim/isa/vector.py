@@ -84,7 +84,7 @@ def _copy_indirect(s: Session, dst: NkiTensor, src: NkiTensor, where: str) -> No
 
 
 def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
-    """A compile-time constant that a tile of ``dtype`` can hold; ``strict`` wants integers written as integers."""
+    """Convert a compile-time constant to ``dtype``; ``strict`` refuses floats for integer tiles."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, (bool, int, float, np.number, np.bool_)):
@@ -128,7 +128,7 @@ def constant(value: Any, dtype: Any, role: str, *, strict: bool) -> np.ndarray:
 
 
 def _same_bits(value: int, dtype: Any) -> str:
-    """How to write a constant that overflows its dtype, if its bits fit."""
+    """Return how to write a constant that overflows its dtype, if its bits fit."""
     width = 8 * int(dtype.itemsize)
     if not -(1 << (width - 1)) <= value < 1 << width:
         return "use a wider dtype"
@@ -143,12 +143,12 @@ def memset(s: Session, dst: Any, value: Any, engine: Any = eng.unknown, name: An
     """
     where = "vector" if engine is eng.unknown else pick(s, engine, ("vector", "gpsimd"), "vector")
     s.operand(dst, "dst")
-    made = constant(value, dst.dtype, "value", strict=True)
+    filling = constant(value, dst.dtype, "value", strict=True)
     if s.checks:
         no_psum(where, (dst, "dst"))
         direct((dst, "dst"))
         reachable(s, dst, "dst", dst.free_size)
-    s.write(dst, made, "dst")
+    s.write(dst, filling, "dst")
     return s.done(where, (dst,), (), op="memset", zero=not value)
 
 
@@ -281,7 +281,7 @@ def nc_stream_shuffle(s: Session, dst: Any, src: Any, shuffle_mask: Any, name: A
 
 @functools.lru_cache(maxsize=256)
 def _moves(mask: tuple[int, ...], rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of ``rows`` partitions are written, and the partition each comes from."""
+    """Return which of ``rows`` partitions are written, and the partition each comes from."""
     lanes = np.arange(rows)
     picked = np.array(mask)[lanes % 32]
     moved = lanes[picked != KEEP]
@@ -290,7 +290,7 @@ def _moves(mask: tuple[int, ...], rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _shuffle_mask(mask: Any) -> tuple[int, ...]:
     try:
-        made = tuple(int(m.__index__()) for m in mask)
+        indices = tuple(int(m.__index__()) for m in mask)
     except (TypeError, AttributeError):
         raise WrongArgument(
             f"shuffle_mask is {mask!r}",
@@ -299,11 +299,11 @@ def _shuffle_mask(mask: Any) -> tuple[int, ...]:
             limit=32,
             hint="pass a list of 32 integers",
         ) from None
-    if len(made) != 32:
+    if len(indices) != 32:
         raise WrongArgument(
-            f"shuffle_mask has {len(made)} entries and needs 32", rule="shuffle-mask", got=len(made), limit=32
+            f"shuffle_mask has {len(indices)} entries and needs 32", rule="shuffle-mask", got=len(indices), limit=32
         )
-    for i, m in enumerate(made):
+    for i, m in enumerate(indices):
         if m != KEEP and not 0 <= m < 32:
             raise WrongArgument(
                 f"shuffle_mask[{i}] is {m}",
@@ -312,7 +312,7 @@ def _shuffle_mask(mask: Any) -> tuple[int, ...]:
                 limit=(0, 31, KEEP),
                 hint="name a partition of the quadrant (0 to 31), or 255 to keep the row",
             )
-    return made
+    return indices
 
 
 _STARTS = {32: (0, 32, 64, 96), 64: (0, 64), 96: (0,), 128: (0,)}

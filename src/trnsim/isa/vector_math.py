@@ -62,16 +62,16 @@ def tensor_tensor(
         if x.shape != y.shape:
             x, y = flat(x), flat(y)
         if alu.bitvec:
-            made = ops.bitvec(alu, x, y, dst.dtype, "data2")
+            result = ops.bitvec(alu, x, y, dst.dtype, "data2")
         else:
             with np.errstate(all="ignore"):
                 if native and where == "gpsimd":
-                    made = ops.integer(alu, x, y, dst.dtype)
+                    result = ops.integer(alu, x, y, dst.dtype)
                 elif alu.fn is alu.ufunc:
-                    made = alu.ufunc(to_f32(x), to_f32(y), out=scratch(s, "pair", x.shape))
+                    result = alu.ufunc(to_f32(x), to_f32(y), out=scratch(s, "pair", x.shape))
                 else:
-                    made = alu.fn(to_f32(x), to_f32(y))
-        s.write(dst, made, "dst")
+                    result = alu.fn(to_f32(x), to_f32(y))
+        s.write(dst, result, "dst")
     else:
         s.write(dst, x, "dst")
     return s.done(where, (dst,), (data1, data2), op=alu.name)
@@ -101,7 +101,7 @@ def _pair_engine(
 
 
 def only_vector(alu: Alu, role: str, got: str) -> WrongEngine:
-    """The error for a bitvec operator on another engine."""
+    """Return the error for a bitvec operator on another engine."""
     return WrongEngine(
         f"{role} is {alu!r}, a bitvec operator, which only the Vector Engine runs, and engine is {got}",
         rule="engine",
@@ -182,11 +182,11 @@ def scalar_tensor_tensor(
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data", f32=False)
     if s.numerics:
         with np.errstate(all="ignore"):
-            made = step(first, to_f32(flat(x)), a, reverse0)
-            made = step(second, made, to_f32(flat(y)), reverse1)
+            result = step(first, to_f32(flat(x)), a, reverse0)
+            result = step(second, result, to_f32(flat(y)), reverse1)
     else:
-        made = x
-    s.write(dst, made, "dst")
+        result = x
+    s.write(dst, result, "dst")
     reads = (data, operand1, operand0) if type(operand0) is NkiTensor else (data, operand1)
     return s.done("vector", (dst,), reads, op0=first.name, op1=second.name, pointers=count(operand0))
 
@@ -241,8 +241,8 @@ def tensor_tensor_scan(
         state = scalar(s, initial, "initial", data0, "data0", f32=False)
     else:
         state = number(initial, "initial")
-    made = _scan(first, second, to_f32(flat(x)), to_f32(flat(y)), state, reverse0, reverse1) if s.numerics else x
-    s.write(dst, made, "dst")
+    states = _scan(first, second, to_f32(flat(x)), to_f32(flat(y)), state, reverse0, reverse1) if s.numerics else x
+    s.write(dst, states, "dst")
     reads = (data0, data1, initial) if type(initial) is NkiTensor else (data0, data1)
     return s.done("vector", (dst,), reads, op0=first.name, op1=second.name, pointers=count(initial))
 
@@ -252,14 +252,14 @@ def _scan(
 ) -> np.ndarray:
     # one row per step, so that each step runs over contiguous memory
     x, y = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
-    made = np.empty(x.shape, F32)
+    states = np.empty(x.shape, F32)
     state = np.broadcast_to(np.asarray(state, F32).reshape(-1), x.shape[1:])
     f, g = first.fn, second.fn
     with np.errstate(all="ignore"):
         for i in range(x.shape[0]):
             mixed = f(state, x[i]) if reverse0 else f(x[i], state)
-            made[i] = state = g(y[i], mixed) if reverse1 else g(mixed, y[i])
-    return made.T
+            states[i] = state = g(y[i], mixed) if reverse1 else g(mixed, y[i])
+    return states.T
 
 
 __all__ = [

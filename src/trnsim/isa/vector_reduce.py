@@ -60,12 +60,12 @@ def tensor_reduce(
         if data.dynamic is not None or dst.dynamic is not None:
             indirect(s, dst, data, "data")
     if s.numerics:
-        made = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
+        folded = ops.reduce(alu, x.reshape(x.shape[0], left, -1))
         if alu.bitvec:
-            made = ops.resize(made, data.dtype, dst.dtype)
+            folded = ops.resize(folded, data.dtype, dst.dtype)
         elif negate:
-            made = -made
-        s.write(dst, made, "dst")
+            folded = -folded
+        s.write(dst, folded, "dst")
     else:
         s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op=alu.name, negate=bool(negate), keepdims=bool(keepdims))
@@ -89,23 +89,23 @@ def _trailing(axis: Any, data: NkiTensor) -> int:
         raise WrongArgument(
             f"axis is {axis!r}", rule="reduce-axis", got=repr(axis), limit="int or sequence of ints"
         ) from None
-    found = [a + ndim if a < 0 else a for a in wanted]
-    found.sort()
-    if not found or found != list(range(ndim - len(found), ndim)) or found[0] < 1:
+    axes = [a + ndim if a < 0 else a for a in wanted]
+    axes.sort()
+    if not axes or axes != list(range(ndim - len(axes), ndim)) or axes[0] < 1:
         legal = [tuple(range(k, ndim)) for k in range(ndim - 1, 0, -1)]
         hint = "use one of " + ", ".join(map(str, legal))
-        if 0 in found:
+        if 0 in axes:
             hint = (
                 "dimension 0 is the partitions: use nc_transpose first, or multiply by a column of ones with nc_matmul"
             )
         raise WrongArgument(
             f"axis {_shown(axis)} of data ({data.name}) {data.shape}: reduce the last dimensions, without gaps",
             rule="reduce-axis",
-            got=tuple(found),
+            got=tuple(axes),
             limit=legal,
             hint=hint,
         )
-    return found[0]
+    return axes[0]
 
 
 _CUMULATIVE = ("add", "subtract", "multiply", "maximum", "minimum")
@@ -157,9 +157,9 @@ def tensor_scalar_cumulative(
     held = accumulator.start(s, cmd, second, src, b)
     if s.numerics:
         with np.errstate(all="ignore"):
-            made = _running(second, step(first, to_f32(flat(x)), a), held)
-        accumulator.store(s, src, made[:, -1:])
-        s.write(dst, made, "dst")
+            running = _running(second, step(first, to_f32(flat(x)), a), held)
+        accumulator.store(s, src, running[:, -1:])
+        s.write(dst, running, "dst")
     else:
         accumulator.store(s, src, held)
         s.write(dst, x, "dst")
@@ -181,7 +181,7 @@ def _initial(cmd: cmds, value: Any, role: str) -> None:
 
 
 def _running(alu: Alu, x: np.ndarray, held: np.ndarray) -> np.ndarray:
-    """All states of ``reg = x[i] op reg``, from ``held``, each rounded to fp32."""
+    """Return all states of ``reg = x[i] op reg``, from ``held``, each rounded to fp32."""
     assert alu.ufunc is not None
     if alu.name == "subtract":
         # x[i] - reg alternates: with every other sign flipped (which rounds nothing) it is a running sum
@@ -245,13 +245,13 @@ def tensor_scalar_reduce(
             indirect(s, dst, data, "data")
     a = None if first.arity == 1 else scalar(s, operand0, "operand0", data, "data")
     b = scalar(s, reduce_init, "reduce_init", data, "data") if cmd is cmds.load_reduce else None
-    made = total = x
+    result = total = x
     if s.numerics:
         with np.errstate(all="ignore"):
-            made = step(first, to_f32(flat(x)), a)
-        total = ops.reduce(fold, made, 1)[:, None]
+            result = step(first, to_f32(flat(x)), a)
+        total = ops.reduce(fold, result, 1)[:, None]
     held = accumulator.fold(s, cmd, fold, data, total, b)
-    s.write(dst, made, "dst")
+    s.write(dst, result, "dst")
     if reduce_res is not None:
         s.write(reduce_res, -held if reduce_res_negate else held, "reduce_res")
     reads = (data, *(t for t in (operand0, reduce_init) if type(t) is NkiTensor))
@@ -300,15 +300,15 @@ def bn_stats(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstructio
         direct((data, "data"), (dst, "dst"))
     if s.numerics:
         values = to_f32(flat(x))
-        made = np.zeros((values.shape[0], 6), F32)
+        stats = np.zeros((values.shape[0], 6), F32)
         for k in (0, 1):
             half = values[:, k::2]
             if half.shape[1]:
                 mean = half.mean(axis=1, dtype=F32, keepdims=True)
-                made[:, 3 * k] = half.shape[1]
-                made[:, 3 * k + 1] = mean[:, 0]
-                made[:, 3 * k + 2] = np.square(half - mean).sum(axis=1, dtype=F32)
-        s.write(dst, made, "dst")
+                stats[:, 3 * k] = half.shape[1]
+                stats[:, 3 * k + 1] = mean[:, 0]
+                stats[:, 3 * k + 2] = np.square(half - mean).sum(axis=1, dtype=F32)
+        s.write(dst, stats, "dst")
     else:
         s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data,), op="bn_stats")
@@ -349,11 +349,11 @@ def bn_aggr(s: Session, dst: Any, data: Any, name: Any = None) -> NkiInstruction
         direct((data, "data"), (dst, "dst"))
     if s.numerics:
         triples = to_f32(flat(x)).reshape(x.shape[0], -1, 3)
-        n, mean, spread = triples[..., 0], triples[..., 1], triples[..., 2]
+        n, mean, squares = triples[..., 0], triples[..., 1], triples[..., 2]
         with np.errstate(all="ignore"):
             whole = n.sum(axis=1, dtype=F32, keepdims=True)
             centre = (n * mean).sum(axis=1, dtype=F32, keepdims=True) / whole
-            variance = (spread + n * np.square(mean - centre)).sum(axis=1, dtype=F32, keepdims=True) / whole
+            variance = (squares + n * np.square(mean - centre)).sum(axis=1, dtype=F32, keepdims=True) / whole
         s.write(dst, np.concatenate([centre, variance], axis=1), "dst")
     else:
         s.write(dst, x, "dst")

@@ -55,18 +55,18 @@ def tensor_scalar(
             indirect(s, dst, data, "data", where)
     if first.bitvec:
         stages = ((first, operand0, reverse0, "operand0"), (second, operand1, reverse1, "operand1"))
-        made = _bit_chain(s, x, data, dst, stages)
+        result = _bit_chain(s, x, data, dst, stages)
     else:
         a = _operand(s, first, operand0, "operand0", data)
         b = None if second is None else _operand(s, second, operand1, "operand1", data)
         if s.numerics:
             with np.errstate(all="ignore"):
-                made = step(first, to_f32(flat(x)), a, reverse0)
+                result = step(first, to_f32(flat(x)), a, reverse0)
                 if second is not None:
-                    made = step(second, made, b, reverse1)
+                    result = step(second, result, b, reverse1)
         else:
-            made = x
-    s.write(dst, made, "dst")
+            result = x
+    s.write(dst, result, "dst")
     reads = (data, *(t for t in (operand0, operand1) if type(t) is NkiTensor))
     return s.done(
         where,
@@ -189,7 +189,7 @@ def _on_scalar(s: Session, names: tuple[str, str | None]) -> None:
 
 def _bit_chain(s: Session, x: np.ndarray, data: NkiTensor, dst: NkiTensor, stages: Any) -> np.ndarray:
     """Both bitvec stages at ``data``'s width, as bits of ``dst``."""
-    made = bits(flat(x)) if s.numerics else x
+    result = bits(flat(x)) if s.numerics else x
     for alu, value, reverse, role in stages:
         if alu is None:
             continue
@@ -197,13 +197,13 @@ def _bit_chain(s: Session, x: np.ndarray, data: NkiTensor, dst: NkiTensor, stage
         if not s.numerics:
             continue
         if other is None:
-            made = alu.fn(made)
+            result = alu.fn(result)
             continue
-        left, right = (other, made) if reverse else (made, other)
+        left, right = (other, result) if reverse else (result, other)
         if alu.name.endswith("_shift"):
             shift_ok(right, data.itemsize, "data" if reverse else role)
-        made = alu.fn(left, right)
-    return resize(made, data.dtype, dst.dtype) if s.numerics else made
+        result = alu.fn(left, right)
+    return resize(result, data.dtype, dst.dtype) if s.numerics else result
 
 
 def _bit_operand(s: Session, alu: Alu, value: Any, role: str, data: NkiTensor) -> np.ndarray:

@@ -14,7 +14,7 @@ from trnsim.session import NkiInstruction, Session, instruction
 
 F32 = np.float32
 MOST = 16384
-_FOUND = frozenset({uint16, uint32})
+_POSITION_DTYPES = frozenset({uint16, uint32})
 
 
 def _sizes(t: NkiTensor, role: str, least: int, rank: int | None) -> None:
@@ -79,20 +79,20 @@ def _match(data: np.ndarray, vals: np.ndarray, order: range) -> tuple[np.ndarray
     left = data.copy()
     rows = np.arange(data.shape[0])
     index = np.zeros(vals.shape, np.int64)
-    found = np.zeros(vals.shape, bool)
+    hits = np.zeros(vals.shape, bool)
     for j in order:
         equal = left == vals[:, j : j + 1]
         at = equal.argmax(axis=1)
         hit = equal[rows, at]
-        index[:, j], found[:, j] = at, hit
+        index[:, j], hits[:, j] = at, hit
         # a NaN equals nothing, so this position is out of the search
         left[rows[hit], at[hit]] = np.nan
-    return index, found
+    return index, hits
 
 
-def _indices(index: np.ndarray, found: np.ndarray, dtype: Any) -> np.ndarray:
+def _indices(index: np.ndarray, hits: np.ndarray, dtype: Any) -> np.ndarray:
     """Indices with the all-ones word where nothing was found."""
-    words = np.where(found, index, -1)
+    words = np.where(hits, index, -1)
     return words.astype(f"i{dtype.itemsize}").view(dtype)
 
 
@@ -112,7 +112,7 @@ def nc_find_index8(s: Session, dst: Any, data: Any, vals: Any, name: Any = None)
         _eight(dst, "dst", data, 2)
         unpacked((data, "data"), (vals, "vals"))
         direct((data, "data"), (vals, "vals"), (dst, "dst"))
-        if dst.dtype not in _FOUND:
+        if dst.dtype not in _POSITION_DTYPES:
             raise WrongDtype(
                 f"dst ({dst.name}) is {dst.dtype}, and indices are uint16 or uint32",
                 rule="index-dtype",
@@ -120,8 +120,8 @@ def nc_find_index8(s: Session, dst: Any, data: Any, vals: Any, name: Any = None)
                 limit=["uint16", "uint32"],
             )
     if s.numerics:
-        index, found = _match(to_f32(flat(x)), to_f32(flat(v)), range(8))
-        x = _indices(index, found, dst.dtype)
+        index, hits = _match(to_f32(flat(x)), to_f32(flat(v)), range(8))
+        x = _indices(index, hits, dst.dtype)
     s.write(dst, x, "dst")
     return s.done("vector", (dst,), (data, vals), op="find_index8")
 
@@ -163,13 +163,13 @@ def nc_match_replace8(
                 )
     places: Any = x
     if s.numerics:
-        index, found = _match(to_f32(flat(x)), to_f32(flat(v)), range(7, -1, -1))
+        index, hits = _match(to_f32(flat(x)), to_f32(flat(v)), range(7, -1, -1))
         # untouched elements keep their bits when no conversion is asked for
         same = same_dtype(data.dtype, dst.dtype)
         x = flat(x).copy() if same else to_f32(flat(x)).copy()
-        rows, slots = np.nonzero(found)
+        rows, slots = np.nonzero(hits)
         x[rows, index[rows, slots]] = cast(np.asarray(value), dst.dtype) if same and x.dtype.kind != "f" else value
-        places = None if dst_idx is None else _indices(index, found, dst_idx.dtype)
+        places = None if dst_idx is None else _indices(index, hits, dst_idx.dtype)
     s.write(dst, x, "dst")
     if dst_idx is not None:
         s.write(dst_idx, places, "dst_idx")

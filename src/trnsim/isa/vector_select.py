@@ -71,18 +71,18 @@ def select_reduce(
             result_column(s, reduce_res, on_true, "on_true")
             _float_result(reduce_res)
     other = scalar(s, on_false, "on_false", on_true, "on_true", f32=False)
-    made = total = x
+    result = total = x
     if s.numerics:
         picked = flat(chosen) == 0 if reverse_pred else flat(chosen) != 0
-        made = np.where(picked, to_f32(flat(x)), other)
-        total = np.maximum.reduce(made, axis=1, keepdims=True)
+        result = np.where(picked, to_f32(flat(x)), other)
+        total = np.maximum.reduce(result, axis=1, keepdims=True)
     return _finish(
         s,
         cmd,
         fold,
         dst,
         on_true,
-        made,
+        result,
         total,
         reduce_res,
         (on_true, predicate, on_false),
@@ -97,7 +97,7 @@ def _finish(
     fold: ops.Alu,
     dst: NkiTensor,
     data: NkiTensor,
-    made: np.ndarray,
+    values: np.ndarray,
     total: np.ndarray,
     reduce_res: Any,
     inputs: tuple[Any, ...],
@@ -107,7 +107,7 @@ def _finish(
         accumulator.forget(s)
     else:
         held = accumulator.fold(s, cmd, fold, data, total)
-    s.write(dst, made, "dst")
+    s.write(dst, values, "dst")
     if reduce_res is not None:
         s.write(reduce_res, held, "reduce_res")
     writes = (dst,) if reduce_res is None else (dst, reduce_res)
@@ -191,20 +191,20 @@ def range_select(
             accumulator.idle_result(reduce_res)
         elif reduce_res is not None:
             result_column(s, reduce_res, on_true_tile, "on_true_tile")
-    made = total = x
+    kept = total = x
     if s.numerics:
         values = to_f32(flat(x))
         index = np.arange(start, start + values.shape[1]).astype(F32)[None, :]
         keep = compare[0](index, bounds[0].reshape(-1, 1)) & compare[1](index, bounds[1].reshape(-1, 1))
-        made = np.where(keep, values, F32(FP32_MIN))
-        total = np.maximum.reduce(made, axis=1, keepdims=True)
+        kept = np.where(keep, values, F32(FP32_MIN))
+        total = np.maximum.reduce(kept, axis=1, keepdims=True)
     return _finish(
         s,
         cmd,
         fold,
         dst,
         on_true_tile,
-        made,
+        kept,
         total,
         reduce_res,
         (on_true_tile, bound0, bound1),
@@ -214,16 +214,16 @@ def range_select(
 
 
 def _comparison(op: Any, role: str) -> np.ufunc:
-    found = ops.operator(op, role)
-    if found.name not in _COMPARE:
+    alu = ops.operator(op, role)
+    if alu.name not in _COMPARE:
         raise WrongArgument(
-            f"{role} is {found!r}",
+            f"{role} is {alu!r}",
             rule="comparison",
-            got=found.name,
+            got=alu.name,
             limit=list(_COMPARE),
             hint=f"use one of {', '.join('nl.' + n for n in _COMPARE)}",
         )
-    compare: np.ufunc = getattr(np, found.name)
+    compare: np.ufunc = getattr(np, alu.name)
     return compare
 
 

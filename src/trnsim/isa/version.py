@@ -8,11 +8,11 @@ from trnsim.targets import target_named
 
 
 def get_nc_version() -> nc_version:
-    """The NeuronCore generation of the target; outside kernels, of the target a kernel would run on."""
+    """Return the NeuronCore generation of the target; outside kernels, of the target a kernel would run on."""
     s = current()
     return nc_version((s.target if s is not None else target_named()).generation)
 
 
 def get_nc_sub_version() -> int:
-    """The silicon revision within the generation: 0, the first, on every target here."""
+    """Return the silicon revision within the generation: 0, the first, on every target here."""
     return 0

@@ -23,7 +23,7 @@ def bits(x: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 def immediate_bits(value: Any, width: int, role: str) -> np.ndarray:
-    """A Python integer as an unsigned word of ``width`` bytes."""
+    """Return a Python integer as an unsigned word of ``width`` bytes."""
     if isinstance(value, (float, np.floating)) or not isinstance(value, (int, np.integer, np.bool_)):
         raise WrongDtype(
             f"{role} is {value!r} ({type(value).__name__}), and bitvec operators take integers",

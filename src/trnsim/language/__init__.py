@@ -159,7 +159,7 @@ RETIRED = {
 
 
 def __getattr__(name: str) -> object:
-    """Names older than NKI 0.3 say what replaced them."""
+    """Raise the error that says what replaced a name older than NKI 0.3."""
     raise unknown_name("nki.language", name, __all__, RETIRED)
 
 

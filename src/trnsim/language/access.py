@@ -113,7 +113,7 @@ class Access(Views):
         indirect_dim: int = 0,
         dtype: Any = None,
     ) -> Self:
-        """An explicit access pattern ``[[stride, count], …]`` over the storage, from this view's offset on.
+        """Return an explicit access pattern ``[[stride, count], …]`` over the storage, from this view's offset on.
 
         Args:
             pattern: steps and counts in elements of ``dtype``; on chip the first is the partition, stepping by the row.
@@ -147,14 +147,14 @@ class Access(Views):
             dynamic = self._run_time(scalar_offset, vector_offset, indirect_dim, old_size, new_size, row)
             if dynamic.kind == "vector":
                 strides[0] = dynamic.stride
-        made = self._view(shape, strides, start, new)
-        made.dynamic = dynamic
-        error = made.extent_error()
+        view = self._view(shape, strides, start, new)
+        view.dynamic = dynamic
+        error = view.extent_error()
         if error is not None and dynamic is not None:
             raise error
         if error is not None:
-            made.dynamic = late(error)
-        return made
+            view.dynamic = late(error)
+        return view
 
     def _run_time(
         self, scalar_offset: Any, vector_offset: Any, indirect_dim: int, old_size: int, new_size: int, row: int

@@ -43,25 +43,25 @@ def _fill(t: NkiTensor, value: Any) -> NkiTensor:
 
 @function
 def zeros(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
-    """A tensor of zeros."""
+    """Return a tensor of zeros."""
     return _fill(ndarray(shape, dtype, buffer, name), 0)
 
 
 @function
 def ones(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
-    """A tensor of ones."""
+    """Return a tensor of ones."""
     return _fill(ndarray(shape, dtype, buffer, name), 1)
 
 
 @function
 def full(shape: Any, fill_value: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
-    """A tensor filled with ``fill_value``."""
+    """Return a tensor filled with ``fill_value``."""
     return _fill(ndarray(shape, dtype, buffer, name), fill_value)
 
 
 @function
 def empty_like(x: NkiTensor, dtype: Any = None, buffer: Any = None, name: str = "") -> NkiTensor:
-    """A tensor of ``x``'s shape, dtype and memory."""
+    """Return a tensor of ``x``'s shape, dtype and memory."""
     x = as_tile(x, "x")
     return ndarray(x.shape, x.dtype if dtype is None else dtype, x.buffer if buffer is None else buffer, name)
 
@@ -98,7 +98,7 @@ def _constant_array(constant: Any) -> np.ndarray:
 
 @function
 def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
-    """An HBM tensor with constant data: an array, or the path of an ``.npy`` file."""
+    """Return an HBM tensor with constant data: an array, or the path of an ``.npy`` file."""
     s = require_session("nl.shared_constant")
     array = _constant_array(constant)
     if dtype is not None:
@@ -107,14 +107,14 @@ def shared_constant(constant: Any, dtype: Any = None) -> NkiTensor:
         array = cast(array, as_dtype(dtype))
     if s.machine is not None:
         s.machine.constant(s, array)
-    made = s.wrap(np.array(array, order="C"), "shared_constant", shared=False)
-    made.buffer = shared_hbm
-    return made
+    tensor = s.wrap(np.array(array, order="C"), "shared_constant", shared=False)
+    tensor.buffer = shared_hbm
+    return tensor
 
 
 @function
 def shared_identity_matrix(n: int, dtype: Any = uint8, dst: NkiTensor | None = None) -> NkiTensor:
-    """The n×n identity in SBUF (into ``dst`` when given)."""
+    """Return the n×n identity in SBUF (into ``dst`` when given)."""
     from trnsim import isa
 
     s = require_session("nl.shared_identity_matrix")

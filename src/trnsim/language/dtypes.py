@@ -97,24 +97,24 @@ PACKED = frozenset({float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4})
 
 
 def as_dtype(dtype: Any) -> DType:
-    """The NKI dtype meant by ``dtype``: one of ours, a name, a NumPy or ml_dtypes type, a torch dtype."""
+    """Return the NKI dtype meant by ``dtype``: one of ours, a name, a NumPy or ml_dtypes type, a torch dtype."""
     if isinstance(dtype, ExtraDtype):
         return dtype
     if isinstance(dtype, str):
-        found = NAMES.get(dtype.rpartition(".")[2])
-        if found is not None:
-            return found
+        named = NAMES.get(dtype.rpartition(".")[2])
+        if named is not None:
+            return named
     elif type(dtype).__module__ == "torch":
         return as_dtype(str(dtype))
     try:
-        made = np.dtype(dtype)
+        plain = np.dtype(dtype)
     except (TypeError, ValueError, KeyError, SyntaxError):
-        made = None
-    if made is not None and made.names:
-        extra = NAMES.get(made.names[0])
-        if isinstance(extra, ExtraDtype) and extra.dtype == made:
+        plain = None
+    if plain is not None and plain.names:
+        extra = NAMES.get(plain.names[0])
+        if isinstance(extra, ExtraDtype) and extra.dtype == plain:
             return extra
-    if made is None or made not in _KNOWN:
+    if plain is None or plain not in _KNOWN:
         from trnsim.errors import WrongDtype
 
         raise WrongDtype(
@@ -123,14 +123,14 @@ def as_dtype(dtype: Any) -> DType:
             got=str(dtype),
             limit=sorted(NAMES),
             hint="Trainium has no 64-bit types: pass float32 or int32, or split the value into two words"
-            if made is not None and made.itemsize == 8
+            if plain is not None and plain.itemsize == 8
             else "",
         )
-    return made
+    return plain
 
 
 def to_f32(x: np.ndarray) -> np.ndarray:
-    """What the engines compute on: ``x`` in float32 (no copy when it is already)."""
+    """Return what the engines compute on: ``x`` in float32 (no copy when it is already)."""
     dtype = x.dtype
     if dtype == float32:
         return x

@@ -32,7 +32,7 @@ def _converted(x: NkiTensor, dtype: Any) -> NkiTensor:
 
 @function
 def copy(x: Any, dtype: Any = None) -> NkiTensor:
-    """A copy in SBUF, on the Vector Engine: bit for bit when the dtype stays."""
+    """Return a copy in SBUF, on the Vector Engine: bit for bit when the dtype stays."""
     x = as_tile(x, "x")
     dst = tile(x.shape, dtype_or(dtype, x.dtype))
     nisa.tensor_copy(dst, x)
@@ -41,7 +41,7 @@ def copy(x: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def exp(x: Any, dtype: Any = None) -> NkiTensor:
-    """The exponential function."""
+    """Return the exponential function."""
     return activate("exp", x, dtype)
 
 
@@ -270,7 +270,7 @@ def _whole(x: NkiTensor) -> bool:
 
 @function
 def floor(x: Any, dtype: Any = None) -> NkiTensor:
-    """The largest whole number not above ``x``."""
+    """Return the largest whole number not above ``x``."""
     x = as_tile(x, "x")
     wanted = dtype_or(dtype, x.dtype)
     if _whole(x):
@@ -284,7 +284,7 @@ def floor(x: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def ceil(x: Any, dtype: Any = None) -> NkiTensor:
-    """The smallest whole number not below ``x``."""
+    """Return the smallest whole number not below ``x``."""
     x = as_tile(x, "x")
     wanted = dtype_or(dtype, x.dtype)
     if _whole(x):

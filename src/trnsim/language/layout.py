@@ -40,7 +40,7 @@ class Dynamic:
         self.count = count
 
     def moved(self, dim: int) -> Dynamic:
-        """The same addressing after its dimension has become ``dim``."""
+        """Return the same addressing after its dimension has become ``dim``."""
         return Dynamic(self.kind, self.index, self.stride, dim, self.bound, self.count)
 
 
@@ -109,7 +109,7 @@ class Layout(NKIObject):
         return start
 
     def is_contiguous(self) -> bool:
-        """True when the view is dense and row-major (on chip: within each partition)."""
+        """Return whether the view is dense and row-major (on chip: within each partition)."""
         expected = 1
         low = 1 if self.on_chip else 0
         for k in range(self.ndim - 1, low - 1, -1):
@@ -120,11 +120,11 @@ class Layout(NKIObject):
         return True
 
     def get_pattern(self) -> list[list[int]]:
-        """The access pattern ``[[stride, count], …]``."""
+        """Return the access pattern ``[[stride, count], …]``."""
         return [[stride, count] for stride, count in zip(self.strides, self.shape, strict=True)]
 
     def is_indirect(self) -> bool:
-        """True when part of the address is known only at run time."""
+        """Return whether part of the address is known only at run time."""
         return self.dynamic is not None
 
     def _is_whole(self) -> bool:
@@ -138,25 +138,25 @@ class Layout(NKIObject):
 
     def at(self, offset: int) -> Self:
         """This view from element ``offset`` on, with no run-time address."""
-        made = self._view(self.shape, self.strides, offset)
-        made.dynamic = None
-        return made
+        view = self._view(self.shape, self.strides, offset)
+        view.dynamic = None
+        return view
 
     def _view(self, shape: Any, strides: Any, offset: int, dtype: Any = None, dynamic: Dynamic | None = None) -> Self:
-        made = object.__new__(type(self))
-        made.shape = tuple(shape)
-        made.strides = tuple(strides)
-        made.offset = offset
-        made.dtype = self.dtype if dtype is None else dtype
-        made.storage = self.storage
-        made.buffer = self.buffer
-        made.dynamic = self.dynamic if dynamic is None else dynamic
-        made._array = None
-        if made.dynamic is not None and made.dynamic.kind == "late":
+        view = object.__new__(type(self))
+        view.shape = tuple(shape)
+        view.strides = tuple(strides)
+        view.offset = offset
+        view.dtype = self.dtype if dtype is None else dtype
+        view.storage = self.storage
+        view.buffer = self.buffer
+        view.dynamic = self.dynamic if dynamic is None else dynamic
+        view._array = None
+        if view.dynamic is not None and view.dynamic.kind == "late":
             # a part of it may be inside
-            error = made.extent_error()
-            made.dynamic = None if error is None else late(error)
-        return made
+            error = view.extent_error()
+            view.dynamic = None if error is None else late(error)
+        return view
 
     def unusable(self) -> Self:
         """This view, which has no elements, with the error for whoever uses it."""
@@ -166,7 +166,7 @@ class Layout(NKIObject):
         return self
 
     def extent_error(self) -> Exception | None:
-        """The error for a view that leaves its tensor or its partitions, or that has no elements."""
+        """Return the error for a view that leaves its tensor or its partitions, or that has no elements."""
         if 0 in self.shape:
             return OutOfBounds(
                 f"a view of {self.name} has shape {self.shape}",
@@ -200,7 +200,7 @@ class Layout(NKIObject):
 
 
 def late(error: Exception) -> Dynamic:
-    """The mark of a view that must not be used, with the reason."""
+    """Return the mark of a view that must not be used, with the reason."""
     return Dynamic("late", error, 0, -1, 0)
 
 
@@ -279,7 +279,7 @@ def pattern_rank(t: Layout) -> int:
 
 
 def widest_step(t: Layout) -> int:
-    """The largest stride of the free dimensions of ``t`` that remain once evenly spaced neighbours are merged."""
+    """Return the largest stride of the free dimensions of ``t``, evenly spaced neighbours merged."""
     widest, step = 0, -1
     for n, stride in zip(reversed(t.shape[1:]), reversed(t.strides[1:]), strict=True):
         if n == 1:
@@ -365,7 +365,7 @@ def reshape_strides(shape: tuple[int, ...], strides: tuple[int, ...], new: tuple
 
 
 def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """True when two elements of a view share an address."""
+    """Return whether two elements of a view share an address."""
     dims = sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1)
     span = 1
     for s, n in dims:

@@ -88,7 +88,7 @@ def _turn(loop: str) -> Iterator[None]:
 
 
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
-    """A loop that runs on the device; bounds may be registers, the counter is a frozen register."""
+    """Yield a loop that runs on the device; bounds may be registers, the counter is a frozen register."""
     if stop is None:
         start, stop = 0, start
     return _dynamic("nl.dynamic_range", start, stop, step)
@@ -100,12 +100,12 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any], Any], step: int 
 
     for i in _dynamic("nl.fori_loop", lower, upper, step):
         with _turn("nl.fori_loop"):
-            made = body_fun(VirtualRegister(i.value))
-            if made is not None:
+            returned = body_fun(VirtualRegister(i.value))
+            if returned is not None:
                 raise WrongArgument(
-                    f"nl.fori_loop: the body returned {type(made).__name__}",
+                    f"nl.fori_loop: the body returned {type(returned).__name__}",
                     rule="loop-body",
-                    got=type(made).__name__,
+                    got=type(returned).__name__,
                     hint="a body returns nothing: carry values from turn to turn in a tile made before the loop",
                 )
 

@@ -75,16 +75,16 @@ def combine(op: str, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
         dst = tile(data.shape, dtype_or(dtype, data.dtype))
         nisa.tensor_scalar(dst, data, op, y if x_tile else x, reverse0=not x_tile)
         return dst
-    made = dtype_or(dtype, promote(x.dtype, y.dtype))
+    common = dtype_or(dtype, promote(x.dtype, y.dtype))
     if x.free_size != y.free_size and x.shape[0] == y.shape[0]:
         for data, column, reverse in ((x, y, False), (y, x, True)):
             if column.free_size == 1 and (op in _BITVEC or same(column.dtype, float32)):
-                dst = tile(data.shape, made)
+                dst = tile(data.shape, common)
                 nisa.tensor_scalar(dst, data, op, column, reverse0=reverse)
                 return dst
     if x.shape != y.shape:
         x, y = _broadcast(x, y)
-    dst = tile(x.shape, made)
+    dst = tile(x.shape, common)
     nisa.tensor_tensor(dst, x, y, op)
     return dst
 
@@ -109,13 +109,13 @@ def multiply(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def maximum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """The larger of ``x`` and ``y``."""
+    """Return the larger of ``x`` and ``y``."""
     return combine("maximum", x, y, dtype)
 
 
 @function
 def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """The smaller of ``x`` and ``y``."""
+    """Return the smaller of ``x`` and ``y``."""
     return combine("minimum", x, y, dtype)
 
 
@@ -232,7 +232,7 @@ def right_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 @function
 def invert(x: Any, dtype: Any = None) -> NkiTensor:
-    """All bits of an integer flipped."""
+    """Return all bits of an integer flipped."""
     x = as_tile(x, "x")
     dst = tile(x.shape, dtype_or(dtype, x.dtype))
     nisa.tensor_scalar(dst, x, "invert", None)
@@ -256,7 +256,7 @@ def _rows(s: Session, value: Any, role: str) -> np.ndarray:
 
 
 def _no_hardware(name: str) -> Any:
-    """An instruction hardware lacks, recorded as the ``tensor_tensor`` it resembles."""
+    """Return an instruction hardware lacks, recorded as the ``tensor_tensor`` it resembles."""
 
     def emulated(s: Session, dst: NkiTensor, x: Any, y: Any) -> NkiInstruction:
         left, right = _rows(s, x, "x"), _rows(s, y, "y")
@@ -281,10 +281,10 @@ def _emulate(name: str, x: Any, y: Any, dtype: Any, instead: str) -> NkiTensor:
             limit="NkiTensor",
         )
     warnings.warn(f"nl.{name} works in simulation only: no engine has it. {instead}", SimulationOnly, stacklevel=4)
-    made = tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)
+    common = tiles[0].dtype if len(tiles) == 1 else promote(x.dtype, y.dtype)
     if len(tiles) == 2 and x.shape != y.shape:
         x, y = _broadcast(x, y)
-    dst = tile((x if isinstance(x, NkiTensor) else y).shape, dtype_or(dtype, made))
+    dst = tile((x if isinstance(x, NkiTensor) else y).shape, dtype_or(dtype, common))
     _EMULATED[name](dst, x, y)
     return dst
 

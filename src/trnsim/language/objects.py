@@ -35,7 +35,7 @@ def _kind(annotation: Any) -> str:
 
 
 def _own_fields(cls: type) -> list[str]:
-    """Names of the fields a class declares itself, in order: annotated ones, and plain attributes beside them.
+    """Return names of the fields a class declares itself, in order: annotated ones, and plain attributes beside them.
 
     As in a data class an annotated name is a field whatever its first letter; one without annotation that begins with
     an underscore is the class's own.
@@ -121,14 +121,14 @@ class NKIObject:
 
 
 def _option(cls: type, name: str, option: str, default: bool) -> bool:
-    """What ``dataclasses.field`` or the decorator says of a field."""
-    found = getattr(cls, "__dataclass_fields__", {}).get(name, cls.__nki_fields__.get(name))  # type: ignore[attr-defined]
-    value = getattr(found, option, default) if isinstance(found, dataclasses.Field) else default
+    """Return what ``dataclasses.field`` or the decorator says of a field."""
+    field = getattr(cls, "__dataclass_fields__", {}).get(name, cls.__nki_fields__.get(name))  # type: ignore[attr-defined]
+    value = getattr(field, option, default) if isinstance(field, dataclasses.Field) else default
     return default if value is dataclasses.MISSING else bool(value)
 
 
 def fields_of(obj: Any, use: str = "") -> dict[str, Any]:
-    """The fields of an object (those with option ``use``) and whatever else it was given."""
+    """Return the fields of an object (those with option ``use``) and whatever else it was given."""
     cls = type(obj)
     names = [n for n in cls.__nki_fields__ if n not in cls.__nki_init_only__]
     state = {**{name: getattr(obj, name, None) for name in names}, **getattr(obj, "__dict__", {})}
@@ -148,7 +148,7 @@ _BITWISE = ("and", "or", "xor", "lshift", "rshift")
 
 
 def without_operators(rule: str, what: str, hint: str) -> Any:
-    """A class decorator: Python's arithmetic and order comparisons raise, since the value exists on the device only."""
+    """Decorate a class whose values exist on the device only: Python's arithmetic and order comparisons raise."""
 
     def refusing(symbol: str) -> Any:
         def refuse(self: Any, *others: Any) -> Any:
@@ -196,13 +196,13 @@ _REGIONS = {r.value: r for r in MemoryRegion} | {"hbm": private_hbm, "sb": sbuf}
 
 
 def as_region(buffer: Any) -> MemoryRegion:
-    """The memory region meant by ``buffer``."""
+    """Return the memory region meant by ``buffer``."""
     if isinstance(buffer, MemoryRegion):
         return buffer
     if buffer is None:
         return sbuf
-    found = _REGIONS.get(str(getattr(buffer, "value", buffer)))
-    if found is None:
+    region = _REGIONS.get(str(getattr(buffer, "value", buffer)))
+    if region is None:
         from trnsim.errors import WrongBuffer
 
         raise WrongBuffer(
@@ -212,7 +212,7 @@ def as_region(buffer: Any) -> MemoryRegion:
             limit=sorted(_REGIONS),
             hint="use nl.sbuf, nl.psum, nl.hbm or nl.shared_hbm",
         )
-    return found
+    return region
 
 
 def is_hbm(buffer: Any) -> bool:
@@ -244,7 +244,7 @@ class DynamicSlice(NKIObject):
 
 
 def ds(start: Any, size: int) -> DynamicSlice:
-    """A slice of ``size`` elements that begins at ``start`` (an int or a register)."""
+    """Return a slice of ``size`` elements that begins at ``start`` (an int or a register)."""
     return DynamicSlice(start, size)
 
 

@@ -23,21 +23,21 @@ psum, sbuf = MemoryRegion.psum, MemoryRegion.sbuf
 
 
 def _in_hbm(t: Any, role: str, what: str) -> NkiTensor:
-    found = as_tile(t, role)
-    if found.on_chip:
+    tensor = as_tile(t, role)
+    if tensor.on_chip:
         raise WrongBuffer(
-            f"{role} ({found.name}) is in {found.buffer}, and {what} HBM",
+            f"{role} ({tensor.name}) is in {tensor.buffer}, and {what} HBM",
             rule="buffer",
-            got=str(found.buffer),
+            got=str(tensor.buffer),
             limit="hbm",
             hint="move tiles on chip with nl.copy or nisa.tensor_copy",
         )
-    return found
+    return tensor
 
 
 @function
 def load(src: Any, dtype: Any = None) -> NkiTensor:
-    """A new SBUF tile with the values of an HBM tensor, whose first dimension becomes the partitions."""
+    """Return a new SBUF tile with the values of an HBM tensor, whose first dimension becomes the partitions."""
     src = _in_hbm(src, "src", "nl.load reads")
     dst = tile(src.shape, dtype_or(dtype, src.dtype))
     nisa.dma_copy(dst, src)
@@ -52,7 +52,7 @@ def store(dst: Any, value: Any) -> None:
 
 @function
 def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
-    """A new SBUF tile with a 2-D HBM tensor transposed on the way."""
+    """Return a new SBUF tile with a 2-D HBM tensor transposed on the way."""
     src = _in_hbm(src, "src", "nl.load_transpose2d reads")
     if src.ndim != 2:
         raise WrongShape(
@@ -88,7 +88,7 @@ def transpose_strip(s: Session, dst: Any, data: Any) -> NkiInstruction:
 
 @function
 def transpose(x: Any, dtype: Any = None) -> NkiTensor:
-    """A 2-D tile with partitions and free dimension swapped, in PSUM (Tensor Engine)."""
+    """Return a 2-D tile with partitions and free dimension swapped, in PSUM (Tensor Engine)."""
     x = as_tile(x, "x")
     if x.ndim != 2:
         raise WrongShape(
@@ -144,7 +144,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
 
 @function
 def expand_dims(x: Any, axis: int) -> NkiTensor:
-    """A view of ``x`` with a dimension of size 1 at ``axis``."""
+    """Return a view of ``x`` with a dimension of size 1 at ``axis``."""
     x = as_tile(x, "x")
     axis = as_index(axis)
     if not -x.ndim - 1 <= axis <= x.ndim:
@@ -187,15 +187,15 @@ def _products(x: NkiTensor, partitions: int, bank: int) -> NkiTensor:
     ones = tile((1, partitions), float32)
     nisa.memset(ones, 1.0)
     if x.free_size <= bank:
-        made = tile((partitions, *x.shape[1:]), float32, psum)
-        nisa.nc_matmul(made, ones, x)
-        return copy(made)
+        sums = tile((partitions, *x.shape[1:]), float32, psum)
+        nisa.nc_matmul(sums, ones, x)
+        return copy(sums)
     dst = tile((partitions, x.shape[1]), float32)
     for column in range(0, x.shape[1], bank):
         piece = x[:, column : min(column + bank, x.shape[1])]
-        made = tile((partitions, piece.shape[1]), float32, psum)
-        nisa.nc_matmul(made, ones, piece)
-        nisa.tensor_copy(dst[:, column : column + piece.shape[1]], made)
+        sums = tile((partitions, piece.shape[1]), float32, psum)
+        nisa.nc_matmul(sums, ones, piece)
+        nisa.tensor_copy(dst[:, column : column + piece.shape[1]], sums)
     return dst
 
 
@@ -312,7 +312,7 @@ def _fill_random(dst: NkiTensor) -> None:
 
 @function
 def rand(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTensor:
-    """A tensor of uniform random numbers from 0 to 1, drawn on the Vector Engine."""
+    """Return a tensor of uniform random numbers from 0 to 1, drawn on the Vector Engine."""
     s = require_session("nl.rand")
     region = as_region(buffer)
     dst = s.allocate(shape, as_dtype(dtype), region, name)
@@ -326,9 +326,9 @@ def rand(shape: Any, dtype: Any, buffer: Any = sbuf, name: str = "") -> NkiTenso
     while start < flat.shape[0]:
         left = flat.shape[0] - start
         rows, columns = (min(partitions, left // width), width) if left >= width else (1, left)
-        made = tile((rows, columns), dst.dtype)
-        _fill_random(made)
-        nisa.dma_copy(flat[start : start + rows * columns].reshape((rows, columns)), made)
+        block = tile((rows, columns), dst.dtype)
+        _fill_random(block)
+        nisa.dma_copy(flat[start : start + rows * columns].reshape((rows, columns)), block)
         start += rows * columns
     return dst
 

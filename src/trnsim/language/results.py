@@ -53,7 +53,7 @@ def function(fn: F) -> F:
 
 
 def tile(shape: tuple[int, ...], dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf) -> NkiTensor:
-    """A fresh on-chip tile."""
+    """Return a fresh on-chip tile."""
     return require_session("nki.language").allocate(shape, dtype, buffer)
 
 
@@ -66,7 +66,7 @@ def as_tile(x: Any, role: str) -> NkiTensor:
 
 
 def dtype_or(dtype: Any, default: DType) -> DType:
-    """The dtype asked for, else ``default``."""
+    """Return the dtype asked for, else ``default``."""
     return default if dtype is None else as_dtype(dtype)
 
 
@@ -76,7 +76,7 @@ def same(a: DType, b: DType) -> bool:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype that holds results of mixing ``a`` and ``b``: a float beats integers, the wider of a kind wins."""
+    """Return the common dtype of ``a`` and ``b``: floats before integers, then the wider one."""
     if same(a, b):
         return a
     float_a, float_b = _is_float(a), _is_float(b)
@@ -85,9 +85,9 @@ def promote(a: DType, b: DType) -> DType:
     if float_a:
         return _wider_float(a, b)
     whole: list[Any] = [uint8 if d == bool_ else d for d in (a, b)]
-    made = np.result_type(*whole)
+    common = np.result_type(*whole)
     # int32 with uint32 would need 64 bits, which hardware lacks
-    return made if made.itemsize <= 4 else float32
+    return common if common.itemsize <= 4 else float32
 
 
 def _is_float(d: DType) -> bool:

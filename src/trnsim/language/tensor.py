@@ -69,13 +69,13 @@ class NkiTensor(Access):
         return text
 
     def missing(self) -> np.ndarray:
-        """Which of this view's elements were never written."""
+        """Return which of this view's elements were never written."""
         # without checks nothing is marked, and an instruction that used the tensor must do
         used = isinstance(self.storage.arena.marks, int) and self.storage.first >= 0
         return np.zeros(self.shape, bool) if used else self.unwritten()
 
     def unwritten(self) -> np.ndarray:
-        """Which of this view's elements are marked as unwritten."""
+        """Return which of this view's elements are marked as unwritten."""
         marks = self.marks(self.offset)
         if isinstance(marks, int):
             return np.full(self.shape, marks == UNWRITTEN)
@@ -125,7 +125,7 @@ class NkiTensor(Access):
         return self._array
 
     def window(self, offset: int) -> np.ndarray:
-        """The window with another element offset (for run-time addressing)."""
+        """Return the window with another element offset (for run-time addressing)."""
         storage = self.storage
         if self.dynamic is not None and self.dynamic.kind == "late":
             raise self.dynamic.index
@@ -158,7 +158,7 @@ class NkiTensor(Access):
         return marks if isinstance(marks, int) else self.mark_window(offset)
 
     def origin_window(self, offset: int) -> np.ndarray:
-        """What the poison among this view's elements depends on, as an array that can be written."""
+        """Return what the poison among this view's elements depends on, as an array that can be written."""
         marks, arena = self.mark_window(offset), self.storage.arena
         if arena.origins is None:
             arena.origins = np.zeros(len(arena.marks), np.uint16)
@@ -166,7 +166,7 @@ class NkiTensor(Access):
         return np.ndarray(marks.shape, np.uint16, arena.origins, 2 * start, tuple(2 * n for n in marks.strides))
 
     def mark_window(self, offset: int, arena: Any = None) -> np.ndarray:
-        """The marks of this view as an array that can be written (those of ``arena`` when given)."""
+        """Return the marks of this view as an array that can be written (those of ``arena`` when given)."""
         storage = self.storage
         arena = storage.arena if arena is None else arena
         item = int(self.dtype.itemsize)
@@ -284,8 +284,8 @@ class NkiTensor(Access):
         least = 2 if self.on_chip else 1
         for gone, at in enumerate(dropped[: max(len(shape) - least, 0)]):
             del shape[at - gone], strides[at - gone]
-        made = self._view(shape, strides, offset, dynamic=dynamic)
-        return made.unusable() if empty else made
+        view = self._view(shape, strides, offset, dynamic=dynamic)
+        return view.unusable() if empty else view
 
     def _bounds(self, k: slice, dim: int, n: int) -> tuple[int, int, int]:
         by = 1 if k.step is None else as_index(k.step)

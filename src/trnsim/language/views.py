@@ -95,7 +95,7 @@ class Views(Layout):
     # -- parts ----------------------------------------------------------------------------------------------------
 
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> Self:
-        """Elements ``start:end:step`` of dimension ``dim``."""
+        """Return elements ``start:end:step`` of dimension ``dim``."""
         dim = self._dim(dim, "slice")
         start, end, step = as_index(start), as_index(end), as_index(step)
         if step < 1:
@@ -120,8 +120,8 @@ class Views(Layout):
         shape[dim] = (end - start + step - 1) // step
         offset = self.offset + start * strides[dim]
         strides[dim] *= step
-        made = self._view(shape, strides, offset)
-        return made.unusable() if empty else made
+        view = self._view(shape, strides, offset)
+        return view.unusable() if empty else view
 
     def select(self, dim: int, index: Any) -> Self:
         """One element of dimension ``dim``, which goes away; ``index`` is an int, or a tensor or register for run time.
@@ -158,7 +158,7 @@ class Views(Layout):
     # -- other orders and shapes ----------------------------------------------------------------------------------
 
     def permute(self, dims: tuple[int, ...]) -> Self:
-        """The same elements with dimensions in the order ``dims``."""
+        """Return the same elements with dimensions in the order ``dims``."""
         dims = tuple(as_index(d) for d in dims)
         if sorted(dims) != list(range(self.ndim)):
             raise WrongArgument(
@@ -198,7 +198,7 @@ class Views(Layout):
         return self._view(shape, strides, self.offset)
 
     def expand_dim(self, dim: int) -> Self:
-        """A new dimension of size 1 at ``dim``."""
+        """Return a new dimension of size 1 at ``dim``."""
         dim = as_index(dim)
         if not 0 <= dim <= self.ndim:
             raise OutOfBounds(
@@ -284,7 +284,7 @@ class Views(Layout):
         )
 
     def reshape(self, *shape: Any) -> Self:
-        """The same elements, row-major, in another shape; the layout must allow it without a copy."""
+        """Return the same elements, row-major, in another shape; the layout must allow it without a copy."""
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         wanted = infer(tuple(as_index(n) for n in given), self.size, f"reshape of {self.name} {self.shape}")
         self._keep_two(len(wanted), "reshape")
@@ -323,7 +323,7 @@ class Views(Layout):
         return rearrange(self, src_pattern, dst_pattern, fixed_sizes or {})
 
     def view(self, dtype: Any) -> Self:
-        """The same bits read as ``dtype``; the last dimension is scaled by the ratio of sizes."""
+        """Return the same bits read as ``dtype``; the last dimension is scaled by the ratio of sizes."""
         new = as_dtype(dtype)
         self._once("view")
         old_size, new_size = self.itemsize, int(new.itemsize)

@@ -2,7 +2,7 @@
 
 import trnsim.language  # noqa: F401  first, as in trnsim.isa
 
-# the laws register themselves
+# the formulas register themselves
 from trnsim.timing import communication as communication
 from trnsim.timing import compute as compute
 from trnsim.timing.profile import profile

@@ -40,7 +40,7 @@ def profile_command(args: argparse.Namespace) -> int:
 
 
 def find(name: str) -> Any:
-    """The kernel called ``module:name`` or ``file.py:name``."""
+    """Return the kernel called ``module:name`` or ``file.py:name``."""
     module, colon, attribute = name.rpartition(":")
     if not colon or not module:
         raise WrongArgument(
@@ -73,17 +73,17 @@ def find(name: str) -> Any:
             raise WrongArgument(
                 f"{error}", rule="kernel", got=module, hint="give an importable module, or the path of a file"
             ) from None
-    found = getattr(loaded, attribute, None)
-    if found is None:
+    kernel = getattr(loaded, attribute, None)
+    if kernel is None:
         raise WrongArgument(
             f"{module} has no {attribute}", rule="kernel", got=attribute, hint="name a kernel of the module"
         )
-    return found
+    return kernel
 
 
 def shapes(text: str, dtype: str) -> list[np.ndarray]:
     """Arguments without memory: ``"8192x4096:bfloat16,1x512"``."""
-    made = []
+    arrays = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         extents, _, named = part.partition(":")
         try:
@@ -96,8 +96,8 @@ def shapes(text: str, dtype: str) -> list[np.ndarray]:
                 limit="128x512 or 128x512:bfloat16",
                 hint="write extents with x between them",
             ) from None
-        made.append(np.broadcast_to(np.zeros((), _dtype(named or dtype)), shape))
-    return made
+        arrays.append(np.broadcast_to(np.zeros((), _dtype(named or dtype)), shape))
+    return arrays
 
 
 def _dtype(name: str) -> np.dtype[Any]:
@@ -112,16 +112,16 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 def options(pairs: list[str]) -> dict[str, Any]:
     """``NAME=VALUE`` pairs with Python values."""
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise WrongArgument(f"--set {pair}", rule="set", got=pair, limit="NAME=VALUE", hint="write --set tile=512")
         try:
-            made[name] = ast.literal_eval(value)
+            values[name] = ast.literal_eval(value)
         except (SyntaxError, ValueError):
-            made[name] = value
-    return made
+            values[name] = value
+    return values
 
 
 class Bar:

@@ -1,29 +1,29 @@
-"""Cost laws of registers, barriers and collectives."""
+"""Cost formulas of registers, barriers and collectives."""
 
 from __future__ import annotations
 
 from trnsim.targets import Target
-from trnsim.timing.costs import ENGINES, Call, Cost, Layout, itemsize, law
+from trnsim.timing.costs import ENGINES, Call, Cost, Layout, formula, itemsize
 
 
-@law("register_alloc", "register_move", "rank_id", "collective_permute_implicit_current_processing_rank_id")
+@formula("register_alloc", "register_move", "rank_id", "collective_permute_implicit_current_processing_rank_id")
 def _register(call: Call, target: Target) -> Cost:
     return Cost("sync", target.timing.register, target.timing.register)
 
 
-@law("register_load", "register_store")
+@formula("register_load", "register_store")
 def _register_load(call: Call, target: Target) -> Cost:
     return Cost("sync", target.timing.register_load, target.timing.register_load)
 
 
-@law("core_barrier")
+@formula("core_barrier")
 def _barrier(call: Call, target: Target) -> Cost:
     return Cost(
         call.engine if call.engine in ENGINES else "gpsimd", target.timing.core_meeting, target.timing.core_meeting
     )
 
 
-@law("sendrecv")
+@formula("sendrecv")
 def _sendrecv(call: Call, target: Target) -> Cost:
     time = target.timing
     row = call.reads[0].n * itemsize(call.reads[0].dtype)
@@ -44,7 +44,7 @@ _SHARES = {
 }
 
 
-@law(*_SHARES)
+@formula(*_SHARES)
 def _collective(call: Call, target: Target) -> Cost:
     """A ring: every rank passes pieces to its neighbour, (ranks - 1) times."""
     ranks = max(1, int(call.info.get("ranks") or 1))
@@ -52,7 +52,7 @@ def _collective(call: Call, target: Target) -> Cost:
     return _ring(call, target, shares * (ranks - 1) / ranks, max(1.0, shares) * (ranks - 1), ranks)
 
 
-@law("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce")
+@formula("collective_permute", "collective_permute_implicit", "collective_permute_implicit_reduce")
 def _permute(call: Call, target: Target) -> Cost:
     return _ring(call, target, 1.0, 1, max(2, int(call.info.get("ranks") or 2)))
 

@@ -1,4 +1,4 @@
-"""Cost laws of the four compute engines.
+"""Cost formulas of the four compute engines.
 
 Each comment names the source of a figure as `trnsim.targets` abbreviates them.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from trnsim.memory import PSUM, SBUF
 from trnsim.targets import Target
-from trnsim.timing.costs import Array, Call, Cost, itemsize, law
+from trnsim.timing.costs import Array, Call, Cost, formula, itemsize
 
 _HALF = frozenset(("bfloat16", "float16"))
 _EIGHT = frozenset(("float8_e4m3", "float8_e4m3fn", "float8_e5m2", "float8_e3m4"))
@@ -54,7 +54,7 @@ def _cells(call: Call) -> tuple[int, ...] | None:
     return tuple(4 * row + column for row in rows for column in columns)
 
 
-@law("nc_matmul")
+@formula("nc_matmul")
 def _matmul(call: Call, target: Target) -> Cost:
     stationary, moving = call.reads[0], call.reads[1]
     k, m, n = stationary.shape[0], stationary.n, moving.n
@@ -69,13 +69,13 @@ def _matmul(call: Call, target: Target) -> Cost:
     return _pe(call, target, n, passes, m, flops)
 
 
-@law("nc_matmul_mx")
+@formula("nc_matmul_mx")
 def _matmul_mx(call: Call, target: Target) -> Cost:
     stationary, moving = call.reads[0], call.reads[1]
     return _pe(call, target, moving.n, 1.0, stationary.n, 2 * 4 * stationary.shape[0] * stationary.n * moving.n)
 
 
-@law("nc_transpose")
+@formula("nc_transpose")
 def _transpose(call: Call, target: Target) -> Cost:
     data = call.reads[0]
     if call.engine == "vector":
@@ -84,12 +84,12 @@ def _transpose(call: Call, target: Target) -> Cost:
     return _pe(call, target, data.shape[0], _passes(call, target), data.n, 0)
 
 
-@law("transpose_strip")
+@formula("transpose_strip")
 def _transpose_strip(call: Call, target: Target) -> Cost:
     """A strip of 32 partitions is so many blocks of 32x32, each to partitions of its own."""
     time = target.timing
-    turned = -(-call.reads[0].n // 32) * time.vector_block
-    return Cost("vector", time.vector_issue + turned, time.vector_done + turned)
+    blocks = -(-call.reads[0].n // 32) * time.vector_block
+    return Cost("vector", time.vector_issue + blocks, time.vector_done + blocks)
 
 
 def _strided(call: Call, target: Target) -> float:
@@ -130,7 +130,7 @@ def _fast(call: Call, target: Target) -> float:
     return 0.5
 
 
-@law("tensor_copy", "tensor_scalar", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
+@formula("tensor_copy", "tensor_scalar", "tensor_copy_dynamic_src", "tensor_copy_dynamic_dst")
 def _copy(call: Call, target: Target) -> Cost:
     # C: profiles of trn1 kernels show what is left open on the Scalar Engine, those of trn2 on the Vector Engine
     if target.generation == 2 and call.info.get("free") and _activates(call):
@@ -151,7 +151,7 @@ def _activates(call: Call) -> bool:
     return call.name != "tensor_scalar" or (call.info["op0"], call.info["op1"]) in _AFFINE
 
 
-@law("memset")
+@formula("memset")
 def _memset(call: Call, target: Target) -> Cost:
     if call.engine == "gpsimd":
         return _gpsimd(call, target, 1.0)
@@ -174,17 +174,17 @@ def _two_inputs(call: Call, target: Target) -> float:
     return 1.0 if half else 2.0  # F
 
 
-@law("tensor_tensor", "scalar_tensor_tensor")
+@formula("tensor_tensor", "scalar_tensor_tensor")
 def _tensor_tensor(call: Call, target: Target) -> Cost:
     return _vector(call, target, _two_inputs(call, target))
 
 
-@law("tensor_copy_predicated")
+@formula("tensor_copy_predicated")
 def _copy_predicated(call: Call, target: Target) -> Cost:
     return _vector(call, target, 1.066 if target.timing.vector_modes else _two_inputs(call, target))
 
 
-@law("select_reduce")
+@formula("select_reduce")
 def _select_reduce(call: Call, target: Target) -> Cost:
     return _reduced(call, _vector(call, target, _two_inputs(call, target), basis="assumed"), target)
 
@@ -197,53 +197,53 @@ def _reduced(call: Call, cost: Cost, target: Target) -> Cost:
     return cost._replace(busy=cost.busy + read, done=cost.done + read)
 
 
-@law("tensor_reduce")
+@formula("tensor_reduce")
 def _tensor_reduce(call: Call, target: Target) -> Cost:
     return _vector(call, target, 1.0)
 
 
-@law("tensor_scalar_reduce", "range_select")
+@formula("tensor_scalar_reduce", "range_select")
 def _scalar_reduce(call: Call, target: Target) -> Cost:
     return _reduced(call, _vector(call, target, 1.0, basis="documented"), target)
 
 
-@law("tensor_tensor_scan", "tensor_scalar_cumulative")
+@formula("tensor_tensor_scan", "tensor_scalar_cumulative")
 def _scan(call: Call, target: Target) -> Cost:
     return _vector(call, target, 2.0)
 
 
-@law("reciprocal")
+@formula("reciprocal")
 def _reciprocal(call: Call, target: Target) -> Cost:
     # Q: 6 on trn2; C: a trn1 profile leaves at most 2.5 of the documented 8
     return _vector(call, target, 6.0 if target.generation > 2 else 1.5)
 
 
-@law("bn_aggr")
+@formula("bn_aggr")
 def _bn_aggr(call: Call, target: Target) -> Cost:
     return _vector(call, target, 13 / 3, basis="documented")
 
 
-@law("bn_stats", "max8", "nc_find_index8", "nc_match_replace8", "dropout", "nc_stream_shuffle")
+@formula("bn_stats", "max8", "nc_find_index8", "nc_match_replace8", "dropout", "nc_stream_shuffle")
 def _one_per_cycle(call: Call, target: Target) -> Cost:
     return _vector(call, target, 1.0, basis="documented")
 
 
-@law("rng")
+@formula("rng")
 def _rng(call: Call, target: Target) -> Cost:
     return _vector(call, target, 1.0, basis="assumed")
 
 
-@law("rand2", "quantize_mx")
+@formula("rand2", "quantize_mx")
 def _four_per_cycle(call: Call, target: Target) -> Cost:
     return _vector(call, target, 0.25, basis="documented")
 
 
-@law("exponential")
+@formula("exponential")
 def _exponential(call: Call, target: Target) -> Cost:
     return _reduced(call, _vector(call, target, 0.25, basis="documented"), target)
 
 
-@law("set_rng_seed", "rand_set_state", "rand_get_state")
+@formula("set_rng_seed", "rand_set_state", "rand_get_state")
 def _rng_state(call: Call, target: Target) -> Cost:
     return _vector(call, target, 1.0, basis="assumed")
 
@@ -261,13 +261,13 @@ _TABLES = {
 
 
 def table_of(op: Any) -> str | None:
-    """The function table an activation needs; ``None`` when every table has it."""
+    """Return the function table an activation needs; ``None`` when every table has it."""
     name = str(getattr(op, "name", None) or getattr(op, "__name__", None) or op).rpartition(".")[2]
     return None if name in _ANY_TABLE else _TABLES.get(name, name)
 
 
 def _scalar_rate(call: Call, target: Target) -> float:
-    """Elements per nanosecond and lane."""
+    """Return elements per nanosecond and lane."""
     data = [o for o in (*call.writes, *call.reads) if o.n > 1]
     wide = target.generation >= 4 and all(o.dtype in _HALF | _EIGHT for o in data)
     return target.clock_ghz["scalar"] * (2.0 if wide else 1.0) / _strided(call, target)
@@ -280,7 +280,7 @@ def _scalar_copy(call: Call, target: Target, *, n: int | None = None) -> Cost:
     return Cost("scalar", time.scalar_issue + stream, time.scalar_done + far + stream)
 
 
-@law("activation", "activation_reduce", "activate2")
+@formula("activation", "activation_reduce", "activate2")
 def _activation(call: Call, target: Target) -> Cost:
     time = target.timing
     stream = call.n / _scalar_rate(call, target)
@@ -299,12 +299,12 @@ def _gpsimd(call: Call, target: Target, cycles: float, *, n: int | None = None, 
     return Cost("gpsimd", time.gpsimd_issue + stream, time.gpsimd_done + stream, basis)
 
 
-@law("affine_select", "iota")
+@formula("affine_select", "iota")
 def _affine(call: Call, target: Target) -> Cost:
     return _gpsimd(call, target, 1.015, basis="measured")
 
 
-@law("local_gather")
+@formula("local_gather")
 def _local_gather(call: Call, target: Target) -> Cost:
     each = int(call.info.get("num_elem_per_idx") or 1)
     valid = call.info.get("num_valid_indices") or call.writes[0].n // max(1, each)
@@ -313,19 +313,19 @@ def _local_gather(call: Call, target: Target) -> Cost:
     return _gpsimd(call, target, rate, n=int(valid) * each, basis="documented")
 
 
-@law("topk")
+@formula("topk")
 def _topk(call: Call, target: Target) -> Cost:
     k = min((o.n for o in call.writes), default=8)
     return _gpsimd(call, target, 1.0, n=4 * call.n + k, basis="documented")
 
 
-@law("nc_n_gather", "nonzero_with_count", "sequence_bounds")
+@formula("nc_n_gather", "nonzero_with_count", "sequence_bounds")
 def _gather(call: Call, target: Target) -> Cost:
     # F's gather with one element per index costs eight cycles
     return _gpsimd(call, target, 8.0)
 
 
-@law("tensor_partition_reduce")
+@formula("tensor_partition_reduce")
 def _partition_reduce(call: Call, target: Target) -> Cost:
     # P: a published kernel lost 110 us to one; its partitions are walked one after another
     return _gpsimd(call, target, float(call.reads[0].shape[0]))

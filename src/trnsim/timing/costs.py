@@ -4,8 +4,8 @@
 latency (start to completion, before semaphores). Both are ``fixed + elements x cycles / clock``: the fixed part is
 added, not a minimum, which is what published trn2 profiles show. The constants are `trnsim.targets.Timing`.
 
-Every law names what it rests on: ``measured`` (published profiles and probes), ``documented`` (the reference's
-formulas) or ``assumed`` (no public figure; a neighbour's law). Reports say how much of a prediction is assumed.
+Every formula names what it rests on: ``measured`` (published profiles and probes), ``documented`` (the reference's
+formulas) or ``assumed`` (no public figure; a neighbour's formula). Reports say how much of a prediction is assumed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZES = {
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element; the packed x4 types hold four values in 4 (fp8) or 2 (fp4) bytes."""
+    """Return bytes of one element; the packed x4 types hold four values in 4 (fp8) or 2 (fp4) bytes."""
     if dtype.endswith("_x4"):
         return 2 if dtype.startswith("float4") else 4
     return _SIZES.get(dtype, 1)
@@ -86,13 +86,13 @@ class Cost(NamedTuple):
 
 
 class Uncosted(NamedTuple):
-    """An instruction no law covers."""
+    """An instruction no formula covers."""
 
     name: str
 
 
 class Call(NamedTuple):
-    """What a law sees."""
+    """What a formula sees."""
 
     name: str
     engine: str
@@ -117,22 +117,22 @@ class Call(NamedTuple):
         return sum(1 for operand in self.reads if operand.n == 1)
 
 
-Law = Callable[[Call, Target], Cost]
-LAWS: dict[str, Law] = {}
+Formula = Callable[[Call, Target], Cost]
+FORMULAS: dict[str, Formula] = {}
 
 
-def law(*names: str) -> Callable[[Law], Law]:
-    """Register a cost law for instructions."""
+def formula(*names: str) -> Callable[[Formula], Formula]:
+    """Register a cost formula for instructions."""
 
-    def register(fn: Law) -> Law:
+    def register(fn: Formula) -> Formula:
         for name in names:
-            LAWS[name] = fn
+            FORMULAS[name] = fn
         return fn
 
     return register
 
 
 def cost_of(call: Call, target: Target) -> Cost | Uncosted:
-    """The cost of one instruction; `Uncosted` when no law covers its name."""
-    found = LAWS.get(call.name)
-    return Uncosted(call.name) if found is None else found(call, target)
+    """Return the cost of one instruction; `Uncosted` when no formula covers its name."""
+    compute = FORMULAS.get(call.name)
+    return Uncosted(call.name) if compute is None else compute(call, target)

@@ -38,7 +38,7 @@ class Transfer(NamedTuple):
 
 
 def run_bytes(operand: Layout) -> int:
-    """Bytes that lie together: within a partition on chip, anywhere in HBM."""
+    """Return bytes that lie together: within a partition on chip, anywhere in HBM."""
     expected = 1
     low = 1 if operand.buffer in (SBUF, PSUM) else 0
     for extent, stride in zip(reversed(operand.shape[low:]), reversed(operand.strides[low:]), strict=True):
@@ -58,7 +58,7 @@ def _elements(operand: Layout) -> int:
 
 
 def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
-    """The work a DMA instruction asks for. ``first_partition`` is that of its on-chip side."""
+    """Return the work a DMA instruction asks for. ``first_partition`` is that of its on-chip side."""
     time = target.timing
     dst = call.writes[0]
     srcs = [o for o in call.reads if _elements(o) >= _elements(dst)] or list(call.reads[:1]) or [dst]
@@ -93,7 +93,7 @@ def transfer_of(call: Call, first_partition: int, target: Target) -> Transfer:
         total /= time.dma_transpose_chip if from_chip and to_chip else time.dma_transpose
     if call.name == "dma_compute":
         total *= max(2, len(srcs)) / (2 if target.generation >= 4 else 1)
-    work = _spread(total, packets, chip, first_partition, time.dma_engines)
+    work = _deal(total, packets, chip, first_partition, time.dma_engines)
     read = 0 if from_chip else sum(_elements(o) * itemsize(o.dtype) for o in srcs)
     written = 0 if to_chip else _elements(dst) * itemsize(dst.dtype)
     mode = "swdge" if gathered else str(call.info.get("dge", "unknown"))
@@ -112,13 +112,13 @@ def _transposed(src: Layout, dst: Layout) -> int:
 
 
 def packet_time(nbytes: int, target: Target) -> float:
-    """Nanoseconds one packet takes its engine."""
+    """Return nanoseconds one packet takes its engine."""
     time = target.timing
     short, long = time.dma_packet + nbytes / time.dma_short_rate, time.dma_base + nbytes / time.dma_rate
     return max(time.dma_least, min(short, long))
 
 
-def _spread(
+def _deal(
     total: float, packets: float, chip: Layout | None, first: int, engines: int
 ) -> tuple[tuple[int, float, float], ...]:
     """Deal work to the engines that serve the partitions touched."""

@@ -58,23 +58,23 @@ def timeline(report: Report) -> str:
     return notebook.svg(_WIDTH, foot + 18, title, parts)
 
 
-def drawn(found: Report) -> str:
+def drawn(report: Report) -> str:
     """Return a profile: the time and what binds, the timeline, and how busy the engines are."""
-    low, high, level = found.interval
+    low, high, level = report.interval
     told = [
-        f"predicted {seconds(found.total_s)}, {level:.0%} between {seconds(low)} and {seconds(high)}; "
-        f"{seconds(found.active_s)} from the first instruction to the last",
-        headline(found),
-        *found.warnings,
+        f"predicted {seconds(report.total_s)}, {level:.0%} between {seconds(low)} and {seconds(high)}; "
+        f"{seconds(report.active_s)} from the first instruction to the last",
+        headline(report),
+        *report.warnings,
     ]
     rows = [
         (engine_name(name), seconds(use.busy_s), f"{use.utilisation:.0%}", f"{use.instructions:,}")
-        for name, use in found.engines.items()
+        for name, use in report.engines.items()
         if use.busy_s
     ]
     return notebook.fragment(
-        f"{found.kernel} on {found.target.name}",
+        f"{report.kernel} on {report.target.name}",
         notebook.lines(told),
-        timeline(found),
+        timeline(report),
         notebook.table(("engine", "busy", "share", "instructions"), rows),
     )

@@ -29,7 +29,7 @@ class Throttle:
         self._free = -1.0
 
     def run(self, at: float, cost: Cost) -> tuple[float, float, float]:
-        """Interval, latency and time to the next tile of a matmul starting at ``at``."""
+        """Return the interval, the latency and the time to the next tile of a matmul that starts at ``at``."""
         busy, done, array = cost.busy, cost.done, cost.array
         assert array is not None
         slot = array.slot
@@ -51,7 +51,7 @@ class Throttle:
         return busy, done, slot
 
     def _note(self, begin: float, stop: float) -> None:
-        """The array works from ``begin`` to ``stop``."""
+        """Count the array as busy from ``begin`` to ``stop``."""
         begin = max(begin, self._until)
         while stop > self._edge:
             self._used += max(0.0, self._edge - begin)
@@ -62,6 +62,7 @@ class Throttle:
         self._until = max(self._until, stop)
 
     def _close(self) -> None:
+        """End a window: the share of it that was busy sets the clock of the next."""
         share = self._used / self.time.pe_window
         if share >= self.time.pe_promote:
             self.slow = False
@@ -88,9 +89,9 @@ class DmaEngines:
         self._last = [(True, 0.0)] * time.dma_engines
 
     def move(self, transfer: Transfer, arrive: float) -> float:
-        """Play a transfer whose descriptors reach the engines at ``arrive``; returns when its last byte is there.
+        """Play a transfer whose descriptors reach the engines at ``arrive``. Return when its last byte lands.
 
-        ``begin`` is left at the time its first byte moved.
+        ``begin`` is set to the time its first byte moved.
         """
         time = self.time
         free, last, used = self._free, self._last, self.busy
@@ -120,7 +121,7 @@ class DmaEngines:
 
 
 class Meetings:
-    """Where cores and ranks wait for each other: everybody goes on when the last has come."""
+    """Where cores and ranks wait for each other until the last has arrived."""
 
     def __init__(self, streams: Iterable[Stream]) -> None:
         self._parties: dict[Any, int] = {}
@@ -130,7 +131,7 @@ class Meetings:
                 self._parties[key] = self._parties.get(key, 0) + 1
 
     def arrive(self, key: Any, who: Any, i: int, at: float) -> bool:
-        """``who`` comes to instruction ``i`` at ``at``. True when it need not wait: then the others are let go."""
+        """Record that ``who`` reaches instruction ``i`` at ``at``. If it is the last, release the others: True."""
         here = self._here.setdefault(key, [])
         here.append((who, i, at))
         if len(here) < self._parties.get(key, 1):

@@ -1,8 +1,8 @@
 """What an instruction must wait for: data, bytes still in use, memory that is not free yet.
 
-`Hazards.admit` is called once per instruction in program order. Tensors the compiler would place are renamed: each
-takes bytes of SBUF or whole banks of PSUM when it is first used, from the oldest dead tensors once memory is short, and
-then waits for their last accesses. A tensor used again by name is the same bytes, and serialises.
+`Hazards.admit` is called once per instruction in program order. Tensors the compiler would place are renamed. Each
+takes bytes of SBUF or whole banks of PSUM at its first use. Once memory is short it takes those of the oldest dead
+tensors, and waits for their last accesses. A tensor that is used again by name keeps its bytes, and serialises.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from trnsim.timing.stream import Region, Stream
 # how a successor waits: for the result, for the bytes (free once its own queue has passed), for its turn
 RESULT, BYTES, TURN = 1, 0, 2
 
-# so many regions are walked before those that overlap are looked up, fewer where that was in vain
+# regions that are walked before an index of overlaps is asked; halved each time the walk was in vain
 _WALKED = 24
 
 
 class Gate:
-    """Opens when the last user of some memory has finished: ``end`` then holds when, and ``last`` who."""
+    """Opens when the last user of some memory has finished, the instruction ``last`` at the time ``end``."""
 
     __slots__ = ("end", "last", "left", "waiting")
 
@@ -36,11 +36,11 @@ class Gate:
 
 
 class Track:
-    """Who last wrote and since read the bytes of one memory, and who held them before.
+    """The last writer of each region of one memory, its readers since, and the gate of those who held it before.
 
-    ``writer`` and ``readers`` name regions in the order of their last access. The latest are walked back to one that
-    wrote all the bytes in question: whoever came before that one has been overwritten, and waited for. Where that is
-    not found soon, those that overlap are looked up.
+    ``writer`` and ``readers`` hold regions in the order of their last access. A search walks back from the latest to
+    one that wrote all the bytes in question: earlier ones were overwritten, and that write waited for them. A search
+    that does not end soon asks an index of overlapping regions.
     """
 
     __slots__ = ("fresh", "gate", "known", "overlaps", "readers", "regions", "seen", "steps", "writer")
@@ -57,7 +57,7 @@ class Track:
         self.overlaps = Overlaps()
 
     def read(self, number: int, i: int) -> list[int]:
-        """``i`` reads a region: who wrote what it reads."""
+        """Record that ``i`` reads a region. Return the instructions that wrote what it reads."""
         makers = []
         writer, readers = self.writer, self.readers
         if number not in self.seen:
@@ -73,17 +73,17 @@ class Track:
                     if how & WITHIN:
                         self.steps = _WALKED
                         break
-        found = readers.pop(number, None)
-        if found is None:
+        own = readers.pop(number, None)
+        if own is None:
             readers[number] = [i]
         else:
-            if found[-1] != i:
-                found.append(i)
-            readers[number] = found
+            if own[-1] != i:
+                own.append(i)
+            readers[number] = own
         return makers
 
     def write(self, number: int, i: int) -> tuple[list[int], list[int]]:
-        """``i`` writes a region: who wrote there since all of it was last written, and who read."""
+        """Record that ``i`` writes a region. Return its writers since all of it was last written, and its readers."""
         makers, users, gone = [], [], []
         writer, readers = self.writer, self.readers
         if number not in self.seen:
@@ -105,8 +105,8 @@ class Track:
         if readers:
             gone.clear()
             for other, how in self._near(number, readers, latest):
-                found = readers[other]
-                users += found if found[0] >= latest else [r for r in found if r >= latest]
+                seen_by = readers[other]
+                users += seen_by if seen_by[0] >= latest else [r for r in seen_by if r >= latest]
                 if how & COVERS:
                     gone.append(other)
             for other in gone:
@@ -114,7 +114,7 @@ class Track:
         return makers, users
 
     def _near(self, number: int, live: Mapping[int, Any], since: int = -1) -> Iterator[tuple[int, int]]:
-        """Regions of ``live`` touched after ``since`` that overlap one, the latest first, and how it lies to them."""
+        """Yield the regions of ``live`` accessed after ``since`` that overlap one, latest first, and how they do."""
         known, regions = self.known, self.regions
         steps = self.steps
         for other in reversed(live):
@@ -140,18 +140,18 @@ class Track:
             yield other, how
 
     def _lookup(self, number: int) -> dict[int, int]:
-        """All regions that overlap one."""
+        """Return all regions that overlap one."""
         for each in self.fresh:
             self.overlaps.add(each, self.regions[each].operand)
         self.fresh.clear()
         return self.overlaps.of(number, self.regions[number].operand)
 
     def users(self) -> list[int]:
-        """Everybody whose access is not covered by a later write."""
-        found = list(self.writer.values())
+        """Return the instructions whose access no later write covers."""
+        instructions = list(self.writer.values())
         for readers in self.readers.values():
-            found.extend(readers)
-        return found
+            instructions.extend(readers)
+        return instructions
 
 
 def _last(accesses: Any) -> int:
@@ -169,7 +169,7 @@ class Pool:
         self.peak = 0
 
     def size(self, nbytes: int) -> int:
-        """``nbytes`` in whole units."""
+        """Return ``nbytes`` rounded up to whole units."""
         return -(-nbytes // self.unit) * self.unit
 
 
@@ -198,7 +198,7 @@ class Hazards:
         self._written = {region.key for region in stream.regions if region.written}
 
     def admit(self, i: int) -> dict[int, int]:
-        """Earlier instructions ``i`` waits for, and how; ``gates`` is left with the memory it waits for."""
+        """Return the earlier instructions ``i`` waits for, and how; set ``gates`` to the memory it waits for."""
         stream, queue, tracks = self.stream, self.queue, self._tracks
         regions = stream.regions
         reads, writes = stream.reads[i], stream.writes[i]
@@ -249,7 +249,7 @@ class Hazards:
         return deps
 
     def _keep_order(self, i: int, deps: dict[int, int]) -> None:
-        """Inside ``no_reorder`` an instruction starts no earlier than the one before it."""
+        """Start an instruction inside ``no_reorder`` no earlier than the one before it."""
         if not self.stream.kinds[self.stream.kind[i]].ordered:
             self._previous = -1
             return
@@ -258,7 +258,7 @@ class Hazards:
         self._previous = i
 
     def _open(self, region: Region) -> Track:
-        """First use of a memory: a tensor the compiler places takes bytes, from dead tensors when none are free."""
+        """Allocate a tensor the compiler places at its first use, from dead tensors when no bytes are free."""
         operand = region.operand
         track = self._tracks[region.key] = Track(self.stream.regions)
         pool = self.pools.get(operand.buffer)
@@ -279,7 +279,7 @@ class Hazards:
         return track
 
     def _hold(self, track: Track, old: Track) -> None:
-        """``track`` takes the bytes of ``old`` and waits for its users."""
+        """Give ``track`` the bytes of ``old``, and make it wait for their users."""
         gate = track.gate
         if gate is None:
             gate = track.gate = Gate()
@@ -300,13 +300,13 @@ class Hazards:
                 gate.end, gate.last = before.end, before.last
 
     def passed(self, p: int, ready: list[tuple[int, Gate]]) -> None:
-        """Instruction ``p`` has a time: open gates that waited for it, adding to ``ready`` whom they let through."""
+        """Open the gates that waited for ``p``, which has an end time; add to ``ready`` what they release."""
         for gate in self.watched.pop(p, ()):
             if self.end[p] > gate.end:
                 gate.end, gate.last = self.end[p], p
-            self._less(gate, ready)
+            self._release(gate, ready)
 
-    def _less(self, gate: Gate, ready: list[tuple[int, Gate]]) -> None:
+    def _release(self, gate: Gate, ready: list[tuple[int, Gate]]) -> None:
         gate.left -= 1
         if gate.left:
             return
@@ -314,13 +314,13 @@ class Hazards:
             if isinstance(each, Gate):
                 if gate.end > each.end:
                     each.end, each.last = gate.end, gate.last
-                self._less(each, ready)
+                self._release(each, ready)
             else:
                 ready.append((each, gate))
         gate.waiting.clear()
 
     def _close(self, region: Region) -> None:
-        """The last access of a tensor has been admitted: its memory may go to later ones."""
+        """Free a tensor's memory for later ones, once its last access is admitted."""
         if region.key != region.uid or region.uid in self._dead:
             return
         pool = self.pools.get(region.operand.buffer)

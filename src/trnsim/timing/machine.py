@@ -1,4 +1,4 @@
-"""Several cores at once."""
+"""Schedules of cores that run at the same time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trnsim.timing.stream import Stream
 def schedule_all(
     streams: list[Stream], *, given: frozenset[int], cores: int, progress: Callable[[int, int], None] | None = None
 ) -> list[Schedule]:
-    """Schedules of all cores of all ranks, in the order of ``streams``."""
+    """Schedule all cores of all ranks, in the order of ``streams``."""
     meetings = Meetings(streams)
-    made = [Schedule(s, given=given, cores=cores, meetings=meetings, progress=progress) for s in streams]
-    if len(made) == 1:
-        made[0].run()
+    schedules = [Schedule(s, given=given, cores=cores, meetings=meetings, progress=progress) for s in streams]
+    if len(schedules) == 1:
+        schedules[0].run()
     else:
-        play_together(made)
-    return made
+        play_together(schedules)
+    return schedules
 
 
 def play_together(schedules: list[Schedule]) -> None:

@@ -1,4 +1,4 @@
-"""What the order of a stream says by itself: which HBM tensors are results, and where each load is needed."""
+"""What follows from the order of a stream alone: which HBM tensors are results, and where each load is needed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def results(stream: Stream) -> frozenset[int]:
     return frozenset({r.uid for r in far if r.written} - {r.uid for r in far if r.read})
 
 
-def places(stream: Stream) -> list[int]:
-    """Where each instruction stands in the order of issue: loads stand before the first reader of their data."""
+def issue_positions(stream: Stream) -> list[int]:
+    """Return each instruction's position in the order of issue. A load takes that of the first reader of its data."""
     n = len(stream)
-    place = list(range(n))
+    position = list(range(n))
     waiting: dict[int, list[tuple[int, int]]] = {}
     loads = [kind.transfer is not None and kind.transfer.load for kind in stream.kinds]
     regions = stream.regions
@@ -29,9 +29,9 @@ def places(stream: Stream) -> list[int]:
                 box = region.operand
                 left = []
                 for load, other in pending:
-                    made = regions[other].operand
-                    if made.first_byte < box.end_byte and box.first_byte < made.end_byte:
-                        place[load] = i
+                    written = regions[other].operand
+                    if written.first_byte < box.end_byte and box.first_byte < written.end_byte:
+                        position[load] = i
                     else:
                         left.append((load, other))
                 if left:
@@ -41,4 +41,4 @@ def places(stream: Stream) -> list[int]:
         if loads[stream.kind[i]]:
             for number in stream.writes[i]:
                 waiting.setdefault(regions[number].uid, []).append((i, number))
-    return place
+    return position

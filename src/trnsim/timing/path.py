@@ -121,5 +121,5 @@ def grouped(steps: list[Step]) -> list[tuple[Step, int, float]]:
     groups: dict[tuple[str, str, str], list[Step]] = {}
     for step in steps:
         groups.setdefault((step.instruction, step.line, step.engine), []).append(step)
-    found = [(e[0], sum(step.times for step in e), sum(step.decisive_s for step in e)) for e in groups.values()]
-    return sorted(found, key=lambda g: -g[2])
+    totals = [(e[0], sum(step.times for step in e), sum(step.decisive_s for step in e)) for e in groups.values()]
+    return sorted(totals, key=lambda g: -g[2])

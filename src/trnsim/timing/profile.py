@@ -65,7 +65,7 @@ def profile(
     ranks: int | None = None,
     progress: Progress | None = None,
 ) -> Callable[..., tuple[Any, Report]]:
-    """A callable that runs ``kernel`` and returns its result and a `Report` of predicted time.
+    """Return a callable that runs ``kernel`` and returns its result and a `Report` of predicted time.
 
     Args:
         kernel: what `trnsim.simulate` takes; ``kernel[2]`` is played on two cores.
@@ -112,14 +112,14 @@ def record(
     ranks: int | None = None,
     progress: Progress | None = None,
 ) -> Callable[..., tuple[Any, Recording]]:
-    """A callable that runs ``kernel`` and returns its result and what there is to schedule; options are `profile`'s."""
+    """Return a callable that runs ``kernel`` and returns its result and a recording; options as for `profile`."""
     from trnsim.program import Launch, as_kernel, params_of
     from trnsim.ranks import simulate_ranks
 
-    made = as_kernel(kernel)
-    params = params_of(made, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
+    jitted = as_kernel(kernel)
+    params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
 
-    @functools.wraps(made.function)
+    @functools.wraps(jitted.function)
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Recording]:
         with _unswept():
             return play(args, kwargs)
@@ -130,13 +130,13 @@ def record(
         given: frozenset[int] = frozenset()
         crowded = not checks or ranks is not None
         if ranks is None:
-            launch = Launch(made, params, trace, spills=True)
+            launch = Launch(jitted, params, trace, spills=True)
             result = launch.run(args, kwargs)
             given = frozenset(storage.uid for storage in launch.arguments.storages)
             crowded = crowded or launch.high_water["sbuf"] > params.target.sbuf_filled_bytes
         else:
             every = simulate_ranks(
-                made,
+                jitted,
                 ranks,
                 target=params.target,
                 checks=checks,
@@ -147,7 +147,7 @@ def record(
                 trace=trace,
             )
             result = every(*args, **kwargs)
-        recording = Recording(getattr(made, "__name__", "kernel"), recorder, given, crowded)
+        recording = Recording(getattr(jitted, "__name__", "kernel"), recorder, given, crowded)
         return result, recording
 
     return run
@@ -180,7 +180,7 @@ class Recording:
         return make_report(self.name, target, len(self.streams) or 1, schedules, self.spills, self.left_out, self)
 
     def least_s(self) -> float:
-        """Seconds no schedule is below: what surrounds a kernel, and the busiest engine's instructions back to back.
+        """Return a lower bound of any schedule: the launch, and the busiest engine's instructions back to back.
 
         Matmuls, whose intervals depend on what precedes them, and transfers are left out.
         """

@@ -27,7 +27,7 @@ APART, MEETS, COVERS, WITHIN = 0, 1, 2, 4
 
 
 def relation(a: Operand, b: Operand) -> int:
-    """How ``a`` lies to ``b``: `APART`, or `MEETS` with `COVERS` and `WITHIN` where they hold."""
+    """Return how ``a`` lies to ``b``: `APART`, or `MEETS` with `COVERS` and `WITHIN` where they hold."""
     if a is b:
         return MEETS | COVERS | WITHIN
     if not overlap(a, b):
@@ -41,7 +41,7 @@ class Overlaps:
     Regions are found through a grid: one of length L lies in the one or two cells of width 2^k >= L it touches.
     """
 
-    __slots__ = ("_boxes", "_cells", "_found", "_levels", "_numbers", "_operands", "_rows")
+    __slots__ = ("_boxes", "_cells", "_known", "_levels", "_numbers", "_operands", "_rows")
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
@@ -51,7 +51,7 @@ class Overlaps:
         self._rows: list[tuple[int, ...]] = []
         self._cells: dict[tuple[int, int], list[int]] = {}
         self._levels: set[int] = set()
-        self._found: dict[int, tuple[int, dict[int, int]]] = {}
+        self._known: dict[int, tuple[int, dict[int, int]]] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -71,7 +71,7 @@ class Overlaps:
 
     def of(self, number: int, operand: Operand) -> dict[int, int]:
         """Regions that share bytes with ``number``, and how it lies to them."""
-        seen, found = self._found.get(number) or (0, {})
+        seen, overlaps = self._known.get(number) or (0, {})
         known = len(self._numbers)
         if seen < known:
             near = range(seen, known) if known - seen < _FEW else self._near(operand, seen)
@@ -79,13 +79,13 @@ class Overlaps:
                 for at in near:
                     how = relation(operand, self._operands[at])
                     if how:
-                        found[self._numbers[at]] = how
+                        overlaps[self._numbers[at]] = how
             else:
-                self._among(near, operand, found)
-            if number in found:
-                found[number] = MEETS | COVERS | WITHIN
-            self._found[number] = known, found
-        return found
+                self._among(near, operand, overlaps)
+            if number in overlaps:
+                overlaps[number] = MEETS | COVERS | WITHIN
+            self._known[number] = known, overlaps
+        return overlaps
 
     def _near(self, operand: Operand, seen: int) -> Sequence[int]:
         """Positions, from ``seen`` on, of regions that may overlap one."""
@@ -101,7 +101,7 @@ class Overlaps:
                     near.update(inside)
         return [at for at in near if at >= seen] if seen else list(near)
 
-    def _among(self, near: Sequence[int], operand: Operand, found: dict[int, int]) -> None:
+    def _among(self, near: Sequence[int], operand: Operand, overlaps: dict[int, int]) -> None:
         """Add those of many that overlap one."""
         if self._rows:
             known = len(self._numbers)
@@ -143,7 +143,7 @@ class Overlaps:
         for hit in np.nonzero(~certain)[0].tolist():
             if not overlap(operand, self._operands[near[hits[hit]]]):
                 del met[int(numbers[hit])]
-        found.update(met)
+        overlaps.update(met)
 
 
 class Comb:
@@ -190,14 +190,14 @@ class Comb:
 
 def _folded(dims: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Dimensions (stride, extent) with those joined that step through the same places."""
-    made: list[tuple[int, int]] = []
+    folded: list[tuple[int, int]] = []
     for stride, extent in dims:
-        if made and stride % made[-1][0] == 0 and stride // made[-1][0] <= made[-1][1]:
-            least, count = made.pop()
-            made.append((least, count + stride // least * (extent - 1)))
+        if folded and stride % folded[-1][0] == 0 and stride // folded[-1][0] <= folded[-1][1]:
+            least, count = folded.pop()
+            folded.append((least, count + stride // least * (extent - 1)))
         else:
-            made.append((stride, extent))
-    return tuple(made)
+            folded.append((stride, extent))
+    return tuple(folded)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -206,7 +206,7 @@ def _comb(chip: bool, dtype: str, shape: tuple[int, ...], strides: tuple[int, ..
 
 
 def comb(a: Operand) -> Comb:
-    """The bytes of an operand (of one partition on chip), without their place."""
+    """Return the bytes of an operand (of one partition on chip), without their place."""
     return _comb(_on_chip(a), a.dtype, a.shape, a.strides)
 
 
@@ -215,7 +215,7 @@ def _on_chip(a: Operand) -> bool:
 
 
 def overlap(a: Operand, b: Operand) -> bool:
-    """True when two operands of one memory share bytes; on chip, when their boxes do.
+    """Return whether two operands of one memory share bytes; on chip, when their boxes do.
 
     A compiler that keeps first and last bytes of an access sees it so, and published kernels that interleave strided
     writes into one tile are as slow as that.
@@ -244,7 +244,7 @@ def overlap(a: Operand, b: Operand) -> bool:
 
 
 def _meet(a: Comb, b: Comb, apart: int) -> bool:
-    """True when ``a`` at 0 and ``b`` at ``apart`` share bytes."""
+    """Return whether ``a`` at 0 and ``b`` at ``apart`` share bytes."""
     if len(a.dims) <= 1 and len(b.dims) <= 1:
         (s, n), (t, m) = a.dims[0] if a.dims else (1, 1), b.dims[0] if b.dims else (1, 1)
         if m == 1 or (n > 1 and t % s == 0):
@@ -275,7 +275,7 @@ def _teeth(length: int, s: int, n: int, other: int, t: int, m: int, apart: int) 
 
 
 def covers(a: Operand, b: Operand) -> bool:
-    """True when ``a``'s box contains ``b``'s and, in HBM, ``a`` is dense."""
+    """Return whether ``a``'s box contains ``b``'s and, in HBM, ``a`` is dense."""
     return (
         a.first_partition <= b.first_partition
         and a.end_partition >= b.end_partition
@@ -286,5 +286,5 @@ def covers(a: Operand, b: Operand) -> bool:
 
 
 def dense(a: Operand) -> bool:
-    """True when the box of an operand holds no byte it does not touch."""
+    """Return whether the box of an operand holds no byte it does not touch."""
     return comb(a).touched >= a.end_byte - a.first_byte

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trnsim.constants import LAUNCH_SPREAD, LEVEL, RESOURCES
+from trnsim.constants import LAUNCH_UNCERTAINTY, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.targets import Target
 from trnsim.timing.costs import itemsize
@@ -66,7 +66,7 @@ class Report:
         binds: what most of the critical path was spent on; ``spent_s`` has all of it.
         critical_path: instructions with source lines, in the order of time.
         sbuf_bytes, psum_banks: most in use at once, per partition.
-        assumed: share of engine time that rests on laws without a public measurement.
+        assumed: share of engine time that rests on formulas without a public measurement.
         uncosted: instructions the model has no cost for, by name; their time is missing.
         warnings: sentences.
     """
@@ -105,11 +105,11 @@ class Report:
     def interval(self) -> Interval:
         """Around ``total_s``: as far as kernels left out of the fit, and bound by the same resource, came out wrong.
 
-        What surrounds a kernel differs between published sources by `LAUNCH_SPREAD`, which matters for short ones.
+        What surrounds a kernel differs between published sources by `LAUNCH_UNCERTAINTY`, which matters for short ones.
         """
         known = self.target.intervals
         low, high = known.get(RESOURCES.get(self.binds, ""), known["all"])
-        below, above = (math.hypot(self.total_s * part, LAUNCH_SPREAD) for part in (1 - low, high - 1))
+        below, above = (math.hypot(self.total_s * part, LAUNCH_UNCERTAINTY) for part in (1 - low, high - 1))
         return Interval(self.total_s - below, self.total_s + above, LEVEL)
 
     @property
@@ -177,7 +177,7 @@ class Report:
         }
 
     def timeline(self) -> Iterator[Slice]:
-        """Every instruction and transfer as a bar; transfers have tracks of their own beside their queues."""
+        """Yield every instruction and transfer as a bar; transfers have tracks of their own beside their queues."""
         for core, s in enumerate(self.schedules):
             stream = s.stream
             for i in range(len(stream)):
@@ -189,12 +189,19 @@ class Report:
                     yield Slice(queue, kind.call.name, s.start[i] * 1e-9, s.end[i] * 1e-9, line, core, i, why)
                     continue
                 mode = MODES[s.mode[i]]
-                way = "load" if kind.transfer.load else "store"
+                direction = "load" if kind.transfer.load else "store"
                 yield Slice(
-                    queue, f"issue {way}", s.start[i] * 1e-9, (s.start[i] + s.issue(i)[0]) * 1e-9, line, core, i, why
+                    queue,
+                    f"issue {direction}",
+                    s.start[i] * 1e-9,
+                    (s.start[i] + s.issue(i)[0]) * 1e-9,
+                    line,
+                    core,
+                    i,
+                    why,
                 )
                 detail = f"{kind.transfer.nbytes} bytes in {kind.transfer.descriptors} descriptors, {mode}"
-                yield Slice(f"{way}s", kind.call.name, s.moving[i] * 1e-9, s.end[i] * 1e-9, line, core, i, detail)
+                yield Slice(f"{direction}s", kind.call.name, s.moving[i] * 1e-9, s.end[i] * 1e-9, line, core, i, detail)
 
     def save(self, path: str | Path) -> Path:
         """Write a page (``.html``), a trace that opens in Perfetto (``.pftrace``) or `to_dict` (``.json``)."""
@@ -314,21 +321,21 @@ def _speed(name: str, dtype: str, info: dict[str, Any]) -> float:
 
 
 def _warnings(count: int, uncosted: dict[str, int], spills: int, left_out: int) -> list[str]:
-    found = []
+    warnings = []
     for name, times in sorted(uncosted.items()):
-        found.append(f"{name} has no cost law: {times} of them were counted as taking no time.")
+        warnings.append(f"{name} has no cost formula: {times} of them were counted as taking no time.")
     if count > MANY_INSTRUCTIONS:
-        found.append(
+        warnings.append(
             f"{count:,} instructions: static loops are unrolled, and the compiler may take minutes; "
             "dynamic loops keep programs small."
         )
     if spills:
-        found.append(
+        warnings.append(
             f"Tensors alive together do not fit SBUF: {spills:,} transfers save them to HBM or load them again."
         )
     if left_out:
-        found.append(
+        warnings.append(
             f"{left_out:,} instructions are left out, as the compiler would: broadcasts are read where they arise, and "
             "what a loop repeats unchanged runs once."
         )
-    return found
+    return warnings

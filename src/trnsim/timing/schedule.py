@@ -1,9 +1,9 @@
 """When each instruction runs.
 
-The stream of a core is played on its engines and DMA queues. The compiler's freedom is modelled by one rule: a queue
-takes the instruction that is ready and comes first in the program, looking at most `WINDOW` instructions past the
-oldest one that has not started; loads count as standing where their data is first needed. The rest is hardware:
-dependencies with semaphore latency, engines that take one instruction at a time, the Tensor Engine's clock, function
+A list scheduler plays the stream of a core on its engines and DMA queues. One rule models the compiler's freedom: a
+queue starts the first instruction in program order that is ready, and looks at most `WINDOW` instructions past the
+oldest one that has not started. A load counts as standing where its data is first needed. The rest is hardware:
+dependencies with semaphore latency, engines that run one instruction at a time, the Tensor Engine's clock, function
 tables, DMA.
 """
 
@@ -16,7 +16,7 @@ from trnsim.targets import Target
 from trnsim.timing.costs import Cost, Uncosted
 from trnsim.timing.engines import DmaEngines, Meetings, Throttle
 from trnsim.timing.hazards import BYTES, RESULT, TURN, Gate, Hazards
-from trnsim.timing.order import places, results
+from trnsim.timing.order import issue_positions, results
 from trnsim.timing.stream import Kind, Stream
 
 QUEUES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dma.sync", "dma.scalar", "cc")
@@ -25,7 +25,7 @@ _QUEUE = {name: number for number, name in enumerate(QUEUES)}
 
 WINDOW = 1000
 
-# why an instruction started when it did: its queue was taken, it waited for data or for memory, or for nothing
+# why an instruction started when it did: it waited for its queue, for data, for memory, or for nothing
 BUSY, DATA, MEMORY, FREE = range(4)
 REASONS = ("engine", "data", "memory", "start")
 
@@ -39,9 +39,8 @@ NEVER = float("inf")
 class Schedule:
     """The schedule of one core's stream. ``start[i]`` and ``end[i]`` are nanoseconds after the preamble.
 
-    ``cause[i]`` is the instruction that decided when ``i`` started, ``reason[i]`` how, ``moving[i]`` when the first
-    byte of a DMA moved, ``held[i]`` the core and instruction it waited for to meet; ``decisive`` are the instructions
-    of the critical path.
+    ``cause[i]`` is the instruction that delayed ``i`` longest, ``reason[i]`` how, ``moving[i]`` when the first byte of
+    a DMA moved, ``held[i]`` the schedule and instruction it met; ``decisive`` holds the critical path.
     """
 
     def __init__(
@@ -110,13 +109,13 @@ class Schedule:
         return self._pe.lost
 
     def play(self) -> Iterator[float]:
-        """Run to the end, yielding the time of every step before it is made."""
+        """Run to the end, yielding the time of each step before taking it."""
         stream, time = self.stream, self.target.timing
         n = len(stream)
         start, end, queue_of = self.start, self.end, self.queue
         cause, reason = self.cause, self.reason
         kind_of, fixed, sync = stream.kind, self._fixed, stream.sync
-        place = places(stream)
+        position = issue_positions(stream)
         done = bytearray(n)
         hazards = Hazards(stream, queue_of, end, done, TENSOR)
         watched = hazards.watched
@@ -145,13 +144,13 @@ class Schedule:
         met = self._met
 
         def seen(p: int, i: int, how: int) -> float:
-            """When ``i`` may start as far as ``p`` is concerned."""
+            """Return when ``i`` may start, as far as its dependency on ``p`` is concerned."""
             qi = queue_of[i]
             if how == TURN:
                 return start[p]
             if how == BYTES and queue_of[p] == qi and is_dma[kind_of[p]] == is_dma[kind_of[i]]:
-                # an engine touches memory in the order of its instructions, and a ring in that of its descriptors; but
-                # a transfer outlives the instruction that issued it
+                # An engine accesses memory in the order of its instructions, a ring in that of its descriptors. But a
+                # transfer outlives the instruction that issued it.
                 return start[p]
             if is_dma[kind_of[p]]:
                 return end[p] + wake_dma
@@ -159,8 +158,8 @@ class Schedule:
                 return end[p] + wake_swdge[kind_of[i]]
             return end[p] + wake[qi]
 
-        def later(j: int, t: float, p: int, why: int) -> None:
-            """``j`` has one thing less to wait for, which was there at ``t``."""
+        def satisfy(j: int, t: float, p: int, why: int) -> None:
+            """Mark one dependency of ``j`` as satisfied at time ``t``, by ``p``. Queue ``j`` when none is left."""
             if t > ready[j]:
                 ready[j] = t
                 cause[j] = p
@@ -170,15 +169,15 @@ class Schedule:
                 heappush(future[queue_of[j]], (ready[j], j))
 
         def finished(i: int) -> None:
-            """``i`` has a time: tell who waits for it."""
+            """Satisfy every dependency on ``i``, which now has an end time."""
             done[i] = 1
             for j, how in followers.pop(i, ()):
-                later(j, seen(i, j, how), i, DATA if how == RESULT else MEMORY)
+                satisfy(j, seen(i, j, how), i, DATA if how == RESULT else MEMORY)
             if i in watched:
                 let: list[tuple[int, Gate]] = []
                 hazards.passed(i, let)
                 for j, gate in let:
-                    later(j, gate.end + wake[queue_of[j]], gate.last, MEMORY)
+                    satisfy(j, gate.end + wake[queue_of[j]], gate.last, MEMORY)
 
         admitted = oldest = stretch = 0
         while oldest < n:
@@ -237,7 +236,7 @@ class Schedule:
                 if t < at:
                     q, at = candidate, t
             if q < 0 and oldest < n and admitted < n:
-                # everybody waits for an instruction beyond the window
+                # every queue waits for an instruction beyond the window
                 stretch += self.window
                 continue
             if oldest >= n:
@@ -248,7 +247,7 @@ class Schedule:
             ahead, now = future[q], available[q]
             while ahead and ahead[0][0] <= at:
                 i = heappop(ahead)[1]
-                heappush(now, (place[i], i))
+                heappush(now, (position[i], i))
             i = heappop(now)[1]
             if free[q] > ready[i] or (ready[i] <= 0.0 and before[q] >= 0):
                 cause[i], reason[i] = before[q], BUSY
@@ -266,12 +265,12 @@ class Schedule:
         self.psum_peak = hazards.pools["psum"].peak
 
     def meet(self, i: int, at: float, who: Schedule, j: int) -> None:
-        """The last one instruction ``i`` waited for, ``j`` of ``who``, arrived at ``at``."""
+        """Let instruction ``i`` start at ``at``, when ``j`` of the schedule ``who`` arrived last at their meeting."""
         self._met.append((i, at))
         self.held[i] = (who, j)
 
     def _queue_of(self, kind: Kind) -> int:
-        """The queue of a kind's instructions; -1 where each DMA has to be asked."""
+        """Return the queue of a kind's instructions; -1 for transfers, whose queue depends on the instruction."""
         if kind.transfer is not None:
             return -1
         if isinstance(kind.cost, Uncosted):
@@ -309,7 +308,7 @@ class Schedule:
         return SCALAR if transfer.written and not transfer.load else DMA_SYNC
 
     def _begin(self, i: int, q: int, at: float) -> float:
-        """Run instruction ``i`` on queue ``q`` at ``at``; returns when the queue takes the next one."""
+        """Run instruction ``i`` on queue ``q`` at ``at``. Return when the queue can start the next one."""
         kind = self.stream.kinds[self.stream.kind[i]]
         self.count[q] += 1
         if kind.transfer is not None:
@@ -335,7 +334,7 @@ class Schedule:
         return at + busy
 
     def _multiply(self, i: int, cost: Cost, at: float) -> float:
-        """Run a matmul when its part of the array is free; returns when the next one may start elsewhere."""
+        """Run a matmul when its part of the array is free. Return when another part can start the next one."""
         assert cost.array is not None
         mine = cost.array.cells
         until, before = self._any_cell if mine is None else max(self._all_cells, *(self._cells[cell] for cell in mine))
@@ -355,7 +354,7 @@ class Schedule:
         return at + slot
 
     def issue(self, i: int) -> tuple[float, float]:
-        """How long issuing DMA ``i`` takes its queue, and how long until its first byte could move."""
+        """Return how long DMA ``i`` occupies its queue, and the delay until its first byte can move."""
         time = self.target.timing
         transfer = self.stream.kinds[self.stream.kind[i]].transfer
         assert transfer is not None

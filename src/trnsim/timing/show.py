@@ -27,7 +27,7 @@ _NAMES = {
 
 
 def seconds(t: float) -> str:
-    """Seconds in the unit people would say them in."""
+    """Return seconds in the unit people would say them in."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(t) >= scale:
             return f"{t / scale:.4g} {unit}"
@@ -35,7 +35,7 @@ def seconds(t: float) -> str:
 
 
 def amount(n: float, unit: str) -> str:
-    """A count with a decimal prefix."""
+    """Return a count with a decimal prefix."""
     for prefix, scale in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(n) >= scale:
             return f"{n / scale:.4g} {prefix}{unit}"
@@ -48,7 +48,7 @@ def place(line: str) -> str:
 
 
 def engine_name(name: str) -> str:
-    """What people call an engine or queue."""
+    """Return what people call an engine or queue."""
     return _NAMES.get(name, name)
 
 
@@ -97,7 +97,7 @@ def why(report: Report) -> str:
 
 
 def page(report: Report) -> str:
-    """The whole report."""
+    """Return the whole report."""
     cores = f" on {report.cores} cores" if report.cores > 1 else ""
     out = [
         f"{report.kernel}, {report.target}{cores}: predicted {seconds(report.total_s)}"

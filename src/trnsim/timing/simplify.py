@@ -28,7 +28,7 @@ _READ_PSUM = frozenset(
 
 
 def simplified(stream: Stream) -> tuple[Stream, int]:
-    """The stream without what the compiler leaves out, and how many instructions that is."""
+    """Return the stream without what the compiler leaves out, and how many instructions that is."""
     if not any(_repeats(kind) or _forwards(kind) for kind in stream.kinds):
         return stream, 0
     work = _Simplifier(stream)
@@ -73,10 +73,10 @@ class _Simplifier:
         first: dict[tuple[object, ...], Region] = {}
         for i, number in enumerate(stream.kind):
             if repeats[number] and self._alone(i):
-                made = regions[stream.writes[i][0]]
-                known = first.setdefault(self._key(i, version), made)
-                if known is not made and known.operand == made.operand._replace(key=known.key, uid=known.uid):
-                    self._drop(i, made.uid, known)
+                copy = regions[stream.writes[i][0]]
+                known = first.setdefault(self._key(i, version), copy)
+                if known is not copy and known.operand == copy.operand._replace(key=known.key, uid=known.uid):
+                    self._drop(i, copy.uid, known)
             elif forwards[number] and self._alone(i) and self._stays(i, version):
                 self._drop(i, regions[stream.writes[i][0]].uid, regions[stream.reads[i][0]])
             for written in stream.writes[i]:
@@ -99,7 +99,7 @@ class _Simplifier:
                         self.readers.setdefault(regions[read].uid, []).append(i)
 
     def _alone(self, i: int) -> bool:
-        """True when ``i`` makes a tensor of SBUF nobody else writes, the compiler places, and nobody asks for ``i``."""
+        """Return whether ``i`` alone writes an SBUF tensor that the compiler places, and nobody asks for ``i``."""
         stream = self.stream
         mine = [stream.regions[number] for number in (*stream.writes[i], *stream.reads[i])]
         free = all(region.key == region.uid and not region.operand.dynamic for region in mine)
@@ -107,22 +107,22 @@ class _Simplifier:
         return free and not asked and len(stream.writes[i]) == 1 and self.writes[mine[0].uid] == 1
 
     def _key(self, i: int, version: dict[int, int]) -> tuple[object, ...]:
-        """What ``i`` computes: where it stands, what it reads, and how often that had been written."""
+        """Return what ``i`` computes: where it stands, what it reads, and how often that had been written."""
         stream = self.stream
         reads = tuple(self._region(number) for number in stream.reads[i])
         versions = tuple(version.get(stream.regions[number].uid, 0) for number in reads)
         return stream.kind[i], stream.line[i], reads, versions
 
     def _stays(self, i: int, version: dict[int, int]) -> bool:
-        """True when every reader of copy ``i`` can read its source, which is whole, unchanged, and has room to stay."""
+        """Return whether all readers of copy ``i`` can read its source: it is whole, unchanged, and has room."""
         stream = self.stream
         source = stream.regions[stream.reads[i][0]].operand
-        made = stream.regions[stream.writes[i][0]].operand
-        like = made._replace(key=source.key, uid=source.uid, buffer=PSUM)
+        copy = stream.regions[stream.writes[i][0]].operand
+        like = copy._replace(key=source.key, uid=source.uid, buffer=PSUM)
         if like != source or version.get(source.uid, 0) != self.writes[source.uid]:
             return False
-        users = self.readers.get(made.uid, [])
-        if not users or not all(self._reads_psum(user, made.uid) for user in users):
+        users = self.readers.get(copy.uid, [])
+        if not users or not all(self._reads_psum(user, copy.uid) for user in users):
             return False
         banks = self._occupied()
         need = -(-source.room // stream.target.psum_bank_bytes)
@@ -133,7 +133,7 @@ class _Simplifier:
         return True
 
     def _reads_psum(self, i: int, uid: int) -> bool:
-        """True when ``i`` could read ``uid`` from PSUM, which lends one operand to an instruction."""
+        """Return whether ``i`` could read ``uid`` from PSUM, which lends one operand to an instruction."""
         stream = self.stream
         call = stream.kinds[stream.kind[i]].call
         if call.name not in _READ_PSUM or call.engine not in ("vector", "scalar"):
@@ -166,23 +166,23 @@ class _Simplifier:
         self._views[stands.operand] = stands.number
 
     def _region(self, number: int) -> int:
-        """The region that stands for one: the same view of another tensor where its own is not made."""
+        """Return the region that stands for one: the same view of another tensor where its own is not made."""
         region = self.stream.regions[number]
         stands = self.stands.get(region.uid)
         if stands is None:
             return number
-        made = self._regions.get(number)
-        if made is None:
+        replacement = self._regions.get(number)
+        if replacement is None:
             operand = region.operand._replace(key=stands.key, uid=stands.uid, buffer=stands.operand.buffer)
-            made = self._views.setdefault(operand, len(self.stream.regions))
-            if made == len(self.stream.regions):
-                self.stream.regions.append(Region(made, operand, -1))
-            self.stream.regions[made].read = True
-            self._regions[number] = made
-        return made
+            replacement = self._views.setdefault(operand, len(self.stream.regions))
+            if replacement == len(self.stream.regions):
+                self.stream.regions.append(Region(replacement, operand, -1))
+            self.stream.regions[replacement].read = True
+            self._regions[number] = replacement
+        return replacement
 
     def rebuilt(self) -> Stream:
-        """The stream without what was dropped; readers read what stands for it."""
+        """Return the stream without what was dropped; readers read what stands for it."""
         old, new = self.stream, Stream(self.stream.target)
         new.kinds, new.regions, new.lines = old.kinds, old.regions, old.lines
         for i in range(len(old)):
@@ -208,17 +208,17 @@ class _Simplifier:
     def _kind(self, kind: Kind, reads: tuple[int, ...]) -> Kind:
         """``kind`` with its operands where they are read now."""
         buffers = tuple(self.stream.regions[number].operand.buffer for number in reads)
-        made = self._kinds.get((kind.number, buffers))
-        if made is None:
+        moved = self._kinds.get((kind.number, buffers))
+        if moved is None:
             # tiles of run-time offsets come after the operands
             layouts = zip(kind.call.reads, buffers, strict=False)
             call = kind.call._replace(reads=tuple(layout._replace(buffer=buffer) for layout, buffer in layouts))
-            made = kind
+            moved = kind
             if call.reads != kind.call.reads:
-                made = Kind(len(self.stream.kinds), call, self.stream.target, kind.first_partition)
-                self.stream.kinds.append(made)
-            self._kinds[kind.number, buffers] = made
-        if made is not kind:
+                moved = Kind(len(self.stream.kinds), call, self.stream.target, kind.first_partition)
+                self.stream.kinds.append(moved)
+            self._kinds[kind.number, buffers] = moved
+        if moved is not kind:
             kind.count -= 1
-            made.count += 1
-        return made
+            moved.count += 1
+        return moved

@@ -35,7 +35,7 @@ def overflow(stream: Stream) -> int:
 
 
 def spilled(stream: Stream) -> tuple[Stream, int]:
-    """The stream with saves and reloads put in, and how many; the stream itself when everything fits."""
+    """Return the stream with saves and reloads put in, and how many; the stream itself when everything fits."""
     capacity = stream.target.sbuf_filled_bytes
     if overflow(stream) <= capacity:
         return stream, 0
@@ -43,7 +43,7 @@ def spilled(stream: Stream) -> tuple[Stream, int]:
 
 
 def _rooms(stream: Stream) -> dict[int, int]:
-    """Bytes per partition of every SBUF tensor the compiler places."""
+    """Return bytes per partition of every SBUF tensor the compiler places."""
     return {r.uid: r.operand.room for r in stream.regions if r.operand.buffer == SBUF and r.key == r.uid}
 
 
@@ -68,7 +68,7 @@ class _Spiller:
         self.queue: list[tuple[int, int]] = []
         self.used = 0
         self.moves = 0
-        self._made: dict[tuple[int, bool], tuple[int, int, int]] = {}
+        self._moves: dict[tuple[int, bool], tuple[int, int, int]] = {}
 
     def run(self) -> tuple[Stream, int]:
         old, regions = self.old, self.old.regions
@@ -170,9 +170,9 @@ class _Spiller:
         new.after.append([])
 
     def _move_kind(self, uid: int, save: bool) -> tuple[int, int, int]:
-        made = self._made.get((uid, save))
-        if made is not None:
-            return made
+        known = self._moves.get((uid, save))
+        if known is not None:
+            return known
         stream = self.old
         example = next(r.operand for r in stream.regions if r.uid == uid)
         rows = max(r.operand.end_partition for r in stream.regions if r.uid == uid)
@@ -199,5 +199,5 @@ class _Spiller:
         )
         kind = Kind(len(stream.kinds), call, stream.target)
         stream.kinds.append(kind)
-        self._made[uid, save] = (kind.number, numbers[0], numbers[1])
-        return self._made[uid, save]
+        self._moves[uid, save] = (kind.number, numbers[0], numbers[1])
+        return self._moves[uid, save]

@@ -149,7 +149,7 @@ class Stream:
             kind.charge(target)
 
     def position(self, index: int) -> int:
-        """Where the instruction a record calls ``index`` stands in the stream."""
+        """Return where the instruction a record calls ``index`` stands in the stream."""
         return bisect.bisect_left(self.index, index)
 
     def _region(self, operand: Operand) -> int:

@@ -16,7 +16,7 @@ from benchmarks.calibration.refit import _changed
 from benchmarks.calibration.rows import ROWS, read
 from benchmarks.calibration.table import BEGIN, DOCS, END, FIT_BEGIN, FIT_END, generated, predict
 from trnsim import TARGETS, cli, target_file
-from trnsim.constants import CONSTANTS, INTERVALS, SPREAD, Timing, timing
+from trnsim.constants import CONSTANTS, INTERVALS, UNCERTAINTY, Timing, timing
 
 LIGHT = [row for row in ROWS if not row.heavy]
 # its figure loads the function table after the wait; all ten published profiles load it when the kernel starts
@@ -104,7 +104,7 @@ def test_a_constant_that_is_wrong_is_found_again_and_a_family_left_out_is_not_se
     machine = [replace(r, measured_us=_measured(predict(r), slow)) for r in rows]
     monkeypatch.setattr(refit_module, "_free", lambda target: ["swdge_issue", "vector_issue"])
     # nothing but the rows holds them: how much a source is trusted is no matter of this test
-    monkeypatch.setattr(refit_module, "SPREAD", dict.fromkeys(refit_module.SPREAD, 0.5))
+    monkeypatch.setattr(refit_module, "UNCERTAINTY", dict.fromkeys(refit_module.UNCERTAINTY, 0.5))
     results, fit = refit_module.refit(machine, lambda text: None)
     moved = dict(zip(fit.names, np.exp(fit.moves), strict=True))
     assert moved["trn2", "swdge_issue"] == pytest.approx(1.1, rel=0.03)
@@ -143,7 +143,7 @@ def test_the_page_and_the_constants_have_the_same_intervals():
 def test_every_constant_has_one_source_for_every_target():
     for name, constants in CONSTANTS.items():
         assert set(constants) == set(Timing.__annotations__)
-        assert {constant.source for constant in constants.values()} <= set(SPREAD)
+        assert {constant.source for constant in constants.values()} <= set(UNCERTAINTY)
         assert TARGETS[name].timing == timing(name)
 
 

@@ -1,4 +1,4 @@
-"""Cost laws against published measurements, and no instruction without a law."""
+"""Cost formulas against published measurements, and no instruction without a formula."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.trnsim.timing.kernels import report_of, shaped
 from trnsim import TARGETS
 from trnsim.errors import TrnError
 from trnsim.timing.compute import table_of
-from trnsim.timing.costs import LAWS, Call, Layout, Uncosted, cost_of, itemsize
+from trnsim.timing.costs import FORMULAS, Call, Layout, Uncosted, cost_of, itemsize
 from trnsim.timing.dma import DMA_NAMES
 
 TRN1, TRN2, TRN3 = (TARGETS[name] for name in ("trn1", "trn2", "trn3"))
@@ -76,7 +76,7 @@ def test_every_instruction_of_the_reference_has_a_law():
     for module in (trnsim.isa, trnsim.collectives):
         names = [n for n, v in vars(module).items() if getattr(v, "__nki_instruction__", False)]
         assert names
-        missing = [n for n in names if n not in LAWS and n not in DMA_NAMES]
+        missing = [n for n in names if n not in FORMULAS and n not in DMA_NAMES]
         assert missing == []
 
 

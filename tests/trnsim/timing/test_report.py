@@ -12,9 +12,9 @@ import trnsim.isa as nisa
 import trnsim.language as nl
 from benchmarks.calibration import matmul, searched, streams
 from tests.trnsim.timing.kernels import report_of, shaped, tile, zeroed
-from trnsim.constants import INTERVALS, LAUNCH_SPREAD, LEVEL, RESOURCES
+from trnsim.constants import INTERVALS, LAUNCH_UNCERTAINTY, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
-from trnsim.timing.costs import LAWS
+from trnsim.timing.costs import FORMULAS
 from trnsim.timing.show import why
 
 SQUARE = shaped(1024, 1024, dtype=np.float32)
@@ -128,7 +128,7 @@ def test_an_interval_surrounds_the_total_and_is_that_of_what_binds(gemm):
     assert (long.low_s, long.high_s) == pytest.approx(factors)
     # the launch is as uncertain for a short kernel as for a long one
     short = replace(gemm, total_s=2e-5).interval
-    assert short.low_s == pytest.approx(2e-5 - math.hypot(2e-5 * (1 - factors[0]), LAUNCH_SPREAD))
+    assert short.low_s == pytest.approx(2e-5 - math.hypot(2e-5 * (1 - factors[0]), LAUNCH_UNCERTAINTY))
     assert gemm.to_dict()["interval"] == {"low_s": low, "high_s": high, "level": level}
     assert "80% interval" in str(gemm)
     strange = replace(gemm, binds="something else", total_s=1.0).interval
@@ -145,7 +145,7 @@ def test_high_water_marks():
 
 
 def test_an_instruction_without_a_law_is_named(monkeypatch):
-    monkeypatch.delitem(LAWS, "tensor_reduce")
+    monkeypatch.delitem(FORMULAS, "tensor_reduce")
 
     def kernel(x):
         nisa.tensor_reduce(dst=tile(columns=1), op=nl.add, data=zeroed(128, 64), axis=1)
@@ -153,8 +153,8 @@ def test_an_instruction_without_a_law_is_named(monkeypatch):
 
     report = report_of(kernel, shaped(1, 1))
     assert report.uncosted == {"tensor_reduce": 1}
-    assert "tensor_reduce has no cost law" in report.warnings[0]
-    assert "tensor_reduce has no cost law" in str(report)
+    assert "tensor_reduce has no cost formula" in report.warnings[0]
+    assert "tensor_reduce has no cost formula" in str(report)
 
 
 def test_costs_without_a_measurement_are_owned_up_to():
