@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
-from benchmarks.registry import Case, Kernel
+from benchmarks.registry import Bench, Case, Kernel, Peer, device
+from trnrand import Generator
 
 ENGINES = {"philox4x32": 30, "threefry4x32": 30}
 SAMPLES = 1 << 24
+_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 def case(
@@ -43,4 +46,76 @@ def stream_kernels(kernel: Callable[..., Any]) -> tuple[Kernel, ...]:
             options={"blocks": SAMPLES // 4, "engine": engine},
         )
         for engine, width in ENGINES.items()
+    )
+
+
+def counter_bench(stem: str, run: Callable[..., Any], kernel: Callable[..., Any], key: int, operations: int) -> Bench:
+    """The benchmark of an engine on a million counters, with a key of so many words."""
+    n = 10**6
+    counters = torch.arange(4 * n).view(n, 4), torch.arange(key)
+    return Bench(
+        op=f"trnrand.{stem}",
+        run=run,
+        tests=f"tests/trnrand/test_{stem}.py",
+        slower="every counter is an operand, and words are integer operations of torch; the peer draws other numbers",
+        cases=(case("10^6 counters", counters, 4 * n, 4, operations),),
+        peers=(
+            Peer(
+                name="torch.randint",
+                run=lambda counter, key: torch.randint(0, 2**31 - 1, (4 * n,), dtype=torch.int32, device=device()),
+            ),
+        ),
+        kernels=counter_kernels(kernel),
+        comparable=None,
+    )
+
+
+def stream_bench(
+    stem: str,
+    kernel: Callable[..., Any],
+    torch_peer: Callable[..., Any],
+    numpy_peer: str,
+    operations: tuple[int, int, int],
+) -> Bench:
+    """The benchmark of a distribution that fills memory, both engines and dtypes.
+
+    Args:
+        stem: the method of a `Generator`.
+        kernel: what makes it on the device.
+        torch_peer: torch's function, of the number of elements.
+        numpy_peer: the method of NumPy's generator.
+        operations: per element of float32 by Philox and by Threefry, and of float64.
+    """
+    engines = {engine: Generator(1, engine=engine) for engine in ENGINES}
+    generator = np.random.default_rng(1)
+    single, other, double = operations
+    n = 10**7
+
+    def ours(engine: str, dtype: torch.dtype, elements: int) -> torch.Tensor:
+        drawn: torch.Tensor = getattr(engines[engine], stem)(elements, dtype=dtype, device=device())
+        return drawn
+
+    return Bench(
+        op=f"trnrand.{stem}",
+        run=ours,
+        tests=f"tests/trnrand/test_{stem}.py",
+        cases=(
+            case("10^7 float32 philox4x32", ("philox4x32", torch.float32, n), n, 4, single),
+            case("10^7 float32 threefry4x32", ("threefry4x32", torch.float32, n), n, 4, other),
+            case("10^7 float64 philox4x32", ("philox4x32", torch.float64, n), n, 8, double),
+            case("10^8 float32 philox4x32", ("philox4x32", torch.float32, 10**8), 10**8, 4, single, devices=("cuda",)),
+        ),
+        peers=(
+            Peer(
+                name=f"torch.{torch_peer.__name__}",
+                run=lambda engine, dtype, elements: torch_peer(elements, dtype=dtype, device=device()),
+            ),
+            Peer(
+                name=f"numpy.{numpy_peer}",
+                run=lambda engine, dtype, elements: getattr(generator, numpy_peer)(elements, dtype=_DTYPES[dtype]),
+                devices=("cpu",),
+            ),
+        ),
+        kernels=stream_kernels(kernel),
+        comparable=None,
     )

@@ -2,37 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
-from benchmarks.registry import Bench, Peer, device
-from benchmarks.trnrand._common import case, stream_kernels
-from trnrand import Generator
+from benchmarks.trnrand._common import stream_bench
 from trnrand.kernels import normal as kernels
 
-N = 10**7
-_generators = {engine: Generator(1, engine=engine) for engine in ("philox4x32", "threefry4x32")}
-_numpy = np.random.default_rng(1)
-_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
-
-BENCH = Bench(
-    op="trnrand.normal",
-    run=lambda engine, dtype, n: _generators[engine].normal(n, dtype=dtype, device=device()),
-    tests="tests/trnrand/test_normal.py",
-    cases=(
-        case("10^7 float32 philox4x32", ("philox4x32", torch.float32, N), N, 4, 60),
-        case("10^7 float32 threefry4x32", ("threefry4x32", torch.float32, N), N, 4, 70),
-        case("10^7 float64 philox4x32", ("philox4x32", torch.float64, N), N, 8, 100),
-        case("10^8 float32 philox4x32", ("philox4x32", torch.float32, 10**8), 10**8, 4, 60, devices=("cuda",)),
-    ),
-    peers=(
-        Peer(name="torch.randn", run=lambda engine, dtype, n: torch.randn(n, dtype=dtype, device=device())),
-        Peer(
-            name="numpy.standard_normal",
-            run=lambda engine, dtype, n: _numpy.standard_normal(n, dtype=_DTYPES[dtype]),
-            devices=("cpu",),
-        ),
-    ),
-    kernels=stream_kernels(kernels.normal),
-    comparable=None,
-)
+BENCH = stream_bench("normal", kernels.normal, torch.randn, "standard_normal", (60, 70, 100))

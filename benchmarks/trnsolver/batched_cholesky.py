@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
-from benchmarks.registry import TARGETS, Bench, Kernel
+from benchmarks.trnsolver._common import batched
 from trnsolver import cholesky
 from trnsolver.batched_cholesky import floats
 from trnsolver.batches import group
 from trnsolver.kernels import batched_cholesky as kernels
 
-
-def _kernel(batch: int, n: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
-    return Kernel(
-        name=f"{batch}x{n}x{n}",
-        kernel=kernels.batched_cholesky,
-        inputs=lambda: (torch.empty((batch, n, n), device="meta"),),
-        options={"group": group(floats(n))},
-        targets=targets,
-    )
-
-
-BENCH = Bench(
-    op="trnsolver.batched_cholesky",
-    run=cholesky,
-    tests="tests/trnsolver/test_batches.py",
-    cases=(),
-    peers=(),
-    kernels=(_kernel(1024, 32), _kernel(1024, 8, ("trn2",)), _kernel(1024, 64, ("trn2",))),
-)
+BENCH = batched("batched_cholesky", cholesky, kernels.batched_cholesky, lambda n: {"group": group(floats(n))})

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
-from benchmarks.registry import TARGETS, Bench, Kernel
+from benchmarks.trnsolver._common import batched
 from trnsolver import lu_factor
 from trnsolver.batched_lu import floats
 from trnsolver.batches import group
 from trnsolver.kernels import batched_lu as kernels
 
-
-def _kernel(batch: int, n: int, targets: tuple[str, ...] = TARGETS) -> Kernel:
-    return Kernel(
-        name=f"{batch}x{n}x{n}",
-        kernel=kernels.batched_lu,
-        inputs=lambda: (torch.empty((batch, n, n), device="meta"),),
-        options={"group": group(floats(n, n))},
-        targets=targets,
-    )
-
-
-BENCH = Bench(
-    op="trnsolver.batched_lu",
-    run=lu_factor,
-    tests="tests/trnsolver/test_batches.py",
-    cases=(),
-    peers=(),
-    kernels=(_kernel(1024, 32), _kernel(1024, 8, ("trn2",)), _kernel(1024, 64, ("trn2",))),
-)
+BENCH = batched("batched_lu", lu_factor, kernels.batched_lu, lambda n: {"group": group(floats(n, n))})

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from benchmarks.registry import TARGETS, Bench, Kernel
+from benchmarks.trnsolver._common import kernel
 from trnsolver import eigh
 from trnsolver.jacobi import masks, sweeps
 from trnsolver.kernels import jacobi as kernels
 
 
 def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS, slow: bool = False) -> Kernel:
-    def inputs() -> tuple[Any, ...]:
-        return torch.empty(shape, device="meta"), *masks(shape[-1], torch.device("cpu"))
-
-    return Kernel(
-        name="x".join(map(str, shape)),
-        kernel=kernels.jacobi,
-        inputs=inputs,
-        options={"sweeps": sweeps(shape[-1])},
-        targets=targets,
-        slow=slow,
+    n = shape[-1]
+    options = {"sweeps": sweeps(n)}
+    return kernel(
+        kernels.jacobi, shape, lambda: masks(n, torch.device("cpu")), options=options, targets=targets, slow=slow
     )
 
 

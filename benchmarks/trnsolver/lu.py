@@ -8,21 +8,15 @@ import scipy.linalg
 import torch
 
 from benchmarks.registry import Bench, Case, Kernel, Peer
+from benchmarks.trnsolver._common import case, scipy_peer
 from trnsci.testing import gaussian
 from trnsolver import lu_factor
 from trnsolver.kernels import lu as kernels
 from trnsolver.tiles import identity, row_tiles
 
 
-def _inputs(shape: tuple[int, ...]) -> tuple[Any, ...]:
-    return (gaussian(shape, 1),)
-
-
 def _case(*shape: int) -> Case:
-    n = shape[-1]
-    batch = shape[0] if len(shape) == 3 else 1
-    name = f"{f'{batch}x' if len(shape) == 3 else ''}({shape[-2]}x{n}) float32"
-    return Case(name=name, inputs=lambda: _inputs(shape), flops=2 * batch * n**3 // 3, bytes=8 * batch * shape[-2] * n)
+    return case(shape, lambda size: gaussian(size, 1), 2 * shape[-1] ** 3 // 3)
 
 
 def _kernel(*shape: int) -> Kernel:
@@ -43,13 +37,7 @@ BENCH = Bench(
     cases=(_case(256, 256), _case(1024, 1024), _case(1000, 32, 32)),
     peers=(
         Peer(name="torch.linalg.lu_factor", run=torch.linalg.lu_factor),
-        Peer(
-            name="scipy.linalg.lu_factor",
-            run=lambda a: scipy.linalg.lu_factor(a),
-            prepare=lambda a: (a.numpy(),),
-            requires="scipy",
-            devices=("cpu",),
-        ),
+        scipy_peer("scipy.linalg.lu_factor", scipy.linalg.lu_factor),
     ),
     kernels=(_kernel(1, 1024, 1024), _kernel(1, 200, 100)),
     tolerance=1e-2,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import scipy.linalg
 import torch
 
 from benchmarks.registry import TARGETS, Bench, Case, Kernel, Peer
+from benchmarks.trnsolver._common import kernel, scipy_peer
 from trnsci.testing import gaussian
 from trnsolver import svd
 from trnsolver.jacobi import masks, sweeps
@@ -24,16 +23,10 @@ def _case(m: int, n: int) -> Case:
 
 
 def _kernel(*shape: int, targets: tuple[str, ...] = TARGETS, slow: bool = False) -> Kernel:
-    def inputs() -> tuple[Any, ...]:
-        return torch.empty(shape, device="meta"), *masks(shape[-1], torch.device("cpu"))
-
-    return Kernel(
-        name="x".join(map(str, shape)),
-        kernel=kernels.svd,
-        inputs=inputs,
-        options={"sweeps": sweeps(shape[-1])},
-        targets=targets,
-        slow=slow,
+    n = shape[-1]
+    options = {"sweeps": sweeps(n)}
+    return kernel(
+        kernels.svd, shape, lambda: masks(n, torch.device("cpu")), options=options, targets=targets, slow=slow
     )
 
 
@@ -44,13 +37,7 @@ BENCH = Bench(
     cases=(_case(256, 256), _case(512, 128)),
     peers=(
         Peer(name="torch.linalg.svd", run=torch.linalg.svd),
-        Peer(
-            name="scipy.linalg.svd",
-            run=scipy.linalg.svd,
-            prepare=lambda a: (a.numpy(),),
-            requires="scipy",
-            devices=("cpu",),
-        ),
+        scipy_peer("scipy.linalg.svd", scipy.linalg.svd),
     ),
     kernels=(_kernel(1, 128, 128), _kernel(1, 512, 512, targets=("trn2",), slow=True), _kernel(4, 32, 32)),
     comparable=lambda result: result[1],
