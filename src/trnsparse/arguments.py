@@ -68,14 +68,14 @@ C = TypeVar("C", bound=tuple[Any, ...])
 
 
 def together(call: C) -> C:
-    """The call, with no data at all where an operand has none."""
+    """Return the call, with no data at all where an operand has none."""
     if not any(isinstance(x, Tensor) and x.is_meta for x in call):
         return call
     return type(call)._make(x.to("meta") if isinstance(x, Tensor) else x for x in call)  # type: ignore[attr-defined]
 
 
 def only(dtype: torch.dtype, accepted: tuple[torch.dtype, ...]) -> str | None:
-    """Why an implementation refuses a dtype, or ``None``."""
+    """Return why an implementation refuses a dtype, or ``None``."""
     if dtype in accepted:
         return None
     names = [str(x).removeprefix("torch.") for x in (*accepted, dtype)]
@@ -83,7 +83,7 @@ def only(dtype: torch.dtype, accepted: tuple[torch.dtype, ...]) -> str | None:
 
 
 def dense(op: str, **tensors: Any) -> None:
-    """Every value is a dense tensor of a dtype the library computes with."""
+    """Check that every value is a dense tensor of a dtype the library computes with."""
     for name, value in tensors.items():
         if type(value) is not Tensor:
             check.tensor(op, **{name: value})
@@ -96,14 +96,14 @@ def dense(op: str, **tensors: Any) -> None:
 
 
 def shaped(op: str, **shapes: tuple[Tensor, str]) -> None:
-    """Every tensor has as many dimensions as its description, ``[M, N]``, has letters."""
+    """Check that every tensor has as many dimensions as its description, ``[M, N]``, has letters."""
     for name, (value, description) in shapes.items():
         if value.ndim != description.count(",") + 1:
             raise ArgumentError(op=op, argument=f"shape of {name}", got=tuple(value.shape), expected=description)
 
 
 def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
-    """All operands have one dtype and device; the dtype is returned."""
+    """Check that all operands have one dtype and device, and return the dtype."""
     first, *others = (x.values if isinstance(x, SparseMatrix) else x for x in operands.values())
     alike = all(x.dtype == first.dtype and x.device == first.device for x in others)
     if alike and first.dtype != torch.bool:
@@ -111,7 +111,7 @@ def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
     dtypes = {name: x.dtype for name, x in operands.items()}
     if len(set(dtypes.values())) > 1:
         raise DtypeError(op=op, argument="dtype", got=dtypes, hint="Convert one side; nothing is promoted silently")
-    # A plan is made by running on shapes: dense operands without data meet a matrix that has its own.
+    # Planning runs on shapes: dense operands without data meet a matrix that has its own.
     devices = {name: x.device for name, x in operands.items() if x.device.type != "meta"}
     if len(set(devices.values())) > 1:
         raise ArgumentError(op=op, argument="device", got=devices, hint="Move one side with .to(device)")
@@ -124,17 +124,17 @@ def same_kind(op: str, **operands: SparseMatrix | Tensor) -> torch.dtype:
 
 
 def bare(alpha: Any, beta: Any, c: Tensor | None) -> bool:
-    """Whether ``alpha * product + beta * c`` is the product itself."""
+    """Return whether ``alpha * product + beta * c`` is the product itself."""
     return c is None and type(alpha) is float and alpha == 1.0 and type(beta) is float and beta == 0.0
 
 
 def coefficient(op: str, argument: str, value: Any, dtype: torch.dtype) -> Any:
     """Read alpha, beta and the like: a number, real unless the operands are complex, whole where they are whole."""
-    number = check.coefficient(op, argument, value, dtype)
-    if not (dtype.is_floating_point or dtype.is_complex) and number != int(number.real):
+    scalar = check.coefficient(op, argument, value, dtype)
+    if not (dtype.is_floating_point or dtype.is_complex) and scalar != int(scalar.real):
         expected = f"a whole number, because the operands are {str(dtype).removeprefix('torch.')}"
-        raise DtypeError(op=op, argument=argument, got=number, expected=expected)
-    return number if dtype.is_floating_point or dtype.is_complex else int(number.real)
+        raise DtypeError(op=op, argument=argument, got=scalar, expected=expected)
+    return scalar if dtype.is_floating_point or dtype.is_complex else int(scalar.real)
 
 
 def scaled(op: str, product: Tensor, alpha: Any, beta: Any, c: Tensor | None) -> Tensor:
@@ -167,11 +167,11 @@ def unfolded(product: Tensor, b: Tensor) -> Tensor:
 
 
 def evenly(entries: int, rows: int, across: int = 0) -> tuple[list[int], list[int]]:
-    """Pointers and columns of blocks spread evenly over rows: what a prediction without data assumes.
+    """Return pointers and columns of blocks spaced evenly over rows: what a prediction without data assumes.
 
     Those of a row follow each other, or with ``across`` columns lie as far apart as they can, each row one further on.
     """
-    pointers = spread(entries, rows)
+    pointers = evenly_spaced(entries, rows)
     if not across:
         return pointers, [p - lo for lo, hi in pairwise(pointers) for p in range(lo, hi)]
     columns: list[int] = []
@@ -180,6 +180,6 @@ def evenly(entries: int, rows: int, across: int = 0) -> tuple[list[int], list[in
     return pointers, columns
 
 
-def spread(entries: int, rows: int) -> list[int]:
-    """Row pointers of ``entries`` spread evenly over ``rows``: what a prediction without data assumes."""
+def evenly_spaced(entries: int, rows: int) -> list[int]:
+    """Return row pointers of ``entries`` spaced evenly over ``rows``: what a prediction without data assumes."""
     return [math.ceil(entries * i / max(rows, 1)) for i in range(rows + 1)]

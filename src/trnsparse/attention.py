@@ -37,7 +37,7 @@ def attention(
 
     Args:
         q: [B, H, Q, D], [H, Q, D] or [Q, D]
-        k: [B, G, K, D] with G dividing H: each key head serves H / G query heads in a row.
+        k: [B, G, K, D] with G dividing H: H / G consecutive query heads share a key head.
         v: [B, G, K, E]
         mask: a `Mask`, a `BoundMask`, a BSRMatrix or boolean matrix [Q, K], a function of (q, k) or (b, h, q, k), or
             ``None``, which keeps everything.
@@ -77,7 +77,7 @@ def attention(
 
 
 def _agree(q: torch.Size, k: torch.Size, v: torch.Size) -> None:
-    """Queries, keys and values fit together."""
+    """Check that queries, keys and values fit together."""
     if k[:3] != v[:3] or (q[0], q[3]) != (k[0], k[3]):
         check.equal("attention", "B", q=q[0], k=k[0], v=v[0])
         check.equal("attention", "D", q=q[3], k=k[3])
@@ -109,24 +109,26 @@ def _bound(mask: Any, q: Tensor, k: Tensor, block: int) -> BoundMask:
 
 
 def _heads(q: Tensor, k: Tensor, v: Tensor, bound: BoundMask, scale: float) -> Tensor:
-    """One call where all heads share a pattern, else one for each pattern."""
+    """Run one call where all heads share a pattern, else one for each pattern."""
     if len(bound.patterns) == 1:
-        return _one(q, k, v, bound.patterns[0], scale, bound.rule)
+        return _one(q, k, v, pattern=bound.patterns[0], scale=scale, rule=bound.rule)
     batch, heads = q.shape[:2]
     group = heads // k.shape[1]
     which = bound.which.expand(batch, heads).flatten()
     flat_q = q.flatten(0, 1)
     flat_k, flat_v = (x.repeat_interleave(group, 1).flatten(0, 1) for x in (k, v))
     parts, order = [], []
-    for number, pattern in enumerate(bound.patterns):
-        mine = (which == number).nonzero().flatten().to(q.device)
-        parts.append(_one(flat_q[mine][None], flat_k[mine][None], flat_v[mine][None], pattern, scale, "")[0])
+    for index, pattern in enumerate(bound.patterns):
+        mine = (which == index).nonzero().flatten().to(q.device)
+        parts.append(
+            _one(flat_q[mine][None], flat_k[mine][None], flat_v[mine][None], pattern=pattern, scale=scale, rule="")[0]
+        )
         order.append(mine)
     back = torch.cat(order).argsort()
     return torch.cat(parts)[back].reshape(batch, heads, q.shape[2], v.shape[3])
 
 
-def _one(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, scale: float, rule: str) -> Tensor:
+def _one(q: Tensor, k: Tensor, v: Tensor, *, pattern: Pattern, scale: float, rule: str) -> Tensor:
     at, columns, slots, insides = pattern.on(torch.device("cpu") if q.is_meta else q.device)
     return run(Attention(q, k, v, at, columns, slots, insides, scale, rule))[0]
 
@@ -219,7 +221,7 @@ class Attention(NamedTuple):
         qT, kT = (q * self.scale).flatten(0, 1).mT.contiguous(), self.k.flatten(0, 1).mT.contiguous()
         others = kT, v.flatten(0, 1).contiguous(), additive(self.insides, q.dtype)
         alone = lonely(pointers, slots, self.insides, q.shape[2])
-        out, sums = _by_rows(qT, others, pointers, columns, slots, alone)
+        out, sums = _by_rows(qT, others, pointers=pointers, columns=columns, slots=slots, alone=alone)
         by_query = sums.mT.flatten(1)[:, : q.shape[2]].reshape(q.shape[:3])
         return out.reshape(*q.shape[:3], v.shape[3]), torch.where(by_query < -FLOOR / 2, -math.inf, by_query)
 
@@ -247,6 +249,7 @@ class Attention(NamedTuple):
 def _by_rows(
     qT: Tensor,
     others: tuple[Tensor, ...],
+    *,
     pointers: tuple[int, ...],
     columns: tuple[int, ...],
     slots: tuple[int, ...],
@@ -260,14 +263,14 @@ def _by_rows(
     if rows == 1 or len(columns) <= few or programs.fits(kernels.attention, (qT, *others), options):
         out, sums = launch(kernels.attention, qT, *others, **options)
         return out, sums
-    found = []
+    halves = []
     for some in (slice(0, rows // 2), slice(rows // 2, rows)):
         starts = pointers[some.start : some.stop + 1]
         here = slice(starts[0], starts[-1])
         own = tuple(start - starts[0] for start in starts)
         queries = qT[..., some.start * P_MAX : some.stop * P_MAX].contiguous()
-        found.append(_by_rows(queries, others, own, columns[here], slots[here], alone))
-    return torch.cat([out for out, _ in found], 1), torch.cat([sums for _, sums in found], 2)
+        halves.append(_by_rows(queries, others, pointers=own, columns=columns[here], slots=slots[here], alone=alone))
+    return torch.cat([out for out, _ in halves], 1), torch.cat([sums for _, sums in halves], 2)
 
 
 HIDDEN = -1e30
@@ -293,7 +296,7 @@ class _Recorded(torch.autograd.Function):
 
 
 def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:
-    """Row by row of blocks; ``recorded`` says that torch looks on, and scores may not become weights in place."""
+    """Compute row by row of blocks; if ``recorded`` for gradients, scores may not become weights in place."""
     batch, heads, q_len, depth = call.q.shape
     insides, dtype, width = call.insides, call.q.dtype, call.v.shape[3]
     group, block = heads // max(call.k.shape[1], 1), insides.shape[1]
@@ -317,7 +320,9 @@ def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:
         hidden = [(n * block, kinds[p]) for n, p in enumerate(span) if kinds[p] >= 0]
         if recorded and hidden:
             scores = scores.unflatten(2, (group, size))
-            scores = scores.masked_fill(_hidden(span, taken, kinds, insides, size, k.shape[2], block), -math.inf)
+            scores = scores.masked_fill(
+                _hidden(span, taken, kinds, insides, size=size, k_len=k.shape[2], block=block), -math.inf
+            )
             scores = scores.flatten(2, 3)
         for first, slot in [] if recorded else hidden:
             part = scores.unflatten(2, (group, size))[..., first : first + block]
@@ -335,7 +340,7 @@ def _forward(call: Attention, recorded: bool) -> tuple[Tensor, Tensor]:
 
 
 def _exponentials(scores: Tensor, recorded: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Exponentials of scores less the largest of their query, in place unless recorded; that largest, and their sum."""
+    """Return exponentials of scores less their query's largest, in place unless recorded; that largest, their sum."""
     top = scores.detach().amax(-1, keepdim=True)
     # A query that keeps nothing has no largest score; its sum is 0, and so is its result.
     top = torch.where(top == -math.inf, 0.0, top)
@@ -344,16 +349,16 @@ def _exponentials(scores: Tensor, recorded: bool) -> tuple[Tensor, Tensor, Tenso
 
 
 def _columns(x: Tensor, taken: list[int], block: int) -> Tensor:
-    """Blocks of keys or values side by side: a view where they follow each other."""
+    """Return blocks of keys or values side by side: a view where they follow each other."""
     if taken[-1] - taken[0] == len(taken) - 1:
         return x[:, :, taken[0] * block : (taken[-1] + 1) * block]
     return torch.cat([x[:, :, j * block : (j + 1) * block] for j in taken], 2)
 
 
 def _hidden(
-    span: range, taken: list[int], kinds: list[int], insides: Tensor, size: int, k_len: int, block: int
+    span: range, taken: list[int], kinds: list[int], insides: Tensor, *, size: int, k_len: int, block: int
 ) -> Tensor:
-    """Pairs of one row of blocks that are not kept."""
+    """Return which pairs of one row of blocks are not kept."""
     whole = torch.ones((size, block), dtype=torch.bool, device=insides.device)
     parts = [insides[kinds[p], :size] if kinds[p] >= 0 else whole for p in span]
     parts[-1] = parts[-1][:, : min(block, k_len - taken[-1] * block)]
@@ -361,7 +366,7 @@ def _hidden(
 
 
 def lonely(pointers: tuple[int, ...], slots: tuple[int, ...], insides: Tensor, q_len: int) -> bool:
-    """Whether some query keeps no key."""
+    """Return whether some query keeps no key."""
     if insides.is_meta:
         return True
     for i in range(len(pointers) - 1):
@@ -376,7 +381,7 @@ def lonely(pointers: tuple[int, ...], slots: tuple[int, ...], insides: Tensor, q
 
 
 def additive(insides: Tensor, dtype: torch.dtype) -> Tensor:
-    """Insides of partial blocks as what the kernel adds to scores, [128, distinct * 128]; at least one."""
+    """Return insides of partial blocks as the kernel adds them to scores, [128, distinct * 128]; at least one."""
     kind = torch.bfloat16 if dtype == torch.bfloat16 else torch.float32
     if insides.shape[0] == 0:
         insides = insides.new_zeros((1, *insides.shape[1:]))

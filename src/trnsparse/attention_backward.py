@@ -133,7 +133,7 @@ def _by_rows(operands: tuple[Tensor, ...], pattern: tuple[Any, ...], wide: bool)
     if rows == 1 or sum(map(len, pattern)) <= few or programs.fits(kernels.attention_backward, operands, options):
         of_q, of_k, of_v = launch(kernels.attention_backward, *operands, **options)
         return of_q, of_k, of_v
-    found = []
+    halves = []
     for first, stop in ((0, rows // 2), (rows // 2, rows)):
         own = list(operands)
         for at, dim in _QUERIES.items():
@@ -141,19 +141,19 @@ def _by_rows(operands: tuple[Tensor, ...], pattern: tuple[Any, ...], wide: bool)
             own[at] = own[at].narrow(dim, first * P_MAX, end - first * P_MAX).contiguous()
         for at, dim in _BLOCKS.items():
             own[at] = own[at].narrow(dim, first, stop - first).contiguous()
-        found.append(_by_rows(tuple(own), pattern[first:stop], True))
-    (q0, k0, v0), (q1, k1, v1) = found
+        halves.append(_by_rows(tuple(own), pattern[first:stop], True))
+    (q0, k0, v0), (q1, k1, v1) = halves
     return torch.cat([q0, q1], 1), k0 + k1, v0 + v1
 
 
 def runs(columns: list[int], first: int, last: int) -> list[range]:
-    """The stored blocks ``first .. last`` of a row, cut where a column is left out."""
+    """Return the stored blocks ``first .. last`` of a row, cut where a column is left out."""
     cuts = [p for p in range(first + 1, last) if columns[p] != columns[p - 1] + 1]
     return [range(lo, hi) for lo, hi in pairwise([first, *cuts, last]) if hi > lo]
 
 
 def hide(scores: Tensor, stored: range, kinds: list[int], insides: Tensor, block: int) -> Tensor:
-    """Scores [..., q, k] of neighbouring blocks, minus infinity where nothing is kept; in place unless recorded."""
+    """Set scores [..., q, k] of blocks to minus infinity where nothing is kept; in place unless recorded."""
     for n, p in enumerate(stored):
         if kinds[p] >= 0:
             here = slice(n * block, (n + 1) * block)
@@ -169,6 +169,6 @@ def hide(scores: Tensor, stored: range, kinds: list[int], insides: Tensor, block
 
 
 def _by_partition(x: Tensor) -> Tensor:
-    """One number for each query, [heads, Q], as columns of blocks [heads, 128, blocks]."""
+    """Return one number for each query, [heads, Q], as columns of blocks [heads, 128, blocks]."""
     flat = x.float().flatten(0, 1)
     return torch.nn.functional.pad(flat, (0, -flat.shape[1] % P_MAX)).unflatten(1, (-1, P_MAX)).mT.contiguous()

@@ -31,7 +31,7 @@ class Pattern:
     Attributes:
         indptr: [block rows + 1]
         indices: [blocks] block columns of blocks that keep something.
-        slots: [blocks] for a partial block the number of its inside in ``insides``, for a full one -1.
+        slots: [blocks] for a partial block the index of its inside in ``insides``, for a full one -1.
         insides: [distinct, block, block] the distinct insides, true where a pair is kept.
     """
 
@@ -42,7 +42,7 @@ class Pattern:
     _copies: dict[torch.device, tuple[Tensor, ...]] = field(default_factory=dict, repr=False)
 
     def on(self, device: torch.device) -> tuple[Tensor, ...]:
-        """The four tensors on a device; copies are kept."""
+        """Return the four tensors on a device; copies are kept."""
         own = (self.indptr, self.indices, self.slots, self.insides)
         if device.type == "cpu":
             return own
@@ -51,7 +51,7 @@ class Pattern:
         return self._copies[device]
 
     def key(self) -> tuple[bytes, ...]:
-        """What makes two patterns the same."""
+        """Return what two equal patterns have in common."""
         return tuple(t.numpy().tobytes() for t in (self.indptr, self.indices, self.slots, self.insides))
 
 
@@ -97,44 +97,44 @@ class BoundMask:
         return notebook.fragment(repr(self), drawn(*self._blocks(), f"blocks that {self!r} keeps"))
 
     def _blocks(self) -> tuple[Tensor, Tensor, tuple[int, int]]:
-        """Rows and columns of the first pattern's blocks, and how many there could be."""
+        """Return rows and columns of the first pattern's blocks, and how many there could be."""
         first = self.patterns[0]
         rows = torch.repeat_interleave(torch.arange(first.indptr.numel() - 1), first.indptr.diff())
         return rows, first.indices, (-(-self.q_len // self.block), -(-self.k_len // self.block))
 
 
-def bind(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: int) -> BoundMask:
-    """Return the mask's blocks; work is by block, and nothing of size q_len × k_len is made."""
+def bind(mask: Mask, q_len: int, k_len: int, *, batch: int, heads: int, block: int) -> BoundMask:
+    """Return the mask's blocks; work is by block, and nothing of size q_len × k_len is allocated."""
     if min(q_len, k_len) < 0 or block < 1:
         raise ArgumentError(op="bind", argument="lengths", got=(q_len, k_len, block), expected="sizes above 0")
     mask.fits(q_len, k_len)
     key = mask.key()
     if key is None:
-        return _bound(mask, q_len, k_len, batch, heads, block)
+        return _bound(mask, q_len, k_len, batch=batch, heads=heads, block=block)
     whole = (key, q_len, k_len, block)
     if whole not in _KNOWN:
         if len(_KNOWN) >= _MOST:
             _KNOWN.clear()
-        _KNOWN[whole] = _bound(mask, q_len, k_len, batch, heads, block)
+        _KNOWN[whole] = _bound(mask, q_len, k_len, batch=batch, heads=heads, block=block)
     return _KNOWN[whole]
 
 
-def _bound(mask: Mask, q_len: int, k_len: int, batch: int, heads: int, block: int) -> BoundMask:
+def _bound(mask: Mask, q_len: int, k_len: int, *, batch: int, heads: int, block: int) -> BoundMask:
     counts = (batch if mask.by_batch else 1, heads if mask.by_head else 1)
-    found: dict[tuple[bytes, ...], int] = {}
+    indices: dict[tuple[bytes, ...], int] = {}
     patterns: list[Pattern] = []
     which = torch.zeros(counts, dtype=torch.int64)
     for b in range(counts[0]):
         for h in range(counts[1]):
-            made = _pattern(mask, q_len, k_len, block, b, h)
-            which[b, h] = found.setdefault(made.key(), len(patterns))
+            pattern = _pattern(mask, q_len, k_len, block=block, b=b, h=h)
+            which[b, h] = indices.setdefault(pattern.key(), len(patterns))
             if which[b, h] == len(patterns):
-                patterns.append(made)
+                patterns.append(pattern)
     key = mask.key()
     return BoundMask(q_len, k_len, block, tuple(patterns), which, "" if key is None else json.dumps(key))
 
 
-def _pattern(mask: Mask, q_len: int, k_len: int, block: int, b: int, h: int) -> Pattern:
+def _pattern(mask: Mask, q_len: int, k_len: int, *, block: int, b: int, h: int) -> Pattern:
     from trnsparse.mask_base import Rectangles
 
     rows, columns = -(-q_len // block), -(-k_len // block)
@@ -148,30 +148,30 @@ def _pattern(mask: Mask, q_len: int, k_len: int, block: int, b: int, h: int) -> 
     slots = torch.full((rows * columns,), -1)
     partial = (stored & ~whole).nonzero().flatten()
     insides: list[Tensor] = []
-    numbers: dict[bytes, int] = {}
+    indices: dict[bytes, int] = {}
     step = max(1, CHUNK // (block * block))
-    number_b, number_h = torch.tensor(b), torch.tensor(h)
+    index_b, index_h = torch.tensor(b), torch.tensor(h)
     edge = torch.arange(block)
     for first in range(0, partial.numel(), step):
         some = partial[first : first + step]
         q, k = q0[some, None, None] + edge[:, None], k0[some, None, None] + edge
         inside = (q < q_len) & (k < k_len)
-        kept = mask.keeps(number_b, number_h, q.clamp(max=q_len - 1), k.clamp(max=k_len - 1)) & inside
+        kept = mask.keeps(index_b, index_h, q.clamp(max=q_len - 1), k.clamp(max=k_len - 1)) & inside
         flat = kept.flatten(1)
         full, empty = flat.all(1).tolist(), (~flat.any(1)).tolist()
-        for i, place in enumerate(some.tolist()):
+        for i, position in enumerate(some.tolist()):
             if empty[i]:
-                stored[place] = False
+                stored[position] = False
             elif not full[i]:
                 text = kept[i].numpy().tobytes()
-                if text not in numbers:
-                    numbers[text] = len(insides)
+                if text not in indices:
+                    indices[text] = len(insides)
                     insides.append(kept[i])
-                slots[place] = numbers[text]
-    places = stored.nonzero().flatten()
+                slots[position] = indices[text]
+    positions = stored.nonzero().flatten()
     return Pattern(
-        compress(places // max(columns, 1), rows),
-        places % max(columns, 1),
-        slots[places],
+        compress(positions // max(columns, 1), rows),
+        positions % max(columns, 1),
+        slots[positions],
         torch.stack(insides) if insides else torch.zeros((0, block, block), dtype=torch.bool),
     )

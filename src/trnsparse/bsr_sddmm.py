@@ -16,7 +16,7 @@ from trnsparse.kernels import bsr_sddmm as kernels
 
 
 def sampled_blocks(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor, bm: int, bn: int) -> Tensor:
-    """Blocks ``a[i] @ b[j].T`` [blocks, bm, bn] without conjugation, a [M, D], b [N, D]; zero outside the matrix."""
+    """Return blocks ``a[i] @ b[j].T`` [blocks, bm, bn], not conjugated, of a [M, D] and b [N, D]; zero outside."""
     return run(together(BsrSddmm(indptr, indices, a.resolve_conj(), b.resolve_conj(), bm, bn)))
 
 
@@ -100,7 +100,7 @@ def padded(x: Tensor, size: int) -> Tensor:
 
 
 def _transposed(x: Tensor, size: int) -> Tensor:
-    """The transpose, with columns of zeros up to a multiple of ``size``, written once."""
+    """Return the transpose, with columns of zeros up to a multiple of ``size``, written once."""
     result = x.new_zeros((x.shape[1], x.shape[0] + -x.shape[0] % size))
     result[:, : x.shape[0]] = x.mT
     return result

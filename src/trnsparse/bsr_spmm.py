@@ -28,7 +28,7 @@ GPU_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def block_product(a: BSRMatrix, b: Tensor) -> Tensor:
-    """``a @ b`` [M, N] for b [K, N]."""
+    """Return ``a @ b`` [M, N] for b [K, N]."""
     return run(together(BsrSpmm(a.indptr, a.indices, a.values.resolve_conj(), b.resolve_conj(), a.shape[0])))
 
 
@@ -120,7 +120,7 @@ class BsrSpmm(NamedTuple):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _row(self, count: int) -> programs.Size:
-        """The length of a program of one block row of some blocks, and of the columns cut together."""
+        """Return the length of a program of one block row of some blocks, and of the columns cut together."""
         _, bm, bn = self.blocks.shape
         across = -(-self.b.shape[0] // bn)
         blocks = self.blocks.new_empty((count, bm, bn), device="meta")
@@ -140,7 +140,7 @@ class BsrSpmm(NamedTuple):
             wide = self.blocks.numel() + self.b.numel() if width > self.b.element_size() else 0
             if bm * bn >= LARGE and not self.b.is_cuda:
                 return width * (wide + self.rows * n) if wide else 0
-            # What the blocks meet, their products and the sums; operands that are widened or made of whole blocks.
+            # What the blocks meet, their products and the sums; operands that are widened or padded to whole blocks.
             return width * ((count * (bm + bn) + 2 * self.rows) * n + wide + whole)
         share, cuts, part = _shape(bn)
         tiles = min(count, -(-count // share) + self.indptr.shape[0] - 1) if share > 1 else count * cuts
@@ -158,13 +158,13 @@ class BsrSpmm(NamedTuple):
 
 
 def adjoint(call: BsrSpmm, b: Tensor, columns: int) -> BsrSpmm:
-    """The product of the conjugate transpose, which has ``columns`` rows, with another dense matrix."""
+    """Return the product of the conjugate transpose, which has ``columns`` rows, with another dense matrix."""
     indptr, indices, order = transposition(call.indptr, call.indices, -(-columns // call.blocks.shape[2]))
     return BsrSpmm(indptr, indices, call.blocks[order].mH.resolve_conj().contiguous(), b, columns)
 
 
 def _accumulated(call: BsrSpmm) -> Tensor:
-    """Large blocks one by one, each added where it belongs: nothing is gathered, nothing scattered."""
+    """Multiply large blocks one by one, each added where it belongs, without gathering or scattering."""
     _, bm, bn = call.blocks.shape
     result = call.b.new_zeros((call.rows, call.b.shape[1]))
     rows = expand(call.indptr, call.indices.shape[0]).tolist()
@@ -175,7 +175,7 @@ def _accumulated(call: BsrSpmm) -> Tensor:
 
 
 def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) -> tuple[Steps, Tensor]:
-    """Blocks as the stationary tiles of a kernel, side by side in HBM in the order of their use, and that order.
+    """Return blocks as a kernel's stationary tiles, side by side in HBM in the order of use, and that order.
 
     A block deeper than the array is cut; several shallow blocks of one block row share a tile. What reaches over the
     edge of the matrix is zero and has no rows of ``b`` to meet.
@@ -193,14 +193,14 @@ def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) 
     steps, order = in_order(
         [[tuple(row[at : at + share]) for at in range(0, len(row), share)] for row in rows], -(-bm // M_TILE)
     )
-    place = [0] * len(order)
-    for at, number in enumerate(order):
-        place[number] = at
+    position = [0] * len(order)
+    for at, index in enumerate(order):
+        position[index] = at
     # For each piece of a block its tile, and where in the tile it lies.
     tile, slot = [], []
     first = 0
     for row in rows:
-        tile += [place[first + at // share] for at in range(len(row))]
+        tile += [position[first + at // share] for at in range(len(row))]
         slot += [at % share for at in range(len(row))]
         first += -(-len(row) // share)
     # Written once, in the kernel's layout: a matrix may be most of the memory there is.
@@ -214,5 +214,5 @@ def packed(pointers: list[int], columns: list[int], blocks: Tensor, depth: int) 
 
 
 def _shape(bn: int) -> tuple[int, int, int]:
-    """How many blocks share a tile, how many tiles a block is cut into, and the depth of a piece."""
+    """Return how many blocks share a tile, how many tiles a block is cut into, and the depth of a piece."""
     return max(1, K_TILE // bn), -(-bn // K_TILE), min(bn, K_TILE)

@@ -61,11 +61,11 @@ def coloring(a: SparseMatrixLike, *, fraction: float = 1.0) -> Coloring:
     pattern = scipy_views.view(rows.indptr, rows.indices, torch.ones(rows.nnz, dtype=torch.int32), n).rows
     both = sp.csr_array(pattern + pattern.T)
     degree = np.diff(both.indptr)
-    found = _first_free(
+    colours = _first_free(
         both.indptr.tolist(), both.indices.tolist(), np.argsort(-degree, kind="stable").tolist(), fraction
     )
-    colors = torch.tensor(found, dtype=torch.int64, device=a.device)
-    return Coloring(colors, max(found, default=-1) + 1, colors.argsort(stable=True))
+    colors = torch.tensor(colours, dtype=torch.int64, device=a.device)
+    return Coloring(colors, max(colours, default=-1) + 1, colors.argsort(stable=True))
 
 
 def _first_free(indptr: list[int], indices: list[int], order: list[int], fraction: float) -> list[int]:

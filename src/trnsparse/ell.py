@@ -93,8 +93,8 @@ class HYB:
             raise ArgumentError(
                 op="HYB.of", argument="width", got=width, expected="'auto', 'max' or a number of entries"
             )
-        place = torch.arange(rows.nnz, device=rows.device) - rows.indptr[:-1].repeat_interleave(lengths)
-        beyond = (place >= wide).nonzero().flatten()
+        position = torch.arange(rows.nnz, device=rows.device) - rows.indptr[:-1].repeat_interleave(lengths)
+        beyond = (position >= wide).nonzero().flatten()
         others = rows.majors[beyond], rows.indices[beyond], rows.values[beyond]
         return cls(ELL(*_padded(rows, wide), rows.shape), COOMatrix.sorted(*others, rows.shape))
 
@@ -145,9 +145,9 @@ class BlockedELL:
         blocks = matrix.to_bsr(block)
         lengths = blocks.indptr.diff()
         width = int(lengths.max()) if len(lengths) else 0
-        row, place = _places(blocks.indptr, lengths)
-        columns = torch.full((len(lengths), width), -1, device=matrix.device).index_put((row, place), blocks.indices)
-        values = blocks.values.new_zeros((len(lengths), width, block, block)).index_put((row, place), blocks.values)
+        row, position = _positions(blocks.indptr, lengths)
+        columns = torch.full((len(lengths), width), -1, device=matrix.device).index_put((row, position), blocks.indices)
+        values = blocks.values.new_zeros((len(lengths), width, block, block)).index_put((row, position), blocks.values)
         flat = values.transpose(1, 2).reshape(len(lengths) * block, width * block)
         return cls(columns, flat, blocks.shape)
 
@@ -156,9 +156,9 @@ class BlockedELL:
         b, (rows, width) = self.block, self.columns.shape
         values = self.values.reshape(rows, b, width, b).transpose(1, 2)
         columns, order = self.columns.sort(1)
-        row, place = (columns >= 0).nonzero(as_tuple=True)
-        indices = columns[row, place]
-        return BSRMatrix(compress(row, rows), indices, values[row, order[row, place]].contiguous(), self.shape)
+        row, position = (columns >= 0).nonzero(as_tuple=True)
+        indices = columns[row, position]
+        return BSRMatrix(compress(row, rows), indices, values[row, order[row, position]].contiguous(), self.shape)
 
     def to_csr(self) -> CSRMatrix:
         """Return compressed rows; zeros inside blocks stay stored."""
@@ -205,8 +205,8 @@ class SlicedELL:
         filled = torch.cat([lengths, lengths.new_zeros(slices * size - len(lengths))]).reshape(slices, size)
         widths = filled.amax(1) if slices else lengths[:0]
         offsets = torch.cat([widths.new_zeros(1), (widths * size).cumsum(0)])
-        row, place = _places(rows.indptr, lengths)
-        at = offsets[row // size] + place * size + row % size
+        row, position = _positions(rows.indptr, lengths)
+        at = offsets[row // size] + position * size + row % size
         stored = int(offsets[-1])
         columns = torch.full((stored,), -1, device=rows.device).index_put((at,), rows.indices)
         return cls(size, offsets, columns, rows.values.new_zeros(stored).index_put((at,), rows.values), rows.shape)
@@ -226,27 +226,27 @@ def _rows(op: str, a: SparseMatrixLike) -> CSRMatrix:
     return matrix.to_csr()
 
 
-def _places(indptr: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The row of every entry, and its place in the row."""
+def _positions(indptr: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the row of every entry, and its position in the row."""
     row = torch.arange(len(lengths), device=indptr.device).repeat_interleave(lengths)
     return row, torch.arange(len(row), device=indptr.device) - indptr[row]
 
 
 def _padded(rows: CSRMatrix, width: int) -> tuple[Tensor, Tensor]:
-    row, place = _places(rows.indptr, rows.indptr.diff())
-    kept = (place < width).nonzero().flatten()
-    at = row[kept], place[kept]
+    row, position = _positions(rows.indptr, rows.indptr.diff())
+    kept = (position < width).nonzero().flatten()
+    at = row[kept], position[kept]
     columns = torch.full((rows.shape[0], width), -1, device=rows.device).index_put(at, rows.indices[kept])
     return columns, rows.values.new_zeros((rows.shape[0], width)).index_put(at, rows.values[kept])
 
 
 def _coordinates(ell: ELL) -> COOMatrix:
-    row, place = (ell.columns >= 0).nonzero(as_tuple=True)
-    return COOMatrix(row, ell.columns[row, place], ell.values[row, place], ell.shape)
+    row, position = (ell.columns >= 0).nonzero(as_tuple=True)
+    return COOMatrix(row, ell.columns[row, position], ell.values[row, position], ell.shape)
 
 
 def _fewest(lengths: Tensor, longest: int) -> int:
-    """The width that stores the fewest numbers."""
+    """Return the width that stores the fewest numbers."""
     widths = torch.arange(longest + 1, device=lengths.device)
     count = torch.bincount(lengths, minlength=longest + 1)
     # entries beyond a width: those of longer rows, less the width times how many these are

@@ -124,7 +124,7 @@ def _on_device(a: SparseMatrix, columns: int, block: int, target: TargetName) ->
 
 
 def _from_part(predicted: Callable[[int], float | None], rows: int, tiles: int) -> float | None:
-    """Seconds for all rows; where they are many tiles, from two parts of them, because each more row takes as long."""
+    """Return seconds for all rows; for many tiles, from two parts of them: every further row takes as long."""
     part = max(1, rows * TILES // max(tiles, 1) // STEP) * STEP
     if 2 * part >= rows:
         return predicted(rows)
@@ -136,7 +136,7 @@ _LIBRARY = library("trnsparse")
 
 
 def here() -> str:
-    """Where a product of this library runs now: a generation, or ``host``."""
+    """Return where a product of this library runs now: a generation, or ``host``."""
     asked, device = _LIBRARY.choice().name, neuron.device()
     if asked == "simulator":
         return config.TARGET.get()
@@ -144,7 +144,7 @@ def here() -> str:
 
 
 def arranged(a: SparseMatrix, b: Tensor, name: str) -> SparseMatrix | Tensor:
-    """The matrix in the format asked for, to multiply b [K, N]; ``auto`` is what `choose` prefers where that runs.
+    """Return the matrix in the format asked for, to multiply b [K, N]; ``auto`` is what `choose` prefers.
 
     The pattern of a conversion is kept with the matrix; values are read afresh.
     """
@@ -158,7 +158,7 @@ def arranged(a: SparseMatrix, b: Tensor, name: str) -> SparseMatrix | Tensor:
 
 
 def _automatic(a: SparseMatrix, columns: int) -> str:
-    """The format `choose` prefers for a product here and now, or ``stored``; a plan in the making is told why."""
+    """Return the format `choose` prefers for a product here, or ``stored``, and tell an open plan why."""
     where = here()
     if where == "host" or a.values.is_meta or not (a.dtype.is_floating_point or a.dtype.is_complex):
         return "stored"
@@ -170,5 +170,5 @@ def _automatic(a: SparseMatrix, columns: int) -> str:
 
 
 def _own(a: SparseMatrix) -> str:
-    """The choice that leaves a matrix as it is: every format but BSR is multiplied row by row."""
+    """Return the choice that leaves a matrix as it is: every format but BSR is multiplied row by row."""
     return "bsr" if a.format == "bsr" else "csr"

@@ -13,7 +13,7 @@ NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def factored(name: str, indptr: Tensor, indices: Tensor, values: Tensor, *more: Tensor | None) -> int | None:
-    """Factor in place: the row without a pivot, -1 if all have one, or ``None`` where torch has to do it."""
+    """Factor in place; return the row without a pivot, -1 if all have one, or ``None`` where torch must do it."""
     if loops.compiled is None or values.dtype not in NATIVE or host.refusal((indptr, indices, values)):
         return None
     arrays: list[Any] = [x if x is None else x.numpy() for x in (indptr, indices, values, *more)]

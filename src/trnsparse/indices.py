@@ -69,14 +69,14 @@ def as_shape(op: str, shape: Any) -> tuple[int, int]:
 
 
 def expand(pointers: Tensor, entries: int) -> Tensor:
-    """Row of every one of ``entries`` entries, from row pointers."""
+    """Return the row of each of ``entries`` entries, from row pointers."""
     counts = pointers.diff()
     rows = torch.arange(counts.shape[0], device=pointers.device)
     return torch.repeat_interleave(rows, counts, output_size=entries)
 
 
 def compress(rows: Tensor, count: int) -> Tensor:
-    """Row pointers, from the sorted or unsorted rows of entries."""
+    """Return row pointers, from the sorted or unsorted rows of entries."""
     pointers = torch.zeros(count + 1, dtype=torch.int64, device=rows.device)
     return pointers.index_add_(0, rows + 1, torch.ones_like(rows)).cumsum_(0)
 
@@ -107,7 +107,7 @@ def by_position(row: Tensor, col: Tensor, shape: tuple[int, int]) -> Sorted | No
 
 
 def find(low: Tensor, high: Tensor, indices: Tensor, wanted: Tensor) -> Tensor:
-    """Where ``wanted`` is among the rising ``indices[low:high]``, or -1; elementwise, by bisection."""
+    """Return where ``wanted`` is among the rising ``indices[low:high]``, or -1; elementwise, by bisection."""
     end = high
     for _ in range(indices.shape[0].bit_length()):
         middle = (low + high) // 2
@@ -119,12 +119,12 @@ def find(low: Tensor, high: Tensor, indices: Tensor, wanted: Tensor) -> Tensor:
 
 
 def scattered(values: Tensor, at: Tensor, size: int) -> Tensor:
-    """``size`` zeros with the values at their positions. Gradients flow to them."""
+    """Return ``size`` zeros with the values at their positions. Gradients flow to them."""
     return values.new_zeros(size).index_put((at,), values)
 
 
 def transposition(pointers: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Pointers and indices of the transpose, and where each of its entries was."""
+    """Return pointers and indices of the transpose, and where each of its entries was."""
     if refusal((pointers, indices)) is None:
         return scipy_views.transposition(pointers, indices, columns)
     order = torch.argsort(indices, stable=True)
@@ -132,7 +132,7 @@ def transposition(pointers: Tensor, indices: Tensor, columns: int) -> tuple[Tens
 
 
 def in_blocks(row: Tensor, col: Tensor, block: tuple[int, int], grid: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Pointers and columns of the blocks that hold sorted entries, and the position of every entry in them."""
+    """Return pointers and columns of the blocks of sorted entries, and each entry's position in them."""
     bm, bn = block
     down, across = row // bm, col // bn
     result = by_position(down, across, grid)
@@ -147,7 +147,7 @@ def in_blocks(row: Tensor, col: Tensor, block: tuple[int, int], grid: tuple[int,
 
 
 def check_range(op: str, name: str, index: Tensor, bound: int) -> None:
-    """Every index is at least 0 and below ``bound``; the first that is not is named with its position."""
+    """Check that every index is at least 0 and below ``bound``; the error names the first that is not."""
     if index.numel() == 0:
         return
     low, high = torch.aminmax(index)
@@ -159,7 +159,7 @@ def check_range(op: str, name: str, index: Tensor, bound: int) -> None:
 
 
 def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bound: int) -> None:
-    """Pointers fit and rise, indices are in range, sorted and distinct in every row."""
+    """Check that pointers fit and rise, and that indices are in range, sorted and distinct in every row."""
     if pointers.numel() != count + 1:
         raise ArgumentError(
             op=op, argument="length of indptr", got=pointers.numel(), expected=f"{count + 1}: one more than rows"
@@ -197,7 +197,7 @@ def check_compressed(op: str, pointers: Tensor, indices: Tensor, count: int, bou
 
 
 def _unsorted(pointers: Tensor, indices: Tensor) -> int:
-    """The first index that is not above the one before it in its row, or -1."""
+    """Return the first index that is not above the one before it in its row, or -1."""
     stays = indices.diff() <= 0
     first = pointers[1:-1]
     first = first[(first > 0) & (first < indices.numel())]
@@ -206,6 +206,6 @@ def _unsorted(pointers: Tensor, indices: Tensor) -> int:
 
 
 def check_length(op: str, **lengths: int) -> None:
-    """Index and value arrays have one length."""
+    """Check that index and value arrays have one length."""
     if len(set(lengths.values())) > 1:
         raise ArgumentError(op=op, argument="length", got=lengths)

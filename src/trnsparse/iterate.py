@@ -65,7 +65,7 @@ def cg(
     Raises:
         NotConverged: ``residual`` holds the norm reached.
     """
-    return _solved("cg", a, b, x0, tol, max_iterations, None)
+    return _solved("cg", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=None)
 
 
 @array_function
@@ -89,7 +89,7 @@ def richardson(
         max_iterations: as for `cg`.
     """
     step = float(check.coefficient("richardson", "omega", omega, torch.float64).real)
-    return _solved("richardson", a, b, x0, tol, max_iterations, lambda k: (step, 0.0))
+    return _solved("richardson", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=lambda k: (step, 0.0))
 
 
 @array_function
@@ -137,7 +137,7 @@ def chebyshev(
             kept.append((1 / (middle - beta / last), beta))
         return kept[k]
 
-    return _solved("chebyshev", a, b, x0, tol, max_iterations, coefficients)
+    return _solved("chebyshev", a, b, x0=x0, tol=tol, most=max_iterations, recurrence=coefficients)
 
 
 @array_function
@@ -189,7 +189,7 @@ def _options(op: str, tol: Any, most: Any) -> None:
 
 
 def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
-    """A vector [N] of finite numbers with the dtype and device of the matrix, detached."""
+    """Check a vector [N] of finite numbers, of the matrix's dtype and device, and return it detached."""
     dense(op, **{name: x})
     same_kind(op, a=a, **{name: x})
     if x.ndim != 1:
@@ -204,13 +204,13 @@ def _vector(op: str, name: str, x: Any, a: SparseMatrix) -> Tensor:
 
 
 def _scale(x: Tensor) -> float:
-    """A power of two near the largest magnitude, by which squares neither overflow nor underflow; 1 for zeros."""
+    """Return a power of two near the largest magnitude, so that squares stay in range; 1 for zeros."""
     top = float(x.abs().max()) if x.numel() else 0.0
     return 2.0 ** min(max(math.frexp(top)[1], -1000), 1000) if top else 1.0
 
 
 def _prepared(op: str, a: SparseMatrix) -> BSRMatrix | CSRMatrix:
-    """The matrix as what runs wants it: in blocks of 128 for a device, as it is stored on the host."""
+    """Return the matrix as what runs needs it: in blocks of 128 for a device, as it is stored on the host."""
     check.floating(op, a=a.values)
     check.equal(op, "N", rows=a.shape[0], columns=a.shape[1])
     if a.dtype.is_complex:
@@ -225,12 +225,12 @@ def _steps() -> int:
 
 
 def _blocks(a: BSRMatrix | CSRMatrix) -> Blocks:
-    """Index pointers, block columns and blocks; an entry is a block of one."""
+    """Return index pointers, block columns and blocks; an entry is a block of one."""
     return a.indptr, a.indices, a.values if isinstance(a, BSRMatrix) else a.values.reshape(-1, 1, 1)
 
 
 def _solved(
-    op: str, a: SparseMatrixLike, b: Tensor, x0: Tensor | None, tol: float, most: int, coefficients: Any
+    op: str, a: SparseMatrixLike, b: Tensor, *, x0: Tensor | None, tol: float, most: int, recurrence: Any
 ) -> Solution:
     a = sparse(op, "a", a)
     matrix = _prepared(op, a)
@@ -242,17 +242,17 @@ def _solved(
     scale = _scale(b)
     b, x = b / scale, x / scale
     r = b - _times(matrix, x)
-    p = torch.zeros_like(r) if coefficients is not None else r.clone()
+    p = torch.zeros_like(r) if recurrence is not None else r.clone()
     goal, done = tol * float(torch.linalg.vector_norm(b)), 0
     residual, each = float(torch.linalg.vector_norm(r)), _steps()
     while not residual <= goal:
         if done >= most or not residual < float("inf"):
             raise NotConverged(op=op, iterations=done, residual=residual * scale)
         steps = min(each, most - done)
-        table = [coefficients(done + k) for k in range(steps)] if coefficients is not None else []
-        numbers = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
-        method = "cg" if coefficients is None else "fixed"
-        x, r, p = run(Iterate(*_blocks(matrix), x, r, p, numbers, steps, method))
+        table = [recurrence(done + k) for k in range(steps)] if recurrence is not None else []
+        coefficients = torch.tensor(table, dtype=b.dtype, device=b.device).reshape(-1, 2)
+        method = "cg" if recurrence is None else "fixed"
+        x, r, p = run(Iterate(*_blocks(matrix), x, r, p, coefficients, steps, method))
         done += steps
         # The recurrence drifts from the truth in low precision: the residual that counts is computed.
         residual = float(torch.linalg.vector_norm(b - _times(matrix, x)))
@@ -260,7 +260,7 @@ def _solved(
 
 
 def _times(a: BSRMatrix | CSRMatrix, x: Tensor) -> Tensor:
-    """The product with a vector, in the format as it is."""
+    """Return the product with a vector, in the format as it is."""
     return spmv(a, x, format="stored")
 
 
@@ -274,7 +274,7 @@ class Iterate(NamedTuple):
     x: Tensor  # [N]
     r: Tensor  # [N]
     p: Tensor  # [N]
-    numbers: Tensor  # [steps, 2] coefficients of "fixed"
+    coefficients: Tensor  # [steps, 2], of "fixed"
     steps: int
     method: str
 
@@ -304,18 +304,27 @@ class Iterate(NamedTuple):
         values = self.blocks.reshape(-1) if self.blocks.shape[1:] == (1, 1) else self.blocks
         a = scipy_views.view(self.indptr, self.indices, values, self.indptr.shape[0] - 1).rows
         state = (to_numpy(self.x), to_numpy(self.r), to_numpy(self.p))
-        tiny, numbers = np.finfo(state[0].dtype).tiny, to_numpy(self.numbers)
-        x, r, p = _iterated(self, a.__matmul__, state, numbers, np.linalg.norm, lambda y: max(y, tiny))
+        tiny, coefficients = np.finfo(state[0].dtype).tiny, to_numpy(self.coefficients)
+        x, r, p = _iterated(
+            self, a.__matmul__, state, coefficients=coefficients, norm=np.linalg.norm, floor=lambda y: max(y, tiny)
+        )
         return torch.from_numpy(x), torch.from_numpy(r), torch.from_numpy(p)
 
     def pytorch(self) -> tuple[Tensor, Tensor, Tensor]:
         matrix, tiny = self._matrix(), torch.finfo(self.x.dtype).tiny
         state = (self.x, self.r, self.p)
         norm = torch.linalg.vector_norm
-        return _iterated(self, lambda y: _times(matrix, y), state, self.numbers, norm, lambda y: y.clamp(min=tiny))
+        return _iterated(
+            self,
+            lambda y: _times(matrix, y),
+            state,
+            coefficients=self.coefficients,
+            norm=norm,
+            floor=lambda y: y.clamp(min=tiny),
+        )
 
     def _matrix(self) -> BSRMatrix | CSRMatrix:
-        """Blocks as a matrix; of entries where they are entries."""
+        """Return blocks as a matrix; of entries where they are entries."""
         n, parts = self.x.shape[0], {"indptr": self.indptr, "indices": self.indices}
         if self.blocks.shape[1:] == (1, 1):
             return CSRMatrix._rebuilt(parts, self.blocks.reshape(-1), (n, n))
@@ -334,19 +343,19 @@ class Iterate(NamedTuple):
         if not columns:
             blocks, pointers, columns = blocks.new_zeros((1, P_MAX, P_MAX)), [0] + [1] * (len(pointers) - 1), [0]
         tiles = blocks.new_empty((P_MAX, blocks.shape[0], P_MAX)).copy_(blocks.permute(2, 0, 1)).flatten(1)
-        table = self.numbers if self.numbers.shape[0] else self.numbers.new_zeros((self.steps, 2))
+        table = self.coefficients if self.coefficients.shape[0] else self.coefficients.new_zeros((self.steps, 2))
         state = [_by_partition(y) for y in (self.x, self.r, self.p)]
         options: dict[str, Any] = {"method": self.method, "pointers": tuple(pointers), "columns": tuple(columns)}
 
         def size(steps: int) -> programs.Size:
-            numbers = table.new_empty((P_MAX, 2 * steps))
-            return programs.size_of(kernels.iterate, (tiles, *state, numbers), {"steps": steps, **options})
+            coefficients = table.new_empty((P_MAX, 2 * steps))
+            return programs.size_of(kernels.iterate, (tiles, *state, coefficients), {"steps": steps, **options})
 
         # Between launches of a few steps the state is in HBM; one step is cut no further.
         launches = -(-self.steps // programs.most(size))
         for some in table.split(-(-self.steps // launches)):
-            numbers, steps = some.reshape(1, -1).expand(P_MAX, -1).contiguous(), some.shape[0]
-            state = list(launch(kernels.iterate, tiles, *state, numbers, steps=steps, **options))
+            coefficients, steps = some.reshape(1, -1).expand(P_MAX, -1).contiguous(), some.shape[0]
+            state = list(launch(kernels.iterate, tiles, *state, coefficients, steps=steps, **options))
         x, r, p = (y.mT.flatten()[:n].clone() for y in state)
         return x, r, p
 
@@ -361,8 +370,8 @@ class Iterate(NamedTuple):
         return self.blocks.nbytes + 6 * size + P_MAX * 8 * self.steps
 
 
-def _iterated(call: Iterate, times: Any, state: Any, numbers: Any, norm: Any, floor: Any) -> Any:
-    """The steps on tensors or arrays: ``times`` multiplies by the matrix, ``floor`` keeps divisors from 0."""
+def _iterated(call: Iterate, times: Any, state: Any, *, coefficients: Any, norm: Any, floor: Any) -> Any:
+    """Run the steps on tensors or arrays: ``times`` multiplies by the matrix, ``floor`` keeps divisors from 0."""
     x, r, p = (y + 0 for y in state)
     if call.method == "power":
         for _ in range(call.steps):
@@ -376,9 +385,9 @@ def _iterated(call: Iterate, times: Any, state: Any, numbers: Any, norm: Any, fl
             alpha = square / floor(p @ image)
             last = floor(square)
         else:
-            p *= numbers[k, 1]
+            p *= coefficients[k, 1]
             p += r
-            image, alpha = times(p), numbers[k, 0]
+            image, alpha = times(p), coefficients[k, 0]
         x += alpha * p
         image *= alpha
         r -= image

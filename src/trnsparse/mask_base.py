@@ -40,7 +40,7 @@ class Verdicts(NamedTuple):
 class Mask(ABC):
     """A rule that keeps some pairs of query and key positions."""
 
-    # Whether the rule reads the batch or head number.
+    # Whether the rule reads the index of the batch or head.
     by_batch = False
     by_head = False
 
@@ -57,7 +57,7 @@ class Mask(ABC):
         return Verdicts(unknown, unknown)
 
     def key(self) -> tuple[Hashable, ...] | None:
-        """What equal rules have in common, so that one need not be bound twice; ``None`` for rules that read data."""
+        """Return what equal rules have in common, so that one is bound once; ``None`` for rules that read data."""
         return None
 
     def fits(self, q_len: int, k_len: int) -> None:
@@ -72,11 +72,11 @@ class Mask(ABC):
         Args:
             q_len: number of queries.
             k_len: number of keys; that of queries when left out.
-            batch: number of batches, for masks that read the batch number.
-            heads: number of query heads, for masks that read the head number.
+            batch: number of batches, for masks that read the index of the batch.
+            heads: number of query heads, for masks that read the index of the head.
             block: edge of the blocks.
         """
-        return bind(self, q_len, q_len if k_len is None else k_len, batch, heads, block)
+        return bind(self, q_len, q_len if k_len is None else k_len, batch=batch, heads=heads, block=block)
 
     def dense(self, q_len: int, k_len: int | None = None, *, b: int = 0, h: int = 0) -> Tensor:
         """Return the mask as a boolean tensor [q_len, k_len], for looking at; attention never makes one."""
@@ -87,7 +87,7 @@ class Mask(ABC):
 
     @property
     def lengths(self) -> tuple[int, int] | None:
-        """Lengths of queries and keys a mask made of data has; ``None`` for rules, which fit every length."""
+        """Return the lengths of queries and keys of a mask of data; ``None`` for rules, which fit every length."""
         return None
 
     def _repr_html_(self) -> str:
@@ -155,8 +155,8 @@ class _Not(Mask):
         return ~self.inner.keeps(b, h, q, k)
 
     def judge(self, at: Rectangles) -> Verdicts:
-        found = self.inner.judge(at)
-        return Verdicts(found.none, found.every)
+        inner = self.inner.judge(at)
+        return Verdicts(inner.none, inner.every)
 
     def key(self) -> tuple[Hashable, ...] | None:
         inner = self.inner.key()

@@ -188,12 +188,12 @@ class _Function(Mask):
         self.by_batch = self.by_head = arguments == 4
 
     def keeps(self, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        made = self.rule(q, k) if self.arguments == 2 else self.rule(b, h, q, k)
-        if not isinstance(made, Tensor):
-            made = torch.as_tensor(made)
-        if made.dtype != torch.bool:
-            raise DtypeError(op="function", argument="result of the rule", got=made.dtype, expected="bool")
-        return made.broadcast_to(torch.broadcast_shapes(q.shape, k.shape))
+        kept = self.rule(q, k) if self.arguments == 2 else self.rule(b, h, q, k)
+        if not isinstance(kept, Tensor):
+            kept = torch.as_tensor(kept)
+        if kept.dtype != torch.bool:
+            raise DtypeError(op="function", argument="result of the rule", got=kept.dtype, expected="bool")
+        return kept.broadcast_to(torch.broadcast_shapes(q.shape, k.shape))
 
     def __repr__(self) -> str:
         return f"function({getattr(self.rule, '__name__', 'rule')})"
@@ -202,7 +202,7 @@ class _Function(Mask):
 def _lengths(op: str, own: tuple[int, ...], q_len: int, k_len: int) -> None:
     if own != (q_len, k_len):
         raise ArgumentError(
-            op="bind", argument="lengths", got=(q_len, k_len), expected=f"{own}, those of the mask made by {op}"
+            op="bind", argument="lengths", got=(q_len, k_len), expected=f"{own}, those of the mask of {op}"
         )
 
 
@@ -232,15 +232,15 @@ def sink(count: int) -> Mask:
 
 def documents(ids: Numbers) -> Mask:
     """Keep pairs of one document; ``ids`` [S] holds the document of every position."""
-    numbers = torch.as_tensor(ids).cpu()
-    if numbers.ndim != 1 or numbers.dtype.is_floating_point or numbers.dtype == torch.bool:
+    documents = torch.as_tensor(ids).cpu()
+    if documents.ndim != 1 or documents.dtype.is_floating_point or documents.dtype == torch.bool:
         raise ArgumentError(
             op="documents",
             argument="ids",
-            got=f"{numbers.dtype} of shape {tuple(numbers.shape)}",
+            got=f"{documents.dtype} of shape {tuple(documents.shape)}",
             expected="integers [S]",
         )
-    return _Documents(numbers.long())
+    return _Documents(documents.long())
 
 
 def blocks(pattern: Numbers, size: int = 128) -> Mask:

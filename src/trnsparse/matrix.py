@@ -53,7 +53,7 @@ SUPPORTED = (
 
 @functools.cache
 def _products() -> Any:
-    """What the operators do, in a module that imports this one."""
+    """Return the module of the operators, which imports this one."""
     from trnsparse import products
 
     return products
@@ -62,7 +62,7 @@ def _products() -> Any:
 class SparseMatrix(ABC):
     """A sparse matrix: index tensors that never change, and ``values``, through which gradients flow.
 
-    The matrix owns its indices: they are copied where it is made. Values given as a tensor are that tensor, and every
+    The matrix owns its indices: they are copied when it is created. Values given as a tensor are that tensor, and every
     product reads them afresh; values given as a NumPy array, a SciPy matrix or a list are copied.
     """
 
@@ -101,7 +101,7 @@ class SparseMatrix(ABC):
         return {}
 
     def _once(self, name: str, compute: Callable[[], T]) -> T:
-        """What `compute` gives, computed once for the pattern."""
+        """Return what `compute` gives, computed once for the pattern."""
         if name not in self._derived:
             self._derived[name] = compute()
         result: T = self._derived[name]
@@ -111,7 +111,7 @@ class SparseMatrix(ABC):
         return {name: value for name, value in self.__dict__.items() if name != "_derived"}
 
     def _index_on(self, device: torch.device) -> dict[str, Tensor]:
-        """The index tensors where values are."""
+        """Return the index tensors where values are."""
         indices = self._indices()
         return indices if device == self.device else {name: index.to(device) for name, index in indices.items()}
 
@@ -327,7 +327,7 @@ class SparseMatrix(ABC):
 
 
 def is_sparse(value: Any) -> bool:
-    """Whether this is a sparse matrix: one of ours, of SciPy's or of torch's."""
+    """Return whether this is a sparse matrix: one of ours, of SciPy's or of torch's."""
     if isinstance(value, Tensor):
         return value.layout is not torch.strided
     return isinstance(value, SparseMatrix) or sp.issparse(value)

@@ -49,7 +49,7 @@ def drawn(row: Tensor, col: Tensor, shape: tuple[int, int], title: str) -> str:
 
 
 def _shares(row: Tensor, col: Tensor, shape: tuple[int, int], height: int, width: int) -> Tensor:
-    """How much of each patch is filled, from 0 to 1: [lines, cells]."""
+    """Return how much of each patch is filled, from 0 to 1: [lines, cells]."""
     lines, cells = min(height, shape[0]), min(width, shape[1])
     counts = torch.zeros(lines * cells, dtype=torch.float64)
     at = (row * lines // shape[0]) * cells + col * cells // shape[1]

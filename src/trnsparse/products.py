@@ -24,7 +24,7 @@ from trnsparse.spmm import spmm, spmv
 
 
 def matmul(a: SparseMatrix, other: Any) -> Any:
-    """``a @ other`` for a sparse matrix, a dense matrix (or batch) or a vector."""
+    """Return ``a @ other`` for a sparse matrix, a dense matrix (or batch) or a vector."""
     if is_sparse(other):
         return spgemm(a, other)
     if isinstance(other, Tensor | np.ndarray):
@@ -33,7 +33,7 @@ def matmul(a: SparseMatrix, other: Any) -> Any:
 
 
 def rmatmul(other: Any, a: SparseMatrix) -> Any:
-    """``other @ a`` for a sparse matrix, a dense matrix (or batch) or a vector."""
+    """Return ``other @ a`` for a sparse matrix, a dense matrix (or batch) or a vector."""
     if is_sparse(other):
         return spgemm(other, a)
     if isinstance(other, np.ndarray):
@@ -74,18 +74,18 @@ def add(a: SparseMatrixLike, b: SparseMatrixLike, *, alpha: complex = 1.0, beta:
 
 
 def _by_scipy(*matrices: SparseMatrix) -> bool:
-    """Whether SciPy may compute with these: values in host memory, of a dtype it has, and no gradient recorded."""
+    """Return whether SciPy can compute with these: values in host memory, of a dtype it has, without gradient."""
     return matrices[0].dtype in scipy_views.DTYPES and refusal(a.values for a in matrices) is None
 
 
 def _rows(a: SparseMatrix, like: SparseMatrix) -> Any:
-    """A matrix as SciPy's CSR; as that of its transpose where ``like`` is in compressed columns."""
+    """Return a matrix as SciPy's CSR; as that of its transpose where ``like`` is in compressed columns."""
     rows = a.to_csc().transpose() if isinstance(like, CSCMatrix) else a.to_csr()
     return scipy_views.view(rows.indptr, rows.indices, rows.values, rows.shape[1]).rows
 
 
 def _unrows(a: SparseMatrix, result: Any) -> SparseMatrix:
-    """What `_rows` of ``a`` became, in the format of ``a``."""
+    """Return what `_rows` of ``a`` became, in the format of ``a``."""
     indices, values = scipy_views.parts(result)
     if isinstance(a, CSCMatrix):
         return CSCMatrix._rebuilt(indices, values, result.shape[::-1])
@@ -156,7 +156,7 @@ def spgemm(
 
 
 def _pairs(columns: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
-    """For every entry of a, all entries of the row of b it meets: positions in a and in b."""
+    """Return, for every entry of a, all entries of the row of b it meets: positions in a and in b."""
     counts = indptr.diff()[columns]
     left = torch.repeat_interleave(torch.arange(columns.numel(), device=columns.device), counts)
     first = counts.cumsum(0) - counts
@@ -165,7 +165,7 @@ def _pairs(columns: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _blocks(row: Tensor, col: Tensor, blocks: Tensor, like: BSRMatrix) -> BSRMatrix:
-    """A BSR matrix from blocks at positions, those at one position added up."""
+    """Return a BSR matrix from blocks at positions, those at one position added up."""
     result = by_position(row, col, like.grid)
     if result is not None:
         order, row, col, rank = result
@@ -178,7 +178,7 @@ def _blocks(row: Tensor, col: Tensor, blocks: Tensor, like: BSRMatrix) -> BSRMat
 
 
 def _like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
-    """A matrix in the format of another."""
+    """Return a matrix in the format of another."""
     if isinstance(a, BSRMatrix):
         return result.to_bsr(a.block)
     converted: SparseMatrix = getattr(result, f"to_{a.format}")()
@@ -186,7 +186,7 @@ def _like(a: SparseMatrix, result: SparseMatrix) -> SparseMatrix:
 
 
 def _same_place(op: str, a: SparseMatrix, b: SparseMatrix) -> None:
-    """What plans let pass, a matrix with data and one without, has no sum or product."""
+    """Refuse a matrix with data beside one without, which plans let pass."""
     if a.device != b.device:
         need_data(op, a.values, b.values)
 
@@ -224,7 +224,7 @@ def norm(a: SparseMatrixLike, ord: float | str = "fro") -> Tensor:  # noqa: A002
 
 
 def _spectral(a: CSRMatrix, most: int = 1000) -> Tensor:
-    """The largest singular value, by Golub-Kahan-Lanczos with full reorthogonalisation."""
+    """Return the largest singular value, by Golub-Kahan-Lanczos with full reorthogonalisation."""
     small = min(a.shape)
     steps = min(most, small)
     wide = torch.complex128 if a.dtype.is_complex else torch.float64

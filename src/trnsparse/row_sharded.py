@@ -57,9 +57,9 @@ class RowSharded:
         return self._nnz
 
     def for_rank(self, coordinate: Sequence[int]) -> RowSharded:
-        """The matrix as another rank has it, without data: what a plan runs with."""
-        made = object.__new__(RowSharded)
-        made.__dict__.update(self.__dict__)
+        """Return the matrix as another rank has it, without data: what a plan runs with."""
+        other = object.__new__(RowSharded)
+        other.__dict__.update(self.__dict__)
         values, shape = self._sizes[coordinate[0]]
         rows = shape[0] if self.local.format == "csr" else -(-shape[0] // values[1])
 
@@ -67,15 +67,15 @@ class RowSharded:
             return torch.empty(count, dtype=torch.int64, device="meta")
 
         indices = {"indptr": index(rows + 1), "indices": index(values[0])}
-        made.local = type(self.local)._rebuilt(indices, torch.empty(values, dtype=self.dtype, device="meta"), shape)
-        return made
+        other.local = type(self.local)._rebuilt(indices, torch.empty(values, dtype=self.dtype, device="meta"), shape)
+        return other
 
     def held(self) -> list[Tensor]:
-        """The tensors of this rank's rows."""
+        """Return the tensors of this rank's rows."""
         return [*self.local._indices().values(), self.local.values]
 
     def times(self, team: Team, part: Part) -> Part:
-        """The product with a dense matrix inside a sharded algorithm."""
+        """Multiply by a dense matrix inside a sharded algorithm."""
         from trnsparse.sharded import product
 
         return product(team, self, part)
@@ -146,17 +146,16 @@ def shard_rows(matrix: SparseMatrixLike, mesh: DeviceMesh | tuple[int, ...]) -> 
 
 
 def sizes_of(mesh: DeviceMesh | tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes of a mesh, or of one to plan with."""
+    """Return sizes of a mesh, or of one to plan with."""
     return mesh if isinstance(mesh, tuple) else tuple(mesh.shape)
 
 
 def _rows(matrix: CSRMatrix | BSRMatrix, start: int, size: int) -> CSRMatrix | BSRMatrix:
-    """Rows of a matrix in its own format; through coordinates only where a cut goes through a block."""
+    """Return rows of a matrix in its own format; through coordinates only where a cut goes through a block."""
     height = matrix.block[0] if isinstance(matrix, BSRMatrix) else 1
     stop = start + size
     if start % height or (stop % height and stop != matrix.shape[0]):
-        made: CSRMatrix | BSRMatrix = matrix[start:stop]
-        return made
+        return matrix[start:stop]  # type: ignore[no-any-return]
     pointers = matrix.indptr[start // height : start // height + -(-size // height) + 1]
     lo, hi = int(pointers[0]), int(pointers[-1])
     indices = {"indptr": pointers - lo, "indices": matrix.indices[lo:hi]}
@@ -164,11 +163,11 @@ def _rows(matrix: CSRMatrix | BSRMatrix, start: int, size: int) -> CSRMatrix | B
 
 
 def _compact(matrix: CSRMatrix | BSRMatrix) -> tuple[CSRMatrix | BSRMatrix, Tensor]:
-    """The matrix with the columns (or block columns) it touches alone, and which they are."""
+    """Return the matrix with only the columns (or block columns) it touches, and which they are."""
     width = matrix.block[1] if isinstance(matrix, BSRMatrix) else 1
-    units, places = torch.unique(matrix.indices, return_inverse=True)
+    units, positions = torch.unique(matrix.indices, return_inverse=True)
     columns = (units[:, None] * width + torch.arange(width, device=units.device)).flatten()
     # only the last block can reach over the edge
     columns = columns[columns < matrix.shape[1]]
-    indices = {"indptr": matrix.indptr, "indices": places.reshape(matrix.indices.shape)}
+    indices = {"indptr": matrix.indptr, "indices": positions.reshape(matrix.indices.shape)}
     return type(matrix)._rebuilt(indices, matrix.values, (matrix.shape[0], columns.numel())), columns

@@ -59,7 +59,7 @@ class _Pattern:
             )
 
     def of(self, indptr: Tensor, indices: Tensor, columns: int) -> bool:
-        """Whether these are still the tensors it was copied from; torch counts up versions where it writes."""
+        """Return whether these are still the tensors it was copied from; torch increments versions when it writes."""
         mine, pointers = self.source
         same = mine() is indices and pointers() is indptr
         return same and self.state == (indptr._version, indices._version, columns)
@@ -77,7 +77,7 @@ def _pattern(indptr: Tensor, indices: Tensor, columns: int) -> _Pattern:
 
 
 def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
-    """The matrix of these parts as SciPy sees it; blocks [blocks, bm, bn] and block columns give BSR."""
+    """Return the matrix of these parts as SciPy sees it; blocks [blocks, bm, bn] and block columns give BSR."""
     pattern = _pattern(indptr, indices, columns)
     if not values.is_contiguous() or values.is_conj() or values.is_neg():
         values = values.resolve_conj().resolve_neg().contiguous()
@@ -97,13 +97,13 @@ def view(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> View:
 
 
 def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    """``a @ b``, or with ``trans`` ``a.T @ b``, by SciPy."""
+    """Return ``a @ b``, or with ``trans`` ``a.T @ b``, by SciPy."""
     seen = view(indptr, indices, values, columns)
     return torch.from_numpy((seen.transposed if trans else seen.rows) @ to_numpy(b))
 
 
 def torch_pattern(indptr: Tensor, indices: Tensor, values: Tensor, columns: int) -> Tensor:
-    """A ``torch.sparse_csr`` tensor on the checked copies of the pattern."""
+    """Return a ``torch.sparse_csr`` tensor on the checked copies of the pattern."""
     _quiet()
     pattern, shape = _pattern(indptr, indices, columns), (indptr.shape[0] - 1, columns)
     pointers, columns_of = torch.from_numpy(pattern.indptr), torch.from_numpy(pattern.indices)
@@ -119,7 +119,7 @@ def _quiet() -> None:
 
 
 def transposition(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Pointers and indices of the transpose, and where each of its entries was."""
+    """Return pointers and indices of the transpose, and where each of its entries was."""
     pattern, order = _pattern(indptr, indices, columns), np.arange(indices.shape[0])
     shape = (indptr.shape[0] - 1, columns)
     other = sp.csr_array((order, pattern.indices, pattern.indptr), shape=shape).tocsc()
@@ -128,7 +128,7 @@ def transposition(indptr: Tensor, indices: Tensor, columns: int) -> tuple[Tensor
 
 
 def parts(matrix: Any) -> tuple[dict[str, Tensor], Tensor]:
-    """Pointers and indices, and values, of a SciPy matrix in compressed rows that nobody else holds."""
+    """Return pointers and indices, and values, of a SciPy matrix in compressed rows that nobody else holds."""
     matrix.sort_indices()
     indices = {"indptr": torch.from_numpy(matrix.indptr).long(), "indices": torch.from_numpy(matrix.indices).long()}
     return indices, torch.from_numpy(matrix.data)

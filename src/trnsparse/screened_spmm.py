@@ -26,7 +26,7 @@ from trnsparse.screening import as_threshold, check_bounds
 def screened_spmm(a: SparseMatrixLike, u: Tensor, w: Tensor, b: Tensor, threshold: float) -> Tensor:
     """Return ``a' @ b`` with ``a'[i, k] = a[i, k]`` where ``u[i] w[k] > threshold`` and 0 elsewhere.
 
-    The screen is applied on the way to the Tensor Engine: no screened copy of ``a`` is made by the kernel.
+    The kernel screens blocks before the Tensor Engine reads them: it stores no screened copy of ``a``.
 
     Args:
         a: dense or sparse [M, K]; anything but BSR is taken in blocks of 128.
@@ -59,7 +59,7 @@ def screened_spmm(a: SparseMatrixLike, u: Tensor, w: Tensor, b: Tensor, threshol
 
 
 def _near_one(bounds: Tensor) -> tuple[Tensor, float]:
-    """Bounds times a power of two that brings the largest near 1, so that products stay in range, and that power."""
+    """Scale bounds by a power of two that brings the largest near 1, and return that power too."""
     if bounds.is_meta or bounds.numel() == 0:
         return bounds.double(), 1.0
     scale = 2.0 ** -min(max(math.frexp(float(bounds.max()))[1], -1000), 1000)
@@ -93,21 +93,21 @@ class ScreenedSpmm(NamedTuple):
         return only(self.b.dtype, KERNEL_DTYPES)
 
     def bounds(self) -> tuple[Tensor, Tensor]:
-        """The bounds of the rows of every block row, and of the columns of every block column."""
+        """Return the bounds of the rows of every block row, and of the columns of every block column."""
         _, bm, bn = self.blocks.shape
         return padded(self.u[:, None], bm).reshape(-1, bm), padded(self.w[:, None], bn).reshape(-1, bn)
 
     def block_rows(self) -> Tensor:
-        """The block row of every block."""
+        """Return the block row of every block."""
         return expand(self.indptr, self.indices.shape[0])
 
     def stays(self) -> Tensor:
-        """Which entries of which blocks are above the threshold."""
+        """Return which entries of which blocks are above the threshold."""
         u, w = self.bounds()
         return u[self.block_rows()][:, :, None] * w[self.indices][:, None, :] > self.threshold
 
     def survivors(self) -> ScreenedSpmm:
-        """The call with those blocks alone that hold an entry above the threshold."""
+        """Return the call with only the blocks that hold an entry above the threshold."""
         u, w = self.bounds()
         rows = self.block_rows()
         kept = (u.amax(1)[rows] * w.amax(1)[self.indices] > self.threshold).nonzero().flatten()

@@ -96,7 +96,7 @@ def screen_quartets(bounds: Tensor, threshold: float) -> Quartets:
 
 
 def _reach(value: Tensor, limit: float) -> Tensor:
-    """For each of falling values, how many values from the first its product with is above the limit, by bisection."""
+    """Return, for each of falling values, how many of the first have a product with it above the limit."""
     low = torch.zeros(value.shape, dtype=torch.int64, device=value.device)
     high = torch.full_like(low, value.numel())
     for _ in range(value.numel().bit_length()):
@@ -107,7 +107,7 @@ def _reach(value: Tensor, limit: float) -> Tensor:
 
 
 def _product_above(x: Tensor, y: Tensor, limit: float) -> Tensor:
-    """Whether ``x * y > limit`` for float64 numbers that are not negative, without rounding, overflow or underflow."""
+    """Return whether ``x * y > limit`` for non-negative float64, without rounding, overflow or underflow."""
     (x, x_exponent), (y, y_exponent) = torch.frexp(x), torch.frexp(y)
     fraction, exponent = math.frexp(limit)
     # Fractions lie between 1/2 and 1, so that exponents further apart than 2 decide alone.
@@ -124,7 +124,7 @@ def _rounding(x: Tensor, y: Tensor, product: Tensor) -> Tensor:
 
 
 def _split(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Halves of 26 bits whose sum is ``x`` (Veltkamp)."""
+    """Return halves of 26 bits whose sum is ``x`` (Veltkamp)."""
     wide = x * (2.0**27 + 1)
     high = wide - (wide - x)
     return high, x - high
@@ -165,7 +165,7 @@ def check_bounds(op: str, **bounds: Any) -> list[Tensor]:
         if value.is_complex() or value.dtype == torch.bool:
             raise DtypeError(op=op, argument=f"dtype of {name}", got=value.dtype, expected="real numbers")
         if value.is_meta:
-            # a plan is made by running on shapes
+            # planning runs on shapes
             continue
         need_data(op, value)
         bad = ~(torch.isfinite(value) & (value >= 0))

@@ -83,16 +83,16 @@ def sddmm(
 
 def finished(op: str, epilogue: Callable[[Tensor], Tensor], result: Tensor) -> Tensor:
     """Apply an epilogue, which keeps shape and dtype."""
-    made = epilogue(result)
-    if not isinstance(made, Tensor) or made.shape != result.shape or made.dtype != result.dtype:
-        got = f"{made.dtype} {tuple(made.shape)}" if isinstance(made, Tensor) else type(made)
+    changed = epilogue(result)
+    if not isinstance(changed, Tensor) or changed.shape != result.shape or changed.dtype != result.dtype:
+        got = f"{changed.dtype} {tuple(changed.shape)}" if isinstance(changed, Tensor) else type(changed)
         expected = f"{result.dtype} {tuple(result.shape)}"
         raise ArgumentError(op=op, argument="what epilogue returns", got=got, expected=expected)
-    return made
+    return changed
 
 
 def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """``result[p] = a[row of p] . b[indices[p]]`` without conjugation, for a [M, D] and b [N, D]."""
+    """Return ``result[p] = a[row of p] . b[indices[p]]``, not conjugated, for a [M, D] and b [N, D]."""
     return run(together(Sddmm(indptr, indices, a.resolve_conj(), b.resolve_conj())))
 
 

@@ -87,11 +87,11 @@ def _reduced(
         if not isinstance(terms, Tensor) or tuple(terms.shape) != wanted:
             got = tuple(terms.shape) if isinstance(terms, Tensor) else type(terms)
             raise ArgumentError(op="spmm_op", argument="shape of what multiply returns", got=got, expected=str(wanted))
-        place = coo.row[part].unsqueeze(1).expand(wanted)
+        row = coo.row[part].unsqueeze(1).expand(wanted)
         if add == "sum":
             result = result.index_add(0, coo.row[part], terms)
         else:
-            result = result.scatter_reduce(0, place, terms, add)
+            result = result.scatter_reduce(0, row, terms, add)
     if empty is not None and m:
         bare = torch.bincount(coo.row, minlength=m) == 0
         result = torch.where(bare.unsqueeze(1), torch.full_like(result, empty), result)

@@ -1,4 +1,4 @@
-"""Products of a sparse matrix cut along its rows with spread dense ones: `spmm` and `spmv`.
+"""Products of a sparse matrix cut along its rows with sharded dense ones: `spmm` and `spmv`.
 
 The matrix comes from `trnsparse.shard_rows`. The dense operand is taken in any placement and brought to a cut along K;
 from there each rank receives the rows its own rows touch, and no others. Results are cut along M over the first axis
@@ -22,14 +22,14 @@ from trnsparse.spmm import spmm, spmv
 
 
 def _check(public: Any, a: Any, b: Tensor, **options: Any) -> None:
-    """The function's own checks, on a matrix of the whole shape and no entries."""
+    """Run the function's own checks, on a matrix of the whole shape and no entries."""
     op = public.__name__
     if not isinstance(a, RowSharded):
         raise ArgumentError(
             op=op,
             argument="a",
             got=type(a).__name__,
-            expected="rows of a matrix cut between ranks, because the other operand is spread",
+            expected="rows of a matrix cut between ranks, because the other operand is sharded",
             hint="Cut it with trnsparse.shard_rows(matrix, mesh)",
         )
     if operation(op, options["trans"]) != "n":
@@ -55,7 +55,7 @@ def _spmm(team: Team, a: RowSharded, b: Part, c: Part | None, trans: Any, out: P
 
 
 def product(team: Team, a: RowSharded, b: Part, c: Part | None = None, **options: Any) -> Part:
-    """Rows of ``a @ b``, and of what is added to it."""
+    """Return rows of ``a @ b``, and of what is added to it."""
     _one_mesh("spmm", team, a)
     axis = len(b.shape) - 2
     needed = _needed(team, a, b, axis)
@@ -73,8 +73,8 @@ def _spmv(team: Team, a: RowSharded, x: Part, y: Part | None, trans: Any, out: P
     places: Places = (axis, *needed.places[1:])
     shape = (*x.shape[:-1], a.shape[0])
     addend = None if y is None else y.to(team, places).local
-    made = x.with_local(spmv(a.local, needed.local, y=addend, **options), shape, places)
-    return _written(team, made, out)
+    product = x.with_local(spmv(a.local, needed.local, y=addend, **options), shape, places)
+    return _written(team, product, out)
 
 
 def _one_mesh(op: str, team: Team, a: RowSharded) -> None:
@@ -84,7 +84,7 @@ def _one_mesh(op: str, team: Team, a: RowSharded) -> None:
 
 
 def _needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
-    """The rows of the dense operand that this rank's rows touch, in order."""
+    """Return the rows of the dense operand that this rank's rows touch, in order."""
     mine = a.touched[team.here(0)]
     # what the other axes of the mesh cut stays cut, K excepted
     others = tuple(place if isinstance(place, int) and place != axis else None for place in b.places[1:])
@@ -107,14 +107,14 @@ def _needed(team: Team, a: RowSharded, b: Part, axis: int) -> Part:
     return b.with_local(torch.cat(team.all_to_all(0, pieces, shapes), axis), places=(None, *others))
 
 
-def _picked(x: Tensor, axis: int, places: Tensor) -> Tensor:
+def _picked(x: Tensor, axis: int, positions: Tensor) -> Tensor:
     if x.is_meta:
-        return x.new_empty((*x.shape[:axis], places.numel(), *x.shape[axis + 1 :]))
-    return x.index_select(axis, places)
+        return x.new_empty((*x.shape[:axis], positions.numel(), *x.shape[axis + 1 :]))
+    return x.index_select(axis, positions)
 
 
-def _written(team: Team, made: Part, out: Part | None) -> Part:
+def _written(team: Team, result: Part, out: Part | None) -> Part:
     if out is None:
-        return made
-    out.local.copy_(made.to(team, out.places).local)
+        return result
+    out.local.copy_(result.to(team, out.places).local)
     return out

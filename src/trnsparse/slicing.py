@@ -29,7 +29,7 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
         need_data("getitem", matrix.values)
     row_key, col_key = _keys(key)
     if isinstance(row_key, Integral) and isinstance(col_key, Integral):
-        i, j = _number(matrix, int(row_key), 0), _number(matrix, int(col_key), 1)
+        i, j = _index(matrix, int(row_key), 0), _index(matrix, int(col_key), 1)
         return _at(matrix, *torch.tensor([i, j], device=matrix.device))
     if _listed(row_key) and _listed(col_key):
         rows, columns = _tensor(matrix, row_key), _tensor(matrix, col_key)
@@ -43,7 +43,7 @@ def sliced(matrix: SparseMatrix, key: Any) -> Any:
 
 
 def _keys(key: Any) -> tuple[Any, Any]:
-    """What chooses rows and what chooses columns."""
+    """Return what chooses rows and what chooses columns."""
     keys = key if isinstance(key, tuple) else (key,)
     if any(x is Ellipsis for x in keys):
         at = next(n for n, x in enumerate(keys) if x is Ellipsis)
@@ -54,7 +54,7 @@ def _keys(key: Any) -> tuple[Any, Any]:
 
 
 def _listed(key: Any) -> bool:
-    """Whether a key lists numbers, or is a mask."""
+    """Return whether a key is a list of indices, or a mask."""
     return not isinstance(key, slice) and not isinstance(key, Integral) and getattr(key, "ndim", 1) > 0
 
 
@@ -65,7 +65,7 @@ def _tensor(matrix: SparseMatrix, key: Any) -> Tensor:
         raise ArgumentError(op="getitem", argument="index", got=key, expected="integers, a slice or a mask") from None
 
 
-def _number(matrix: SparseMatrix, key: int, axis: int) -> int:
+def _index(matrix: SparseMatrix, key: int, axis: int) -> int:
     size = matrix.shape[axis]
     if not -size <= key < size:
         raise ArgumentError(op="getitem", argument=f"index of axis {axis}", got=key, expected=f"below {size}")
@@ -73,7 +73,7 @@ def _number(matrix: SparseMatrix, key: int, axis: int) -> int:
 
 
 def _elements(matrix: SparseMatrix, rows: Any, columns: Any) -> Tensor:
-    """Elements at positions that are listed, zeros where nothing is stored."""
+    """Return elements at listed positions, zeros where nothing is stored."""
     chosen = []
     for axis, index in enumerate((rows, columns)):
         numbers = _chosen(matrix, index, axis)
@@ -93,7 +93,7 @@ def _elements(matrix: SparseMatrix, rows: Any, columns: Any) -> Tensor:
 
 
 def _at(matrix: SparseMatrix, i: Tensor, j: Tensor) -> Tensor:
-    """Elements (i, j): of each, the stored indices of its row are searched."""
+    """Return elements (i, j): for each, search the stored indices of its row."""
     inside: tuple[Tensor, ...] = ()
     if isinstance(matrix, COOMatrix):
         entries = matrix.coalesce()
@@ -118,13 +118,13 @@ Chosen = Tensor | range
 
 
 def _chosen(matrix: SparseMatrix, key: Any, axis: int) -> Any:
-    """The rows or columns a key means: a range, or a tensor of numbers."""
+    """Return the rows or columns a key means: a range, or a tensor of indices."""
     size = matrix.shape[axis]
     if isinstance(key, slice):
         return range(*key.indices(size))
     if isinstance(key, Integral):
-        number = _number(matrix, int(key), axis)
-        return range(number, number + 1)
+        start = _index(matrix, int(key), axis)
+        return range(start, start + 1)
     index = _tensor(matrix, key).reshape(-1)
     # an empty list has no dtype of its own
     index = index.long() if index.numel() == 0 and not isinstance(key, Tensor) else index
@@ -147,13 +147,13 @@ def _part(matrix: CSRMatrix, rows: Chosen, columns: Chosen) -> CSRMatrix:
     return part.clone() if part is matrix else part
 
 
-def _numbers(chosen: range, like: Tensor) -> Tensor:
+def _indices(chosen: range, like: Tensor) -> Tensor:
     # torch refuses empty ranges that numpy and Python have
     return torch.arange(chosen.start, chosen.stop, chosen.step, device=like.device) if len(chosen) else like[:0]
 
 
 def _rows(matrix: CSRMatrix, chosen: Chosen) -> CSRMatrix:
-    """The rows chosen, in their order; one chosen twice appears twice."""
+    """Return the chosen rows, in their order; one chosen twice appears twice."""
     pointers, columns = matrix.indptr, matrix.shape[1]
     if isinstance(chosen, range):
         if chosen == range(matrix.shape[0]):
@@ -164,7 +164,7 @@ def _rows(matrix: CSRMatrix, chosen: Chosen) -> CSRMatrix:
             parts = {"indptr": own - lo, "indices": matrix.indices[lo:hi]}
             # the pattern never changes and may be shared; values may be written to
             return CSRMatrix._rebuilt(parts, matrix.values[lo:hi].clone(), (len(chosen), columns))
-        chosen = _numbers(chosen, pointers)
+        chosen = _indices(chosen, pointers)
     counts = (pointers[1:] - pointers[:-1])[chosen]
     indptr = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
     entry = torch.repeat_interleave(pointers[:-1][chosen] - indptr[:-1], counts)
@@ -174,12 +174,12 @@ def _rows(matrix: CSRMatrix, chosen: Chosen) -> CSRMatrix:
 
 
 def _columns(matrix: CSRMatrix, chosen: Chosen) -> CSRMatrix:
-    """The columns chosen, in their order; one chosen twice appears twice."""
+    """Return the chosen columns, in their order; one chosen twice appears twice."""
     rows, size = matrix.shape
     if isinstance(chosen, range):
         if chosen == range(size):
             return matrix
-        chosen = _numbers(chosen, matrix.indptr)
+        chosen = _indices(chosen, matrix.indptr)
     count = chosen.numel()
     if not bool((chosen.diff() > 0).all()):
         return _rows(matrix.transpose(), chosen).transpose()

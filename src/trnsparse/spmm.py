@@ -21,13 +21,13 @@ from trnsparse.arguments import (
     applied,
     bare,
     dense,
+    evenly_spaced,
     folded,
     only,
     operation,
     same_kind,
     scaled,
     sparse,
-    spread,
     together,
     unfolded,
 )
@@ -81,7 +81,7 @@ def spmm(
         tensor([[3.],
                 [3.]])
     """
-    a, kind = _checked("spmm", a, trans, format, "b", b, "c", c)
+    a, kind = _checked("spmm", a, trans, format, b_name="b", b=b, c_name="c", c=c)
     if b.ndim < 2:
         check.ndim("spmm", 2, b=b)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
@@ -89,7 +89,7 @@ def spmm(
         check.equal("spmm", "K", hint="Transpose a with trans=True?", a=inner, b=b.shape[-2])
     if out is not None:
         check.out("spmm", out, shape=(*b.shape[:-2], outer, b.shape[-1]), dtype=b.dtype, a=a.values, b=b, c=c)
-    result = _scaled_product("spmm", a, b, kind, format, alpha, beta, c)
+    result = _scaled_product("spmm", a, b, kind, name=format, alpha=alpha, beta=beta, c=c)
     result = result if epilogue is None else finished("spmm", epilogue, result)
     return result if out is None else out.copy_(result)
 
@@ -127,7 +127,7 @@ def spmv(
         >>> spmv(CSRMatrix.from_dense(torch.eye(2)), torch.ones(2))
         tensor([1., 1.])
     """
-    a, kind = _checked("spmv", a, trans, format, "x", x, "y", y)
+    a, kind = _checked("spmv", a, trans, format, b_name="x", b=x, c_name="y", c=y)
     if x.ndim == 0:
         check.ndim("spmv", 1, x=x)
     inner, outer = (a.shape[1], a.shape[0]) if kind == "n" else a.shape
@@ -136,10 +136,12 @@ def spmv(
     if out is not None:
         check.out("spmv", out, shape=(*x.shape[:-1], outer), dtype=x.dtype, a=a.values, x=x, y=y)
     if x.ndim == 1:
-        result = _scaled_product("spmv", a, x, kind, format, alpha, beta, y)
+        result = _scaled_product("spmv", a, x, kind, name=format, alpha=alpha, beta=beta, c=y)
     else:
         addend = None if y is None else y.unsqueeze(-1)
-        result = _scaled_product("spmv", a, x.unsqueeze(-1), kind, format, alpha, beta, addend).squeeze(-1)
+        result = _scaled_product(
+            "spmv", a, x.unsqueeze(-1), kind, name=format, alpha=alpha, beta=beta, c=addend
+        ).squeeze(-1)
     result = result if epilogue is None else finished("spmv", epilogue, result)
     return result if out is None else out.copy_(result)
 
@@ -148,7 +150,7 @@ _MATRICES = frozenset((COOMatrix, CSRMatrix, CSCMatrix, BSRMatrix))
 
 
 def _checked(
-    function: str, a: Any, trans: Any, name: str, b_name: str, b: Any, c_name: str, c: Any
+    function: str, a: Any, trans: Any, name: str, *, b_name: str, b: Any, c_name: str, c: Any
 ) -> tuple[SparseMatrix, str]:
     """Check operands and options; return the matrix and the operation. What is plainly right costs nothing."""
     plain = type(a) in _MATRICES and type(b) is Tensor and c is None and b.layout is torch.strided and not b.is_nested
@@ -163,18 +165,18 @@ def _checked(
 
 
 def _scaled_product(
-    function: str, a: SparseMatrix, b: Tensor, kind: str, name: str, alpha: Any, beta: Any, c: Tensor | None
+    function: str, a: SparseMatrix, b: Tensor, kind: str, *, name: str, alpha: Any, beta: Any, c: Tensor | None
 ) -> Tensor:
-    """``alpha * op(a) @ b + beta * c``, rounded to half precision once."""
+    """Return ``alpha * op(a) @ b + beta * c``, rounded to half precision once."""
     if b.dtype in HALF and not bare(alpha, beta, c):
-        wide = a.to(torch.float32), b.float(), kind, name, alpha, beta, None if c is None else c.float()
-        return _scaled_product(function, *wide).to(b.dtype)
+        options = {"name": name, "alpha": alpha, "beta": beta, "c": None if c is None else c.float()}
+        return _scaled_product(function, a.to(torch.float32), b.float(), kind, **options).to(b.dtype)
     product = _product(a, b, kind, name) if b.ndim < 3 else unfolded(_product(a, folded(b), kind, name), b)
     return product if bare(alpha, beta, c) else scaled(function, product, alpha, beta, c)
 
 
 def _product(a: SparseMatrix, b: Tensor, kind: str, name: str) -> Tensor:
-    """``op(a) @ b`` for b [K, N] or [K], in the format of this name."""
+    """Return ``op(a) @ b`` for b [K, N] or [K], in the format of this name."""
     matrix = arranged(a, b, name)
     if type(matrix) is not CSRMatrix and isinstance(matrix, Tensor | BSRMatrix):
         columns = b if b.ndim == 2 else b.unsqueeze(1)
@@ -283,7 +285,7 @@ class Spmm(NamedTuple):
         return self.b if self.b.ndim == 2 else self.b.unsqueeze(1)
 
     def prediction(self) -> Tensor:
-        pointers = spread(self.values.shape[0], self.height)
+        pointers = evenly_spaced(self.values.shape[0], self.height)
         empty = self.indptr.new_empty(self.height + 1)
         return _launched(pointers, empty, self.indices, self.values, self._columns())
 
@@ -327,7 +329,7 @@ def _launched(pointers: list[int], indptr: Tensor, indices: Tensor, values: Tens
 
 
 def _bucket(b: Tensor, tiles: int) -> programs.Size:
-    """The length of a program of one tile of rows with some tiles of entries, and of the columns cut together."""
+    """Return the size of a program of one tile of rows with some tiles of entries, and of the columns cut together."""
     b = b[:, : kernels.WIDTH]
     entries = [b.new_empty((tiles * K_TILE, 1), dtype=dtype) for dtype in (torch.int32, torch.float32, torch.float32)]
     return programs.size_of(kernels.spmm, (*entries, b), {"rows": M_TILE, "bounds": (0, tiles * K_TILE)})

@@ -81,7 +81,7 @@ class _Solve(torch.autograd.Function):
     def forward(
         ctx: Any, indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool
     ) -> Tensor:
-        x = _solved(indptr, indices, values.resolve_conj(), b.resolve_conj(), lower, unit)
+        x = _solved(indptr, indices, values.resolve_conj(), b.resolve_conj(), lower=lower, unit=unit)
         ctx.save_for_backward(indptr, indices, values, x)
         ctx.lower, ctx.unit = lower, unit
         return x
@@ -102,7 +102,7 @@ class _Solve(torch.autograd.Function):
         return None, None, of_values, of_b, None, None
 
 
-def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
     n = b.shape[0]
     rows = expand(indptr, indices.shape[0])
     diagonal = b.new_ones(n)
@@ -113,12 +113,12 @@ def _solved(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: b
         if absent.numel():
             raise Singular(op="solve_triangular", index=int(absent[0 if lower else -1]))
     if refusal((values, b), recorded=True) is None and b.numel() and _in_range(values, diagonal):
-        return _by_scipy(indptr, indices, values, b, lower, unit)
-    return _substituted(indptr, indices, values, b, lower, unit)
+        return _by_scipy(indptr, indices, values, b, lower=lower, unit=unit)
+    return _substituted(indptr, indices, values, b, lower=lower, unit=unit)
 
 
 def _in_range(values: Tensor, diagonal: Tensor) -> bool:
-    """Whether every entry over every diagonal entry is a normal number of float64, as SciPy's scaled solve needs."""
+    """Return whether every entry over every diagonal entry is a normal float64, as SciPy's scaled solve needs."""
     size, pivots = values.detach().abs().double(), diagonal.detach().abs().double()
     size = size[size > 0]
     if size.numel() == 0:
@@ -127,7 +127,7 @@ def _in_range(values: Tensor, diagonal: Tensor) -> bool:
     return bool((high / least < 1e300) & (low / most > 1e-290) & (least > 1e-290) & (most < 1e290))
 
 
-def _by_scipy(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
+def _by_scipy(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
     wide = torch.complex128 if b.is_complex() else torch.float64
     a = scipy_views.view(indptr, indices, values.detach().to(wide), b.shape[0]).rows
     if unit:
@@ -137,8 +137,8 @@ def _by_scipy(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower:
     return torch.from_numpy(x).to(b.dtype)
 
 
-def _substituted(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, lower: bool, unit: bool) -> Tensor:
-    """Row by row: the definition, on every device and for every range of numbers."""
+def _substituted(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, *, lower: bool, unit: bool) -> Tensor:
+    """Solve row by row: the definition, on every device and for every range of values."""
     n = b.shape[0]
     starts = indptr.tolist()
     x = b.clone()
@@ -183,25 +183,25 @@ def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> 
 
 def _ilu0(a: CSRMatrix, values: Tensor, boost: tuple[float, complex] | None) -> int:
     starts, columns = a.indptr.tolist(), a.indices.tolist()
-    numbers: list[Any] = values.tolist()
+    entries: list[Any] = values.tolist()
     diagonal = [-1] * a.shape[0]
     for i in range(a.shape[0]):
         span = range(starts[i], starts[i + 1])
-        place = {columns[p]: p for p in span}
+        position = {columns[p]: p for p in span}
         for p in span:
             j = columns[p]
             if j >= i:
                 break
-            numbers[p] /= numbers[diagonal[j]]
+            entries[p] /= entries[diagonal[j]]
             for q in range(diagonal[j] + 1, starts[j + 1]):
-                if columns[q] in place:
-                    numbers[place[columns[q]]] -= numbers[p] * numbers[q]
-        diagonal[i] = place.get(i, -1)
-        if diagonal[i] >= 0 and boost is not None and abs(numbers[diagonal[i]]) <= boost[0]:
-            numbers[diagonal[i]] = boost[1]
-        if diagonal[i] < 0 or numbers[diagonal[i]] == 0:
+                if columns[q] in position:
+                    entries[position[columns[q]]] -= entries[p] * entries[q]
+        diagonal[i] = position.get(i, -1)
+        if diagonal[i] >= 0 and boost is not None and abs(entries[diagonal[i]]) <= boost[0]:
+            entries[diagonal[i]] = boost[1]
+        if diagonal[i] < 0 or entries[diagonal[i]] == 0:
             return i
-    values.copy_(torch.tensor(numbers, dtype=values.dtype))
+    values.copy_(torch.tensor(entries, dtype=values.dtype))
     return -1
 
 
@@ -227,23 +227,23 @@ def ic0(a: SparseMatrixLike) -> CSRMatrix:
 
 def _ic0(a: CSRMatrix, values: Tensor) -> int:
     starts, columns = a.indptr.tolist(), a.indices.tolist()
-    numbers: list[Any] = values.tolist()
+    entries: list[Any] = values.tolist()
     for i in range(a.shape[0]):
         last = starts[i + 1] - 1
         if last < starts[i] or columns[last] != i:
             return i
-        place = {columns[p]: p for p in range(starts[i], last)}
+        position = {columns[p]: p for p in range(starts[i], last)}
         for p in range(starts[i], last):
             end = starts[columns[p] + 1] - 1
             for q in range(starts[columns[p]], end):
-                if columns[q] in place:
-                    numbers[p] -= numbers[place[columns[q]]] * numbers[q].conjugate()
-            numbers[p] /= numbers[end]
-        pivot = numbers[last].real - sum(abs(numbers[p]) ** 2 for p in range(starts[i], last))
+                if columns[q] in position:
+                    entries[p] -= entries[position[columns[q]]] * entries[q].conjugate()
+            entries[p] /= entries[end]
+        pivot = entries[last].real - sum(abs(entries[p]) ** 2 for p in range(starts[i], last))
         if not pivot > 0:
             return i
-        numbers[last] = pivot**0.5
-    values.copy_(torch.tensor(numbers, dtype=values.dtype))
+        entries[last] = pivot**0.5
+    values.copy_(torch.tensor(entries, dtype=values.dtype))
     return -1
 
 

@@ -52,7 +52,7 @@ def dot(x: Tensor, indices: Tensor, y: Tensor) -> Tensor:
 
 
 def _positions(op: str, indices: Tensor, y: Tensor, x: Tensor | None = None) -> Tensor:
-    """The indices, checked against the dense vector and the values of the sparse one."""
+    """Return the indices, checked against the dense vector and the values of the sparse one."""
     on_host(f"trnsparse.vectors.{op}")
     dense(op, y=y)
     shaped(op, y=(y, "[N]"))

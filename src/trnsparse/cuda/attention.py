@@ -27,7 +27,7 @@ FULL, CAUSAL = json.dumps(["_Full"]), json.dumps(["_Distance", 0, math.inf])
 
 
 def attention(call: Attention) -> tuple[Tensor, Tensor]:
-    """The output, and the logarithm of each query's sum of exponentials."""
+    """Return the output, and the logarithm of each query's sum of exponentials."""
     q, k, v = call.q, call.k, call.v
     if flash(call):
         group = q.shape[1] // k.shape[1]
@@ -41,17 +41,17 @@ def attention(call: Attention) -> tuple[Tensor, Tensor]:
 
 
 def _whole(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """Everything, or the causal half, by what ``scaled_dot_product_attention`` would call, with the sums it keeps."""
+    """Attend to everything, or the causal half, as ``scaled_dot_product_attention`` would, and keep the sums."""
     ops = torch.ops.aten
     if torch._fused_sdp_choice(q, k, v, None, 0.0, causal, scale=scale) == SDPBackend.CUDNN_ATTENTION.value:
-        made = ops._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
+        results = ops._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
     else:
-        made = ops._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
-    return made[0], made[1].reshape(q.shape[:3])
+        results = ops._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+    return results[0], results[1].reshape(q.shape[:3])
 
 
 def flash(call: Attention) -> bool:
-    """Whether torch's own attention computes this mask."""
+    """Return whether torch's own attention computes this mask."""
     q, v, rule = call.q, call.v, call.rule
     if rule != FULL and (rule != CAUSAL or q.shape[2] != call.k.shape[2]):
         return False
@@ -59,7 +59,7 @@ def flash(call: Attention) -> bool:
 
 
 def _key(call: Attention) -> tuple[Any, ...]:
-    """What a compiled function depends on beside its mask."""
+    """Return what a compiled function depends on beside its mask."""
     q, k, v = call.q, call.k, call.v
     return q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, q.device, call.scale
 
@@ -68,7 +68,7 @@ Attend = Callable[[Tensor, Tensor, Tensor, BlockMask, float, bool], tuple[Tensor
 
 
 def _function() -> Attend:
-    """FlexAttention with a code object of its own: torch counts compilations by those, and stops after a few."""
+    """Return FlexAttention with a code object of its own: torch counts compilations by those, and stops soon."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, scale: float, grouped: bool) -> tuple[Tensor, Tensor]:
         out, extra = flex_attention(q, k, v, None, mask, scale, grouped, return_aux=AuxRequest(lse=True))
@@ -80,7 +80,7 @@ def _function() -> Attend:
 
 @functools.lru_cache(maxsize=128)
 def _recorded(key: Any, rule: str) -> Attend:
-    """FlexAttention compiled for one mask and shape, with its gradient."""
+    """Return FlexAttention compiled for one mask and shape, with its gradient."""
     compiled: Attend = torch.compile(_function(), dynamic=False, fullgraph=True)
     return compiled
 
@@ -90,7 +90,7 @@ class _Compiled(NamedTuple):
 
     run: Callable[..., Sequence[Tensor]]
     operands: list[Any]  # those of the mask; of others, where they go
-    places: list[int]  # of q, k and v among them
+    positions: list[int]  # of q, k and v among them
     results: list[int]  # where output and logarithms are among the results
 
 
@@ -105,16 +105,16 @@ class _Mask:
         self._kept: dict[Any, _Compiled] = {}
 
     def attend(self, call: Attention) -> tuple[Tensor, Tensor]:
-        """The results of a call that records no gradient."""
+        """Return the results of a call that records no gradient."""
         key = _key(call)
         known = self._kept.get(key)
         if known is None:
             return self._first(call, key)
         operands = known.operands.copy()
-        for place, x in zip(known.places, call, strict=False):
-            operands[place] = x
-        made = known.run(*operands)
-        return made[known.results[0]], made[known.results[1]]
+        for position, x in zip(known.positions, call, strict=False):
+            operands[position] = x
+        outputs = known.run(*operands)
+        return outputs[known.results[0]], outputs[known.results[1]]
 
     def _first(self, call: Attention, key: Any) -> tuple[Tensor, Tensor]:
         """Compile, and keep what was called with which operands."""
@@ -127,21 +127,21 @@ class _Mask:
             compiled: Any = compile_fx(graph, examples)
 
             def run(*operands: Any) -> Any:
-                made = compiled(*operands)
-                seen.append((compiled, operands, made))
-                return made
+                outputs = compiled(*operands)
+                seen.append((compiled, operands, outputs))
+                return outputs
 
             return run
 
         own = [x.detach() for x in call[:3]]
         compiled = torch.compile(_function(), backend=backend, dynamic=False, fullgraph=True)
-        found = compiled(*own, self.blocks, call.scale, call.q.shape[1] != call.k.shape[1])
+        results = compiled(*own, self.blocks, call.scale, call.q.shape[1] != call.k.shape[1])
         # taken out: what torch keeps of this function must not keep the operands
-        run, operands, made = seen.pop()
-        places, results = ([_index(y, among) for y in some] for some, among in ((own, operands), (found, made)))
-        kept = [None if i in places else x for i, x in enumerate(operands)]
-        self._kept[key] = _Compiled(run, kept, places, results)
-        return found
+        run, operands, outputs = seen.pop()
+        positions = [_index(x, operands) for x in own]
+        kept = [None if i in positions else x for i, x in enumerate(operands)]
+        self._kept[key] = _Compiled(run, kept, positions, [_index(x, outputs) for x in results])
+        return results  # type: ignore[no-any-return]
 
 
 def _index(x: Tensor, among: Sequence[Any]) -> int:
@@ -153,7 +153,7 @@ _MASKS: dict[int, _Mask] = {}
 
 
 def _mask(call: Attention) -> _Mask:
-    """The mask of a call, made once."""
+    """Return the mask of a call, built once."""
     indices, state = call.indices, (call.rule, call.q.shape[2], call.k.shape[2], call.indices._version)
     known = _MASKS.get(id(indices))
     if known is None or known.indices() is not indices or known.state != state:
@@ -164,7 +164,7 @@ def _mask(call: Attention) -> _Mask:
 def block_mask(
     indptr: Tensor, indices: Tensor, slots: Tensor, insides: Tensor, rule: str, lengths: tuple[int, int]
 ) -> BlockMask:
-    """FlexAttention's form of stored blocks; ``rule`` is the mask's key, or empty where it reads data."""
+    """Return FlexAttention's form of stored blocks; ``rule`` is the mask's key, or empty where it reads data."""
     rows, block = indptr.shape[0] - 1, insides.shape[1]
     columns = -(-lengths[1] // block)
     row = torch.repeat_interleave(torch.arange(rows, device=indices.device), indptr.diff())
@@ -176,15 +176,14 @@ def block_mask(
 
 
 def _listed(kept: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks each row keeps, and which come first: [1, 1, rows] and [1, 1, rows, columns]."""
+    """Return how many blocks each row keeps, and which come first: [1, 1, rows] and [1, 1, rows, columns]."""
     order = torch.argsort(kept.to(torch.int8), dim=1, descending=True, stable=True)
     return kept.sum(1).to(torch.int32)[None, None], order.to(torch.int32)[None, None].contiguous()
 
 
 def by_rule(rule: Sequence[Any]) -> Keeps:
-    """A ``mask_mod`` from a mask's key (`trnsparse.Mask.key`): one flat expression, cheap to guard."""
-    made: Keeps = eval(f"lambda b, h, q, k: {_expression(rule)}", {})
-    return made
+    """Return a ``mask_mod`` from a mask's key (`trnsparse.Mask.key`): one flat expression, cheap to guard."""
+    return eval(f"lambda b, h, q, k: {_expression(rule)}", {})  # type: ignore[no-any-return]
 
 
 def _expression(rule: Sequence[Any]) -> str:
@@ -204,20 +203,20 @@ def _expression(rule: Sequence[Any]) -> str:
 
 
 def _by_table(grid: Tensor, insides: Tensor, block: int) -> Keeps:
-    """A ``mask_mod`` that looks pairs up: the number of a block's inside, then the pair in it."""
+    """Return a ``mask_mod`` that looks pairs up: the index of a block's inside, then the pair in it."""
     shape = (1, block, block)
     whole = torch.cat([insides, insides.new_ones(shape), insides.new_zeros(shape)])
     # full blocks, then empty ones
-    numbers = torch.where(grid < 0, len(insides) - 1 - grid, grid).to(torch.int32)
+    inside_of = torch.where(grid < 0, len(insides) - 1 - grid, grid).to(torch.int32)
 
     def keeps(b: Any, h: Any, q: Any, k: Any) -> Any:
-        return whole[numbers[q // block, k // block], q % block, k % block]
+        return whole[inside_of[q // block, k // block], q % block, k % block]
 
     return keeps
 
 
 def limits(call: Attention) -> str | None:
-    """Why neither takes a call."""
+    """Return why neither can run a call."""
     q, k, v, block = call.q, call.k, call.v, call.insides.shape[1]
     if q.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return f"takes bfloat16, float16 and float32, not {str(q.dtype).removeprefix('torch.')}"

@@ -43,12 +43,12 @@ def _bsr_spmm(
 
 @functools.lru_cache(maxsize=256)
 def _tiles(*sizes: int) -> tuple[int, ...]:
-    """Rows, columns and depth of a tile for blocks of these sizes."""
+    """Return rows, columns and depth of a tile for blocks of these sizes."""
     return tuple(min(tile, max(16, triton.next_power_of_2(size))) for tile, size in zip(TILES, sizes, strict=True))
 
 
 def bsr_spmm(indptr: Tensor, indices: Tensor, blocks: Tensor, b: Tensor, rows: int) -> Tensor:
-    """``a @ b`` [rows, N] for blocks [blocks, bm, bn] in compressed rows and b [K, N], contiguous."""
+    """Return ``a @ b`` [rows, N] for blocks [blocks, bm, bn] in compressed rows and b [K, N], contiguous."""
     _, bm, bn = blocks.shape
     n = b.shape[1]
     out = b.new_empty((rows, n))

@@ -35,24 +35,24 @@ class _Pattern:
         self._zeros: dict[torch.dtype, Any] = {}
 
     def matrix(self, values: Tensor, shape: tuple[int, int]) -> Any:
-        """The matrix of these values; that of the last ones is kept, on the memory of the values."""
+        """Return the matrix of these values; that of the last ones is kept, on the memory of the values."""
         if self.order is not None:
             values = values[self.order]
         elif self.last[0] is not None and self.last[0]() is values:
             return self.last[1]
-        made = torch.sparse_csr_tensor(*self.parts, values.detach().contiguous(), shape, check_invariants=False)
+        matrix = torch.sparse_csr_tensor(*self.parts, values.detach().contiguous(), shape, check_invariants=False)
         if self.order is None and values.is_contiguous():
-            self.last = (ref(values), made)
-        return made
+            self.last = (ref(values), matrix)
+        return matrix
 
     def zeros(self, dtype: torch.dtype, shape: tuple[int, int]) -> Any:
-        """The matrix of zeros, which is kept."""
+        """Return the matrix of zeros, which is kept."""
         if dtype not in self._zeros:
             self._zeros[dtype] = self.matrix(self.parts[1].new_zeros(self.parts[1].shape, dtype=dtype), shape)
         return self._zeros[dtype]
 
     def of(self, indptr: Tensor, indices: Tensor, columns: int) -> bool:
-        """Whether these are still the tensors it was made from."""
+        """Return whether these are still the tensors it was built from."""
         mine, pointers = self.source
         same = mine() is indices and pointers() is indptr
         return same and self.state == (indptr._version, indices._version, columns)
@@ -69,15 +69,14 @@ def _pattern(indptr: Tensor, indices: Tensor, columns: int, trans: bool = False)
 
 
 def product(indptr: Tensor, indices: Tensor, values: Tensor, b: Tensor, columns: int, trans: bool) -> Tensor:
-    """``a @ b``, or with ``trans`` that of its transpose, for b [K, N] or [K]."""
+    """Return ``a @ b``, or with ``trans`` that of its transpose, for b [K, N] or [K]."""
     height = indptr.shape[0] - 1
     shape = (columns, height) if trans else (height, columns)
-    made: Tensor = _pattern(indptr, indices, columns, trans).matrix(values, shape) @ b
-    return made
+    result: Tensor = _pattern(indptr, indices, columns, trans).matrix(values, shape) @ b
+    return result
 
 
 def sampled(indptr: Tensor, indices: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """``a @ b.mT`` at the entries of a pattern, for a [M, D] and b [N, D]."""
+    """Return ``a @ b.mT`` at the entries of a pattern, for a [M, D] and b [N, D]."""
     zeros = _pattern(indptr, indices, b.shape[0]).zeros(a.dtype, (a.shape[0], b.shape[0]))
-    made: Tensor = torch.sparse.sampled_addmm(zeros, a.detach(), b.detach().mT, beta=0.0).values()
-    return made
+    return torch.sparse.sampled_addmm(zeros, a.detach(), b.detach().mT, beta=0.0).values()

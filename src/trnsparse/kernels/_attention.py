@@ -27,25 +27,25 @@ class _Near(nl.NKIObject):
     """The last few groups of blocks that were loaded."""
 
     def __init__(self):
-        self.numbers = [None] * NEAR
+        self.groups = [None] * NEAR
         self.tiles = [None] * NEAR
         self.next = 0
 
-    def find(self, number):
-        """The tiles of a group, or nothing."""
+    def find(self, group):
+        """Return the tiles of a group, or nothing."""
         for n in range(NEAR):
-            if self.numbers[n] == number:
+            if self.groups[n] == group:
                 return self.tiles[n]
         return []
 
-    def keep(self, number, loaded):
+    def keep(self, group, loaded):
         """Remember a group, and forget the one loaded first."""
-        self.numbers[self.next] = number
+        self.groups[self.next] = group
         self.tiles[self.next] = loaded
         self.next = (self.next + 1) % NEAR
 
 
-class _Turned(nl.NKIObject):
+class _TransposedHead(nl.NKIObject):
     """A transposed operand [heads, D, S] of one head: columns are taken as views of the whole, or of groups of blocks.
 
     One that is kept comes in ``pieces``: a single one at once, several each by a call of fetch.
@@ -72,25 +72,25 @@ class _Turned(nl.NKIObject):
                 _copy(self.kept[d.index][:, here], self.x_hbm[self.head, d.span, here])
 
     def width(self, blocks):
-        """Columns of blocks in ascending order: the last of all may be smaller than the others."""
+        """Return the columns of blocks in ascending order: the last of all may be smaller than the others."""
         return len(blocks) * P_MAX - max(0, (blocks[len(blocks) - 1] + 1) * P_MAX - self.x_hbm.shape[2])
 
     def columns(self, start, stop):
-        """The columns from start to stop: one tile for each part of D. Where not all stay, of one group."""
+        """Return the columns from start to stop: one tile for each part of D; of one group, where not all stay."""
         taken = []
         if len(self.kept) > 0:
             for d in self.parts:
                 taken.append(self.kept[d.index][:, start:stop])
         else:
-            number = start // N_TILE
-            loaded = self.near.find(number)
+            group = start // N_TILE
+            loaded = self.near.find(group)
             if len(loaded) == 0:
-                last = min((number + 1) * N_TILE, self.x_hbm.shape[2])
+                last = min((group + 1) * N_TILE, self.x_hbm.shape[2])
                 for d in self.parts:
-                    loaded.append(_fetch(self.x_hbm[self.head, d.span, number * N_TILE : last]))  # [d, s]
-                self.near.keep(number, loaded)
+                    loaded.append(_fetch(self.x_hbm[self.head, d.span, group * N_TILE : last]))  # [d, s]
+                self.near.keep(group, loaded)
             for d in self.parts:
-                taken.append(loaded[d.index][:, start - number * N_TILE : stop - number * N_TILE])
+                taken.append(loaded[d.index][:, start - group * N_TILE : stop - group * N_TILE])
         return taken
 
 
@@ -130,24 +130,24 @@ class _Rows(nl.NKIObject):
             self._load(self.kept[:, n.span, :], n.start, n.size)
 
     def block(self, j):
-        """Block j of the rows."""
+        """Return block j of the rows."""
         if j < self.whole and self.kept != None:
             return self.kept[:, j, 0 : self.width]
         # The last block of all, where it is smaller, is a group of its own.
-        number = j // GROUP if j < self.whole else -1
-        loaded = self.near.find(number)
+        group = j // GROUP if j < self.whole else -1
+        loaded = self.near.find(group)
         if len(loaded) == 0:
-            if number >= 0:
-                blocks = min(GROUP, self.whole - number * GROUP)
+            if group >= 0:
+                blocks = min(GROUP, self.whole - group * GROUP)
                 loaded.append(self._room(blocks))
-                self._load(loaded[0], number * GROUP, blocks)
+                self._load(loaded[0], group * GROUP, blocks)
             else:
                 loaded.append(self._last(j))
-            self.near.keep(number, loaded)
-        return loaded[0][:, j - number * GROUP, 0 : self.width] if number >= 0 else loaded[0]
+            self.near.keep(group, loaded)
+        return loaded[0][:, j - group * GROUP, 0 : self.width] if group >= 0 else loaded[0]
 
     def _last(self, j):
-        """The rows of the last block, which is smaller."""
+        """Load the rows of the last block, which is smaller."""
         S, E = self.x_hbm.shape[1], self.x_hbm.shape[2]
         rows_sb = nl.ndarray((S - j * P_MAX, self.width), dtype=self.x_hbm.dtype, buffer=nl.sbuf)  # [s, E]
         if self.width > E:
@@ -157,7 +157,7 @@ class _Rows(nl.NKIObject):
 
 
 def _identity(dtype):
-    """Ones on the diagonal."""
+    """Return ones on the diagonal."""
     across_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.int32, buffer=nl.sbuf)  # [p, p]
     nisa.iota(dst=across_sb, pattern=[[1, P_MAX]])
     down_sb = nl.ndarray((P_MAX, 1), dtype=nl.int32, buffer=nl.sbuf)  # [p, 1]
@@ -172,12 +172,12 @@ def _identity(dtype):
 
 
 def _product(dst_ps, stationary, moving):
-    """Dst = stationary.T @ moving, both in parts of the contracted dimension."""
+    """Compute dst = stationary.T @ moving, both in parts of the contracted dimension."""
     for d in range(len(stationary)):
         nisa.nc_matmul(dst=dst_ps, stationary=stationary[d], moving=moving[d], accumulate=d > 0)
 
 
-def _hide(dst_ps, identity_sb, hidden_sb, slot, q, k):
+def _hide(dst_ps, identity_sb, hidden_sb, *, slot, q, k):
     """Add the inside of a partial block to its scores: the Tensor Engine does it as one more product."""
     nisa.nc_matmul(
         dst=dst_ps,
@@ -187,8 +187,8 @@ def _hide(dst_ps, identity_sb, hidden_sb, slot, q, k):
     )
 
 
-def _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns, slots):
-    """Scores of a query block with some key blocks, side by side in parts that each lie in one PSUM bank."""
+def _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, *, columns, slots):
+    """Score a query block with some key blocks, side by side in parts that each lie in one PSUM bank."""
     size, K = q_sb[0].shape[1], keys.x_hbm.shape[2]
     first = 0
     for part_ps in parts_ps:
@@ -208,13 +208,13 @@ def _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns, slots):
             for b in range(at, at + count):
                 if slots[b] >= 0:
                     k, to = min(P_MAX, K - columns[b] * P_MAX), (b - first) * P_MAX
-                    _hide(part_ps[:, to : to + k], identity_sb, hidden_sb, slots[b], size, k)
+                    _hide(part_ps[:, to : to + k], identity_sb, hidden_sb, slot=slots[b], q=size, k=k)
             at += count
         first = stop
 
 
 def _largest(top_sb, parts_ps, lonely):
-    """The negated largest score of each query; of one that may keep nothing at most FLOOR."""
+    """Write the negated largest score of each query; of one that may keep nothing at most FLOOR."""
     tops_sb = top_sb
     if len(parts_ps) > 1:
         tops_sb = nl.ndarray((top_sb.shape[0], len(parts_ps)), dtype=nl.float32, buffer=nl.sbuf)  # [q, n]

@@ -57,7 +57,7 @@ class _Sum(nl.NKIObject):
         return self.begun[j - self.first] == begun and self._rows(j) == rows
 
     def _rows(self, j):
-        """Rows of block j: the last may have fewer."""
+        """Return the rows of block j: the last may have fewer."""
         return min(P_MAX, self.to_hbm.shape[1] - j * P_MAX)
 
     def _store(self, out_sb, chunk):
@@ -92,7 +92,7 @@ class _KeySums(nl.NKIObject):
             self.left.append(times)
 
     def finish(self):
-        """Zeros for blocks that nothing meets."""
+        """Store zeros for blocks that nothing meets."""
         for c in range(self.part.start, self.part.stop):
             chunk = self.chunks[c]
             if True not in self.dk.begun[chunk.start - self.dk.first : chunk.stop - self.dk.first]:
@@ -106,16 +106,16 @@ class _KeySums(nl.NKIObject):
 class _Chunk(nl.NKIObject):
     """What some query blocks add to the gradients of a few key blocks."""
 
-    def __init__(self, sums, number, dv_ps, dk_ps):
+    def __init__(self, sums, index, dv_ps, dk_ps):
         self.sums = sums
-        self.number = number
-        self.chunk = sums.chunks[number]
+        self.index = index
+        self.chunk = sums.chunks[index]
         self.dv_ps = dv_ps
         self.dk_ps = dk_ps
         self.met = [False] * self.chunk.size
 
     def add(self, p_sb, ds_sb, columns, q_sb, do_sb, ends):
-        """Products of one query block; add up those of all after the last."""
+        """Add the products of one query block; after the last, add up those of all."""
         sums = self.sums
         for what in ((self.dv_ps, p_sb, do_sb), (self.dk_ps, ds_sb, q_sb)):
             to_ps, pairs_sb, rows_sb = what
@@ -132,8 +132,8 @@ class _Chunk(nl.NKIObject):
         for j in columns:
             self.met[j - self.chunk.start] = True
         if ends:
-            sums.left[self.number] -= 1
-            last = sums.left[self.number] == 0
+            sums.left[self.index] -= 1
+            last = sums.left[self.index] == 0
             sums.dv.add(self.dv_ps, self.chunk, self.met, last)
             sums.dk.add(self.dk_ps, self.chunk, self.met, last)
 
@@ -161,7 +161,7 @@ class _QuerySums(nl.NKIObject):
         self.only = parts == 1 or part.index == 0
 
     def empty(self):
-        """Zeros where no key is met at all."""
+        """Store zeros where no key is met at all."""
         if self.only:
             for row in range(self.size):
                 _zero(self._to(self.dq_hbm, row))
@@ -171,7 +171,7 @@ class _QuerySums(nl.NKIObject):
         return to_hbm[i * P_MAX : min((i + 1) * P_MAX, to_hbm.shape[0]), 0 : to_hbm.shape[1]]
 
     def add(self, dq_ps, row, held, columns, keys, ends):
-        """The product of one query block; store those of all after the last."""
+        """Add the product of one query block; after the last, store those of all."""
         D, q = self.dq_hbm.shape[1], held[0].shape[1]
         to_ps = dq_ps[0:q, row * D : (row + 1) * D]
         for b in range(len(columns)):
@@ -181,18 +181,18 @@ class _QuerySums(nl.NKIObject):
             for r in range(self.size):
                 self._store(dq_ps[:, r * D : (r + 1) * D], r)
 
-    def _store(self, made_ps, row):
-        """A sum that is complete goes out; one that is not waits in HBM, and is taken up from there."""
+    def _store(self, product_ps, row):
+        """Store a complete sum; keep one that is not in HBM, and continue from there."""
         to_hbm = self._to(self.wait_hbm if self.after else self.dq_hbm, row)
-        made = made_ps[0 : to_hbm.shape[0], :]
+        total_sb = product_ps[0 : to_hbm.shape[0], :]
         if self.before:
             waited_sb = _fetch(self._to(self.wait_hbm, row))  # [q, D]
             if self.met[row]:
-                nisa.tensor_tensor(dst=waited_sb, data1=waited_sb, data2=made, op=nl.add)
-            made = waited_sb
+                nisa.tensor_tensor(dst=waited_sb, data1=waited_sb, data2=total_sb, op=nl.add)
+            total_sb = waited_sb
         if self.before or self.met[row]:
             out_sb = nl.ndarray(to_hbm.shape, dtype=to_hbm.dtype, buffer=nl.sbuf)  # [q, D]
-            nisa.tensor_copy(dst=out_sb, src=made)
+            nisa.tensor_copy(dst=out_sb, src=total_sb)
             _copy(to_hbm, out_sb)
         else:
             _zero(to_hbm)

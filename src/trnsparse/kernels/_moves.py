@@ -7,7 +7,7 @@ WARM = 7
 
 
 def _copy(dst, src):
-    """Move data with descriptors made before the launch: it goes sooner, and GpSimd has nothing to write."""
+    """Move data with descriptors written before the launch: it goes sooner, and GpSimd has nothing to write."""
     nisa.dma_copy(dst=dst, src=src, dge_mode=nisa.dge_mode.none)
 
 

@@ -1,4 +1,4 @@
-"""PSUM as a ring of scores, and blocks of weights turned by the DMA engines and by the Tensor Engine."""
+"""PSUM as a ring of scores, and blocks of weights transposed by the DMA engines and by the Tensor Engine."""
 
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANKS, nisa, nl, tiles
 
@@ -6,7 +6,7 @@ from trnsci.nki import N_TILE, P_MAX, PSUM_BANKS, nisa, nl, tiles
 class _Ring(nl.NKIObject):
     """All of PSUM, a tile for each bank: a ring of scores of rows that follow each other, and one or two banks more.
 
-    Those have the blocks turned by the Tensor Engine and the products of some rows.
+    Those have the blocks transposed by the Tensor Engine and the products of some rows.
     """
 
     def __init__(self, longest, E, dtype, share):
@@ -25,17 +25,17 @@ class _Ring(nl.NKIObject):
             self.halves_ps.append(bank_ps.view(dtype))  # [k, 1024]
         banks = self._banks(E, blocks)
         first = N_TILE - blocks * half
-        self.turned_ps = self.halves_ps[banks][:, 2 * first : 2 * first + blocks * P_MAX]  # [k, b * q]
+        self.transposed_ps = self.halves_ps[banks][:, 2 * first : 2 * first + blocks * P_MAX]  # [k, b * q]
         self.width = E + 1
         self.end = banks * N_TILE
         self.at = 0
 
     def _banks(self, E, blocks):
-        """Banks that are left for scores: products and blocks that are turned share the last one if they fit."""
+        """Return the banks left for scores: products and transposed blocks share the last one if they fit."""
         return PSUM_BANKS - (1 if self.batch * (E + 1) + blocks * (P_MAX // 2) <= N_TILE else 2)
 
     def scores(self, size, total):
-        """Where the next scores go: a view of each bank they lie in."""
+        """Return where the next scores go: a view of each bank they lie in."""
         if self.at + total > self.end:
             self.at = 0
         start, stop = self.at, self.at + total
@@ -50,29 +50,29 @@ class _Ring(nl.NKIObject):
         return parts_ps
 
     def holds(self, whole):
-        """How many blocks the Tensor Engine turns at a time: of whole rows as many as a bank has room for."""
-        return 2 * N_TILE // P_MAX if whole else self.turned_ps.shape[1] // P_MAX
+        """Return how many blocks the Tensor Engine transposes at a time: of whole rows as many as a bank holds."""
+        return 2 * N_TILE // P_MAX if whole else self.transposed_ps.shape[1] // P_MAX
 
-    def turned(self, count, whole):
-        """Room for blocks the Tensor Engine turns; for whole rows it is in the next bank of the ring."""
+    def transposed(self, count, whole):
+        """Return room for transposed blocks; for whole rows it is in the next bank of the ring."""
         if not whole:
-            return self.turned_ps
+            return self.transposed_ps
         bank = len(tiles(self.at, N_TILE)) % (self.end // N_TILE)
         self.at = (bank + 1) * N_TILE
         return self.halves_ps[bank]
 
     def product(self, size, slot):
-        """Room for the product with values in one slot."""
+        """Return room for the product with values in one slot."""
         last_ps = self.banks_ps[PSUM_BANKS - 1]
         return last_ps[0:size, slot * self.width : (slot + 1) * self.width]
 
     def whole(self, size, count, E):
-        """The products of some groups, with their sums."""
+        """Return the products of some groups, with their sums."""
         last_ps = self.banks_ps[PSUM_BANKS - 1]
         return last_ps.ap([[N_TILE, size], [E + 1, count], [1, E + 1]])
 
     def products(self, size, count, E):
-        """The products of some rows, and their sums."""
+        """Return the products of some rows, and their sums."""
         last_ps = self.banks_ps[PSUM_BANKS - 1]
         return (
             last_ps.ap([[N_TILE, size], [E + 1, count], [1, E]]),
@@ -81,33 +81,33 @@ class _Ring(nl.NKIObject):
 
 
 def _moved(weights_sb, i, share):
-    """The first blocks of row ``i`` turned by the DMA engines."""
+    """Transpose the first blocks of row ``i`` with the DMA engines."""
     size, total = weights_sb.shape
     count = (total // P_MAX * share + i % 2 * 9) // 18 if size == P_MAX else 0
     held = []
     if count > 0:
-        turned_sb = nl.ndarray((P_MAX, count, P_MAX), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
-        nisa.dma_transpose(dst=turned_sb, src=weights_sb.ap([[total, size], [P_MAX, count], [1, P_MAX]]))
+        transposed_sb = nl.ndarray((P_MAX, count, P_MAX), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
+        nisa.dma_transpose(dst=transposed_sb, src=weights_sb.ap([[total, size], [P_MAX, count], [1, P_MAX]]))
         for b in range(count):
-            held.append(turned_sb[:, b, :])
+            held.append(transposed_sb[:, b, :])
     return held
 
 
-def _turned(weights_sb, held, ring):
-    """The other blocks turned by the Tensor Engine, behind those held; as many at a time as there is room for."""
+def _transposed_blocks(weights_sb, held, ring):
+    """Transpose the other blocks with the Tensor Engine, after those held, as many at a time as there is room."""
     size, total = weights_sb.shape
     moved = len(held)
     blocks = tiles(total, P_MAX)[moved:]
     # At the end the Vector Engine is free, and the Scalar Engine makes logarithms.
     engine = nisa.engine.scalar if moved > 0 else nisa.engine.vector
     for group in tiles(len(blocks), ring.holds(moved == 0)):
-        turned_ps = ring.turned(group.size, moved == 0)
-        turned_sb = nl.ndarray((P_MAX, group.size * P_MAX), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b * q]
+        transposed_ps = ring.transposed(group.size, moved == 0)
+        transposed_sb = nl.ndarray((P_MAX, group.size * P_MAX), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b * q]
         for b in range(group.size):
             # Apart by whole blocks, so that none lies in two banks.
             block, here = blocks[group.start + b], slice(b * P_MAX, b * P_MAX + size)
-            nisa.nc_transpose(dst=turned_ps[0 : block.size, here], data=weights_sb[:, block.span])
-            held.append(turned_sb[0 : block.size, here])
+            nisa.nc_transpose(dst=transposed_ps[0 : block.size, here], data=weights_sb[:, block.span])
+            held.append(transposed_sb[0 : block.size, here])
         # Whole blocks are copied at once; of a row only the last can be smaller, of all rows those of the last.
         whole = 0
         if size == P_MAX:
@@ -115,8 +115,10 @@ def _turned(weights_sb, held, ring):
                 block = blocks[group.start + b]
                 whole += 1 if block.size == P_MAX else 0
         if whole > 0:
-            nisa.tensor_copy(dst=turned_sb[:, 0 : whole * P_MAX], src=turned_ps[:, 0 : whole * P_MAX], engine=engine)
+            nisa.tensor_copy(
+                dst=transposed_sb[:, 0 : whole * P_MAX], src=transposed_ps[:, 0 : whole * P_MAX], engine=engine
+            )
         for b in range(whole, group.size):
             k, here = blocks[group.start + b].size, slice(b * P_MAX, b * P_MAX + size)
-            nisa.tensor_copy(dst=turned_sb[0:k, here], src=turned_ps[0:k, here], engine=engine)
+            nisa.tensor_copy(dst=transposed_sb[0:k, here], src=transposed_ps[0:k, here], engine=engine)
     return held

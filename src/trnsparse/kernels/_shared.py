@@ -1,34 +1,34 @@
 """Rows of blocks whose work all engines share: softmax of a group of blocks in one pass, groups added up afterwards.
 
-From trn2 on, for 16-bit operands. Scores of groups follow each other in a ring of PSUM. The DMA engines turn some
+From trn2 on, for 16-bit operands. Scores of groups follow each other in a ring of PSUM. The DMA engines transpose some
 blocks of weights, the Tensor Engine the others, which the Scalar Engine copies. Values have a column of ones, so that
-the Tensor Engine makes the sums too. A short row is one group, and some rows are divided at once. The groups of a long
+the Tensor Engine sums too. A short row is one group, and some rows are divided at once. The groups of a long
 row have a largest score each; their products shrink by what it is below that of the row, and GpSimd adds them.
 """
 
 from trnsci.nki import N_TILE, P_MAX, Queue, nisa, nl, tiles
 from trnsparse.kernels._attention import _largest, _score_blocks
 from trnsparse.kernels._moves import _copy
-from trnsparse.kernels._ring import _moved, _Ring, _turned
+from trnsparse.kernels._ring import _moved, _Ring, _transposed_blocks
 
 # Blocks of a row that is not cut, and of a group where some row is: PSUM holds the scores of three such groups.
 SHORT = 12
 CUT = 8
-# Engines run in order. Weights are turned so many groups after their scores, and multiplied so many later still, so
+# Engines run in order. Weights are transposed so many groups after their scores, and multiplied so many later still, so
 # that no engine waits for another.
-TURNED = 2
+TRANSPOSED = 2
 WEIGHTED = 4
 # Groups whose largest scores are compared at once: all are scored before the first is multiplied.
 PART = 4
-# Of eighteen blocks of weights the DMA engines turn so many, which takes them as long as the other engines need for all
-# they do: of one head, of several, where they bring the operands of the next meanwhile, and of long rows.
+# Of eighteen blocks of weights the DMA engines transpose so many, which takes them as long as the other engines need:
+# of one head, of several, where they bring the operands of the next meanwhile, and of long rows.
 MOVED_ALONE = 17
 MOVED = 10
 MOVED_LONG = 16
 
 
 def _longest(pointers):
-    """Blocks of the longest row."""
+    """Return the blocks of the longest row."""
     longest = 0
     for i in range(len(pointers) - 1):
         longest = max(longest, pointers[i + 1] - pointers[i])
@@ -36,7 +36,7 @@ def _longest(pointers):
 
 
 def _fits(pointers, E, dtype, keep):
-    """Whether these rows can be shared out; long ones where the DMA engines have little else to do."""
+    """Return whether these rows can be shared out; long ones where the DMA engines have little else to do."""
     if dtype not in (nl.bfloat16, nl.float16) or nisa.get_nc_version() == nisa.nc_version.gen2:
         return False
     return E < N_TILE and (keep or _longest(pointers) <= SHORT)
@@ -74,7 +74,7 @@ class _Part(nl.NKIObject):
         if self.last:
             nisa.tensor_copy(dst=self.top_sb, src=self.best_sb, engine=nisa.engine.gpsimd)
 
-    def add(self, made_ps, count):
+    def add(self, product_ps, count):
         """Add the products of the last groups done, and what came before the first."""
         size, E = self.out_hbm.shape
         width = self.tops_sb.shape[1]
@@ -88,10 +88,10 @@ class _Part(nl.NKIObject):
         at = self.first + self.done - count
         if count == 1:
             # Of single ones the Scalar Engine has time for more than the Vector Engine.
-            nisa.activation(dst=parts_sb, op=nl.copy, data=made_ps, scale=self.factors_sb[:, at : at + 1])
+            nisa.activation(dst=parts_sb, op=nl.copy, data=product_ps, scale=self.factors_sb[:, at : at + 1])
         else:
             factor = self.factors_sb.ap([[width, size], [1, count], [0, E + 1]], offset=at)
-            nisa.tensor_tensor(dst=parts_sb, data1=made_ps, data2=factor, op=nl.multiply)
+            nisa.tensor_tensor(dst=parts_sb, data1=product_ps, data2=factor, op=nl.multiply)
         for g in range(count):
             if self.sum_sb == None:
                 self.sum_sb = parts_sb[:, g, :]
@@ -106,7 +106,7 @@ class _Part(nl.NKIObject):
 class _Shared(nl.NKIObject):
     """Rows of all heads, one behind the other, and how far they are.
 
-    Groups are scored, and compared when all of a part are; turned; made, that is multiplied by the values; and summed.
+    Groups are scored, compared when all of a part are, transposed, multiplied by the values, and summed.
     """
 
     def __init__(self, alone, pointers, E, dtype, lonely):
@@ -115,15 +115,15 @@ class _Shared(nl.NKIObject):
         self.share = MOVED_LONG if longest > SHORT else MOVED_ALONE if alone else MOVED
         self.ring = _Ring(self.most, E, dtype, self.share)
         self.lonely = lonely
-        self.number = 0
+        self.index = 0
         self.scored = Queue()
         self.complete = Queue()
-        self.turned = Queue()
-        self.made = []
+        self.transposed = Queue()
+        self.multiplied = []
         self.summed = Queue()
 
     def head(self, out_hbm, top_all, inverse_all, queries, keys, values, masks, last):
-        """All rows of one head: top is the negated largest score of each query, inverse that of the sum."""
+        """Start all rows of one head: top is the negated largest score of each query, inverse that of the sum."""
         pointers = masks[2]
         Q, E = out_hbm.shape
         for i in range(len(pointers) - 1):
@@ -148,12 +148,12 @@ class _Shared(nl.NKIObject):
                         self._score(part, w.index - some.start, span, q_sb, keys, values, masks, late)
 
     def _score(self, part, index, span, q_sb, keys, values, masks, late):
-        """Scores of a group and their exponentials."""
+        """Compute the scores of a group and their exponentials."""
         identity_sb, hidden_sb, _, columns, slots = masks
         size, total = part.out_hbm.shape[0], keys.width(columns[span])
         parts_ps = self.ring.scores(size, total)
-        _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span])
-        self.advance(TURNED, WEIGHTED)
+        _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns=columns[span], slots=slots[span])
+        self.advance(TRANSPOSED, WEIGHTED)
         top_sb = part.tops_sb[:, part.first + index : part.first + index + 1]
         _largest(top_sb, parts_ps, self.lonely)
         weights_sb = nl.ndarray((size, total), dtype=part.out_hbm.dtype, buffer=nl.sbuf)  # [q, k]
@@ -162,21 +162,21 @@ class _Shared(nl.NKIObject):
             width = part_ps.shape[1]
             nisa.activation(dst=weights_sb[:, at : at + width], op=nl.exp, data=part_ps, bias=top_sb)
             at += width
-        moved = [] if late else _moved(weights_sb, self.number, self.share)
-        self.number += 1
+        moved = [] if late else _moved(weights_sb, self.index, self.share)
+        self.index += 1
         if index == part.groups - 1:
             self.complete.put(part)
         self.scored.put((weights_sb, moved, values, columns[span], part))
 
-    def advance(self, turned, weighted):
-        """Go on with the groups before, until no more than ``turned`` wait to be turned and ``weighted`` after that."""
+    def advance(self, transposed, weighted):
+        """Advance earlier groups until at most ``transposed`` wait to be transposed and ``weighted`` after that."""
         if self.summed.count() > 0:
             self._close(self.summed.take())
-        if self.scored.count() >= turned and self.scored.count() > 0:
+        if self.scored.count() >= transposed and self.scored.count() > 0:
             weights_sb, held, values, columns, part = self.scored.take()
-            self.turned.put((_turned(weights_sb, held, self.ring), values, columns, part))
-        if self.turned.count() >= weighted and self.turned.count() > 0:
-            self._weigh(self.turned.take())
+            self.transposed.put((_transposed_blocks(weights_sb, held, self.ring), values, columns, part))
+        if self.transposed.count() >= weighted and self.transposed.count() > 0:
+            self._weigh(self.transposed.take())
         if self.complete.count() > 0:
             part = self.complete.take()
             part.compare()
@@ -188,43 +188,43 @@ class _Shared(nl.NKIObject):
             part.compare()
         while self.scored.count() > 0:
             self.advance(0, 0)
-        while self.turned.count() > 0:
+        while self.transposed.count() > 0:
             self.advance(0, 0)
         self._empty()
         while self.summed.count() > 0:
             self._close(self.summed.take())
 
     def _weigh(self, group):
-        """The product of the weights of a group with the values and a column of ones."""
+        """Multiply the weights of a group by the values and a column of ones."""
         held, values, columns, part = group
         size = part.out_hbm.shape[0]
         # What leaves PSUM together is of one size: rows of one group each, or groups of one part.
         if part.done == 0 and (size < P_MAX or not part.alone):
             self._empty()
-        made_ps = self.ring.product(size, len(self.made))
+        product_ps = self.ring.product(size, len(self.multiplied))
         for b in range(len(held)):
-            nisa.nc_matmul(dst=made_ps, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
+            nisa.nc_matmul(dst=product_ps, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
         part.done += 1
-        self.made.append(part)
+        self.multiplied.append(part)
         complete = part.done == part.groups and (size < P_MAX or not part.alone)
-        if complete or len(self.made) == self.ring.batch:
+        if complete or len(self.multiplied) == self.ring.batch:
             self._empty()
 
     def _empty(self):
-        """Take what has been made out of PSUM."""
-        if len(self.made) > 0:
-            part = self.made[0]
+        """Take the products out of PSUM."""
+        if len(self.multiplied) > 0:
+            part = self.multiplied[0]
             if part.alone:
                 self._divide()
             else:
                 size, E = part.out_hbm.shape
-                part.add(self.ring.whole(size, len(self.made), E), len(self.made))
+                part.add(self.ring.whole(size, len(self.multiplied), E), len(self.multiplied))
                 if part.last and part.done == part.groups:
                     self.summed.put(part)
-        self.made = []
+        self.multiplied = []
 
     def _invert(self, inverse_sb, sums):
-        """Inverse sums. A sum is at least about 1, that of a query that keeps nothing 0: it becomes 0.5."""
+        """Invert sums. A sum is at least about 1, that of a query that keeps nothing 0: it becomes 0.5."""
         if self.lonely:
             nisa.tensor_scalar(dst=inverse_sb, data=sums, op0=nl.maximum, operand0=0.5)
             nisa.reciprocal(dst=inverse_sb, data=inverse_sb)
@@ -244,16 +244,16 @@ class _Shared(nl.NKIObject):
 
     def _divide(self):
         """Divide the rows that wait for it, and store them."""
-        count = len(self.made)
-        size, E = self.made[0].out_hbm.shape
-        made_ps, sums_ps = self.ring.products(size, count, E)
+        count = len(self.multiplied)
+        size, E = self.multiplied[0].out_hbm.shape
+        product_ps, sums_ps = self.ring.products(size, count, E)
         inverse_sb = nl.ndarray((size, count), dtype=nl.float32, buffer=nl.sbuf)  # [q, r]
         self._invert(inverse_sb, sums_ps)
         factor = inverse_sb.ap([[count, size], [1, count], [0, E]])
-        out_sb = nl.ndarray((size, count, E), dtype=self.made[0].out_hbm.dtype, buffer=nl.sbuf)  # [q, r, E]
-        nisa.tensor_tensor(dst=out_sb, data1=made_ps, data2=factor, op=nl.multiply)
+        out_sb = nl.ndarray((size, count, E), dtype=self.multiplied[0].out_hbm.dtype, buffer=nl.sbuf)  # [q, r, E]
+        nisa.tensor_tensor(dst=out_sb, data1=product_ps, data2=factor, op=nl.multiply)
         for r in range(count):
-            part = self.made[r]
+            part = self.multiplied[r]
             # Rows that lie together in HBM travel together, those of several blocks would not.
             if r % 2 == 0:
                 _copy(part.out_hbm, out_sb[:, r, :])

@@ -8,12 +8,12 @@ Scalar Engines.
 """
 
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, Axis, Queue, Tile, load, mine, nisa, nki, nl, store, tiles
-from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _Turned
+from trnsparse.kernels._attention import FLOOR, _identity, _largest, _Rows, _score_blocks, _TransposedHead
 from trnsparse.kernels._moves import _copy, _warm_up
 from trnsparse.kernels._shared import _fits, _Shared
 
 WIDE = 3 * N_TILE
-# Groups of key blocks whose weights wait to be turned: where every row is one group, and elsewhere.
+# Groups of key blocks whose weights wait to be transposed: where every row is one group, and elsewhere.
 DEPTH = 3
 ONLINE = 2
 # Bytes of SBUF in each partition that the keys and values of one head may take to stay.
@@ -58,9 +58,9 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
         nisa.memset(dst=sum_sb, value=1.0)
         for h in range(batch.start, batch.stop):
             if h % group == 0:
-                keys = _Turned(kT_hbm, h // group, keep, PIECES)
+                keys = _TransposedHead(kT_hbm, h // group, keep, PIECES)
                 values = _Rows(v_hbm, h // group, keep, PIECES, shared != None)
-            queries = _Turned(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2, PIECES)
+            queries = _TransposedHead(qT_hbm, h, Q * len(tiles(D, P_MAX)) * width <= RESIDENT // 2, PIECES)
             # The first row needs the first piece of each, and begins when it is there.
             for piece in range(PIECES):
                 if h % group == 0:
@@ -72,7 +72,7 @@ def attention(qT_hbm, kT_hbm, v_hbm, hidden_hbm, pointers=(), columns=(), slots=
             if shared != None:
                 shared.head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks, h == last - 1)
             else:
-                _head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks, lonely)
+                _head(out_hbm[h], top_sb[:, own], sum_sb[:, own], queries, keys, values, masks=masks, lonely=lonely)
         if shared != None:
             shared.finish()
         _logarithms(lse_hbm, batch, top_sb, sum_sb, shared != None)
@@ -111,11 +111,11 @@ def _exponentials():
     nisa.activation(dst=one_sb, op=nl.exp, data=one_sb)
 
 
-def _head(out_hbm, top_all, sum_all, queries, keys, values, masks, lonely):
-    """All rows of blocks of one head: top is the negated largest score of each query, sum that of the exponentials."""
+def _head(out_hbm, top_all, sum_all, queries, keys, values, *, masks, lonely):
+    """Compute all rows of one head: top is each query's negated largest score, sum that of its exponentials."""
     identity_sb, hidden_sb, pointers, columns, slots = masks
     Q, E = out_hbm.shape
-    waiting, turned = Queue(), Queue()
+    waiting, transposed = Queue(), Queue()
     acc = None
     depth = DEPTH
     for i in range(len(pointers) - 1):
@@ -135,28 +135,32 @@ def _head(out_hbm, top_all, sum_all, queries, keys, values, masks, lonely):
             store(out_hbm[here, 0:E], zero_sb)
         for w in groups:
             span = slice(pointers[i] + w.start, pointers[i] + w.stop)
-            parts_ps, spare_ps = _scores(q_sb, keys, identity_sb, hidden_sb, columns[span], slots[span], E)
-            # Engines run in order: weights are turned groups later and multiplied one later still, so that no engine
+            parts_ps, spare_ps = _scores(
+                q_sb, keys, identity_sb, hidden_sb, columns=columns[span], slots=slots[span], E=E
+            )
+            # Engines run in order: weights are transposed groups later and multiplied one later still, so that none
             # waits for another, and before the softmax of this group, so that their PSUM is free first.
-            if turned.count() > 0:
-                acc = _weighted(acc, turned.take(), values, E, spare_ps)
+            if transposed.count() > 0:
+                acc = _weighted(acc, transposed.take(), values, E, spare_ps)
             if waiting.count() >= depth:
-                turned.put(_turned_group(waiting.take()))
-            weights_sb, factor_sb = _softmax(parts_ps, top_sb, sum_sb, w.index == 0, lonely, out_hbm.dtype)
+                transposed.put(_transposed_group(waiting.take()))
+            weights_sb, factor_sb = _softmax(
+                parts_ps, top_sb, sum_sb, first=w.index == 0, lonely=lonely, dtype=out_hbm.dtype
+            )
             done = None
             if w.index == len(groups) - 1:
                 done = (out_hbm[here, 0:E], sum_sb, sum_all[0:size, i : i + 1], lonely)
                 nisa.tensor_copy(dst=top_all[0:size, i : i + 1], src=top_sb, engine=nisa.engine.gpsimd)
             waiting.put((weights_sb, factor_sb, columns[span], done))
     while waiting.count() > 0:
-        turned.put(_turned_group(waiting.take()))
-        acc = _weighted(acc, turned.take(), values, E, None)
-    while turned.count() > 0:
-        acc = _weighted(acc, turned.take(), values, E, None)
+        transposed.put(_transposed_group(waiting.take()))
+        acc = _weighted(acc, transposed.take(), values, E, None)
+    while transposed.count() > 0:
+        acc = _weighted(acc, transposed.take(), values, E, None)
 
 
-def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots, E):
-    """Scores of a query block with some key blocks, a bank at a time, and what the last bank has left for a product."""
+def _scores(q_sb, keys, identity_sb, hidden_sb, *, columns, slots, E):
+    """Score a query block with some key blocks, a bank at a time; return what the last bank has left, too."""
     total = keys.width(columns)
     spare_ps = None
     parts_ps = []
@@ -166,12 +170,12 @@ def _scores(q_sb, keys, identity_sb, hidden_sb, columns, slots, E):
         parts_ps.append(bank_ps[:, 0 : w.size])
         if spare > 0:
             spare_ps = bank_ps[:, w.size : w.size + E]
-    _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns, slots)
+    _score_blocks(parts_ps, q_sb, keys, identity_sb, hidden_sb, columns=columns, slots=slots)
     return parts_ps, spare_ps
 
 
 def _exponentials_of(parts_ps, top_sb, sum_sb, dtype):
-    """The exponentials below the largest score, and their sum."""
+    """Return the exponentials below the largest score, and their sum."""
     size, total = parts_ps[0].shape[0], 0
     for part_ps in parts_ps:
         total += part_ps.shape[1]
@@ -197,8 +201,8 @@ def _exponentials_of(parts_ps, top_sb, sum_sb, dtype):
     return weights_sb
 
 
-def _softmax(parts_ps, top_sb, sum_sb, first, lonely, dtype):
-    """Exponentials below the largest score so far, and by how much what came before shrinks."""
+def _softmax(parts_ps, top_sb, sum_sb, *, first, lonely, dtype):
+    """Return exponentials below the largest score so far, and by how much earlier ones shrink."""
     size = sum_sb.shape[0]
     if first:
         _largest(top_sb, parts_ps, lonely)
@@ -219,8 +223,8 @@ def _softmax(parts_ps, top_sb, sum_sb, first, lonely, dtype):
     return weights_sb, factor_sb
 
 
-def _turned_group(waiting):
-    """The weights of a group with keys in the partitions: for each block which tile holds it, and where."""
+def _transposed_group(waiting):
+    """Return a group's weights with keys in the partitions: for each block which tile holds it, and where."""
     weights_sb, factor_sb, columns, done = waiting
     size, total = weights_sb.shape
     bank = PSUM_BANK_BYTES // 2 if weights_sb.dtype in (nl.bfloat16, nl.float16) else PSUM_BANK_BYTES // 4
@@ -230,44 +234,48 @@ def _turned_group(waiting):
     held = []
     for n in tiles(first, bank // P_MAX) + tiles(len(blocks) - first, bank // P_MAX):
         start = len(held)
-        turned_ps = nl.ndarray((P_MAX, n.size, size), dtype=weights_sb.dtype, buffer=nl.psum)  # [k, b, q]
-        turned_sb = nl.ndarray((P_MAX, n.size, size), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
+        transposed_ps = nl.ndarray((P_MAX, n.size, size), dtype=weights_sb.dtype, buffer=nl.psum)  # [k, b, q]
+        transposed_sb = nl.ndarray((P_MAX, n.size, size), dtype=weights_sb.dtype, buffer=nl.sbuf)  # [k, b, q]
         full = 0
         for b in range(n.size):
             block = blocks[start + b]
-            nisa.nc_transpose(dst=turned_ps[0 : block.size, b, 0:size], data=weights_sb[:, block.span])
-            held.append(turned_sb[0 : block.size, b, 0:size])
+            nisa.nc_transpose(dst=transposed_ps[0 : block.size, b, 0:size], data=weights_sb[:, block.span])
+            held.append(transposed_sb[0 : block.size, b, 0:size])
             full += 1 if block.size == P_MAX else 0
         # The Scalar Engine copies what brings it level with the Vector Engine, which finds the largest scores.
         cut = full if factor_sb != None else full // 2 if full > 2 else 0
         if cut > 0:
-            nisa.activation(dst=turned_sb[:, 0:cut, :], op=nl.copy, data=turned_ps[:, 0:cut, :])
+            nisa.activation(dst=transposed_sb[:, 0:cut, :], op=nl.copy, data=transposed_ps[:, 0:cut, :])
         if full > cut:
-            nisa.tensor_copy(dst=turned_sb[:, cut:full, :], src=turned_ps[:, cut:full, :], engine=nisa.engine.vector)
+            nisa.tensor_copy(
+                dst=transposed_sb[:, cut:full, :], src=transposed_ps[:, cut:full, :], engine=nisa.engine.vector
+            )
         if full < n.size:
             rest = blocks[len(blocks) - 1].size
-            nisa.tensor_copy(dst=turned_sb[0:rest, full, :], src=turned_ps[0:rest, full, :])
+            nisa.tensor_copy(dst=transposed_sb[0:rest, full, :], src=transposed_ps[0:rest, full, :])
     return held, size, factor_sb, columns, done
 
 
-def _weighted(acc, turned, values, E, spare_ps):
+def _weighted(acc, transposed, values, E, spare_ps):
     """Add the product of weights and values to a row; divide by the sum and store where the row is complete."""
-    held, size, factor_sb, columns, done = turned
+    held, size, factor_sb, columns, done = transposed
     if spare_ps != None and spare_ps.shape[0] >= size:
-        made = spare_ps[0:size, 0:E]
+        product = spare_ps[0:size, 0:E]
     else:
-        made = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.psum)  # [q, E]
+        product = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.psum)  # [q, E]
     for b in range(len(held)):
-        nisa.nc_matmul(dst=made, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
+        nisa.nc_matmul(dst=product, stationary=held[b], moving=values.block(columns[b]), accumulate=b > 0)
     if factor_sb != None:
         both_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
-        nisa.scalar_tensor_tensor(dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=made)
-        made = both_sb
+        nisa.scalar_tensor_tensor(
+            dst=both_sb, data=acc, op0=nl.multiply, operand0=factor_sb, op1=nl.add, operand1=product
+        )
+        product = both_sb
     elif done == None:
         # The next product is in PSUM too, and an instruction reads one operand from there.
         acc_sb = nl.ndarray((size, E), dtype=nl.float32, buffer=nl.sbuf)  # [q, E]
-        nisa.tensor_copy(dst=acc_sb, src=made)
-        made = acc_sb
+        nisa.tensor_copy(dst=acc_sb, src=product)
+        product = acc_sb
     if done != None:
         to_hbm, sum_sb, kept_sb, lonely = done
         # A sum is at least 1, that of a query that keeps nothing 0: it becomes 0.5, and the result 0.
@@ -277,6 +285,6 @@ def _weighted(acc, turned, values, E, spare_ps):
         inverse_sb = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)  # [q, 1]
         nisa.reciprocal(dst=inverse_sb, data=sum_sb)
         out_sb = nl.ndarray((size, E), dtype=to_hbm.dtype, buffer=nl.sbuf)  # [q, E]
-        nisa.tensor_scalar(dst=out_sb, data=made, op0=nl.multiply, operand0=inverse_sb)
+        nisa.tensor_scalar(dst=out_sb, data=product, op0=nl.multiply, operand0=inverse_sb)
         store(to_hbm, out_sb)
-    return made
+    return product

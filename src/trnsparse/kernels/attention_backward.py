@@ -8,19 +8,19 @@ keys and values are parts of sums, and keep float32. Bound by the Tensor Engine.
 """
 
 from trnsci.nki import N_TILE, P_MAX, PSUM_BANK_BYTES, PSUM_BANKS, Axis, Queue, nisa, nki, nl, tiles
-from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _Turned
+from trnsparse.kernels._attention import _identity, _Rows, _score_blocks, _TransposedHead
 from trnsparse.kernels._gradients import _Chunk, _KeySums, _QuerySums
 from trnsparse.kernels._moves import _fetch, _warm_up
-from trnsparse.kernels._ring import _moved, _turned
+from trnsparse.kernels._ring import _moved, _transposed_blocks
 
 # Bytes of SBUF in each partition for the operands of a head, and for sums of keys and values.
 RESIDENT = 150 * 1024
 SUMS = 32 * 1024
 # Loads of what stays.
 PIECES = 4
-# Query blocks whose products wait for their gradients of scores to be turned.
+# Query blocks whose products wait for their gradients of scores to be transposed.
 DEPTH = 3
-# Of eighteen blocks the DMA engines turn so many, where they can.
+# Of eighteen blocks the DMA engines transpose so many, where they can.
 MOVED = 13
 # How a launch that would be too long a program may be cut.
 AXES = (
@@ -68,11 +68,15 @@ def attention_backward(
     parts = tiles(len(tiles(K, P_MAX * columns)), most)
     waiting_hbm = nl.ndarray((H, Q, D), dtype=nl.float32, buffer=nl.hbm) if len(parts) > 1 else None  # [H, Q, D]
     for g in range(G):
-        keys = (_Turned(kT_hbm, g, keep, PIECES), _Turned(vT_hbm, g, keep, PIECES), _Rows(k_hbm, g, keep, PIECES))
+        keys = (
+            _TransposedHead(kT_hbm, g, keep, PIECES),
+            _TransposedHead(vT_hbm, g, keep, PIECES),
+            _Rows(k_hbm, g, keep, PIECES),
+        )
         for part in parts:
             sums = _KeySums(dk_hbm, dv_hbm, g, part, columns, plan, H // G)
             for h in range(g * (H // G), (g + 1) * (H // G)):
-                queries = (_Turned(qT_hbm, h, keep, PIECES), _Turned(doT_hbm, h, keep, PIECES))
+                queries = (_TransposedHead(qT_hbm, h, keep, PIECES), _TransposedHead(doT_hbm, h, keep, PIECES))
                 rows = (_Rows(q_hbm, h, keep, PIECES), _Rows(do_hbm, h, keep, PIECES))
                 for piece in range(PIECES):
                     loads = [queries[0], queries[1], rows[0], rows[1]]
@@ -91,7 +95,7 @@ def attention_backward(
 
 
 def _bytes(H, Q, K, D, E, width):
-    """Bytes in each partition of the operands of a head, and of the queries of the next."""
+    """Return bytes in each partition of the operands of a head, and of the queries of the next."""
     parts = len(tiles(D, P_MAX)) + len(tiles(E, P_MAX))
     keys = parts * K + len(tiles(K, P_MAX)) * D
     queries = parts * Q + len(tiles(Q, P_MAX)) * (D + E)
@@ -99,7 +103,7 @@ def _bytes(H, Q, K, D, E, width):
 
 
 def _plan(pattern, rows, columns, across):
-    """For some query blocks (their number, how many), and for each few key blocks, (query block, key blocks, slots)."""
+    """List, for some query blocks and each few key blocks, (query block, key blocks, slots)."""
     plan = []
     for r in tiles(len(pattern), rows):
         line = []
@@ -125,35 +129,35 @@ class _Walk(nl.NKIObject):
     def __init__(self, dtype, masks, moved):
         self.masks = masks
         self.moved = moved
-        # Banks of PSUM: two of scores, two of products of do and v, one each of dv, dk, dq and blocks that are turned.
+        # Banks of PSUM: two of scores, two of products of do and v, one each of dv, dk, dq and transposed blocks.
         self.banks_ps = []
         for _ in range(PSUM_BANKS - 1):
             self.banks_ps.append(nl.ndarray((P_MAX, N_TILE), dtype=nl.float32, buffer=nl.psum))  # [p, 512]
         width = PSUM_BANK_BYTES // (2 if dtype in (nl.bfloat16, nl.float16) else 4)
-        self.turned_ps = nl.ndarray((P_MAX, width), dtype=dtype, buffer=nl.psum)  # [k, b * q]
-        self.number = 0
+        self.transposed_ps = nl.ndarray((P_MAX, width), dtype=dtype, buffer=nl.psum)  # [k, b * q]
+        self.index = 0
         self.waiting = Queue()
 
     def holds(self, whole):
-        """How many blocks the Tensor Engine turns at a time."""
-        return self.turned_ps.shape[1] // P_MAX
+        """Return how many blocks the Tensor Engine transposes at a time."""
+        return self.transposed_ps.shape[1] // P_MAX
 
-    def turned(self, count, whole):
-        """Room for blocks the Tensor Engine turns."""
-        return self.turned_ps
+    def transposed(self, count, whole):
+        """Return room for blocks the Tensor Engine transposes."""
+        return self.transposed_ps
 
     def rows(self, line, part, head, keys, sums, out):
-        """Some query blocks and all key blocks of one part."""
+        """Compute some query blocks and all key blocks of one part."""
         first = line[0]
         for c in range(part.start, part.stop):
             items = line[2][c]
             chunk = _Chunk(sums, c, self.banks_ps[4], self.banks_ps[5])
             for n in range(len(items)):
                 i, columns, slots = items[n]
-                made = self._pairs(i, columns, slots, head, keys)
+                pairs = self._pairs(i, columns, slots, head, keys)
                 out.left -= 1
                 ends = (n == len(items) - 1, out.left == 0)
-                self.waiting.put((made, i, i - first, columns, head[1], keys[2], chunk, out, ends))
+                self.waiting.put((pairs, i, i - first, columns, head[1], keys[2], chunk, out, ends))
                 if self.waiting.count() > DEPTH:
                     self._multiply()
         if out.total == 0:
@@ -165,29 +169,31 @@ class _Walk(nl.NKIObject):
             self._multiply()
 
     def _pairs(self, i, columns, slots, head, keys):
-        """Weights p and the gradient ds of the scores of a query block and some key blocks, and ds turned."""
+        """Return weights p and the scores' gradient ds of a query block and some key blocks, and ds transposed."""
         queries, outs = head[0]
         q0, q1 = i * P_MAX, min((i + 1) * P_MAX, queries.x_hbm.shape[2])
         q, total, dtype = q1 - q0, keys[0].width(columns), queries.x_hbm.dtype
-        s_ps = self.banks_ps[self.number % 2][0:q, 0:total]
-        _score_blocks([s_ps], queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns, slots)
+        s_ps = self.banks_ps[self.index % 2][0:q, 0:total]
+        _score_blocks(
+            [s_ps], queries.columns(q0, q1), keys[0], self.masks[0], self.masks[1], columns=columns, slots=slots
+        )
         p_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
         nisa.activation(dst=p_sb, op=nl.exp, data=s_ps, bias=head[2][0:q, i : i + 1])
-        dp_ps = self.banks_ps[2 + self.number % 2][0:q, 0:total]
+        dp_ps = self.banks_ps[2 + self.index % 2][0:q, 0:total]
         none = [-1] * len(slots)
-        _score_blocks([dp_ps], outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns, none)
+        _score_blocks([dp_ps], outs.columns(q0, q1), keys[1], self.masks[0], self.masks[1], columns=columns, slots=none)
         ds_sb = nl.ndarray((q, total), dtype=dtype, buffer=nl.sbuf)  # [q, k]
         nisa.scalar_tensor_tensor(
             dst=ds_sb, data=dp_ps, op0=nl.subtract, operand0=head[3][0:q, i : i + 1], op1=nl.multiply, operand1=p_sb
         )
-        held = _moved(ds_sb, self.number, self.moved) if self.moved > 0 else []
-        self.number += 1
+        held = _moved(ds_sb, self.index, self.moved) if self.moved > 0 else []
+        self.index += 1
         return p_sb, ds_sb, held
 
     def _multiply(self):
-        """What the oldest query block that waits adds to the gradients."""
-        made, i, row, columns, rows, keys, chunk, out, ends = self.waiting.take()
-        p_sb, ds_sb, held = made
-        held = _turned(ds_sb, held, self)
+        """Add to the gradients what the oldest waiting query block contributes."""
+        pairs, i, row, columns, rows, keys, chunk, out, ends = self.waiting.take()
+        p_sb, ds_sb, held = pairs
+        held = _transposed_blocks(ds_sb, held, self)
         chunk.add(p_sb, ds_sb, columns, rows[0].block(i), rows[1].block(i), ends[0])
         out.add(self.banks_ps[6], row, held, columns, keys, ends[1])

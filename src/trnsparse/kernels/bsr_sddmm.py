@@ -30,12 +30,12 @@ def bsr_sddmm(aT_hbm, bT_hbm, pointers=(), columns=(), block=(), stores="compile
             for d in tiles(D, K_TILE):
                 aT_sb.append(_fetch(aT_hbm[d.span, i * bm : (i + 1) * bm]))  # [d, bm]
             for p in range(pointers[i], pointers[i + 1]):
-                _block(out_hbm, aT_sb, bT_hbm, kept, p, columns[p] * bn, stores)
+                _block(out_hbm, aT_sb, bT_hbm, kept, p=p, first=columns[p] * bn, stores=stores)
     return out_hbm
 
 
-def _block(out_hbm, aT_sb, bT_hbm, kept, p, first, stores):
-    """One block of the result."""
+def _block(out_hbm, aT_sb, bT_hbm, kept, *, p, first, stores):
+    """Compute one block of the result."""
     bm, bn = out_hbm.shape[1], out_hbm.shape[2]
     for n in tiles(bn, N_TILE):
         bT_sb = []

@@ -33,7 +33,7 @@ def bsr_spmm(tiles_hbm, b_hbm, rows=0, height=0, steps=()):
         held = _Held(b_hbm, n, K // K_TILE if keep else 0)
         # Taller blocks than PSUM has banks for are taken in slabs.
         for h in tiles(height, (PSUM_BANKS - 1) * M_TILE):
-            _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width)
+            _panel(out_hbm, tiles_hbm, b_hbm, n=n, height=height, h=h, steps=steps, held=held, width=width)
     return out_hbm
 
 
@@ -49,16 +49,16 @@ class _Blocks(nl.NKIObject):
         self.count = 1
         self.now_sb = None
 
-    def at(self, place):
-        """The group that holds block ``place``, and where in it the block begins. Places are asked for in order."""
+    def at(self, index):
+        """Return the group that holds block ``index``, and where in it the block begins; indices must rise."""
         depth, total = self.tiles_hbm.shape
-        if place >= self.stop:
-            while place >= self.stop:
+        if index >= self.stop:
+            while index >= self.stop:
                 self.start = self.stop
                 self.stop = min(self.stop + self.count, total // self.height)
                 self.count = min(4 * self.count, self.group)
             self.now_sb = _fetch(self.tiles_hbm[0:depth, self.start * self.height : self.stop * self.height])
-        return self.now_sb, (place - self.start) * self.height  # [k, g * height]
+        return self.now_sb, (index - self.start) * self.height  # [k, g * height]
 
 
 class _Held(nl.NKIObject):
@@ -70,15 +70,15 @@ class _Held(nl.NKIObject):
         self.kept = [None] * count
         self.count = 0
 
-    def tile(self, place):
-        """The rows of tile ``place``, or None where they do not stay."""
-        if place >= len(self.kept):
+    def tile(self, index):
+        """Return the rows of tile ``index``, or None where they do not stay."""
+        if index >= len(self.kept):
             return None
-        if self.kept[place] == None:
-            rows = self.b_hbm[place * K_TILE : (place + 1) * K_TILE, self.n.span]
-            self.kept[place] = _fetch(rows) if self.count % 2 == 0 else load(rows)  # [k, n]
+        if self.kept[index] == None:
+            rows = self.b_hbm[index * K_TILE : (index + 1) * K_TILE, self.n.span]
+            self.kept[index] = _fetch(rows) if self.count % 2 == 0 else load(rows)  # [k, n]
             self.count += 1
-        return self.kept[place]
+        return self.kept[index]
 
 
 class _Results(nl.NKIObject):
@@ -95,7 +95,7 @@ class _Results(nl.NKIObject):
         self.count = 0
 
     def add(self, start, size, c_ps):
-        """The sums of ``size`` rows from ``start`` on."""
+        """Append the sums of ``size`` rows from ``start`` on."""
         for m in tiles(size, M_TILE):
             c_sb = nl.ndarray((m.size, self.n.size), dtype=self.out_hbm.dtype, buffer=nl.sbuf)  # [m, n]
             nisa.tensor_copy(dst=c_sb, src=c_ps[m.index])
@@ -104,7 +104,7 @@ class _Results(nl.NKIObject):
             self.leave(max(1, self.limit // 2))
 
     def leave(self, keep):
-        """All but the last ``keep``."""
+        """Store all but the last ``keep``."""
         while self.waiting.count() > keep:
             start, c_sb = self.waiting.take()
             rows = self.out_hbm[start : start + c_sb.shape[0], self.n.span]
@@ -115,8 +115,8 @@ class _Results(nl.NKIObject):
                 store(rows, c_sb)
 
 
-def _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width):
-    """One panel of columns of the result, the rows ``h`` of each block row."""
+def _panel(out_hbm, tiles_hbm, b_hbm, *, n, height, h, steps, held, width):
+    """Compute one panel of columns of the result, the rows ``h`` of each block row."""
     rows = (out_hbm.shape[0] + height - 1) // height
     blocks = _Blocks(tiles_hbm, height, max(1, GROUP // (height * width)))
     results = _Results(out_hbm, n, max(1, WAITING // (n.size * width)))
@@ -124,12 +124,12 @@ def _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width):
     for step in steps:
         left[step[0]] += 1 if len(step[1]) > 0 else 0
     sums = [None] * rows
-    for place in range(len(steps)):
-        i, pieces = steps[place]
+    for index in range(len(steps)):
+        i, pieces = steps[index]
         start = i * height + h.start
         size = min(h.size, out_hbm.shape[0] - start)
         if len(pieces) > 0 and size > 0:
-            a_sb, first = blocks.at(place)
+            a_sb, first = blocks.at(index)
             b_sb, k = _moving(b_hbm, pieces, held, n, tiles_hbm.shape[0])
             opened = sums[i] != None
             if not opened:
@@ -149,7 +149,7 @@ def _panel(out_hbm, tiles_hbm, b_hbm, n, height, h, steps, held, width):
 
 
 def _room(size, columns):
-    """PSUM for the sums of some rows."""
+    """Allocate PSUM for the sums of some rows."""
     sums = []
     for m in tiles(size, M_TILE):
         sums.append(nl.ndarray((m.size, columns), dtype=nl.float32, buffer=nl.psum))  # [m, n]
@@ -157,7 +157,7 @@ def _room(size, columns):
 
 
 def _zeros(out_hbm, n, height, h, sums):
-    """Block rows without sums."""
+    """Store zeros for block rows without sums."""
     zero_sb = None
     for i in range(len(sums)):
         if sums[i] == None:
@@ -170,7 +170,7 @@ def _zeros(out_hbm, n, height, h, sums):
 
 
 def _moving(b_hbm, pieces, held, n, depth):
-    """The rows of b one tile meets, stacked over the partitions, and how many."""
+    """Return the rows of b one tile meets, stacked over the partitions, and how many."""
     start, k = pieces[0]
     if len(pieces) == 1 and start % K_TILE == 0:
         kept = held.tile(start // K_TILE)

@@ -1,7 +1,7 @@
-"""Steps of conjugate gradients, of a two-term recurrence with given numbers, or of power iteration, on chip throughout.
+"""Steps of conjugate gradients, of a two-term recurrence with given coefficients, or of power iteration, all on chip.
 
 The blocks (256 at most: 128 KiB of a partition) and the vectors, one column for each block, stay in SBUF; HBM is read
-once and written once however many steps are made. Sums over partitions are products with ones. Bound by the latency of
+once and written once however many steps there are. Sums over partitions are products with ones. Bound by the latency of
 the steps, and by the Tensor Engine's loading of blocks when there are many.
 """
 
@@ -12,11 +12,11 @@ TINY = 1e-30
 
 
 @nki.jit
-def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, numbers_hbm, steps=1, method="cg", pointers=(), columns=()):
+def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, coefficients_hbm, steps=1, method="cg", pointers=(), columns=()):
     P, B = x_hbm.shape
     a_sb = load(tiles_hbm)  # [p, T * p]
     x_sb, r_sb, p_sb = load(x_hbm), load(r_hbm), load(p_hbm)
-    numbers_sb = load(numbers_hbm)  # [p, 2 * steps]
+    coefficients_sb = load(coefficients_hbm)  # [p, 2 * steps]
     ones_sb = nl.ndarray((P_MAX, P_MAX), dtype=nl.float32, buffer=nl.sbuf)  # [p, p]
     nisa.memset(dst=ones_sb, value=1.0)
     if method == "power":
@@ -37,20 +37,20 @@ def iterate(tiles_hbm, x_hbm, r_hbm, p_hbm, numbers_hbm, steps=1, method="cg", p
             rr_sb = next_sb
     else:
         for k in range(steps):
-            p_sb = _plus(p_sb, numbers_sb[:, 2 * k + 1 : 2 * k + 2], r_sb)
-            alpha_sb = numbers_sb[:, 2 * k : 2 * k + 1]
+            p_sb = _plus(p_sb, coefficients_sb[:, 2 * k + 1 : 2 * k + 2], r_sb)
+            alpha_sb = coefficients_sb[:, 2 * k : 2 * k + 1]
             x_sb = _plus(p_sb, alpha_sb, x_sb)
             r_sb = _plus(_times(a_sb, p_sb, pointers, columns), _negated(alpha_sb), r_sb)
-    made = []
+    out = []
     for y_sb in (x_sb, r_sb, p_sb):
         y_hbm = nl.ndarray((P, B), dtype=nl.float32, buffer=nl.shared_hbm)  # [p, B]
         store(y_hbm, y_sb)
-        made.append(y_hbm)
-    return made[0], made[1], made[2]
+        out.append(y_hbm)
+    return out[0], out[1], out[2]
 
 
 def _times(a_sb, y_sb, pointers, columns):
-    """The matrix times a vector: one column of PSUM for each block row."""
+    """Multiply the matrix by a vector: one column of PSUM for each block row."""
     B = y_sb.shape[1]
     image_sb = nl.ndarray((P_MAX, B), dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
     image_ps = nl.ndarray((P_MAX, B), dtype=nl.float32, buffer=nl.psum)  # [p, B]
@@ -76,7 +76,7 @@ def _times(a_sb, y_sb, pointers, columns):
 
 
 def _dot(y_sb, z_sb, ones_sb):
-    """The inner product, in every partition."""
+    """Return the inner product, in every partition."""
     product_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
     nisa.tensor_tensor(dst=product_sb, data1=y_sb, data2=z_sb, op=nl.multiply)
     part_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
@@ -105,7 +105,7 @@ def _root(square_sb):
 
 
 def _scaled(y_sb, norm_sb):
-    """A vector divided by its norm."""
+    """Divide a vector by its norm."""
     one_sb = nl.ndarray((P_MAX, 1), dtype=nl.float32, buffer=nl.sbuf)  # [p, 1]
     nisa.memset(dst=one_sb, value=1.0)
     out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
@@ -120,7 +120,7 @@ def _negated(alpha_sb):
 
 
 def _plus(y_sb, alpha_sb, z_sb):
-    """Alpha * y + z, as a new vector."""
+    """Return alpha * y + z, as a new vector."""
     out_sb = nl.ndarray(y_sb.shape, dtype=nl.float32, buffer=nl.sbuf)  # [p, B]
     nisa.scalar_tensor_tensor(dst=out_sb, data=y_sb, op0=nl.multiply, operand0=alpha_sb, op1=nl.add, operand1=z_sb)
     return out_sb

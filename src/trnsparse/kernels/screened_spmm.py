@@ -58,7 +58,7 @@ def screened_spmm(
 
 
 def _screened(a_sb, u_sb, w_sb, limit_sb):
-    """The block with entries below the threshold set to zero."""
+    """Return the block with entries below the threshold set to zero."""
     k, m = a_sb.shape
     stays_sb = nl.ndarray((k, m), dtype=nl.float32, buffer=nl.sbuf)  # [k, m]
     nisa.tensor_scalar(

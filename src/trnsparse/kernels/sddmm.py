@@ -1,4 +1,4 @@
-"""out[p] = a[numbers[p, 0], :] . b[numbers[p, 1], :], one partition for each sampled entry.
+"""out[p] = a[entries[p, 0], :] . b[entries[p, 1], :], one partition for each sampled entry.
 
 Rows of a and b are gathered by indirect DMA; the Vector Engine multiplies and adds. Bound by the gathers.
 """
@@ -9,19 +9,19 @@ WIDTH = 4 * N_TILE
 # Both cores of a logical core can share the outermost loop.
 CORES = 2
 # How a launch that would be too long a program may be cut.
-AXES = (Axis(P_MAX, {"numbers_hbm": 0}, (0,)),)
+AXES = (Axis(P_MAX, {"entries_hbm": 0}, (0,)),)
 # What a search may choose: queues of what is not gathered.
 CHOICES = {"loads": QUEUES, "stores": QUEUES}
 
 
 @nki.jit
-def sddmm(numbers_hbm, a_hbm, b_hbm, loads="compiler", stores="compiler"):
-    count = numbers_hbm.shape[0]
+def sddmm(entries_hbm, a_hbm, b_hbm, loads="compiler", stores="compiler"):
+    count = entries_hbm.shape[0]
     D = a_hbm.shape[1]
     out_hbm = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.shared_hbm)  # [nnz, 1]
     for p in mine(tiles(count, P_MAX)):
-        row_sb = load(numbers_hbm[p.span, 0:1], loads)  # [p, 1]
-        column_sb = load(numbers_hbm[p.span, 1:2], loads)  # [p, 1]
+        row_sb = load(entries_hbm[p.span, 0:1], loads)  # [p, 1]
+        column_sb = load(entries_hbm[p.span, 1:2], loads)  # [p, 1]
         parts = tiles(D, WIDTH)
         part_sb = nl.ndarray((p.size, len(parts)), dtype=nl.float32, buffer=nl.sbuf)  # [p, T]
         for d in parts:
@@ -37,7 +37,7 @@ def sddmm(numbers_hbm, a_hbm, b_hbm, loads="compiler", stores="compiler"):
 
 
 def _gathered(x_hbm, row_sb, p, d):
-    """Part of one row of x for each partition."""
+    """Load a part of one row of x for each partition."""
     x_sb = nl.ndarray((p.size, d.size), dtype=x_hbm.dtype, buffer=nl.sbuf)  # [p, d]
     rows = x_hbm.ap([[x_hbm.shape[1], p.size], [1, d.size]], offset=d.start, vector_offset=row_sb, indirect_dim=0)
     nisa.dma_copy(dst=x_sb, src=rows)

@@ -1,6 +1,6 @@
 """out[M, N] = a[M, K] @ b[K, N], a in compressed rows.
 
-Rows go in buckets of one tile. The entries of a bucket, however they are spread over its rows, are taken one tile at a
+Rows go in buckets of one tile. The entries of a bucket, however they lie in its rows, are taken one tile at a
 time: their rows of b are gathered by indirect DMA, and one matmul with a selection matrix (the value in the column of
 its row) adds every one to its row in PSUM. No row is padded. ``bounds`` are the first entries of the buckets, known
 when the kernel is compiled; columns and values are not. Bound by the gather.
@@ -28,12 +28,22 @@ def spmm(columns_hbm, local_hbm, values_hbm, b_hbm, rows=0, bounds=(), loads="co
     nisa.tensor_copy(dst=place_sb, src=count_sb)
     for w in tiles(N, WIDTH):
         for m in mine(tiles(rows, M_TILE)):
-            _bucket(out_hbm, (columns_hbm, local_hbm, values_hbm), b_hbm, place_sb, m, w, bounds, loads, stores)
+            _bucket(
+                out_hbm,
+                (columns_hbm, local_hbm, values_hbm),
+                b_hbm,
+                place_sb,
+                m=m,
+                w=w,
+                bounds=bounds,
+                loads=loads,
+                stores=stores,
+            )
     return out_hbm
 
 
-def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, m, w, bounds, loads, stores):
-    """One tile of rows."""
+def _bucket(out_hbm, entries_hbm, b_hbm, place_sb, *, m, w, bounds, loads, stores):
+    """Compute one tile of rows."""
     columns_hbm, local_hbm, values_hbm = entries_hbm
     N, first, last = b_hbm.shape[1], bounds[m.index], bounds[m.index + 1]
     c_ps = []
