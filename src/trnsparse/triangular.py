@@ -14,7 +14,7 @@ from trnsci.arrays import to_numpy
 from trnsci.backends import on_host
 from trnsci.errors import ArgumentError, NotPositiveDefinite, Singular
 from trnsci.host import refusal
-from trnsparse import host, scipy_views
+from trnsparse import host_loops, scipy_views
 from trnsparse.arguments import dense, operation, same_kind, sparse
 from trnsparse.csr import CSRMatrix
 from trnsparse.indices import expand, need_data
@@ -169,7 +169,7 @@ def ilu0(a: SparseMatrixLike, *, boost: tuple[float, complex] | None = None) -> 
     n = rows.shape[0]
     values = rows.values.detach().resolve_conj().clone()
     numbers = None if boost is None else torch.tensor(boost, dtype=values.dtype)
-    bad = host.factored("ilu0", rows.indptr, rows.indices, values, numbers)
+    bad = host_loops.factored("ilu0", rows.indptr, rows.indices, values, numbers)
     if bad is None:
         bad = _ilu0(rows, values, boost)
     if bad >= 0:
@@ -217,7 +217,7 @@ def ic0(a: SparseMatrixLike) -> CSRMatrix:
     """
     rows = triangle(_square("ic0", a)).to_csr()
     values = rows.values.detach().resolve_conj().clone()
-    bad = host.factored("ic0", rows.indptr, rows.indices, values)
+    bad = host_loops.factored("ic0", rows.indptr, rows.indices, values)
     if bad is None:
         bad = _ic0(rows, values)
     if bad >= 0:
@@ -261,7 +261,7 @@ def _square(op: str, a: SparseMatrixLike) -> CSRMatrix:
             expected="values without gradient",
             hint="Pass a.detach(): the factors are a preconditioner and are not differentiated",
         )
-    if a.device.type != "cpu" or a.dtype not in host.NATIVE:
+    if a.device.type != "cpu" or a.dtype not in host_loops.NATIVE:
         raise ArgumentError(
             op=op,
             argument="a",
