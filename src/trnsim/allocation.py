@@ -12,7 +12,7 @@ from trnsim.language.layout import as_shape
 from trnsim.language.objects import MemoryRegion, as_region
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import PSUM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope, Storage
-from trnsim.places import kernel_line, variable_name
+from trnsim.source_lines import kernel_line, variable_name
 from trnsim.targets import Target
 
 

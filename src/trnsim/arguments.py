@@ -18,9 +18,9 @@ from trnsim.language.dtypes import as_dtype
 from trnsim.language.objects import NKIObject, fields_of
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, WRITTEN, Storage
-from trnsim.places import warn
 from trnsim.poison import bits_of, origins
 from trnsim.session import Session
+from trnsim.source_lines import warn
 
 
 class PrivateOutput(RuntimeWarning):

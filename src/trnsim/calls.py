@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from trnsim.errors import WrongArgument
-from trnsim.places import kernel_line
+from trnsim.source_lines import kernel_line
 
 _MASK = "NKI has had no masks since 0.2: make the last tile smaller with slices, whose end is min(stop, size)"
 # what other libraries call NKI's operators

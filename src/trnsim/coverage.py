@@ -12,8 +12,8 @@ from trnsim.errors import ReadUninitialized
 from trnsim.language.layout import row_major
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import Storage
-from trnsim.places import warn
 from trnsim.session import Session
+from trnsim.source_lines import warn
 
 # a mask of this many elements is not worth its memory
 _MOST = 2**27

@@ -20,7 +20,7 @@ from trnsim._lint.sizes import Launch, launches
 from trnsim._lint.source import Unit, unwrap
 from trnsim._lint.walk import Used, Walk
 from trnsim.errors import NotNki
-from trnsim.places import warn
+from trnsim.source_lines import warn
 
 _CACHE_SIZE = 4096
 

@@ -17,10 +17,10 @@ from trnsim.crew import Crew
 from trnsim.debug import active_probes
 from trnsim.errors import KernelError, WrongArgument
 from trnsim.lint import LintWarning
-from trnsim.places import warn
 from trnsim.reach import Reach
 from trnsim.schedule import Edges, Named, as_edges
 from trnsim.session import Record, Session, SimParams, activated, current
+from trnsim.source_lines import warn
 from trnsim.targets import target_named
 from trnsim.threads import one_blas_thread
 from trnsim.typing import check_annotations

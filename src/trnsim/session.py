@@ -20,9 +20,9 @@ from trnsim.calls import mismatched, public_signature, wrong_call
 from trnsim.errors import KernelError, WrongArgument, WrongEngine
 from trnsim.language.tensor import NkiTensor
 from trnsim.memory import HBM, MATMUL, PSUM, SBUF, SHARED_HBM, UNWRITTEN, WRITTEN, Arena, Lifetimes, Scope
-from trnsim.places import kernel_line, line_of, warn
 from trnsim.poison import Garbage, Origin, Poisoned, replay
 from trnsim.records import NkiInstruction, Operand, Record, operand_of
+from trnsim.source_lines import kernel_line, line_of, warn
 from trnsim.targets import Target, target_named
 
 _local = threading.local()

@@ -8,8 +8,8 @@ import numpy as np
 
 from trnsim.errors import ReadUninitialized
 from trnsim.language.tensor import NkiTensor
-from trnsim.places import kernel_line
 from trnsim.poison import Poisoned, new_origin, origins
+from trnsim.source_lines import kernel_line
 
 
 class Unwritten:

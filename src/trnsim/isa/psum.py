@@ -14,9 +14,9 @@ from trnsim.errors import NotModelled, PsumRule, WrongArgument, WrongShape
 from trnsim.language.dtypes import bfloat16, float32, to_f32
 from trnsim.language.layout import overlaps_itself
 from trnsim.language.tensor import NkiTensor
-from trnsim.places import warn
 from trnsim.poison import matmul_codes, origins
 from trnsim.session import MATMUL, PSUM, UNWRITTEN, WRITTEN, Session, shadow_of
+from trnsim.source_lines import warn
 
 
 class ZerosAccumulated(RuntimeWarning):

@@ -12,8 +12,8 @@ from trnsim.language.layout import as_index
 from trnsim.language.objects import is_on_chip, sbuf, shared_hbm
 from trnsim.language.results import as_tile, function
 from trnsim.language.tensor import NkiTensor
-from trnsim.places import warn
 from trnsim.session import WRITTEN, require_session
+from trnsim.source_lines import warn
 
 
 @function

@@ -17,7 +17,7 @@ from trnsim.language.layout import Dynamic, as_index, row_major
 from trnsim.language.objects import DynamicSlice, MemoryRegion, as_region, without_operators
 from trnsim.language.views import run_time_scalar
 from trnsim.memory import UNWRITTEN, Storage
-from trnsim.places import kernel_line
+from trnsim.source_lines import kernel_line
 
 _HOST = "its elements exist on the device only: return it, or look at it with print or trnsim.probe"
 _ARRAY_NAMES = {
