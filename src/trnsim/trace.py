@@ -12,7 +12,7 @@ from trnsim.constants import LEVEL
 from trnsim.timing.path import grouped
 from trnsim.timing.report import Report, Slice
 from trnsim.timing.schedule import QUEUES
-from trnsim.timing.show import amount, engine_name, headline, place, seconds, why
+from trnsim.timing.text import amount, engine_name, file_and_line, headline, seconds, why
 
 # a page stays quick below this many bars; denser stretches are drawn as one
 MOST_BARS = 60_000
@@ -127,7 +127,7 @@ def _data(report: Report) -> dict[str, Any]:
                     round(bar.start_s * 1e9),
                     max(1, round((bar.end_s - bar.start_s) * 1e9)),
                     names.setdefault(name, len(names)),
-                    lines.setdefault(place(bar.line), len(lines)),
+                    lines.setdefault(file_and_line(bar.line), len(lines)),
                     bar.detail if count == 1 else "",
                     int(bar.number in report.schedules[core].decisive),
                 ]
@@ -152,7 +152,7 @@ def _data(report: Report) -> dict[str, Any]:
                 engine_name(step.engine),
                 count,
                 step.instruction,
-                place(step.line),
+                file_and_line(step.line),
                 step.reason,
             ]
             for step, count, took in grouped(report.critical_path)[:12]

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from trnsim import notebook
-from trnsim.timing.show import engine_name, headline, seconds
+from trnsim.timing.text import engine_name, headline, seconds
 
 if TYPE_CHECKING:
     from trnsim.timing.report import Report

@@ -128,12 +128,12 @@ class Report:
         return self.flops / moved if moved else 0.0
 
     def __str__(self) -> str:
-        from trnsim.timing.show import page
+        from trnsim.timing.text import page
 
         return page(self)
 
     def __repr__(self) -> str:
-        from trnsim.timing.show import seconds
+        from trnsim.timing.text import seconds
 
         return f"<Report {self.kernel} on {self.target.name}: predicted {seconds(self.total_s)}, {self.binds} binds>"
 

@@ -15,7 +15,7 @@ from tests.trnsim.timing.kernels import report_of, shaped, tile, zeroed
 from trnsim.constants import INTERVALS, LAUNCH_UNCERTAINTY, LEVEL, RESOURCES
 from trnsim.errors import WrongArgument
 from trnsim.timing.costs import FORMULAS
-from trnsim.timing.show import why
+from trnsim.timing.text import why
 
 SQUARE = shaped(1024, 1024, dtype=np.float32)
 

@@ -42,8 +42,8 @@ def amount(n: float, unit: str) -> str:
     return f"{n:.4g} {unit}"
 
 
-def place(line: str) -> str:
-    """``file:number`` without its folders."""
+def file_and_line(line: str) -> str:
+    """Return ``file:line`` without its folders."""
     return PurePath(line).name
 
 
@@ -143,7 +143,7 @@ def page(report: Report) -> str:
             times = f"{count:,} ×" if count > 1 else ""
             out.append(
                 f"{seconds(took):>11}{took / path:>7.1%}  {engine_name(step.engine):<18}{times:>9}"
-                f" {step.instruction:<20} {place(step.line)}"
+                f" {step.instruction:<20} {file_and_line(step.line)}"
             )
     out += _notes(report)
     return "\n".join(line.rstrip() for line in out)
