@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from trnsim.debug import Probe, probe
     from trnsim.install import install, uninstall
     from trnsim.isa.psum import ZerosAccumulated
+    from trnsim.kernel import Kernel, LostOutput, PrivateOutput, UnreadInput, UnwrittenOutput, jit, simulate
     from trnsim.lint import lint
-    from trnsim.program import Kernel, LostOutput, PrivateOutput, UnreadInput, UnwrittenOutput, jit, simulate
     from trnsim.races import RaceWarning
     from trnsim.ranks import per_rank, simulate_ranks
     from trnsim.session import EmptyView

@@ -175,7 +175,7 @@ class _Reader:
             None,
         )
         if inner is not None and _top(inner.__module__) != "nki":
-            from trnsim.program import as_kernel
+            from trnsim.kernel import as_kernel
 
             return as_kernel(self.value(inner))
         place, name = self.theirs.get(

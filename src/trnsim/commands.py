@@ -15,8 +15,8 @@ from typing import Any
 from trnsim import migrate
 from trnsim.errors import TrnError
 from trnsim.install import install, modules
+from trnsim.kernel import Kernel
 from trnsim.lint import lint
-from trnsim.program import Kernel
 from trnsim.timing.cli import profile_command
 
 _SPACES = ("nki.isa", "nki.language", "nki.collectives")

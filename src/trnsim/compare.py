@@ -12,7 +12,7 @@ import numpy as np
 from trnsim.arrays import is_array, is_torch, to_numpy
 from trnsim.debug import Probe
 from trnsim.errors import WrongArgument
-from trnsim.program import simulate
+from trnsim.kernel import simulate
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def _adopted(name: str, module: ModuleType) -> None:
 
 
 def _grow() -> None:
-    from trnsim import collectives, isa, language, program
+    from trnsim import collectives, isa, kernel, language
     from trnsim import typing as annotations
     from trnsim.isa import enums
     from trnsim.language import dtypes
@@ -130,10 +130,10 @@ def _grow() -> None:
         "The Neuron Kernel Interface, as trnsim runs it.",
         __version__=VERSION,
         __path__=[],
-        jit=program.jit,
-        simulate=program.simulate,
+        jit=kernel.jit,
+        simulate=kernel.simulate,
         simulate_kernel=simulate_kernel,
-        Kernel=program.Kernel,
+        Kernel=kernel.Kernel,
         tensor=annotations.tensor,
         benchmark=Absent("nki.benchmark", "trnsim.profile(kernel)(…) predicts the time on trn1, trn2 and trn3"),
         profile=Absent("nki.profile", "trnsim.profile(kernel)(…) predicts the time and writes a timeline"),
@@ -147,7 +147,7 @@ def _grow() -> None:
     constants = _module("nki.isa.constants", "Enumerations of nki.isa.", **names)
     constants.__dict__.update({n: getattr(isa, n) for n in vars(isa) if isinstance(getattr(isa, n), type)})
     _module("nki.dtype", "The data types of NKI.", **dtypes.NAMES)
-    _module("nki.simulator", "The simulator.", simulate=program.simulate, simulate_kernel=simulate_kernel)
+    _module("nki.simulator", "The simulator.", simulate=kernel.simulate, simulate_kernel=simulate_kernel)
     _module("nki.meta", "Descriptions of tensors.", tensor=annotations.tensor)
     _module(
         "nki.experimental",
@@ -201,7 +201,7 @@ class Absent:
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
     """Run ``kernel`` on the simulator (the older name; `simulate` is the newer)."""
-    from trnsim.program import simulate
+    from trnsim.kernel import simulate
 
     return simulate(kernel)(*args, **kwargs)
 
@@ -217,7 +217,7 @@ def compile_kernel(
 
     ``compile_opts`` speaks to AWS's compiler; here only its ``target``, when it has one, picks the generation.
     """
-    from trnsim.program import simulate
+    from trnsim.kernel import simulate
 
     outputs = dict(outputs or {})
     target = getattr(compile_opts, "target", None)

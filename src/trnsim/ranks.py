@@ -11,7 +11,7 @@ from trnsim.arrays import is_array, is_torch, to_numpy
 from trnsim.collectives.world import World
 from trnsim.crew import Crew
 from trnsim.errors import WrongArgument
-from trnsim.program import Launch, as_kernel, params_of
+from trnsim.kernel import Launch, as_kernel, params_of
 from trnsim.session import Record
 from trnsim.threads import one_blas_thread
 

@@ -298,7 +298,7 @@ def test_run_answers_import_nki(tmp_path, capsys):
     script = tmp_path / "script.py"
     script.write_text("import sys, nki\nimport nki.language as nl\nprint(nki.jit.__module__, sys.argv[1:], __name__)\n")
     assert main(["run", str(script), "a", "--b"]) == 0
-    assert capsys.readouterr().out == "trnsim.program ['a', '--b'] __main__\n"
+    assert capsys.readouterr().out == "trnsim.kernel ['a', '--b'] __main__\n"
     script.write_text("raise OSError('mine')")
     with pytest.raises(OSError, match="mine"):
         main(["run", str(script)])

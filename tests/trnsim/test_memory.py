@@ -10,8 +10,8 @@ import trnsim
 from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim.errors import HardwareLimit, OutOfBounds, ReadUninitialized, WrongArgument, WrongShape
+from trnsim.kernel import Launch, as_kernel, params_of
 from trnsim.memory import Arena, Lifetimes, Storage
-from trnsim.program import Launch, as_kernel, params_of
 
 pytestmark = pytest.mark.sim
 

@@ -25,7 +25,7 @@ def profile_command(args: argparse.Namespace) -> int:
 
     kernel = find(args.kernel)
     if args.cores > 1:
-        from trnsim.program import as_kernel
+        from trnsim.kernel import as_kernel
 
         kernel = as_kernel(kernel)[args.cores]
     bar = Bar(sys.stderr)

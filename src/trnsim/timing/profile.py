@@ -113,7 +113,7 @@ def record(
     progress: Progress | None = None,
 ) -> Callable[..., tuple[Any, Recording]]:
     """Return a callable that runs ``kernel`` and returns its result and a recording; options as for `profile`."""
-    from trnsim.program import Launch, as_kernel, params_of
+    from trnsim.kernel import Launch, as_kernel, params_of
     from trnsim.ranks import simulate_ranks
 
     jitted = as_kernel(kernel)

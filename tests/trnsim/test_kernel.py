@@ -14,7 +14,7 @@ from trnsim import isa as nisa
 from trnsim import language as nl
 from trnsim import typing as nt
 from trnsim.errors import KernelError, NotNki, WrongArgument, WrongCall, WrongShape
-from trnsim.program import Launch, as_kernel, params_of
+from trnsim.kernel import Launch, as_kernel, params_of
 
 pytestmark = pytest.mark.sim
 
@@ -351,7 +351,7 @@ def test_the_trace_lists_instructions_in_program_order_with_their_lines():
     assert [r.name for r in trace] == ["dma_copy", "tensor_scalar", "dma_copy"]
     assert [r.engine for r in trace] == ["dma", "vector", "dma"]
     first = load.__code__.co_firstlineno
-    assert trace[0].line.endswith(f"test_program.py:{first + 2}")
+    assert trace[0].line.endswith(f"test_kernel.py:{first + 2}")
     assert trace[1].reads[0].uid == trace[0].writes[0].uid
 
 
@@ -365,7 +365,7 @@ def test_a_scheduled_kernel_can_be_profiled():
 
 
 def test_every_public_part_can_be_imported_first():
-    parts = ("isa", "language", "collectives", "timing", "timing.costs", "lint", "errors", "program", "threads")
+    parts = ("isa", "language", "collectives", "timing", "timing.costs", "lint", "errors", "kernel", "program", "threads")
     # a fresh interpreter, and a fork of it for each part
     script = f"""
 import os, importlib, numpy, ml_dtypes

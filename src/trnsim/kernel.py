@@ -1,0 +1,397 @@
+"""Kernels: ``jit`` makes one, calling it runs it, ``simulate`` runs it with options."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from trnsim.adopt import adopt, adopt_argument
+from trnsim.arguments import Arguments, LostOutput, PrivateOutput, check_arguments, same_results, tensors_in
+from trnsim.collectives.world import World
+from trnsim.cores import Device, check_grid
+from trnsim.coverage import UnreadInput, UnwrittenOutput, check_read
+from trnsim.crew import Crew
+from trnsim.debug import active_probes
+from trnsim.errors import KernelError, WrongArgument
+from trnsim.lint import LintWarning
+from trnsim.reach import Reach
+from trnsim.schedule import Edges, Named, as_edges
+from trnsim.session import Record, Session, SimParams, activated, current
+from trnsim.source_lines import warn
+from trnsim.targets import target_named
+from trnsim.threads import one_blas_thread
+from trnsim.typing import check_annotations
+
+
+class Kernel:
+    """A kernel function. Call it with arrays to run it; ``kernel[2]`` launches it on two cores of a logical core."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        grid: tuple[int, ...] = (),
+        options: dict[str, Any] | None = None,
+        schedule: Edges = (),
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.func = function
+        self.grid = grid
+        self.options = options or {}
+        self.schedule = schedule
+
+    def __getitem__(self, grid: Any) -> Kernel:
+        return Kernel(self.function, grid=as_grid(grid), options=self.options, schedule=self.schedule)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        session = current()
+        if session is None:
+            return simulate(self)(*args, **kwargs)
+        if self.grid and self.grid != (session.grid or (1,)):
+            raise WrongArgument(
+                f"{self!r} is called by a kernel that runs on {(session.grid or (1,))[0]} core(s)",
+                rule="grid",
+                got=self.grid,
+                limit=session.grid or (1,),
+                hint="a kernel called by a kernel is inlined; give the grid where the outer one is launched",
+            )
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def with_schedule(self, edges: Any) -> Kernel:
+        """This kernel with dependencies added: pairs of an instruction's ``name=`` and the name or names it follows."""
+        return Kernel(self.function, grid=self.grid, options=self.options, schedule=(*self.schedule, *as_edges(edges)))
+
+    def __repr__(self) -> str:
+        launch = f"[{', '.join(map(str, self.grid))}]" if self.grid else ""
+        return f"<NKI kernel {getattr(self, '__qualname__', '?')}{launch}>"
+
+
+def as_grid(grid: Any) -> tuple[int, ...]:
+    """Return a launch grid as a tuple of positive ints."""
+    sizes = grid if isinstance(grid, tuple) else (grid,)
+    try:
+        extents = tuple(int(n.__index__()) for n in sizes)
+    except AttributeError:
+        extents = ()
+    if not extents or min(extents) < 1:
+        raise WrongArgument(
+            f"launch grid {grid!r}", rule="grid", got=grid, hint="a grid is a number of cores: kernel[2](…)"
+        )
+    return extents
+
+
+_JIT_OPTIONS = frozenset(
+    {
+        "address_rotation",
+        "compiler_args",
+        "debug_kernel",
+        "disable_allocated_tensor_check",
+        "enable_out_of_bound_check",
+        "experimental_flags",
+        "grid",
+        "kernel_return",
+        "mode",
+        "platform_target",
+        "show_compiler_tb",
+    }
+)
+_DEPRECATED = {
+    "mode": "NKI finds the framework from the arguments",
+    "platform_target": "set NEURON_PLATFORM_TARGET_OVERRIDE, or simulate(kernel, target=…)",
+}
+
+
+def jit(fn: Any = None, **options: Any) -> Any:
+    """Make ``fn`` an NKI kernel.
+
+    ``platform_target`` picks the generation; options of AWS's compiler are taken and kept.
+    """
+    unknown = set(options) - _JIT_OPTIONS
+    if unknown:
+        raise WrongArgument(
+            f"jit does not know {', '.join(sorted(unknown))}",
+            rule="jit",
+            got=sorted(unknown),
+            limit=sorted(_JIT_OPTIONS),
+        )
+    for name, instead in _DEPRECATED.items():
+        if name in options:
+            warnings.warn(f"nki.jit({name}=…) is deprecated since NKI 0.3: {instead}", DeprecationWarning, stacklevel=2)
+    if fn is None:
+        return functools.partial(_decorated, options)
+    return _decorated(options, fn)
+
+
+def _decorated(options: dict[str, Any], fn: Any) -> Kernel:
+    if isinstance(fn, Kernel):
+        return Kernel(fn.function, grid=fn.grid, options={**fn.options, **options}, schedule=fn.schedule)
+    if not callable(fn):
+        raise WrongArgument(f"jit takes a function, got {type(fn).__name__}", rule="jit", got=type(fn).__name__)
+    grid = options.get("grid")
+    return Kernel(fn, grid=as_grid(grid) if grid else (), options=options)
+
+
+def as_kernel(kernel: Any) -> Kernel:
+    """``kernel`` as ours: one of ours, a plain function, or an object of AWS's own ``nki.jit``."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, type) or not callable(kernel):
+        raise WrongArgument(
+            f"{kernel!r} is no kernel",
+            rule="kernel",
+            got=type(kernel).__name__,
+            hint="pass a function decorated with nki.jit",
+        )
+    if inspect.isfunction(kernel) or inspect.ismethod(kernel):
+        return Kernel(adopt(kernel))
+    for name in ("function", "func", "fn", "_func", "__wrapped__"):
+        inner = getattr(kernel, name, None)
+        if callable(inner) and not isinstance(kernel, functools.partial):
+            grid = getattr(kernel, "grid", ()) or ()
+            return Kernel(adopt(inner), grid=as_grid(tuple(grid) if isinstance(grid, list) else grid) if grid else ())
+    if isinstance(kernel, functools.partial) and isinstance(kernel.func, Kernel):
+        inner = kernel.func
+        bound = functools.partial(inner.function, *kernel.args, **kernel.keywords)
+        functools.update_wrapper(bound, inner.function)
+        return Kernel(bound, grid=inner.grid, options=inner.options, schedule=inner.schedule)
+    return Kernel(kernel)
+
+
+def params_of(
+    kernel: Kernel,
+    *,
+    target: Any = None,
+    checks: bool = True,
+    strict: bool = False,
+    numerics: bool = True,
+    lint: str | None = None,
+    seed: int = 0,
+) -> SimParams:
+    """Return how ``kernel`` is simulated, from the options of `simulate`."""
+    wanted = target if target is not None else kernel.options.get("platform_target")
+    modes = ("strict", "error", "warn", "off")
+    if lint is not None and lint not in modes:
+        raise WrongArgument(
+            f"lint={lint!r}", rule="lint", got=lint, limit=modes, hint='use "strict", "error", "warn" or "off"'
+        )
+    return SimParams(
+        target=target_named(wanted),
+        checks=checks,
+        strict=strict,
+        numerics=numerics,
+        lint=lint or ("error" if checks else "off"),
+        seed=seed,
+    )
+
+
+def simulate(
+    kernel: Any,
+    *,
+    target: Any = None,
+    checks: bool = True,
+    strict: bool = False,
+    numerics: bool = True,
+    lint: str | None = None,
+    seed: int = 0,
+    trace: list[Record] | None = None,
+) -> Callable[..., Any]:
+    """Return a callable that runs ``kernel`` on the CPU with NumPy arrays or torch tensors.
+
+    Args:
+        kernel: a kernel, ``kernel[2]``, a plain function, or a kernel of AWS's own package.
+        target: ``"trn1"``, ``"trn2"`` or ``"trn3"``; default: ``platform_target``, the environment, then trn2.
+        checks: enforce the hardware's rules, poison and capacity.
+        strict: refuse every read of unwritten memory; otherwise such elements propagate, and are refused where they
+            reach a result, a branch, an index or an address.
+        numerics: ``False`` follows the program without computing values; results have shapes and no values.
+        lint: ``"error"`` refuses Python the NKI compiler refuses (the default with checks), ``"strict"`` also what its
+            parser front end alone refuses or misreads, ``"warn"`` warns, ``"off"`` says nothing.
+        seed: initial state of the random-number instructions.
+        trace: a list that receives the instruction stream.
+    """
+    jitted = as_kernel(kernel)
+    params = params_of(jitted, target=target, checks=checks, strict=strict, numerics=numerics, lint=lint, seed=seed)
+
+    @functools.wraps(jitted.function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return Launch(jitted, params, trace).run(args, kwargs)
+
+    return run
+
+
+def _check_argument(kernel: str, value: Any, name: str, *, nested: bool = False) -> None:
+    """A kernel's arguments are tensors, and static values: None, strings, 32-bit numbers and tuples of those."""
+    if isinstance(value, tuple):
+        for item in value:
+            _check_argument(kernel, item, name, nested=True)
+    elif nested and hasattr(value, "shape") and hasattr(value, "dtype"):
+        raise WrongArgument(
+            f"{kernel} gets a tuple of tensors as {name}",
+            rule="tensor-tuple",
+            got="tuple of tensors",
+            limit="a tensor",
+            hint="the compiler names tensors that are arguments of their own: pass each, or one tensor with offsets",
+        )
+    elif isinstance(value, int) and not -(2**31) <= value < 2**31:
+        raise WrongArgument(
+            f"{kernel} gets {value} as {name}",
+            rule="integer-range",
+            got=value,
+            limit=2**31 - 1,
+            hint="integers of a kernel have 32 bits: split it, or pass it in a tensor",
+        )
+
+
+class Launch:
+    """One run of a kernel on one logical core: arguments in, cores, results out, inputs restored when it fails.
+
+    ``high_water`` has the most bytes of a partition each memory held, ``sessions`` the cores. ``spills`` lets tensors
+    the compiler places exceed SBUF.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        params: SimParams,
+        trace: list[Record] | None = None,
+        *,
+        rank: int = 0,
+        world: Any = None,
+        crew: Crew | None = None,
+        spills: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.params = params
+        self.spills = spills
+        self.high_water: dict[str, int] = {}
+        self.cores = check_grid(kernel.grid, params.target)
+        self.crew = Crew() if crew is None and self.cores > 1 else crew
+        self.name = getattr(kernel, "__name__", "kernel")
+        self.named = Named(kernel.schedule, trace) if kernel.schedule else None
+        if world is None and self.cores > 1:
+            world = World(crew=self.crew)
+        self.device = Device(self.crew, self.cores, rank, world)
+        self.trace: Any = trace if self.named is None else self.named
+        self.sessions = [self._session(core, rank) for core in range(self.cores)]
+        self.arguments = Arguments(self.sessions[0], shared=self.cores > 1)
+
+    def _session(self, core: int, rank: int) -> Session:
+        grid = self.kernel.grid
+        session = Session(
+            self.params,
+            kernel=self.name,
+            core=core,
+            rank=rank,
+            grid=grid,
+            program=(core,) if grid else (),
+            trace=self.trace,
+        )
+        if self.cores > 1 or self.device.world is not None:
+            session.machine = self.device
+        session.probes = active_probes()
+        if self.device.sessions:
+            # poison crosses between cores with what it depends on
+            session.origins = self.device.sessions[0].origins
+        session.named = self.named
+        self.device.sessions.append(session)
+        return session
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the kernel and return its results."""
+        try:
+            bodies = self.bodies(args, kwargs)
+            with one_blas_thread():
+                if self.crew is None:
+                    with activated(self.sessions[0]):
+                        raw = [bodies[0]()]
+                else:
+                    for session, body in zip(self.sessions, bodies, strict=True):
+                        self.crew.add(session, f"core {session.core}", body)
+                    raw = self.crew.run()
+            result = self.results(raw)
+        except BaseException:
+            self.arguments.restore()
+            raise
+        self.arguments.write_back()
+        return result
+
+    def bodies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Callable[[], Any]]:
+        """Return what each core runs: the kernel on the same tensors."""
+        function = self.kernel.function
+        self.reach = Reach(function, self.params.lint)
+        names = _parameter_names(function)
+        bound = [self._argument(a, names[i] if i < len(names) else f"arg{i}") for i, a in enumerate(args)]
+        by_name = {k: self._argument(v, k) for k, v in kwargs.items()}
+        check_annotations(function, self.name, bound, by_name)
+        return [functools.partial(self._body, session, bound, by_name) for session in self.sessions]
+
+    def _argument(self, value: Any, name: str) -> Any:
+        if isinstance(value, list) and self.params.lint != "off":
+            warn(f"{self.name} gets a list as {name}, and the NKI compiler takes tuples: tuple({name})", LintWarning)
+        if self.params.lint == "strict":
+            _check_argument(self.name, value, name)
+        try:
+            return self.arguments.wrap(adopt_argument(self.kernel.function, value), name)
+        except KernelError as error:
+            error.locate(kernel=self.name, instruction=None, line=None, target=self.params.target.name)
+            raise
+
+    def _body(self, session: Session, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        try:
+            result = self.reach.call(self.kernel.function, args, kwargs)
+            if session.machine is not None:
+                session.machine.finish(session)
+        except KernelError as error:
+            error.locate(kernel=self.name, instruction=None, line=session.line_of(error), target=session.target.name)
+            raise
+        except TypeError:
+            check_arguments(self.kernel.function, self.name, args, kwargs)
+            raise
+        else:
+            if session.checks:
+                for memory, most in session.lifetimes.check(session.target, spills=self.spills).items():
+                    self.high_water[memory] = max(most, self.high_water.get(memory, 0))
+            return result
+        finally:
+            session.lifetimes.close()
+
+    def results(self, raw: list[Any]) -> Any:
+        """One result from those of the cores, as the caller's kind of array."""
+        if self.named is not None:
+            self.named.check()
+        for core, other in enumerate(raw[1:], 1):
+            same_results(self.name, raw[0], core, other)
+            for one, two in zip(tensors_in(raw[0]), tensors_in(other), strict=True):
+                self.arguments.merge(one, two, core)
+        self.arguments.check_write_back(raw[0])
+        if self.params.checks:
+            self.arguments.check_lost(raw[0])
+            for storage in self.arguments.storages:
+                check_read(storage, self.sessions[0])
+        return self.arguments.unwrap(raw[0])
+
+
+def _parameter_names(function: Callable[..., Any]) -> list[str]:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return [] if code is None else list(code.co_varnames[: code.co_argcount])
+
+
+__all__ = [
+    "Kernel",
+    "KernelError",
+    "Launch",
+    "LostOutput",
+    "PrivateOutput",
+    "UnreadInput",
+    "UnwrittenOutput",
+    "as_kernel",
+    "jit",
+    "simulate",
+]
