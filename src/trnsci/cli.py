@@ -92,9 +92,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     launched = _command(commands, "launch", _launch, "start a program on several ranks")
     if "launch" in given:
-        from trnsci import launch
+        from trnsci import launch_cli
 
-        launch.arguments(launched)
+        launch_cli.arguments(launched)
 
     # listed here for the help; their arguments are those of modules of benchmarks and never reach this parser
     commands.add_parser("bench", help="every op beside its peers (from a source checkout)")
@@ -103,9 +103,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _launch(args: argparse.Namespace) -> int:
-    from trnsci import launch
+    from trnsci import launch_cli
 
-    return launch.run(args)
+    return launch_cli.run(args)
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import trnsci
-from trnsci import distributed, launch, rendezvous
+from trnsci import distributed, launch_cli, rendezvous
 from trnsci.cli import main
 
 LAUNCH = [sys.executable, "-m", "trnsci.cli", "launch"]
@@ -160,7 +160,7 @@ def test_a_missing_program_ends_in_a_sentence(tmp_path, capsys):
 
 def test_a_public_address_is_warned_of():
     def on(address):
-        return launch.warn(launch.Launch(("x",), 1, 1, 2, 0, address, 99, "lo"))
+        return launch_cli.warn(launch_cli.Launch(("x",), 1, 1, 2, 0, address, 99, "lo"))
 
     assert not any(map(on, ("127.0.0.1", "10.1.2.3", "192.168.0.7", "fd00::1")))
     for public in ("8.8.8.8", "0.0.0.0", "2606:4700::1111"):
