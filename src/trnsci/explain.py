@@ -15,7 +15,8 @@ from trnsci import cuda, neuron
 from trnsci.arrays import any_sharded
 from trnsci.backends import SCOPE, Scope, entered, settings
 from trnsci.caches import CACHE
-from trnsci.ops import Decision, Op, Verdict, writer
+from trnsci.execution import Decision, writer
+from trnsci.ops import Op, Verdict
 from trnsci.plans import Plan, Step
 from trnsci.specs import HOST, TensorSpec, freeze, map_tensors, tensors_in, thaw
 from trnsim import notebook

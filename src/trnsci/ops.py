@@ -29,10 +29,9 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,10 +44,10 @@ from trnsci.backends import SCOPE
 from trnsci.caches import CACHE
 from trnsci.config import TargetName
 from trnsci.errors import BackendUnavailable, UnsupportedError
+from trnsci.execution import Decision, as_promised, computed, copied, lazy_conjugates, promise
 from trnsci.gradient import Gradient
-from trnsci.launcher import Launcher, launcher, using
+from trnsci.launcher import launcher
 from trnsci.ledger import Entry, listeners, nested, record
-from trnsci.memory import exhausted
 from trnsci.plans import Cost, Plan, Step
 from trnsci.schema import schema
 from trnsci.specs import freeze, tensors_in, thaw
@@ -70,14 +69,6 @@ class Call(Protocol[R_co]):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the fields."""
-
-
-class Decision(NamedTuple):
-    """The one implementation that runs a call, on which backend, and why."""
-
-    backend: str
-    implementation: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +98,21 @@ def run(call: Call[R], out: Tensor | None = None) -> R:
         out: memory for the result, which is then returned: written by ``into`` where PyTorch runs, by a copy elsewhere.
     """
     if is_compiling():
-        return _copied(_traceable(call), out)
+        return copied(_traceable(call), out)
     op: Op = call._op  # type: ignore[attr-defined]
     if dispatch_modes() and _traced(call):
-        return _copied(op.registered(*call), out)
+        return copied(op.registered(*call), out)
     scope = SCOPE.get()
     if scope is not None and scope.interceptor is not None:
         return scope.interceptor.call(call, out)
     if op.on_meta(call):
-        return _copied(op.registered(*call), out)
+        return copied(op.registered(*call), out)
     decision = op.decide(call)
     if decision.implementation in op.attached and (dispatch_modes() or _wants_gradient(op.operands(call))):
         # Torch's dispatcher attaches the gradient and shows the call to modes; it comes back through `dispatched`.
         token = _DECIDED.set(decision)
         try:
-            return _copied(op.registered(*call), out)
+            return copied(op.registered(*call), out)
         finally:
             _DECIDED.reset(token)
     return op.execute(call, decision, out)
@@ -133,10 +124,6 @@ def _traceable(call: Any) -> Any:
 
 
 _DECIDED: ContextVar[Decision | None] = ContextVar("trnsci.decided", default=None)
-
-
-def _copied(result: Any, out: Tensor | None) -> Any:
-    return result if out is None else out.copy_(result)
 
 
 def op(name: str, *, host_only: str | None = None, traceable: bool = False) -> Callable[[C], C]:
@@ -241,18 +228,18 @@ class Op:
             return call.fake()
         # What the implementation calls decides for itself.
         _DECIDED.set(None)
-        with _lazy_conjugates():
+        with lazy_conjugates():
             result = self.execute(call, decision or self.decide(call))
-            return _as_promised(result, _promise(freeze(call)), args)
+            return as_promised(result, promise(freeze(call)), args)
 
     def execute(self, call: Any, decision: Decision, out: Tensor | None = None) -> Any:
         """Run the implementation decided on, and record it where somebody listens."""
         used = launcher(decision.backend) if decision.implementation == "nki" else None
         if not listeners():
-            return _computed(call, decision, used, out)
+            return computed(call, decision, used, out)
         with nested() as depth:
             start = time.perf_counter()
-            result = _computed(call, decision, used, out)
+            result = computed(call, decision, used, out)
             if used is not None:
                 used.wait()
             elif any(tensor.is_cuda for tensor in tensors_in(result)):
@@ -443,76 +430,10 @@ def _on_pytorch(implementation: str, reason: str) -> Decision:
     return Decision("pytorch", implementation, reason)
 
 
-def _lazy_conjugates() -> AbstractContextManager[Any]:
-    """Let implementations read lazy conjugates and negatives right, which compiled programs switch off around ops."""
-    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-    lazy = [key for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative) if excluded.has(key)]
-    if not lazy:
-        return nullcontext()
-    for key in lazy:
-        excluded = excluded.remove(key)
-    return torch._C._ForceDispatchKeyGuard(included, excluded)
-
-
-# Typed: calls of two ops with the same fields are equal as tuples.
-@functools.lru_cache(maxsize=1024, typed=True)
-def _promise(call: Any) -> Any:
-    """Return the fake of a frozen call: compiled programs make the same few calls over and over."""
-    return thaw(call).fake()
-
-
-def _as_promised(result: Any, promised: Any, args: tuple[Any, ...]) -> Any:
-    """Give a result the strides of the fake and memory of its own, which traced programs rely on."""
-    if isinstance(result, list | tuple):
-        return type(promised)(_as_promised(*pair, args) for pair in zip(result, promised, strict=True))
-    memory = result.untyped_storage().data_ptr()
-    shared = memory != 0 and any(memory == x.untyped_storage().data_ptr() for x in tensors_in(args))
-    if shared or result.stride() != promised.stride():
-        return torch.empty_strided(result.shape, promised.stride(), dtype=result.dtype, device=result.device).copy_(
-            result
-        )
-    return result
-
-
-def _computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor | None) -> Any:
-    """Return the result of the implementation decided on; nothing is tried after it has started."""
-    if used is not None:
-        with using(used):
-            return _copied(call.nki(), out)
-    try:
-        result = _implemented(call, decision, out)
-    except (MemoryError, RuntimeError) as error:
-        refused = exhausted(type(call).__name__, error)
-        if refused is None:
-            raise
-        raise refused from error
-    if decision.implementation == "cuda":
-        cuda.note_compiled(call)
-    return result
-
-
-def _implemented(call: Any, decision: Decision, out: Any) -> Any:
-    """Run the chosen implementation, into the memory asked for."""
-    if out is None:
-        return getattr(call, decision.implementation)()
-    into = writer(call, decision.implementation)
-    if into is None:
-        return _copied(getattr(call, decision.implementation)(), out)
-    into(out)
-    return out
-
-
 def _reason(call: Any, decision: Decision) -> str:
     """Return why this implementation, and what its first call does before it starts."""
     first = cuda.first_call(call) if decision.implementation == "cuda" else ""
     return f"{decision.reason}; {first}" if first else decision.reason
-
-
-def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:
-    """Return the method by which an implementation writes into given memory, if it has one."""
-    name = "into" if implementation == "pytorch" else f"{implementation}_into"
-    method: Callable[[Tensor], None] | None = getattr(call, name, None)
-    return method
 
 
 def _wants_gradient(operands: Iterable[Any]) -> bool:

@@ -1,0 +1,95 @@
+"""Run a call by the implementation decided on, and give its result the memory and strides its fake promised."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci import cuda
+from trnsci.launcher import Launcher, using
+from trnsci.memory import exhausted
+from trnsci.specs import tensors_in, thaw
+
+
+class Decision(NamedTuple):
+    """The one implementation that runs a call, on which backend, and why."""
+
+    backend: str
+    implementation: str
+    reason: str
+
+
+def copied(result: Any, out: Tensor | None) -> Any:
+    """Return a result, or ``out`` with the result copied into it."""
+    return result if out is None else out.copy_(result)
+
+
+def lazy_conjugates() -> AbstractContextManager[Any]:
+    """Let implementations read lazy conjugates and negatives right, which compiled programs switch off around ops."""
+    included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+    lazy = [key for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative) if excluded.has(key)]
+    if not lazy:
+        return nullcontext()
+    for key in lazy:
+        excluded = excluded.remove(key)
+    return torch._C._ForceDispatchKeyGuard(included, excluded)
+
+
+# Typed: calls of two ops with the same fields are equal as tuples.
+@functools.lru_cache(maxsize=1024, typed=True)
+def promise(call: Any) -> Any:
+    """Return the fake of a frozen call: compiled programs make the same few calls over and over."""
+    return thaw(call).fake()
+
+
+def as_promised(result: Any, promised: Any, args: tuple[Any, ...]) -> Any:
+    """Give a result the strides of the fake and memory of its own, which traced programs rely on."""
+    if isinstance(result, list | tuple):
+        return type(promised)(as_promised(*pair, args) for pair in zip(result, promised, strict=True))
+    memory = result.untyped_storage().data_ptr()
+    shared = memory != 0 and any(memory == x.untyped_storage().data_ptr() for x in tensors_in(args))
+    if shared or result.stride() != promised.stride():
+        return torch.empty_strided(result.shape, promised.stride(), dtype=result.dtype, device=result.device).copy_(
+            result
+        )
+    return result
+
+
+def computed(call: Any, decision: Decision, used: Launcher | None, out: Tensor | None) -> Any:
+    """Return the result of the implementation decided on; nothing is tried after it has started."""
+    if used is not None:
+        with using(used):
+            return copied(call.nki(), out)
+    try:
+        result = _implemented(call, decision, out)
+    except (MemoryError, RuntimeError) as error:
+        refused = exhausted(type(call).__name__, error)
+        if refused is None:
+            raise
+        raise refused from error
+    if decision.implementation == "cuda":
+        cuda.note_compiled(call)
+    return result
+
+
+def _implemented(call: Any, decision: Decision, out: Any) -> Any:
+    """Run the chosen implementation, into the memory asked for."""
+    if out is None:
+        return getattr(call, decision.implementation)()
+    into = writer(call, decision.implementation)
+    if into is None:
+        return copied(getattr(call, decision.implementation)(), out)
+    into(out)
+    return out
+
+
+def writer(call: Any, implementation: str) -> Callable[[Tensor], None] | None:
+    """Return the method by which an implementation writes into given memory, if it has one."""
+    name = "into" if implementation == "pytorch" else f"{implementation}_into"
+    method: Callable[[Tensor], None] | None = getattr(call, name, None)
+    return method
