@@ -51,28 +51,78 @@ def _turned(x: Tensor, made: Program, sign: int) -> Tensor:
     return x
 
 
-def program(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, precision: str) -> Program:
-    """The program of a complex transform over axes of a tensor of this shape, or of as many columns as it takes."""
-    columns = math.prod(size for dim, size in enumerate(shape) if dim not in dims)
+def programs(shape: tuple[int, ...], dims: tuple[int, ...], sign: int, precision: str) -> list[Program]:
+    """What a complex transform over axes of a tensor of this shape launches, for as many columns as each takes."""
     lengths = tuple(shape[dim] for dim in dims)
-    return exact_programs.program(lengths, exact_programs.columns_at_once(lengths, columns, precision), sign, precision)
+    columns = math.prod(shape) // max(1, math.prod(lengths))
+    if not exact_programs.fits(lengths, 1, precision):
+        if len(dims) > 1:
+            return [made for dim in dims for made in programs(shape, (dim,), sign, precision)]
+        axis = exact_programs.axis_for(lengths[0])
+        parts = exact_programs.halves(axis.length)
+        if 1 not in parts:
+            return [
+                _program((part,), columns * axis.length // part, sign, precision, _POINTS * axis.length)
+                for part in parts
+            ]
+    return [_program(lengths, columns, sign, precision, 0)]
 
 
-def c2c(x: Tensor, dims: list[int], sign: int, scale: float, precision: str) -> Tensor:
-    """A complex transform over axes of a complex128 tensor, in as many launches as its columns need."""
+def _program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, points: int) -> Program:
+    width = exact_programs.columns_at_once(lengths, columns, precision, points)
+    return exact_programs.program(lengths, width, sign, precision, points)
+
+
+def c2c(x: Tensor, dims: list[int], sign: int, scale: float, precision: str, points: int = 0) -> Tensor:
+    """A complex transform over axes of a complex128 tensor, in as many launches as its columns need.
+
+    ``points`` are those of the transform that this one is a part of.
+    """
     beside = [dim for dim in range(x.ndim) if dim not in dims]
     lengths = tuple(x.shape[dim] for dim in dims)
     moved = x.permute(*dims, *beside).reshape(*lengths, -1)
-    width = exact_programs.columns_at_once(lengths, moved.shape[-1], precision)
-    found = [_columns(part, sign, precision) for part in moved.split(width, -1)]
-    y = torch.cat(found, -1).reshape(*lengths, *(x.shape[dim] for dim in beside))
+    if exact_programs.fits(lengths, 1, precision, points):
+        width = exact_programs.columns_at_once(lengths, moved.shape[-1], precision, points)
+        y = torch.cat([_columns(part, sign, precision, points) for part in moved.split(width, -1)], -1)
+    elif len(dims) > 1:
+        y = moved
+        for dim in range(len(dims)):
+            y = c2c(y, [dim], sign, 1.0, precision, max(points, _POINTS * math.prod(lengths)))
+    else:
+        y = _long(moved, sign, precision, points)
+    y = y.reshape(*lengths, *(x.shape[dim] for dim in beside))
     y = y.permute(*(([*dims, *beside]).index(dim) for dim in range(x.ndim)))
     return y * scale if scale != 1 else y
 
 
-def _columns(x: Tensor, sign: int, precision: str) -> Tensor:
+# Errors of two or three transforms in a row add up: each has the digits of one with so many times the points.
+_POINTS = 16
+
+
+def _long(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
+    """[n, F]: transforms of columns too long for a program, as many short ones, the host turning points in between."""
+    n, columns = x.shape
+    axis = exact_programs.axis_for(n)
+    points = max(points, _POINTS * axis.length)
+    if axis.chirp:
+        chirp, spectrum = (
+            torch.from_numpy(each).to(x.device)[:, None] for each in exact_programs.convolved(axis, sign)
+        )
+        padded = torch.nn.functional.pad(x * chirp, [0, 0, 0, axis.length - n])
+        there = c2c(padded, [0], -1, 1.0, precision, points) * spectrum
+        return c2c(there, [0], 1, 1.0, precision, points)[:n] * chirp
+    first, last = exact_programs.halves(n)
+    if first == 1:
+        return _columns(x, sign, precision, points)
+    inner = c2c(x.reshape(first, last, columns), [0], sign, 1.0, precision, points)
+    turns = torch.from_numpy(exact_programs.twiddles(first, last, sign)).to(x.device)
+    outer = c2c(inner * turns[..., None], [1], sign, 1.0, precision, points)  # [k1, k2, F] of point k1 + n1 k2
+    return outer.transpose(0, 1).reshape(n, columns)
+
+
+def _columns(x: Tensor, sign: int, precision: str, points: int) -> Tensor:
     """[n.., F]: all axes but the last of [n.., F], in one program."""
-    made = exact_programs.program(tuple(x.shape[:-1]), x.shape[-1], sign, precision)
+    made = exact_programs.program(tuple(x.shape[:-1]), x.shape[-1], sign, precision, points)
     moved = _turned(x, made, sign)
     pad = [0, 0]
     for axis in reversed(made.axes):

@@ -238,6 +238,21 @@ def test_long_lengths(backend, n):
     assert relative(short, np.fft.fft(x.to(C64).to(C128).numpy())) <= 1e-7
 
 
+@pytest.mark.parametrize(("shape", "most"), [((4096,), 400), ((251,), 400), ((48, 64), 120)])
+def test_what_is_too_long_for_a_program_is_several_launches(shape, most, monkeypatch):
+    monkeypatch.setattr(exact_programs, "_FEW", 0)
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", str(most))
+    x = gaussian(shape, 1, C128)
+    with trnsci.backend("simulator"):
+        found = trnfft.fftn(x)
+        (step,) = trnsci.plan(trnfft.fftn, x).steps
+        assert relative(trnfft.ifftn(found), x.numpy()) <= 2e-14
+    assert relative(found, np.fft.fftn(x.numpy())) <= 1e-14
+    made = prediction(step.call, "trn2")
+    assert made.programs > 1
+    assert made.longest[0] <= most
+
+
 @pytest.mark.parametrize(
     ("n", "length", "factors"),
     [(1, 1, (1,)), (64, 64, (64,)), (100, 100, (10, 10)), (4096, 4096, (64, 64)), (1 << 18, 1 << 18, (64, 64, 64))],

@@ -16,7 +16,7 @@ from trnfft.device.tables import Array
 from trnfft.kernels import exact as kernels
 from trnsci.caches import kept
 from trnsci.nki import P_MAX
-from trnsci.programs import limits, size_of
+from trnsci.programs import Size, size_of
 
 # Real and imaginary parts share the partitions.
 LARGEST = P_MAX // 2
@@ -155,6 +155,16 @@ def chirp(n: int, sign: int) -> Array:
     return tables.chirp(n, n, sign)
 
 
+def convolved(axis: Axis, sign: int) -> tuple[Array, Array]:
+    """[n, length]: the chirp of an axis, and the spectrum of the one that it is convolved with."""
+    return chirp(axis.n, sign), tables.chirp_spectrum(axis.n, axis.n, axis.n, axis.length, sign)
+
+
+def twiddles(first: int, last: int, sign: int) -> Array:
+    """[first, last]: what lies between transforms of so many points each."""
+    return tables.roots(np.arange(first)[:, None] * np.arange(last), first * last, sign)
+
+
 def _table(w: Array, shift: int, count: int) -> Tensor:
     """[plane n1, n2, count, part k1] of w [n1, n2, k1], divided by ``2 ** shift``."""
     parts = np.array([[w.real, w.imag], [-w.imag, w.real]]) * 2.0 ** (1 - shift)  # [plane, part, n1, n2, k1]
@@ -287,10 +297,10 @@ class _Builder:
 
 # Tables of 4096 points take 15 MB in the least steps.
 @kept
-def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str) -> Program:
-    """The program of axes that lie before ``columns`` others."""
+def program(lengths: tuple[int, ...], columns: int, sign: int, precision: str, points: int = 0) -> Program:
+    """The program of axes that lie before ``columns`` others, with digits as for so many points if those are more."""
     axes = tuple(axis_for(n) for n in lengths)
-    count = count_for(precision, _points(axes))
+    count = count_for(precision, max(_points(axes), points))
     builder = _Builder(count, columns, sign)
     scales = []
     for index, axis in enumerate(axes):
@@ -307,23 +317,32 @@ _FEW = 1 << 18
 
 
 @functools.lru_cache(maxsize=256)
-def _size(lengths: tuple[int, ...], columns: int, precision: str) -> tuple[int, int]:
+def _size(lengths: tuple[int, ...], columns: int, precision: str, points: int) -> Size:
     """Instructions and matmuls of a program."""
-    made = program(lengths, columns, -1, precision)
-    points = math.prod(axis.length for axis in made.axes)
-    x = torch.empty(2, points, made.count, columns, dtype=torch.bfloat16, device="meta")
+    made = program(lengths, columns, -1, precision, points)
+    whole = math.prod(axis.length for axis in made.axes)
+    x = torch.empty(2, whole, made.count, columns, dtype=torch.bfloat16, device="meta")
     return size_of(kernels.exact, (x, made.tables), {"program": made.steps})
 
 
-def columns_at_once(lengths: tuple[int, ...], columns: int, precision: str) -> int:
-    """How many columns one program may have; one that is too long for a single column is not cut."""
+def fits(lengths: tuple[int, ...], columns: int, precision: str, points: int = 0) -> bool:
+    """Whether a program of so many columns is short enough to be compiled."""
+    return math.prod(lengths) * columns <= _FEW or _size(lengths, columns, precision, points).fits
+
+
+def columns_at_once(lengths: tuple[int, ...], columns: int, precision: str, points: int = 0) -> int:
+    """How many columns one program may have, at least one."""
     width = columns
-    while width > 1 and math.prod(lengths) * width > _FEW:
-        if all(size <= most for size, most in zip(_size(lengths, width, precision), limits(), strict=True)):
-            break
+    while width > 1 and not fits(lengths, width, precision, points):
         width = -(-width // 2)
     # Equal pieces are one compiled program.
     return max(1, -(-columns // -(-columns // max(1, width))))
+
+
+def halves(n: int) -> tuple[int, int]:
+    """Two factors of a length, as equal as can be."""
+    first = next(d for d in range(math.isqrt(n), 0, -1) if n % d == 0)
+    return first, n // first
 
 
 def room(made: Program, sizes: Tensor) -> Tensor:

@@ -231,13 +231,6 @@ def limits(shape: Sequence[int], dims: Sequence[int]) -> str | None:
     return None
 
 
-def _exact_stages(made: exact_programs.Program, dims: tuple[int, ...]) -> list[Stage]:
-    return [
-        Stage(at, axis.n, "chirp in digits" if axis.chirp else "digits", axis.factors)
-        for at, axis in zip(dims, made.axes, strict=True)
-    ]
-
-
 def stages(
     kind: str, shape: tuple[int, ...], dims: tuple[int, ...], n: int, sign: int, scale: str, precision: str, real: bool
 ) -> tuple[tuple[Stage, ...], tuple[Tensor, ...]]:
@@ -245,7 +238,12 @@ def stages(
     if precision in exact.PRECISIONS:
         whole = list(shape)
         whole[dims[-1]] = n or whole[dims[-1]]
-        exactly = exact.program(tuple(whole), dims, sign, precision)
-        return tuple(_exact_stages(exactly, dims)), (exactly.tables,)
+        exactly = exact.programs(tuple(whole), dims, sign, precision)
+        axes = [exact_programs.axis_for(whole[dim]) for dim in dims]
+        found = [
+            Stage(dim, axis.n, "chirp in digits" if axis.chirp else "digits", axis.factors)
+            for dim, axis in zip(dims, axes, strict=True)
+        ]
+        return tuple(found), tuple(made.tables for made in exactly)
     made = program(kind, shape, dims, n, sign, scale, _operand(precision), real)
     return made.stages, tuple(table for table in made.tables if table is not None)
