@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnblas import gemm
+from trnsci import programs
 from trnsci.nki import P_MAX, launch
 from trnsolver.arguments import readable, roundoff
 from trnsolver.kernels import jacobi as kernels
@@ -20,22 +22,33 @@ def sweeps(n: int) -> int:
     return 6 if n <= 8 else 8 if n <= 32 else 9 if n <= P_MAX else 11
 
 
+def programs_of(kernel: Any, x: Tensor) -> list[int]:
+    """Sweeps of each program that matrices [B, N, N] are launched on, so that none is too long to compile."""
+    n = x.shape[-1]
+    one = programs.size_of(kernel, (x[:1], *masks(n, x.device)), {"sweeps": 1})
+    times = -(-sweeps(n) // programs.limits().holds(one))
+    return [-(-sweeps(n) // times)] * times
+
+
 def jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Eigenvalues, eigenvectors as rows, and the error left, of symmetric matrices [B, N, N] with entries up to 1.
 
     The error is what is off the diagonal relative to the largest value. Sweeps are fixed. Where they do not suffice,
-    which happens with few distinct eigenvalues among many, the program runs again on what it left.
+    which happens with few distinct eigenvalues among many, the programs run again on what they left.
     """
     n = a.shape[-1]
     core, rows = a, None
-    for _ in range(PROGRAMS):
-        values, turned, left = launch(kernels.jacobi, core, *masks(n, a.device), sweeps=sweeps(n))
-        rows = turned if rows is None else gemm(1.0, turned, rows)
-        values = values.reshape(-1, n)
-        largest = values.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny)
-        residual = left.reshape(-1).clamp_min(0).sqrt() / largest
-        if not readable(residual) or float(residual.max()) <= 20 * n * roundoff(a.dtype):
-            break
+    each = programs_of(kernels.jacobi, a)
+    for index in range(PROGRAMS * len(each)):
+        values, further, left = launch(kernels.jacobi, core, *masks(n, a.device), sweeps=each[0])
+        rows = further if rows is None else gemm(1.0, further, rows)
+        last = (index + 1) % len(each) == 0
+        if last:
+            values = values.reshape(-1, n)
+            largest = values.abs().amax(-1).clamp_min(torch.finfo(torch.float32).tiny)
+            residual = left.reshape(-1).clamp_min(0).sqrt() / largest
+            if not readable(residual) or float(residual.max()) <= 20 * n * roundoff(a.dtype):
+                break
         core = gemm(1.0, rows, gemm(1.0, a, rows, trans_b="t"))
         core = (0.5 * (core + core.mT)).contiguous()
     assert rows is not None
@@ -58,15 +71,15 @@ def masks(n: int, device: torch.device) -> tuple[Tensor]:
     top = (i < half).float()
     # Column p of the difference sums to (lower minus upper) of p's pair.
     difference = (eye[half + i % half] - eye[i % half]).T
-    made = [eye, pair, difference]
+    patterns = [eye, pair, difference]
     for cross in (False, True):
         seats = torch.tensor(_seats(size, cross))
         cosine, sine = torch.zeros(size, size), torch.zeros(size, size)
         cosine[i, seats[i]] = 1.0
         sine[i, seats[partner]] = 2.0 * top - 1.0
-        made += [cosine, sine]
-    made.append(0.5 * (eye + eye[partner]))
-    return (torch.stack(made).contiguous().to(device),)
+        patterns += [cosine, sine]
+    patterns.append(0.5 * (eye + eye[partner]))
+    return (torch.stack(patterns).contiguous().to(device),)
 
 
 def _seats(size: int, cross: bool) -> list[int]:

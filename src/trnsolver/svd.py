@@ -17,7 +17,7 @@ from trnsolver.batched_svd import LEAST, batched_svd
 from trnsolver.batches import pays
 from trnsolver.corrections import single
 from trnsolver.eigh import eigh, independent
-from trnsolver.jacobi import masks, sweeps
+from trnsolver.jacobi import masks, programs_of, sweeps
 from trnsolver.kernels import polar_factor as polar_kernels
 from trnsolver.kernels import svd as kernels
 from trnsolver.polar_factor import polar_factor
@@ -275,9 +275,12 @@ def _orthogonal(x: Tensor) -> tuple[Tensor, Tensor]:
     """Rows made orthogonal by rotations, and the rotations."""
     if pays(LEAST, x):
         return batched_svd(x)
-    n = x.shape[-1]
-    y, turned = launch(kernels.svd, x, *masks(n, x.device), sweeps=sweeps(n))
-    return y, turned
+    w = None
+    for count in programs_of(kernels.svd, x):
+        x, further = launch(kernels.svd, x.contiguous(), *masks(x.shape[-1], x.device), sweeps=count)
+        w = further if w is None else gemm(1.0, further, w)
+    assert w is not None
+    return x, w
 
 
 _LAUNCHES = 4

@@ -10,6 +10,7 @@ from trnsci.testing import BACKENDS, Backend, gaussian, unit_roundoff
 from trnsolver import (
     cond,
     cond_estimate,
+    eigh,
     eigh_randomized,
     matrix_rank,
     null_space,
@@ -242,3 +243,17 @@ def test_polar_factors_of_products_are_those_of_the_kernel(monkeypatch):
     torch.testing.assert_close(h, one[1], rtol=0, atol=20 * 20 * 2.0**-24)
     torch.testing.assert_close(u @ h, a, rtol=0, atol=20 * 20 * 2.0**-24)
     assert max(float(part.max()) for part in left) <= 20 * 20 * 2.0**-24
+
+
+def test_sweeps_of_jacobi_are_cut_into_programs(norm, monkeypatch):
+    monkeypatch.setenv("TRNSCI_PROGRAM_INSTRUCTIONS", "1500")
+    a = gaussian((20, 20), 5)
+    with trnsci.backend("simulator"):
+        u, s, vh = svd(a, method="jacobi")
+        values, v = eigh(a + a.mT, method="jacobi")
+        plans = [trnsci.plan(*call, method="jacobi").programs for call in ((svd, a), (eigh, a + a.mT))]
+    limit = 20 * 20 * unit_roundoff(a.dtype)
+    assert norm(u * s @ vh - a) <= limit * norm(a)
+    assert norm((a + a.mT) @ v - v * values) <= limit * norm(a + a.mT)
+    assert norm(v.mT @ v - torch.eye(20)) <= limit
+    assert all(plan.launches > 2 and plan.longest <= 1500 for plan in plans)
