@@ -49,9 +49,10 @@ def row_tiles(rows: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """
     each = rows_each(rows)
     held = -(-rows // each) if each <= _FEW else P_MAX
-    index = torch.arange(held * each, device=device).reshape(-1, each)  # [p, T]
-    rank = (index.numel() - 1 - index).int() | (1 << 30)
-    return rank.view(torch.float32), index.float(), (index < rows).float()
+    # bits are put together on the host: a device may read them as numbers
+    index = torch.arange(held * each).reshape(-1, each)  # [p, T]
+    rank = ((index.numel() - 1 - index).int() | (1 << 30)).view(torch.float32)
+    return rank.to(device), index.float().to(device), (index < rows).float().to(device)
 
 
 def near_one(a: Tensor, axes: int | tuple[int, ...], *, beyond: float = 1.0) -> Tensor:
